@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a link can do.
+
+use std::fmt;
+
+/// The kinds of link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LinkKind {
+    /// Shared memory rings between processes of one host.
+    Shm,
+    /// UDP datagrams, with segmentation offload where the kernel has it.
+    Udp,
+    /// AF_PACKET sockets on one Ethernet.
+    Packet,
+    /// In-memory network for tests.
+    Sim,
+}
+
+impl fmt::Display for LinkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LinkKind::Shm => "shm",
+            LinkKind::Udp => "udp",
+            LinkKind::Packet => "packet",
+            LinkKind::Sim => "sim",
+        })
+    }
+}
+
+/// Capability record of a link; constant after opening.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkCaps {
+    /// Kind of link.
+    pub kind: LinkKind,
+    /// Bytes of the largest frame (header and payload) that one datagram or ring entry carries.
+    pub frame_len_max: usize,
+    /// Datagrams that one [`crate::Link::transmit`] may carry; 1 without segmentation offload.
+    pub segments_max: usize,
+    /// Entries of a gather list in one transmit call, the link's own headers not counted.
+    pub gather_max: usize,
+    /// Neither loses, duplicates, reorders nor corrupts: the core then needs no packet numbers.
+    pub lossless: bool,
+    /// [`crate::Link::pull`] may work with some peers.
+    pub pull: bool,
+    /// Bytes of payload that the receive side buffers while nobody receives (socket buffer or ring).
+    pub rx_buffer_len: usize,
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a link reports besides frames: errors, notices, and what to wait for.
+
+use crate::{LinkKind, PeerId};
+use std::io;
+use std::os::fd::RawFd;
+use thiserror::Error;
+
+/// Why a link could not be opened or a peer not be connected.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The system refused. `what` names the call and its object, `remedy` what a person can do.
+    #[error("{kind} link: {what}: {source}; {remedy}")]
+    System {
+        /// Link concerned.
+        kind: LinkKind,
+        /// What was being done, with the name of the thing.
+        what: String,
+        /// The errno.
+        source: io::Error,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The peer's address is of another kind of link, or on another host.
+    #[error("{kind} link cannot reach peer {peer}: {why}")]
+    Unreachable {
+        /// Link concerned.
+        kind: LinkKind,
+        /// Peer concerned.
+        peer: PeerId,
+        /// Reason.
+        why: &'static str,
+    },
+}
+
+/// Why a frame was not sent.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TxError {
+    /// Back-pressure: no room now, nothing was sent.
+    #[error("no room now")]
+    Full,
+    /// The frame is longer than the path carries; `frame_len_max` is what the system says now.
+    #[error("frame too long for the path, at most {frame_len_max} bytes")]
+    TooLong {
+        /// Largest frame that passes, 0 if unknown.
+        frame_len_max: usize,
+    },
+    /// The peer was never connected, or its end is gone.
+    #[error("peer {0} is not connected")]
+    NotConnected(PeerId),
+    /// Anything else; treated like a lost frame on lossy links.
+    #[error("transmit: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Why data could not be pulled.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PullError {
+    /// This link, or this system, cannot: use frames.
+    #[error("not supported here")]
+    Unsupported,
+    /// The peer's memory is not readable there.
+    #[error("pull from peer {0}: {1}")]
+    Failed(PeerId, io::Error),
+}
+
+/// Something that happened outside the data path.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The peer's process closed its end or died; only links that can be sure say so.
+    PeerGone(PeerId),
+    /// The system says that nobody listens at the peer's address (ICMP unreachable).
+    Refused(PeerId),
+    /// A frame was refused; the reason is a fixed name for a counter.
+    Dropped(&'static str),
+}
+
+/// Descriptors that wake a sleeping process; all are waited for readability.
+#[derive(Debug, Default)]
+pub struct WakeSet {
+    /// Descriptors, owned by their links.
+    pub fds: Vec<RawFd>,
+}
