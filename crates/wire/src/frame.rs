@@ -135,7 +135,7 @@ impl FrameHeader {
 pub struct BulkHeader {
     /// The receiver's number for the transfer, from its grant.
     pub transfer: u32,
-    /// Index of the fragment; all fragments but the last have the length that the grant named.
+    /// Index of the fragment; all but the last have the length that the request to send named.
     pub fragment_index: u32,
 }
 
@@ -162,7 +162,11 @@ impl BulkHeader {
     #[inline]
     pub fn emit(&self, frame: &mut [u8]) {
         put(frame, FRAME_HEADER_LEN, self.transfer.to_le_bytes());
-        put(frame, FRAME_HEADER_LEN + 4, self.fragment_index.to_le_bytes());
+        put(
+            frame,
+            FRAME_HEADER_LEN + 4,
+            self.fragment_index.to_le_bytes(),
+        );
     }
 }
 
@@ -215,7 +219,10 @@ mod tests {
 
     #[test]
     fn bulk_header_round_trips() {
-        let bulk = BulkHeader { transfer: 0xdead_beef, fragment_index: 7 };
+        let bulk = BulkHeader {
+            transfer: 0xdead_beef,
+            fragment_index: 7,
+        };
         let mut frame = [0xa5; BULK_HEADER_LEN];
         bulk.emit(&mut frame);
         assert_eq!(BulkHeader::parse(&frame), Ok(bulk));

@@ -17,7 +17,7 @@ const BODY_LEN: usize = HELLO_LEN - MAC_LEN;
 /// ```text
 ///  0  job_id (16 bytes)
 /// 16  from (u32)            20  to (u32)
-/// 24  incarnation (u64)     32  token (u64)      40  echo_token (u64)
+/// 24  epoch (u64)           32  token (u64)      40  echo_token (u64)
 /// 48  credit_low (u32)      52  credit_high (u32)
 /// 56  frame_len_max (u16)   58  window_frames (u16)
 /// 60  path (u8) 61 0 0 0
@@ -31,8 +31,9 @@ pub struct Hello {
     pub from: u32,
     /// Rank of the receiver.
     pub to: u32,
-    /// Grows with each start of the same rank: a higher one ends the session of a lower one.
-    pub incarnation: u64,
+    /// Grows with each session that the sender opens, also across its restarts: a higher one ends
+    /// the session of a lower one.
+    pub epoch: u64,
     /// What the receiver must put into the session field of frames to the sender.
     pub token: u64,
     /// The receiver's own token as the sender knows it; 0 while it does not.
@@ -61,7 +62,7 @@ impl Hello {
             job_id: array(body, 0),
             from: u32_at(body, 16),
             to: u32_at(body, 20),
-            incarnation: u64_at(body, 24),
+            epoch: u64_at(body, 24),
             token: u64_at(body, 32),
             echo_token: u64_at(body, 40),
             credits: [u32_at(body, 48), u32_at(body, 52)],
@@ -83,7 +84,7 @@ impl Hello {
         put(body, 0, self.job_id);
         put(body, 16, self.from.to_le_bytes());
         put(body, 20, self.to.to_le_bytes());
-        put(body, 24, self.incarnation.to_le_bytes());
+        put(body, 24, self.epoch.to_le_bytes());
         put(body, 32, self.token.to_le_bytes());
         put(body, 40, self.echo_token.to_le_bytes());
         put(body, 48, self.credits[0].to_le_bytes());
@@ -106,7 +107,7 @@ mod tests {
             job_id: [7; 16],
             from: 1,
             to: 2,
-            incarnation: 3,
+            epoch: 3,
             token: 4,
             echo_token: 5,
             credits: [6, 7],
@@ -116,7 +117,9 @@ mod tests {
         };
         let mut first = [0xa5; FRAME_HEADER_LEN + HELLO_LEN];
         let mut second = [0x5a; FRAME_HEADER_LEN + HELLO_LEN];
-        hello.emit(&mut first, |body| [u8::try_from(body.len()).unwrap(); MAC_LEN]);
+        hello.emit(&mut first, |body| {
+            [u8::try_from(body.len()).unwrap(); MAC_LEN]
+        });
         hello.emit(&mut second, |_| [64; MAC_LEN]);
         assert_eq!(first[FRAME_HEADER_LEN..], second[FRAME_HEADER_LEN..]);
         let (parsed, covered, mac) = Hello::parse(&first).unwrap();

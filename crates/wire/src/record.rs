@@ -93,7 +93,11 @@ impl Message {
             return Err(Malformed::Field);
         }
         Ok(Message {
-            lane: if flags & FLAG_HIGH == 0 { LaneId::Low } else { LaneId::High },
+            lane: if flags & FLAG_HIGH == 0 {
+                LaneId::Low
+            } else {
+                LaneId::High
+            },
             best_effort: flags & FLAG_BEST_EFFORT != 0,
             system: flags & FLAG_SYSTEM != 0,
             port: u16_at(bytes, 2),
@@ -172,7 +176,8 @@ impl Fragment {
 /// Request to send a message that waits for a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rts {
-    /// The message; its `len` is 0.
+    /// The message; its `len` is that of each fragment but the last (0 on a lossless link, where
+    /// chunks say their own place).
     pub message: Message,
     /// Bytes of the whole message.
     pub message_len: u64,
@@ -210,8 +215,6 @@ impl Rts {
 /// The receiver's permission to send a transfer up to a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Bytes of each fragment but the last.
-    pub fragment_len: u16,
     /// The sender's number for the transfer.
     pub transfer: u32,
     /// The receiver's number for it, to be put into every fragment.
@@ -224,7 +227,6 @@ impl Grant {
     #[inline]
     fn parse(bytes: &[u8]) -> Grant {
         Grant {
-            fragment_len: u16_at(bytes, 2),
             transfer: u32_at(bytes, 4),
             receiver_transfer: u32_at(bytes, 8),
             limit: u64_at(bytes, 16),
@@ -238,8 +240,7 @@ impl Grant {
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_GRANT;
-        bytes[1] = 0;
-        put(bytes, 2, self.fragment_len.to_le_bytes());
+        put(bytes, 1, [0; 3]);
         put(bytes, 4, self.transfer.to_le_bytes());
         put(bytes, 8, self.receiver_transfer.to_le_bytes());
         put(bytes, 12, [0; 4]);
@@ -259,7 +260,10 @@ pub struct Chunk {
 impl Chunk {
     #[inline]
     fn parse(bytes: &[u8]) -> Chunk {
-        Chunk { transfer: u32_at(bytes, 4), offset: u64_at(bytes, 8) }
+        Chunk {
+            transfer: u32_at(bytes, 4),
+            offset: u64_at(bytes, 8),
+        }
     }
 
     /// Writes the header into the first [`CHUNK_LEN`] bytes.
@@ -303,7 +307,10 @@ impl Done {
             1 => DoneStatus::Refused,
             other => DoneStatus::Other(other),
         };
-        Done { status, transfer: u32_at(bytes, 4) }
+        Done {
+            status,
+            transfer: u32_at(bytes, 4),
+        }
     }
 
     /// Writes the record into the first [`DONE_LEN`] bytes.
@@ -340,7 +347,10 @@ impl Credit {
             1 => LaneId::High,
             _ => return Err(Malformed::Field),
         };
-        Ok(Credit { lane, limit: u32_at(bytes, 4) })
+        Ok(Credit {
+            lane,
+            limit: u32_at(bytes, 4),
+        })
     }
 
     /// Writes the record into the first [`CREDIT_LEN`] bytes.
@@ -420,7 +430,11 @@ pub struct Probe {
 impl Probe {
     #[inline]
     fn parse(bytes: &[u8]) -> Probe {
-        Probe { reply: bytes[1] != 0, path: bytes[2], nonce: u32_at(bytes, 4) }
+        Probe {
+            reply: bytes[1] != 0,
+            path: bytes[2],
+            nonce: u32_at(bytes, 4),
+        }
     }
 
     /// Writes the record into the first [`PROBE_LEN`] bytes.
@@ -476,7 +490,11 @@ impl<'a> Records<'a> {
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8], at: usize, total_len: usize) -> Self {
-        Records { bytes, total_len, at }
+        Records {
+            bytes,
+            total_len,
+            at,
+        }
     }
 
     fn fail(&mut self, malformed: Malformed) -> Result<(Record, Range<usize>), Malformed> {
@@ -523,29 +541,59 @@ impl Iterator for Records<'_> {
 /// frame still holds from the record on. `bytes` holds at least eight.
 #[inline]
 fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize), Malformed> {
-    let need = |len: usize| if bytes.len() < len { Err(Malformed::Truncated) } else { Ok(len) };
+    let need = |len: usize| {
+        if bytes.len() < len {
+            Err(Malformed::Truncated)
+        } else {
+            Ok(len)
+        }
+    };
     Ok(match bytes[0] {
         KIND_MESSAGE => {
             let message = Message::parse(bytes)?;
-            (Record::Message(message), MESSAGE_LEN, usize::from(message.len))
+            (
+                Record::Message(message),
+                MESSAGE_LEN,
+                usize::from(message.len),
+            )
         }
         KIND_FRAGMENT => {
             need(FRAGMENT_LEN)?;
             let fragment = Fragment::parse(bytes)?;
-            (Record::Fragment(fragment), FRAGMENT_LEN, usize::from(fragment.message.len))
+            (
+                Record::Fragment(fragment),
+                FRAGMENT_LEN,
+                usize::from(fragment.message.len),
+            )
         }
-        KIND_RTS => (Record::Rts(Rts::parse(&bytes[..need(RTS_LEN)?])?), RTS_LEN, 0),
-        KIND_GRANT => (Record::Grant(Grant::parse(&bytes[..need(GRANT_LEN)?])), GRANT_LEN, 0),
+        KIND_RTS => (
+            Record::Rts(Rts::parse(&bytes[..need(RTS_LEN)?])?),
+            RTS_LEN,
+            0,
+        ),
+        KIND_GRANT => (
+            Record::Grant(Grant::parse(&bytes[..need(GRANT_LEN)?])),
+            GRANT_LEN,
+            0,
+        ),
         KIND_CHUNK => {
             let header_len = need(CHUNK_LEN)?;
-            (Record::Chunk(Chunk::parse(bytes)), header_len, rest_len - header_len)
+            (
+                Record::Chunk(Chunk::parse(bytes)),
+                header_len,
+                rest_len - header_len,
+            )
         }
         KIND_DONE => (Record::Done(Done::parse(bytes)), DONE_LEN, 0),
         KIND_CREDIT => (Record::Credit(Credit::parse(bytes)?), CREDIT_LEN, 0),
         KIND_ACK => {
             let header_len = need(ACK_FIXED_LEN)?;
             let ack = Ack::parse(bytes);
-            (Record::Ack(ack), header_len, usize::from(ack.word_count) * 8)
+            (
+                Record::Ack(ack),
+                header_len,
+                usize::from(ack.word_count) * 8,
+            )
         }
         KIND_PROBE => (Record::Probe(Probe::parse(bytes)), PROBE_LEN, 0),
         other => return Err(Malformed::RecordKind(other)),

@@ -2,7 +2,14 @@
 use super::*;
 
 fn message() -> Message {
-    Message { lane: LaneId::High, best_effort: false, system: true, port: 515, len: 3, seq: 9 }
+    Message {
+        lane: LaneId::High,
+        best_effort: false,
+        system: true,
+        port: 515,
+        len: 3,
+        seq: 9,
+    }
 }
 
 /// Emits with `emit` into poisoned memory and checks that exactly `len` bytes were written.
@@ -24,25 +31,48 @@ fn only(bytes: &[u8]) -> (Record, Range<usize>) {
 
 #[test]
 fn every_record_round_trips() {
-    let rts = Rts { message: message(), message_len: 1 << 40, transfer: 5, remote_addr: 0xfeed };
+    let rts = Rts {
+        message: message(),
+        message_len: 1 << 40,
+        transfer: 5,
+        remote_addr: 0xfeed,
+    };
     let bytes = emitted::<RTS_LEN>(|b| rts.emit(b));
     assert_eq!(only(&bytes), (Record::Rts(rts), RTS_LEN..RTS_LEN));
 
-    let grant = Grant { fragment_len: 1448, transfer: 5, receiver_transfer: 6, limit: 1 << 33 };
+    let grant = Grant {
+        transfer: 5,
+        receiver_transfer: 6,
+        limit: 1 << 33,
+    };
     let bytes = emitted::<GRANT_LEN>(|b| grant.emit(b));
     assert_eq!(only(&bytes).0, Record::Grant(grant));
 
-    for status in [DoneStatus::Complete, DoneStatus::Refused, DoneStatus::Other(77)] {
-        let done = Done { status, transfer: 7 };
+    for status in [
+        DoneStatus::Complete,
+        DoneStatus::Refused,
+        DoneStatus::Other(77),
+    ] {
+        let done = Done {
+            status,
+            transfer: 7,
+        };
         let bytes = emitted::<DONE_LEN>(|b| done.emit(b));
         assert_eq!(only(&bytes).0, Record::Done(done));
     }
 
-    let credit = Credit { lane: LaneId::High, limit: 0xffff_fff0 };
+    let credit = Credit {
+        lane: LaneId::High,
+        limit: 0xffff_fff0,
+    };
     let bytes = emitted::<CREDIT_LEN>(|b| credit.emit(b));
     assert_eq!(only(&bytes).0, Record::Credit(credit));
 
-    let probe = Probe { reply: true, path: 1, nonce: 99 };
+    let probe = Probe {
+        reply: true,
+        path: 1,
+        nonce: 99,
+    };
     let bytes = emitted::<PROBE_LEN>(|b| probe.emit(b));
     assert_eq!(only(&bytes).0, Record::Probe(probe));
 }
@@ -52,10 +82,23 @@ fn payloads_are_found_between_headers() {
     let mut frame = [0u8; 64];
     message().emit(&mut frame);
     frame[8..11].copy_from_slice(b"abc");
-    let fragment =
-        Fragment { message: Message { len: 2, ..message() }, message_len: 100, offset: 98 };
+    let fragment = Fragment {
+        message: Message {
+            len: 2,
+            ..message()
+        },
+        message_len: 100,
+        offset: 98,
+    };
     fragment.emit(&mut frame[11..]);
-    let ack = Ack { path: 0, word_count: 1, echo_attempt: 3, delay_us: 9, base: 4, echo_num: 8 };
+    let ack = Ack {
+        path: 0,
+        word_count: 1,
+        echo_attempt: 3,
+        delay_us: 9,
+        base: 4,
+        echo_num: 8,
+    };
     ack.emit(&mut frame[29..]);
     let records: [_; 3] = {
         let mut walk = Records::new(&frame, 0, 64);
@@ -69,17 +112,32 @@ fn payloads_are_found_between_headers() {
 #[test]
 fn padding_ends_the_walk() {
     let mut frame = [0u8; 40];
-    Probe { reply: false, path: 0, nonce: 1 }.emit(&mut frame);
+    Probe {
+        reply: false,
+        path: 0,
+        nonce: 1,
+    }
+    .emit(&mut frame);
     assert_eq!(Records::new(&frame, 0, 40).count(), 1);
 }
 
 #[test]
 fn chunk_payload_reaches_past_the_head() {
     let mut head = [0u8; 64];
-    Chunk { transfer: 3, offset: 4096 }.emit(&mut head);
+    Chunk {
+        transfer: 3,
+        offset: 4096,
+    }
+    .emit(&mut head);
     let mut walk = Records::new(&head, 0, 10_000);
     let (record, payload) = walk.next().unwrap().unwrap();
-    assert_eq!(record, Record::Chunk(Chunk { transfer: 3, offset: 4096 }));
+    assert_eq!(
+        record,
+        Record::Chunk(Chunk {
+            transfer: 3,
+            offset: 4096
+        })
+    );
     assert_eq!(payload, 16..10_000);
     assert_eq!(walk.next(), None);
 }
@@ -93,13 +151,23 @@ fn malformed_records_are_named_and_end_the_walk() {
         first.unwrap_err()
     };
     assert_eq!(walk(&[1, 0, 0]), Malformed::Truncated);
-    assert_eq!(walk(&[200, 0, 0, 0, 0, 0, 0, 0]), Malformed::RecordKind(200));
+    assert_eq!(
+        walk(&[200, 0, 0, 0, 0, 0, 0, 0]),
+        Malformed::RecordKind(200)
+    );
     assert_eq!(walk(&[1, 0xf0, 0, 0, 0, 0, 0, 0]), Malformed::Field);
     assert_eq!(walk(&[1, 0, 0, 0, 1, 0, 0, 0]), Malformed::Length);
     assert_eq!(walk(&[3, 0, 0, 0, 0, 0, 0, 0]), Malformed::Truncated);
     let mut beyond = [0u8; 18];
-    Fragment { message: Message { len: 2, ..message() }, message_len: 100, offset: 99 }
-        .emit(&mut beyond);
+    Fragment {
+        message: Message {
+            len: 2,
+            ..message()
+        },
+        message_len: 100,
+        offset: 99,
+    }
+    .emit(&mut beyond);
     assert_eq!(walk(&beyond), Malformed::Field);
 }
 
@@ -110,7 +178,9 @@ fn random_bytes_never_read_outside() {
     let mut bytes = [0u8; 96];
     for _ in 0..200_000 {
         for byte in &mut bytes {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             *byte = u8::try_from(state >> 56).unwrap();
         }
         bytes[0] &= 0x0f;
