@@ -26,7 +26,9 @@ check_spdx() {
             say "$file: the SPDX line is missing"
             status=1
         fi
-    done < <(git ls-files --cached --others --exclude-standard -- '*.rs' '*.sh' '*.[ch]' Makefile .ci/run)
+    done < <(find Makefile .ci/run crates examples scripts \
+        -name target -prune -o -type f \( -name '*.rs' -o -name '*.sh' -o -name '*.[ch]' \
+        -o -name Makefile -o -name run \) -print)
     return "$status"
 }
 

@@ -10,13 +10,13 @@ use thiserror::Error;
 pub enum HeatError {
     /// The file is missing or may not be read.
     #[error(
-        "cannot read {path}: {source}; give an existing PGM file, or make one with --make-input"
+        "cannot read {path}: {cause}; give an existing PGM file, or make one with --make-input"
     )]
     Unreadable {
         /// File concerned.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The file is a grey map in name only.
     #[error("{path} is not a usable PGM image: {why}; a P2 or P5 grey map is needed")]

@@ -36,9 +36,9 @@ const GLOW: [[f64; 3]; 6] = [
 /// # Errors
 /// [`HeatError`] that names the file and what is wrong with it.
 pub fn read_pgm(path: &Path) -> Result<Field, HeatError> {
-    let unreadable = |source| HeatError::Unreadable {
+    let unreadable = |cause| HeatError::Unreadable {
         path: path.to_owned(),
-        source,
+        cause,
     };
     let file = File::open(path).map_err(unreadable)?;
     if file.metadata().map_err(unreadable)?.is_dir() {
