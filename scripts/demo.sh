@@ -41,8 +41,8 @@ bring_lab_up() {
     "${portolan[@]}" lab down --name "$lab" >/dev/null 2>&1 || true
     lab_is_up=no
     hosts=()
-    say "no lab here (network namespaces need root): all processes run on this host instead,"
-    say "through shared memory and loopback; run 'make demo' as root to see two hosts"
+    say "no lab can be made here, for the reason above: all processes run on this host instead,"
+    say "through shared memory; as root, 'make demo' shows two hosts"
 }
 
 solve_heat() {
@@ -51,6 +51,7 @@ solve_heat() {
     run "$release_dir/heat" --make-input 1024 768 "$work_dir/initial.pgm"
     run "${portolan[@]}" run -n 4 "${hosts[@]}" -- "$release_dir/heat" "$work_dir/initial.pgm" \
         --steps 500 --check --output "$work_dir/result.png" | tee "$report"
+    grep -Eq '^processes +4,' "$report" || die "heat did not run as one job of four processes"
     grep -q 'equal the sequential solution' "$report" ||
         die "heat ended without comparing its result with the sequential solution"
     say "four processes found the sequential solution; it is in $work_dir/result.png"
