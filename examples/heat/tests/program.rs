@@ -15,7 +15,7 @@ fn heat(dir: &Path, arguments: &[&str]) -> Output {
 }
 
 fn sample() -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("temporary directory");
     let made = heat(dir.path(), &["--make-input", "60", "40", "in.pgm"]);
     assert!(made.status.success(), "{made:?}");
     dir
