@@ -13,8 +13,12 @@
 
 mod addr;
 mod caps;
+mod cut;
 mod frame;
 mod notice;
+pub mod packet;
+mod peers;
+pub mod udp;
 
 pub use addr::{HostId, LinkAddr};
 pub use caps::{LinkCaps, LinkKind};

@@ -153,7 +153,7 @@ impl Control {
 
 // The header's length is already a multiple of its alignment, so the value follows it directly, and
 // the whole is as long as CMSG_SPACE says.
-const _: () = assert!(size_of::<libc::cmsghdr>() % align_of::<libc::cmsghdr>() == 0);
+const _: () = assert!(size_of::<libc::cmsghdr>().is_multiple_of(align_of::<libc::cmsghdr>()));
 const _: () = assert!(size_of::<Control>() == size_of::<libc::cmsghdr>() + 8);
 
 /// Sends gathered datagrams and runs of segments on storage that it keeps between calls.
@@ -272,7 +272,7 @@ impl Sender {
         let mut next = self.iov.as_mut_ptr();
         for message in &mut self.messages {
             message.msg_hdr.msg_iov = next;
-            next = next.wrapping_add(message.msg_hdr.msg_iovlen as usize);
+            next = next.wrapping_add(message.msg_hdr.msg_iovlen);
         }
     }
 }
@@ -308,7 +308,7 @@ fn message_header(
     message.msg_name = name.cast_mut().cast();
     message.msg_namelen = name_len;
     message.msg_iov = iov;
-    message.msg_iovlen = iov_count as _;
+    message.msg_iovlen = iov_count;
     message
 }
 
