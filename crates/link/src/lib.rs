@@ -12,9 +12,18 @@
 //! returns, and a frame handed to the sink of [`Link::receive`] is valid only during that call.
 
 mod addr;
+mod boxed;
 mod caps;
+pub mod conformance;
+mod cut;
+pub mod fault;
 mod frame;
 mod notice;
+pub mod packet;
+pub mod pcap;
+mod peers;
+pub mod sim;
+pub mod udp;
 
 pub use addr::{HostId, LinkAddr};
 pub use caps::{LinkCaps, LinkKind};
