@@ -14,12 +14,15 @@
 mod addr;
 mod caps;
 mod frame;
+mod host;
 mod notice;
+pub mod shm;
 
 pub use addr::{HostId, LinkAddr};
 pub use caps::{LinkCaps, LinkKind};
 pub use frame::{Body, RxFrame, Segments, TxFrame};
 pub use notice::{LinkError, Notice, PullError, TxError, WakeSet};
+pub use shm::{Shm, ShmConfig};
 
 use std::os::fd::RawFd;
 

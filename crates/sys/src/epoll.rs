@@ -4,17 +4,17 @@
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Events taken in one look; what is left shows up in the next.
 const EVENTS_MAX: usize = 64;
 
 /// A set of descriptors, level-triggered, each with a number of the caller's.
-pub struct Epoll {
-    fd: OwnedFd,
-    events: Vec<Event>,
-}
+#[derive(Debug)]
+pub struct Epoll(OwnedFd);
 
 /// A descriptor that has something to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +31,7 @@ impl Epoll {
     /// # Errors
     /// For want of descriptors.
     pub fn new() -> io::Result<Self> {
-        let fd = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Epoll {
-            fd,
-            events: Vec::with_capacity(EVENTS_MAX),
-        })
+        Ok(Epoll(epoll::create(CreateFlags::CLOEXEC)?))
     }
 
     /// Adds `source`; its events carry `token`.
@@ -45,7 +41,7 @@ impl Epoll {
     pub fn add(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP;
         Ok(epoll::add(
-            &self.fd,
+            &self.0,
             source,
             EventData::new_u64(token),
             flags,
@@ -59,7 +55,7 @@ impl Epoll {
     pub fn change(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP;
         Ok(epoll::modify(
-            &self.fd,
+            &self.0,
             source,
             EventData::new_u64(token),
             flags,
@@ -69,26 +65,25 @@ impl Epoll {
     /// Removes `source`. Closing alone is not enough where a forked child holds a copy.
     pub fn remove(&self, source: impl AsFd) {
         // Fails only for a descriptor that is not in the set, which is what was wanted.
-        let _ = epoll::delete(&self.fd, source);
+        let _ = epoll::delete(&self.0, source);
     }
 
     /// Appends what is ready now to `ready`, without waiting.
     ///
     /// # Errors
     /// What `epoll_wait` says, interruptions excepted.
-    pub fn look(&mut self, ready: &mut Vec<Ready>) -> io::Result<()> {
-        self.events.clear();
+    pub fn look(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
+        let mut events = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let buffer = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(&self.fd, buffer, Some(&now)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+        let (events, _) = match epoll::wait(&self.0, &mut events[..], Some(&now)) {
+            Err(Errno::INTR) => return Ok(()),
+            other => other?,
+        };
         let gone = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
-        ready.extend(self.events.iter().map(|event| {
+        ready.extend(events.iter().map(|event| {
             let (data, flags) = (event.data, event.flags);
             Ready {
                 token: data.u64(),
@@ -101,7 +96,7 @@ impl Epoll {
 
 impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.0.as_fd()
     }
 }
 
@@ -111,7 +106,7 @@ mod tests {
     use crate::doorbell;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-    fn look(set: &mut Epoll) -> Vec<Ready> {
+    fn look(set: &Epoll) -> Vec<Ready> {
         let mut ready = Vec::new();
         set.look(&mut ready).unwrap();
         ready
@@ -122,12 +117,12 @@ mod tests {
         let flags = SocketFlags::NONBLOCK;
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        let mut set = Epoll::new().unwrap();
+        let set = Epoll::new().unwrap();
         set.add(&ours, 7).unwrap();
-        assert_eq!(look(&mut set), []);
+        assert_eq!(look(&set), []);
         doorbell::ring(&theirs);
         assert_eq!(
-            look(&mut set),
+            look(&set),
             [Ready {
                 token: 7,
                 hung_up: false
@@ -136,13 +131,13 @@ mod tests {
         set.change(&ours, 8).unwrap();
         drop(theirs);
         assert_eq!(
-            look(&mut set),
+            look(&set),
             [Ready {
                 token: 8,
                 hung_up: true
             }]
         );
         set.remove(&ours);
-        assert_eq!(look(&mut set), []);
+        assert_eq!(look(&set), []);
     }
 }

@@ -28,6 +28,12 @@ pub struct PeerCred {
     pub uid: u32,
 }
 
+/// Effective user of this process, which peers see in [`PeerCred::uid`].
+#[must_use]
+pub fn effective_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// A listening socket with an abstract name.
 #[derive(Debug)]
 pub struct SeqpacketListener(OwnedFd);
