@@ -15,3 +15,4 @@ pub mod memfd;
 pub mod ring;
 pub mod seqpacket;
 pub mod vm_read;
+pub mod wait;

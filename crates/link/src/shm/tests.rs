@@ -4,6 +4,7 @@
 use super::hello::{HELLO_LEN, Hello, HelloKey};
 use super::*;
 use portolan_sys::seqpacket::Seqpacket;
+use portolan_sys::wait::wait_readable;
 use portolan_sys::{memfd, ring};
 use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -12,10 +13,12 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SECRET: [u8; 32] = [7; 32];
 const RING_LEN: usize = 16 * 1024;
+/// Far above any delay of a busy machine: a lost wake-up fails a test instead of hanging it.
+const PATIENCE_MS: u64 = 20_000;
 
 fn config(rank: PeerId) -> ShmConfig {
     ShmConfig {
@@ -65,10 +68,6 @@ fn notices(link: &mut Shm) -> Vec<String> {
     std::iter::from_fn(|| link.poll_notice())
         .map(|notice| format!("{notice:?}"))
         .collect()
-}
-
-fn fds(wake: &WakeSet) -> Vec<libc::c_int> {
-    wake.fds.clone()
 }
 
 #[test]
@@ -304,46 +303,8 @@ fn sleeper_wakes_for_a_stranger_and_for_a_death() {
     );
 }
 
-fn is_readable(wake: &WakeSet, timeout_ms: i32) -> bool {
-    // Safe stand-in for poll(2): the descriptors are epoll sets of links, looked at until late.
-    let until = Instant::now() + Duration::from_millis(timeout_ms.unsigned_abs().into());
-    loop {
-        if fds(wake).iter().any(|&fd| poll_fd(fd)) {
-            return true;
-        }
-        if Instant::now() >= until {
-            return false;
-        }
-        thread::yield_now();
-    }
-}
-
-#[allow(unsafe_code, reason = "poll(2) on a number, as the engine does it")]
-fn poll_fd(fd: libc::c_int) -> bool {
-    let mut entry = libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one valid entry, on the stack for the length of the call.
-    unsafe { libc::poll(&raw mut entry, 1, 0) == 1 }
-}
-
-#[allow(unsafe_code, reason = "poll(2) on numbers, as the engine does it")]
-fn sleep_on(wake: &WakeSet) {
-    let mut entries: Vec<_> = fds(wake)
-        .iter()
-        .map(|&fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .collect();
-    // Far above any delay of a busy machine: a lost wake-up fails instead of hanging.
-    const PATIENCE_MS: i32 = 20_000;
-    // SAFETY: the vector lives through the call and has as many entries as are named.
-    let count = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as u64, PATIENCE_MS) };
-    assert!(count > 0, "slept through a wake-up");
+fn is_readable(wake: &WakeSet, timeout_ms: u64) -> bool {
+    wait_readable(&wake.fds, Some(Duration::from_millis(timeout_ms))).unwrap()
 }
 
 /// Bounces or streams `count` frames, sleeping whenever there is nothing to do.
@@ -362,7 +323,7 @@ fn exchange(link: &mut Shm, peer: PeerId, count: usize, burst: usize) {
         }
         let mut wake = WakeSet::default();
         if link.arm(&mut wake) {
-            sleep_on(&wake);
+            assert!(is_readable(&wake, PATIENCE_MS), "slept through a wake-up");
             link.disarm();
         }
         assert!(link.poll_notice().is_none());
