@@ -18,10 +18,12 @@ pub mod conformance;
 mod cut;
 pub mod fault;
 mod frame;
+mod host;
 mod notice;
 pub mod packet;
 pub mod pcap;
 mod peers;
+pub mod shm;
 pub mod sim;
 pub mod udp;
 
@@ -29,6 +31,7 @@ pub use addr::{HostId, LinkAddr};
 pub use caps::{LinkCaps, LinkKind};
 pub use frame::{Body, RxFrame, Segments, TxFrame};
 pub use notice::{LinkError, Notice, PullError, TxError, WakeSet};
+pub use shm::{Shm, ShmConfig};
 
 use std::os::fd::RawFd;
 

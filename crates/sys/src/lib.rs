@@ -1,4 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The home of unsafe code: shared mappings, rings, and socket calls that std lacks.
+//! The home of unsafe: shared mappings, rings and the system calls the standard library lacks.
+//!
+//! Modules here know nothing of links or of the protocol. What they export is safe to call; each
+//! module that needs `unsafe` opts in by name.
+//!
+//! The one invariant: memory that another process may write is never behind a `&` or `&mut` to
+//! plain data. It is reached through atomics or copied through raw pointers.
 
+pub mod barrier;
+pub mod doorbell;
+pub mod epoll;
+pub mod mapping;
+pub mod memfd;
 pub mod net;
+pub mod ring;
+pub mod seqpacket;
+pub mod vm_read;
+pub mod wait;
