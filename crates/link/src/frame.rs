@@ -20,7 +20,11 @@ impl<'a> TxFrame<'a> {
     /// A frame that is contiguous already.
     #[must_use]
     pub fn whole(bytes: &'a [u8]) -> Self {
-        TxFrame { head: bytes, payload: &[], segments: None }
+        TxFrame {
+            head: bytes,
+            payload: &[],
+            segments: None,
+        }
     }
 
     /// Bytes of gathered payload.
