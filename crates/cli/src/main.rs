@@ -1,2 +1,52 @@
-//! Placeholder.
-fn main() {}
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command `portolan`: labs, starting jobs, and what this machine offers.
+//!
+//! One module a subcommand. Errors that a person can make are [`error::UserError`]: one sentence
+//! with the cause and the remedy, and exit status 2.
+
+mod agent;
+mod error;
+mod lab;
+mod launch_io;
+mod orphans;
+mod program;
+mod run;
+mod signals;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Fast messages between the processes of parallel programs.
+#[derive(Parser)]
+#[command(name = "portolan", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Hosts on one machine, made of network namespaces.
+    Lab(lab::command::Args),
+    /// Start a program as the processes of one job.
+    Run(run::command::Args),
+    /// The part of `run` on each host; not for people.
+    #[command(hide = true)]
+    Agent,
+}
+
+fn main() -> ExitCode {
+    env_logger::init();
+    let result = match Cli::parse().command {
+        Command::Lab(args) => lab::command::main(args),
+        Command::Run(args) => run::command::main(args),
+        Command::Agent => agent::main(),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("portolan: {error:#}");
+            ExitCode::from(error::exit_status(&error))
+        }
+    }
+}

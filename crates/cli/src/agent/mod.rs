@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The part of `run` on each host: starts the ranks there and stands between them and `run`.
+//!
+//! One thread, one loop: nothing in it waits for anything but [`launch_io::wait`].
+//!
+//! The invariant: no rank outlives the agent. It is their parent and their subreaper, the kernel
+//! kills them when it dies, and it kills them when `run`'s end of its input closes.
+
+mod rank;
+
+use crate::error::{UserError, user_error};
+use crate::launch_io::{self, LineSink, LineSource, SINK_LEN_HIGH};
+use crate::run::wire::{Order, Report, Start, Stream};
+use crate::signals::{self, Signals};
+use crate::{orphans, program};
+use anyhow::{Context, Result, bail};
+use nix::poll::PollFlags;
+use nix::sys::signal::Signal;
+use portolan::launch::wire::{ToProcess, VERSION};
+use rank::Rank;
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long the agent reads on from pipes that are still open although every process that it knows
+/// of has ended: somebody outside holds them.
+const LAST_OUTPUT_DELAY: Duration = Duration::from_millis(500);
+
+/// What a descriptor in the loop belongs to.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Signals,
+    Orders,
+    Reports,
+    Socket(usize),
+    SocketRoom(usize),
+    Output(usize, Stream),
+}
+
+/// Serves one `run` over standard input and output.
+pub(crate) fn main() -> Result<ExitCode> {
+    let mut kinds = signals::ENDING.to_vec();
+    kinds.push(Signal::SIGCHLD);
+    let signals = Signals::take(&kinds)?;
+    orphans::adopt()?;
+    let mut agent = Agent {
+        signals,
+        orders: LineSource::new(launch_io::duplicate(std::io::stdin().as_fd())?)?,
+        reports: LineSink::new(launch_io::duplicate(std::io::stdout().as_fd())?)?,
+        ranks: Vec::new(),
+        told_to_end: false,
+        last_output: None,
+    };
+    agent.reports.send(&Report::Hello { version: VERSION })?;
+    let result = agent.serve();
+    agent.kill_everything();
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+struct Agent {
+    signals: Signals,
+    orders: LineSource,
+    reports: LineSink,
+    ranks: Vec<Rank>,
+    /// By a signal, or by the end of the input.
+    told_to_end: bool,
+    /// Until when to read output of processes that have all ended.
+    last_output: Option<Instant>,
+}
+
+impl Agent {
+    /// Runs until all ranks have ended and everything has been reported, or until told to end.
+    fn serve(&mut self) -> Result<()> {
+        loop {
+            if self.is_complete() {
+                self.reports.send(&Report::Done)?;
+                return self.finish();
+            }
+            for source in self.wait()? {
+                self.handle(source)?;
+            }
+            if self.told_to_end {
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_complete(&mut self) -> bool {
+        if self.ranks.is_empty() || self.ranks.iter().any(|rank| rank.end().is_none()) {
+            return false;
+        }
+        let now = Instant::now();
+        let Some(deadline) = self.last_output else {
+            orphans::kill_all_but(&HashSet::new());
+            self.last_output = Some(now + LAST_OUTPUT_DELAY);
+            return false;
+        };
+        now >= deadline || self.ranks.iter().all(Rank::is_silent)
+    }
+
+    /// Writes the last reports and waits until `run` has read them.
+    fn finish(&mut self) -> Result<()> {
+        while self.reports.pending_len() > 0 && !self.told_to_end {
+            for source in self.wait()? {
+                self.handle(source)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<Vec<Source>> {
+        let mut fds: Vec<(Source, BorrowedFd<'_>, PollFlags)> = Vec::new();
+        let mut add = |source, fd: Option<_>, flags| fds.extend(fd.map(|fd| (source, fd, flags)));
+        add(Source::Signals, Some(self.signals.fd()), PollFlags::POLLIN);
+        add(Source::Orders, self.orders.fd(), PollFlags::POLLIN);
+        add(Source::Reports, self.reports.fd(), PollFlags::POLLOUT);
+        // While `run` does not keep up, the ranks wait in their writes, as for any slow reader.
+        let has_room = self.reports.pending_len() < SINK_LEN_HIGH;
+        for (index, rank) in self.ranks.iter().enumerate() {
+            add(Source::Socket(index), rank.socket.fd(), PollFlags::POLLIN);
+            add(
+                Source::SocketRoom(index),
+                rank.messages.fd(),
+                PollFlags::POLLOUT,
+            );
+            if has_room {
+                add(
+                    Source::Output(index, Stream::Out),
+                    rank.out.fd(),
+                    PollFlags::POLLIN,
+                );
+                add(
+                    Source::Output(index, Stream::Err),
+                    rank.err.fd(),
+                    PollFlags::POLLIN,
+                );
+            }
+        }
+        launch_io::wait(&fds, self.last_output)
+    }
+
+    fn handle(&mut self, source: Source) -> Result<()> {
+        match source {
+            Source::Signals => self.handle_signals(),
+            Source::Orders => self.handle_orders(),
+            Source::Reports => {
+                self.reports.flush();
+                Ok(())
+            }
+            Source::Socket(index) => self.ranks[index].handle_socket(&mut self.reports),
+            Source::SocketRoom(index) => {
+                self.ranks[index].messages.flush();
+                Ok(())
+            }
+            Source::Output(index, stream) => {
+                self.ranks[index].forward(stream, 1, &mut self.reports)
+            }
+        }
+    }
+
+    fn handle_signals(&mut self) -> Result<()> {
+        while let Some(signal) = self.signals.next() {
+            self.told_to_end |= signal != libc::SIGCHLD;
+        }
+        for rank in &mut self.ranks {
+            rank.check_end(&mut self.reports)?;
+        }
+        Ok(())
+    }
+
+    fn handle_orders(&mut self) -> Result<()> {
+        self.orders.fill();
+        while let Some(line) = self.orders.next_line() {
+            let order = serde_json::from_slice(line).context("reading an order")?;
+            self.obey(order)?;
+        }
+        self.told_to_end |= self.orders.is_at_end();
+        Ok(())
+    }
+
+    fn obey(&mut self, order: Order) -> Result<()> {
+        match order {
+            Order::Start(start) => self.start(&start),
+            Order::Table { addresses } => self.tell_all(&ToProcess::Table { addresses }),
+            Order::Gone(gone) => self.tell_all(&ToProcess::Gone(gone)),
+            Order::Signal { signal } => {
+                self.ranks.iter().for_each(|rank| rank.signal(signal));
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_all(&mut self, message: &ToProcess) -> Result<()> {
+        self.ranks
+            .iter_mut()
+            .try_for_each(|rank| rank.tell(message))
+    }
+
+    /// Starts all ranks, or none.
+    fn start(&mut self, start: &Start) -> Result<()> {
+        if !self.ranks.is_empty() {
+            bail!("ordered to start twice");
+        }
+        if let Err(error) = self.try_start(start) {
+            self.kill_everything();
+            self.reports.send(&Report::Refused {
+                sentence: format!("{error:#}"),
+            })?;
+            self.finish()?;
+            self.told_to_end = true;
+        }
+        Ok(())
+    }
+
+    fn try_start(&mut self, start: &Start) -> Result<()> {
+        if start.version != VERSION {
+            user_error!(
+                "portolan is of another version there ({VERSION}, here {}): install the same \
+                 on all hosts",
+                start.version
+            );
+        }
+        if let Err(error) = std::env::set_current_dir(&start.directory) {
+            user_error!(
+                "the working directory {} cannot be entered: {error}; start from a directory that \
+                 all hosts have, or give one with --directory",
+                start.directory
+            );
+        }
+        let program = program::find(&start.program).map_err(UserError::new)?;
+        for local_rank in 0..start.ranks.len() {
+            self.ranks.push(Rank::spawn(start, &program, local_rank)?);
+        }
+        Ok(())
+    }
+
+    /// Kills all ranks, their process groups and whatever else descends from this agent.
+    fn kill_everything(&mut self) {
+        for rank in &self.ranks {
+            rank.signal(libc::SIGKILL);
+        }
+        orphans::kill_all_but(&HashSet::new());
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One process of the job, as its agent sees it.
+
+use crate::error::UserError;
+use crate::launch_io::{self, LineSink, LineSource};
+use crate::program;
+use crate::run::wire::{End, Report, Start, Stream};
+use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use portolan::launch::FD_VARIABLE;
+use portolan::launch::wire::{ToAgent, ToProcess, VERSION, Welcome};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Bytes of a line of output that are forwarded before its end has come.
+const LINE_LEN_HIGH: usize = 64 << 10;
+
+/// Reads after a process ended: its pipe may hold up to 1 MiB (pipe-max-size in pipe(7)), at 64 KiB
+/// a read; bounded, for somebody else may still write into it.
+const LAST_READS_MAX: usize = 32;
+
+/// One process of the job.
+#[derive(Debug)]
+pub(super) struct Rank {
+    rank: u32,
+    child: Child,
+    end: Option<End>,
+    joined: bool,
+    left: bool,
+    connection: UnixStream,
+    pub(super) socket: LineSource,
+    pub(super) messages: LineSink,
+    pub(super) out: LineSource,
+    pub(super) err: LineSource,
+}
+
+impl Rank {
+    /// Starts the process and welcomes it.
+    pub(super) fn spawn(start: &Start, program: &Path, local_rank: usize) -> Result<Rank> {
+        let (ours, theirs) = UnixStream::pair().context("making a socket pair")?;
+        let mut command = command(start, program, theirs.into());
+        let mut child = command
+            .spawn()
+            .map_err(|error| UserError::new(program::explain(&start.program, &error)))?;
+        // The command holds the process's end of the socket: while it lives there is no hang-up.
+        drop(command);
+        let out = child.stdout.take().context("standard output of a rank")?;
+        let err = child.stderr.take().context("standard error of a rank")?;
+        let mut rank = Rank {
+            rank: start.ranks[local_rank],
+            child,
+            end: None,
+            joined: false,
+            left: false,
+            socket: LineSource::new(launch_io::duplicate(ours.as_fd())?)?,
+            messages: LineSink::new(launch_io::duplicate(ours.as_fd())?)?,
+            connection: ours,
+            out: LineSource::new(out.into())?,
+            err: LineSource::new(err.into())?,
+        };
+        rank.tell(&ToProcess::Welcome(welcome(start, local_rank)?))?;
+        Ok(rank)
+    }
+
+    /// How the process ended, if it has.
+    pub(super) fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// Whether nothing more can come from the process's outputs.
+    pub(super) fn is_silent(&self) -> bool {
+        self.out.is_at_end() && self.err.is_at_end()
+    }
+
+    /// Sends a message, unless the process has ended or left.
+    pub(super) fn tell(&mut self, message: &ToProcess) -> Result<()> {
+        if self.end.is_some() || self.left {
+            return Ok(());
+        }
+        self.messages.send(message)
+    }
+
+    /// Signals the process and those that it started.
+    pub(super) fn signal(&self, signal: i32) {
+        let (Ok(pid), Ok(signal)) = (i32::try_from(self.child.id()), Signal::try_from(signal))
+        else {
+            return;
+        };
+        // The group is that of the process: once it has ended, its number may become another's.
+        if self.end.is_none() && killpg(Pid::from_raw(pid), signal).is_err() {
+            log::debug!("rank {} has ended already", self.rank);
+        }
+    }
+
+    /// Reads what the process says to the launcher.
+    pub(super) fn handle_socket(&mut self, reports: &mut LineSink) -> Result<()> {
+        self.socket.fill();
+        while let Some(line) = self.socket.next_line() {
+            let rank = self.rank;
+            match serde_json::from_slice(line) {
+                Ok(ToAgent::Address { address }) => {
+                    self.joined = true;
+                    reports.send(&Report::Address { rank, address })?;
+                }
+                Ok(ToAgent::Abort { status, reason }) => {
+                    reports.send(&Report::Abort {
+                        rank,
+                        status,
+                        reason,
+                    })?;
+                }
+                Ok(ToAgent::Bye) => self.leave(),
+                Err(error) => {
+                    log::warn!("rank {rank} sent no message of the launcher's: {error}");
+                    self.socket.close();
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forwards what the process has written, reading at most `reads` times.
+    pub(super) fn forward(
+        &mut self,
+        stream: Stream,
+        reads: usize,
+        reports: &mut LineSink,
+    ) -> Result<()> {
+        let source = match stream {
+            Stream::Out => &mut self.out,
+            Stream::Err => &mut self.err,
+        };
+        for _ in 0..reads {
+            let more = source.fill();
+            let mut bytes = Vec::new();
+            while let Some(line) = source.next_line() {
+                bytes.extend_from_slice(line);
+                bytes.push(b'\n');
+            }
+            bytes.extend(source.take_partial(LINE_LEN_HIGH).unwrap_or_default());
+            if !bytes.is_empty() {
+                reports.send(&Report::Output {
+                    rank: self.rank,
+                    stream,
+                    data: bytes.into(),
+                })?;
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the end of the process, after everything that it said before.
+    pub(super) fn check_end(&mut self, reports: &mut LineSink) -> Result<()> {
+        if self.end.is_some() {
+            return Ok(());
+        }
+        let Some(status) = self.child.try_wait().context("waiting for a rank")? else {
+            return Ok(());
+        };
+        // What it started in its process group ends with it. The number is not reused this soon:
+        // the kernel hands process numbers out in a cycle.
+        self.signal(libc::SIGKILL);
+        let end = End::from(status);
+        self.end = Some(end);
+        self.drain_socket(reports)?;
+        self.forward(Stream::Out, LAST_READS_MAX, reports)?;
+        self.forward(Stream::Err, LAST_READS_MAX, reports)?;
+        self.messages.close();
+        let (joined, left) = (self.joined, self.left);
+        reports.send(&Report::Ended {
+            rank: self.rank,
+            end,
+            joined,
+            left,
+        })
+    }
+
+    fn drain_socket(&mut self, reports: &mut LineSink) -> Result<()> {
+        for _ in 0..LAST_READS_MAX {
+            if self.socket.is_at_end() {
+                break;
+            }
+            self.handle_socket(reports)?;
+        }
+        self.socket.close();
+        Ok(())
+    }
+
+    /// The process has left: whoever else of this rank tries to join sees a closed connection
+    /// instead of waiting for a welcome that is spent.
+    fn leave(&mut self) {
+        self.left = true;
+        self.messages.close();
+        if let Err(error) = self.connection.shutdown(Shutdown::Write) {
+            log::debug!("rank {} has hung up already: {error}", self.rank);
+        }
+    }
+}
+
+fn command(start: &Start, program: &Path, socket: OwnedFd) -> Command {
+    let mut command = Command::new(program);
+    command
+        .arg0(&start.program)
+        .args(&start.args)
+        .envs(&start.environment)
+        .env(FD_VARIABLE, socket.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    portolan_sys::inherit::give_fd(&mut command, socket);
+    portolan_sys::inherit::die_with_parent(&mut command, libc::SIGKILL);
+    command
+}
+
+fn welcome(start: &Start, local_rank: usize) -> Result<Welcome> {
+    Ok(Welcome {
+        version: VERSION,
+        job_id: start.job_id,
+        rank: start.ranks[local_rank],
+        size: start.size,
+        local_rank: u32::try_from(local_rank)?,
+        local_size: u32::try_from(start.ranks.len())?,
+        host_count: start.host_count,
+        secret: start.secret,
+        path: start.path,
+        options: start.options.clone(),
+    })
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan lab`.
+
+use super::{Lab, Options, plan, temporary};
+use crate::error::UserError;
+use crate::program;
+use anyhow::Result;
+use clap::Subcommand;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+/// Hosts on one machine, made of network namespaces.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Make a lab: namespaces NAME-h0, NAME-h1 … with an interface eth0 each, 10.77.0.1 upwards.
+    Up(Up),
+    /// Run a command on one host of a lab.
+    Exec(Exec),
+    /// Show the labs that are up.
+    List,
+    /// Remove a lab.
+    Down {
+        /// Name of the lab.
+        #[arg(long, default_value = "lab")]
+        name: String,
+    },
+    /// Hold a temporary lab; not for people.
+    #[command(hide = true)]
+    Guard(Up),
+}
+
+#[derive(clap::Args)]
+struct Up {
+    /// Number of hosts.
+    #[arg(long, default_value_t = 2)]
+    hosts: u32,
+    /// MTU of the interfaces in bytes.
+    #[arg(long, default_value_t = 1500)]
+    mtu: u32,
+    /// Name of the lab.
+    #[arg(long, default_value = "lab")]
+    name: String,
+}
+
+#[derive(clap::Args)]
+struct Exec {
+    /// The host: h1, 1 or NAME-h1.
+    host: String,
+    /// Name of the lab.
+    #[arg(long, default_value = "lab")]
+    name: String,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// Does what was asked.
+pub(crate) fn main(args: Args) -> Result<ExitCode> {
+    match args.action {
+        Action::Up(up) => make(&up.into())?,
+        Action::Exec(exec) => return Err(enter(&exec)),
+        Action::List => list()?,
+        Action::Down { name } => take_down(&name)?,
+        Action::Guard(up) => temporary::guard(&up.into())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl From<Up> for Options {
+    fn from(up: Up) -> Options {
+        Options {
+            name: up.name,
+            host_count: up.hosts,
+            mtu: up.mtu,
+        }
+    }
+}
+
+fn make(options: &Options) -> Result<()> {
+    let lab = Lab::up(options)?;
+    for index in 0..lab.host_count {
+        println!("{} {}", lab.namespace(index), plan::address(index));
+    }
+    Ok(())
+}
+
+/// Becomes the command, inside the host; returns only if that fails.
+fn enter(exec: &Exec) -> anyhow::Error {
+    let namespace = match find_host(exec) {
+        Ok(namespace) => namespace,
+        Err(error) => return error,
+    };
+    let error = Command::new("ip")
+        .args(["netns", "exec", &namespace])
+        .args(&exec.command)
+        .exec();
+    if error.kind() == ErrorKind::NotFound {
+        return UserError::new(
+            "the command `ip` is missing: install it with `apt install iproute2`",
+        )
+        .into();
+    }
+    error.into()
+}
+
+fn find_host(exec: &Exec) -> Result<String> {
+    super::ip::check_privilege()?;
+    let lab = Lab::find(&exec.name)?;
+    let index = lab.host_index(&exec.host)?;
+    program::find(&exec.command[0]).map_err(UserError::new)?;
+    Ok(lab.namespace(index))
+}
+
+fn list() -> Result<()> {
+    for lab in Lab::list()? {
+        println!(
+            "{} hosts {} mtu {} addresses {} to {}",
+            lab.name,
+            lab.host_count,
+            lab.mtu,
+            plan::address(0),
+            plan::address(lab.host_count - 1)
+        );
+    }
+    Ok(())
+}
+
+fn take_down(name: &str) -> Result<()> {
+    let lingering = Lab::find(name)?.down()?;
+    if !lingering.is_empty() {
+        let pids: Vec<String> = lingering.iter().map(u32::to_string).collect();
+        eprintln!(
+            "portolan: lab {name} is down, but these processes of it still run, without a \
+             network: {}",
+            pids.join(" ")
+        );
+    }
+    Ok(())
+}

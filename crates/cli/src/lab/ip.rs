@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Driving the command `ip` of iproute2.
+
+use crate::error::{UserError, user_error};
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::io::{ErrorKind, Write};
+use std::process::{Command, Output, Stdio};
+
+/// Where `ip netns` keeps the names of namespaces (ip-netns(8)).
+const NETNS_DIR: &str = "/run/netns";
+
+/// Network devices that every new namespace may bring along and that cannot be deleted.
+const KEPT_LINKS: [&str; 1] = ["lo"];
+
+#[derive(Deserialize)]
+struct LinkRecord {
+    #[serde(default)]
+    ifname: String,
+    ifalias: Option<String>,
+}
+
+/// Refuses early, with the remedy, when namespaces cannot be made.
+pub(super) fn check_privilege() -> Result<()> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    user_error!(
+        "labs need root (network namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN): \
+         run the same command with sudo"
+    )
+}
+
+/// Names of all network namespaces of this machine.
+pub(super) fn namespaces() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(NETNS_DIR) else {
+        // The directory appears with the first namespace.
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The alias of the namespace's `lo`; `None` if it has none or is gone.
+pub(super) fn mark(namespace: &str) -> Result<Option<String>> {
+    let output = execute(&["-n", namespace, "-json", "link", "show", "dev", "lo"], "")?;
+    let records: Vec<LinkRecord> = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    Ok(records.into_iter().find_map(|record| record.ifalias))
+}
+
+/// Ids of the processes in a namespace.
+pub(super) fn pids(namespace: &str) -> Result<Vec<u32>> {
+    let output = execute(&["netns", "pids", namespace], "")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect())
+}
+
+/// Deletes the interfaces of one of our own namespaces.
+pub(super) fn delete_links(namespace: &str) -> Result<()> {
+    let output = execute(&["-n", namespace, "-json", "link", "show"], "")?;
+    let records: Vec<LinkRecord> = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let mut commands = String::new();
+    for record in records
+        .iter()
+        .filter(|record| !KEPT_LINKS.contains(&record.ifname.as_str()))
+    {
+        commands.push_str(&format!("link delete dev {}\n", record.ifname));
+    }
+    // Tunnel devices that the kernel adds to every namespace refuse deletion: go on after those.
+    execute(&["-n", namespace, "-force", "-batch", "-"], &commands).map(drop)
+}
+
+/// Runs `ip` with arguments.
+pub(super) fn run(args: &[&str]) -> Result<()> {
+    let output = execute(args, "")?;
+    succeed(&output, &format!("ip {}", args.join(" ")))
+}
+
+/// Runs `commands`, one a line, inside `namespace`.
+pub(super) fn batch(namespace: &str, commands: &str) -> Result<()> {
+    let output = execute(&["-n", namespace, "-batch", "-"], commands)?;
+    succeed(
+        &output,
+        &format!("setting up the network namespace {namespace}"),
+    )
+}
+
+fn succeed(output: &Output, what: &str) -> Result<()> {
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim().replace('\n', "; ");
+    user_error!(
+        "{what} failed: {said}; a lab needs a kernel with network namespaces and veth, and in a \
+         container CAP_SYS_ADMIN and CAP_NET_ADMIN"
+    )
+}
+
+fn execute(args: &[&str], input: &str) -> Result<Output> {
+    let spawned = Command::new("ip")
+        .args(args)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing().into()),
+        Err(error) => return Err(error).context("starting ip"),
+    };
+    let mut stdin = child.stdin.take().context("stdin of ip")?;
+    // `ip` may stop at a bad line without reading the rest; its own words say why, so not EPIPE.
+    let written = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().context("waiting for ip")?;
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("writing to ip"),
+        _ => Ok(output),
+    }
+}
+
+fn missing() -> UserError {
+    UserError::new("the command `ip` is missing: install it with `apt install iproute2`")
+}

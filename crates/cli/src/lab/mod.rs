@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Labs: hosts on one machine, made of network namespaces.
+//!
+//! A lab NAME is the namespaces NAME-h0, NAME-h1 … with one interface `eth0` each, 10.77.0.1
+//! upwards, joined by a veth pair for two hosts and by a bridge in NAME-sw for more. Everything is
+//! made inside these namespaces: nothing is ever added to the machine's own network.
+//!
+//! The invariant: only namespaces that carry this program's mark (the alias of their `lo`) are
+//! listed, entered or removed.
+
+pub(crate) mod command;
+mod ip;
+mod plan;
+mod temporary;
+
+use crate::error::user_error;
+use anyhow::Result;
+use std::collections::BTreeMap;
+pub(crate) use temporary::TemporaryLab;
+
+/// A lab that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lab {
+    /// Its name, the first part of its namespaces' names.
+    pub(crate) name: String,
+    /// Number of hosts.
+    pub(crate) host_count: u32,
+    /// MTU of its interfaces.
+    pub(crate) mtu: u32,
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Name of the lab.
+    pub(crate) name: String,
+    /// Number of hosts, at least 1.
+    pub(crate) host_count: u32,
+    /// MTU of the interfaces in bytes.
+    pub(crate) mtu: u32,
+}
+
+impl Lab {
+    /// Makes a lab that stays until it is taken down. A lab that fails half-way leaves nothing.
+    ///
+    /// # Errors
+    /// A sentence for a person: bad name or numbers, lab already up, no privilege, `ip` missing.
+    pub(crate) fn up(options: &Options) -> Result<Lab> {
+        plan::check(options)?;
+        ip::check_privilege()?;
+        refuse_existing(options)?;
+        let mut undo = Undo::default();
+        for namespace in plan::namespaces(options) {
+            ip::run(&["netns", "add", &namespace])?;
+            undo.made.push(namespace.clone());
+            ip::batch(&namespace, &plan::mark_commands(options))?;
+        }
+        for (namespace, commands) in plan::network_commands(options) {
+            ip::batch(&namespace, &commands)?;
+        }
+        undo.made.clear();
+        Ok(Lab {
+            name: options.name.clone(),
+            host_count: options.host_count,
+            mtu: options.mtu,
+        })
+    }
+
+    /// The lab of that name.
+    ///
+    /// # Errors
+    /// A sentence for a person when there is none.
+    pub(crate) fn find(name: &str) -> Result<Lab> {
+        let mut labs = Lab::list()?;
+        if let Some(index) = labs.iter().position(|lab| lab.name == name) {
+            return Ok(labs.swap_remove(index));
+        }
+        user_error!(
+            "there is no lab {name}: `portolan lab list` shows those that are up, \
+             `portolan lab up --name {name} --hosts 2` makes it"
+        )
+    }
+
+    /// The labs that are up.
+    pub(crate) fn list() -> Result<Vec<Lab>> {
+        let mut labs: BTreeMap<String, Lab> = BTreeMap::new();
+        for namespace in ip::namespaces() {
+            let Some((name, _host)) = plan::host_of(&namespace) else {
+                continue;
+            };
+            ip::check_privilege()?;
+            let Some(mark) = ip::mark(&namespace)?.as_deref().and_then(plan::parse_mark) else {
+                continue;
+            };
+            labs.entry(name.to_owned()).or_insert_with(|| Lab {
+                name: name.to_owned(),
+                host_count: mark.host_count,
+                mtu: mark.mtu,
+            });
+        }
+        Ok(labs.into_values().collect())
+    }
+
+    /// Removes the lab. Processes that still run in it lose their network; their ids are returned.
+    pub(crate) fn down(&self) -> Result<Vec<u32>> {
+        ip::check_privilege()?;
+        remove(&self.name)
+    }
+
+    /// Name of the namespace of host `index`, for people and for `ip netns exec`.
+    pub(crate) fn namespace(&self, index: u32) -> String {
+        plan::host_namespace(&self.name, index)
+    }
+
+    /// The index of a host called `h1`, `1` or `NAME-h1`.
+    ///
+    /// # Errors
+    /// A sentence for a person when the lab has no such host.
+    pub(crate) fn host_index(&self, text: &str) -> Result<u32> {
+        let text = text
+            .strip_prefix(&format!("{}-", self.name))
+            .unwrap_or(text);
+        match text.strip_prefix('h').unwrap_or(text).parse() {
+            Ok(index) if index < self.host_count => Ok(index),
+            _ => user_error!(
+                "lab {} has no host {text}: its hosts are h0 to h{}",
+                self.name,
+                self.host_count - 1
+            ),
+        }
+    }
+}
+
+/// Removes the namespaces that have been made so far, on drop.
+#[derive(Default)]
+struct Undo {
+    made: Vec<String>,
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        for namespace in &self.made {
+            if let Err(error) = ip::run(&["netns", "delete", namespace]) {
+                eprintln!("portolan: could not undo the half-made lab: {error:#}");
+            }
+        }
+    }
+}
+
+fn refuse_existing(options: &Options) -> Result<()> {
+    let present = ip::namespaces();
+    for namespace in plan::namespaces(options) {
+        if !present.contains(&namespace) {
+            continue;
+        }
+        if ip::mark(&namespace)?
+            .as_deref()
+            .and_then(plan::parse_mark)
+            .is_none()
+        {
+            user_error!(
+                "the network namespace {namespace} exists and is not part of a portolan lab: \
+                 choose another --name, or remove it with `ip netns delete {namespace}`"
+            );
+        }
+        let name = &options.name;
+        user_error!(
+            "lab {name} is up already: `portolan lab down --name {name}` removes it, \
+             or choose another --name"
+        );
+    }
+    Ok(())
+}
+
+/// Removes every marked namespace of the lab `name`; ids of processes that are still in them.
+fn remove(name: &str) -> Result<Vec<u32>> {
+    let mut lingering = Vec::new();
+    for namespace in ip::namespaces() {
+        let ours = plan::host_of(&namespace).is_some_and(|(lab, _)| lab == name)
+            || namespace == plan::switch_namespace(name);
+        if !ours
+            || ip::mark(&namespace)?
+                .as_deref()
+                .and_then(plan::parse_mark)
+                .is_none()
+        {
+            continue;
+        }
+        let pids = ip::pids(&namespace)?;
+        if !pids.is_empty() {
+            // The namespace lives as long as they do; without its interface the network is down now.
+            ip::delete_links(&namespace)?;
+        }
+        lingering.extend(pids);
+        ip::run(&["netns", "delete", &namespace])?;
+    }
+    Ok(lingering)
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which namespaces, names, addresses and commands make a lab. No side effects.
+
+use super::Options;
+use crate::error::user_error;
+use anyhow::Result;
+use std::net::Ipv4Addr;
+
+/// Most hosts: a Linux bridge has at most 1024 ports (BR_MAX_PORTS in net/bridge/br_private.h).
+const HOSTS_MAX: u32 = 1024;
+
+/// Smallest MTU over which Linux speaks IPv4 (RFC 791: every network must carry 68 bytes).
+const MTU_MIN: u32 = 68;
+
+/// Largest MTU of a veth interface (ETH_MAX_MTU in include/uapi/linux/if_ether.h).
+const MTU_MAX: u32 = 65535;
+
+/// Longest name: `NAME-h1023` is also a file name, and shall fit a column.
+const NAME_LEN_MAX: usize = 64;
+
+/// Address of host 0. With a /16 the addresses of 1024 hosts are on one network.
+const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const PREFIX_LEN: u32 = 16;
+
+/// First word of the alias of a lab namespace's `lo`.
+const MARK: &str = "portolan-lab";
+
+/// What the mark of a namespace says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) host_count: u32,
+    pub(super) mtu: u32,
+}
+
+/// Refuses what cannot be made.
+pub(super) fn check(options: &Options) -> Result<()> {
+    let name = &options.name;
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let starts_plain = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if !starts_plain || !name.chars().all(plain) || name.len() > NAME_LEN_MAX {
+        user_error!(
+            "{name:?} cannot name a lab: take a letter or digit, then letters, digits, - and _, \
+             at most {NAME_LEN_MAX}"
+        );
+    }
+    if options.host_count == 0 || options.host_count > HOSTS_MAX {
+        user_error!(
+            "a lab of {} hosts cannot be made: a bridge joins 1 to {HOSTS_MAX}; change --hosts",
+            options.host_count
+        );
+    }
+    if !(MTU_MIN..=MTU_MAX).contains(&options.mtu) {
+        user_error!(
+            "an MTU of {} is not possible: veth interfaces carry {MTU_MIN} to {MTU_MAX} bytes; \
+             change --mtu",
+            options.mtu
+        );
+    }
+    Ok(())
+}
+
+/// Name of the namespace of host `index` of the lab `name`.
+pub(super) fn host_namespace(name: &str, index: u32) -> String {
+    format!("{name}-h{index}")
+}
+
+/// Name of the namespace of the bridge.
+pub(super) fn switch_namespace(name: &str) -> String {
+    format!("{name}-sw")
+}
+
+/// Lab and host index of a namespace that is called like a lab's host.
+pub(super) fn host_of(namespace: &str) -> Option<(&str, u32)> {
+    let (name, digits) = namespace.rsplit_once("-h")?;
+    let index = digits.parse().ok()?;
+    // `lab-h01` is not a name that this program gives.
+    (!name.is_empty() && host_namespace(name, index) == namespace).then_some((name, index))
+}
+
+/// Address of host `index`.
+pub(super) fn address(index: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + index)
+}
+
+/// All namespaces of the lab.
+pub(super) fn namespaces(options: &Options) -> Vec<String> {
+    let mut names: Vec<String> = (0..options.host_count)
+        .map(|index| host_namespace(&options.name, index))
+        .collect();
+    if has_switch(options) {
+        names.push(switch_namespace(&options.name));
+    }
+    names
+}
+
+/// Commands that mark a namespace as this program's, and bring `lo` up.
+pub(super) fn mark_commands(options: &Options) -> String {
+    let Options {
+        host_count, mtu, ..
+    } = options;
+    format!("link set dev lo alias {MARK}:{host_count}:{mtu}\nlink set dev lo up\n")
+}
+
+/// Reads a mark back.
+pub(super) fn parse_mark(alias: &str) -> Option<Mark> {
+    let mut words = alias.split(':');
+    let ours = words.next() == Some(MARK);
+    let (host_count, mtu) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    (ours && words.next().is_none()).then_some(Mark { host_count, mtu })
+}
+
+/// The commands that join the hosts, each batch with the namespace to run it in.
+pub(super) fn network_commands(options: &Options) -> Vec<(String, String)> {
+    let mut batches = Vec::new();
+    if has_switch(options) {
+        batches.push((switch_namespace(&options.name), switch_commands(options)));
+    } else if options.host_count == 2 {
+        let [here, there] = [0, 1].map(|index| host_namespace(&options.name, index));
+        let mtu = options.mtu;
+        let pair = format!(
+            "link add name eth0 mtu {mtu} type veth peer name eth0 mtu {mtu} netns {there}\n"
+        );
+        batches.push((here, pair));
+    } else {
+        // A single host has an interface too, so that programs find what they expect.
+        let dummy = format!("link add name eth0 mtu {} type dummy\n", options.mtu);
+        batches.push((host_namespace(&options.name, 0), dummy));
+    }
+    for index in 0..options.host_count {
+        let commands = format!(
+            "address add {}/{PREFIX_LEN} dev eth0\nlink set dev eth0 up\n",
+            address(index)
+        );
+        batches.push((host_namespace(&options.name, index), commands));
+    }
+    batches
+}
+
+fn has_switch(options: &Options) -> bool {
+    options.host_count > 2
+}
+
+fn switch_commands(options: &Options) -> String {
+    let mtu = options.mtu;
+    // Without an MTU of its own the bridge takes the smallest of its ports'. No multicast
+    // snooping: broadcast and multicast reach every host, as on a plain switch.
+    let mut commands = String::from("link add name br0 type bridge mcast_snooping 0\n");
+    for index in 0..options.host_count {
+        let host = host_namespace(&options.name, index);
+        commands.push_str(&format!(
+            "link add name p{index} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {host}\n\
+             link set dev p{index} master br0 up\n"
+        ));
+    }
+    commands.push_str("link set dev br0 up\n");
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(name: &str, host_count: u32) -> Options {
+        Options {
+            name: name.into(),
+            host_count,
+            mtu: 1500,
+        }
+    }
+
+    #[test]
+    fn addresses_go_on_beyond_one_byte() {
+        assert_eq!(address(0), Ipv4Addr::new(10, 77, 0, 1));
+        assert_eq!(address(254), Ipv4Addr::new(10, 77, 0, 255));
+        assert_eq!(address(255), Ipv4Addr::new(10, 77, 1, 0));
+        assert_eq!(address(HOSTS_MAX - 1), Ipv4Addr::new(10, 77, 4, 0));
+    }
+
+    #[test]
+    fn only_names_this_program_gives_are_hosts() {
+        assert_eq!(host_of("lab-h0"), Some(("lab", 0)));
+        assert_eq!(host_of("my-h1-h12"), Some(("my-h1", 12)));
+        for other in ["lab-sw", "lab-h", "lab-h01", "-h1", "h1", "lab-h+1", "vpn"] {
+            assert_eq!(host_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn marks_are_read_back_and_others_are_not() {
+        let commands = mark_commands(&options("lab", 3));
+        let alias = commands.lines().next().unwrap().rsplit(' ').next().unwrap();
+        assert_eq!(
+            parse_mark(alias),
+            Some(Mark {
+                host_count: 3,
+                mtu: 1500
+            })
+        );
+        for other in [
+            "",
+            "portolan-lab",
+            "portolan-lab:3",
+            "other:3:1500",
+            "portolan-lab:3:1500:1",
+        ] {
+            assert_eq!(parse_mark(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn two_hosts_need_no_switch_and_three_do() {
+        assert_eq!(namespaces(&options("lab", 2)), ["lab-h0", "lab-h1"]);
+        assert_eq!(namespaces(&options("lab", 3)).last().unwrap(), "lab-sw");
+        let batches = network_commands(&options("lab", 3));
+        assert_eq!(batches[0].0, "lab-sw");
+        assert_eq!(batches[0].1.matches("master br0").count(), 3);
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_refused() {
+        assert!(check(&options("lab", 2)).is_ok());
+        for name in ["", "-x", "a b", "a/b", "..", &"x".repeat(65)] {
+            assert!(check(&options(name, 2)).is_err(), "{name}");
+        }
+        assert!(check(&options("lab", 0)).is_err());
+        assert!(check(&options("lab", HOSTS_MAX + 1)).is_err());
+        assert!(
+            check(&Options {
+                mtu: 60,
+                ..options("lab", 2)
+            })
+            .is_err()
+        );
+    }
+}

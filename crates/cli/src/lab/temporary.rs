@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Labs that end with the process that made them, however it ends.
+//!
+//! A guard process holds the lab: it makes it, says so, and removes it when its standard input
+//! closes. That happens on drop, on panic, and also when this process is killed.
+
+use super::{Lab, Options};
+use crate::error::UserError;
+use anyhow::{Context, Result};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// A lab that is removed on drop, and also when this process is killed.
+#[derive(Debug)]
+pub(crate) struct TemporaryLab {
+    lab: Lab,
+    guard: Child,
+}
+
+impl TemporaryLab {
+    /// Makes a lab with a name of its own.
+    ///
+    /// # Errors
+    /// As [`Lab::up`].
+    pub(crate) fn up(host_count: u32, mtu: u32) -> Result<TemporaryLab> {
+        let name = format!("tmp{}-{:08x}", std::process::id(), rand::random::<u32>());
+        let options = Options {
+            name,
+            host_count,
+            mtu,
+        };
+        let mut guard = start_guard(&options).context("starting the guard of a lab")?;
+        let mut line = String::new();
+        let stdout = guard.stdout.take().context("stdout of the guard")?;
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .context("reading from the guard of a lab")?;
+        if line != READY {
+            guard.wait().context("waiting for the guard of a lab")?;
+            let said = line.trim().to_owned();
+            return Err(UserError::new(said).into());
+        }
+        let lab = Lab {
+            name: options.name,
+            host_count,
+            mtu,
+        };
+        Ok(TemporaryLab { lab, guard })
+    }
+
+    /// The lab.
+    pub(crate) fn lab(&self) -> &Lab {
+        &self.lab
+    }
+}
+
+impl Drop for TemporaryLab {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        if let Err(error) = self.guard.wait() {
+            eprintln!(
+                "portolan: the guard of lab {} is lost: {error}",
+                self.lab.name
+            );
+        }
+    }
+}
+
+/// What the guard writes when the lab is up.
+const READY: &str = "ready\n";
+
+fn start_guard(options: &Options) -> Result<Child> {
+    let guard = Command::new(std::env::current_exe()?)
+        .args(["lab", "guard", "--name", &options.name])
+        .args(["--hosts", &options.host_count.to_string()])
+        .args(["--mtu", &options.mtu.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // Out of reach of the terminal's Ctrl-C, which would leave the lab behind.
+        .process_group(0)
+        .spawn()?;
+    Ok(guard)
+}
+
+/// The guard process.
+pub(super) fn guard(options: &Options) -> Result<()> {
+    // One who is told to end still has a lab to remove: only the end of the input ends it.
+    ignore_signals()?;
+    let lab = match Lab::up(options) {
+        Ok(lab) => lab,
+        Err(error) => {
+            println!("{error:#}");
+            return Ok(());
+        }
+    };
+    print!("{READY}");
+    std::io::Write::flush(&mut std::io::stdout())?;
+    let mut rest = Vec::new();
+    let end = std::io::stdin().read_to_end(&mut rest);
+    lab.down()?;
+    end.context("reading").map(drop)
+}
+
+fn ignore_signals() -> Result<()> {
+    use nix::sys::signal::{SigSet, Signal};
+    let mut set = SigSet::empty();
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ] {
+        set.add(signal);
+    }
+    set.thread_block().context("blocking signals")
+}

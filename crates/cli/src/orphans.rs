@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Processes that outlive those who started them.
+//!
+//! A child subreaper gets the orphans among its descendants as its own children (prctl(2)), so it
+//! can end what a killed agent or a daemonising rank left behind.
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+use std::collections::HashSet;
+
+/// Become the parent of orphans among this process's descendants.
+pub(crate) fn adopt() -> Result<()> {
+    nix::sys::prctl::set_child_subreaper(true).context("becoming a child subreaper")
+}
+
+/// This process's children, zombies too.
+pub(crate) fn children() -> HashSet<i32> {
+    let own = Pid::this().as_raw();
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return HashSet::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(own)).collect()
+}
+
+/// Kills and reaps all children but those in `kept`, and the children that come to this process
+/// when these die.
+pub(crate) fn kill_all_but(kept: &HashSet<i32>) {
+    loop {
+        let orphans: Vec<i32> = children().difference(kept).copied().collect();
+        if orphans.is_empty() {
+            return;
+        }
+        for pid in orphans {
+            let pid = Pid::from_raw(pid);
+            // Fails only for a process with other credentials (set-user-id): not ours to wait for.
+            if kill(pid, Signal::SIGKILL).is_err() || waitpid(pid, None).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Field 4 of `/proc/PID/stat`; the name in field 2 may hold anything, so from its closing bracket.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_known() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(children().contains(&pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!children().contains(&pid));
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The agents of a job as `run` sees them: one child process a host.
+
+use super::hosts::{Host, Place};
+use super::wire::{Order, Report};
+use crate::error::UserError;
+use crate::launch_io::{LineSink, LineSource};
+use anyhow::{Context, Result};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Exit status of ssh when the connection, not the command, failed (ssh(1)).
+const SSH_FAILED: i32 = 255;
+
+/// Exit status of a shell that does not find the command (POSIX).
+const NOT_FOUND: i32 = 127;
+
+/// Seconds that ssh may take to connect; a person is waiting.
+const CONNECT_TIMEOUT_S: u32 = 10;
+
+/// How long an agent may take to end once its input is closed, before it is killed.
+const END_DELAY: Duration = Duration::from_secs(2);
+
+/// Between two looks whether an agent has ended, during that time only.
+const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// How to start agents.
+#[derive(Clone, Debug)]
+pub(crate) struct AgentOptions {
+    /// The command `portolan` on other machines.
+    pub(crate) remote_program: String,
+}
+
+/// An agent and its host.
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) host: Host,
+    pub(super) ranks: Vec<u32>,
+    child: Child,
+    pub(super) orders: LineSink,
+    pub(super) reports: LineSource,
+    pub(super) errors: LineSource,
+    /// The agent has said hello: what now comes over `errors` is for the person.
+    pub(super) is_up: bool,
+    /// Nothing more will come from it.
+    pub(super) is_done: bool,
+    /// What came over `errors` before the hello: why it does not start.
+    said: Vec<String>,
+    status: Option<ExitStatus>,
+}
+
+impl Agent {
+    /// Starts the agent of `host`.
+    pub(super) fn spawn(host: Host, ranks: Vec<u32>, options: &AgentOptions) -> Result<Agent> {
+        let mut command = command(&host, options)?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Out of reach of the terminal's Ctrl-C: `run` gets it and tells the agents.
+            .process_group(0);
+        portolan_sys::inherit::die_with_parent(&mut command, libc::SIGTERM);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut child = command
+            .spawn()
+            .map_err(|error| cannot_start(&program, &error))?;
+        Ok(Agent {
+            orders: LineSink::new(child.stdin.take().context("input of an agent")?.into())?,
+            reports: LineSource::new(child.stdout.take().context("output of an agent")?.into())?,
+            errors: LineSource::new(child.stderr.take().context("errors of an agent")?.into())?,
+            host,
+            ranks,
+            child,
+            is_up: false,
+            is_done: false,
+            said: Vec::new(),
+            status: None,
+        })
+    }
+
+    /// The reports that have arrived. At the end of the stream, or after nonsense, `reports` is at
+    /// its end too.
+    pub(super) fn read_reports(&mut self) -> Vec<Report> {
+        self.reports.fill();
+        let mut reports = Vec::new();
+        while let Some(line) = self.reports.next_line() {
+            match serde_json::from_slice(line) {
+                Ok(report) => reports.push(report),
+                Err(error) => {
+                    // A shell's start-up files may write into the agent's output.
+                    let text = String::from_utf8_lossy(line).into_owned();
+                    self.said
+                        .push(format!("unexpected output {text:?} ({error})"));
+                    self.reports.close();
+                    break;
+                }
+            }
+        }
+        reports
+    }
+
+    /// The lines that came over standard error: kept before the hello, returned after it.
+    pub(super) fn read_errors(&mut self) -> Vec<String> {
+        self.errors.fill();
+        let mut lines = Vec::new();
+        while let Some(line) = self.errors.next_line() {
+            lines.push(String::from_utf8_lossy(line).trim_end().to_owned());
+        }
+        if self.is_up {
+            return lines;
+        }
+        self.said.extend(lines);
+        Vec::new()
+    }
+
+    /// Gives an order.
+    pub(super) fn order(&mut self, order: &Order) -> Result<()> {
+        self.orders.send(order)
+    }
+
+    /// Closes the agent's input, which ends it and its ranks, and waits until it has ended.
+    pub(super) fn end(&mut self) -> Option<ExitStatus> {
+        self.is_done = true;
+        self.orders.close();
+        self.reports.close();
+        let deadline = Instant::now() + END_DELAY;
+        while self.status.is_none() {
+            self.status = self.child.try_wait().ok()?;
+            if self.status.is_none() && Instant::now() >= deadline {
+                self.child.kill().ok()?;
+                self.status = Some(self.child.wait().ok()?);
+            }
+            if self.status.is_none() {
+                std::thread::sleep(END_POLL_INTERVAL);
+            }
+        }
+        self.status
+    }
+
+    /// Why the agent is gone although it had not finished.
+    pub(super) fn loss(&mut self) -> String {
+        let status = self.end();
+        self.read_errors();
+        let how = match status.map(super::wire::End::from) {
+            Some(end) => end.to_string(),
+            None => "no exit status".to_owned(),
+        };
+        let what = if self.host.place == Place::Ssh {
+            "ssh"
+        } else {
+            "its agent"
+        };
+        format!(
+            "the connection to host {} ended ({what}: {how})",
+            self.host.name
+        )
+    }
+
+    /// Why the agent never said hello, for a person.
+    pub(super) fn failure_to_start(&mut self) -> UserError {
+        let status = self.end();
+        self.read_errors();
+        let name = self.host.name.clone();
+        let said = if self.said.is_empty() {
+            "no output".into()
+        } else {
+            self.said.join("; ")
+        };
+        let code = status.and_then(|status| status.code());
+        UserError::new(match (&self.host.place, code) {
+            (Place::Ssh, Some(SSH_FAILED)) => format!(
+                "cannot reach host {name}: {said}; check the name in the hosts file, and that \
+                 `ssh -o BatchMode=yes {name} true` works without a password"
+            ),
+            (Place::Ssh, Some(NOT_FOUND)) => format!(
+                "portolan is not installed on host {name} ({said}): install it there, or say \
+                 where it is with --remote-program PATH"
+            ),
+            _ => format!("no agent runs on host {name}: {said}; `portolan agent` must work there"),
+        })
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn command(host: &Host, options: &AgentOptions) -> Result<Command> {
+    let own = std::env::current_exe().context("finding the program portolan itself")?;
+    let mut command;
+    match &host.place {
+        Place::Here => {
+            command = Command::new(own);
+        }
+        Place::Namespace(namespace) => {
+            command = Command::new("ip");
+            command.args(["netns", "exec", namespace]).arg(own);
+        }
+        Place::Ssh => {
+            command = Command::new("ssh");
+            command.args(["-T", "-o", "BatchMode=yes", "-o"]);
+            command.arg(format!("ConnectTimeout={CONNECT_TIMEOUT_S}"));
+            command.args([&host.name, &options.remote_program]);
+        }
+    }
+    command.arg("agent");
+    Ok(command)
+}
+
+fn cannot_start(program: &str, error: &std::io::Error) -> UserError {
+    let package = match program {
+        "ip" => "iproute2",
+        _ => "openssh-client",
+    };
+    UserError::new(match error.kind() {
+        ErrorKind::NotFound => {
+            format!("the command `{program}` is missing: install it with `apt install {package}`")
+        }
+        _ => format!("the command `{program}` does not start: {error}"),
+    })
+}

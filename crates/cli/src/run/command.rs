@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The arguments of `portolan run`.
+
+use super::hosts::{self, Host, MapBy};
+use super::{AgentOptions, Options, execute};
+use crate::error::user_error;
+use crate::lab::{Lab, TemporaryLab};
+use anyhow::Result;
+use clap::ValueEnum;
+use portolan::launch::{FD_VARIABLE, PathChoice};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// MTU of the lab of `--new-lab`: that of plain Ethernet.
+const MTU: u32 = 1500;
+
+/// Start a program as the processes of one job: on this host, in a lab, or on the hosts of a file.
+///
+/// When a process fails, the others are told at once, and end. The exit status is that of the
+/// process that failed first (128 + n for signal n), 2 if the job could not be started, 124 after
+/// --timeout. All processes have /dev/null as standard input.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Number of processes.
+    #[arg(short = 'n', long = "ranks", default_value_t = 1)]
+    n: u32,
+    /// Hosts to use through ssh: lines `host [slots=K]`, # starts a comment.
+    #[arg(long, value_name = "FILE", conflicts_with = "lab")]
+    hosts: Option<PathBuf>,
+    /// Lab to use.
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+    /// Make a lab of N hosts for this job, and remove it afterwards.
+    #[arg(long, value_name = "N", conflicts_with_all = ["lab", "hosts"])]
+    new_lab: Option<u32>,
+    /// At most K processes on each host [default: as the hosts file says, 1 without slots=; spread
+    /// evenly over a lab; all of them without --hosts and --lab].
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    per_host: Option<u32>,
+    /// Fill one host after the other (slot) or take the hosts in turn (node).
+    #[arg(long, value_enum, default_value_t = MapBy::Slot)]
+    map_by: MapBy,
+    /// Put [rank] before each line of output.
+    #[arg(long)]
+    tag_output: bool,
+    /// After a process failed, time for the others to report their own errors.
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
+    grace_ms: u64,
+    /// Which links the processes may use.
+    #[arg(long, value_enum, default_value_t = PathArg::Auto)]
+    path: PathArg,
+    /// End the job after so many seconds.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Set an environment variable for the processes; without a value, as it is here.
+    #[arg(long = "env", short = 'x', value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// A setting for the library in each process.
+    #[arg(long = "option", short = 'o', value_name = "NAME=VALUE")]
+    option: Vec<String>,
+    /// Working directory of the processes [default: this one].
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// The command portolan on the hosts of --hosts.
+    #[arg(long, value_name = "PATH", default_value = "portolan")]
+    remote_program: String,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+/// [`PathChoice`] as an argument.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PathArg {
+    /// Whatever works and is fastest for each pair of processes.
+    Auto,
+    /// Shared memory only.
+    Shm,
+    /// UDP only.
+    Udp,
+    /// Raw Ethernet; UDP may carry bulk data.
+    Packet,
+}
+
+impl From<PathArg> for PathChoice {
+    fn from(path: PathArg) -> PathChoice {
+        match path {
+            PathArg::Auto => PathChoice::Auto,
+            PathArg::Shm => PathChoice::Shm,
+            PathArg::Udp => PathChoice::Udp,
+            PathArg::Packet => PathChoice::Packet,
+        }
+    }
+}
+
+/// Runs the job and passes its exit status on.
+pub(crate) fn main(args: Args) -> Result<ExitCode> {
+    let new_lab = args
+        .new_lab
+        .map(|count| TemporaryLab::up(count, MTU))
+        .transpose()?;
+    let outcome = execute(&options(args, new_lab.as_ref().map(TemporaryLab::lab))?)?;
+    let Some(failure) = outcome.failure else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    eprintln!("portolan: {failure}");
+    // The shell sees the low byte, and a failure must not look like success.
+    Ok(ExitCode::from(
+        u8::try_from(failure.status() & 0xff).unwrap_or(1).max(1),
+    ))
+}
+
+fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
+    if args.n == 0 {
+        user_error!("a job of 0 processes does nothing: give -n 1 or more");
+    }
+    let hosts = find_hosts(&args, new_lab)?;
+    let mut command = args.command.into_iter();
+    let program = command.next().unwrap_or_default();
+    Ok(Options {
+        rank_count: args.n,
+        hosts,
+        map_by: args.map_by,
+        tag_output: args.tag_output,
+        capture: false,
+        grace: Duration::from_millis(args.grace_ms),
+        limit: args.timeout,
+        path: args.path.into(),
+        options: args
+            .option
+            .iter()
+            .map(|text| setting(text))
+            .collect::<Result<_>>()?,
+        environment: environment(&args.env)?,
+        directory: directory(args.directory)?,
+        program,
+        args: command.collect(),
+        agent: AgentOptions {
+            remote_program: args.remote_program,
+        },
+    })
+}
+
+fn find_hosts(args: &Args, new_lab: Option<&Lab>) -> Result<Vec<Host>> {
+    if let Some(lab) = new_lab {
+        return Ok(hosts::of_lab(lab, args.n, args.per_host));
+    }
+    match (&args.hosts, &args.lab) {
+        (Some(file), _) => hosts::of_file(file, args.per_host),
+        (None, Some(name)) => Ok(hosts::of_lab(&Lab::find(name)?, args.n, args.per_host)),
+        (None, None) => Ok(hosts::here(args.per_host)),
+    }
+}
+
+fn setting(text: &str) -> Result<(String, String)> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => user_error!("{text:?} is no setting: write --option NAME=VALUE"),
+    }
+}
+
+/// What was asked for, and Portolan's own variables; agents on this machine pass on everything else
+/// too, ssh does not.
+fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
+    let own =
+        |name: &str| (name.starts_with("PORTOLAN_") && name != FD_VARIABLE) || name == "RUST_LOG";
+    let mut environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| own(name))
+        .collect();
+    for text in asked {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (text.as_str(), std::env::var(text).ok()),
+        };
+        let Some(value) = value else {
+            user_error!(
+                "the environment variable {name} is not set here: write --env {name}=VALUE"
+            );
+        };
+        environment.insert(name.to_owned(), value);
+    }
+    Ok(environment)
+}
+
+fn directory(asked: Option<PathBuf>) -> Result<String> {
+    let here = match asked {
+        Some(directory) => std::path::absolute(directory),
+        None => std::env::current_dir(),
+    };
+    match here.map(|path| path.into_os_string().into_string()) {
+        Ok(Ok(text)) => Ok(text),
+        Ok(Err(path)) => user_error!("the name of directory {path:?} is not UTF-8: use another"),
+        Err(error) => user_error!("the working directory is gone ({error}): cd to another"),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(limit) if !limit.is_zero() => Ok(limit),
+        _ => Err("must be more than 0".to_owned()),
+    }
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What happens to a job: who has joined, who has ended, who is told what, and how it all ends.
+//!
+//! No processes, no descriptors, no clock: events and the time come in, orders for all agents come
+//! out. Call a `on_` function, or [`Control::handle_timeout`] at [`Control::deadline`], then
+//! drain [`Control::poll_order`].
+
+use super::wire::{End, Order};
+use portolan::launch::Gone;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// Time between SIGTERM and SIGKILL: long enough to close files, short enough for a person.
+const KILL_DELAY: Duration = Duration::from_secs(1);
+
+/// Time from SIGKILL until an agent that says nothing counts as lost: a network round trip and a
+/// scheduler's hiccup, many times over.
+const ANSWER_DELAY: Duration = Duration::from_secs(3);
+
+/// Exit status of a job that `--timeout` ended; that of timeout(1).
+const TIMEOUT_STATUS: i32 = 124;
+
+const SIGKILL: i32 = libc::SIGKILL;
+const SIGTERM: i32 = libc::SIGTERM;
+
+/// How a job failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// A rank failed; the first one counts.
+    Rank {
+        /// Which, where and why.
+        gone: Gone,
+        /// Exit status for the job.
+        status: i32,
+    },
+    /// A signal came from outside.
+    Signal(i32),
+    /// The time was over.
+    Timeout(Duration),
+}
+
+impl Failure {
+    /// The exit status of the job.
+    pub(crate) fn status(&self) -> i32 {
+        match self {
+            Failure::Rank { status, .. } => *status,
+            Failure::Signal(signal) => End::Signal(*signal).shell_status(),
+            Failure::Timeout(_) => TIMEOUT_STATUS,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Rank { gone, .. } => {
+                write!(
+                    f,
+                    "rank {} on {} failed: {}",
+                    gone.rank, gone.host, gone.cause
+                )
+            }
+            Failure::Signal(signal) => {
+                write!(
+                    f,
+                    "the job was ended by a signal to portolan run: {}",
+                    End::Signal(*signal)
+                )
+            }
+            Failure::Timeout(limit) => {
+                write!(
+                    f,
+                    "the job was ended after {} s, as --timeout says",
+                    limit.as_secs_f64()
+                )
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RankState {
+    Running,
+    Joined,
+    /// Ended well, `joined` or without ever joining.
+    Ended {
+        joined: bool,
+    },
+    /// Failed, or asked for the end of the job.
+    Failed {
+        running: bool,
+    },
+}
+
+/// How far the ending of a job has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Running,
+    /// The others may report what happened to them.
+    Grace,
+    /// SIGTERM, or a person's signal, was sent.
+    Terminated,
+    /// SIGKILL was sent.
+    Killed,
+    /// Even that brought no end: agents that still do not answer are not waited for.
+    Abandoned,
+}
+
+/// The state of a job.
+pub(crate) struct Control {
+    /// Name of each rank's host.
+    hosts: Vec<String>,
+    ranks: Vec<RankState>,
+    addresses: Vec<Option<Value>>,
+    stage: Stage,
+    deadline: Option<Instant>,
+    grace: Duration,
+    limit: Option<Duration>,
+    failure: Option<Failure>,
+    orders: VecDeque<Order>,
+}
+
+impl Control {
+    /// A job that starts now; `hosts` names the host of each rank.
+    pub(crate) fn new(
+        now: Instant,
+        hosts: Vec<String>,
+        grace: Duration,
+        limit: Option<Duration>,
+    ) -> Self {
+        Control {
+            ranks: vec![RankState::Running; hosts.len()],
+            addresses: vec![None; hosts.len()],
+            hosts,
+            stage: Stage::Running,
+            deadline: limit.map(|limit| now + limit),
+            grace,
+            limit,
+            failure: None,
+            orders: VecDeque::new(),
+        }
+    }
+
+    /// A rank joins.
+    pub(crate) fn on_address(&mut self, now: Instant, rank: u32, address: Value) {
+        let Some(state @ RankState::Running) = self.ranks.get_mut(rank as usize) else {
+            return;
+        };
+        *state = RankState::Joined;
+        self.addresses[rank as usize] = Some(address);
+        if let Some(addresses) = self
+            .addresses
+            .iter()
+            .cloned()
+            .collect::<Option<Vec<Value>>>()
+        {
+            self.orders.push_back(Order::Table { addresses });
+        }
+        self.check_joinable(now);
+    }
+
+    /// A rank asks for the end of the job.
+    pub(crate) fn on_abort(&mut self, now: Instant, rank: u32, status: i32, reason: &str) {
+        let state = self.ranks.get(rank as usize);
+        if !matches!(state, Some(RankState::Running | RankState::Joined)) {
+            return;
+        }
+        // Only the low byte reaches a shell; an abort never looks like success.
+        let status = if status & 0xff == 0 { 1 } else { status & 0xff };
+        self.fail(
+            now,
+            rank,
+            format!("aborted the job: {reason}"),
+            status,
+            true,
+        );
+    }
+
+    /// A rank's process has ended.
+    pub(crate) fn on_ended(&mut self, now: Instant, rank: u32, end: End, left: bool) {
+        let Some(state) = self.ranks.get_mut(rank as usize) else {
+            return;
+        };
+        match (*state, end) {
+            (RankState::Ended { .. }, _) => {}
+            (RankState::Failed { .. }, _) => *state = RankState::Failed { running: false },
+            (RankState::Running, End::Exit(0)) => {
+                *state = RankState::Ended { joined: false };
+                self.check_joinable(now);
+            }
+            (RankState::Joined, End::Exit(0)) if left => {
+                *state = RankState::Ended { joined: true };
+            }
+            (_, End::Exit(0)) => {
+                self.fail(now, rank, "ended without leaving the job".into(), 1, false);
+            }
+            (_, end) => self.fail(now, rank, end.to_string(), end.shell_status(), false),
+        }
+    }
+
+    /// The agent of these ranks is gone, and so are they.
+    pub(crate) fn on_agent_lost(&mut self, now: Instant, ranks: &[u32], cause: &str) {
+        for rank in ranks {
+            match self.ranks[*rank as usize] {
+                RankState::Ended { .. } | RankState::Failed { running: false } => {}
+                RankState::Failed { running: true } => {
+                    self.ranks[*rank as usize] = RankState::Failed { running: false };
+                }
+                RankState::Running | RankState::Joined => {
+                    self.fail(now, *rank, cause.to_owned(), 1, false);
+                }
+            }
+        }
+    }
+
+    /// A signal came from outside. The second one kills.
+    pub(crate) fn on_signal(&mut self, now: Instant, signal: i32) {
+        self.failure.get_or_insert(Failure::Signal(signal));
+        match self.stage {
+            Stage::Running | Stage::Grace => {
+                self.order_signal(signal, Stage::Terminated, Some(now + self.grace));
+            }
+            Stage::Terminated | Stage::Killed | Stage::Abandoned => self.order_kill(now),
+        }
+    }
+
+    /// The time of [`Control::deadline`] has come.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        match self.stage {
+            Stage::Running => {
+                self.failure = self.limit.map(Failure::Timeout);
+                self.order_signal(SIGTERM, Stage::Terminated, Some(now + KILL_DELAY));
+            }
+            Stage::Grace => {
+                self.order_signal(SIGTERM, Stage::Terminated, Some(now + KILL_DELAY));
+            }
+            Stage::Terminated => self.order_kill(now),
+            Stage::Killed | Stage::Abandoned => {
+                self.stage = Stage::Abandoned;
+                self.deadline = None;
+            }
+        }
+    }
+
+    /// Whether agents that have not ended by now should not be waited for.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.stage == Stage::Abandoned
+    }
+
+    /// When [`Control::handle_timeout`] wants to be called.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// The next order for all agents.
+    pub(crate) fn poll_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    /// How the job failed, if it did.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    fn order_kill(&mut self, now: Instant) {
+        self.order_signal(SIGKILL, Stage::Killed, Some(now + ANSWER_DELAY));
+    }
+
+    fn order_signal(&mut self, signal: i32, stage: Stage, deadline: Option<Instant>) {
+        self.stage = stage;
+        self.deadline = deadline;
+        self.orders.push_back(Order::Signal { signal });
+    }
+
+    /// When some have joined and others ended without, the table can never be complete.
+    fn check_joinable(&mut self, now: Instant) {
+        let joined = |state: &RankState| {
+            matches!(state, RankState::Joined | RankState::Ended { joined: true })
+        };
+        if !self.ranks.iter().any(joined) {
+            return;
+        }
+        let absent = |state: &RankState| *state == RankState::Ended { joined: false };
+        if let Some(rank) = self.ranks.iter().position(absent) {
+            let rank = u32::try_from(rank).unwrap_or(u32::MAX);
+            self.fail(
+                now,
+                rank,
+                "ended without joining the job that others joined".into(),
+                1,
+                false,
+            );
+        }
+    }
+
+    fn fail(&mut self, now: Instant, rank: u32, cause: String, status: i32, running: bool) {
+        let Some(state) = self.ranks.get_mut(rank as usize) else {
+            return;
+        };
+        *state = RankState::Failed { running };
+        let gone = Gone {
+            rank,
+            host: self.hosts[rank as usize].clone(),
+            cause,
+        };
+        self.orders.push_back(Order::Gone(gone.clone()));
+        if self.stage == Stage::Running {
+            self.stage = Stage::Grace;
+            self.deadline = Some(now + self.grace);
+        }
+        self.failure.get_or_insert(Failure::Rank { gone, status });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The life of a job, in made-up time.
+
+use super::*;
+use serde_json::json;
+
+const GRACE: Duration = Duration::from_secs(2);
+
+struct Job {
+    control: Control,
+    now: Instant,
+}
+
+impl Job {
+    fn new(size: usize, limit: Option<Duration>) -> Job {
+        let now = Instant::now();
+        let hosts = (0..size).map(|rank| format!("h{rank}")).collect();
+        Job {
+            control: Control::new(now, hosts, GRACE, limit),
+            now,
+        }
+    }
+
+    fn joined(size: usize) -> Job {
+        let mut job = Job::new(size, None);
+        for rank in 0..size {
+            job.join(u32::try_from(rank).unwrap());
+        }
+        assert_eq!(job.orders(), ["table"]);
+        job
+    }
+
+    fn join(&mut self, rank: u32) {
+        self.control.on_address(self.now, rank, json!(rank));
+    }
+
+    fn end(&mut self, rank: u32, end: End, left: bool) {
+        self.control.on_ended(self.now, rank, end, left);
+    }
+
+    /// Goes to the next deadline.
+    fn wait(&mut self) {
+        self.now = self.control.deadline().unwrap();
+        self.control.handle_timeout(self.now);
+    }
+
+    fn orders(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.control.poll_order())
+            .map(|order| match order {
+                Order::Start(_) => "start".into(),
+                Order::Table { .. } => "table".into(),
+                Order::Gone(gone) => format!("gone {}: {}", gone.rank, gone.cause),
+                Order::Signal { signal } => format!("signal {signal}"),
+            })
+            .collect()
+    }
+
+    fn status(&self) -> i32 {
+        self.control.failure().map_or(0, Failure::status)
+    }
+}
+
+#[test]
+fn a_job_whose_ranks_leave_is_well() {
+    let mut job = Job::joined(2);
+    job.end(0, End::Exit(0), true);
+    job.end(1, End::Exit(0), true);
+    assert!(job.orders().is_empty());
+    assert_eq!((job.status(), job.control.deadline()), (0, None));
+}
+
+#[test]
+fn programs_that_never_join_are_well() {
+    let mut job = Job::new(2, None);
+    job.end(0, End::Exit(0), false);
+    job.end(1, End::Exit(0), false);
+    assert_eq!((job.status(), job.orders().len()), (0, 0));
+}
+
+#[test]
+fn a_killed_rank_is_told_at_once_then_the_others_end_in_steps() {
+    let mut job = Job::joined(3);
+    let start = job.now;
+    job.end(1, End::Signal(9), false);
+    assert_eq!(job.orders(), ["gone 1: killed by signal 9 (SIGKILL)"]);
+    job.wait();
+    assert_eq!(
+        (job.now - start, job.orders()),
+        (GRACE, vec!["signal 15".to_owned()])
+    );
+    job.wait();
+    assert_eq!(
+        (job.now - start, job.orders()),
+        (GRACE + KILL_DELAY, vec!["signal 9".to_owned()])
+    );
+    job.wait();
+    assert!(job.control.is_abandoned() && job.control.deadline().is_none());
+    assert_eq!(job.status(), 137);
+    let sentence = job.control.failure().unwrap().to_string();
+    assert_eq!(
+        sentence,
+        "rank 1 on h1 failed: killed by signal 9 (SIGKILL)"
+    );
+}
+
+#[test]
+fn the_first_failure_counts_and_later_ones_are_still_told() {
+    let mut job = Job::joined(3);
+    job.end(2, End::Exit(3), false);
+    job.end(0, End::Exit(1), false);
+    assert_eq!(
+        job.orders(),
+        ["gone 2: exit status 3", "gone 0: exit status 1"]
+    );
+    assert_eq!(job.status(), 3);
+}
+
+#[test]
+fn ending_without_leaving_is_a_failure() {
+    let mut job = Job::joined(2);
+    job.end(0, End::Exit(0), false);
+    assert_eq!(job.orders(), ["gone 0: ended without leaving the job"]);
+    assert_eq!(job.status(), 1);
+}
+
+#[test]
+fn a_table_that_can_never_be_complete_is_a_failure_in_either_order() {
+    let mut job = Job::new(2, None);
+    job.join(0);
+    job.end(1, End::Exit(0), false);
+    assert_eq!(
+        job.orders(),
+        ["gone 1: ended without joining the job that others joined"]
+    );
+
+    let mut job = Job::new(2, None);
+    job.end(1, End::Exit(0), false);
+    job.join(0);
+    assert_eq!(
+        job.orders(),
+        ["gone 1: ended without joining the job that others joined"]
+    );
+    assert_eq!(job.status(), 1);
+}
+
+#[test]
+fn an_abort_ends_the_job_with_its_status_and_never_with_success() {
+    let mut job = Job::joined(2);
+    job.control.on_abort(job.now, 1, 7, "no input");
+    assert_eq!(job.orders(), ["gone 1: aborted the job: no input"]);
+    job.end(1, End::Exit(1), false);
+    assert_eq!((job.status(), job.orders().len()), (7, 0));
+
+    let mut job = Job::joined(1);
+    job.control.on_abort(job.now, 0, 256, "odd status");
+    assert_eq!(job.status(), 1);
+}
+
+#[test]
+fn a_lost_agent_takes_its_running_ranks_along() {
+    let mut job = Job::joined(3);
+    job.end(0, End::Exit(0), true);
+    job.control
+        .on_agent_lost(job.now, &[0, 2], "host h2 is lost");
+    assert_eq!(job.orders(), ["gone 2: host h2 is lost"]);
+    assert_eq!(job.status(), 1);
+}
+
+#[test]
+fn a_signal_is_passed_on_and_the_second_one_kills() {
+    let mut job = Job::joined(2);
+    job.control.on_signal(job.now, 2);
+    assert_eq!(job.orders(), ["signal 2"]);
+    job.end(0, End::Signal(2), false);
+    assert_eq!(job.orders().len(), 1, "peers are told");
+    job.control.on_signal(job.now, 2);
+    assert_eq!(job.orders(), ["signal 9"]);
+    assert_eq!(job.status(), 130);
+}
+
+#[test]
+fn the_time_limit_ends_a_job() {
+    let mut job = Job::new(1, Some(Duration::from_secs(5)));
+    let start = job.now;
+    job.wait();
+    assert_eq!(
+        (job.now - start, job.orders()),
+        (Duration::from_secs(5), vec!["signal 15".into()])
+    );
+    job.end(0, End::Signal(15), false);
+    assert_eq!(job.status(), TIMEOUT_STATUS);
+}
+
+#[test]
+fn what_an_agent_says_about_no_rank_is_ignored() {
+    let mut job = Job::joined(1);
+    job.join(5);
+    job.end(5, End::Exit(1), false);
+    job.control.on_abort(job.now, 5, 1, "");
+    job.join(0);
+    assert_eq!((job.status(), job.orders().len()), (0, 0));
+}

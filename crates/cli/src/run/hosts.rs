@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which hosts a job has and which ranks each gets.
+
+use crate::error::user_error;
+use crate::lab::Lab;
+use anyhow::Result;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// How an agent reaches its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// This machine.
+    Here,
+    /// A network namespace of this machine.
+    Namespace(String),
+    /// Another machine, through ssh.
+    Ssh,
+}
+
+/// A host of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// Its name, for people and for ssh.
+    pub(crate) name: String,
+    /// Ranks that it takes; `u32::MAX` for as many as there are.
+    pub(crate) slots: u32,
+    pub(crate) place: Place,
+}
+
+/// In which order the slots of the hosts are filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum MapBy {
+    /// All slots of the first host, then all of the second.
+    #[default]
+    Slot,
+    /// One slot of each host in turn.
+    Node,
+}
+
+/// This machine as the only host.
+pub(crate) fn here(per_host: Option<u32>) -> Vec<Host> {
+    let name = nix::unistd::gethostname().unwrap_or_else(|_| "localhost".into());
+    vec![Host {
+        name: name.to_string_lossy().into_owned(),
+        slots: per_host.unwrap_or(u32::MAX),
+        place: Place::Here,
+    }]
+}
+
+/// The hosts of a lab; without `per_host` the ranks are spread evenly over all of them.
+pub(crate) fn of_lab(lab: &Lab, rank_count: u32, per_host: Option<u32>) -> Vec<Host> {
+    let slots = per_host.unwrap_or(rank_count.div_ceil(lab.host_count));
+    let host = |index| {
+        let name = lab.namespace(index);
+        Host {
+            name: name.clone(),
+            slots,
+            place: Place::Namespace(name),
+        }
+    };
+    (0..lab.host_count).map(host).collect()
+}
+
+/// The hosts of a hosts file.
+///
+/// # Errors
+/// A sentence for a person that names the file and the line.
+pub(crate) fn of_file(path: &Path, per_host: Option<u32>) -> Result<Vec<Host>> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => user_error!(
+            "the hosts file {} cannot be read: {error}; give another with --hosts",
+            path.display()
+        ),
+    };
+    let mut hosts = match parse(&text) {
+        Ok(hosts) => hosts,
+        Err((number, why)) => user_error!(
+            "{} line {number}: {why}; a line is `host` or `host slots=K`, and # starts a comment",
+            path.display()
+        ),
+    };
+    if hosts.is_empty() {
+        user_error!(
+            "the hosts file {} names no host: add lines `host slots=K`",
+            path.display()
+        );
+    }
+    if let Some(slots) = per_host {
+        hosts.iter_mut().for_each(|host| host.slots = slots);
+    }
+    Ok(hosts)
+}
+
+/// Reads lines `host [slots=K]`; a host named twice has the sum of its slots. The error has the
+/// number of the line.
+fn parse(text: &str) -> Result<Vec<Host>, (usize, String)> {
+    let mut hosts: Vec<Host> = Vec::new();
+    let mut index_of: HashMap<String, usize> = HashMap::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let host = parse_line(line).map_err(|why| (index + 1, why))?;
+        match index_of.get(&host.name) {
+            Some(known) => {
+                let slots = &mut hosts[*known].slots;
+                *slots = slots.saturating_add(host.slots);
+            }
+            None => {
+                index_of.insert(host.name.clone(), hosts.len());
+                hosts.push(host);
+            }
+        }
+    }
+    Ok(hosts)
+}
+
+fn parse_line(line: &str) -> Result<Host, String> {
+    let mut words = line.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    // What ssh takes: a name or address, perhaps with a user. Never an option.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:%[]".contains(c);
+    if name.starts_with('-') || !name.chars().all(plain) {
+        return Err(format!("{name:?} is not a host name"));
+    }
+    let mut slots = 1;
+    for word in words {
+        let count = word
+            .strip_prefix("slots=")
+            .ok_or_else(|| format!("unknown word {word:?}"))?;
+        slots = match count.parse() {
+            Ok(count) if count > 0 => count,
+            _ => return Err(format!("{count:?} is not a number of slots")),
+        };
+    }
+    Ok(Host {
+        name: name.to_owned(),
+        slots,
+        place: Place::Ssh,
+    })
+}
+
+/// The ranks of each host, by local rank. Hosts may stay empty.
+///
+/// # Errors
+/// A sentence for a person when there are more ranks than slots.
+pub(crate) fn place(rank_count: u32, hosts: &[Host], map_by: MapBy) -> Result<Vec<Vec<u32>>> {
+    let slots: u64 = hosts.iter().map(|host| u64::from(host.slots)).sum();
+    if u64::from(rank_count) > slots {
+        user_error!(
+            "{rank_count} processes do not fit into the {slots} slots of {} host{}: \
+             add hosts, raise --per-host (or slots=K in the hosts file), or lower -n",
+            hosts.len(),
+            if hosts.len() == 1 { "" } else { "s" }
+        );
+    }
+    let mut ranks = vec![Vec::new(); hosts.len()];
+    let mut host = 0;
+    for rank in 0..rank_count {
+        while ranks[host].len() >= hosts[host].slots as usize {
+            host = (host + 1) % hosts.len();
+        }
+        ranks[host].push(rank);
+        if map_by == MapBy::Node {
+            host = (host + 1) % hosts.len();
+        }
+    }
+    Ok(ranks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(slots: &[u32]) -> Vec<Host> {
+        let host = |slots: &u32| Host {
+            name: "x".into(),
+            slots: *slots,
+            place: Place::Here,
+        };
+        slots.iter().map(host).collect()
+    }
+
+    #[test]
+    fn blocks_fill_a_host_before_the_next() {
+        let ranks = place(5, &slots(&[2, 2, 4]), MapBy::Slot).unwrap();
+        assert_eq!(ranks, [vec![0, 1], vec![2, 3], vec![4]]);
+    }
+
+    #[test]
+    fn by_node_goes_round_and_skips_full_hosts() {
+        let ranks = place(6, &slots(&[1, 2, 4]), MapBy::Node).unwrap();
+        assert_eq!(ranks, [vec![0], vec![1, 3], vec![2, 4, 5]]);
+    }
+
+    #[test]
+    fn more_ranks_than_slots_are_refused() {
+        let error = place(5, &slots(&[2, 2]), MapBy::Node)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("5 processes") && error.contains("4 slots of 2 hosts"),
+            "{error}"
+        );
+        assert!(place(4, &slots(&[2, 2]), MapBy::Slot).is_ok());
+        assert!(place(1000, &slots(&[u32::MAX]), MapBy::Slot).is_ok());
+    }
+
+    #[test]
+    fn hosts_files_have_slots_and_comments() {
+        let text = "# two machines\nn1 slots=2\n\n  user@n2 # the old one\nn1\n[fe80::1%eth0]\n";
+        let hosts = parse(text).unwrap();
+        let short: Vec<_> = hosts
+            .iter()
+            .map(|host| (host.name.as_str(), host.slots))
+            .collect();
+        assert_eq!(short, [("n1", 3), ("user@n2", 1), ("[fe80::1%eth0]", 1)]);
+    }
+
+    #[test]
+    fn a_bad_line_is_named_with_its_number() {
+        for (text, number) in [
+            ("n1\nn2 slots=none", 2),
+            ("n1 slots=0", 1),
+            ("\n\nn1 cores=4", 3),
+            ("-oProxyCommand=x", 1),
+            ("n1;reboot", 1),
+        ] {
+            assert_eq!(parse(text).unwrap_err().0, number, "{text}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan run`: starts a program as the processes of one job, and ends them together.
+//!
+//! One agent a host starts the ranks there. [`control`] decides what happens, without side
+//! effects; this module moves its decisions and the agents' reports between descriptors.
+//!
+//! The invariant: when [`execute`] returns, or this process dies in whatever way, no process of
+//! the job is left.
+
+mod agents;
+pub(crate) mod command;
+mod control;
+pub(crate) mod hosts;
+mod printer;
+pub(crate) mod wire;
+
+use crate::error::UserError;
+use crate::launch_io;
+use crate::orphans;
+use crate::signals::{self, Signals};
+use agents::Agent;
+pub(crate) use agents::AgentOptions;
+use anyhow::{Context, Result};
+use control::Control;
+pub(crate) use control::Failure;
+use hosts::{Host, MapBy};
+use nix::poll::PollFlags;
+use portolan::launch::PathChoice;
+use portolan::launch::wire::VERSION;
+use printer::Printer;
+use rand::TryRngCore;
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+use wire::{Order, Report, Start, Stream};
+
+/// What to run, where and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Processes.
+    pub(crate) rank_count: u32,
+    /// Where they may run; [`hosts`] makes such lists.
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) map_by: MapBy,
+    /// Put `[rank] ` before each line of output.
+    pub(crate) tag_output: bool,
+    /// Return the ranks' standard output in [`Outcome::captured`] instead of printing it.
+    pub(crate) capture: bool,
+    /// How long the others may report their own error after a rank failed.
+    pub(crate) grace: Duration,
+    /// How long the job may take.
+    pub(crate) limit: Option<Duration>,
+    pub(crate) path: PathChoice,
+    /// Settings for the library in each process.
+    pub(crate) options: BTreeMap<String, String>,
+    /// Environment variables to set for each process.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Working directory of each process.
+    pub(crate) directory: String,
+    pub(crate) program: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) agent: AgentOptions,
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// `None` if all went well.
+    pub(crate) failure: Option<Failure>,
+    /// Lines of standard output by rank, if they were to be captured.
+    #[allow(
+        dead_code,
+        reason = "for callers inside the program that start jobs of their own"
+    )]
+    pub(crate) captured: Vec<(u32, Vec<u8>)>,
+}
+
+/// Runs a job to its end. To be called from the main thread: the agents end with the thread.
+///
+/// # Errors
+/// A sentence for a person when the job cannot be started. A job that fails is no error but an
+/// [`Outcome`].
+pub(crate) fn execute(options: &Options) -> Result<Outcome> {
+    let ranks = hosts::place(options.rank_count, &options.hosts, options.map_by)?;
+    let signals = Signals::take(&signals::ENDING)?;
+    orphans::adopt()?;
+    let before = orphans::children();
+    let result = Job::start(options, ranks, signals).and_then(Job::finish);
+    orphans::kill_all_but(&before);
+    result
+}
+
+struct Job {
+    signals: Signals,
+    agents: Vec<Agent>,
+    control: Control,
+    printer: Printer,
+}
+
+/// What a descriptor in the loop belongs to.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Signals,
+    Orders(usize),
+    Reports(usize),
+    Errors(usize),
+    Printer(Stream),
+}
+
+impl Job {
+    fn start(options: &Options, ranks: Vec<Vec<u32>>, signals: Signals) -> Result<Job> {
+        let mut host_of = vec![String::new(); options.rank_count as usize];
+        let mut start = start_order(options, &ranks)?;
+        let mut agents = Vec::new();
+        for (host, ranks) in options.hosts.iter().zip(ranks) {
+            if ranks.is_empty() {
+                continue;
+            }
+            ranks
+                .iter()
+                .for_each(|rank| host_of[*rank as usize].clone_from(&host.name));
+            start.ranks.clone_from(&ranks);
+            let mut agent = Agent::spawn(host.clone(), ranks, &options.agent)?;
+            // The order is copied into the pipe now; a slow ssh reads it when it is connected.
+            let order = Order::Start(Box::new(start));
+            agent.order(&order)?;
+            let Order::Start(back) = order else {
+                unreachable!("made two lines above")
+            };
+            start = *back;
+            agents.push(agent);
+        }
+        let now = Instant::now();
+        let control = Control::new(now, host_of, options.grace, options.limit);
+        let printer = Printer::new(options.tag_output, options.capture)?;
+        Ok(Job {
+            signals,
+            agents,
+            control,
+            printer,
+        })
+    }
+
+    /// Runs the job until all agents are done.
+    fn finish(mut self) -> Result<Outcome> {
+        while self.agents.iter().any(|agent| !agent.is_done) {
+            for source in self.wait()? {
+                self.handle(source)?;
+            }
+            self.control.handle_timeout(Instant::now());
+            self.give_orders()?;
+            if self.control.is_abandoned() {
+                self.abandon();
+            }
+        }
+        self.agents.clear();
+        self.printer.finish();
+        let captured = self.printer.take_captured();
+        Ok(Outcome {
+            failure: self.control.failure().cloned(),
+            captured,
+        })
+    }
+
+    fn wait(&self) -> Result<Vec<Source>> {
+        let mut fds: Vec<(Source, BorrowedFd<'_>, PollFlags)> = Vec::new();
+        let mut add = |source, fd: Option<_>, flags| fds.extend(fd.map(|fd| (source, fd, flags)));
+        add(Source::Signals, Some(self.signals.fd()), PollFlags::POLLIN);
+        for (index, agent) in self
+            .agents
+            .iter()
+            .enumerate()
+            .filter(|(_, agent)| !agent.is_done)
+        {
+            add(Source::Orders(index), agent.orders.fd(), PollFlags::POLLOUT);
+            add(Source::Errors(index), agent.errors.fd(), PollFlags::POLLIN);
+            // A reader that does not keep up slows the agents down, and they the ranks.
+            if self.printer.has_room() {
+                add(
+                    Source::Reports(index),
+                    agent.reports.fd(),
+                    PollFlags::POLLIN,
+                );
+            }
+        }
+        for (stream, fd) in self.printer.fds() {
+            add(Source::Printer(stream), Some(fd), PollFlags::POLLOUT);
+        }
+        launch_io::wait(&fds, self.control.deadline())
+    }
+
+    fn handle(&mut self, source: Source) -> Result<()> {
+        match source {
+            Source::Signals => {
+                while let Some(signal) = self.signals.next() {
+                    self.control.on_signal(Instant::now(), signal);
+                }
+            }
+            Source::Orders(index) => self.agents[index].orders.flush(),
+            Source::Reports(index) => return self.handle_reports(index),
+            Source::Errors(index) => {
+                let agent = &mut self.agents[index];
+                for line in agent.read_errors() {
+                    self.printer.take_error(&agent.host.name, &line);
+                }
+            }
+            Source::Printer(stream) => {
+                if !self.printer.write(stream) {
+                    // As the kernel would tell a single program whose reader is gone.
+                    self.control.on_signal(Instant::now(), libc::SIGPIPE);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_reports(&mut self, index: usize) -> Result<()> {
+        for report in self.agents[index].read_reports() {
+            self.handle_report(index, report)?;
+        }
+        let agent = &mut self.agents[index];
+        if agent.is_done || !agent.reports.is_at_end() {
+            return Ok(());
+        }
+        if !agent.is_up && self.control.failure().is_none() {
+            return Err(agent.failure_to_start().into());
+        }
+        let cause = agent.loss();
+        let ranks = agent.ranks.clone();
+        self.control.on_agent_lost(Instant::now(), &ranks, &cause);
+        Ok(())
+    }
+
+    fn handle_report(&mut self, index: usize, report: Report) -> Result<()> {
+        let now = Instant::now();
+        let agent = &mut self.agents[index];
+        match report {
+            Report::Hello { version } if version == VERSION => agent.is_up = true,
+            Report::Hello { version } => {
+                let host = &agent.host.name;
+                return Err(UserError::new(format!(
+                    "portolan on host {host} is of another version (launch protocol {version}, \
+                     here {VERSION}): install the same on all hosts"
+                ))
+                .into());
+            }
+            Report::Refused { sentence } => {
+                return Err(UserError::new(format!("host {}: {sentence}", agent.host.name)).into());
+            }
+            Report::Address { rank, address } => self.control.on_address(now, rank, address),
+            Report::Abort {
+                rank,
+                status,
+                reason,
+            } => {
+                self.control.on_abort(now, rank, status, &reason);
+            }
+            Report::Output { rank, stream, data } => self.printer.take(rank, stream, data),
+            Report::Ended {
+                rank, end, left, ..
+            } => self.control.on_ended(now, rank, end, left),
+            Report::Done => {
+                agent.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn give_orders(&mut self) -> Result<()> {
+        while let Some(order) = self.control.poll_order() {
+            for agent in self.agents.iter_mut().filter(|agent| !agent.is_done) {
+                agent.order(&order)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops waiting for agents that do not even answer to SIGKILL: their hosts are cut off.
+    fn abandon(&mut self) {
+        for agent in self.agents.iter_mut().filter(|agent| !agent.is_done) {
+            let cause = agent.loss();
+            self.printer.take_error(
+                &agent.host.name,
+                &format!("{cause}; gave up waiting for it"),
+            );
+        }
+    }
+}
+
+/// The order to start, but for the ranks.
+fn start_order(options: &Options, ranks: &[Vec<u32>]) -> Result<Start> {
+    let mut job_id = [0; 16];
+    let mut secret = [0; 32];
+    let mut system = rand::rngs::OsRng;
+    system
+        .try_fill_bytes(&mut job_id)
+        .context("randomness of the system")?;
+    system
+        .try_fill_bytes(&mut secret)
+        .context("randomness of the system")?;
+    let used = ranks.iter().filter(|ranks| !ranks.is_empty()).count();
+    Ok(Start {
+        version: VERSION,
+        job_id,
+        secret,
+        size: options.rank_count,
+        host_count: u32::try_from(used)?,
+        ranks: Vec::new(),
+        path: options.path,
+        options: options.options.clone(),
+        environment: options.environment.clone(),
+        directory: options.directory.clone(),
+        program: options.program.clone(),
+        args: options.args.clone(),
+    })
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The output of the ranks on its way to this process's standard output and standard error.
+
+use super::wire::{Data, Stream};
+use crate::launch_io::{self, SINK_LEN_HIGH};
+use anyhow::Result;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Bytes of one write: a pipe that `poll` calls writable takes this many without blocking
+/// (PIPE_BUF, pipe(7)). The descriptors stay in blocking mode: they are shared with others.
+const WRITE_LEN_MAX: usize = 4096;
+
+/// Where the output of the ranks goes.
+#[derive(Debug)]
+pub(super) struct Printer {
+    tagged: bool,
+    out: Target,
+    err: Target,
+    /// Lines of standard output by rank, instead of printing them.
+    captured: Option<Vec<(u32, Vec<u8>)>>,
+}
+
+#[derive(Debug)]
+struct Target {
+    file: Option<File>,
+    pending: Vec<u8>,
+}
+
+impl Printer {
+    /// A printer that puts `[rank] ` before each line if `tagged`, and keeps standard output for
+    /// [`Printer::take_captured`] if `capture`.
+    pub(super) fn new(tagged: bool, capture: bool) -> Result<Printer> {
+        Ok(Printer {
+            tagged,
+            out: Target::new(std::io::stdout().as_fd())?,
+            err: Target::new(std::io::stderr().as_fd())?,
+            captured: capture.then(Vec::new),
+        })
+    }
+
+    /// Takes some output of a rank: whole lines, or a piece of an overlong line, or the last one.
+    pub(super) fn take(&mut self, rank: u32, stream: Stream, data: Data) {
+        let bytes = Vec::from(data);
+        if let (Stream::Out, Some(captured)) = (stream, &mut self.captured) {
+            let lines = bytes
+                .strip_suffix(b"\n")
+                .unwrap_or(&bytes)
+                .split(|byte| *byte == b'\n');
+            captured.extend(lines.map(|line| (rank, line.to_vec())));
+            return;
+        }
+        let target = match stream {
+            Stream::Out => &mut self.out,
+            Stream::Err => &mut self.err,
+        };
+        if !self.tagged {
+            target.pending.extend_from_slice(&bytes);
+            return;
+        }
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            target
+                .pending
+                .extend_from_slice(format!("[{rank}] ").as_bytes());
+            target.pending.extend_from_slice(line);
+            if !line.ends_with(b"\n") {
+                target.pending.push(b'\n');
+            }
+        }
+    }
+
+    /// Takes a line of an agent's own.
+    pub(super) fn take_error(&mut self, host: &str, line: &str) {
+        self.err
+            .pending
+            .extend_from_slice(format!("{host}: {line}\n").as_bytes());
+    }
+
+    /// The descriptors that something waits for.
+    pub(super) fn fds(&self) -> impl Iterator<Item = (Stream, BorrowedFd<'_>)> {
+        let out = self.out.fd().map(|fd| (Stream::Out, fd));
+        out.into_iter()
+            .chain(self.err.fd().map(|fd| (Stream::Err, fd)))
+    }
+
+    /// Whether more output can be taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.out.pending.len().max(self.err.pending.len()) < SINK_LEN_HIGH
+    }
+
+    /// Writes some of what waits. Returns `false` once, when the reader of standard output is gone.
+    pub(super) fn write(&mut self, stream: Stream) -> bool {
+        match stream {
+            Stream::Out => self.out.write(),
+            Stream::Err => {
+                // Nobody reading the errors is no reason to end a job.
+                self.err.write();
+                true
+            }
+        }
+    }
+
+    /// Writes everything, waiting as long as it takes.
+    pub(super) fn finish(&mut self) {
+        for target in [&mut self.out, &mut self.err] {
+            while target.fd().is_some() {
+                target.write();
+            }
+        }
+    }
+
+    /// The captured lines.
+    pub(super) fn take_captured(&mut self) -> Vec<(u32, Vec<u8>)> {
+        self.captured.take().unwrap_or_default()
+    }
+}
+
+impl Target {
+    fn new(fd: BorrowedFd<'_>) -> Result<Target> {
+        Ok(Target {
+            file: Some(launch_io::duplicate(fd)?.into()),
+            pending: Vec::new(),
+        })
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let waiting = !self.pending.is_empty();
+        self.file.as_ref().filter(|_| waiting).map(File::as_fd)
+    }
+
+    /// Writes once; `false` if the reader is gone.
+    fn write(&mut self) -> bool {
+        let Some(file) = &mut self.file else {
+            self.pending.clear();
+            return true;
+        };
+        let len = self.pending.len().min(WRITE_LEN_MAX);
+        match file.write(&self.pending[..len]) {
+            Ok(len) => {
+                self.pending.drain(..len);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
+            // Somebody else made the shared descriptor non-blocking; poll says when to go on.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => true,
+            Err(_) => {
+                self.file = None;
+                self.pending.clear();
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tagged(pieces: &[&str]) -> String {
+        let mut printer = Printer::new(true, false).unwrap();
+        for piece in pieces {
+            printer.take(3, Stream::Out, Data::Text((*piece).into()));
+        }
+        String::from_utf8(std::mem::take(&mut printer.out.pending)).unwrap()
+    }
+
+    #[test]
+    fn each_line_gets_its_tag() {
+        assert_eq!(tagged(&["one\ntwo\n", "\n"]), "[3] one\n[3] two\n[3] \n");
+        assert_eq!(tagged(&["no end"]), "[3] no end\n");
+    }
+
+    #[test]
+    fn captured_output_is_kept_by_line_and_not_printed() {
+        let mut printer = Printer::new(false, true).unwrap();
+        printer.take(1, Stream::Out, Data::Text("a\nb\n".into()));
+        assert_eq!(printer.fds().count(), 0);
+        assert_eq!(
+            printer.take_captured(),
+            [(1, b"a".to_vec()), (1, b"b".to_vec())]
+        );
+    }
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The connection of a process to the agent that started it.
+
+use super::wire::{Gone, PathChoice, ToAgent, ToProcess, VERSION, Welcome};
+use super::{FD_VARIABLE, LaunchError, LineBuffer};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+/// Bytes of one read: a welcome and a table of some dozen ranks come in one.
+const READ_LEN: usize = 16 << 10;
+
+/// Which part of which job this process is.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Job {
+    /// Random; tells two jobs apart.
+    pub job_id: [u8; 16],
+    /// This process, from 0.
+    pub rank: u32,
+    /// Processes in the job.
+    pub size: u32,
+    /// This process among those of its host, from 0.
+    pub local_rank: u32,
+    /// Processes of the job on this host.
+    pub local_size: u32,
+    /// Hosts in the job.
+    pub host_count: u32,
+    /// Known to the processes of the job and to nobody else. Debug output leaves it out.
+    pub secret: [u8; 32],
+    /// Which links to use.
+    pub path: PathChoice,
+    /// Settings given to `portolan run --option NAME=VALUE`.
+    pub options: BTreeMap<String, String>,
+}
+
+/// The connection of a process to the agent that started it.
+///
+/// Dropping it without [`Launch::bye`] means that the process has failed, once it ends.
+#[derive(Debug)]
+pub struct Launch {
+    stream: UnixStream,
+    /// The agent has not hung up.
+    open: bool,
+    exchanged: bool,
+    lines: LineBuffer,
+    gone: VecDeque<Gone>,
+    job: Job,
+}
+
+impl Launch {
+    /// Takes over the connection named by [`FD_VARIABLE`]; `None` without it, then this process is
+    /// a job of one. Waits for the agent's welcome, which was sent before the process started.
+    ///
+    /// # Errors
+    /// [`LaunchError::BadVariable`] and [`LaunchError::NotInherited`] if the variable does not name
+    /// such a connection, for instance because this process has taken it already;
+    /// [`LaunchError::Version`] if the launcher is of another version.
+    pub fn from_env() -> Result<Option<Launch>, LaunchError> {
+        let Some(value) = std::env::var_os(FD_VARIABLE) else {
+            return Ok(None);
+        };
+        let text = value.to_string_lossy();
+        let fd: i32 = text
+            .parse()
+            .map_err(|_| LaunchError::BadVariable(text.clone().into_owned()))?;
+        let owned = portolan_sys::inherit::claim_inherited_socket(fd)
+            .map_err(|source| LaunchError::NotInherited { fd, source })?;
+        Launch::from_stream(UnixStream::from(owned)).map(Some)
+    }
+
+    /// Reads the welcome from `stream`.
+    fn from_stream(stream: UnixStream) -> Result<Launch, LaunchError> {
+        let mut lines = LineBuffer::default();
+        let welcome = loop {
+            match next_message(&mut lines)? {
+                Some(ToProcess::Welcome(welcome)) => break welcome,
+                Some(other) => return Err(LaunchError::Malformed(format!("{other:?}"))),
+                None if read_more(&stream, &mut lines)? == 0 => return Err(LaunchError::Closed),
+                None => {}
+            }
+        };
+        Ok(Launch {
+            stream,
+            open: true,
+            exchanged: false,
+            lines,
+            gone: VecDeque::new(),
+            job: Job::try_from(welcome)?,
+        })
+    }
+
+    /// Which part of which job this process is.
+    #[must_use]
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Tells everybody this process's address and waits for all the others'; by rank.
+    ///
+    /// # Errors
+    /// [`LaunchError::Gone`] when a rank ended before all addresses were known,
+    /// [`LaunchError::Closed`] when the launcher ended.
+    pub fn exchange(&mut self, address: &Value) -> Result<Vec<Value>, LaunchError> {
+        if std::mem::replace(&mut self.exchanged, true) {
+            return Err(LaunchError::AlreadyExchanged);
+        }
+        self.send(&ToAgent::Address {
+            address: address.clone(),
+        })?;
+        loop {
+            match next_message(&mut self.lines)? {
+                Some(ToProcess::Table { addresses }) => return self.check_table(addresses),
+                Some(ToProcess::Gone(gone)) => return Err(LaunchError::Gone(gone)),
+                Some(other) => return Err(LaunchError::Malformed(format!("{other:?}"))),
+                None => self.wait_for_more()?,
+            }
+        }
+    }
+
+    /// The next rank that ended before its time, if the agent has told of one. Does not wait.
+    ///
+    /// One system call when nothing is there: not for every turn of a spin loop. Wait for
+    /// [`Launch::fd`] to become readable instead.
+    pub fn poll(&mut self) -> Option<Gone> {
+        if let Some(gone) = self.gone.pop_front() {
+            return Some(gone);
+        }
+        if self.open {
+            self.receive();
+        }
+        self.gone.pop_front()
+    }
+
+    /// The descriptor that becomes readable when [`Launch::poll`] has something to say; -1, which
+    /// `poll(2)` ignores, after the agent hung up.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        if self.open {
+            self.stream.as_raw_fd()
+        } else {
+            -1
+        }
+    }
+
+    /// Takes leave: if the process now ends with status 0, all is well.
+    ///
+    /// An agent that is gone is no error here; the process is about to be killed then.
+    pub fn bye(&mut self) {
+        self.send_if_open(&ToAgent::Bye);
+    }
+
+    /// Asks the launcher to end the whole job with exit status `status`, because of `reason`.
+    ///
+    /// Returns at once; the caller should end by itself.
+    pub fn abort(&mut self, status: i32, reason: &str) {
+        self.send_if_open(&ToAgent::Abort {
+            status,
+            reason: reason.to_owned(),
+        });
+    }
+
+    fn check_table(&self, addresses: Vec<Value>) -> Result<Vec<Value>, LaunchError> {
+        if addresses.len() != self.job.size as usize {
+            let what = format!("{} addresses for {} ranks", addresses.len(), self.job.size);
+            return Err(LaunchError::Malformed(what));
+        }
+        Ok(addresses)
+    }
+
+    /// Blocks until bytes arrive.
+    fn wait_for_more(&mut self) -> Result<(), LaunchError> {
+        self.stream.set_nonblocking(false)?;
+        if read_more(&self.stream, &mut self.lines)? == 0 {
+            self.open = false;
+            return Err(LaunchError::Closed);
+        }
+        Ok(())
+    }
+
+    /// Takes in what has arrived. Anything but notices, or a broken connection, ends the listening.
+    fn receive(&mut self) {
+        let result = self.stream.set_nonblocking(true);
+        match result.and_then(|()| read_more(&self.stream, &mut self.lines)) {
+            Ok(0) => self.open = false,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.open = false,
+        }
+        loop {
+            match next_message(&mut self.lines) {
+                Ok(Some(ToProcess::Gone(gone))) => self.gone.push_back(gone),
+                Ok(None) => return,
+                Ok(Some(_)) | Err(_) => {
+                    log::warn!("unexpected message from the launcher; not listening any more");
+                    self.open = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn send_if_open(&mut self, message: &ToAgent) {
+        if let Err(error) = self.send(message) {
+            log::debug!("the launcher is gone: {error}");
+        }
+    }
+
+    fn send(&mut self, message: &ToAgent) -> Result<(), LaunchError> {
+        let mut line = serde_json::to_vec(message)
+            .map_err(|error| LaunchError::Malformed(error.to_string()))?;
+        line.push(b'\n');
+        self.stream.set_nonblocking(false)?;
+        Ok(self.stream.write_all(&line)?)
+    }
+}
+
+impl TryFrom<Welcome> for Job {
+    type Error = LaunchError;
+
+    fn try_from(welcome: Welcome) -> Result<Job, LaunchError> {
+        if welcome.version != VERSION {
+            return Err(LaunchError::Version {
+                ours: VERSION,
+                theirs: welcome.version,
+            });
+        }
+        if welcome.rank >= welcome.size || welcome.local_rank >= welcome.local_size {
+            return Err(LaunchError::Malformed(format!("{welcome:?}")));
+        }
+        Ok(Job {
+            job_id: welcome.job_id,
+            rank: welcome.rank,
+            size: welcome.size,
+            local_rank: welcome.local_rank,
+            local_size: welcome.local_size,
+            host_count: welcome.host_count,
+            secret: welcome.secret,
+            path: welcome.path,
+            options: welcome.options,
+        })
+    }
+}
+
+impl fmt::Debug for Job {
+    /// Leaves the secret out: debug output ends in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("job_id", &hex::encode(self.job_id))
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("local_rank", &self.local_rank)
+            .field("local_size", &self.local_size)
+            .field("host_count", &self.host_count)
+            .field("path", &self.path)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+fn next_message(lines: &mut LineBuffer) -> Result<Option<ToProcess>, LaunchError> {
+    let Some(line) = lines.next_line() else {
+        return Ok(None);
+    };
+    // The line itself may hold the secret, so the error tells only the place.
+    serde_json::from_slice(line)
+        .map(Some)
+        .map_err(|error| LaunchError::Malformed(format!("column {}", error.column())))
+}
+
+/// Reads once; the number of bytes, 0 at the end.
+fn read_more(mut stream: &UnixStream, lines: &mut LineBuffer) -> io::Result<usize> {
+    let mut bytes = [0; READ_LEN];
+    loop {
+        match stream.read(&mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A process that was killed with unread bytes resets the connection.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(0),
+            Err(error) => return Err(error),
+            Ok(len) => return lines.append(&bytes[..len]).map(|()| len),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

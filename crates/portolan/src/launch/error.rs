@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why a process could not take part in its job.
+
+use super::{FD_VARIABLE, Gone};
+use std::io;
+use thiserror::Error;
+
+/// Why a process could not take part in its job.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// The variable does not hold a number.
+    #[error("{FD_VARIABLE} is {0:?}, not a descriptor number; unset it to run as a job of one")]
+    BadVariable(String),
+    /// The descriptor is not what an agent left for this process.
+    #[error(
+        "{FD_VARIABLE} names descriptor {fd}, which is not a connection to a launcher ({source}): \
+         a process joins once, and processes it starts are not part of the job; \
+         unset {FD_VARIABLE} to run them as jobs of one"
+    )]
+    NotInherited {
+        /// The number in the variable.
+        fd: i32,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// The agent closed the connection.
+    #[error(
+        "the launcher closed the connection: it has ended, or another process of this rank \
+         has joined and left the job already"
+    )]
+    Closed,
+    /// The connection failed.
+    #[error("connection to the launcher: {0}")]
+    System(#[from] io::Error),
+    /// A message that this version cannot read.
+    #[error(
+        "unexpected message from the launcher ({0}); are portolan and the program of one version?"
+    )]
+    Malformed(String),
+    /// The launcher speaks another version.
+    #[error(
+        "the launcher speaks version {theirs} and this program version {ours}; \
+         build the program with the portolan that starts it"
+    )]
+    Version {
+        /// Version of this program.
+        ours: u32,
+        /// Version of the launcher.
+        theirs: u32,
+    },
+    /// A rank ended before all addresses were known.
+    #[error("the job cannot start: {0}")]
+    Gone(Gone),
+    /// The addresses have been exchanged already.
+    #[error("addresses can be exchanged only once")]
+    AlreadyExchanged,
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The messages between an agent and the processes it started: JSON, one message a line.
+//!
+//! The order: the agent sends [`ToProcess::Welcome`] at once; the process that joins sends
+//! [`ToAgent::Address`]; when all have, each gets [`ToProcess::Table`]; from then on
+//! [`ToProcess::Gone`] whenever a rank ended before its time. A process takes its leave with
+//! [`ToAgent::Bye`].
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Version of the messages. Both ends refuse another one.
+pub const VERSION: u32 = 1;
+
+/// Bytes of the longest line that an end accepts. The table is the longest message: 64 MiB hold
+/// the addresses of 100,000 processes at 600 bytes each.
+pub const LINE_LEN_MAX: usize = 64 << 20;
+
+/// From the agent to a process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToProcess {
+    /// The first message: which part of which job this process is.
+    Welcome(Welcome),
+    /// The addresses of all processes, by rank.
+    Table {
+        /// One address per rank.
+        addresses: Vec<Value>,
+    },
+    /// A rank ended before its time.
+    Gone(Gone),
+}
+
+/// From a process to the agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToAgent {
+    /// Where the process can be reached; with this it has joined the job.
+    Address {
+        /// Opaque to the launcher.
+        address: Value,
+    },
+    /// The process is done with the job; if it ends now with status 0, all is well.
+    Bye,
+    /// The job cannot go on: end all of it.
+    Abort {
+        /// Exit status for the whole job.
+        status: i32,
+        /// Why, for a person.
+        reason: String,
+    },
+}
+
+/// Which part of which job a process is.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Welcome {
+    /// [`VERSION`] of the sender.
+    pub version: u32,
+    /// Random; tells two jobs apart.
+    #[serde(with = "hex::serde")]
+    pub job_id: [u8; 16],
+    /// This process, from 0.
+    pub rank: u32,
+    /// Processes in the job.
+    pub size: u32,
+    /// This process among those of its host, from 0.
+    pub local_rank: u32,
+    /// Processes of the job on this host.
+    pub local_size: u32,
+    /// Hosts in the job.
+    pub host_count: u32,
+    /// Known to the processes of the job and to nobody else.
+    #[serde(with = "hex::serde")]
+    pub secret: [u8; 32],
+    /// Which links to use.
+    pub path: PathChoice,
+    /// Settings given to `portolan run --option NAME=VALUE`.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Welcome {
+    /// Leaves the secret out: debug output ends in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Welcome")
+            .field("version", &self.version)
+            .field("job_id", &hex::encode(self.job_id))
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("local_rank", &self.local_rank)
+            .field("local_size", &self.local_size)
+            .field("host_count", &self.host_count)
+            .field("path", &self.path)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A rank that ended before its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gone {
+    /// Which.
+    pub rank: u32,
+    /// Name of its host.
+    pub host: String,
+    /// What happened, such as "killed by signal 9 (SIGKILL)".
+    pub cause: String,
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "rank {} on {} is gone: {}",
+            self.rank, self.host, self.cause
+        )
+    }
+}
+
+/// Which links a job may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathChoice {
+    /// Whatever works and is fastest for each pair of processes.
+    #[default]
+    Auto,
+    /// Shared memory only.
+    Shm,
+    /// UDP only.
+    Udp,
+    /// Raw Ethernet; UDP may carry bulk data.
+    Packet,
+}
+
+impl fmt::Display for PathChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PathChoice::Auto => "auto",
+            PathChoice::Shm => "shm",
+            PathChoice::Udp => "udp",
+            PathChoice::Packet => "packet",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn welcome() -> Welcome {
+        Welcome {
+            version: VERSION,
+            job_id: [1; 16],
+            rank: 0,
+            size: 1,
+            local_rank: 0,
+            local_size: 1,
+            host_count: 1,
+            secret: [0xab; 32],
+            path: PathChoice::Auto,
+            options: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn debug_output_does_not_show_the_secret() {
+        let text = format!("{:?}", ToProcess::Welcome(welcome()));
+        assert!(text.contains("job_id"));
+        assert!(!text.contains("abab") && !text.contains("171"), "{text}");
+    }
+
+    #[test]
+    fn messages_survive_the_way_through_json() {
+        let line = serde_json::to_string(&ToProcess::Welcome(welcome())).unwrap();
+        assert!(line.starts_with(r#"{"type":"welcome""#) && !line.contains('\n'));
+        let ToProcess::Welcome(back) = serde_json::from_str(&line).unwrap() else {
+            panic!("another message came back");
+        };
+        assert_eq!((back.secret, back.job_id), ([0xab; 32], [1; 16]));
+    }
+}

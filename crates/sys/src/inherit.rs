@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Descriptors across `exec`: giving one to a child, and taking over one that a parent gave.
+//!
+//! It does not decide what travels over them. The invariant: a descriptor given to a child is
+//! inheritable only in that child, never in the parent, so no other child can inherit it by chance.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether [`claim_inherited_socket`] has succeeded in this process.
+static CLAIMED: AtomicBool = AtomicBool::new(false);
+
+/// Lets the child that `command` starts inherit `fd`, under the number it has here.
+///
+/// The parent's copy stays open until `command` is dropped.
+#[allow(
+    unsafe_code,
+    reason = "pre_exec is the only way to act between fork and exec"
+)]
+pub fn give_fd(command: &mut Command, fd: OwnedFd) {
+    let inheritable = move || {
+        // SAFETY: `fd` is open, the closure owns it; F_SETFD changes only the child's table.
+        match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: the closure calls fcntl only, which is async-signal-safe, and allocates nothing.
+    unsafe { command.pre_exec(inheritable) };
+}
+
+/// Lets the kernel send `signal` to the child that `command` starts when the calling thread ends.
+///
+/// The thread matters, not the process: call it, and spawn, from a thread that lives as long as
+/// the process. A program with file capabilities or set-user-id loses the setting at `exec`.
+#[allow(
+    unsafe_code,
+    reason = "pre_exec is the only way to act between fork and exec"
+)]
+pub fn die_with_parent(command: &mut Command, signal: i32) {
+    let parent = std::process::id();
+    let tie = move || {
+        // SAFETY: PR_SET_PDEATHSIG takes a signal number and touches no memory.
+        if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        // The parent may have died between fork and prctl; then nobody would send the signal.
+        // SAFETY: getppid cannot fail and touches no memory.
+        let now = unsafe { libc::getppid() };
+        if u32::try_from(now) == Ok(parent) {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::ESRCH))
+        }
+    };
+    // SAFETY: the closure calls prctl and getppid only, both async-signal-safe; no allocation.
+    unsafe { command.pre_exec(tie) };
+}
+
+/// Takes over the unix stream socket `number` that the parent left open for this process, and makes
+/// it close on `exec`.
+///
+/// # Errors
+/// `EBADF` if it is not open, `ENOTSOCK` or `EPROTOTYPE` if it is something else, `EBUSY` if it is
+/// not inheritable (so not what a parent left) or if this process has claimed one already.
+#[allow(unsafe_code, reason = "ownership of a descriptor known by number")]
+pub fn claim_inherited_socket(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_GETFD on any number is harmless; -1 is returned for what is not open.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if flags == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let stream = socket_option(number, libc::SO_TYPE)? == libc::SOCK_STREAM;
+    if !stream || socket_option(number, libc::SO_DOMAIN)? != libc::AF_UNIX {
+        return Err(io::Error::from_raw_os_error(libc::EPROTOTYPE));
+    }
+    if flags & libc::FD_CLOEXEC != 0 || CLAIMED.swap(true, Ordering::SeqCst) {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    // SAFETY: as above; the descriptor is open.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open and inheritable, so it is not one that this process opened
+    // through std (those close on exec); the parent made it for us, and CLAIMED lets one caller by.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// An integer option of level SOL_SOCKET.
+#[allow(unsafe_code, reason = "getsockopt on a descriptor known by number")]
+fn socket_option(number: RawFd, option: i32) -> io::Result<i32> {
+    let mut value: i32 = 0;
+    let mut len: libc::socklen_t = 4;
+    // SAFETY: `value` and `len` are live locals, and `len` is the size of `value`.
+    let result = unsafe {
+        libc::getsockopt(
+            number,
+            libc::SOL_SOCKET,
+            option,
+            (&raw mut value).cast::<libc::c_void>(),
+            &raw mut len,
+        )
+    };
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::process::Stdio;
+
+    #[test]
+    fn a_given_descriptor_is_inherited_under_its_number() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let number = theirs.as_raw_fd();
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("echo here >&{number}"));
+        give_fd(&mut command, theirs.into());
+        assert!(command.status().unwrap().success());
+        drop(command);
+        let mut text = String::new();
+        ours.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "here\n");
+    }
+
+    #[test]
+    fn other_children_do_not_inherit_it() {
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        let number = theirs.as_raw_fd();
+        let mut holder = Command::new("true");
+        give_fd(&mut holder, theirs.into());
+        assert!(holder.status().unwrap().success());
+        let other = Command::new("sh")
+            .arg("-c")
+            .arg(format!("echo here >&{number}"))
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(!other.success());
+    }
+
+    #[test]
+    fn what_is_not_an_inherited_socket_is_refused() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let refused = claim_inherited_socket(theirs.as_fd().as_raw_fd()).unwrap_err();
+        assert_eq!(
+            refused.raw_os_error(),
+            Some(libc::EBUSY),
+            "closes on exec, so not inherited"
+        );
+        ours.write_all(b"still open").unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let refused = claim_inherited_socket(file.as_raw_fd()).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ENOTSOCK));
+        let refused = claim_inherited_socket(-1).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EBADF));
+    }
+
+    #[test]
+    fn a_child_dies_with_the_thread_that_started_it() {
+        let mut child = std::thread::spawn(|| {
+            let mut command = Command::new("sleep");
+            command.arg("60");
+            die_with_parent(&mut command, libc::SIGKILL);
+            command.spawn().unwrap()
+        })
+        .join()
+        .unwrap();
+        assert!(!child.wait().unwrap().success());
+    }
+}
