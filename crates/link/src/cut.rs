@@ -81,10 +81,11 @@ fn count_of(cut: Segments, head_len: usize, payload_len: usize) -> usize {
         header_len,
         payload_len: segment_len,
     } = cut;
-    assert!(
-        header_len > 0 && segment_len > 0,
-        "segments need a header and a payload length"
-    );
+    assert!(segment_len > 0, "segments need a payload length");
+    if header_len == 0 {
+        assert!(head_len == 0 && payload_len > 0, "headless segments have a payload only");
+        return payload_len.div_ceil(segment_len);
+    }
     assert!(
         head_len > 0 && head_len.is_multiple_of(header_len),
         "head is not whole headers"
@@ -114,6 +115,9 @@ impl<'a> Iterator for Pieces<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
+        if self.room == 0 && self.header_len == 0 {
+            self.room = self.segment_len;
+        }
         while self.room > 0 {
             if self.open.is_empty() {
                 let Some((first, rest)) = self.payload.split_first() else {

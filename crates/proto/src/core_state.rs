@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) entropy: Entropy,
+    /// Small messages take this link where it works.
+    pub(crate) preferred: Option<LinkId>,
     /// Headers and short frames that live for one transmit only.
     pub(crate) scratch: Vec<u8>,
 }
@@ -89,6 +91,7 @@ impl Core {
                 events: VecDeque::new(),
                 counters: Counters::default(),
                 entropy,
+                preferred: None,
                 scratch: Vec::new(),
             },
             sent: None,
@@ -248,6 +251,38 @@ impl Core {
     pub fn usage(&self) -> (usize, usize, usize) {
         let transfers = self.sh.tx_transfers.len() + self.sh.rx_transfers.len();
         (self.sh.slots.used(), self.sh.held.total_len(), transfers)
+    }
+
+    /// Makes every acknowledgement that is owed due now: before the process leaves.
+    pub fn flush_acks(&mut self, now: Instant) {
+        for index in 0..self.timed.len() {
+            let id = self.timed[index];
+            if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
+                for path in peer.paths.iter_mut().flatten() {
+                    if path.rx.unacked_count() > 0 {
+                        path.rx.set_due(now);
+                    }
+                }
+            }
+            self.touch(id);
+        }
+    }
+
+    /// Whether something sent to a live peer is not known to have arrived.
+    #[must_use]
+    pub fn has_unfinished(&self) -> bool {
+        let unfinished = |peer: &Peer| {
+            peer.session.up
+                && (peer.has_control()
+                    || peer.paths.iter().flatten().any(|path| path.has_unfinished()))
+        };
+        self.sh.tx_transfers.len() > 0
+            || self.timed.iter().filter_map(|id| self.peers[id.index()].as_deref()).any(unfinished)
+    }
+
+    /// Makes small messages to every peer take `link` wherever it works, whatever was measured.
+    pub fn prefer(&mut self, link: LinkId) {
+        self.sh.preferred = Some(link);
     }
 
     /// Puts `peer` into the queue of those with something to transmit, and among the timed.

@@ -197,6 +197,14 @@ impl Path {
         num
     }
 
+    /// Something waits to be sent or acknowledged.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        !self.inflight.is_empty()
+            || !self.runs.is_empty()
+            || self.open.iter().any(Option::is_some)
+            || self.closed.iter().any(|closed| !closed.is_empty())
+    }
+
     /// The entry of `num`, if it is under way.
     #[inline]
     pub(crate) fn entry_mut(&mut self, num: u32) -> Option<&mut InFlight> {

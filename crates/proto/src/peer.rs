@@ -107,11 +107,11 @@ impl Peer {
 
     /// Chooses the paths by what was measured: small messages take the shortest round trip, bulk
     /// data the most bytes per call.
-    pub(crate) fn choose_paths(&mut self) {
+    pub(crate) fn choose_paths(&mut self, preferred: Option<LinkId>) {
         let up = || self.paths.iter().flatten().filter(|path| path.up);
         let small = up().min_by_key(|path| {
             // Shared memory is chosen before its first round trip: it is lossless.
-            if path.params.lossless {
+            if path.params.lossless || preferred == Some(path.link) {
                 core::time::Duration::ZERO
             } else {
                 path.rtt.min().unwrap_or(core::time::Duration::MAX)

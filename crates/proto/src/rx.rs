@@ -181,7 +181,7 @@ impl Core {
                 if !probe.reply {
                     path.on_probe_asked(probe.nonce);
                 } else if path.on_probe_answered(now, probe.nonce) {
-                    peer.choose_paths();
+                    peer.choose_paths(self.sh.preferred);
                 }
                 Ok(())
             }

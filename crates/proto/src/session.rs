@@ -115,7 +115,7 @@ impl Peer {
             for lane in &mut self.lanes_tx {
                 lane.limit = sh.config.limits.credit_len;
             }
-            self.choose_paths();
+            self.choose_paths(sh.preferred);
             sh.events.push_back(Event::PeerUp(self.id));
         } else {
             self.session.hello_at = now;
@@ -218,7 +218,7 @@ impl Peer {
             path.start_probing(now);
         }
         // Until a path has proven itself both ways, the one the peer was heard on must do.
-        self.choose_paths();
+        self.choose_paths(sh.preferred);
         self.small = self.small.or(Some(link));
         self.bulk = self.bulk.or(Some(link));
         if !was_up {
