@@ -83,7 +83,10 @@ fn count_of(cut: Segments, head_len: usize, payload_len: usize) -> usize {
     } = cut;
     assert!(segment_len > 0, "segments need a payload length");
     if header_len == 0 {
-        assert!(head_len == 0 && payload_len > 0, "headless segments have a payload only");
+        assert!(
+            head_len == 0 && payload_len > 0,
+            "headless segments have a payload only"
+        );
         return payload_len.div_ceil(segment_len);
     }
     assert!(

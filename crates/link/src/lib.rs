@@ -31,6 +31,7 @@ pub use addr::{HostId, LinkAddr};
 pub use caps::{LinkCaps, LinkKind};
 pub use frame::{Body, RxFrame, Segments, TxFrame};
 pub use notice::{LinkError, Notice, PullError, TxError, WakeSet};
+pub use portolan_sys::net::{Interface, InterfaceKind, MacAddr, Network, interfaces};
 pub use shm::{Shm, ShmConfig};
 
 use std::os::fd::RawFd;

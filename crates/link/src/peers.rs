@@ -41,12 +41,13 @@ impl<T> PeerTable<T> {
         }
     }
 
-    /// The first peer that `matches`, by a search through all: for the control path.
-    pub(crate) fn search(&self, matches: impl Fn(&T) -> bool) -> Option<PeerId> {
-        let found = self
-            .0
-            .iter()
-            .position(|slot| slot.as_ref().is_some_and(&matches))?;
-        PeerId::try_from(found).ok()
+    /// The peers that `matches`, by a search through all: for the control path.
+    pub(crate) fn matching(&self, matches: impl Fn(&T) -> bool) -> impl Iterator<Item = PeerId> {
+        (0..)
+            .zip(&self.0)
+            .filter_map(move |(peer, slot)| match slot {
+                Some(to) if matches(to) => Some(peer),
+                _ => None,
+            })
     }
 }

@@ -143,7 +143,7 @@ impl Udp {
 
     /// Takes all entries of the error queue as notices. Returns the largest frame that passes
     /// towards `to`, if an entry told.
-    fn drain_errors(&mut self, to: Option<SocketAddr>) -> Option<usize> {
+    fn drain_errors(&mut self, to: Option<IpAddr>) -> Option<usize> {
         let mut passes = None;
         // The queue is short: the kernel charges its entries to the receive buffer. The bound is
         // for a flood of ICMP messages that come in faster than they are read.
@@ -151,35 +151,53 @@ impl Udp {
             let Ok(Some(error)) = net::recv_error(self.socket.as_fd()) else {
                 break;
             };
-            if error.errno == libc::EMSGSIZE && error.destination == to {
-                passes = self.frame_len_passing(&error).or(passes);
-            }
-            if let Some(notice) = self.notice_of(&error) {
-                self.push_notice(notice);
+            let Some(destination) = error.destination else {
+                continue;
+            };
+            match (error.errno, error.origin) {
+                (libc::ECONNREFUSED, ErrorOrigin::Icmp) => self.notice_refusal(destination),
+                (libc::EMSGSIZE, _) => {
+                    let frame_len_max = self.frame_len_passing(&error);
+                    if Some(destination.ip()) == to {
+                        passes = Some(frame_len_max);
+                    }
+                    self.notice_mtu(destination.ip(), frame_len_max);
+                }
+                // A host or a network that cannot be reached for now: what was sent is lost, as
+                // a frame may be, and the protocol above sees to it.
+                _ => {}
             }
         }
         passes
     }
 
-    fn notice_of(&self, error: &SocketError) -> Option<Notice> {
-        let destination = error.destination?;
-        let peer = self.peers.search(|to| to.to_std() == Some(destination))?;
-        match (error.errno, error.origin) {
-            (libc::ECONNREFUSED, ErrorOrigin::Icmp) => Some(Notice::Refused(peer)),
-            (libc::EMSGSIZE, _) => {
-                let frame_len_max = self.frame_len_passing(error)?;
-                Some(Notice::MtuShrunk {
-                    peer,
-                    frame_len_max,
-                })
-            }
-            _ => None,
+    fn notice_refusal(&mut self, destination: SocketAddr) {
+        let there = self
+            .peers
+            .matching(|to| to.to_std() == Some(destination))
+            .next();
+        if let Some(peer) = there {
+            self.push_notice(Notice::Refused(peer));
         }
     }
 
-    fn frame_len_passing(&self, error: &SocketError) -> Option<usize> {
-        let mtu = usize::try_from(error.info.max(MTU_MIN)).ok()?;
-        Some(mtu - headers_len(self.local.ip()))
+    /// An MTU is a host's and holds for all peers there. (When this host's own kernel reports it
+    /// the port is not even known.)
+    fn notice_mtu(&mut self, host: IpAddr, frame_len_max: usize) {
+        let room = NOTICES_MAX - self.notices.len();
+        let there = self
+            .peers
+            .matching(|to| to.to_std().is_some_and(|to| to.ip() == host));
+        let notices = there.map(|peer| Notice::MtuShrunk {
+            peer,
+            frame_len_max,
+        });
+        self.notices.extend(notices.take(room));
+    }
+
+    fn frame_len_passing(&self, error: &SocketError) -> usize {
+        let passing = error.info.max(MTU_MIN) as usize - headers_len(self.local.ip());
+        passing.min(self.caps.frame_len_max)
     }
 
     fn push_notice(&mut self, notice: Notice) {

@@ -1,4 +1,52 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fast messages between the processes of parallel programs.
+//! Fast messages between the processes of parallel programs, over plain Ethernet and shared memory.
+//!
+//! A program that `portolan run` has started joins its job and exchanges messages with the other
+//! ranks through numbered ports:
+//!
+//! ```no_run
+//! use portolan::{Node, PortConfig, Target};
+//!
+//! # fn main() -> Result<(), portolan::Error> {
+//! let mut node = Node::join()?;
+//! let next = (node.rank() + 1) % node.size();
+//! node.open(7, PortConfig::default())?;
+//! node.send(Target::new(next, 7), b"ahoy")?;
+//! let mut buf = [0; 16];
+//! let got = node.recv(7, &mut buf)?;
+//! println!("rank {} got {} bytes from rank {}", node.rank(), got.len, got.source);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Ports are GAMMA's Active Ports: a message goes to a (rank, port), into a buffer that was posted
+//! there, and a handler, if the port has one, runs when it is complete. Handlers run inside calls
+//! of this library, on the thread that makes them; nothing runs behind the program's back but a
+//! thread that answers "is this process alive?".
+//!
+//! The one invariant: every operation ends, with its result or with an [`Error`] that names the
+//! peer and the reason.
 
+mod address;
+mod buffer;
+mod clock;
+mod engine;
+mod error;
+mod group;
 pub mod launch;
+mod links;
+mod liveness;
+mod node;
+mod ops;
+mod port;
+mod wait;
+
+pub use address::Address;
+pub use buffer::Buffer;
+pub use error::{Error, Reason};
+pub use group::Group;
+pub use launch::PathChoice;
+pub use node::{Node, PathInfo};
+pub use ops::{Completion, Received, Request};
+pub use port::{Context, Lane, Message, PortConfig, Target};
+pub use portolan_proto::{Counters, DropReason};

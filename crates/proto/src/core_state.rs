@@ -274,10 +274,37 @@ impl Core {
         let unfinished = |peer: &Peer| {
             peer.session.up
                 && (peer.has_control()
-                    || peer.paths.iter().flatten().any(|path| path.has_unfinished()))
+                    || peer
+                        .paths
+                        .iter()
+                        .flatten()
+                        .any(|path| path.has_unfinished()))
         };
         self.sh.tx_transfers.len() > 0
-            || self.timed.iter().filter_map(|id| self.peers[id.index()].as_deref()).any(unfinished)
+            || self
+                .timed
+                .iter()
+                .filter_map(|id| self.peers[id.index()].as_deref())
+                .any(unfinished)
+    }
+
+    /// Whether [`Core::poll_transmit`] may have something.
+    #[inline]
+    #[must_use]
+    pub fn wants_transmit(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The system says that frames to `peer` by `link` may be at most `frame_len_max` bytes long. A
+    /// shorter length is believed at once (too short costs speed only), a longer one never.
+    pub fn shrink_path(&mut self, peer: PeerId, link: LinkId, frame_len_max: usize) {
+        if let Some(Some(peer)) = self.peers.get_mut(peer.index())
+            && let Some(path) = peer.path_mut(link)
+        {
+            let len = frame_len_max.max(crate::path::FRAME_LEN_LEAST);
+            path.frame_len = path.frame_len.min(len);
+            path.frame_len_bound = path.frame_len_bound.min(len);
+        }
     }
 
     /// Makes small messages to every peer take `link` wherever it works, whatever was measured.

@@ -12,6 +12,9 @@ use portolan_wire::FRAME_HEADER_LEN;
 /// Frame length before the path MTU is known: IPv6 promises 1280 bytes; IP and UDP headers off.
 pub(crate) const FRAME_LEN_SAFE: usize = 1200;
 
+/// No path is so narrow that frames must be shorter: IPv4 promises 576 bytes; headers off.
+pub(crate) const FRAME_LEN_LEAST: usize = 512;
+
 /// Bytes of the longest frame in which a lossless link's messages share; links hand over frames of
 /// up to 4 KiB in one piece.
 pub(crate) const SHARED_FRAME_LEN_LOSSLESS: usize = 4096;

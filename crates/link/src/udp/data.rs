@@ -84,7 +84,7 @@ impl Udp {
             // net/ipv4/udp.c): cut runs here from now on.
             self.segmentation = false;
         }
-        let destination = to.to_std();
+        let destination = to.to_std().map(|to| to.ip());
         self.drain_errors(destination);
         let Err(error) = self.attempt(to, run) else {
             return Ok(());

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two hosts on one Ethernet, made of network namespaces.
+#![allow(dead_code, reason = "not every file of tests needs all of it")]
 
+use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
 use portolan_sys::net::enter_netns;
 use std::path::Path;
 use std::process::{self, Command};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 /// Two network namespaces with an interface `eth0` each, joined by a veth pair; gone when dropped.
 pub(crate) struct Lab {
@@ -45,6 +47,11 @@ impl Lab {
         })
     }
 
+    /// Runs `ip` with `args` on host 0 or 1.
+    pub(crate) fn ip(&self, host: usize, args: &[&str]) {
+        ip(&[&["-n", &self.names[host]], args].concat()).unwrap();
+    }
+
     fn set_up(&self) -> Result<(), String> {
         let [a, b] = &self.names;
         ip(&["netns", "add", a])?;
@@ -77,6 +84,17 @@ impl Drop for Lab {
             }
         }
     }
+}
+
+/// A raw Ethernet link with an endpoint that no other of this process has.
+pub(crate) fn open_packet(interface: &str) -> Packet {
+    static ENDPOINT: AtomicU16 = AtomicU16::new(1000);
+    let endpoint = ENDPOINT.fetch_add(1, Ordering::Relaxed);
+    Packet::open(&PacketConfig::new(
+        InterfaceRef::Name(interface.into()),
+        endpoint,
+    ))
+    .unwrap()
 }
 
 fn ip(args: &[&str]) -> Result<(), String> {

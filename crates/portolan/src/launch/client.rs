@@ -218,6 +218,24 @@ impl Launch {
     }
 }
 
+impl Job {
+    /// A job of one process, for programs that no launcher has started.
+    #[must_use]
+    pub fn alone(job_id: [u8; 16], secret: [u8; 32]) -> Job {
+        Job {
+            job_id,
+            rank: 0,
+            size: 1,
+            local_rank: 0,
+            local_size: 1,
+            host_count: 1,
+            secret,
+            path: PathChoice::Auto,
+            options: BTreeMap::new(),
+        }
+    }
+}
+
 impl TryFrom<Welcome> for Job {
     type Error = LaunchError;
 

@@ -59,7 +59,8 @@ fn interface_of(link: &LinkMessage) -> Interface {
         mac,
         mtu,
         up: flags.contains(LinkFlags::Up),
-        running: flags.contains(LinkFlags::Running),
+        // Not IFF_RUNNING, which the kernel sets up to a second later.
+        running: flags.contains(LinkFlags::LowerUp),
         loopback,
         kind,
         networks: Vec::new(),

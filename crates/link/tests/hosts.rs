@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The links between two hosts: beside IP, and when the network changes under them.
+#![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+mod common;
+
+use common::{ADDRS, Lab, open_packet};
+use portolan_link::packet::{BROADCAST, InterfaceRef, Packet, PacketConfig};
+use portolan_link::udp::{Udp, UdpConfig};
+use portolan_link::{Link, LinkError, Notice, Segments, TxError, TxFrame, interfaces};
+use std::io::IoSlice;
+use std::net::{IpAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+#[test]
+fn packet_and_ip_share_an_interface() {
+    let Some(lab) = Lab::try_new("packet_and_ip_share_an_interface") else {
+        return;
+    };
+    let mut a = lab.on(0, || open_packet("eth0"));
+    let mut b = lab.on(1, || open_packet("eth0"));
+    a.connect(1, &b.local_addr()).unwrap();
+    let socket = |host: usize| lab.on(host, move || UdpSocket::bind((ADDRS[host], 0)).unwrap());
+    let (left, right) = (socket(0), socket(1));
+    left.connect(right.local_addr().unwrap()).unwrap();
+    right
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    for number in 0..200_u32 {
+        let bytes = number.to_be_bytes();
+        a.transmit(1, &TxFrame::whole(&bytes)).unwrap();
+        left.send(&bytes).unwrap();
+        let mut buf = [0xa5; 16];
+        assert_eq!(right.recv(&mut buf).unwrap(), 4);
+        assert_eq!(buf[..4], bytes);
+    }
+    let mut got = Vec::new();
+    let start = Instant::now();
+    while got.len() < 200 && start.elapsed() < Duration::from_secs(5) {
+        b.receive(64, &mut |frame| {
+            got.push(u32::from_be_bytes(frame.head[..4].try_into().unwrap()))
+        });
+    }
+    assert_eq!(got, (0..200).collect::<Vec<_>>());
+    assert_eq!(
+        b.receive(64, &mut |_| {}),
+        0,
+        "only its own frames, nothing of IP's"
+    );
+}
+
+#[test]
+fn host_that_is_gone_is_no_error_of_the_link() {
+    let Some(lab) = Lab::try_new("host_that_is_gone_is_no_error_of_the_link") else {
+        return;
+    };
+    let mut a = lab.on(0, || open_packet("eth0"));
+    let b = lab.on(1, || open_packet("eth0"));
+    a.connect(1, &b.local_addr()).unwrap();
+    drop(b);
+    a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
+    assert_eq!(a.receive(64, &mut |_| {}), 0);
+}
+
+#[test]
+fn broadcast_reaches_every_process_of_the_other_host() {
+    let Some(lab) = Lab::try_new("broadcast_reaches_every_process_of_the_other_host") else {
+        return;
+    };
+    let mut a = lab.on(0, || open_packet("eth0"));
+    let mut others = [
+        lab.on(1, || open_packet("eth0")),
+        lab.on(1, || open_packet("eth0")),
+    ];
+    a.transmit(BROADCAST, &TxFrame::whole(&[7; 64])).unwrap();
+    for other in &mut others {
+        assert_eq!(receive_one(other), [7; 64]);
+    }
+    assert_eq!(a.receive(64, &mut |_| {}), 0);
+}
+
+#[test]
+fn shrunken_mtu_is_told_with_its_peer() {
+    let Some(lab) = Lab::try_new("shrunken_mtu_is_told_with_its_peer") else {
+        return;
+    };
+    let open = |host: usize| {
+        let config = UdpConfig::new(ADDRS[host].parse().unwrap());
+        lab.on(host, || Udp::open(&config).unwrap())
+    };
+    let (mut a, mut b) = (open(0), open(1));
+    a.connect(5, &b.local_addr()).unwrap();
+    let most = a.caps().frame_len_max;
+    assert_eq!(most, 1472);
+    lab.ip(0, &["link", "set", "eth0", "mtu", "1000"]);
+    let long = vec![0xa5; most];
+    let refused = a.transmit(5, &TxFrame::whole(&long));
+    assert!(
+        matches!(refused, Err(TxError::TooLong { frame_len_max: 972 })),
+        "{refused:?}"
+    );
+    let noticed = a.poll_notice();
+    assert!(
+        matches!(
+            noticed,
+            Some(Notice::MtuShrunk {
+                peer: 5,
+                frame_len_max: 972
+            })
+        ),
+        "{noticed:?}"
+    );
+    let segments = Some(Segments {
+        header_len: 8,
+        payload_len: most - 8,
+    });
+    let payload = [IoSlice::new(&long[..most - 8]), IoSlice::new(&long[..100])];
+    let run = TxFrame {
+        head: &[1; 16],
+        payload: &payload,
+        segments,
+    };
+    assert!(matches!(a.transmit(5, &run), Err(TxError::TooLong { .. })));
+    a.transmit(5, &TxFrame::whole(&long[..972])).unwrap();
+    assert_eq!(receive_one(&mut b).len(), 972);
+}
+
+#[test]
+fn packet_tells_the_mtu_of_the_moment() {
+    let Some(lab) = Lab::try_new("packet_tells_the_mtu_of_the_moment") else {
+        return;
+    };
+    let mut a = lab.on(0, || open_packet("eth0"));
+    let mut b = lab.on(1, || open_packet("eth0"));
+    a.connect(1, &b.local_addr()).unwrap();
+    lab.ip(0, &["link", "set", "eth0", "mtu", "1000"]);
+    let long = vec![0xa5; a.caps().frame_len_max];
+    let refused = lab.on(0, || a.transmit(1, &TxFrame::whole(&long)));
+    assert!(
+        matches!(refused, Err(TxError::TooLong { frame_len_max: 996 })),
+        "{refused:?}"
+    );
+    a.transmit(1, &TxFrame::whole(&long[..996])).unwrap();
+    assert_eq!(receive_one(&mut b).len(), 996);
+}
+
+#[test]
+fn interface_that_goes_down_is_noticed_and_may_come_back() {
+    let Some(lab) = Lab::try_new("interface_that_goes_down_is_noticed_and_may_come_back") else {
+        return;
+    };
+    let mut a = lab.on(0, || open_packet("eth0"));
+    let mut b = lab.on(1, || open_packet("eth0"));
+    a.connect(1, &b.local_addr()).unwrap();
+    lab.ip(0, &["link", "set", "eth0", "down"]);
+    assert_eq!(a.receive(64, &mut |_| {}), 0);
+    assert!(matches!(a.poll_notice(), Some(Notice::Down(_))));
+    let sent = a.transmit(1, &TxFrame::whole(b"into the void"));
+    assert!(matches!(sent, Err(TxError::System(_))), "{sent:?}");
+    let config = PacketConfig::new(InterfaceRef::Name("eth0".into()), 1);
+    let Err(LinkError::System { source, .. }) = lab.on(0, || Packet::open(&config)) else {
+        panic!("opened on an interface that is down");
+    };
+    assert_eq!(source.raw_os_error(), Some(libc::ENETDOWN));
+    lab.ip(0, &["link", "set", "eth0", "up"]);
+    let start = Instant::now();
+    while a.transmit(1, &TxFrame::whole(&[9; 64])).is_err() {
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "the interface does not come back"
+        );
+    }
+    assert_eq!(receive_one(&mut b), [9; 64]);
+}
+
+#[test]
+fn interfaces_are_those_of_the_namespace() {
+    let Some(lab) = Lab::try_new("interfaces_are_those_of_the_namespace") else {
+        return;
+    };
+    let all = lab.on(1, || interfaces().unwrap());
+    let names: Vec<_> = all
+        .iter()
+        .map(|interface| interface.name.as_str())
+        .collect();
+    assert!(
+        names.contains(&"lo") && names.contains(&"eth0"),
+        "{names:?}"
+    );
+    let eth0 = all
+        .iter()
+        .find(|interface| interface.name == "eth0")
+        .unwrap();
+    assert!(eth0.up && eth0.running && !eth0.loopback && eth0.mac.is_some());
+    assert_eq!(
+        (eth0.mtu, eth0.kind),
+        (1500, portolan_link::InterfaceKind::Veth)
+    );
+    let addr: IpAddr = ADDRS[1].parse().unwrap();
+    assert!(
+        eth0.networks
+            .iter()
+            .any(|network| network.addr == addr && network.prefix_len == 24)
+    );
+}
+
+fn receive_one(link: &mut impl Link) -> Vec<u8> {
+    let start = Instant::now();
+    let mut got = None;
+    while got.is_none() {
+        assert!(start.elapsed() < Duration::from_secs(5), "nothing arrived");
+        link.receive(1, &mut |frame| got = Some(frame.head.to_vec()));
+    }
+    got.unwrap()
+}

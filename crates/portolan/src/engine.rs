@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The engine: stands between the protocol core and the links, and moves user memory for both.
+//!
+//! A turn of [`Engine::progress`] receives from the links, acts on the core's events while the
+//! frame is still at hand, and sends what the core has ready. Everything happens on the thread that
+//! calls; the only other thread of the process is that of [`crate::liveness`].
+
+mod events;
+mod send;
+
+pub(crate) use send::{Submitted, spec_of};
+
+use crate::address::Address;
+use crate::clock::Clock;
+use crate::error::{Error, Reason};
+use crate::launch::{Job, Launch};
+use crate::links::Links;
+use crate::liveness::Liveness;
+use crate::ops::Ops;
+use crate::port::Handler;
+use portolan_link::{Notice, Segments, TxError, TxFrame};
+use portolan_proto::{Cause, Core, Instant, LinkId, PeerId, PeerStatus, PortId, Transmit};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::time::Duration;
+
+/// Frames taken from one link per turn: a burst is worked off, and other links wait microseconds.
+const RECEIVE_BUDGET: usize = 64;
+
+/// Turns between looks at the clock: 25 ns in some 32 × 20 ns.
+const CLOCK_TURNS: u32 = 32;
+
+/// Turns for which a link that moved a frame is looked at every time. A system call on a silent
+/// link costs as much as ten looks at shared memory.
+pub(crate) const HOT_TURNS: u32 = 4096;
+
+/// A link that is not hot, while another is, is looked at once in so many turns.
+const COLD_INTERVAL: u32 = 16;
+
+/// Between looks at notices, new connections and the launcher: three system calls or so.
+const SLOW_INTERVAL: Duration = Duration::from_micros(200);
+
+/// Without any sign of life for so long, a peer that is waited for is asked.
+const ASK_AFTER: Duration = Duration::from_millis(50);
+
+/// A session that does not open within this fails its operations. Peers have been told of by the
+/// launcher, so they exist; a loaded host takes a second to schedule them.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the engine knows of a peer beside the core.
+#[derive(Debug, Default)]
+pub(crate) struct PeerInfo {
+    /// What the launcher said of its end.
+    pub(crate) report: Option<String>,
+    /// When a session was asked for.
+    pub(crate) connecting_since: Option<Instant>,
+    /// Turn in which something was last sent without waiting for company.
+    pub(crate) sent_turn: u32,
+    /// Since when it is waited for, or suspected by the core.
+    pub(crate) watched_since: Option<Instant>,
+    /// When it was last asked whether it lives.
+    asked_at: Instant,
+}
+
+/// What a port is open for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PortUse {
+    #[default]
+    Closed,
+    /// Receives that are waited for.
+    Open,
+    /// A handler.
+    Handled,
+}
+
+/// Everything but the links and the handlers, so that both can be borrowed beside it.
+pub(crate) struct Inner {
+    pub(crate) core: Core,
+    pub(crate) ops: Ops,
+    pub(crate) clock: Clock,
+    /// Time of the last look at the clock.
+    pub(crate) now: Instant,
+    pub(crate) job: Job,
+    pub(crate) table: Vec<Address>,
+    pub(crate) peers: Vec<PeerInfo>,
+    pub(crate) pending: send::Pending,
+    /// By port number, as far as ports were opened.
+    pub(crate) port_uses: Vec<PortUse>,
+    pub(crate) turn: u32,
+    /// A queued frame should leave at the end of this call.
+    pub(crate) flush_wanted: bool,
+    /// Messages to fetch from peers' memory, after the link has been left.
+    pub(crate) pulls: Vec<events::Pull>,
+    /// Peers whose links must be told before their frames can leave.
+    pub(crate) unreached: Vec<PeerId>,
+    /// Copies of messages for handlers, where the message does not lie in one piece.
+    pub(crate) scratch: Vec<u8>,
+    /// What links dropped, by their names for it.
+    pub(crate) link_drops: BTreeMap<&'static str, u64>,
+    /// Silence after which a peer that is waited for is given up.
+    pub(crate) peer_timeout: Duration,
+}
+
+/// See the module documentation.
+pub(crate) struct Engine {
+    pub(crate) inner: Inner,
+    pub(crate) links: Links,
+    pub(crate) handlers: Vec<Option<Handler>>,
+    pub(crate) launch: Option<Launch>,
+    pub(crate) liveness: Option<Liveness>,
+    slow_at: Instant,
+    /// Links that had no room for a frame, a bit each.
+    pub(crate) full_mask: u8,
+}
+
+impl Inner {
+    pub(crate) fn rank(&self) -> u32 {
+        self.job.rank
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.job.size
+    }
+
+    pub(crate) fn check_rank(&self, rank: u32) -> Result<PeerId, Error> {
+        if rank >= self.job.size {
+            return Err(Error::NoSuchRank {
+                rank,
+                size: self.job.size,
+            });
+        }
+        Ok(PeerId(rank))
+    }
+
+    /// Name of a peer's host, for errors.
+    pub(crate) fn host_of(&self, peer: PeerId) -> String {
+        self.table
+            .get(peer.0 as usize)
+            .map_or_else(String::new, |at| at.host_name.clone())
+    }
+
+    pub(crate) fn gone_error(&self, peer: PeerId, cause: Cause) -> Error {
+        let host = self.host_of(peer);
+        if cause == Cause::NoPath {
+            let own = &self.table[self.job.rank as usize];
+            let links = own.common_links(&self.table[peer.0 as usize]);
+            let paths: Vec<_> = links.iter().map(LinkId::to_string).collect();
+            let seconds = CONNECT_TIMEOUT.as_secs();
+            return Error::NoAnswer {
+                rank: peer.0,
+                host,
+                seconds,
+                paths: paths.join(" and "),
+            };
+        }
+        let report = self.peers[peer.0 as usize].report.clone();
+        Error::PeerGone {
+            rank: peer.0,
+            host,
+            reason: Reason { cause, report },
+        }
+    }
+
+    /// What `port` is open for; the library's own ports always are.
+    pub(crate) fn port_use(&self, port: PortId) -> PortUse {
+        if port.system {
+            return PortUse::Open;
+        }
+        self.port_uses
+            .get(usize::from(port.number))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn read_clock(&mut self) -> Instant {
+        self.now = self.clock.now();
+        self.now
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(
+        inner: Inner,
+        links: Links,
+        launch: Option<Launch>,
+        liveness: Option<Liveness>,
+    ) -> Self {
+        Engine {
+            inner,
+            links,
+            handlers: Vec::new(),
+            launch,
+            liveness,
+            slow_at: Instant::default(),
+            full_mask: 0,
+        }
+    }
+
+    /// One turn; returns how many frames moved.
+    #[inline]
+    pub(crate) fn progress(&mut self) -> usize {
+        let turn = self.inner.turn.wrapping_add(1);
+        self.inner.turn = turn;
+        let mut moved = self.receive(turn);
+        if turn.is_multiple_of(CLOCK_TURNS) {
+            self.look_at_clock();
+        }
+        if !self.inner.pulls.is_empty() {
+            self.pull();
+        }
+        if !self.inner.pending.is_empty() {
+            self.inner.retry_pending();
+        }
+        if self.inner.core.wants_transmit() || self.full_mask != 0 {
+            moved += self.flush();
+        }
+        moved
+    }
+
+    #[inline]
+    fn receive(&mut self, turn: u32) -> usize {
+        let mut moved = 0;
+        let any_hot = self.links.any_hot(turn);
+        for index in 0..self.links.len() {
+            let open = self.links.at(index);
+            if any_hot && !open.is_hot(turn) && !turn.is_multiple_of(COLD_INTERVAL) {
+                continue;
+            }
+            let (inner, handlers) = (&mut self.inner, &mut self.handlers);
+            let (id, lossless) = (open.id, open.lossless);
+            let mut fresh = lossless;
+            let count = open.link.receive(RECEIVE_BUDGET, &mut |frame| {
+                if !fresh {
+                    inner.read_clock();
+                    fresh = true;
+                }
+                inner.on_frame(handlers, id, lossless, &frame);
+            });
+            if count > 0 {
+                open.heat(turn, HOT_TURNS);
+                moved += count;
+            }
+        }
+        moved
+    }
+
+    /// Sends everything that the core has ready; returns how many frames or runs left.
+    pub(crate) fn flush(&mut self) -> usize {
+        self.inner.flush_wanted = false;
+        if self.full_mask != 0 {
+            for link in LinkId::ALL
+                .into_iter()
+                .filter(|l| self.full_mask >> l.as_u8() & 1 == 1)
+            {
+                self.inner.core.link_ready(link);
+            }
+            self.full_mask = 0;
+        }
+        // Shared memory needs no time stamps.
+        let now = if self.links.has_lossy {
+            self.inner.read_clock()
+        } else {
+            self.inner.now
+        };
+        let turn = self.inner.turn;
+        let mut count = 0;
+        loop {
+            if !self.inner.unreached.is_empty() {
+                self.reach();
+            }
+            let Inner { core, ops, .. } = &mut self.inner;
+            let Some(transmit) = core.poll_transmit(now) else {
+                break;
+            };
+            let (peer, link, result) = self.links.transmit(turn, ops, &transmit);
+            match result {
+                Ok(()) => count += 1,
+                Err(TxError::Full) => {
+                    core.transmit_refused();
+                    self.full_mask |= 1 << link.as_u8();
+                }
+                Err(TxError::NotConnected(_)) if !self.links.is_connected(peer, link) => {
+                    core.transmit_refused();
+                    core.link_ready(link);
+                    self.inner.unreached.push(peer);
+                }
+                // Like a lost frame: the core repairs it, or finds out that the path is dead.
+                Err(error) => log::debug!("{link} to {peer}: {error}"),
+            }
+        }
+        count
+    }
+
+    /// Tells the links the addresses of peers that were never sent to.
+    #[cold]
+    fn reach(&mut self) {
+        for peer in std::mem::take(&mut self.inner.unreached) {
+            self.reach_peer(peer);
+        }
+    }
+
+    pub(crate) fn reach_peer(&mut self, peer: PeerId) {
+        let Inner {
+            table, job, core, ..
+        } = &mut self.inner;
+        let (own, other) = (&table[job.rank as usize], &table[peer.0 as usize]);
+        for link in own.common_links(other) {
+            let Some(addr) = other.on(link) else { continue };
+            if self.links.is_connected(peer, link) {
+                continue;
+            }
+            if let Err(error) = self.links.connect(peer, link, addr) {
+                log::debug!("{link} to {peer}: {error}");
+                if link == LinkId::SHM {
+                    // Nobody listens there any more.
+                    core.fail_peer(peer, Cause::ProcessGone);
+                }
+            }
+        }
+    }
+
+    fn pull(&mut self) {
+        for job in std::mem::take(&mut self.inner.pulls) {
+            let len = usize::try_from(job.len).unwrap_or(usize::MAX);
+            let dst = self.inner.ops.bytes_mut(job.op).get_mut(..len);
+            let ok = dst.is_some_and(|dst| self.links.pull(job.peer, job.remote_addr, dst));
+            self.inner.core.pull_done(job.transfer, ok);
+            self.inner.drain(&mut self.handlers, None);
+        }
+    }
+
+    #[inline]
+    fn look_at_clock(&mut self) {
+        let now = self.inner.read_clock();
+        if now >= self.inner.core.poll_timeout() {
+            self.inner.core.handle_timeout(now);
+            self.inner.drain(&mut self.handlers, None);
+        }
+        if now >= self.slow_at {
+            self.slow_at = now + SLOW_INTERVAL;
+            self.look_around();
+        }
+    }
+
+    /// What needs system calls and seldom has news.
+    pub(crate) fn look_around(&mut self) {
+        while let Some((link, notice)) = self.links.poll_notice() {
+            self.on_notice(link, notice);
+        }
+        while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
+            if let Some(info) = self.inner.peers.get_mut(gone.rank as usize) {
+                info.report = Some(gone.cause);
+                let peer = PeerId(gone.rank);
+                self.inner.core.fail_peer(peer, Cause::ProcessGone);
+                self.inner.note_gone(peer);
+            }
+        }
+        self.check_watched();
+        self.inner.drain(&mut self.handlers, None);
+    }
+
+    fn on_notice(&mut self, link: LinkId, notice: Notice) {
+        match notice {
+            Notice::PeerGone(rank) | Notice::Refused(rank) => {
+                self.links.disconnect(PeerId(rank), link);
+                self.inner.core.fail_peer(PeerId(rank), Cause::ProcessGone);
+                self.inner.note_gone(PeerId(rank));
+            }
+            Notice::MtuShrunk {
+                peer,
+                frame_len_max,
+            } => {
+                self.inner
+                    .core
+                    .shrink_path(PeerId(peer), link, frame_len_max);
+            }
+            Notice::Dropped(name) => *self.inner.link_drops.entry(name).or_default() += 1,
+            Notice::Down(error) => log::warn!("{link} link does not work now: {error}"),
+            _ => {}
+        }
+    }
+
+    /// Asks peers that are waited for, and have been silent, whether they live; gives up those that
+    /// stay silent.
+    fn check_watched(&mut self) {
+        let now = self.inner.now;
+        for rank in 0..self.inner.job.size {
+            let Some(since) = self.inner.peers[rank as usize].watched_since else {
+                continue;
+            };
+            let peer = PeerId(rank);
+            if self.inner.core.peer_status(peer) == PeerStatus::Up
+                || self.inner.core.peer_status(peer) == PeerStatus::Unknown
+            {
+                self.inner.peers[rank as usize].connecting_since = None;
+            }
+            let heard = self
+                .inner
+                .core
+                .last_heard(peer)
+                .unwrap_or_default()
+                .max(since);
+            self.check_peer(peer, now, heard);
+        }
+    }
+
+    fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant) {
+        let Some(liveness) = &self.liveness else {
+            return;
+        };
+        if liveness.is_refused(peer) {
+            self.inner.core.fail_peer(peer, Cause::ProcessGone);
+            self.inner.note_gone(peer);
+            return;
+        }
+        let heard = heard.max(liveness.seen(peer));
+        let silent_for = now.since(heard);
+        let info = &mut self.inner.peers[peer.0 as usize];
+        if silent_for >= ASK_AFTER && now.since(info.asked_at) >= ASK_AFTER {
+            info.asked_at = now;
+            liveness.ask(peer);
+        }
+        if silent_for >= self.inner.peer_timeout {
+            let own = &self.inner.table[self.inner.job.rank as usize];
+            let links = own.common_links(&self.inner.table[peer.0 as usize]);
+            let link = links.first().copied().unwrap_or(LinkId::UDP);
+            self.inner.core.fail_peer(peer, Cause::Silent(link));
+            self.inner.note_gone(peer);
+            return;
+        }
+        let since = self.inner.peers[peer.0 as usize].connecting_since;
+        if since.is_some_and(|since| now.since(since) >= CONNECT_TIMEOUT) {
+            self.inner.core.fail_peer(peer, Cause::NoPath);
+            self.inner.note_gone(peer);
+        }
+    }
+}
+
+impl Links {
+    /// Sends one transmit of the core by the link it names.
+    #[inline]
+    fn transmit(
+        &mut self,
+        turn: u32,
+        ops: &Ops,
+        transmit: &Transmit<'_>,
+    ) -> (PeerId, LinkId, Result<(), TxError>) {
+        match *transmit {
+            Transmit::Frame { peer, link, bytes } => {
+                let result = self.send(turn, peer, link, &TxFrame::whole(bytes));
+                (peer, link, result)
+            }
+            Transmit::Run {
+                peer,
+                link,
+                bytes,
+                segment_len,
+            } => {
+                let payload = [IoSlice::new(bytes)];
+                let segments = Some(Segments {
+                    header_len: 0,
+                    payload_len: segment_len,
+                });
+                let frame = TxFrame {
+                    head: &[],
+                    payload: &payload,
+                    segments,
+                };
+                (peer, link, self.send(turn, peer, link, &frame))
+            }
+            Transmit::Bulk {
+                peer,
+                link,
+                op,
+                off,
+                len,
+                headers,
+                header_len,
+                fragment_len,
+            } => {
+                let off = usize::try_from(off).unwrap_or(usize::MAX);
+                let bytes = ops.bytes(op).get(off..).and_then(|rest| rest.get(..len));
+                let Some(bytes) = bytes else {
+                    // The operation was forgotten: its transfer fails at the peer's end.
+                    return (peer, link, Ok(()));
+                };
+                let payload = [IoSlice::new(bytes)];
+                let cut = Segments {
+                    header_len,
+                    payload_len: fragment_len,
+                };
+                let segments = (headers.len() > header_len).then_some(cut);
+                let frame = TxFrame {
+                    head: headers,
+                    payload: &payload,
+                    segments,
+                };
+                (peer, link, self.send(turn, peer, link, &frame))
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Submitting messages: at once where the core accepts them, else queued here in order.
+
+use super::Inner;
+use crate::buffer::Buffer;
+use crate::error::Error;
+use crate::ops::{OpKind, Received, Request};
+use crate::port::Target;
+use portolan_proto::{
+    Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, PortId, Refused, SendSpec,
+};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Sends that the core has refused for now, in order, per peer and lane.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    queues: BTreeMap<(PeerId, usize), VecDeque<(OpId, SendSpec)>>,
+}
+
+impl Pending {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    #[inline]
+    fn has(&self, peer: PeerId, spec: &SendSpec) -> bool {
+        !self.queues.is_empty() && self.queues.contains_key(&(peer, spec.lane.index()))
+    }
+
+    fn push(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
+        self.queues
+            .entry((peer, spec.lane.index()))
+            .or_default()
+            .push_back((op, spec));
+    }
+
+    /// Takes back everything that waits for `peer`.
+    pub(crate) fn take_peer(&mut self, peer: PeerId) -> Vec<OpId> {
+        let mut ops = Vec::new();
+        self.queues.retain(|&(queued, _), queue| {
+            if queued == peer {
+                ops.extend(queue.drain(..).map(|(op, _)| op));
+            }
+            queued != peer
+        });
+        ops
+    }
+}
+
+/// How far a submission got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submitted {
+    /// Copied; its memory is free.
+    Accepted,
+    /// It must wait, or ask; its memory stays in use.
+    Wait,
+}
+
+pub(crate) fn spec_of(to: &Target, system: bool) -> SendSpec {
+    SendSpec {
+        port: PortId {
+            number: to.port,
+            system,
+        },
+        lane: to.lane.into(),
+        best_effort: to.best_effort,
+    }
+}
+
+impl Inner {
+    /// Tries to send `pieces` eagerly.
+    #[inline]
+    pub(crate) fn try_eager(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        pieces: &[&[u8]],
+    ) -> Result<Submitted, Error> {
+        if self.pending.has(peer, spec) {
+            return Ok(Submitted::Wait);
+        }
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        match self.core.eager(peer, spec, len) {
+            Ok(mut staging) => {
+                for piece in pieces {
+                    staging.push(piece);
+                }
+                // Alone in this turn, or in a full frame: it leaves at once. In a burst: with the
+                // next turn, together with what has gathered by then.
+                let hint = staging.hint();
+                let info = &mut self.peers[peer.0 as usize];
+                if hint == FlushHint::Full || info.sent_turn != self.turn {
+                    info.sent_turn = self.turn;
+                    self.flush_wanted = true;
+                }
+                Ok(Submitted::Accepted)
+            }
+            Err(Refused::Busy | Refused::TooLong) => Ok(Submitted::Wait),
+            Err(refused) => self.on_refused(peer, refused),
+        }
+    }
+
+    /// A refusal that has to do with the session.
+    #[cold]
+    fn on_refused(&mut self, peer: PeerId, refused: Refused) -> Result<Submitted, Error> {
+        match refused {
+            Refused::Gone(cause @ (Cause::ProcessGone | Cause::Violation(_))) => {
+                Err(self.gone_error(peer, cause))
+            }
+            Refused::Unknown | Refused::Gone(_) => {
+                self.connect(peer)?;
+                Ok(Submitted::Wait)
+            }
+            _ => Ok(Submitted::Wait),
+        }
+    }
+
+    /// Opens a session with `peer`, if none is open or being opened.
+    pub(crate) fn connect(&mut self, peer: PeerId) -> Result<(), Error> {
+        let own = &self.table[self.job.rank as usize];
+        if own.common_links(&self.table[peer.0 as usize]).is_empty() {
+            let why = "the two have no link in common; run `portolan doctor` on both hosts";
+            return Err(Error::NoPath {
+                rank: peer.0,
+                host: self.host_of(peer),
+                why,
+            });
+        }
+        let now = self.read_clock();
+        if !matches!(
+            self.core.peer_status(peer),
+            PeerStatus::Up | PeerStatus::Connecting
+        ) {
+            self.peers[peer.0 as usize].connecting_since = Some(now);
+            self.core.connect(now, peer);
+            self.unreached.push(peer);
+            self.flush_wanted = true;
+        }
+        Ok(())
+    }
+
+    /// Announces or queues the message of `op`.
+    pub(crate) fn submit_op(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
+        self.flush_wanted = true;
+        if self.pending.has(peer, &spec) || !self.try_op(peer, &spec, op) {
+            self.pending.push(peer, spec, op);
+        }
+    }
+
+    /// Hands the message of `op` to the core; `false` if it must wait on.
+    fn try_op(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> bool {
+        let len = self.ops.bytes(op).len();
+        match self.core.eager(peer, spec, len) {
+            Ok(mut staging) => {
+                staging.push(self.ops.bytes(op));
+                self.flush_wanted = true;
+                self.complete_send(op, peer, Ok(()));
+                return true;
+            }
+            Err(Refused::TooLong) => {}
+            Err(Refused::Gone(cause)) => {
+                let gone = Err(OpError::PeerGone(peer, cause));
+                self.complete_send(op, peer, gone);
+                return true;
+            }
+            Err(_) => return false,
+        }
+        let by_memory = self
+            .core
+            .path_status(peer, LinkId::SHM)
+            .is_some_and(|path| path.up);
+        let remote_addr = if by_memory {
+            self.ops.bytes(op).as_ptr().addr() as u64
+        } else {
+            0
+        };
+        match self
+            .core
+            .rendezvous(peer, spec, op, len as u64, remote_addr)
+        {
+            Ok(()) => true,
+            Err(Refused::Gone(cause)) => {
+                self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Tries again what had to wait.
+    pub(crate) fn retry_pending(&mut self) {
+        let mut queues = std::mem::take(&mut self.pending.queues);
+        queues.retain(|&(peer, _), queue| {
+            while let Some((op, spec)) = queue.front().copied() {
+                if self.ops.exists(op) && !self.try_op(peer, &spec, op) {
+                    return true;
+                }
+                queue.pop_front();
+            }
+            false
+        });
+        // A handler cannot have run meanwhile: nothing was added.
+        self.pending.queues = queues;
+    }
+
+    pub(crate) fn complete_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
+        let len = self.ops.bytes(op).len();
+        let result = match result {
+            Ok(()) => Ok(Received {
+                len,
+                source: peer.0,
+            }),
+            Err(error) => Err(self.op_error(op, error)),
+        };
+        if self.ops.is_handled(op) {
+            self.ops.forget(op);
+        } else {
+            self.ops.complete(op, result);
+        }
+    }
+
+    /// Non-blocking send of a buffer that the library owns meanwhile.
+    pub(crate) fn isend(&mut self, to: &Target, buffer: Buffer) -> Result<Request, Error> {
+        let peer = self.check_rank(to.rank)?;
+        let spec = spec_of(to, false);
+        let kind = OpKind::Send(peer);
+        let submitted = self.try_eager(peer, &spec, &[&buffer])?;
+        let len = buffer.len();
+        let op = self.ops.owned(kind, buffer, false);
+        match submitted {
+            Submitted::Accepted => self.ops.complete(
+                op,
+                Ok(Received {
+                    len,
+                    source: peer.0,
+                }),
+            ),
+            Submitted::Wait => self.submit_op(peer, spec, op),
+        }
+        Ok(Request(op))
+    }
+
+    /// Sends a copy of `bytes`, with nothing to wait for.
+    pub(crate) fn send_copy(&mut self, to: &Target, bytes: &[u8]) -> Result<(), Error> {
+        let peer = self.check_rank(to.rank)?;
+        let spec = spec_of(to, false);
+        if self.try_eager(peer, &spec, &[bytes])? == Submitted::Wait {
+            let op = self
+                .ops
+                .owned(OpKind::Send(peer), Buffer::from(bytes.to_vec()), true);
+            self.submit_op(peer, spec, op);
+        }
+        Ok(())
+    }
+}

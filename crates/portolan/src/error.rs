@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Errors, each naming the thing, the cause and, where there is one, the remedy.
+
+use crate::launch::LaunchError;
+use portolan_link::LinkError;
+use portolan_proto::Cause;
+use std::fmt;
+use std::io;
+use thiserror::Error;
+
+/// Why a peer is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// What this process found out by itself.
+    pub cause: Cause,
+    /// What the launcher said, such as "killed by signal 9 (SIGKILL)".
+    pub report: Option<String>,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.report {
+            Some(report) => write!(f, "{} ({report})", self.cause),
+            None => self.cause.fmt(f),
+        }
+    }
+}
+
+/// Why an operation or a call failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The launcher, or the connection to it.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A link could not be opened or a peer not be reached by it.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The system refused something that has no link.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The errno.
+        source: io::Error,
+    },
+    /// A rank outside the job.
+    #[error("rank {rank} does not exist: this job has {size} processes, numbered from 0")]
+    NoSuchRank {
+        /// What was asked for.
+        rank: u32,
+        /// Processes in the job.
+        size: u32,
+    },
+    /// The peer is gone, and with it the operation.
+    #[error("rank {rank} on {host} is gone: {reason}")]
+    PeerGone {
+        /// Which.
+        rank: u32,
+        /// Where it ran.
+        host: String,
+        /// Why.
+        reason: Reason,
+    },
+    /// No link leads to the peer.
+    #[error("no path to rank {rank} on {host}: {why}")]
+    NoPath {
+        /// Which.
+        rank: u32,
+        /// Where it runs.
+        host: String,
+        /// Why, and what to do.
+        why: &'static str,
+    },
+    /// The peer did not answer when a session was to be opened.
+    #[error(
+        "rank {rank} on {host} did not answer within {seconds} s by {paths}; is traffic between \
+         the hosts filtered? `portolan doctor` on both tells more"
+    )]
+    NoAnswer {
+        /// Which.
+        rank: u32,
+        /// Where it runs.
+        host: String,
+        /// How long was waited.
+        seconds: u64,
+        /// Links that were tried.
+        paths: String,
+    },
+    /// The message was longer than the buffer; the first bytes are in the buffer.
+    #[error("message of {message_len} bytes on port {port} does not fit a buffer of {buffer_len}")]
+    Truncated {
+        /// Port.
+        port: u16,
+        /// Bytes of the message.
+        message_len: u64,
+        /// Bytes of the buffer.
+        buffer_len: usize,
+    },
+    /// The receiver gave the message up.
+    #[error("rank {rank} refused the message: it withdrew the buffer it had matched")]
+    Refused {
+        /// Receiver.
+        rank: u32,
+    },
+    /// The port was not opened.
+    #[error("port {port} is not open; call `open` before receiving on it")]
+    PortClosed {
+        /// Port.
+        port: u16,
+    },
+    /// The port is open already, or its handler runs now.
+    #[error("port {port} is open already")]
+    PortInUse {
+        /// Port.
+        port: u16,
+    },
+    /// A buffer that others share cannot be received into.
+    #[error("a shared buffer cannot be posted for receiving; post a `Vec<u8>`")]
+    BufferShared,
+    /// The request was waited for already.
+    #[error("this request has been completed already")]
+    StaleRequest,
+    /// The operation was withdrawn.
+    #[error("the operation was cancelled")]
+    Cancelled,
+    /// A setting has a value that cannot be.
+    #[error("setting {name}: `{value}`: {why}")]
+    Setting {
+        /// Which.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong and what would be right.
+        why: String,
+    },
+}

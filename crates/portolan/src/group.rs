@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Groups of processes: barrier and broadcast.
+//!
+//! The messages go to ports of the library's own number space, so that no program's port is in the
+//! way, and any number of groups may be in collective operations at once.
+
+use crate::error::Error;
+use crate::node::Node;
+use portolan_proto::group::{
+    barrier_partners, barrier_rounds, broadcast_children, broadcast_parent,
+};
+
+/// Ports per group: one for each kind of operation.
+const PORTS: u16 = 2;
+const BARRIER: u16 = 0;
+const BROADCAST: u16 = 1;
+
+/// Groups in a job: the 2^16 system ports, by [`PORTS`].
+const GROUP_MAX: u16 = u16::MAX / PORTS;
+
+/// Some of the processes of a job, in an order of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    id: u16,
+    ranks: Vec<u32>,
+    own: u32,
+}
+
+impl Group {
+    /// All processes of the job, in the order of their ranks. Its number is 0.
+    #[must_use]
+    pub fn all(node: &Node) -> Group {
+        Group {
+            id: 0,
+            ranks: (0..node.size()).collect(),
+            own: node.rank(),
+        }
+    }
+
+    /// The processes `ranks` under the number `id`, which all members, and no other group, must
+    /// use. Members must name the same ranks in the same order.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; [`Error::Setting`] when this process is not among them, one is there
+    /// twice, or the number is 0 or above 32,766.
+    pub fn new(node: &Node, id: u16, ranks: &[u32]) -> Result<Group, Error> {
+        let setting = |name, value: String, why: &str| {
+            Err(Error::Setting {
+                name,
+                value,
+                why: why.to_owned(),
+            })
+        };
+        if id == 0 || id >= GROUP_MAX {
+            return setting(
+                "group id",
+                id.to_string(),
+                "take one from 1 to 32766; 0 is the job",
+            );
+        }
+        if let Some(&rank) = ranks.iter().find(|&&rank| rank >= node.size()) {
+            return Err(Error::NoSuchRank {
+                rank,
+                size: node.size(),
+            });
+        }
+        let mut sorted = ranks.to_vec();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+            return setting("group ranks", format!("{ranks:?}"), "name each rank once");
+        }
+        let Some(own) = ranks.iter().position(|&rank| rank == node.rank()) else {
+            return setting(
+                "group ranks",
+                format!("{ranks:?}"),
+                "this process must be a member",
+            );
+        };
+        Ok(Group {
+            id,
+            ranks: ranks.to_vec(),
+            own: u32::try_from(own).unwrap_or(0),
+        })
+    }
+
+    /// Members.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        u32::try_from(self.ranks.len()).unwrap_or(u32::MAX)
+    }
+
+    /// This process's place in the group.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.own
+    }
+
+    fn port(&self, kind: u16) -> u16 {
+        self.id * PORTS + kind
+    }
+
+    fn rank_of(&self, member: u32) -> u32 {
+        self.ranks[member as usize]
+    }
+}
+
+impl Node {
+    /// Waits until every process of the job has come here.
+    ///
+    /// # Errors
+    /// [`Error::PeerGone`] for a process without which the barrier cannot end.
+    pub fn barrier(&mut self) -> Result<(), Error> {
+        let all = Group::all(self);
+        self.barrier_of(&all)
+    }
+
+    /// Waits until every member of `group` has come here.
+    ///
+    /// # Errors
+    /// [`Error::PeerGone`].
+    pub fn barrier_of(&mut self, group: &Group) -> Result<(), Error> {
+        let (own, size) = (group.rank(), group.size());
+        for round in 0..barrier_rounds(size) {
+            let (to, from) = barrier_partners(own, size, round);
+            let port = group.port(BARRIER);
+            self.system_send(&[group.rank_of(to)], port, &[])?;
+            self.system_recv(group.rank_of(from), port, &mut [])?;
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` of process `root` into those of all others, which must have the same length.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::PeerGone`]; [`Error::Truncated`] when lengths differ.
+    pub fn broadcast(&mut self, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
+        let all = Group::all(self);
+        self.broadcast_of(&all, root, bytes)
+    }
+
+    /// Copies `bytes` of member `root` into those of all other members of `group`.
+    ///
+    /// # Errors
+    /// As [`Node::broadcast`].
+    pub fn broadcast_of(
+        &mut self,
+        group: &Group,
+        root: u32,
+        bytes: &mut [u8],
+    ) -> Result<(), Error> {
+        let (own, size) = (group.rank(), group.size());
+        if root >= size {
+            return Err(Error::NoSuchRank { rank: root, size });
+        }
+        let port = group.port(BROADCAST);
+        if let Some(parent) = broadcast_parent(own, root, size) {
+            self.system_recv(group.rank_of(parent), port, bytes)?;
+        }
+        let children: Vec<u32> = broadcast_children(own, root, size)
+            .map(|child| group.rank_of(child))
+            .collect();
+        self.system_send(&children, port, bytes)
+    }
+}

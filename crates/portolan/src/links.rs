@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The links of this process: which are opened, and the table of peers that each has been told of.
+
+use crate::error::Error;
+use crate::launch::{Job, PathChoice};
+use portolan_link::fault::{Fault, FaultSpec};
+use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
+use portolan_link::pcap::Pcap;
+use portolan_link::shm::{Shm, ShmConfig};
+use portolan_link::udp::{Udp, UdpConfig};
+use portolan_link::{
+    Interface, InterfaceKind, Link, LinkAddr, LinkError, Notice, TxError, TxFrame, WakeSet,
+};
+use portolan_proto::{LinkId, LinkParams, PeerId};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// An open link.
+pub(crate) struct OpenLink {
+    pub(crate) id: LinkId,
+    pub(crate) lossless: bool,
+    pub(crate) link: Box<dyn Link + Send>,
+    /// Turn until which it is looked at every time.
+    hot_until: u32,
+    connected: Vec<bool>,
+}
+
+impl OpenLink {
+    #[inline]
+    pub(crate) fn is_hot(&self, turn: u32) -> bool {
+        self.hot_until.wrapping_sub(turn) < 1 << 31
+    }
+
+    #[inline]
+    pub(crate) fn heat(&mut self, turn: u32, turns: u32) {
+        self.hot_until = turn.wrapping_add(turns);
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct Links {
+    open: Vec<OpenLink>,
+    /// Places in `open`, by the protocol's number of the link.
+    places: [Option<usize>; LinkId::COUNT],
+    pub(crate) has_lossy: bool,
+}
+
+/// What is to be opened, from the job's settings and the machine.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    shm: bool,
+    network: Option<Network>,
+    packet: bool,
+    packet_required: bool,
+    fault: Option<FaultSpec>,
+    pcap: Option<PathBuf>,
+    frame_len_max: Option<usize>,
+}
+
+/// The interface that a job's network traffic takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) interface: Option<Interface>,
+    pub(crate) addr: IpAddr,
+    pub(crate) prefix_len: u8,
+}
+
+impl Plan {
+    /// Decides by the job's path setting and what `interfaces` there are.
+    pub(crate) fn new(job: &Job) -> Result<Plan, Error> {
+        let interfaces = portolan_link::interfaces().map_err(|source| Error::System {
+            what: "listing network interfaces",
+            source,
+        })?;
+        let wants_network = match job.path {
+            PathChoice::Shm => false,
+            PathChoice::Auto => job.host_count > 1,
+            _ => true,
+        };
+        let option = |name: &str| {
+            let from_env = || std::env::var(format!("PORTOLAN_{}", name.to_uppercase())).ok();
+            job.options.get(name).cloned().or_else(from_env)
+        };
+        let network = match option("interface") {
+            Some(name) if wants_network => Some(named_network(&interfaces, name)?),
+            _ if wants_network => Some(best_network(&interfaces)),
+            _ => None,
+        };
+        let fault = match option("fault") {
+            Some(text) => Some(text.parse::<FaultSpec>().map_err(|error| Error::Setting {
+                name: "fault",
+                value: text,
+                why: error.to_string(),
+            })?),
+            None => None,
+        };
+        let frame_len_max = match option("frame_len_max") {
+            Some(text) => Some(text.parse().map_err(|_| Error::Setting {
+                name: "frame_len_max",
+                value: text.clone(),
+                why: "write a number of bytes".to_owned(),
+            })?),
+            None => None,
+        };
+        Ok(Plan {
+            shm: matches!(job.path, PathChoice::Auto | PathChoice::Shm),
+            packet: wants_network && job.path != PathChoice::Udp,
+            packet_required: job.path == PathChoice::Packet,
+            network,
+            fault,
+            pcap: option("pcap").map(|dir| PathBuf::from(dir).join(format!("{}.pcap", job.rank))),
+            frame_len_max,
+        })
+    }
+
+    pub(crate) fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
+    }
+}
+
+impl Links {
+    /// Opens what `plan` says. A link that is merely nice to have may fail quietly.
+    pub(crate) fn open(plan: &Plan, job: &Job) -> Result<Links, Error> {
+        let mut links = Links {
+            open: Vec::new(),
+            places: [None; LinkId::COUNT],
+            has_lossy: false,
+        };
+        if plan.shm {
+            let config = ShmConfig::new(job.job_id, job.rank, job.secret);
+            links.add(LinkId::SHM, Box::new(Shm::open(&config)?));
+        }
+        let Some(network) = &plan.network else {
+            return Ok(links);
+        };
+        let mut config = UdpConfig::new(network.addr);
+        config.frame_len_max = plan.frame_len_max;
+        let udp = Udp::open(&config)?;
+        let LinkAddr::Udp { socket } = udp.local_addr() else {
+            return Ok(links);
+        };
+        links.add(LinkId::UDP, wrap(udp, plan, job)?);
+        if plan.packet
+            && let Some(interface) = &network.interface
+        {
+            let reference = InterfaceRef::Index(interface.index);
+            match Packet::open(&PacketConfig::new(reference, socket.port())) {
+                Ok(packet) => links.add(LinkId::PACKET, wrap(packet, plan, job)?),
+                Err(error) if plan.packet_required => return Err(error.into()),
+                Err(error) => log::info!("without raw Ethernet frames: {error}"),
+            }
+        }
+        Ok(links)
+    }
+
+    fn add(&mut self, id: LinkId, link: Box<dyn Link + Send>) {
+        let lossless = link.caps().lossless;
+        self.has_lossy |= !lossless;
+        self.places[id.index()] = Some(self.open.len());
+        self.open.push(OpenLink {
+            id,
+            lossless,
+            link,
+            hot_until: 0,
+            connected: Vec::new(),
+        });
+    }
+
+    /// What the core must know of each link.
+    pub(crate) fn params(&self) -> impl Iterator<Item = (LinkId, LinkParams)> + '_ {
+        self.open.iter().map(|open| {
+            let caps = open.link.caps();
+            let params = LinkParams {
+                frame_len_max: caps.frame_len_max,
+                segments_max: caps.segments_max,
+                lossless: caps.lossless,
+                pull: caps.pull,
+                rx_buffer_len: caps.rx_buffer_len,
+            };
+            (open.id, params)
+        })
+    }
+
+    pub(crate) fn addrs(&self) -> Vec<LinkAddr> {
+        self.open
+            .iter()
+            .map(|open| open.link.local_addr())
+            .collect()
+    }
+
+    /// The socket address of the UDP link.
+    pub(crate) fn udp_addr(&self) -> Option<SocketAddr> {
+        self.addrs().into_iter().find_map(|addr| match addr {
+            LinkAddr::Udp { socket } => Some(socket),
+            _ => None,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    #[inline]
+    pub(crate) fn at(&mut self, index: usize) -> &mut OpenLink {
+        &mut self.open[index]
+    }
+
+    #[inline]
+    pub(crate) fn any_hot(&self, turn: u32) -> bool {
+        self.open.iter().any(|open| open.is_hot(turn))
+    }
+
+    pub(crate) fn is_connected(&self, peer: PeerId, link: LinkId) -> bool {
+        let place = self.places[link.index()];
+        place.is_some_and(|place| {
+            self.open[place]
+                .connected
+                .get(peer.0 as usize)
+                .copied()
+                .unwrap_or(false)
+        })
+    }
+
+    pub(crate) fn connect(
+        &mut self,
+        peer: PeerId,
+        link: LinkId,
+        addr: &LinkAddr,
+    ) -> Result<(), LinkError> {
+        let Some(place) = self.places[link.index()] else {
+            return Ok(());
+        };
+        let open = &mut self.open[place];
+        open.link.connect(peer.0, addr)?;
+        let index = peer.0 as usize;
+        if index >= open.connected.len() {
+            open.connected.resize(index + 1, false);
+        }
+        open.connected[index] = true;
+        Ok(())
+    }
+
+    pub(crate) fn disconnect(&mut self, peer: PeerId, link: LinkId) {
+        let Some(place) = self.places[link.index()] else {
+            return;
+        };
+        let open = &mut self.open[place];
+        if let Some(connected) = open.connected.get_mut(peer.0 as usize) {
+            *connected = false;
+        }
+        open.link.disconnect(peer.0);
+    }
+
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        turn: u32,
+        peer: PeerId,
+        link: LinkId,
+        frame: &TxFrame<'_>,
+    ) -> Result<(), TxError> {
+        let Some(place) = self.places[link.index()] else {
+            return Err(TxError::NotConnected(peer.0));
+        };
+        let open = &mut self.open[place];
+        let result = open.link.transmit(peer.0, frame);
+        if result.is_ok() {
+            // An answer is likely to come by the same link.
+            open.heat(turn, crate::engine::HOT_TURNS);
+        }
+        result
+    }
+
+    pub(crate) fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> bool {
+        let Some(place) = self.places[LinkId::SHM.index()] else {
+            return false;
+        };
+        match self.open[place].link.pull(peer.0, remote_addr, dst) {
+            Ok(()) => true,
+            Err(error) => {
+                log::debug!("pull from {peer}: {error}");
+                false
+            }
+        }
+    }
+
+    pub(crate) fn poll_notice(&mut self) -> Option<(LinkId, Notice)> {
+        self.open
+            .iter_mut()
+            .find_map(|open| Some((open.id, open.link.poll_notice()?)))
+    }
+
+    /// Prepares all links for sleep; `false` if one has frames waiting.
+    pub(crate) fn arm(&mut self, wake: &mut WakeSet) -> bool {
+        let mut quiet = true;
+        for open in &mut self.open {
+            quiet &= open.link.arm(wake);
+        }
+        quiet
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        for open in &mut self.open {
+            open.link.disarm();
+        }
+    }
+}
+
+/// Puts the wrappers around a network link that the settings ask for.
+fn wrap<L: Link + Send + 'static>(
+    link: L,
+    plan: &Plan,
+    job: &Job,
+) -> Result<Box<dyn Link + Send>, Error> {
+    let kind = link.caps().kind;
+    let mut boxed: Box<dyn Link + Send> = Box::new(link);
+    if let Some(path) = &plan.pcap {
+        let path = path.with_extension(format!("{kind}.pcap"));
+        let pcap = Pcap::create(boxed, &path).map_err(|source| Error::Setting {
+            name: "pcap",
+            value: path.display().to_string(),
+            why: source.to_string(),
+        })?;
+        boxed = Box::new(pcap);
+    }
+    if let Some(fault) = &plan.fault {
+        // Different dice for each process and link, all from one seed.
+        let mut spec = *fault;
+        spec.seed = spec
+            .seed
+            .wrapping_add(u64::from(job.rank) << 8)
+            .wrapping_add(kind as u64);
+        boxed = Box::new(Fault::new(boxed, spec));
+    }
+    Ok(boxed)
+}
+
+fn named_network(interfaces: &[Interface], name: String) -> Result<Network, Error> {
+    let found = interfaces.iter().find(|interface| interface.name == name);
+    let setting = |why: &str| Error::Setting {
+        name: "interface",
+        value: name.clone(),
+        why: why.to_owned(),
+    };
+    let Some(interface) = found else {
+        return Err(setting(
+            "no such interface here; `portolan doctor` lists them",
+        ));
+    };
+    to_network(interface).ok_or_else(|| setting("it has no address; give it one or name another"))
+}
+
+/// The interface that most likely joins the hosts of a cluster: hardware or the end of a cable to
+/// it, before anything that software has built. Bridges for containers and virtual machines never
+/// lead to another host.
+fn best_network(interfaces: &[Interface]) -> Network {
+    let rank = |interface: &Interface| match interface.kind {
+        InterfaceKind::Device | InterfaceKind::Bond => Some(0),
+        InterfaceKind::Veth => Some(1),
+        InterfaceKind::Vlan | InterfaceKind::Bridge => Some(2),
+        InterfaceKind::Tunnel | InterfaceKind::Other => Some(3),
+        _ => None,
+    };
+    interfaces
+        .iter()
+        .filter(|interface| interface.up && interface.running)
+        .filter_map(|interface| Some((rank(interface)?, to_network(interface)?)))
+        .min_by_key(|(rank, _)| *rank)
+        .map(|(_, network)| network)
+        .unwrap_or_else(|| Network {
+            interface: None,
+            addr: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            prefix_len: 8,
+        })
+}
+
+fn to_network(interface: &Interface) -> Option<Network> {
+    let v4 = interface
+        .networks
+        .iter()
+        .find(|network| network.addr.is_ipv4());
+    let global_v6 = || {
+        interface.networks.iter().find(
+            |network| matches!(network.addr, IpAddr::V6(addr) if !addr.is_unicast_link_local()),
+        )
+    };
+    let network = v4.or_else(global_v6)?;
+    let is_ethernet = interface.mac.is_some() && !interface.loopback;
+    Some(Network {
+        interface: is_ethernet.then(|| interface.clone()),
+        addr: network.addr,
+        prefix_len: network.prefix_len,
+    })
+}

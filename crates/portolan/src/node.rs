@@ -1,0 +1,653 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A process's place in its job: what programs call.
+#![allow(
+    unsafe_code,
+    reason = "blocking calls lend their slices to operations; see `ops`"
+)]
+
+use crate::address::Address;
+use crate::buffer::Buffer;
+use crate::clock::Clock;
+use crate::engine::{Engine, Inner, PeerInfo, PortUse};
+use crate::error::Error;
+use crate::launch::{Job, Launch, PathChoice};
+use crate::links::{Links, Plan};
+use crate::liveness;
+use crate::ops::{Completion, OpKind, Ops, Received, Request};
+use crate::port::{Context, Message, PortConfig, Target};
+use crate::wait::Waiter;
+use portolan_link::HostId;
+use portolan_proto::{
+    Config, Core, Counters, Instant, Limits, LinkId, OpId, PathStatus, PeerId, PortId, PortMode,
+};
+use rand::TryRngCore;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Silence after which a peer that is waited for is given up. Just under a second, so that with the
+/// sleep in between the error is there within one.
+const PEER_TIMEOUT: Duration = Duration::from_millis(900);
+
+/// How long a leaving process sees to it that what it sent arrives.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A path to a peer, as it was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathInfo(PathStatus);
+
+impl fmt::Display for PathInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PathStatus {
+            link,
+            up,
+            small,
+            bulk,
+            frame_len,
+            rtt_min,
+            ..
+        } = self.0;
+        write!(f, "{link}: {}", if up { "up" } else { "down" })?;
+        if let Some(rtt) = rtt_min {
+            write!(f, ", round trip from {:.1} µs", rtt.as_secs_f64() * 1e6)?;
+        }
+        write!(f, ", frames of {frame_len} bytes")?;
+        match (small, bulk) {
+            (true, true) => f.write_str(", all messages"),
+            (true, false) => f.write_str(", small messages"),
+            (false, true) => f.write_str(", bulk data"),
+            (false, false) => Ok(()),
+        }
+    }
+}
+
+/// This process, as a member of a job.
+///
+/// Belongs to one thread at a time. Dropping it sees to it that what was sent arrives, then leaves
+/// the job.
+pub struct Node {
+    engine: Engine,
+    waiter: Waiter,
+    clean: bool,
+}
+
+impl Node {
+    /// Joins the job that this process was started in; without a launcher, a job of one.
+    ///
+    /// # Errors
+    /// [`Error::Launch`] when the launcher is gone or of another version, [`Error::Link`] when a
+    /// link that was asked for cannot be opened, [`Error::Setting`] for a setting that cannot be.
+    pub fn join() -> Result<Node, Error> {
+        let mut launch = Launch::from_env()?;
+        let job = match &launch {
+            Some(launch) => launch.job().clone(),
+            None => Job::alone(random()?, random()?),
+        };
+        let plan = Plan::new(&job)?;
+        let links = Links::open(&plan, &job)?;
+        let unstarted = match plan.network() {
+            Some(network) => Some(liveness::Unstarted::bind(network.addr)?),
+            None => None,
+        };
+        let own = Address {
+            host_name: host_name(),
+            host: HostId::current().map_err(|source| Error::System {
+                what: "reading /proc",
+                source,
+            })?,
+            links: links.addrs(),
+            network: plan
+                .network()
+                .map(|network| (network.addr, network.prefix_len)),
+            liveness: unstarted.as_ref().and_then(liveness::Unstarted::addr),
+        };
+        let table = exchange(launch.as_mut(), own)?;
+        let clock = Clock::new();
+        let liveness = match unstarted {
+            Some(unstarted) => {
+                let addrs = table.iter().map(|address| address.liveness).collect();
+                Some(unstarted.start(job.rank, &job.secret, clock, addrs)?)
+            }
+            None => None,
+        };
+        let core = new_core(&job, &links, &table)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let waiter = Waiter::new(job.local_size, cores);
+        let inner = Inner {
+            core,
+            ops: Ops::default(),
+            clock,
+            now: Instant::default(),
+            peers: table.iter().map(|_| PeerInfo::default()).collect(),
+            table,
+            pending: Default::default(),
+            port_uses: Vec::new(),
+            turn: 0,
+            flush_wanted: false,
+            pulls: Vec::new(),
+            unreached: Vec::new(),
+            scratch: Vec::new(),
+            link_drops: BTreeMap::new(),
+            peer_timeout: PEER_TIMEOUT,
+            job,
+        };
+        Ok(Node {
+            engine: Engine::new(inner, links, launch, liveness),
+            waiter,
+            clean: true,
+        })
+    }
+
+    /// Rank of this process, from 0.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.engine.inner.rank()
+    }
+
+    /// Processes in the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.engine.inner.size()
+    }
+
+    /// A setting given to the job with `portolan run --option NAME=VALUE`.
+    #[must_use]
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.engine.inner.job.options.get(name).map(String::as_str)
+    }
+
+    /// What the protocol has done so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        self.engine.inner.core.counters()
+    }
+
+    /// Everything that was dropped here, by reason, by the protocol and by the links.
+    #[must_use]
+    pub fn drops(&self) -> BTreeMap<&'static str, u64> {
+        let mut drops = self.engine.inner.link_drops.clone();
+        drops.extend(
+            self.counters()
+                .iter_drops()
+                .map(|(reason, n)| (reason.name(), n)),
+        );
+        drops
+    }
+
+    /// The paths to process `rank` that were tried so far.
+    #[must_use]
+    pub fn paths(&self, rank: u32) -> Vec<PathInfo> {
+        let status = |link| self.engine.inner.core.path_status(PeerId(rank), link);
+        LinkId::ALL
+            .into_iter()
+            .filter_map(status)
+            .map(PathInfo)
+            .collect()
+    }
+
+    /// Opens `port` for [`Node::recv`] and [`Node::post_recv`]. Messages that came before wait.
+    ///
+    /// # Errors
+    /// [`Error::PortInUse`].
+    pub fn open(&mut self, port: u16, config: PortConfig) -> Result<(), Error> {
+        let PortConfig { in_place: _ } = config;
+        self.claim(port, PortUse::Open)?;
+        self.engine
+            .inner
+            .core
+            .open_port(PortId::user(port), PortMode::Posted);
+        Ok(())
+    }
+
+    /// Opens `port` as an active port: `handler` runs for each message, inside calls of this
+    /// library. With [`PortConfig::in_place`] it gets messages where they lie; else each goes into
+    /// a buffer that was posted, which the handler gets with it.
+    ///
+    /// # Errors
+    /// [`Error::PortInUse`].
+    pub fn open_active(
+        &mut self,
+        port: u16,
+        config: PortConfig,
+        handler: impl FnMut(&mut Context<'_>, Message<'_>) + Send + 'static,
+    ) -> Result<(), Error> {
+        self.claim(port, PortUse::Handled)?;
+        let index = usize::from(port);
+        if self.engine.handlers.len() <= index {
+            self.engine.handlers.resize_with(index + 1, || None);
+        }
+        self.engine.handlers[index] = Some(Box::new(handler));
+        let mode = if config.in_place {
+            PortMode::InPlace
+        } else {
+            PortMode::Posted
+        };
+        self.engine.inner.core.open_port(PortId::user(port), mode);
+        self.drain();
+        Ok(())
+    }
+
+    fn claim(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
+        let uses = &mut self.engine.inner.port_uses;
+        let index = usize::from(port);
+        if uses.len() <= index {
+            uses.resize(index + 1, PortUse::Closed);
+        }
+        if uses[index] != PortUse::Closed {
+            return Err(Error::PortInUse { port });
+        }
+        uses[index] = claimed;
+        Ok(())
+    }
+
+    /// Sends `bytes`; on return they may be used again. Short messages are copied, and on their way
+    /// when this returns; long ones have arrived.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`].
+    #[inline]
+    pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
+        let peer = self.engine.inner.check_rank(to.rank)?;
+        let spec = crate::engine::spec_of(&to, false);
+        self.send_spec(peer, spec, bytes)
+    }
+
+    /// Sends the pieces as one message, as [`Node::send`].
+    ///
+    /// # Errors
+    /// As [`Node::send`].
+    pub fn send_gather(&mut self, to: Target, pieces: &[&[u8]]) -> Result<(), Error> {
+        let peer = self.engine.inner.check_rank(to.rank)?;
+        let spec = crate::engine::spec_of(&to, false);
+        let submitted = self.engine.inner.try_eager(peer, &spec, pieces)?;
+        if submitted == crate::engine::Submitted::Accepted {
+            self.engine.flush();
+            return Ok(());
+        }
+        // Too long to be copied into a frame, or no room now: in one piece it can wait.
+        self.send_spec(peer, spec, &pieces.concat())
+    }
+
+    #[inline]
+    fn send_spec(
+        &mut self,
+        peer: PeerId,
+        spec: portolan_proto::SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let submitted = self.engine.inner.try_eager(peer, &spec, &[bytes])?;
+        if submitted == crate::engine::Submitted::Accepted {
+            self.engine.flush();
+            return Ok(());
+        }
+        // SAFETY: `finish_lent` returns only when the operation is done, and its guard detaches
+        // the memory if a handler panics.
+        let op = unsafe { self.engine.inner.ops.lent(OpKind::Send(peer), bytes) };
+        self.engine.inner.submit_op(peer, spec, op);
+        self.engine.flush();
+        self.finish_lent(op, &[peer]).map(|_| ())
+    }
+
+    /// Begins to send `buffer` and returns at once; the buffer comes back with the completion.
+    /// Short messages of a burst gather, and leave together with the next call that waits or makes
+    /// progress; a message on its own leaves at once.
+    ///
+    /// # Errors
+    /// As [`Node::send`].
+    #[inline]
+    pub fn isend(&mut self, to: Target, buffer: impl Into<Buffer>) -> Result<Request, Error> {
+        let request = self.engine.inner.isend(&to, buffer.into())?;
+        self.flush_if_wanted();
+        Ok(request)
+    }
+
+    /// Begins to send a copy of `bytes`; there is nothing to wait for. Leaves as [`Node::isend`].
+    ///
+    /// # Errors
+    /// As [`Node::send`].
+    #[inline]
+    pub fn isend_copy(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
+        self.engine.inner.send_copy(&to, bytes)?;
+        self.flush_if_wanted();
+        Ok(())
+    }
+
+    /// Posts `buffer` for the next message to `port`. At a port with a handler, the handler gets
+    /// it; there is nothing to wait for then.
+    ///
+    /// # Errors
+    /// [`Error::PortClosed`], [`Error::BufferShared`].
+    #[inline]
+    pub fn post_recv(&mut self, port: u16, buffer: impl Into<Buffer>) -> Result<Request, Error> {
+        let request = self
+            .engine
+            .inner
+            .post_recv(PortId::user(port), buffer.into(), None)?;
+        self.drain();
+        Ok(request)
+    }
+
+    /// Posts `buffer` for the next message to `port` from process `source`. If that is gone, or
+    /// goes, the request ends with an error.
+    ///
+    /// # Errors
+    /// As [`Node::post_recv`]; [`Error::NoSuchRank`].
+    pub fn post_recv_from(
+        &mut self,
+        source: u32,
+        port: u16,
+        buffer: impl Into<Buffer>,
+    ) -> Result<Request, Error> {
+        let peer = self.engine.inner.check_rank(source)?;
+        let buffer = buffer.into();
+        let request = self
+            .engine
+            .inner
+            .post_recv(PortId::user(port), buffer, Some(peer))?;
+        self.drain();
+        Ok(request)
+    }
+
+    /// Waits for the next message to `port`.
+    ///
+    /// # Errors
+    /// [`Error::PortClosed`], [`Error::Truncated`].
+    #[inline]
+    pub fn recv(&mut self, port: u16, bytes: &mut [u8]) -> Result<Received, Error> {
+        self.recv_with(PortId::user(port), None, bytes)
+    }
+
+    /// Waits for the next message to `port` from process `source`.
+    ///
+    /// # Errors
+    /// As [`Node::recv`]; [`Error::NoSuchRank`], [`Error::PeerGone`].
+    #[inline]
+    pub fn recv_from(
+        &mut self,
+        source: u32,
+        port: u16,
+        bytes: &mut [u8],
+    ) -> Result<Received, Error> {
+        let peer = self.engine.inner.check_rank(source)?;
+        self.recv_with(PortId::user(port), Some(peer), bytes)
+    }
+
+    #[inline]
+    fn recv_with(
+        &mut self,
+        port: PortId,
+        source: Option<PeerId>,
+        bytes: &mut [u8],
+    ) -> Result<Received, Error> {
+        let inner = &mut self.engine.inner;
+        match inner.port_use(port) {
+            PortUse::Open => {}
+            PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
+            PortUse::Handled => return Err(Error::PortInUse { port: port.number }),
+        }
+        let len = bytes.len() as u64;
+        // SAFETY: as in `send_spec`; `bytes` is not used before the operation is done.
+        let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, bytes) };
+        inner.core.post_recv(port, op, len, source);
+        self.drain();
+        let done = self.finish_lent(op, source.as_slice())?;
+        Ok(Received {
+            len: done.len,
+            source: done.source,
+        })
+    }
+
+    /// Waits for an operation whose memory is lent.
+    #[inline]
+    fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Completion, Error> {
+        let guard = LentGuard { node: self, op };
+        if !guard.node.engine.inner.ops.is_done(op) {
+            let Node { engine, waiter, .. } = &mut *guard.node;
+            waiter.until(engine, about, |inner| inner.ops.is_done(op));
+        }
+        guard
+            .node
+            .engine
+            .inner
+            .ops
+            .finish(op)
+            .unwrap_or(Err(Error::StaleRequest))
+    }
+
+    /// Waits for a non-blocking operation; the completion holds its buffer.
+    ///
+    /// # Errors
+    /// [`Error::PeerGone`], [`Error::Truncated`], [`Error::Refused`]; [`Error::StaleRequest`] when
+    /// it was completed before, or its port has a handler.
+    #[inline]
+    pub fn wait(&mut self, request: Request) -> Result<Completion, Error> {
+        let op = request.0;
+        let ops = &self.engine.inner.ops;
+        if ops.is_handled(op) {
+            return Err(Error::StaleRequest);
+        }
+        if !ops.is_done(op) {
+            let about = match ops.kind(op) {
+                Some(OpKind::Send(peer)) => Some(peer),
+                Some(OpKind::Recv { source, .. }) => source,
+                None => None,
+            };
+            let Node { engine, waiter, .. } = self;
+            waiter.until(engine, about.as_slice(), |inner| inner.ops.is_done(op));
+        }
+        self.engine
+            .inner
+            .ops
+            .finish(op)
+            .unwrap_or(Err(Error::StaleRequest))
+    }
+
+    /// Makes progress once; the completion if the operation has ended.
+    ///
+    /// # Errors
+    /// As [`Node::wait`].
+    pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
+        if !self.engine.inner.ops.is_done(request.0) {
+            self.engine.progress();
+            if !self.engine.inner.ops.is_done(request.0) {
+                return Ok(None);
+            }
+        }
+        self.engine
+            .inner
+            .ops
+            .finish(request.0)
+            .unwrap_or(Err(Error::StaleRequest))
+            .map(Some)
+    }
+
+    /// Receives and sends what is ready, runs handlers, and returns at once; the number of frames
+    /// that moved.
+    #[inline]
+    pub fn progress(&mut self) -> usize {
+        self.engine.progress()
+    }
+
+    /// Makes progress, and sleeps between, until `done` says so. For programs whose handlers count.
+    ///
+    /// `done` must depend on what handlers change: it is asked after each turn.
+    pub fn wait_until(&mut self, done: impl Fn() -> bool) {
+        let Node { engine, waiter, .. } = self;
+        waiter.until(engine, &[], |_| done());
+    }
+
+    /// Sends everything that has gathered.
+    pub fn flush(&mut self) {
+        self.engine.flush();
+    }
+
+    /// Ends the whole job with exit status `status`, because of `reason`; this process, too, should
+    /// end then.
+    pub fn abort(&mut self, status: i32, reason: &str) {
+        self.clean = false;
+        if let Some(launch) = &mut self.engine.launch {
+            launch.abort(status, reason);
+        }
+    }
+
+    /// Sends to a system port of each of `ranks`, and waits until `bytes` may be used again.
+    pub(crate) fn system_send(
+        &mut self,
+        ranks: &[u32],
+        port: u16,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        for &rank in ranks {
+            let peer = self.engine.inner.check_rank(rank)?;
+            let spec = portolan_proto::SendSpec {
+                port: PortId::system(port),
+                lane: portolan_proto::LaneId::High,
+                best_effort: false,
+            };
+            self.send_spec(peer, spec, bytes)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn system_recv(
+        &mut self,
+        rank: u32,
+        port: u16,
+        bytes: &mut [u8],
+    ) -> Result<(), Error> {
+        let peer = self.engine.inner.check_rank(rank)?;
+        self.recv_with(PortId::system(port), Some(peer), bytes)
+            .map(|_| ())
+    }
+
+    #[inline]
+    fn flush_if_wanted(&mut self) {
+        if self.engine.inner.flush_wanted {
+            self.engine.flush();
+        }
+    }
+
+    /// Acts on events that a call, not a frame, has caused.
+    #[inline]
+    fn drain(&mut self) {
+        self.engine.inner.drain(&mut self.engine.handlers, None);
+    }
+
+    /// Sees to it that what was sent arrives, for a limited time.
+    fn linger(&mut self) {
+        let end = self.engine.inner.read_clock() + LINGER;
+        let Node { engine, waiter, .. } = self;
+        engine.flush();
+        waiter.until(engine, &[], |inner| {
+            inner.now >= end || inner.pending.is_empty() && !inner.core.has_unfinished()
+        });
+        let now = engine.inner.read_clock();
+        engine.inner.core.flush_acks(now);
+        engine.flush();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.linger();
+        if let (true, Some(launch)) = (self.clean, &mut self.engine.launch) {
+            launch.bye();
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes lent memory back if the wait for its operation ends early.
+struct LentGuard<'a> {
+    node: &'a mut Node,
+    op: OpId,
+}
+
+impl Drop for LentGuard<'_> {
+    fn drop(&mut self) {
+        let inner = &mut self.node.engine.inner;
+        if !inner.ops.exists(self.op) {
+            return;
+        }
+        if let Some(OpKind::Recv { port, .. }) = inner.ops.kind(self.op)
+            && inner.core.cancel_recv(port, self.op)
+        {
+            inner.ops.forget(self.op);
+            return;
+        }
+        inner.ops.detach(self.op);
+    }
+}
+
+fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, Error> {
+    let Some(launch) = launch else {
+        return Ok(vec![own]);
+    };
+    let malformed = |error: serde_json::Error| {
+        Error::Launch(crate::launch::LaunchError::Malformed(format!(
+            "address: {error}"
+        )))
+    };
+    let value = serde_json::to_value(&own).map_err(malformed)?;
+    let values = launch.exchange(&value)?;
+    values
+        .into_iter()
+        .map(|value| serde_json::from_value(value).map_err(malformed))
+        .collect()
+}
+
+fn new_core(job: &Job, links: &Links, table: &[Address]) -> Result<Core, Error> {
+    let epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos();
+    let mut core = Core::new(Config {
+        job_id: job.job_id,
+        secret: job.secret,
+        rank: job.rank,
+        size: job.size,
+        epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
+        seed: random()?,
+        limits: Limits::default(),
+    });
+    for (link, params) in links.params() {
+        core.add_link(link, params);
+    }
+    if job.path == PathChoice::Packet {
+        core.prefer(LinkId::PACKET);
+    }
+    let own = &table[job.rank as usize];
+    for (rank, other) in (0..).zip(table) {
+        core.allow(PeerId(rank), &own.common_links(other));
+    }
+    Ok(core)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    rand::rngs::OsRng
+        .try_fill_bytes(&mut bytes)
+        .map_err(|error| Error::System {
+            what: "asking the system for randomness",
+            source: std::io::Error::other(error),
+        })?;
+    Ok(bytes)
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(
+        |_| "an unnamed host".to_owned(),
+        |name| name.trim().to_owned(),
+    )
+}

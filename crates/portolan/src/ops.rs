@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Operations under way, and the user memory that they may touch.
+//!
+//! This is the only place where the library reaches user memory by pointer: blocking calls lend
+//! their slices for the time of the call. A call that ends early (a handler panicked) takes its
+//! memory back with [`Ops::detach`] before the borrow ends.
+#![allow(
+    unsafe_code,
+    reason = "blocking calls lend slices to operations that outlive a borrow"
+)]
+
+use crate::buffer::Buffer;
+use crate::error::Error;
+use portolan_proto::{OpId, PeerId, PortId};
+
+/// A message that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of the message.
+    pub len: usize,
+    /// Rank of the sender.
+    pub source: u32,
+}
+
+/// A non-blocking operation, to be waited for or tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "an operation that is never waited for keeps its buffer"]
+pub struct Request(pub(crate) OpId);
+
+/// How a non-blocking operation ended.
+#[derive(Debug)]
+pub struct Completion {
+    /// Bytes of the message.
+    pub len: usize,
+    /// Rank of the sender, or for a send of the receiver.
+    pub source: u32,
+    /// The operation's buffer.
+    pub buffer: Option<Buffer>,
+}
+
+/// What a posted receive is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpKind {
+    Send(PeerId),
+    Recv {
+        port: PortId,
+        source: Option<PeerId>,
+    },
+}
+
+#[derive(Debug)]
+enum Memory {
+    Owned(Buffer),
+    /// Borrowed for reading by a blocking send.
+    Lent(*const u8, usize),
+    /// Borrowed for writing by a blocking receive.
+    LentMut(*mut u8, usize),
+}
+
+#[derive(Debug)]
+enum State {
+    Pending,
+    Done(Result<Received, Error>),
+}
+
+#[derive(Debug)]
+struct Op {
+    kind: OpKind,
+    memory: Memory,
+    state: State,
+    /// Completed by its port's handler, not by a wait.
+    handled: bool,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Ops {
+    places: Vec<(u16, Option<Op>)>,
+    free: Vec<u16>,
+    pending: usize,
+}
+
+// SAFETY: the raw pointers are only dereferenced through `&mut self` of the node that owns the
+// table, while the blocking call that lent them (and so the owner of the borrow) is running on the
+// same thread.
+unsafe impl Send for Ops {}
+
+impl Ops {
+    pub(crate) fn owned(&mut self, kind: OpKind, buffer: Buffer, handled: bool) -> OpId {
+        self.insert(Op {
+            kind,
+            memory: Memory::Owned(buffer),
+            state: State::Pending,
+            handled,
+        })
+    }
+
+    /// Lends `bytes` to a send.
+    ///
+    /// # Safety
+    /// The caller must [`Ops::finish`] or [`Ops::detach`] the operation before the borrow of
+    /// `bytes` ends.
+    pub(crate) unsafe fn lent(&mut self, kind: OpKind, bytes: &[u8]) -> OpId {
+        let memory = Memory::Lent(bytes.as_ptr(), bytes.len());
+        self.insert(Op {
+            kind,
+            memory,
+            state: State::Pending,
+            handled: false,
+        })
+    }
+
+    /// Lends `bytes` to a receive.
+    ///
+    /// # Safety
+    /// The caller must [`Ops::finish`] or [`Ops::detach`] the operation before the borrow of
+    /// `bytes` ends, and not use `bytes` until then.
+    pub(crate) unsafe fn lent_mut(&mut self, kind: OpKind, bytes: &mut [u8]) -> OpId {
+        let memory = Memory::LentMut(bytes.as_mut_ptr(), bytes.len());
+        self.insert(Op {
+            kind,
+            memory,
+            state: State::Pending,
+            handled: false,
+        })
+    }
+
+    #[inline]
+    fn insert(&mut self, op: Op) -> OpId {
+        self.pending += 1;
+        let index = self.free.pop().unwrap_or_else(|| {
+            // Beyond 2^16 operations the numbers repeat no more: the table only ever grows to what
+            // one program keeps under way.
+            self.places.push((0, None));
+            u16::try_from(self.places.len() - 1).unwrap_or(u16::MAX)
+        });
+        let place = &mut self.places[usize::from(index)];
+        place.0 = place.0.wrapping_add(1);
+        place.1 = Some(op);
+        OpId(u32::from(place.0) << 16 | u32::from(index))
+    }
+
+    /// Operations that can be added.
+    pub(crate) fn room(&self) -> usize {
+        self.free.len() + (usize::from(u16::MAX) - self.places.len().min(usize::from(u16::MAX)))
+    }
+
+    #[inline]
+    fn get(&self, id: OpId) -> Option<&Op> {
+        let (generation, op) = self.places.get((id.0 & 0xffff) as usize)?;
+        if u32::from(*generation) == id.0 >> 16 {
+            op.as_ref()
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    fn get_mut(&mut self, id: OpId) -> Option<&mut Op> {
+        let (generation, op) = self.places.get_mut((id.0 & 0xffff) as usize)?;
+        if u32::from(*generation) == id.0 >> 16 {
+            op.as_mut()
+        } else {
+            None
+        }
+    }
+
+    fn remove(&mut self, id: OpId) -> Option<Op> {
+        self.get(id)?;
+        let index = id.0 & 0xffff;
+        let op = self.places[index as usize].1.take();
+        self.free.push(u16::try_from(index).unwrap_or(0));
+        op
+    }
+
+    #[inline]
+    pub(crate) fn exists(&self, id: OpId) -> bool {
+        self.get(id).is_some()
+    }
+
+    pub(crate) fn kind(&self, id: OpId) -> Option<OpKind> {
+        self.get(id).map(|op| op.kind)
+    }
+
+    pub(crate) fn is_handled(&self, id: OpId) -> bool {
+        self.get(id).is_some_and(|op| op.handled)
+    }
+
+    #[inline]
+    pub(crate) fn is_done(&self, id: OpId) -> bool {
+        self.get(id)
+            .is_none_or(|op| matches!(op.state, State::Done(_)))
+    }
+
+    /// The operation's bytes for reading.
+    #[inline]
+    pub(crate) fn bytes(&self, id: OpId) -> &[u8] {
+        match self.get(id).map(|op| &op.memory) {
+            Some(Memory::Owned(buffer)) => buffer,
+            // SAFETY: `lent`'s caller keeps the borrow alive while the operation exists.
+            Some(&Memory::Lent(ptr, len)) => unsafe { std::slice::from_raw_parts(ptr, len) },
+            // SAFETY: as above; nobody else uses the bytes until the operation is finished.
+            Some(&Memory::LentMut(ptr, len)) => unsafe { std::slice::from_raw_parts(ptr, len) },
+            None => &[],
+        }
+    }
+
+    /// The operation's bytes for writing; empty for sends.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, id: OpId) -> &mut [u8] {
+        match self.get_mut(id).map(|op| &mut op.memory) {
+            Some(Memory::Owned(buffer)) => buffer.as_mut_slice().unwrap_or(&mut []),
+            // SAFETY: `lent_mut`'s caller lent the bytes for writing and does not use them until
+            // the operation is finished; `&mut self` keeps this the only access.
+            Some(&mut Memory::LentMut(ptr, len)) => unsafe {
+                std::slice::from_raw_parts_mut(ptr, len)
+            },
+            Some(Memory::Lent(..)) | None => &mut [],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn complete(&mut self, id: OpId, result: Result<Received, Error>) {
+        if let Some(op) = self.get_mut(id) {
+            op.state = State::Done(result);
+            self.pending -= 1;
+        }
+    }
+
+    /// Takes an operation that is done; `None` while it is pending.
+    #[inline]
+    pub(crate) fn finish(&mut self, id: OpId) -> Option<Result<Completion, Error>> {
+        if !matches!(self.get(id)?.state, State::Done(_)) {
+            return None;
+        }
+        let op = self.remove(id)?;
+        let State::Done(result) = op.state else {
+            return None;
+        };
+        let buffer = match op.memory {
+            Memory::Owned(buffer) => Some(buffer),
+            Memory::Lent(..) | Memory::LentMut(..) => None,
+        };
+        Some(result.map(|got| Completion {
+            len: got.len,
+            source: got.source,
+            buffer,
+        }))
+    }
+
+    /// Forgets an operation in whatever state.
+    pub(crate) fn forget(&mut self, id: OpId) {
+        if let Some(op) = self.remove(id)
+            && matches!(op.state, State::Pending)
+        {
+            self.pending -= 1;
+        }
+    }
+
+    /// Gives lent memory back while the operation goes on: on a copy, or into a buffer that nobody
+    /// reads.
+    pub(crate) fn detach(&mut self, id: OpId) {
+        let copy = self.bytes(id).to_vec();
+        if let Some(op) = self.get_mut(id) {
+            op.memory = Memory::Owned(Buffer::from(copy));
+            op.handled = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finished_request_is_stale() {
+        let mut ops = Ops::default();
+        let kind = OpKind::Send(PeerId(1));
+        let id = ops.owned(kind, Buffer::from(vec![1, 2]), false);
+        assert!(ops.finish(id).is_none());
+        ops.complete(id, Ok(Received { len: 2, source: 1 }));
+        assert!(ops.is_done(id));
+        let done = ops.finish(id).unwrap().unwrap();
+        assert_eq!(done.buffer.unwrap().into_vec(), [1, 2]);
+        let again = ops.owned(kind, Buffer::from(vec![]), false);
+        assert_ne!(id, again);
+        assert!(!ops.exists(id));
+        assert_eq!(ops.bytes(id), &[] as &[u8]);
+    }
+
+    #[test]
+    fn detached_memory_is_no_longer_touched() {
+        let mut ops = Ops::default();
+        let mut bytes = [7; 4];
+        let kind = OpKind::Recv {
+            port: PortId::user(1),
+            source: None,
+        };
+        // SAFETY: detached before `bytes` is used again.
+        let id = unsafe { ops.lent_mut(kind, &mut bytes) };
+        ops.bytes_mut(id)[0] = 8;
+        ops.detach(id);
+        ops.bytes_mut(id)[1] = 9;
+        assert_eq!(bytes, [8, 7, 7, 7]);
+    }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ports as programs see them: targets, settings, handlers and what handlers may do.
+
+use crate::buffer::Buffer;
+use crate::engine::Inner;
+use crate::error::Error;
+use crate::ops::Request;
+use portolan_proto::{LaneId, PortId};
+
+/// Priority of a message. Neither blocks the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Ordinary traffic.
+    #[default]
+    Low,
+    /// For what must not wait behind ordinary traffic.
+    High,
+}
+
+impl From<Lane> for LaneId {
+    fn from(lane: Lane) -> LaneId {
+        match lane {
+            Lane::Low => LaneId::Low,
+            Lane::High => LaneId::High,
+        }
+    }
+}
+
+/// Where a message goes, and with what service: the binding of an output port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    pub(crate) rank: u32,
+    pub(crate) port: u16,
+    pub(crate) lane: Lane,
+    pub(crate) best_effort: bool,
+}
+
+impl Target {
+    /// `port` of process `rank`; reliable, flow-controlled, on the low lane.
+    #[must_use]
+    pub fn new(rank: u32, port: u16) -> Self {
+        Target {
+            rank,
+            port,
+            lane: Lane::Low,
+            best_effort: false,
+        }
+    }
+
+    /// The same on another lane.
+    #[must_use]
+    pub fn lane(self, lane: Lane) -> Self {
+        Target { lane, ..self }
+    }
+
+    /// The same without repair: what is lost is counted at the receiver, and a message that finds
+    /// no buffer there is dropped. Messages longer than a frame are sent reliably all the same.
+    #[must_use]
+    pub fn best_effort(self) -> Self {
+        Target {
+            best_effort: true,
+            ..self
+        }
+    }
+
+    /// The rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+}
+
+/// Settings of an input port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PortConfig {
+    /// With a handler: hand messages over where they lie, without a posted buffer. Eager messages
+    /// then cost no copy; longer ones get a buffer of the library's. Effect without a handler: none.
+    pub in_place: bool,
+}
+
+impl PortConfig {
+    /// Messages are handed to the handler where they lie.
+    #[must_use]
+    pub fn in_place() -> Self {
+        PortConfig { in_place: true }
+    }
+}
+
+/// A message, as a handler gets it.
+#[derive(Debug)]
+pub struct Message<'a> {
+    pub(crate) source: u32,
+    pub(crate) port: u16,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) buffer: Option<Buffer>,
+    pub(crate) message_len: u64,
+}
+
+impl Message<'_> {
+    /// Rank of the sender.
+    #[must_use]
+    pub fn source(&self) -> u32 {
+        self.source
+    }
+
+    /// The port it came to.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The message; when it was longer than its posted buffer, its first bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        let len = usize::try_from(self.message_len).unwrap_or(usize::MAX);
+        match &self.buffer {
+            Some(buffer) => &buffer[..len.min(buffer.len())],
+            None => self.bytes,
+        }
+    }
+
+    /// Whether the posted buffer was too short.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.bytes().len() as u64 != self.message_len
+    }
+
+    /// The posted buffer, to be kept or posted again; `None` for messages handed over in place.
+    pub fn take_buffer(&mut self) -> Option<Buffer> {
+        self.buffer.take()
+    }
+}
+
+/// What a handler may do. Everything here returns at once; what is sent leaves when the handler
+/// has returned.
+pub struct Context<'a> {
+    pub(crate) inner: &'a mut Inner,
+}
+
+impl Context<'_> {
+    /// Rank of this process.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.inner.rank()
+    }
+
+    /// Processes in the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.inner.size()
+    }
+
+    /// Sends a copy of `bytes`; there is nothing to wait for.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::PeerGone`], [`Error::NoPath`].
+    pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
+        self.inner.send_copy(&to, bytes)
+    }
+
+    /// Sends `buffer`; wait for it outside of the handler.
+    ///
+    /// # Errors
+    /// As [`Context::send`].
+    pub fn isend(&mut self, to: Target, buffer: impl Into<Buffer>) -> Result<Request, Error> {
+        self.inner.isend(&to, buffer.into())
+    }
+
+    /// Posts `buffer` for the next message to `port`. If the port has a handler, the handler gets
+    /// it back; else wait for the request.
+    ///
+    /// # Errors
+    /// [`Error::PortClosed`], [`Error::BufferShared`].
+    pub fn post_recv(&mut self, port: u16, buffer: impl Into<Buffer>) -> Result<Request, Error> {
+        self.inner
+            .post_recv(PortId::user(port), buffer.into(), None)
+    }
+}
+
+/// A receiver handler.
+pub(crate) type Handler = Box<dyn FnMut(&mut Context<'_>, Message<'_>) + Send>;

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting: spin for a short time, then yield, then sleep on descriptors.
+//!
+//! How long to spin adapts: a wait that ended soon after going to sleep should have spun on; one
+//! that slept long should not have spun at all.
+
+use crate::engine::{Engine, Inner};
+use portolan_link::WakeSet;
+use portolan_proto::{Instant, PeerId};
+use std::time::Duration;
+
+/// Spinning starts with this: two round trips over a quiet Ethernet with a sleeping receiver.
+const SPIN_INITIAL: Duration = Duration::from_micros(60);
+/// Never spins shorter, while each process has a core: a round trip over UDP.
+const SPIN_MIN: Duration = Duration::from_micros(10);
+/// Never spins longer: an idle process must not be seen in `top`.
+const SPIN_MAX: Duration = Duration::from_millis(1);
+/// With more processes than cores, spinning takes the core from the one that is waited for.
+const SPIN_CROWDED: Duration = Duration::from_micros(2);
+
+/// Turns between looks at the clock while spinning.
+const LOOK_TURNS: u32 = 64;
+
+/// Yields before going to sleep: each lets the others of a crowded host have a turn.
+const YIELDS: u32 = 16;
+
+/// Longest sleep, so that a silent peer is asked, and given up, in time.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+/// Longest sleep while a link had no room and might not ring.
+const SLEEP_FULL: Duration = Duration::from_millis(1);
+
+/// How this process waits.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    spin: Duration,
+    crowded: bool,
+    wake: WakeSet,
+}
+
+impl Waiter {
+    /// For a process that shares `core_count` cores with `local_size` processes of its job.
+    pub(crate) fn new(local_size: u32, core_count: usize) -> Self {
+        let crowded = local_size as usize > core_count;
+        let spin = if crowded { SPIN_CROWDED } else { SPIN_INITIAL };
+        Waiter {
+            spin,
+            crowded,
+            wake: WakeSet::default(),
+        }
+    }
+
+    /// Drives `engine` until `done`. `about` are the peers that the wait depends on: they are asked
+    /// whether they live when they stay silent.
+    #[inline]
+    pub(crate) fn until(
+        &mut self,
+        engine: &mut Engine,
+        about: &[PeerId],
+        done: impl Fn(&Inner) -> bool,
+    ) {
+        // Most waits end within the first turns; they should not pay for the set-up of long ones.
+        for _ in 0..LOOK_TURNS {
+            engine.progress();
+            if done(&engine.inner) {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        self.long(engine, about, &done);
+    }
+
+    #[cold]
+    fn long(&mut self, engine: &mut Engine, about: &[PeerId], done: &dyn Fn(&Inner) -> bool) {
+        let begin = engine.inner.read_clock();
+        for peer in about {
+            engine.watch(*peer, begin);
+        }
+        let mut idle_since = begin;
+        let mut yields = 0;
+        let mut turn = 0u32;
+        loop {
+            let moved = engine.progress();
+            if done(&engine.inner) {
+                break;
+            }
+            if moved > 0 {
+                turn = 0;
+                yields = 0;
+                idle_since = engine.inner.now;
+                continue;
+            }
+            turn += 1;
+            if !turn.is_multiple_of(LOOK_TURNS) && yields == 0 {
+                std::hint::spin_loop();
+                continue;
+            }
+            let now = engine.inner.read_clock();
+            if now.since(idle_since) < self.spin {
+                continue;
+            }
+            if yields < YIELDS {
+                yields += 1;
+                std::thread::yield_now();
+                continue;
+            }
+            let slept = self.sleep(engine, now);
+            self.adapt(slept);
+            idle_since = engine.inner.now;
+            yields = 0;
+        }
+        for peer in about {
+            engine.unwatch(*peer);
+        }
+    }
+
+    /// Sleeps until something may have happened; returns for how long.
+    fn sleep(&mut self, engine: &mut Engine, now: Instant) -> Duration {
+        self.wake.fds.clear();
+        if engine.links.arm(&mut self.wake) {
+            if let Some(launch) = &engine.launch {
+                self.wake.fds.push(launch.fd());
+            }
+            let timer = engine.inner.core.poll_timeout().since(now);
+            let most = if engine.full_mask == 0 {
+                SLEEP_MAX
+            } else {
+                SLEEP_FULL
+            };
+            let timeout = timer.min(most);
+            if let Err(error) = portolan_sys::wait::wait_readable(&self.wake.fds, Some(timeout)) {
+                log::warn!("sleeping: {error}");
+            }
+        }
+        engine.links.disarm();
+        let after = engine.inner.read_clock();
+        engine.look_around();
+        engine.on_timeout();
+        after.since(now)
+    }
+
+    fn adapt(&mut self, slept: Duration) {
+        if self.crowded {
+            return;
+        }
+        if slept < self.spin * 2 {
+            self.spin = (self.spin * 2).min(SPIN_MAX);
+        } else if slept > SPIN_MAX {
+            self.spin = (self.spin / 2).max(SPIN_MIN);
+        }
+    }
+}
+
+impl Engine {
+    /// From now on, silence of `peer` counts.
+    pub(crate) fn watch(&mut self, peer: PeerId, now: Instant) {
+        let info = &mut self.inner.peers[peer.0 as usize];
+        info.watched_since.get_or_insert(now);
+        if peer.0 != self.inner.job.rank
+            && self.inner.core.peer_status(peer) == portolan_proto::PeerStatus::Unknown
+            && let Err(error) = self.inner.connect(peer)
+        {
+            // Its end of the connection may still come; sending would report the error.
+            log::debug!("watching {peer}: {error}");
+        }
+    }
+
+    pub(crate) fn unwatch(&mut self, peer: PeerId) {
+        self.inner.peers[peer.0 as usize].watched_since = None;
+    }
+
+    /// Does what the core's timers ask for.
+    pub(crate) fn on_timeout(&mut self) {
+        let now = self.inner.now;
+        if now >= self.inner.core.poll_timeout() {
+            self.inner.core.handle_timeout(now);
+            self.inner.drain(&mut self.handlers, None);
+        }
+    }
+}
