@@ -128,7 +128,7 @@ impl Links {
         };
         if plan.shm {
             let config = ShmConfig::new(job.job_id, job.rank, job.secret);
-            links.add(LinkId::SHM, Box::new(Shm::open(&config)?));
+            links.add(LinkId::SHM, Box::new(Shm::open(config)?));
         }
         let Some(network) = &plan.network else {
             return Ok(links);
