@@ -5,7 +5,7 @@
 //! out. Call a `on_` function, or [`Control::handle_timeout`] at [`Control::deadline`], then
 //! drain [`Control::poll_order`].
 
-use super::wire::{End, Order};
+use super::wire::{self, End, Order};
 use portolan::launch::Gone;
 use serde_json::Value;
 use std::collections::VecDeque;
