@@ -65,8 +65,8 @@ impl fmt::Display for Failure {
             Failure::Signal(signal) => {
                 write!(
                     f,
-                    "the job was ended by a signal to portolan run: {}",
-                    End::Signal(*signal)
+                    "the job was ended by {} to portolan run",
+                    wire::signal_name(*signal)
                 )
             }
             Failure::Timeout(limit) => {
