@@ -35,7 +35,8 @@ impl<'a> TxFrame<'a> {
 }
 
 /// A run of segments: `header_len` bytes of head and `payload_len` of payload each; the last
-/// segment's payload may be shorter. Each segment travels as one datagram.
+/// segment's payload may be shorter. Each segment travels as one datagram. With a `header_len` of 0
+/// the payload alone is cut: frames that lie behind one another already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segments {
     /// Bytes of header per segment.

@@ -12,14 +12,26 @@
 //! returns, and a frame handed to the sink of [`Link::receive`] is valid only during that call.
 
 mod addr;
+mod boxed;
 mod caps;
+pub mod conformance;
+mod cut;
+pub mod fault;
 mod frame;
+mod host;
 mod notice;
+pub mod packet;
+pub mod pcap;
+mod peers;
+pub mod shm;
+pub mod sim;
+pub mod udp;
 
 pub use addr::{HostId, LinkAddr};
 pub use caps::{LinkCaps, LinkKind};
 pub use frame::{Body, RxFrame, Segments, TxFrame};
 pub use notice::{LinkError, Notice, PullError, TxError, WakeSet};
+pub use shm::{Shm, ShmConfig};
 
 use std::os::fd::RawFd;
 

@@ -75,6 +75,16 @@ pub enum Notice {
     PeerGone(PeerId),
     /// The system says that nobody listens at the peer's address (ICMP unreachable).
     Refused(PeerId),
+    /// Frames to this peer may be at most so long from now on. It can come from a forged ICMP
+    /// message: probe before believing it.
+    MtuShrunk {
+        /// Peer concerned.
+        peer: PeerId,
+        /// Bytes of the largest frame that passes.
+        frame_len_max: usize,
+    },
+    /// The link itself does not work now: its interface is down, or gone.
+    Down(io::Error),
     /// A frame was refused; the reason is a fixed name for a counter.
     Dropped(&'static str),
 }

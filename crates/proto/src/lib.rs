@@ -1,1 +1,65 @@
-//! Placeholder.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The Portolan protocol core: everything that two processes agree on, and nothing else.
+//!
+//! The core does no I/O, reads no clock, draws no randomness and holds no pointer to user memory.
+//! Its contract with the engine around it:
+//!
+//! 1. *Mutate*: [`Core::handle_frame`], [`Core::handle_timeout`], or submit an operation.
+//! 2. *Drain*: take [`Core::poll_event`] until it says `None`, while the frame that was handled is
+//!    still at hand, since events name parts of it; then [`Core::poll_transmit`] until `None`.
+//! 3. Call [`Core::handle_timeout`] not much later than [`Core::poll_timeout`].
+//!
+//! User memory appears only as (operation, offset, length): an event asks the engine to place a
+//! part of a frame at an offset of an operation's buffer, a transmit asks it to gather one. Small
+//! payloads alone pass through the core's own frame buffers, because they must survive there until
+//! they are acknowledged.
+//!
+//! Rules of the protocol are numbered in `docs/protocol.md`; `P3.2` in a comment names one.
+//!
+//! The one invariant: whatever a frame holds, the core neither panics nor grows beyond
+//! [`Limits`]; it counts the frame under a [`DropReason`] and goes on.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod ack;
+mod best_effort;
+mod bulk;
+mod config;
+mod core_state;
+mod counters;
+mod eager;
+mod event;
+mod grant;
+pub mod group;
+mod held;
+mod lane;
+mod loss;
+mod path;
+mod peer;
+mod port;
+mod probe;
+mod rendezvous;
+mod rtt;
+mod rx;
+mod session;
+mod slab;
+mod slot;
+mod time;
+mod tx;
+
+pub use config::{Config, Limits, LinkId, LinkParams};
+pub use core_state::Core;
+pub use counters::{Counters, DropReason};
+pub use eager::{FlushHint, Refused, SendSpec, Staging};
+pub use event::{Cause, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+pub use path::PathStatus;
+pub use peer::PeerStatus;
+pub use portolan_wire::LaneId;
+pub use time::Instant;
+pub use tx::Transmit;
+
+#[cfg(test)]
+mod tests;

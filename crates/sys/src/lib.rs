@@ -1,6 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The home of unsafe: shared mappings, rings, and system calls that the standard library lacks.
+//! The home of unsafe: shared mappings, rings and the system calls the standard library lacks.
+//!
+//! Modules here know nothing of links or of the protocol. What they export is safe to call; each
+//! module that needs `unsafe` opts in by name.
+//!
+//! The one invariant: memory that another process may write is never behind a `&` or `&mut` to
+//! plain data. It is reached through atomics or copied through raw pointers.
 
+pub mod barrier;
+pub mod doorbell;
+pub mod epoll;
 pub mod ethtool;
 pub mod inherit;
-pub mod membarrier;
+pub mod mapping;
+pub mod memfd;
+pub mod net;
+pub mod ring;
+pub mod seqpacket;
+pub mod vm_read;
+pub mod wait;

@@ -1,1 +1,65 @@
-//! Placeholder.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The bytes of the Portolan protocol: typed views over frames and records.
+//!
+//! `docs/protocol.md` draws the layouts and numbers the rules; this crate is their only reader and
+//! writer. It parses and emits and decides nothing: no session is looked up here, no memory
+//! allocated, no state kept.
+//!
+//! The one invariant: a view that was made by a checked constructor never reads outside its
+//! bytes, whatever they hold. All integers are little-endian.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod field;
+mod frame;
+mod hello;
+mod record;
+
+pub use frame::{BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION};
+pub use hello::{HELLO_LEN, Hello, MAC_LEN};
+pub use record::{
+    ACK_FIXED_LEN, Ack, CHUNK_LEN, CREDIT_LEN, Chunk, Credit, DONE_LEN, Done, DoneStatus,
+    FRAGMENT_LEN, Fragment, GRANT_LEN, Grant, LaneId, MESSAGE_LEN, Message, PROBE_LEN, Probe,
+    RTS_LEN, Record, Records, Rts,
+};
+
+use core::fmt;
+
+/// EtherType of Portolan on a plain Ethernet: "IEEE 802 Local Experimental 1" (IEEE Std 802-2014).
+pub const ETHERTYPE: u16 = 0x88B5;
+
+/// Bytes of the largest frame; its length is a 16-bit field.
+pub const FRAME_LEN_MAX: usize = 65_535;
+
+/// What is wrong with bytes that should have been a frame or a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Malformed {
+    /// Fewer bytes than the structure needs.
+    Truncated,
+    /// The version is not ours.
+    Version(u8),
+    /// The frame's length field contradicts the bytes received.
+    Length,
+    /// A kind of frame nobody defined.
+    FrameKind(u8),
+    /// A kind of record nobody defined.
+    RecordKind(u8),
+    /// A field holds a value outside its range.
+    Field,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Malformed::Truncated => f.write_str("truncated"),
+            Malformed::Version(version) => write!(f, "version {version}, not {VERSION}"),
+            Malformed::Length => f.write_str("length field contradicts the bytes received"),
+            Malformed::FrameKind(kind) => write!(f, "unknown frame kind {kind}"),
+            Malformed::RecordKind(kind) => write!(f, "unknown record kind {kind}"),
+            Malformed::Field => f.write_str("a field is out of range"),
+        }
+    }
+}
+
+impl core::error::Error for Malformed {}

@@ -1,2 +1,44 @@
-//! Placeholder.
-fn main() {}
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program: arguments, the network, and the exit status.
+//!
+//! Exit status 2 says that the person who started it can put something right, 1 that the job
+//! failed or that its result is wrong.
+
+mod args;
+mod node;
+
+use anyhow::{Context, Result};
+use args::{Args, Task};
+use clap::Parser;
+use heat::job::{Options, Outcome};
+use heat::{HeatError, job, picture, sample};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Args::parse().task() {
+        Task::MakeInput {
+            width,
+            height,
+            path,
+        } => sample::field(width, height)
+            .and_then(|f| picture::write_pgm(&path, &f))
+            .map_err(Into::into),
+        Task::Solve(options) => solve(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("heat: {error:#}");
+            ExitCode::from(if error.is::<HeatError>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn solve(options: &Options) -> Result<()> {
+    let node = portolan::Node::join().context("cannot join the job")?;
+    let mut comm = node::NodeComm::new(node)?;
+    if let Outcome::Finished(report) = job::run(&mut comm, options)? {
+        println!("{report}");
+    }
+    Ok(())
+}

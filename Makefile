@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# What a script, a person or a CI asks of this repository. `make help` lists it.
+
+PREFIX ?= /usr/local
+CARGO ?= cargo
+export CARGO
+
+.DEFAULT_GOAL := build
+.PHONY: help setup build test lint demo install clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what is missing on this machine
+	@scripts/setup.sh
+
+build: setup ## build target/release/portolan, portolan-sim and heat
+	$(CARGO) build --release --workspace
+
+test: setup ## check the core's independence and run all tests
+	@scripts/test.sh
+
+lint: setup ## formatting, clippy, documentation, licences, scripts
+	@scripts/lint.sh
+
+demo: ## set up, build, and show the main job
+	@scripts/demo.sh
+
+# No setup and no build of its own when the binaries are there: it may run as root.
+install: ## install under PREFIX (default /usr/local), below DESTDIR if set
+	@scripts/install.sh "$(DESTDIR)$(PREFIX)"
+
+clean: ## remove what was built
+	$(CARGO) clean

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A boxed link is a link, so that wrappers go around whatever was chosen at run time.
+
+use crate::{
+    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, RxFrame, TxError, TxFrame,
+    WakeSet,
+};
+
+impl<L: Link + ?Sized> Link for Box<L> {
+    fn caps(&self) -> &LinkCaps {
+        (**self).caps()
+    }
+
+    fn local_addr(&self) -> LinkAddr {
+        (**self).local_addr()
+    }
+
+    fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
+        (**self).connect(peer, addr)
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        (**self).disconnect(peer);
+    }
+
+    fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        (**self).transmit(peer, frame)
+    }
+
+    fn flush(&mut self) {
+        (**self).flush();
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        (**self).receive(budget, sink)
+    }
+
+    fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {
+        (**self).pull(peer, remote_addr, dst)
+    }
+
+    fn poll_notice(&mut self) -> Option<Notice> {
+        (**self).poll_notice()
+    }
+
+    fn arm(&mut self, wake: &mut WakeSet) -> bool {
+        (**self).arm(wake)
+    }
+
+    fn disarm(&mut self) {
+        (**self).disarm();
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cutting a [`TxFrame`] into the datagrams that it stands for.
+
+use crate::{Segments, TxFrame};
+use std::io::IoSlice;
+
+/// A frame, or a run of segments, whose shape has been checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'a> {
+    frame: TxFrame<'a>,
+    payload_len: usize,
+    /// Datagrams.
+    pub(crate) count: usize,
+}
+
+impl<'a> Run<'a> {
+    /// # Panics
+    /// When head and payload do not make the segments that the frame says: each header must be
+    /// there, and each segment but the last must be full.
+    pub(crate) fn new(frame: &TxFrame<'a>) -> Self {
+        let payload_len = frame.payload_len();
+        let count = frame
+            .segments
+            .map_or(1, |cut| count_of(cut, frame.head.len(), payload_len));
+        Run {
+            frame: *frame,
+            payload_len,
+            count,
+        }
+    }
+
+    /// Bytes of the longest datagram; of every one but the last.
+    pub(crate) fn datagram_len(&self) -> usize {
+        match self.frame.segments {
+            Some(cut) => cut.header_len + cut.payload_len.min(self.payload_len),
+            None => self.frame.head.len() + self.payload_len,
+        }
+    }
+
+    /// Bytes of all datagrams together.
+    pub(crate) fn total_len(&self) -> usize {
+        self.frame.head.len() + self.payload_len
+    }
+
+    /// The bytes in the order of sending; no piece reaches across the end of a datagram.
+    pub(crate) fn pieces(&self) -> Pieces<'a> {
+        let head = self.frame.head;
+        let (header_len, segment_len) = match self.frame.segments {
+            Some(cut) => (cut.header_len, cut.payload_len),
+            None => (head.len(), usize::MAX),
+        };
+        let room = if head.is_empty() { segment_len } else { 0 };
+        Pieces {
+            head,
+            header_len,
+            payload: self.frame.payload,
+            open: &[],
+            segment_len,
+            room,
+        }
+    }
+
+    /// Copies each datagram into `scratch`, which is cleared before, and hands it to `each`.
+    pub(crate) fn for_each_copy(&self, scratch: &mut Vec<u8>, mut each: impl FnMut(&mut Vec<u8>)) {
+        let full = self.datagram_len();
+        scratch.clear();
+        let mut left = self.total_len();
+        for piece in self.pieces() {
+            scratch.extend_from_slice(piece);
+            left -= piece.len();
+            if scratch.len() == full || left == 0 {
+                each(scratch);
+                scratch.clear();
+            }
+        }
+    }
+}
+
+fn count_of(cut: Segments, head_len: usize, payload_len: usize) -> usize {
+    let Segments {
+        header_len,
+        payload_len: segment_len,
+    } = cut;
+    assert!(segment_len > 0, "segments need a payload length");
+    if header_len == 0 {
+        assert!(head_len == 0 && payload_len > 0, "headless segments have a payload only");
+        return payload_len.div_ceil(segment_len);
+    }
+    assert!(
+        head_len > 0 && head_len.is_multiple_of(header_len),
+        "head is not whole headers"
+    );
+    let count = head_len / header_len;
+    let least = (count - 1) * segment_len;
+    assert!(
+        payload_len >= least && payload_len <= least + segment_len,
+        "{payload_len} bytes of payload do not make {count} segments of {segment_len}"
+    );
+    count
+}
+
+/// Iterator over the pieces of a [`Run`].
+pub(crate) struct Pieces<'a> {
+    head: &'a [u8],
+    header_len: usize,
+    payload: &'a [IoSlice<'a>],
+    /// What is left of the payload slice that was taken last.
+    open: &'a [u8],
+    segment_len: usize,
+    /// Bytes of payload that the datagram being built still takes.
+    room: usize,
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.room == 0 && self.header_len == 0 {
+            self.room = self.segment_len;
+        }
+        while self.room > 0 {
+            if self.open.is_empty() {
+                let Some((first, rest)) = self.payload.split_first() else {
+                    break;
+                };
+                (self.open, self.payload) = (first, rest);
+                continue;
+            }
+            let (piece, rest) = self.open.split_at(self.open.len().min(self.room));
+            self.open = rest;
+            self.room -= piece.len();
+            return Some(piece);
+        }
+        if self.head.is_empty() {
+            return None;
+        }
+        let (header, rest) = self.head.split_at(self.header_len);
+        self.head = rest;
+        self.room = self.segment_len;
+        Some(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagrams(frame: &TxFrame<'_>) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        Run::new(frame).for_each_copy(&mut Vec::new(), |datagram| all.push(datagram.clone()));
+        all
+    }
+
+    #[test]
+    fn run_deals_payload_out_behind_headers() {
+        let payload = [
+            IoSlice::new(b"abcde"),
+            IoSlice::new(b""),
+            IoSlice::new(b"fgh"),
+        ];
+        let cut = Segments {
+            header_len: 2,
+            payload_len: 3,
+        };
+        let frame = TxFrame {
+            head: b"001122",
+            payload: &payload,
+            segments: Some(cut),
+        };
+        assert_eq!(datagrams(&frame), [&b"00abc"[..], b"11def", b"22gh"]);
+        assert_eq!(
+            (Run::new(&frame).count, Run::new(&frame).datagram_len()),
+            (3, 5)
+        );
+    }
+
+    #[test]
+    fn single_frame_is_head_then_payload() {
+        let payload = [IoSlice::new(b"body")];
+        let frame = TxFrame {
+            head: b"head",
+            payload: &payload,
+            segments: None,
+        };
+        assert_eq!(datagrams(&frame), [b"headbody"]);
+        let frame = TxFrame {
+            head: b"",
+            payload: &payload,
+            segments: None,
+        };
+        assert_eq!(datagrams(&frame), [b"body"]);
+        assert_eq!(datagrams(&TxFrame::whole(b"x")), [b"x"]);
+    }
+
+    #[test]
+    fn last_segment_may_be_only_a_header() {
+        let payload = [IoSlice::new(b"abc")];
+        let cut = Segments {
+            header_len: 1,
+            payload_len: 3,
+        };
+        let frame = TxFrame {
+            head: b"01",
+            payload: &payload,
+            segments: Some(cut),
+        };
+        assert_eq!(datagrams(&frame), [&b"0abc"[..], b"1"]);
+    }
+
+    #[test]
+    #[should_panic(expected = "do not make 3 segments")]
+    fn segment_without_its_payload_is_refused() {
+        let payload = [IoSlice::new(b"abc")];
+        let cut = Segments {
+            header_len: 1,
+            payload_len: 3,
+        };
+        let frame = TxFrame {
+            head: b"012",
+            payload: &payload,
+            segments: Some(cut),
+        };
+        let _ = Run::new(&frame);
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A link that wraps a link and treats its frames badly, by seed: for testing everything that
+//! must survive bad networks.
+//!
+//! What is sent is dropped, duplicated, corrupted, delayed or reordered, each datagram of a run for
+//! itself. What is received passes untouched; wrap both ends for faults in both directions.
+//!
+//! A frame that is held back leaves by a later call, of whatever verb, once its time has come; so
+//! while frames are held, [`Link::arm`] says that the caller must not sleep.
+
+mod plan;
+mod spec;
+
+pub use spec::{FaultSpec, FaultSpecError};
+
+use crate::cut::Run;
+use crate::{
+    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, RxFrame, TxError, TxFrame,
+    WakeSet,
+};
+use plan::{Fate, Plan};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Frames held back at one time. Beyond it they are dropped: a lossy network may do that too.
+const HELD_MAX: usize = 4096;
+
+/// A reordered frame waits for the next one to overtake it, but not longer than this: the last
+/// frame of an exchange must not wait for ever.
+const OVERTAKE_MAX: Duration = Duration::from_millis(1);
+
+/// What a [`Fault`] has done so far, in datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounters {
+    /// Given to the link by its caller.
+    pub frames: u64,
+    /// Not passed on.
+    pub dropped: u64,
+    /// Passed on twice.
+    pub duplicated: u64,
+    /// Passed on behind the frame that came after.
+    pub reordered: u64,
+    /// Passed on with one bit turned over.
+    pub corrupted: u64,
+    /// Passed on later.
+    pub delayed: u64,
+}
+
+/// The wrapper.
+pub struct Fault<L> {
+    inner: L,
+    caps: LinkCaps,
+    plan: Plan,
+    counters: FaultCounters,
+    connected: BTreeSet<PeerId>,
+    held: VecDeque<Held>,
+    fates: Vec<Fate>,
+    scratch: Vec<u8>,
+}
+
+struct Held {
+    peer: PeerId,
+    frame: Vec<u8>,
+    due: Instant,
+    /// Leaves as soon as another frame has passed.
+    overtakable: bool,
+}
+
+impl<L: Link> Fault<L> {
+    /// Wraps `inner`.
+    pub fn new(inner: L, spec: FaultSpec) -> Self {
+        let caps = LinkCaps {
+            lossless: false,
+            ..inner.caps().clone()
+        };
+        Fault {
+            inner,
+            caps,
+            plan: Plan::new(spec),
+            counters: FaultCounters::default(),
+            connected: BTreeSet::new(),
+            held: VecDeque::new(),
+            fates: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// What has been done so far.
+    pub fn counters(&self) -> FaultCounters {
+        self.counters
+    }
+
+    /// Passes the frames on whose time has come. Full links keep the rest waiting.
+    fn release_due(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for _ in 0..self.held.len() {
+            let Some(held) = self.held.pop_front() else {
+                break;
+            };
+            let full = held.due <= now
+                && matches!(
+                    self.inner.transmit(held.peer, &TxFrame::whole(&held.frame)),
+                    Err(TxError::Full)
+                );
+            if full || held.due > now {
+                self.held.push_back(held);
+            }
+        }
+    }
+
+    /// The way of a frame, or of a run, with which fate does something.
+    fn transmit_badly(&mut self, peer: PeerId, run: &Run<'_>) -> Result<(), TxError> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let fates = std::mem::take(&mut self.fates);
+        let (mut index, mut result) = (0, Ok(()));
+        run.for_each_copy(&mut scratch, |datagram| {
+            if result.is_ok() {
+                let passed = self.pass_on(peer, datagram, fates[index]);
+                // Only while nothing has been sent may the caller be told to try again. Later the
+                // rest of the run takes the way of frames that are held back.
+                match passed {
+                    Err(error) if index == 0 => result = Err(error),
+                    Err(TxError::Full) => self.hold(peer, datagram, Duration::ZERO, false),
+                    _ => {}
+                }
+            }
+            index += 1;
+        });
+        (self.scratch, self.fates) = (scratch, fates);
+        if result.is_ok() {
+            self.counters.frames += run.count as u64;
+        }
+        result
+    }
+
+    /// Gives one datagram what fate has in store for it.
+    fn pass_on(&mut self, peer: PeerId, frame: &mut [u8], fate: Fate) -> Result<(), TxError> {
+        if let Some(bit) = fate.corrupt_bit {
+            frame[bit / 8 % frame.len()] ^= 1 << (bit % 8);
+        }
+        if fate.drop {
+            self.counters.dropped += 1;
+        } else if let Some(delay) = fate.delay {
+            self.hold(peer, frame, delay, false);
+            self.counters.delayed += 1;
+        } else if fate.reorder {
+            self.hold(peer, frame, OVERTAKE_MAX, true);
+            self.counters.reordered += 1;
+        } else {
+            self.inner.transmit(peer, &TxFrame::whole(frame))?;
+            self.overtaken();
+        }
+        if fate.duplicate {
+            self.hold(peer, frame, Duration::ZERO, false);
+            self.counters.duplicated += 1;
+        }
+        self.counters.corrupted += u64::from(fate.corrupt_bit.is_some());
+        Ok(())
+    }
+
+    fn hold(&mut self, peer: PeerId, frame: &[u8], delay: Duration, overtakable: bool) {
+        if self.held.len() == HELD_MAX {
+            self.counters.dropped += 1;
+            return;
+        }
+        let due = Instant::now() + delay;
+        self.held.push_back(Held {
+            peer,
+            frame: frame.to_vec(),
+            due,
+            overtakable,
+        });
+    }
+
+    /// A frame has passed those that were waiting for one.
+    fn overtaken(&mut self) {
+        if self.held.iter().any(|held| held.overtakable) {
+            let now = Instant::now();
+            for held in self.held.iter_mut().filter(|held| held.overtakable) {
+                held.due = now;
+                held.overtakable = false;
+            }
+            self.release_due();
+        }
+    }
+}
+
+impl<L: Link> Link for Fault<L> {
+    fn caps(&self) -> &LinkCaps {
+        &self.caps
+    }
+
+    fn local_addr(&self) -> LinkAddr {
+        self.inner.local_addr()
+    }
+
+    fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
+        self.inner.connect(peer, addr)?;
+        self.connected.insert(peer);
+        Ok(())
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        self.held.retain(|held| held.peer != peer);
+        self.connected.remove(&peer);
+        self.inner.disconnect(peer);
+    }
+
+    fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        self.release_due();
+        let run = Run::new(frame);
+        // What the link would refuse it must see, whatever fate says.
+        let refused = run.datagram_len() > self.caps.frame_len_max
+            || run.count > self.caps.segments_max
+            || !self.connected.contains(&peer);
+        self.plan
+            .draw(run.count, run.datagram_len(), &mut self.fates);
+        if !refused && !self.fates.iter().all(Fate::is_good) {
+            return self.transmit_badly(peer, &run);
+        }
+        self.inner.transmit(peer, frame)?;
+        self.counters.frames += run.count as u64;
+        self.overtaken();
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        self.release_due();
+        self.inner.flush();
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        self.release_due();
+        self.inner.receive(budget, sink)
+    }
+
+    fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {
+        self.inner.pull(peer, remote_addr, dst)
+    }
+
+    fn poll_notice(&mut self) -> Option<Notice> {
+        self.release_due();
+        self.inner.poll_notice()
+    }
+
+    fn arm(&mut self, wake: &mut WakeSet) -> bool {
+        self.release_due();
+        self.inner.arm(wake) && self.held.is_empty()
+    }
+
+    fn disarm(&mut self) {
+        self.inner.disarm();
+    }
+}
+
+#[cfg(test)]
+mod tests;

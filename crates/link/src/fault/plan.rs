@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The dice.
+
+use super::FaultSpec;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::time::Duration;
+
+/// What happens to one datagram.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Fate {
+    pub(super) drop: bool,
+    pub(super) duplicate: bool,
+    pub(super) reorder: bool,
+    /// Which bit turns over.
+    pub(super) corrupt_bit: Option<usize>,
+    pub(super) delay: Option<Duration>,
+}
+
+impl Fate {
+    pub(super) fn is_good(&self) -> bool {
+        !self.drop
+            && !self.duplicate
+            && !self.reorder
+            && self.corrupt_bit.is_none()
+            && self.delay.is_none()
+    }
+}
+
+pub(super) struct Plan {
+    spec: FaultSpec,
+    rng: ChaCha8Rng,
+}
+
+impl Plan {
+    pub(super) fn new(spec: FaultSpec) -> Self {
+        let rng = ChaCha8Rng::seed_from_u64(spec.seed);
+        Plan { spec, rng }
+    }
+
+    /// Draws the fates of `count` datagrams of `len` bytes into `fates`.
+    pub(super) fn draw(&mut self, count: usize, len: usize, fates: &mut Vec<Fate>) {
+        fates.clear();
+        fates.extend((0..count).map(|_| self.fate(len)));
+    }
+
+    fn fate(&mut self, len: usize) -> Fate {
+        let (spec, rng) = (&self.spec, &mut self.rng);
+        let corrupt = len > 0 && rng.random_bool(spec.corrupt);
+        Fate {
+            drop: rng.random_bool(spec.drop),
+            duplicate: rng.random_bool(spec.duplicate),
+            reorder: rng.random_bool(spec.reorder),
+            corrupt_bit: corrupt.then(|| rng.random_range(0..len * 8)),
+            delay: rng.random_bool(spec.delay).then_some(spec.delay_by),
+        }
+    }
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The link for small messages on one Ethernet: raw frames of EtherType 0x88B5 (IEEE Std 802, local
+//! experimental), past IP and UDP.
+//!
+//! ```text
+//! 0             6             12      14         16         18
+//! +-------------+-------------+-------+----------+----------+------- - -
+//! | destination | source      | 88 B5 | dst      | src      | frame
+//! | address     | address     |       | endpoint | endpoint |
+//! +-------------+-------------+-------+----------+----------+------- - -
+//! ```
+//! Endpoints are big-endian and say which process behind an interface is meant; 0xFFFF means all of
+//! them. A socket filter in the kernel lets only the process's own frames in, so any number of
+//! processes share an interface, and IP does not notice.
+//!
+//! There is no length field: Ethernet pads frames to 60 bytes, and what is received may have up to
+//! 42 bytes of padding behind the frame. The frame must know its own length.
+//!
+//! Frames between two processes behind one interface do not arrive, except on the loopback: an
+//! Ethernet does not send back. That is what shared memory is for.
+//!
+//! This file is the control path; `packet/data.rs` has the data path, `packet/filter.rs` the filter.
+
+mod data;
+mod filter;
+
+use crate::peers::PeerTable;
+use crate::{
+    Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame,
+    WakeSet,
+};
+use portolan_sys::net::{self, Interface, MacAddr};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// The peer that is everyone: all processes behind all other interfaces of the Ethernet. It is
+/// always connected.
+pub const BROADCAST: PeerId = PeerId::MAX;
+
+/// EtherType "local experimental 1" (IEEE Std 802), assigned to nobody.
+pub const ETHER_TYPE: u16 = 0x88B5;
+
+/// The endpoint that is everyone.
+pub const ENDPOINT_ALL: u16 = 0xFFFF;
+
+/// Bytes of an Ethernet header: two addresses and the EtherType.
+pub(crate) const ETHERNET_LEN: usize = 14;
+
+/// Bytes in front of the frame: the Ethernet header and two endpoints.
+pub(crate) const HEADER_LEN: usize = ETHERNET_LEN + 4;
+
+/// Slices of a gather list. All are copied, so nothing in the system bounds it; the figure is the
+/// UDP link's.
+const GATHER_MAX: usize = 256;
+
+/// Which interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InterfaceRef {
+    /// By name, such as `eth0`.
+    Name(String),
+    /// By number.
+    Index(u32),
+}
+
+impl fmt::Display for InterfaceRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InterfaceRef::Name(name) => f.write_str(name),
+            InterfaceRef::Index(index) => write!(f, "number {index}"),
+        }
+    }
+}
+
+/// How to open a [`Packet`] link.
+#[derive(Clone, Debug)]
+pub struct PacketConfig {
+    /// The interface.
+    pub interface: InterfaceRef,
+    /// This process's number behind the interface; no other process there may have it. The
+    /// process's UDP port is such a number. Not [`ENDPOINT_ALL`].
+    pub endpoint: u16,
+    /// Bytes of receive buffer to wish for; the kernel grants at most `net.core.rmem_max`.
+    /// Default 4 MiB.
+    pub receive_buffer_len: usize,
+}
+
+impl PacketConfig {
+    /// The defaults, for a process on an interface.
+    #[must_use]
+    pub fn new(interface: InterfaceRef, endpoint: u16) -> Self {
+        PacketConfig {
+            interface,
+            endpoint,
+            receive_buffer_len: 4 << 20,
+        }
+    }
+}
+
+/// The raw Ethernet link.
+pub struct Packet {
+    caps: LinkCaps,
+    mac: MacAddr,
+    endpoint: u16,
+    interface_index: u32,
+    socket: OwnedFd,
+    /// Per peer the bytes in front of every frame to it.
+    peers: PeerTable<Header>,
+    broadcast: Header,
+    tx_buf: Box<[u8]>,
+    rx_buf: Box<[u8]>,
+    /// The last look found nothing waiting.
+    polled_empty: bool,
+    /// Received frames that were refused here, to be reported as notices.
+    refused: u32,
+    /// Frames that the kernel dropped, to be reported as notices.
+    drops_pending: u32,
+    /// An error of the interface, to be reported.
+    down: Option<io::Error>,
+}
+
+pub(crate) type Header = [u8; HEADER_LEN];
+
+impl Packet {
+    /// Opens the link.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] without `CAP_NET_RAW`, or when the interface does not exist, is
+    /// down, or is no Ethernet.
+    pub fn open(config: &PacketConfig) -> Result<Self, LinkError> {
+        let name = &config.interface;
+        if config.endpoint == ENDPOINT_ALL {
+            let source = io::Error::from_raw_os_error(libc::EINVAL);
+            let remedy = "0xFFFF stands for everyone; choose another endpoint";
+            return Err(system(
+                format!("endpoint {ENDPOINT_ALL} on {name}"),
+                source,
+                remedy,
+            ));
+        }
+        let interface = find_interface(name)?;
+        let mac = interface.mac.ok_or_else(|| {
+            let source = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
+            system(
+                format!("interface {name}"),
+                source,
+                "choose an Ethernet interface",
+            )
+        })?;
+        let socket = open_socket(&interface, mac, config)?;
+        let booked_len = net::receive_buffer_len(socket.as_fd()).unwrap_or(0);
+        Ok(Packet {
+            caps: caps(&interface, booked_len),
+            mac,
+            endpoint: config.endpoint,
+            interface_index: interface.index,
+            socket,
+            peers: PeerTable::new(),
+            broadcast: header(mac, config.endpoint, MacAddr([0xff; 6]), ENDPOINT_ALL),
+            tx_buf: vec![0; ETHERNET_LEN + interface.mtu].into_boxed_slice(),
+            rx_buf: vec![0; ETHERNET_LEN + interface.mtu].into_boxed_slice(),
+            polled_empty: true,
+            refused: 0,
+            drops_pending: 0,
+            down: None,
+        })
+    }
+
+    /// Bytes of the largest frame at this moment, after a send was refused as too long.
+    fn frame_len_max_now(&self) -> usize {
+        let all = net::interfaces().unwrap_or_default();
+        let own = all
+            .iter()
+            .find(|interface| interface.index == self.interface_index);
+        own.map_or(0, |interface| frame_len_max(interface.mtu))
+    }
+}
+
+impl Link for Packet {
+    fn caps(&self) -> &LinkCaps {
+        &self.caps
+    }
+
+    fn local_addr(&self) -> LinkAddr {
+        LinkAddr::Packet {
+            mac: self.mac.0,
+            endpoint: self.endpoint,
+        }
+    }
+
+    fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
+        let unreachable = |why| LinkError::Unreachable {
+            kind: LinkKind::Packet,
+            peer,
+            why,
+        };
+        let LinkAddr::Packet { mac, endpoint } = *addr else {
+            return Err(unreachable("its address is not a raw Ethernet one"));
+        };
+        if endpoint == ENDPOINT_ALL || mac[0] & 1 != 0 {
+            return Err(unreachable("its address is a group's, not a process's"));
+        }
+        let header = header(self.mac, self.endpoint, MacAddr(mac), endpoint);
+        self.peers.insert(LinkKind::Packet, peer, header)
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        self.peers.remove(peer);
+    }
+
+    #[inline]
+    fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        self.send_frame(peer, frame)
+    }
+
+    #[inline]
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        self.receive_frames(budget, sink)
+    }
+
+    fn poll_notice(&mut self) -> Option<Notice> {
+        if let Some(error) = self.down.take() {
+            return Some(Notice::Down(error));
+        }
+        if self.refused > 0 {
+            self.refused -= 1;
+            return Some(Notice::Dropped("packet_bad_length"));
+        }
+        if self.drops_pending == 0 {
+            self.drops_pending = net::packet_drops(self.socket.as_fd()).unwrap_or(0);
+        }
+        self.drops_pending = self.drops_pending.checked_sub(1)?;
+        Some(Notice::Dropped("packet_receive_buffer_full"))
+    }
+
+    fn arm(&mut self, wake: &mut WakeSet) -> bool {
+        wake.fds.push(self.socket.as_raw_fd());
+        !net::readiness(self.socket.as_fd()).readable && self.down.is_none()
+    }
+}
+
+fn find_interface(name: &InterfaceRef) -> Result<Interface, LinkError> {
+    let all = net::interfaces().map_err(|source| {
+        system(
+            "list the interfaces".into(),
+            source,
+            "check the host's limits on sockets",
+        )
+    })?;
+    let found = all.into_iter().find(|interface| match name {
+        InterfaceRef::Name(name) => interface.name == *name,
+        InterfaceRef::Index(index) => interface.index == *index,
+    });
+    let failed = |errno, remedy| {
+        system(
+            format!("interface {name}"),
+            io::Error::from_raw_os_error(errno),
+            remedy,
+        )
+    };
+    match found {
+        None => Err(failed(
+            libc::ENODEV,
+            "choose one that `ip link` lists on this host",
+        )),
+        Some(interface) if !interface.up => Err(failed(
+            libc::ENETDOWN,
+            "switch it on with `ip link set … up`",
+        )),
+        Some(interface) => Ok(interface),
+    }
+}
+
+/// The order matters: the socket hears nothing before it is bound, and by then the filter is
+/// there, so that no foreign frame ever gets in.
+fn open_socket(
+    interface: &Interface,
+    mac: MacAddr,
+    config: &PacketConfig,
+) -> Result<OwnedFd, LinkError> {
+    let name = &interface.name;
+    let socket = net::packet_socket().map_err(|source| {
+        let remedy = "give the program CAP_NET_RAW (`setcap cap_net_raw+ep PROGRAM`), \
+                      or do without: the udp link needs no privilege";
+        system(
+            format!("raw socket on {name} without CAP_NET_RAW"),
+            source,
+            remedy,
+        )
+    })?;
+    let fd = socket.as_fd();
+    let prepared = net::attach_filter(fd, &filter::accepting(config.endpoint, mac))
+        .and_then(|()| net::bypass_qdisc(fd))
+        .and_then(|()| net::wish_receive_buffer(fd, config.receive_buffer_len));
+    prepared.map_err(|source| {
+        system(
+            format!("set options of the raw socket on {name}"),
+            source,
+            "use a newer kernel",
+        )
+    })?;
+    // Refused by old kernels. A socket for one EtherType hears no outgoing frames there either.
+    let _ = net::ignore_outgoing(fd);
+    net::bind_packet(fd, interface.index, ETHER_TYPE).map_err(|source| {
+        system(
+            format!("bind a raw socket to {name}"),
+            source,
+            "check that it exists and is up",
+        )
+    })?;
+    Ok(socket)
+}
+
+fn caps(interface: &Interface, booked_len: usize) -> LinkCaps {
+    LinkCaps {
+        kind: LinkKind::Packet,
+        frame_len_max: frame_len_max(interface.mtu),
+        segments_max: 1,
+        gather_max: GATHER_MAX,
+        lossless: false,
+        pull: false,
+        // The kernel books a full frame with up to three times its length where the driver
+        // gives each a page, and the figure is in the same currency.
+        rx_buffer_len: booked_len / 3,
+    }
+}
+
+/// The endpoints count as payload of the Ethernet frame.
+fn frame_len_max(mtu: usize) -> usize {
+    mtu.saturating_sub(HEADER_LEN - ETHERNET_LEN)
+}
+
+/// The bytes in front of a frame.
+pub(crate) fn header(from: MacAddr, from_endpoint: u16, to: MacAddr, to_endpoint: u16) -> Header {
+    let mut header = [0; HEADER_LEN];
+    header[..6].copy_from_slice(&to.0);
+    header[6..12].copy_from_slice(&from.0);
+    header[12..14].copy_from_slice(&ETHER_TYPE.to_be_bytes());
+    header[14..16].copy_from_slice(&to_endpoint.to_be_bytes());
+    header[16..].copy_from_slice(&from_endpoint.to_be_bytes());
+    header
+}
+
+fn system(what: String, source: io::Error, remedy: &'static str) -> LinkError {
+    LinkError::System {
+        kind: LinkKind::Packet,
+        what,
+        source,
+        remedy,
+    }
+}
+
+#[cfg(test)]
+mod tests;

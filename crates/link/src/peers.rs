@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a link keeps per peer, found by the peer's number without hashing.
+
+use crate::{LinkError, LinkKind, PeerId, TxError};
+
+/// Peers are ranks: dense from zero. The bound keeps a wrong number from costing gigabytes.
+const PEERS_MAX: PeerId = 1 << 20;
+
+pub(crate) struct PeerTable<T>(Vec<Option<T>>);
+
+impl<T> PeerTable<T> {
+    pub(crate) fn new() -> Self {
+        PeerTable(Vec::new())
+    }
+
+    /// Enters or replaces what is known of `peer`.
+    pub(crate) fn insert(&mut self, kind: LinkKind, peer: PeerId, to: T) -> Result<(), LinkError> {
+        if peer >= PEERS_MAX {
+            let why = "peer numbers are ranks, and this one is beyond 2^20";
+            return Err(LinkError::Unreachable { kind, peer, why });
+        }
+        let slot = peer as usize;
+        if self.0.len() <= slot {
+            self.0.resize_with(slot + 1, || None);
+        }
+        self.0[slot] = Some(to);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, peer: PeerId) {
+        if let Some(slot) = self.0.get_mut(peer as usize) {
+            *slot = None;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, peer: PeerId) -> Result<&T, TxError> {
+        match self.0.get(peer as usize) {
+            Some(Some(to)) => Ok(to),
+            _ => Err(TxError::NotConnected(peer)),
+        }
+    }
+
+    /// The first peer that `matches`, by a search through all: for the control path.
+    pub(crate) fn search(&self, matches: impl Fn(&T) -> bool) -> Option<PeerId> {
+        let found = self
+            .0
+            .iter()
+            .position(|slot| slot.as_ref().is_some_and(&matches))?;
+        PeerId::try_from(found).ok()
+    }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Accepting connections: who may be a peer, and what of it is believed.
+
+use super::Shm;
+use super::hello::{HELLO_LEN, Hello};
+use super::peer::{Inbound, Life, Token};
+use portolan_sys::ring;
+use portolan_sys::seqpacket::{Record, Seqpacket};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Connections of our own user that have not said hello; one too many and the oldest is closed.
+/// A hello follows its connection within microseconds, so more than a few are somebody's mistake.
+const GREETINGS_MAX: usize = 256;
+
+/// Connections taken in one go: as many as the kernel queues.
+const ACCEPT_MAX: usize = 4096;
+
+/// A connection that has not said who it is.
+pub(super) struct Greeting {
+    id: u32,
+    socket: Seqpacket,
+}
+
+impl Shm {
+    /// Accepts what waits, and reads the hellos that have come.
+    pub(super) fn accept_waiting(&mut self) {
+        for _ in 0..ACCEPT_MAX {
+            match self.listener.accept() {
+                Ok(Some(socket)) => self.welcome(socket),
+                Ok(None) => return self.resume_accepting(),
+                Err(err) => return self.pause_accepting(&err),
+            }
+        }
+    }
+
+    /// Tries again what failed for want of descriptors.
+    pub(super) fn retry_accepting(&mut self) {
+        if self.is_accept_paused {
+            self.accept_waiting();
+        }
+    }
+
+    /// Stops watching the listener, which would keep a sleeper awake without anything to be done.
+    fn pause_accepting(&mut self, err: &io::Error) {
+        if !self.is_accept_paused {
+            log::warn!("shm link: accept: {err}; raise the limit of open files (ulimit -n)");
+            self.refuse("shm: cannot accept a connection");
+            self.epoll.remove(&self.listener);
+            self.is_accept_paused = true;
+        }
+    }
+
+    fn resume_accepting(&mut self) {
+        if self.is_accept_paused {
+            let watched = self.epoll.add(&self.listener, Token::Listener.encode());
+            self.is_accept_paused = watched.is_err();
+        }
+    }
+
+    /// Reads the hello of an accepted connection that had not sent it before.
+    pub(super) fn hear_greeting(&mut self, id: u32) {
+        let Some(index) = self.greetings.iter().position(|greeting| greeting.id == id) else {
+            return;
+        };
+        let greeting = self.greetings.remove(index);
+        self.epoll.remove(&greeting.socket);
+        self.welcome(greeting.socket);
+    }
+
+    fn welcome(&mut self, socket: Seqpacket) {
+        // The hello, and one byte to notice that a record is longer.
+        let mut buffer = [0; HELLO_LEN + 1];
+        let result = match socket.receive_with_fd(&mut buffer) {
+            Ok(None) => self.wait_for_hello(socket),
+            Ok(Some(Record {
+                len: 0, fd: None, ..
+            }))
+            | Err(_) => Err("shm: connection closed before its hello"),
+            Ok(Some(Record { fd: None, .. })) => Err("shm: hello without a memory file"),
+            Ok(Some(Record {
+                len,
+                fd: Some(memory),
+                ..
+            })) => {
+                let hello = Hello::decode(&buffer[..len], &self.key, &self.name);
+                hello.and_then(|hello| self.admit(socket, &hello, &memory))
+            }
+        };
+        if let Err(reason) = result {
+            self.refuse(reason);
+        }
+    }
+
+    fn wait_for_hello(&mut self, socket: Seqpacket) -> Result<(), &'static str> {
+        self.check_user(&socket)?;
+        let id = self.greeting_next;
+        self.greeting_next = self.greeting_next.wrapping_add(1);
+        self.epoll
+            .add(&socket, Token::Greeting(id).encode())
+            .map_err(|_| "shm: cannot watch a connection")?;
+        self.greetings.push(Greeting { id, socket });
+        if self.greetings.len() > GREETINGS_MAX {
+            let oldest = self.greetings.remove(0);
+            self.epoll.remove(&oldest.socket);
+            return Err("shm: connection without a hello");
+        }
+        Ok(())
+    }
+
+    /// Makes the sender of a hello a peer, if all of it holds.
+    fn admit(
+        &mut self,
+        socket: Seqpacket,
+        hello: &Hello,
+        memory: &OwnedFd,
+    ) -> Result<(), &'static str> {
+        let pid = self.check_user(&socket)?;
+        self.check_hello(hello)?;
+        let ring_len = usize::try_from(hello.ring_len).map_err(|_| "shm: unusable ring")?;
+        let ring = ring::open(memory, ring_len).map_err(|err| {
+            log::warn!("shm link: hello of peer {}: {err}", hello.from);
+            "shm: unusable ring"
+        })?;
+        let peer = hello.from;
+        self.epoll
+            .add(&socket, Token::Inbound(peer).encode())
+            .map_err(|_| "shm: cannot watch a connection")?;
+        let state = self.peers.entry(peer).or_default();
+        state.pid = state.pid.or(pid);
+        self.inbound.push(Inbound { ring, peer, socket });
+        Ok(())
+    }
+
+    fn check_hello(&self, hello: &Hello) -> Result<(), &'static str> {
+        if hello.job_id != self.config.job_id {
+            return Err("shm: hello of another job");
+        }
+        if hello.to != self.config.rank {
+            return Err("shm: hello for another rank");
+        }
+        if hello.from >= self.config.rank_count_max {
+            return Err("shm: hello of a rank above the limit");
+        }
+        if self
+            .inbound
+            .iter()
+            .any(|inbound| inbound.peer == hello.from)
+        {
+            return Err("shm: second hello of a peer");
+        }
+        // Leaving is in order: its connection may be accepted after its hang-up was seen.
+        if self
+            .peers
+            .get(&hello.from)
+            .is_some_and(|state| state.life == Life::Gone)
+        {
+            return Err("shm: hello of a peer that is gone");
+        }
+        Ok(())
+    }
+
+    /// The pid of the process that connected, if it is one of our user's.
+    fn check_user(&self, socket: &Seqpacket) -> Result<Option<u32>, &'static str> {
+        match socket.peer_cred() {
+            Ok(cred) if cred.uid == self.uid => Ok(cred.pid),
+            _ => Err("shm: connection of another user"),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Settings of the shared memory link.
+
+use crate::PeerId;
+use std::fmt;
+
+/// Default of [`ShmConfig::ring_len`]: a ring for each direction fits twice into the second-level
+/// cache of a current core (1 MiB and more), and 20 000 of the smallest frames fit into the ring.
+pub const RING_LEN_DEFAULT: usize = 256 * 1024;
+
+/// Default of [`ShmConfig::rank_count_max`]: more processes than one host ever runs of a job; their
+/// table of rings to peers then takes a few megabytes, if all are used.
+const RANK_COUNT_MAX_DEFAULT: u32 = 1 << 16;
+
+/// How to open a shared memory link.
+#[derive(Clone)]
+pub struct ShmConfig {
+    /// The job; processes of other jobs are refused.
+    pub job_id: [u8; 16],
+    /// Rank of this process.
+    pub rank: PeerId,
+    /// The job's secret, which authenticates hellos.
+    pub secret: [u8; 32],
+    /// Bytes of each ring this process sends through: a power of two, at least 16 KiB. Longer rings
+    /// absorb longer bursts and carry longer frames (a quarter of the ring), and leave the caches
+    /// sooner. Each peer that is sent to takes one.
+    pub ring_len: usize,
+    /// Ranks at and above it are refused, so that no hello can make tables grow without bound.
+    pub rank_count_max: u32,
+    /// Read large messages out of the sender's memory (`process_vm_readv`) where the kernel lets
+    /// us. Under Yama's `ptrace_scope` 1 it makes this process readable to all of its user's.
+    pub allow_pull: bool,
+}
+
+impl ShmConfig {
+    /// The defaults for process `rank` of a job.
+    #[must_use]
+    pub fn new(job_id: [u8; 16], rank: PeerId, secret: [u8; 32]) -> Self {
+        ShmConfig {
+            job_id,
+            rank,
+            secret,
+            ring_len: RING_LEN_DEFAULT,
+            rank_count_max: RANK_COUNT_MAX_DEFAULT,
+            allow_pull: true,
+        }
+    }
+}
+
+impl fmt::Debug for ShmConfig {
+    /// Leaves the secret out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShmConfig")
+            .field("rank", &self.rank)
+            .field("ring_len", &self.ring_len)
+            .field("rank_count_max", &self.rank_count_max)
+            .field("allow_pull", &self.allow_pull)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The control path: opening, connecting, and noticing who is gone. Accepting is in `accept`.
+//!
+//! All of it hangs on one epoll set, so a look when nothing happened is one system call, however
+//! many peers there are.
+
+use super::Shm;
+use super::config::ShmConfig;
+use super::data::Scratch;
+use super::hello::{Hello, HelloKey};
+use super::peer::{Channel, Life, Outbound, Token};
+use crate::{HostId, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId};
+use portolan_sys::doorbell::{self, Drained};
+use portolan_sys::epoll::{Epoll, Ready};
+use portolan_sys::ring::{self, RingBroken};
+use portolan_sys::seqpacket::{PeerCred, Seqpacket, SeqpacketListener, effective_uid};
+use portolan_sys::vm_read;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Refusals kept for reporting. Departures always are: there is one per peer.
+const REFUSALS_MAX: usize = 256;
+
+/// Entries of a gather list; the ring takes any number, this is what the system calls of other
+/// links take (IOV_MAX).
+const GATHER_MAX: usize = 1024;
+
+const RAISE_LIMITS: &str = "raise the limits of open files (ulimit -n) and of memory";
+
+impl Shm {
+    /// Opens the link of one process: from now on peers can connect.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] when the system refuses the socket, or `/proc` is missing.
+    ///
+    /// # Panics
+    /// When `ring_len` is not a power of two between 16 KiB and 64 MiB.
+    pub fn open(config: ShmConfig) -> Result<Self, LinkError> {
+        assert!(
+            ring::is_valid_ring_len(config.ring_len),
+            "ring length {}",
+            config.ring_len
+        );
+        let host = HostId::current().map_err(system(
+            "read the host's identity in /proc",
+            "mount /proc for this process",
+        ))?;
+        let name = socket_name(&config);
+        let what = format!("listen on the abstract unix socket {name}");
+        let listener =
+            SeqpacketListener::bind(name.as_bytes()).map_err(system(what, RAISE_LIMITS))?;
+        let epoll = Epoll::new().map_err(system("create an epoll set", RAISE_LIMITS))?;
+        epoll
+            .add(&listener, Token::Listener.encode())
+            .map_err(system("watch the listening socket", RAISE_LIMITS))?;
+        if config.allow_pull {
+            vm_read::permit_readers();
+        }
+        Ok(Shm {
+            caps: caps(&config),
+            outbound: Vec::new(),
+            inbound: Vec::new(),
+            cursor: 0,
+            scratch: Scratch::new(),
+            key: HelloKey::derive(&config.secret),
+            can_pull: config.allow_pull,
+            config,
+            host,
+            uid: effective_uid(),
+            name,
+            listener,
+            epoll,
+            ready: Vec::new(),
+            greetings: Vec::new(),
+            greeting_next: 0,
+            is_accept_paused: false,
+            peers: HashMap::new(),
+            leaving: Vec::new(),
+            pending: Vec::new(),
+            notices: VecDeque::new(),
+        })
+    }
+
+    pub(super) fn connect_peer(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
+        let name = self.check_addr(peer, addr)?;
+        if self
+            .outbound
+            .get(peer as usize)
+            .is_some_and(Option::is_some)
+        {
+            return Ok(());
+        }
+        let what = format!(
+            "create a ring of {} bytes to peer {peer}",
+            self.config.ring_len
+        );
+        let (ring, memory) =
+            ring::create(self.config.ring_len).map_err(system(what, RAISE_LIMITS))?;
+        let channel = Channel::Pending {
+            name: name.to_owned(),
+            memory,
+        };
+        let mut outbound = Outbound {
+            ring,
+            blocked_len: None,
+            channel,
+        };
+        if !self.establish(peer, &mut outbound)? {
+            self.pending.push(peer);
+        }
+        let index = peer as usize;
+        if self.outbound.len() <= index {
+            self.outbound.resize_with(index + 1, || None);
+        }
+        self.outbound[index] = Some(outbound);
+        self.peers.entry(peer).or_default();
+        Ok(())
+    }
+
+    pub(super) fn forget(&mut self, peer: PeerId) {
+        self.close(peer);
+        self.remove_inbound(peer);
+        self.leaving.retain(|&other| other != peer);
+        self.peers.remove(&peer);
+    }
+
+    /// Looks at everything that has something to say.
+    pub(super) fn service(&mut self) {
+        self.retry_pending();
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        if self.epoll.look(&mut ready).is_err() {
+            self.refuse("shm: cannot look at sockets");
+        }
+        for event in &ready {
+            self.handle(*event);
+        }
+        self.ready = ready;
+        self.retry_accepting();
+        if !self.leaving.is_empty() {
+            // What a peer connected before it died may still wait to be accepted, frames included.
+            self.accept_waiting();
+            self.report_departed();
+        }
+    }
+
+    /// Reports what was refused, by a fixed name.
+    pub(super) fn refuse(&mut self, reason: &'static str) {
+        if self.notices.len() < REFUSALS_MAX {
+            self.notices.push_back(Notice::Dropped(reason));
+        }
+    }
+
+    /// Ends the connection with a peer whose ring cannot be trusted any more.
+    pub(super) fn break_off(&mut self, peer: PeerId, broken: RingBroken) {
+        log::warn!("shm link: peer {peer}: {broken}; its connection is closed");
+        self.refuse("shm: corrupt ring");
+        self.leave(peer);
+        self.remove_inbound(peer);
+        self.report_departed();
+    }
+
+    /// The first step of a departure: nothing more is sent, what has arrived may be received.
+    pub(super) fn leave(&mut self, peer: PeerId) {
+        self.close(peer);
+        let Some(state) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        if state.life == Life::Live {
+            state.life = Life::Leaving;
+            self.leaving.push(peer);
+        }
+    }
+
+    fn handle(&mut self, event: Ready) {
+        match Token::decode(event.token) {
+            Token::Listener => self.accept_waiting(),
+            Token::Greeting(id) => self.hear_greeting(id),
+            Token::Outbound(peer) => {
+                let outbound = self.outbound.get(peer as usize).and_then(Option::as_ref);
+                if let Some(socket) = outbound.and_then(Outbound::socket)
+                    && is_gone(socket, event)
+                {
+                    self.leave(peer);
+                }
+            }
+            Token::Inbound(peer) => {
+                let inbound = self.inbound.iter().find(|inbound| inbound.peer == peer);
+                if inbound.is_some_and(|inbound| is_gone(&inbound.socket, event)) {
+                    self.leave(peer);
+                }
+            }
+        }
+    }
+
+    /// The second step of a departure, once all that a peer sent before was received.
+    fn report_departed(&mut self) {
+        for peer in std::mem::take(&mut self.leaving) {
+            let inbound = self.inbound.iter().find(|inbound| inbound.peer == peer);
+            if inbound.is_some_and(|inbound| inbound.ring.has_entry()) {
+                self.leaving.push(peer);
+                continue;
+            }
+            self.remove_inbound(peer);
+            if let Some(state) = self.peers.get_mut(&peer) {
+                state.life = Life::Gone;
+            }
+            self.notices.push_back(Notice::PeerGone(peer));
+        }
+    }
+
+    /// Closes the ring to a peer, and stops watching the one from it, whose socket would say the
+    /// same for ever.
+    fn close(&mut self, peer: PeerId) {
+        self.pending.retain(|&other| other != peer);
+        let outbound = self.outbound.get_mut(peer as usize).and_then(Option::take);
+        if let Some(socket) = outbound.as_ref().and_then(Outbound::socket) {
+            self.epoll.remove(socket);
+        }
+        if let Some(inbound) = self.inbound.iter().find(|inbound| inbound.peer == peer) {
+            self.epoll.remove(&inbound.socket);
+        }
+    }
+
+    fn remove_inbound(&mut self, peer: PeerId) {
+        if let Some(index) = self.inbound.iter().position(|inbound| inbound.peer == peer) {
+            let inbound = self.inbound.swap_remove(index);
+            self.epoll.remove(&inbound.socket);
+        }
+    }
+
+    fn check_addr<'a>(&self, peer: PeerId, addr: &'a LinkAddr) -> Result<&'a str, LinkError> {
+        let no = |why| Err(unreachable(peer, why));
+        let LinkAddr::Shm {
+            host, uid, name, ..
+        } = addr
+        else {
+            return no("its address is of another kind of link");
+        };
+        if *host != self.host {
+            return no("it is on another host or in another network namespace; use a network link");
+        }
+        if *uid != self.uid {
+            return no("it belongs to another user; start all processes of a job as one user");
+        }
+        if peer >= self.config.rank_count_max {
+            return no("its rank is above the limit of this link; raise rank_count_max");
+        }
+        match self.peers.get(&peer).map(|state| state.life) {
+            Some(Life::Leaving | Life::Gone) => no("its process is gone; disconnect it first"),
+            Some(Life::Live) | None => Ok(name),
+        }
+    }
+
+    /// Connects and says hello, if that can be done now; otherwise returns `false`, to try again.
+    fn establish(&mut self, peer: PeerId, outbound: &mut Outbound) -> Result<bool, LinkError> {
+        let Channel::Pending { name, memory } = &outbound.channel else {
+            return Ok(true);
+        };
+        let hello = Hello {
+            job_id: self.config.job_id,
+            from: self.config.rank,
+            to: peer,
+            ring_len: self.config.ring_len as u64,
+            nonce: rand::random(),
+        };
+        let record = hello.encode(&self.key, name);
+        let attempt = connect_as(self.uid, name, &record, memory.as_fd());
+        let (socket, cred) = match attempt {
+            Ok(Some(connection)) => connection,
+            Ok(None) => {
+                return Err(unreachable(
+                    peer,
+                    "another user's process answers at its address",
+                ));
+            }
+            Err(err) if is_temporary(&err) => return Ok(false),
+            Err(err) => {
+                let what = format!("connect to the socket {name} of peer {peer}");
+                return Err(system(what, "see whether that process has ended")(err));
+            }
+        };
+        let what = format!("watch the connection to peer {peer}");
+        self.epoll
+            .add(&socket, Token::Outbound(peer).encode())
+            .map_err(system(what, RAISE_LIMITS))?;
+        outbound.channel = Channel::Open(socket);
+        // The kernel's word, not the address's: ids differ between pid namespaces.
+        let state = self.peers.entry(peer).or_default();
+        state.pid = state.pid.or(cred.pid);
+        Ok(true)
+    }
+
+    fn retry_pending(&mut self) {
+        for peer in std::mem::take(&mut self.pending) {
+            let Some(mut outbound) = self.outbound.get_mut(peer as usize).and_then(Option::take)
+            else {
+                continue;
+            };
+            let established = self.establish(peer, &mut outbound);
+            self.outbound[peer as usize] = Some(outbound);
+            match established {
+                Ok(true) => {}
+                Ok(false) => self.pending.push(peer),
+                Err(err) => {
+                    log::warn!("{err}");
+                    self.leave(peer);
+                }
+            }
+        }
+    }
+}
+
+/// Connects to `name`, makes sure that a process of user `uid` listens there, and sends the hello.
+/// `None` if it is another user's: a name is free for anybody once its owner has died.
+fn connect_as(
+    uid: u32,
+    name: &str,
+    record: &[u8],
+    memory: BorrowedFd<'_>,
+) -> io::Result<Option<(Seqpacket, PeerCred)>> {
+    let socket = Seqpacket::connect(name.as_bytes())?;
+    let cred = socket.peer_cred()?;
+    if cred.uid != uid {
+        return Ok(None);
+    }
+    socket.send_with_fd(record, memory)?;
+    Ok(Some((socket, cred)))
+}
+
+/// Takes off the bells; says whether the other end is closed.
+fn is_gone(socket: &Seqpacket, event: Ready) -> bool {
+    doorbell::drain(socket) == Drained::HungUp || event.hung_up
+}
+
+/// A full backlog, or too many descriptors of this user under way: both pass when peers accept.
+fn is_temporary(err: &io::Error) -> bool {
+    matches!(
+        err.raw_os_error(),
+        Some(libc::EAGAIN | libc::ETOOMANYREFS | libc::ENOBUFS)
+    )
+}
+
+fn caps(config: &ShmConfig) -> LinkCaps {
+    LinkCaps {
+        kind: LinkKind::Shm,
+        frame_len_max: ring::frame_len_max(config.ring_len),
+        segments_max: 1,
+        gather_max: GATHER_MAX,
+        lossless: true,
+        pull: config.allow_pull,
+        // The rest may be padding, and space consumed but not yet given back.
+        rx_buffer_len: config.ring_len / 2,
+    }
+}
+
+/// Names the job and the rank for who reads /proc/net/unix; the random part makes it unguessable
+/// and different for each incarnation of a rank.
+fn socket_name(config: &ShmConfig) -> String {
+    let job = u128::from_be_bytes(config.job_id);
+    let random: u64 = rand::random();
+    format!("portolan/{job:032x}/{}/{random:016x}", config.rank)
+}
+
+fn unreachable(peer: PeerId, why: &'static str) -> LinkError {
+    LinkError::Unreachable {
+        kind: LinkKind::Shm,
+        peer,
+        why,
+    }
+}
+
+fn system(what: impl Into<String>, remedy: &'static str) -> impl FnOnce(io::Error) -> LinkError {
+    let what = what.into();
+    move |source| LinkError::System {
+        kind: LinkKind::Shm,
+        what,
+        source,
+        remedy,
+    }
+}

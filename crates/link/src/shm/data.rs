@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The data path: no system call (but to ring a sleeper), no clock, no allocation, no lock.
+
+use super::Shm;
+use super::peer::Inbound;
+use crate::{Body, PeerId, RxFrame, TxError, TxFrame};
+use portolan_sys::ring::{Entry, PushError, RingBroken};
+
+/// Frames up to this length are copied out as a whole before they are looked at: a page is still
+/// cheap to copy inside the first-level cache, and parsing needs memory that stands still.
+const WHOLE_LEN_MAX: usize = 4096;
+
+/// First bytes of a longer frame that are copied out: one line, which holds its headers. The rest is
+/// copied once, to where it belongs.
+const HEAD_LEN: usize = 64;
+
+/// Frames taken from one ring before the next has its turn: enough to pay for going there, few
+/// enough that a flood from one peer delays the others by about a microsecond.
+const TURN_MAX: usize = 32;
+
+/// Private copy of a frame, or of its head.
+#[repr(align(64))]
+pub(super) struct Scratch([u8; WHOLE_LEN_MAX]);
+
+impl Scratch {
+    pub(super) fn new() -> Box<Self> {
+        Box::new(Scratch([0; WHOLE_LEN_MAX]))
+    }
+}
+
+impl Shm {
+    #[inline]
+    pub(super) fn transmit_frame(
+        &mut self,
+        peer: PeerId,
+        frame: &TxFrame<'_>,
+    ) -> Result<(), TxError> {
+        debug_assert!(
+            frame
+                .segments
+                .is_none_or(|cut| frame.head.len() <= cut.header_len),
+            "this link takes one segment a call, as its capabilities say"
+        );
+        let Some(Some(outbound)) = self.outbound.get_mut(peer as usize) else {
+            return Err(TxError::NotConnected(peer));
+        };
+        match outbound.ring.push(frame.head, frame.payload) {
+            Ok(bell) => {
+                outbound.answer(bell);
+                Ok(())
+            }
+            Err(err) => Err(self.push_failed(peer, frame, err)),
+        }
+    }
+
+    #[cold]
+    fn push_failed(&mut self, peer: PeerId, frame: &TxFrame<'_>, err: PushError) -> TxError {
+        match err {
+            PushError::Full => {
+                if let Some(Some(outbound)) = self.outbound.get_mut(peer as usize) {
+                    outbound.blocked_len = Some(frame.head.len() + frame.payload_len());
+                }
+                TxError::Full
+            }
+            PushError::TooLong(frame_len_max) => TxError::TooLong { frame_len_max },
+            PushError::Broken(broken) => {
+                self.break_off(peer, broken);
+                TxError::NotConnected(peer)
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn receive_frames(
+        &mut self,
+        budget: usize,
+        sink: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
+        let mut received = 0;
+        // Each ring is visited once; a ring that breaks leaves and another takes its place.
+        for _ in 0..self.inbound.len() {
+            if received >= budget {
+                break;
+            }
+            if self.cursor >= self.inbound.len() {
+                self.cursor = 0;
+            }
+            let Some(inbound) = self.inbound.get_mut(self.cursor) else {
+                break;
+            };
+            let turn = TURN_MAX.min(budget - received);
+            let (count, result) = take_turn(inbound, turn, &mut self.scratch, sink);
+            received += count;
+            self.cursor += 1;
+            if let Err(broken) = result {
+                let peer = inbound.peer;
+                self.break_off(peer, broken);
+            }
+        }
+        received
+    }
+}
+
+/// Receives up to `turn` frames from one ring.
+#[inline]
+fn take_turn(
+    inbound: &mut Inbound,
+    turn: usize,
+    scratch: &mut Scratch,
+    sink: &mut dyn FnMut(RxFrame<'_>),
+) -> (usize, Result<(), RingBroken>) {
+    for count in 0..turn {
+        let entry = match inbound.ring.peek() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return (count, Ok(())),
+            Err(broken) => return (count, Err(broken)),
+        };
+        let len = entry.len();
+        hand_over(entry, inbound.peer, scratch, sink);
+        let bell = inbound.ring.consume(len);
+        inbound.answer(bell);
+    }
+    (turn, Ok(()))
+}
+
+#[inline]
+fn hand_over(
+    entry: Entry<'_>,
+    peer: PeerId,
+    scratch: &mut Scratch,
+    sink: &mut dyn FnMut(RxFrame<'_>),
+) {
+    let head_len = if entry.len() <= WHOLE_LEN_MAX {
+        entry.len()
+    } else {
+        HEAD_LEN
+    };
+    let head = &mut scratch.0[..head_len];
+    entry.copy_to(0, head);
+    if head_len == entry.len() {
+        sink(RxFrame {
+            from: Some(peer),
+            head,
+            body: None,
+        });
+    } else {
+        sink(RxFrame {
+            from: Some(peer),
+            head,
+            body: Some(&Rest(entry)),
+        });
+    }
+}
+
+/// What lies behind the head of a long frame, in the ring.
+struct Rest<'a>(Entry<'a>);
+
+impl Body for Rest<'_> {
+    fn len(&self) -> usize {
+        self.0.len() - HEAD_LEN
+    }
+
+    fn copy_to(&self, off: usize, dst: &mut [u8]) {
+        self.0.copy_to(off.saturating_add(HEAD_LEN), dst);
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The greeting of a sender: who it is, whom it means, and how long its ring is.
+//!
+//! ```text
+//! 0    4  magic "PSHM"
+//! 4    1  version
+//! 5    3  zero
+//! 8    4  rank of the sender
+//! 12   4  rank of the receiver
+//! 16   8  bytes of the ring
+//! 24  16  job
+//! 40  16  nonce
+//! 56  32  keyed BLAKE3 over the 56 bytes above and the name of the receiver's socket
+//! ```
+//! Integers are little-endian. The socket's name is random for each process, so a hello that was
+//! recorded is worth nothing to another incarnation of the receiver; the nonce makes equal hellos
+//! differ. The memory file travels beside it (`SCM_RIGHTS`).
+
+use crate::PeerId;
+
+const MAGIC: [u8; 4] = *b"PSHM";
+const VERSION: u8 = 1;
+const MAC_OFF: usize = 56;
+
+/// Bytes of a hello.
+pub(super) const HELLO_LEN: usize = MAC_OFF + blake3::OUT_LEN;
+
+/// Key of the hash, derived so that the job's secret is used for one purpose at a time.
+pub(super) struct HelloKey([u8; 32]);
+
+impl HelloKey {
+    pub(super) fn derive(secret: &[u8; 32]) -> Self {
+        HelloKey(blake3::derive_key("portolan shm hello, version 1", secret))
+    }
+
+    fn hash(&self, fields: &[u8], name: &str) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(fields).update(name.as_bytes());
+        hasher.finalize()
+    }
+}
+
+/// What a hello says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) job_id: [u8; 16],
+    pub(super) from: PeerId,
+    pub(super) to: PeerId,
+    pub(super) ring_len: u64,
+    pub(super) nonce: [u8; 16],
+}
+
+impl Hello {
+    /// The record to send to the listener called `name`.
+    pub(super) fn encode(&self, key: &HelloKey, name: &str) -> [u8; HELLO_LEN] {
+        let mut record = [0; HELLO_LEN];
+        record[0..4].copy_from_slice(&MAGIC);
+        record[4] = VERSION;
+        record[8..12].copy_from_slice(&self.from.to_le_bytes());
+        record[12..16].copy_from_slice(&self.to.to_le_bytes());
+        record[16..24].copy_from_slice(&self.ring_len.to_le_bytes());
+        record[24..40].copy_from_slice(&self.job_id);
+        record[40..56].copy_from_slice(&self.nonce);
+        let hash = key.hash(&record[..MAC_OFF], name);
+        record[MAC_OFF..].copy_from_slice(hash.as_bytes());
+        record
+    }
+
+    /// Reads a record that came to the listener called `name`. Whom it means and what it announces
+    /// is for the caller to judge; that a process of the job wrote it is settled here.
+    ///
+    /// # Errors
+    /// The reason, as a fixed name for a counter.
+    pub(super) fn decode(record: &[u8], key: &HelloKey, name: &str) -> Result<Self, &'static str> {
+        let record: &[u8; HELLO_LEN] = record
+            .try_into()
+            .map_err(|_| "shm: hello of another length")?;
+        if record[0..4] != MAGIC {
+            return Err("shm: not a hello");
+        }
+        if record[4] != VERSION {
+            return Err("shm: hello of another version");
+        }
+        // Equality of blake3 hashes takes the same time wherever they differ.
+        if key.hash(&record[..MAC_OFF], name) != blake3::Hash::from_bytes(field(record, MAC_OFF)) {
+            return Err("shm: hello with a wrong key");
+        }
+        Ok(Hello {
+            from: PeerId::from_le_bytes(field(record, 8)),
+            to: PeerId::from_le_bytes(field(record, 12)),
+            ring_len: u64::from_le_bytes(field(record, 16)),
+            job_id: field(record, 24),
+            nonce: field(record, 40),
+        })
+    }
+}
+
+fn field<const LEN: usize>(record: &[u8; HELLO_LEN], off: usize) -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    bytes.copy_from_slice(&record[off..off + LEN]);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "portolan-test";
+
+    fn key() -> HelloKey {
+        HelloKey::derive(&[7; 32])
+    }
+
+    fn hello() -> Hello {
+        Hello {
+            job_id: [1; 16],
+            from: 2,
+            to: 3,
+            ring_len: 1 << 18,
+            nonce: [4; 16],
+        }
+    }
+
+    #[test]
+    fn hello_survives_a_round_trip() {
+        let record = hello().encode(&key(), NAME);
+        assert_eq!(Hello::decode(&record, &key(), NAME), Ok(hello()));
+    }
+
+    #[test]
+    fn flipped_bits_are_refused_wherever_they_are() {
+        for bit in 0..HELLO_LEN * 8 {
+            let mut record = hello().encode(&key(), NAME);
+            record[bit / 8] ^= 1 << (bit % 8);
+            assert!(Hello::decode(&record, &key(), NAME).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn other_secret_and_other_listener_are_refused() {
+        let record = hello().encode(&key(), NAME);
+        let wrong = Err("shm: hello with a wrong key");
+        assert_eq!(
+            Hello::decode(&record, &HelloKey::derive(&[8; 32]), NAME),
+            wrong
+        );
+        assert_eq!(Hello::decode(&record, &key(), "portolan-other"), wrong);
+    }
+
+    #[test]
+    fn version_is_refused_by_name_before_the_hash_is_looked_at() {
+        let mut record = hello().encode(&key(), NAME);
+        record[4] = VERSION + 1;
+        let refused = Hello::decode(&record, &key(), NAME);
+        assert_eq!(refused, Err("shm: hello of another version"));
+    }
+
+    #[test]
+    fn random_records_are_refused() {
+        use rand::{Rng, RngCore, SeedableRng};
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(5);
+        for _ in 0..100_000 {
+            let mut record = vec![0; rng.random_range(0..2 * HELLO_LEN)];
+            rng.fill_bytes(&mut record);
+            if record.len() > 4 && rng.random() {
+                record[0..4].copy_from_slice(&MAGIC);
+                record[4] = VERSION;
+            }
+            assert!(Hello::decode(&record, &key(), NAME).is_err());
+        }
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The link between processes of one host: a ring in shared memory for each direction of a pair.
+//!
+//! Each process listens on an abstract unix socket. A sender connects to its peer's on first use,
+//! makes a memory file with a ring, and passes it with an authenticated hello. It may fill the ring
+//! before the peer has accepted, so connecting waits for nobody. The socket then carries the
+//! doorbell, in both directions, and its hang-up says that the other end is gone. Nothing has a
+//! name that could be left behind: the kernel removes sockets and memory files with their process.
+//!
+//! Control path: `control` (open, connect, notices, departures), `accept`, `hello` (the greeting),
+//! `pull` (reading a peer's memory). Data path: `data` (transmit, receive), `sleep` (arm, disarm).
+//! The ring itself is `portolan_sys::ring`.
+//!
+//! The one invariant: a peer is in at most one `outbound` and one `inbound`, both belong to a peer
+//! that is not gone, and what cannot be trusted is checked before it becomes either.
+
+mod accept;
+mod config;
+mod control;
+mod data;
+mod hello;
+mod peer;
+mod pull;
+mod sleep;
+#[cfg(test)]
+mod tests;
+
+pub use config::{RING_LEN_DEFAULT, ShmConfig};
+
+use crate::{
+    HostId, Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, RxFrame, TxError,
+    TxFrame, WakeSet,
+};
+use accept::Greeting;
+use data::Scratch;
+use hello::HelloKey;
+use peer::{Inbound, Outbound, Peer};
+use portolan_sys::epoll::{Epoll, Ready};
+use portolan_sys::seqpacket::SeqpacketListener;
+use std::collections::{HashMap, VecDeque};
+
+/// The shared memory link of one process.
+pub struct Shm {
+    caps: LinkCaps,
+
+    // Data path.
+    /// Rings to peers, by rank.
+    outbound: Vec<Option<Outbound>>,
+    /// Rings from peers, dense: each turn looks at all of them.
+    inbound: Vec<Inbound>,
+    /// Where in `inbound` the next turn begins.
+    cursor: usize,
+    scratch: Box<Scratch>,
+
+    // Control path.
+    config: ShmConfig,
+    key: HelloKey,
+    host: HostId,
+    uid: u32,
+    name: String,
+    listener: SeqpacketListener,
+    /// The listener and all sockets.
+    epoll: Epoll,
+    ready: Vec<Ready>,
+    /// Accepted, but have not said who they are.
+    greetings: Vec<Greeting>,
+    greeting_next: u32,
+    /// For want of descriptors; the listener is not watched meanwhile.
+    is_accept_paused: bool,
+    peers: HashMap<PeerId, Peer>,
+    /// Hung up, but frames of theirs may wait.
+    leaving: Vec<PeerId>,
+    /// Peers whose backlog was full when we connected.
+    pending: Vec<PeerId>,
+    notices: VecDeque<Notice>,
+    can_pull: bool,
+}
+
+impl Link for Shm {
+    fn caps(&self) -> &LinkCaps {
+        &self.caps
+    }
+
+    fn local_addr(&self) -> LinkAddr {
+        LinkAddr::Shm {
+            host: self.host.clone(),
+            uid: self.uid,
+            pid: std::process::id(),
+            name: self.name.clone(),
+        }
+    }
+
+    fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
+        self.connect_peer(peer, addr)
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        self.forget(peer);
+    }
+
+    #[inline]
+    fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        self.transmit_frame(peer, frame)
+    }
+
+    #[inline]
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        self.receive_frames(budget, sink)
+    }
+
+    fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {
+        self.pull_from(peer, remote_addr, dst)
+    }
+
+    fn poll_notice(&mut self) -> Option<Notice> {
+        if self.notices.is_empty() {
+            self.service();
+        }
+        self.notices.pop_front()
+    }
+
+    fn arm(&mut self, wake: &mut WakeSet) -> bool {
+        self.arm_rings(wake)
+    }
+
+    fn disarm(&mut self) {
+        self.disarm_rings();
+        self.service();
+    }
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The link for any network: UDP, with segmentation offload where the kernel has it.
+//!
+//! One unconnected, non-blocking socket for all peers. A single frame is one `sendto`; a run of
+//! segments is one `sendmsg` that the kernel, or the NIC, cuts into datagrams (`UDP_SEGMENT`), and
+//! runs that the kernel has put together on the receiving side arrive by one `recvmsg` (`UDP_GRO`).
+//! Nothing is ever fragmented by IP.
+//!
+//! This file is the control path: opening, connecting, errors and notices. `udp/data.rs` has the
+//! data path.
+//!
+//! The one invariant: an error that the network reports about an earlier datagram becomes a
+//! [`Notice`], and never costs a frame that is being sent or received when it comes in.
+
+mod data;
+
+use crate::peers::PeerTable;
+use crate::{
+    Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame,
+    WakeSet,
+};
+use portolan_sys::net::{self, ErrorOrigin, Interface, Sender, SockAddr, SocketError};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Bytes of the largest UDP payload: 65535 less the headers of IPv4 and UDP.
+const DATAGRAM_LEN_MAX: usize = 65507;
+
+/// Segments that every kernel with `UDP_SEGMENT` takes in one call (`UDP_MAX_SEGMENTS` of
+/// include/linux/udp.h, 128 in newer ones).
+const SEGMENTS_MAX: usize = 64;
+
+/// Slices of a gather list. A run needs a piece for each header, and one more for each slice and
+/// each cut; this keeps the sum far below what one call takes ([`Sender::PIECES_MAX`]).
+const GATHER_MAX: usize = 256;
+
+/// Notices that wait for `poll_notice`. Errors repeat for as long as their cause lasts, so it is
+/// harmless to lose the later ones.
+const NOTICES_MAX: usize = 64;
+
+/// Below this an MTU is not believed (RFC 791: every host must take datagrams of 576 bytes).
+/// ICMP messages can be forged, and a tiny MTU would be a cheap way to slow a job down.
+const MTU_MIN: u32 = 576;
+
+/// How to open a [`Udp`] link.
+#[derive(Clone, Debug)]
+pub struct UdpConfig {
+    /// Address of one of this host's interfaces. An unspecified address works too, but then
+    /// [`Link::local_addr`] is nothing that a peer could use.
+    pub bind: IpAddr,
+    /// Port; 0, the default, takes any that is free.
+    pub port: u16,
+    /// Bytes of receive buffer to wish for. A larger one loses less while the process computes;
+    /// the kernel grants at most `net.core.rmem_max`. Default 8 MiB.
+    pub receive_buffer_len: usize,
+    /// Bytes of send buffer to wish for. A larger one lets more calls go ahead of a slow NIC; the
+    /// kernel grants at most `net.core.wmem_max`. Default 4 MiB.
+    pub send_buffer_len: usize,
+    /// Bytes of the largest frame, if less than the interface's MTU allows. Default none.
+    pub frame_len_max: Option<usize>,
+    /// Use segmentation offload where the kernel has it. Default true; false is for comparing.
+    pub offload: bool,
+}
+
+impl UdpConfig {
+    /// The defaults, on one of this host's addresses.
+    #[must_use]
+    pub fn new(bind: IpAddr) -> Self {
+        UdpConfig {
+            bind,
+            port: 0,
+            receive_buffer_len: 8 << 20,
+            send_buffer_len: 4 << 20,
+            frame_len_max: None,
+            offload: true,
+        }
+    }
+}
+
+/// The UDP link.
+pub struct Udp {
+    caps: LinkCaps,
+    local: SocketAddr,
+    socket: UdpSocket,
+    peers: PeerTable<SockAddr>,
+    /// The kernel cuts runs into segments.
+    segmentation: bool,
+    sender: Sender,
+    rx_buf: Box<[u8]>,
+    /// The last look found nothing waiting.
+    polled_empty: bool,
+    notices: VecDeque<Notice>,
+    /// The socket's own count of drops when last read.
+    drops_seen: u32,
+    /// Drops that have not been reported yet.
+    drops_pending: u32,
+}
+
+impl Udp {
+    /// Opens the link.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] when the address is not this host's, or the port is taken.
+    pub fn open(config: &UdpConfig) -> Result<Self, LinkError> {
+        let wanted = SocketAddr::new(config.bind, config.port);
+        let failed = |what: String| {
+            move |source: io::Error| {
+                let remedy = remedy_for(&source);
+                LinkError::System {
+                    kind: LinkKind::Udp,
+                    what,
+                    source,
+                    remedy,
+                }
+            }
+        };
+        let socket = UdpSocket::bind(wanted).map_err(failed(format!("bind {wanted}")))?;
+        let fd = socket.as_fd();
+        prepare(fd, config).map_err(failed(format!("set options of the socket on {wanted}")))?;
+        let local = socket
+            .local_addr()
+            .map_err(failed(format!("name of {wanted}")))?;
+        let interfaces = net::interfaces().map_err(failed("list the interfaces".into()))?;
+        let segmentation = config.offload && net::segmentation_supported(fd);
+        let caps = caps(config, &interfaces, fd).map_err(failed("read buffer lengths".into()))?;
+        Ok(Udp {
+            caps,
+            local,
+            socket,
+            peers: PeerTable::new(),
+            segmentation,
+            sender: Sender::new(),
+            // Also the longest run that the kernel puts together (GRO_LEGACY_MAX_SIZE).
+            rx_buf: vec![0; 1 << 16].into_boxed_slice(),
+            polled_empty: true,
+            notices: VecDeque::with_capacity(NOTICES_MAX),
+            drops_seen: 0,
+            drops_pending: 0,
+        })
+    }
+
+    /// Takes all entries of the error queue as notices. Returns the largest frame that passes
+    /// towards `to`, if an entry told.
+    fn drain_errors(&mut self, to: Option<SocketAddr>) -> Option<usize> {
+        let mut passes = None;
+        // The queue is short: the kernel charges its entries to the receive buffer. The bound is
+        // for a flood of ICMP messages that come in faster than they are read.
+        for _ in 0..NOTICES_MAX {
+            let Ok(Some(error)) = net::recv_error(self.socket.as_fd()) else {
+                break;
+            };
+            if error.errno == libc::EMSGSIZE && error.destination == to {
+                passes = self.frame_len_passing(&error).or(passes);
+            }
+            if let Some(notice) = self.notice_of(&error) {
+                self.push_notice(notice);
+            }
+        }
+        passes
+    }
+
+    fn notice_of(&self, error: &SocketError) -> Option<Notice> {
+        let destination = error.destination?;
+        let peer = self.peers.search(|to| to.to_std() == Some(destination))?;
+        match (error.errno, error.origin) {
+            (libc::ECONNREFUSED, ErrorOrigin::Icmp) => Some(Notice::Refused(peer)),
+            (libc::EMSGSIZE, _) => {
+                let frame_len_max = self.frame_len_passing(error)?;
+                Some(Notice::MtuShrunk {
+                    peer,
+                    frame_len_max,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn frame_len_passing(&self, error: &SocketError) -> Option<usize> {
+        let mtu = usize::try_from(error.info.max(MTU_MIN)).ok()?;
+        Some(mtu - headers_len(self.local.ip()))
+    }
+
+    fn push_notice(&mut self, notice: Notice) {
+        if self.notices.len() < NOTICES_MAX {
+            self.notices.push_back(notice);
+        }
+    }
+
+    /// Datagrams that the kernel dropped since the last look become notices, one each.
+    fn poll_drops(&mut self) -> Option<Notice> {
+        if self.drops_pending == 0 {
+            let drops = net::receive_drops(self.socket.as_fd()).unwrap_or(self.drops_seen);
+            self.drops_pending = drops.wrapping_sub(self.drops_seen);
+            self.drops_seen = drops;
+        }
+        self.drops_pending = self.drops_pending.checked_sub(1)?;
+        Some(Notice::Dropped("udp_receive_buffer_full"))
+    }
+}
+
+impl Link for Udp {
+    fn caps(&self) -> &LinkCaps {
+        &self.caps
+    }
+
+    fn local_addr(&self) -> LinkAddr {
+        LinkAddr::Udp { socket: self.local }
+    }
+
+    fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
+        let unreachable = |why| LinkError::Unreachable {
+            kind: LinkKind::Udp,
+            peer,
+            why,
+        };
+        let LinkAddr::Udp { socket } = addr else {
+            return Err(unreachable("its address is not a UDP one"));
+        };
+        if socket.is_ipv4() != self.local.is_ipv4() {
+            return Err(unreachable(
+                "one side has an IPv4 address and the other an IPv6 one",
+            ));
+        }
+        if socket.ip().is_unspecified() || socket.port() == 0 {
+            return Err(unreachable("its address is unspecified"));
+        }
+        self.peers.insert(LinkKind::Udp, peer, (*socket).into())
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        self.peers.remove(peer);
+    }
+
+    #[inline]
+    fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        self.send_frame(peer, frame)
+    }
+
+    #[inline]
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        self.receive_runs(budget, sink)
+    }
+
+    fn poll_notice(&mut self) -> Option<Notice> {
+        if self.notices.is_empty() {
+            self.drain_errors(None);
+        }
+        self.notices.pop_front().or_else(|| self.poll_drops())
+    }
+
+    fn arm(&mut self, wake: &mut WakeSet) -> bool {
+        let ready = net::readiness(self.socket.as_fd());
+        if ready.error {
+            // An entry in the error queue wakes every poll until it is taken.
+            self.drain_errors(None);
+        }
+        wake.fds.push(self.socket.as_raw_fd());
+        !ready.readable && self.notices.is_empty()
+    }
+}
+
+fn prepare(fd: BorrowedFd<'_>, config: &UdpConfig) -> io::Result<()> {
+    let ipv6 = config.bind.is_ipv6();
+    net::wish_receive_buffer(fd, config.receive_buffer_len)?;
+    net::wish_send_buffer(fd, config.send_buffer_len)?;
+    net::probe_path_mtu(fd, ipv6)?;
+    net::enable_error_queue(fd, ipv6)?;
+    if config.offload {
+        // Refused by old kernels, which then hand over datagrams one by one.
+        let _ = net::enable_receive_offload(fd);
+    }
+    Ok(())
+}
+
+fn caps(config: &UdpConfig, interfaces: &[Interface], fd: BorrowedFd<'_>) -> io::Result<LinkCaps> {
+    let mtu = mtu_of(interfaces, config.bind);
+    let frame_len_max = mtu
+        .saturating_sub(headers_len(config.bind))
+        .min(DATAGRAM_LEN_MAX)
+        .min(config.frame_len_max.unwrap_or(usize::MAX));
+    Ok(LinkCaps {
+        kind: LinkKind::Udp,
+        frame_len_max,
+        // Any run of so many frames fits one call, however long they are. Without segmentation
+        // by the kernel it is one sendmmsg.
+        segments_max: (DATAGRAM_LEN_MAX / frame_len_max.max(1)).clamp(1, SEGMENTS_MAX),
+        gather_max: GATHER_MAX,
+        lossless: false,
+        pull: false,
+        rx_buffer_len: payload_capacity(net::receive_buffer_len(fd)?),
+    })
+}
+
+/// Payload that fits a receive buffer of `booked_len` bytes, the kernel's doubled figure.
+///
+/// The kernel books each datagram with its `truesize`: a full frame of 1472 bytes costs 2304 with
+/// drivers that use 2 KiB buffers, and up to 4352 with those that give each frame a page. And up to
+/// a quarter of the buffer is booked although already read (`udp_rmem_release` gives memory back
+/// in lumps). A quarter of the booked figure, which is half of what was granted, holds for both;
+/// frames much shorter than the MTU cost more, at least 768 bytes each.
+fn payload_capacity(booked_len: usize) -> usize {
+    booked_len / 4
+}
+
+/// MTU of the interface that has address `ip`. For an unspecified address the smallest of those
+/// that lead elsewhere, since any of them may be taken.
+fn mtu_of(interfaces: &[Interface], ip: IpAddr) -> usize {
+    let has = |interface: &&Interface| {
+        let networks = &interface.networks;
+        // The whole of 127.0.0.0/8 is local, whether or not each address is listed.
+        networks
+            .iter()
+            .any(|net| net.addr == ip || (interface.loopback && net.contains(ip)))
+    };
+    let leads_elsewhere = |interface: &&Interface| interface.up && !interface.loopback;
+    let owner = interfaces.iter().find(has);
+    let smallest = || {
+        interfaces
+            .iter()
+            .filter(leads_elsewhere)
+            .min_by_key(|found| found.mtu)
+    };
+    let any = || interfaces.iter().find(|interface| interface.loopback);
+    // RFC 894: what an Ethernet carries when nothing else is known.
+    owner
+        .or_else(smallest)
+        .or_else(any)
+        .map_or(1500, |interface| interface.mtu)
+}
+
+/// Bytes of the IP header without options and the UDP header.
+fn headers_len(ip: IpAddr) -> usize {
+    if ip.is_ipv4() { 20 + 8 } else { 40 + 8 }
+}
+
+fn remedy_for(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "choose another port, or 0 for any that is free",
+        io::ErrorKind::AddrNotAvailable => "choose an address that `ip address` lists on this host",
+        io::ErrorKind::PermissionDenied => "choose a port from 1024 upwards, or 0 for any",
+        _ => "check the host's limits on sockets and memory",
+    }
+}
+
+#[cfg(test)]
+mod tests;

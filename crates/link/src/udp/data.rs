@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The data path of the UDP link.
+
+use super::{DATAGRAM_LEN_MAX, Notice, RxFrame, SEGMENTS_MAX, SockAddr, TxError, TxFrame, Udp};
+use crate::PeerId;
+use crate::cut::Run;
+use portolan_sys::net::{self, Received};
+use std::io;
+use std::os::fd::AsFd;
+
+impl Udp {
+    #[inline]
+    pub(super) fn send_frame(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        let to = self.peers.find(peer)?;
+        if !frame.payload.is_empty() || frame.segments.is_some() {
+            let to = *to;
+            return self.send_run(&to, frame);
+        }
+        if frame.head.len() > self.caps.frame_len_max {
+            return Err(TxError::TooLong {
+                frame_len_max: self.caps.frame_len_max,
+            });
+        }
+        match net::send_to(self.socket.as_fd(), to, frame.head) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let to = *to;
+                self.send_again(&to, &Run::new(frame), error)
+            }
+        }
+    }
+
+    fn send_run(&mut self, to: &SockAddr, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        let run = Run::new(frame);
+        let too_long = run.datagram_len() > self.caps.frame_len_max
+            || run.count > SEGMENTS_MAX
+            || run.total_len() > DATAGRAM_LEN_MAX;
+        if too_long {
+            return Err(TxError::TooLong {
+                frame_len_max: self.caps.frame_len_max,
+            });
+        }
+        match self.attempt(to, &run) {
+            Ok(()) => Ok(()),
+            Err(error) => self.send_again(to, &run, error),
+        }
+    }
+
+    fn attempt(&mut self, to: &SockAddr, run: &Run<'_>) -> io::Result<()> {
+        let fd = self.socket.as_fd();
+        let segment_len = run.datagram_len();
+        if run.count > 1 && !self.segmentation {
+            let sent = self.sender.send_each(fd, to, segment_len, run.pieces())?;
+            // The queue filled up half way. Frames already gone cannot be called back, so the
+            // rest counts as lost on the way.
+            for _ in sent..run.count {
+                self.push_notice(Notice::Dropped("udp_send_queue_full"));
+            }
+            return Ok(());
+        }
+        let cut = if run.count > 1 {
+            u16::try_from(segment_len).ok()
+        } else {
+            None
+        };
+        self.sender.send_gathered(fd, to, cut, run.pieces())?;
+        Ok(())
+    }
+
+    /// After a failed attempt: tells back-pressure from an error that belongs to an earlier
+    /// datagram, which the socket reports instead of sending, and then tries once more.
+    #[cold]
+    fn send_again(
+        &mut self,
+        to: &SockAddr,
+        run: &Run<'_>,
+        error: io::Error,
+    ) -> Result<(), TxError> {
+        if is_full(&error) {
+            return Err(TxError::Full);
+        }
+        if error.raw_os_error() == Some(libc::EIO) {
+            // The route goes through something that cannot fill checksums in (udp_send_skb of
+            // net/ipv4/udp.c): cut runs here from now on.
+            self.segmentation = false;
+        }
+        let destination = to.to_std();
+        self.drain_errors(destination);
+        let Err(error) = self.attempt(to, run) else {
+            return Ok(());
+        };
+        let passes = self.drain_errors(destination);
+        match error.raw_os_error() {
+            _ if is_full(&error) => Err(TxError::Full),
+            // A run with segments longer than the interface carries is EINVAL in older kernels.
+            Some(libc::EMSGSIZE) => Err(TxError::TooLong {
+                frame_len_max: passes.unwrap_or(0),
+            }),
+            Some(libc::EINVAL) if run.count > 1 => Err(TxError::TooLong {
+                frame_len_max: passes.unwrap_or(0),
+            }),
+            _ => Err(TxError::System(error)),
+        }
+    }
+
+    /// A frame that is found right after a look that found nothing is most likely alone. It is
+    /// handed over without looking for more, so that its answer need not wait for a system
+    /// call that brings nothing; the next call finds what else may have come.
+    #[inline]
+    pub(super) fn receive_runs(
+        &mut self,
+        budget: usize,
+        sink: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
+        let mut handed = 0;
+        let mut failed = false;
+        while handed < budget {
+            match net::recv_segments(self.socket.as_fd(), &mut self.rx_buf) {
+                Ok(None) => {
+                    self.polled_empty = true;
+                    break;
+                }
+                Ok(Some(received)) => {
+                    handed += self.hand_over(received, sink);
+                    if std::mem::replace(&mut self.polled_empty, false) {
+                        break;
+                    }
+                }
+                // An earlier datagram's error: take it from the queue, then look again, once.
+                Err(_) if !failed => {
+                    failed = true;
+                    self.drain_errors(None);
+                }
+                Err(_) => break,
+            }
+        }
+        handed
+    }
+
+    #[inline]
+    fn hand_over(&mut self, received: Received, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        if received.truncated || received.len == 0 {
+            let why = if received.truncated {
+                "udp_truncated"
+            } else {
+                "udp_empty"
+            };
+            self.push_notice(Notice::Dropped(why));
+            return 0;
+        }
+        let mut count = 0;
+        for head in self.rx_buf[..received.len].chunks(received.segment_len.max(1)) {
+            sink(RxFrame {
+                from: None,
+                head,
+                body: None,
+            });
+            count += 1;
+        }
+        count
+    }
+}
+
+/// No room in the socket's buffer, or in a queue below it (reported because `IP_RECVERR` is on).
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
+}

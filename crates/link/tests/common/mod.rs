@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two hosts on one Ethernet, made of network namespaces.
+
+use portolan_sys::net::enter_netns;
+use std::path::Path;
+use std::process::{self, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Two network namespaces with an interface `eth0` each, joined by a veth pair; gone when dropped.
+pub(crate) struct Lab {
+    names: [String; 2],
+}
+
+/// The address of host 0 or 1.
+pub(crate) const ADDRS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+
+impl Lab {
+    /// Makes the namespaces, or says aloud why not.
+    pub(crate) fn try_new(test: &str) -> Option<Lab> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = |host| format!("portolan-{}-{count}-h{host}", process::id());
+        // From here on dropping it removes what has been made so far.
+        let lab = Lab {
+            names: [name(0), name(1)],
+        };
+        match lab.set_up() {
+            Ok(()) => Some(lab),
+            Err(why) => {
+                println!("SKIPPED {test}: no network namespaces here: {why}");
+                None
+            }
+        }
+    }
+
+    /// Runs `work` on a thread of its own on host 0 or 1.
+    pub(crate) fn on<T: Send>(&self, host: usize, work: impl FnOnce() -> T + Send) -> T {
+        let path = Path::new("/run/netns").join(&self.names[host]);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                enter_netns(&path).unwrap();
+                work()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    fn set_up(&self) -> Result<(), String> {
+        let [a, b] = &self.names;
+        ip(&["netns", "add", a])?;
+        ip(&["netns", "add", b])?;
+        ip(&[
+            "-n", a, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", b,
+        ])?;
+        for (name, addr) in self.names.iter().zip(ADDRS) {
+            ip(&[
+                "-n",
+                name,
+                "address",
+                "add",
+                &format!("{addr}/24"),
+                "dev",
+                "eth0",
+            ])?;
+            ip(&["-n", name, "link", "set", "lo", "up"])?;
+            ip(&["-n", name, "link", "set", "eth0", "up"])?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for name in &self.names {
+            if Path::new("/run/netns").join(name).exists() {
+                let _ = ip(&["netns", "delete", name]);
+            }
+        }
+    }
+}
+
+fn ip(args: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip")
+        .args(args)
+        .output()
+        .map_err(|error| format!("ip: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "ip {}: {}",
+        args.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    ))
+}

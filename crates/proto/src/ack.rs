@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Receiving side of a path's packet numbers: which have arrived, and when to say so.
+
+use crate::{DropReason, Instant};
+use alloc::collections::VecDeque;
+use portolan_wire::{ACK_FIXED_LEN, Ack};
+
+/// Words of bitmap in one acknowledgement: 1024 frames, more than a megabyte at 1500 bytes.
+const WORDS_MAX: usize = 16;
+
+/// Bytes of the longest acknowledgement.
+pub(crate) const ACK_LEN_MAX: usize = ACK_FIXED_LEN + WORDS_MAX * 8;
+
+/// The set of numbers that have arrived, exact above `base` and complete below it.
+#[derive(Debug)]
+pub(crate) struct RxWindow {
+    /// Lowest number that has not arrived.
+    base: u32,
+    /// Bitmap words; bit `i` of word `k` stands for `(base & !63) + 64 k + i`. Never empty.
+    words: VecDeque<u64>,
+    window_frames: u32,
+    last_num: u32,
+    last_attempt: u8,
+    last_at: Instant,
+    /// Numbered frames since the last acknowledgement.
+    unacked_count: u32,
+    due: Instant,
+}
+
+impl RxWindow {
+    pub(crate) fn new(window_frames: u16) -> Self {
+        RxWindow {
+            base: 0,
+            words: VecDeque::from([0]),
+            window_frames: u32::from(window_frames),
+            last_num: 0,
+            last_attempt: 0,
+            last_at: Instant::default(),
+            unacked_count: 0,
+            due: Instant::NEVER,
+        }
+    }
+
+    /// Whether `num` is new and inside the window; does not record it.
+    #[inline]
+    pub(crate) fn check(&self, num: u32) -> Result<(), DropReason> {
+        let ahead = num.wrapping_sub(self.base);
+        if ahead >= 1 << 31 {
+            return Err(DropReason::Duplicate);
+        }
+        if ahead >= self.window_frames {
+            return Err(DropReason::BeyondWindow);
+        }
+        let (word, bit) = self.place(num);
+        match self.words.get(word) {
+            Some(bits) if bits >> bit & 1 == 1 => Err(DropReason::Duplicate),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records `num`, which [`RxWindow::check`] has admitted.
+    #[inline]
+    pub(crate) fn insert(&mut self, now: Instant, num: u32, attempt: u8) {
+        let (word, bit) = self.place(num);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << bit;
+        self.advance();
+        self.last_num = num;
+        self.last_attempt = attempt;
+        self.last_at = now;
+        self.unacked_count += 1;
+    }
+
+    /// A number arrived that was known: its sender has not heard of it, so tell it soon.
+    pub(crate) fn on_duplicate(&mut self, now: Instant, num: u32, attempt: u8) {
+        self.last_num = num;
+        self.last_attempt = attempt;
+        self.last_at = now;
+        self.unacked_count += 1;
+        self.due = now;
+    }
+
+    /// Some number above `base` has arrived.
+    #[inline]
+    pub(crate) fn has_gap(&self) -> bool {
+        self.words.len() > 1 || self.words[0] >> (self.base & 63) != 0
+    }
+
+    #[inline]
+    pub(crate) fn unacked_count(&self) -> u32 {
+        self.unacked_count
+    }
+
+    #[inline]
+    pub(crate) fn due(&self) -> Instant {
+        self.due
+    }
+
+    #[inline]
+    pub(crate) fn set_due(&mut self, due: Instant) {
+        self.due = self.due.min(due);
+    }
+
+    /// Writes the acknowledgement and returns its length, or 0 if `out` is too short for it.
+    /// What it says is then no longer due.
+    pub(crate) fn emit(&mut self, now: Instant, path: u8, out: &mut [u8]) -> usize {
+        let word_count = if self.has_gap() {
+            self.words.len().min(WORDS_MAX)
+        } else {
+            0
+        };
+        let len = ACK_FIXED_LEN + word_count * 8;
+        if out.len() < len {
+            return 0;
+        }
+        let delay_us = now.since(self.last_at).as_micros();
+        Ack {
+            path,
+            word_count: u8::try_from(word_count).unwrap_or(0),
+            echo_attempt: self.last_attempt,
+            delay_us: u16::try_from(delay_us).unwrap_or(u16::MAX),
+            base: self.base,
+            echo_num: self.last_num,
+        }
+        .emit(out);
+        for (index, bytes) in out[ACK_FIXED_LEN..len].chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&self.relative_word(index).to_le_bytes());
+        }
+        self.unacked_count = 0;
+        self.due = Instant::NEVER;
+        len
+    }
+
+    #[inline]
+    fn place(&self, num: u32) -> (usize, u32) {
+        let at = num.wrapping_sub(self.base & !63);
+        ((at / 64) as usize, at % 64)
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        loop {
+            let run = self.words[0].trailing_ones();
+            self.base = (self.base & !63).wrapping_add(run);
+            if run < 64 {
+                return;
+            }
+            // base moved on to the next word.
+            self.words.pop_front();
+            if self.words.is_empty() {
+                self.words.push_back(0);
+            }
+        }
+    }
+
+    /// 64 bits from `base + 1 + 64 index` on.
+    fn relative_word(&self, index: usize) -> u64 {
+        let shift = (self.base & 63) + 1;
+        let low = self.words.get(index).copied().unwrap_or(0);
+        let high = self.words.get(index + 1).copied().unwrap_or(0);
+        if shift == 64 {
+            high
+        } else {
+            low >> shift | high << (64 - shift)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+
+    fn acked(window: &mut RxWindow) -> (u32, Vec<u32>) {
+        let mut out = [0xa5; ACK_LEN_MAX];
+        let len = window.emit(Instant::default(), 1, &mut out);
+        let base = u32::from_le_bytes(out[8..12].try_into().unwrap());
+        let mut set = Vec::new();
+        for (k, word) in out[ACK_FIXED_LEN..len].chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(word.try_into().unwrap());
+            for bit in (0..64).filter(|bit| word >> bit & 1 == 1) {
+                set.push(base.wrapping_add(1 + 64 * u32::try_from(k).unwrap() + bit));
+            }
+        }
+        (base, set)
+    }
+
+    #[test]
+    fn in_order_numbers_need_no_bitmap() {
+        let mut window = RxWindow::new(1024);
+        for num in 0..200 {
+            window.check(num).unwrap();
+            window.insert(Instant::default(), num, 0);
+            assert!(!window.has_gap());
+        }
+        assert_eq!(acked(&mut window), (200, Vec::new()));
+        assert_eq!(window.check(199), Err(DropReason::Duplicate));
+        assert_eq!(window.check(200 + 1024), Err(DropReason::BeyondWindow));
+    }
+
+    #[test]
+    fn bitmap_agrees_with_a_set_across_wrap_of_numbers() {
+        let mut window = RxWindow::new(1024);
+        window.base = u32::MAX - 70;
+        window.words = VecDeque::from([u64::MAX >> (64 - (window.base & 63))]);
+        let start = window.base;
+        let mut model = BTreeSet::new();
+        let mut state = 12_345u64;
+        for _ in 0..4000 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let ahead = u32::try_from(state >> 40).unwrap() % 700;
+            let num = start.wrapping_add(ahead);
+            let fresh = model.insert(ahead);
+            match window.check(num) {
+                Ok(()) => {
+                    assert!(fresh);
+                    window.insert(Instant::default(), num, 0);
+                }
+                Err(reason) => {
+                    assert_eq!(reason, DropReason::Duplicate);
+                    assert!(!fresh);
+                }
+            }
+            let base = (0..).find(|ahead| !model.contains(ahead)).unwrap();
+            let (got_base, got) = acked(&mut window);
+            assert_eq!(got_base, start.wrapping_add(base));
+            let want: Vec<u32> = model
+                .iter()
+                .filter(|&&a| a > base)
+                .map(|&a| start.wrapping_add(a))
+                .collect();
+            assert_eq!(got, want);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Receiving side of bulk data: fragments and chunks go to their place in the posted buffer.
+
+use crate::event::PeerId;
+use crate::lane::place_clipped;
+use crate::{Core, DropReason};
+use core::ops::Range;
+use portolan_wire::{BULK_HEADER_LEN, BulkHeader, Chunk};
+
+impl Core {
+    /// A bulk frame whose packet number is new. `P5.6`
+    pub(crate) fn on_bulk(&mut self, from: PeerId, frame: &[u8]) -> Result<(), DropReason> {
+        let bulk = BulkHeader::parse(frame)?;
+        let transfer = self.sh.rx_transfers.get(bulk.transfer);
+        let transfer = transfer.filter(|transfer| transfer.peer == from && !transfer.lossless);
+        let Some(transfer) = transfer else {
+            return Err(DropReason::StaleTransfer);
+        };
+        let fragment_len = u64::from(transfer.fragment_len);
+        let off = u64::from(bulk.fragment_index) * fragment_len;
+        let part = (frame.len() - BULK_HEADER_LEN) as u64;
+        if off >= transfer.granted || part != fragment_len.min(transfer.len - off) {
+            return Err(DropReason::BadFragment);
+        }
+        self.place(bulk.transfer, off, BULK_HEADER_LEN..frame.len())
+    }
+
+    /// A chunk on a lossless link.
+    pub(crate) fn on_chunk(
+        &mut self,
+        from: PeerId,
+        chunk: &Chunk,
+        payload: Range<usize>,
+    ) -> Result<(), DropReason> {
+        let transfer = self.sh.rx_transfers.get(chunk.transfer);
+        let transfer = transfer.filter(|transfer| transfer.peer == from && transfer.lossless);
+        let Some(transfer) = transfer else {
+            return Err(DropReason::StaleTransfer);
+        };
+        let end = chunk.offset.checked_add(payload.len() as u64);
+        // Chunks come in order: anything else is a hole or an overlap.
+        if chunk.offset != transfer.received || end.is_none_or(|end| end > transfer.granted) {
+            return Err(DropReason::BadFragment);
+        }
+        self.place(chunk.transfer, chunk.offset, payload)
+    }
+
+    fn place(&mut self, key: u32, off: u64, src: Range<usize>) -> Result<(), DropReason> {
+        let part = src.len() as u64;
+        let Some(transfer) = self.sh.rx_transfers.get_mut(key) else {
+            return Err(DropReason::StaleTransfer);
+        };
+        transfer.received += part;
+        let (posted, link) = (transfer.posted, transfer.link);
+        let done = transfer.received >= transfer.len;
+        if !transfer.lossless {
+            self.sh.scheduler.on_received(link, part);
+        }
+        place_clipped(&mut self.sh, &posted, off, src);
+        if done {
+            self.finish_rx(key);
+        }
+        Ok(())
+    }
+}

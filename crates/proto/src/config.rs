@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the core is told at its start: identity, links, limits.
+
+use core::fmt;
+use core::time::Duration;
+
+/// Number of a link, the same on both sides of a path; acknowledgements name paths by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkId(u8);
+
+impl LinkId {
+    /// Shared memory.
+    pub const SHM: LinkId = LinkId(0);
+    /// UDP.
+    pub const UDP: LinkId = LinkId(1);
+    /// Raw Ethernet frames.
+    pub const PACKET: LinkId = LinkId(2);
+    /// How many there are.
+    pub const COUNT: usize = 3;
+    /// All of them.
+    pub const ALL: [LinkId; Self::COUNT] = [Self::SHM, Self::UDP, Self::PACKET];
+
+    /// The link with this number.
+    #[inline]
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<LinkId> {
+        (usize::from(number) < Self::COUNT).then_some(LinkId(number))
+    }
+
+    /// The number as it travels.
+    #[inline]
+    #[must_use]
+    pub fn as_u8(self) -> u8 {
+        self.0
+    }
+
+    /// The number as an index.
+    #[inline]
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(["shm", "udp", "packet"][self.index()])
+    }
+}
+
+/// What the core must know of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkParams {
+    /// Bytes of the largest frame.
+    pub frame_len_max: usize,
+    /// Datagrams that one transmit may carry.
+    pub segments_max: usize,
+    /// Nothing is lost, duplicated, reordered or corrupted: frames carry neither header nor number.
+    pub lossless: bool,
+    /// The receiver may fetch announced memory itself.
+    pub pull: bool,
+    /// Bytes that the receive side holds while nobody receives.
+    pub rx_buffer_len: usize,
+}
+
+/// Sizes and times with a reason each; every holder of memory in the core is bounded by one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of eager messages per peer and lane that may be under way or unconsumed. Trade-off: a
+    /// stream needs bandwidth × round trip (5 GB/s × 20 µs = 100 KB); memory is this × busy peers.
+    pub credit_len: u32,
+    /// Longest message that is sent without asking. Beyond, the extra round trip (4 µs) costs less
+    /// than the copy into and out of eager memory (64 KB at 10 GB/s: 6 µs each).
+    pub eager_len_max: usize,
+    /// The same on lossless links, where a pulled message saves a copy and asking is cheap.
+    pub eager_len_max_lossless: usize,
+    /// Bytes of unexpected and early messages that all peers together may have held here.
+    pub held_len_max: usize,
+    /// Frames under way on one path; bounds the table of the unacknowledged.
+    pub window_frames_max: u16,
+    /// Longest time an acknowledgement waits for company. Well below [`Limits::rto_min`].
+    pub ack_delay: Duration,
+    /// Numbered frames after which an acknowledgement does not wait.
+    pub ack_every: u32,
+    /// Floor of the retransmission timeout. Above the delay of acknowledgements and a scheduling
+    /// hiccup of an awake receiver.
+    pub rto_min: Duration,
+    /// Ceiling of the backed-off timeout: a healed path is noticed this late.
+    pub rto_max: Duration,
+    /// Unacknowledged frames older than this make the core ask the engine whether the peer lives.
+    pub suspect_after: Duration,
+    /// Bytes of granted but not yet received bulk data per link; 0 means what the link buffers.
+    pub grant_len_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            credit_len: 256 * 1024,
+            eager_len_max: 32 * 1024,
+            eager_len_max_lossless: 16 * 1024,
+            held_len_max: 256 * 1024 * 1024,
+            window_frames_max: 4096,
+            ack_delay: Duration::from_micros(50),
+            ack_every: 16,
+            rto_min: Duration::from_micros(500),
+            rto_max: Duration::from_millis(100),
+            suspect_after: Duration::from_millis(100),
+            grant_len_max: 0,
+        }
+    }
+}
+
+/// Identity of this process within its job.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The job.
+    pub job_id: [u8; 16],
+    /// The job's secret; proves membership in the handshake.
+    pub secret: [u8; 32],
+    /// This process.
+    pub rank: u32,
+    /// Processes in the job, at most 2^20 (the index part of a session token).
+    pub size: u32,
+    /// Session epochs of this process start here; must grow with each start of this rank (the time
+    /// of the start in nanoseconds will do).
+    pub epoch: u64,
+    /// Fresh entropy, from which session tokens are derived.
+    pub seed: [u8; 32],
+    /// Limits.
+    pub limits: Limits,
+}

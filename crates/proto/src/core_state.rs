@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The state of the core, and the verbs that do not belong to one mechanism.
+
+use crate::event::{Cause, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use crate::grant::Scheduler;
+use crate::held::HeldPool;
+use crate::path::{Path, PathStatus};
+use crate::peer::{Peer, PeerStatus};
+use crate::port::{Ports, Posted, Waiting};
+use crate::rendezvous::{Origin, Request, RxTransfer, TxTransfer};
+use crate::session::{Entropy, SessionState};
+use crate::slab::Slab;
+use crate::slot::SlotPool;
+use crate::tx::Sent;
+use crate::{Config, Counters, Instant, LinkId, LinkParams};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Everything that is not one peer's own.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) links: [Option<LinkParams>; LinkId::COUNT],
+    pub(crate) ports: Ports,
+    pub(crate) slots: SlotPool,
+    pub(crate) held: HeldPool,
+    pub(crate) tx_transfers: Slab<TxTransfer>,
+    pub(crate) rx_transfers: Slab<RxTransfer>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: Counters,
+    pub(crate) entropy: Entropy,
+    /// Small messages take this link where it works.
+    pub(crate) preferred: Option<LinkId>,
+    /// Headers and short frames that live for one transmit only.
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// The protocol core of one process. See the crate's documentation for the contract.
+#[derive(Debug)]
+pub struct Core {
+    pub(crate) peers: Vec<Option<Box<Peer>>>,
+    /// Per peer, a bit per link that reaches it.
+    pub(crate) allowed: Vec<u8>,
+    pub(crate) ready: VecDeque<PeerId>,
+    pub(crate) timed: Vec<PeerId>,
+    pub(crate) sh: Shared,
+    /// The transmit that was handed out last, until the engine's next call tells its fate.
+    pub(crate) sent: Option<Sent>,
+}
+
+impl Core {
+    /// A core without links or peers.
+    ///
+    /// # Panics
+    /// When the limits contradict each other: credit beyond what 15-bit sequence numbers order, or
+    /// eager messages beyond credit or frame buffers.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let limits = &config.limits;
+        assert!(
+            limits.credit_len / crate::lane::CHARGE_OVERHEAD < 1 << 15,
+            "credit_len too large"
+        );
+        let eager_len_max = limits.eager_len_max.max(limits.eager_len_max_lossless);
+        assert!(
+            crate::lane::charge(eager_len_max) <= limits.credit_len / 2,
+            "eager_len_max"
+        );
+        assert!(
+            eager_len_max <= 48 * 1024,
+            "eager messages must fit a frame buffer"
+        );
+        assert!(config.size <= 1 << 20, "a job has at most 2^20 processes");
+        let entropy = Entropy::new(config.seed, config.epoch);
+        Core {
+            peers: (0..config.size).map(|_| None).collect(),
+            allowed: alloc::vec![0; config.size as usize],
+            ready: VecDeque::new(),
+            timed: Vec::new(),
+            sh: Shared {
+                config,
+                links: [None; LinkId::COUNT],
+                ports: Ports::new(),
+                slots: SlotPool::default(),
+                held: HeldPool::default(),
+                tx_transfers: Slab::new(),
+                rx_transfers: Slab::new(),
+                scheduler: Scheduler::default(),
+                events: VecDeque::new(),
+                counters: Counters::default(),
+                entropy,
+                preferred: None,
+                scratch: Vec::new(),
+            },
+            sent: None,
+        }
+    }
+
+    /// Tells what a link of this process can do; before any peer is connected by it.
+    pub fn add_link(&mut self, link: LinkId, params: LinkParams) {
+        self.sh
+            .scheduler
+            .set_budget(link, grant_budget(&self.sh.config, &params));
+        self.sh.links[link.index()] = Some(params);
+    }
+
+    /// Tells by which links `peer` may be reached. A peer without any cannot be connected.
+    pub fn allow(&mut self, peer: PeerId, links: &[LinkId]) {
+        self.allowed[peer.index()] = links.iter().fold(0, |mask, link| mask | 1 << link.as_u8());
+    }
+
+    /// Opens a session with `peer` by all links that it may be reached by, unless one is open or
+    /// being opened; after a failure, a new one. `P2.1`.
+    pub fn connect(&mut self, now: Instant, peer: PeerId) {
+        let Some(place) = self.peers.get(peer.index()) else {
+            return;
+        };
+        if place
+            .as_ref()
+            .is_none_or(|old| old.session.failed.is_some())
+        {
+            self.renew(now, peer);
+        }
+    }
+
+    /// Starts the peer's state afresh: a new session with new tokens and new packet numbers.
+    pub(crate) fn renew(&mut self, now: Instant, peer: PeerId) {
+        let session = SessionState::new(&mut self.sh.entropy, peer);
+        let mut new = Box::new(Peer::new(peer, session, self.sh.config.limits.credit_len));
+        let mask = self.allowed[peer.index()];
+        for link in LinkId::ALL
+            .into_iter()
+            .filter(|link| mask >> link.as_u8() & 1 == 1)
+        {
+            if let Some(params) = self.sh.links[link.index()] {
+                let window = window_frames(&self.sh.config, &params);
+                new.paths[link.index()] = Some(Box::new(Path::new(link, params, window)));
+            }
+        }
+        new.open_session(now, &mut self.sh);
+        if let Some(old) = self.peers[peer.index()].replace(new) {
+            // It may still stand in the queues; the new state inherits its place there.
+            if let Some(Some(new)) = self.peers.get_mut(peer.index()) {
+                (new.queued, new.timed) = (old.queued, old.timed);
+            }
+        }
+        self.touch(peer);
+    }
+
+    /// How things stand with `peer`.
+    #[must_use]
+    pub fn peer_status(&self, peer: PeerId) -> PeerStatus {
+        match self.peers.get(peer.index()) {
+            Some(Some(peer)) => peer.status(),
+            _ => PeerStatus::Unknown,
+        }
+    }
+
+    /// How things stand with a path to `peer`.
+    #[must_use]
+    pub fn path_status(&self, peer: PeerId, link: LinkId) -> Option<PathStatus> {
+        self.peers.get(peer.index())?.as_ref()?.path_status(link)
+    }
+
+    /// When `peer` was last heard of.
+    #[must_use]
+    pub fn last_heard(&self, peer: PeerId) -> Option<Instant> {
+        self.peers
+            .get(peer.index())?
+            .as_ref()
+            .map(|peer| peer.last_heard)
+    }
+
+    /// Counters so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.sh.counters
+    }
+
+    /// The next event, in order.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.sh.events.pop_front()
+    }
+
+    /// Bytes of a held message.
+    #[must_use]
+    pub fn held(&self, id: HeldId) -> &[u8] {
+        self.sh.held.bytes(id)
+    }
+
+    /// Bytes of a held message, to be filled as [`Event::Place`] says.
+    #[must_use]
+    pub fn held_mut(&mut self, id: HeldId) -> &mut [u8] {
+        self.sh.held.bytes_mut(id)
+    }
+
+    /// Frees a held message after its [`Event::Deliver`] was acted on.
+    pub fn release(&mut self, id: HeldId) {
+        self.sh.held.release(id);
+    }
+
+    /// Opens `port` for messages.
+    pub fn open_port(&mut self, port: PortId, mode: PortMode) {
+        self.sh.ports.entry(port).mode = Some(mode);
+        self.serve(port);
+    }
+
+    /// Posts a buffer of `len` bytes for the next message to `port` (from `source` alone, if given).
+    pub fn post_recv(&mut self, port: PortId, op: OpId, len: u64, source: Option<PeerId>) {
+        if let Some(source) = source
+            && let PeerStatus::Failed(cause) = self.peer_status(source)
+            && !self.waits_from(port, source)
+        {
+            let error = OpError::PeerGone(source, cause);
+            self.sh.events.push_back(Event::RecvFailed { op, error });
+            return;
+        }
+        let entry = self.sh.ports.entry(port);
+        entry.posted.push_back(Posted { op, len, source });
+        if !entry.unexpected.is_empty() {
+            self.serve(port);
+        }
+    }
+
+    /// Withdraws a posted receive. `false` if a message has already matched it: it ends by itself.
+    pub fn cancel_recv(&mut self, port: PortId, op: OpId) -> bool {
+        self.sh.ports.cancel(port, op)
+    }
+
+    /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
+    pub fn fail_peer(&mut self, peer: PeerId, cause: Cause) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        if state.session.failed.is_some() {
+            return;
+        }
+        state.session.failed = Some(cause);
+        state.session.up = false;
+        let error = OpError::PeerGone(peer, cause);
+        self.abandon(peer, error);
+        self.sh.events.push_back(Event::PeerFailed { peer, cause });
+    }
+
+    /// Memory in use: (frame buffers, bytes of held messages, transfers both ways). Tests end with
+    /// all of it at zero.
+    #[must_use]
+    pub fn usage(&self) -> (usize, usize, usize) {
+        let transfers = self.sh.tx_transfers.len() + self.sh.rx_transfers.len();
+        (self.sh.slots.used(), self.sh.held.total_len(), transfers)
+    }
+
+    /// Makes every acknowledgement that is owed due now: before the process leaves.
+    pub fn flush_acks(&mut self, now: Instant) {
+        for index in 0..self.timed.len() {
+            let id = self.timed[index];
+            if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
+                for path in peer.paths.iter_mut().flatten() {
+                    if path.rx.unacked_count() > 0 {
+                        path.rx.set_due(now);
+                    }
+                }
+            }
+            self.touch(id);
+        }
+    }
+
+    /// Whether something sent to a live peer is not known to have arrived.
+    #[must_use]
+    pub fn has_unfinished(&self) -> bool {
+        let unfinished = |peer: &Peer| {
+            peer.session.up
+                && (peer.has_control()
+                    || peer.paths.iter().flatten().any(|path| path.has_unfinished()))
+        };
+        self.sh.tx_transfers.len() > 0
+            || self.timed.iter().filter_map(|id| self.peers[id.index()].as_deref()).any(unfinished)
+    }
+
+    /// Makes small messages to every peer take `link` wherever it works, whatever was measured.
+    pub fn prefer(&mut self, link: LinkId) {
+        self.sh.preferred = Some(link);
+    }
+
+    /// Puts `peer` into the queue of those with something to transmit, and among the timed.
+    #[inline]
+    pub(crate) fn touch(&mut self, peer: PeerId) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        if !state.queued {
+            state.queued = true;
+            self.ready.push_back(peer);
+        }
+        if !state.timed {
+            state.timed = true;
+            self.timed.push(peer);
+        }
+    }
+
+    /// Ends everything that belongs to a peer's session.
+    pub(crate) fn abandon(&mut self, peer: PeerId, error: OpError) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        let (mut held, mut ops) = (Vec::new(), Vec::new());
+        for lane in &mut state.lanes_rx {
+            lane.abandon(&mut held, &mut ops);
+        }
+        state.abandon_tx(&mut self.sh);
+        for id in held
+            .into_iter()
+            .chain(self.sh.ports.forget(peer, error, &mut self.sh.events))
+        {
+            self.sh.held.release(id);
+        }
+        for op in ops {
+            self.sh.events.push_back(Event::RecvFailed { op, error });
+        }
+        self.sh.abandon_transfers(peer, error);
+    }
+
+    fn waits_from(&mut self, port: PortId, source: PeerId) -> bool {
+        let port = self.sh.ports.get_mut(port);
+        port.is_some_and(|port| port.unexpected.iter().any(|item| item.peer == source))
+    }
+
+    /// Gives buffers at `port` to the messages that wait there.
+    pub(crate) fn serve(&mut self, id: PortId) {
+        while self.sh.has_transfer_room()
+            && let Some(port) = self.sh.ports.get_mut(id)
+            && let Some((index, posted)) = port.next_served()
+        {
+            let item = port.unexpected[index];
+            let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) else {
+                return;
+            };
+            peer.consume(&mut self.sh, item.lane, item.charge);
+            match (item.what, posted) {
+                (Waiting::Held(held), posted) => {
+                    if let Some(port) = self.sh.ports.get_mut(id) {
+                        port.unexpected.remove(index);
+                    }
+                    let error =
+                        posted.and_then(|posted| crate::lane::truncation(item.len, posted.len));
+                    let op = posted.map(|posted| posted.op);
+                    let data = Data::Held(held);
+                    peer.deliver(&mut self.sh, item.lane, id, op, item.len, data, error);
+                }
+                (Waiting::Request(asked), Some(posted)) => {
+                    let request = Request {
+                        peer: item.peer,
+                        lane: item.lane,
+                        port: id,
+                        len: item.len,
+                        asked,
+                    };
+                    let transfer = self.sh.start_transfer(&request, posted, Origin::Port);
+                    if let Some(port) = self.sh.ports.get_mut(id) {
+                        port.unexpected[index].what = Waiting::Transferring { transfer };
+                        port.unexpected[index].charge = 0;
+                    }
+                }
+                (Waiting::Request(_) | Waiting::Transferring { .. }, _) => return,
+            }
+            self.touch(item.peer);
+        }
+        self.run_scheduler();
+    }
+
+    /// A message whose buffer was found late has arrived: deliver it and go on with its port.
+    pub(crate) fn on_late_transferred(&mut self, transfer: u32, done: &RxTransfer) {
+        let Some(port) = self.sh.ports.get_mut(done.port) else {
+            return;
+        };
+        port.unexpected.retain(
+            |item| !matches!(item.what, Waiting::Transferring { transfer: key } if key == transfer),
+        );
+        if let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) {
+            let (op, error) = (Some(done.posted.op), done.error());
+            peer.deliver(
+                &mut self.sh,
+                done.lane,
+                done.port,
+                op,
+                done.len,
+                Data::Placed,
+                error,
+            );
+        }
+        self.serve(done.port);
+    }
+}
+
+/// Frames that a peer may have under way towards this process on one path: what the link buffers.
+pub(crate) fn window_frames(config: &Config, params: &LinkParams) -> u16 {
+    let frames = params.rx_buffer_len / params.frame_len_max.max(1);
+    // At least a run of segments and its acknowledgements; a full socket is repaired, not fatal.
+    let floor = params.segments_max.max(32) * 2;
+    let frames = frames
+        .max(floor)
+        .min(usize::from(config.limits.window_frames_max));
+    u16::try_from(frames).unwrap_or(u16::MAX)
+}
+
+fn grant_budget(config: &Config, params: &LinkParams) -> usize {
+    match config.limits.grant_len_max {
+        0 => params.rx_buffer_len,
+        len => len.min(params.rx_buffer_len),
+    }
+}

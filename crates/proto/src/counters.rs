@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Counters. Nothing is dropped in silence: every drop has a reason, and every reason a counter.
+
+use portolan_wire::Malformed;
+
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
+        /// Why a frame or a record was dropped.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum DropReason { $($(#[$doc])* $name,)* }
+
+        impl DropReason {
+            /// Every reason.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$name,)*];
+
+            /// A fixed name for reports.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(DropReason::$name => $text,)* }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// Shorter than its header or than it says.
+    Truncated => "truncated",
+    /// Another version of the protocol.
+    Version => "wrong version",
+    /// Kind of frame or record that nobody defined, or a field out of range.
+    Malformed => "malformed",
+    /// Handshake of another job.
+    OtherJob => "other job",
+    /// Handshake whose authenticator is wrong.
+    BadMac => "bad authenticator",
+    /// Handshake for another rank, or from a rank outside the job.
+    WrongRank => "wrong rank",
+    /// Handshake of an earlier life of the peer.
+    OldIncarnation => "old incarnation",
+    /// Session that this process did not hand out, or no longer honours.
+    StaleSession => "stale session",
+    /// Frame on a link that the peer has no path on.
+    NoPath => "no such path",
+    /// Numbered frame that has arrived before.
+    Duplicate => "duplicate",
+    /// Numbered frame beyond the window.
+    BeyondWindow => "beyond window",
+    /// Acknowledgement of frames that were never sent.
+    BadAck => "impossible acknowledgement",
+    /// Message beyond its lane's window or credit.
+    BeyondCredit => "beyond credit",
+    /// Fragment that contradicts its message or transfer.
+    BadFragment => "contradicting fragment",
+    /// Transfer that does not exist (any more).
+    StaleTransfer => "stale transfer",
+    /// Eager memory of this process is exhausted; the frame will be sent again.
+    NoMemory => "out of eager memory",
+    /// Best-effort message to a port without a buffer.
+    BestEffortNoBuffer => "best effort, no buffer",
+    /// Record that its kind of frame or link may not carry.
+    Misplaced => "misplaced record",
+}
+
+impl From<Malformed> for DropReason {
+    fn from(malformed: Malformed) -> Self {
+        match malformed {
+            Malformed::Truncated | Malformed::Length => DropReason::Truncated,
+            Malformed::Version(_) => DropReason::Version,
+            Malformed::FrameKind(_) | Malformed::RecordKind(_) | Malformed::Field => {
+                DropReason::Malformed
+            }
+        }
+    }
+}
+
+/// What the core has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Numbered and unnumbered frames handed out for transmission, retransmissions included.
+    pub frames_sent: u64,
+    /// Frames accepted.
+    pub frames_received: u64,
+    /// Frames sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Messages accepted for sending.
+    pub messages_sent: u64,
+    /// Messages delivered.
+    pub messages_received: u64,
+    /// Payload bytes of delivered messages.
+    pub bytes_received: u64,
+    /// Messages that were held because they came early or found no buffer.
+    pub messages_held: u64,
+    /// Best-effort messages that never arrived here, by the gaps in their numbers.
+    pub best_effort_lost: u64,
+    /// Frames whose sending the link put off.
+    pub link_full: u64,
+    drops: [u64; DropReason::ALL.len()],
+}
+
+impl Counters {
+    /// How often something was dropped for `reason`.
+    #[must_use]
+    pub fn drops(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize]
+    }
+
+    /// Everything that was dropped, reasons with a count of zero left out.
+    pub fn iter_drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL
+            .iter()
+            .map(|&reason| (reason, self.drops(reason)))
+            .filter(|&(_, n)| n > 0)
+    }
+
+    #[cold]
+    pub(crate) fn drop(&mut self, reason: DropReason) {
+        self.drops[reason as usize] += 1;
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Eager messages: copied into a frame at submission, sent without asking, within credit.
+
+use crate::event::{Cause, PeerId, PortId};
+use crate::lane::charge;
+use crate::path::{OpenFrame, Path, Run};
+use crate::slot::SlotPool;
+use crate::{Core, LaneId};
+use portolan_wire::{FRAGMENT_LEN, FRAME_HEADER_LEN, Fragment, MESSAGE_LEN, Message};
+
+/// Where a message goes and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendSpec {
+    /// Destination port.
+    pub port: PortId,
+    /// Priority.
+    pub lane: LaneId,
+    /// Not to be repaired when lost. A message longer than a frame is sent reliably all the same:
+    /// best effort is a floor.
+    pub best_effort: bool,
+}
+
+/// Why a message was not accepted. [`Refused::Busy`] and [`Refused::NotUp`] are back-pressure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The session is not open yet; [`crate::Event::PeerUp`] tells when.
+    NotUp,
+    /// No credit or no room; [`crate::Event::Writable`] tells when to try again.
+    Busy,
+    /// Too long to go without asking: use [`Core::rendezvous`].
+    TooLong,
+    /// The peer is gone.
+    Gone(Cause),
+    /// The peer was never connected.
+    Unknown,
+}
+
+/// When the frame that a message went into should leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushHint {
+    /// The frame has room for more messages.
+    Open,
+    /// A full frame waits; nothing is gained by waiting longer.
+    Full,
+}
+
+/// Memory for the payload of an accepted message; must be filled completely.
+#[derive(Debug)]
+#[must_use = "the message will be sent with whatever was staged"]
+pub struct Staging<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+    /// Payload runs of `run_len` bytes lie `stride` bytes apart.
+    run_len: usize,
+    stride: usize,
+    hint: FlushHint,
+}
+
+impl Staging<'_> {
+    /// Appends a piece of the payload.
+    ///
+    /// # Panics
+    /// When the pieces exceed the length that was submitted.
+    #[inline]
+    pub fn push(&mut self, mut piece: &[u8]) {
+        if self.stride == 0 {
+            self.bytes[self.at..self.at + piece.len()].copy_from_slice(piece);
+            self.at += piece.len();
+            return;
+        }
+        while !piece.is_empty() {
+            let (run, within) = (self.at / self.run_len, self.at % self.run_len);
+            let len = piece.len().min(self.run_len - within);
+            let start = run * self.stride + within;
+            self.bytes[start..start + len].copy_from_slice(&piece[..len]);
+            self.at += len;
+            piece = &piece[len..];
+        }
+    }
+
+    /// When the frame should leave.
+    #[inline]
+    #[must_use]
+    pub fn hint(&self) -> FlushHint {
+        self.hint
+    }
+}
+
+impl Core {
+    /// Accepts a message of `len` bytes and returns the memory to copy it into. Once copied, the
+    /// message is complete as far as its sender is concerned: it can be recovered from here.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    #[inline]
+    pub fn eager(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        len: usize,
+    ) -> Result<Staging<'_>, Refused> {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return Err(Refused::Unknown);
+        };
+        let state = &mut **state;
+        if !state.session.up {
+            return Err(state.session.failed.map_or(Refused::NotUp, Refused::Gone));
+        }
+        let Some(small) = state.small else {
+            return Err(Refused::NotUp);
+        };
+        let lane = spec.lane.index();
+        let Some(path) = state.paths[small.index()].as_deref_mut() else {
+            return Err(Refused::NotUp);
+        };
+        let record_len = MESSAGE_LEN + len;
+        let fits = path.header_len() + record_len <= path.shared_frame_len();
+        if !fits && len > self.sh.eager_len_max(path.params.lossless) {
+            return Err(Refused::TooLong);
+        }
+        let tx = &mut state.lanes_tx[lane];
+        let best_effort = spec.best_effort && fits;
+        let charge = charge(len);
+        if !best_effort && !tx.has_credit(charge) || !path.has_room(lane) {
+            tx.starved = true;
+            return Err(Refused::Busy);
+        }
+        let counter = if best_effort {
+            &mut tx.best_effort_seq
+        } else {
+            &mut tx.next_seq
+        };
+        let seq = *counter;
+        *counter = seq.wrapping_add(1);
+        if !best_effort {
+            tx.charged = tx.charged.wrapping_add(charge);
+        }
+        self.sh.counters.messages_sent += 1;
+        if !state.queued {
+            state.queued = true;
+            self.ready.push_back(peer);
+        }
+        if !state.timed {
+            state.timed = true;
+            self.timed.push(peer);
+        }
+        let message = Message {
+            lane: spec.lane,
+            best_effort,
+            system: spec.port.system,
+            port: spec.port.number,
+            len: u16::try_from(len).unwrap_or(u16::MAX),
+            seq,
+        };
+        if fits {
+            return Ok(path.stage_shared(&mut self.sh.slots, &message));
+        }
+        if path.params.lossless {
+            return Ok(path.stage_alone(&mut self.sh.slots, &message));
+        }
+        let bulk = state.bulk.unwrap_or(small);
+        let Some(path) = state.paths[bulk.index()].as_deref_mut() else {
+            return Err(Refused::NotUp);
+        };
+        Ok(path.stage_run(&mut self.sh.slots, &message, len))
+    }
+}
+
+impl Path {
+    /// Puts a message into the lane's open frame, or into a new one.
+    #[inline]
+    fn stage_shared<'a>(&mut self, slots: &'a mut SlotPool, message: &Message) -> Staging<'a> {
+        let lane = message.lane.index();
+        let need = MESSAGE_LEN + usize::from(message.len);
+        let capacity = self.shared_frame_len();
+        let mut hint = FlushHint::Open;
+        if let Some(open) = self.open[lane]
+            && open.len + need > capacity
+        {
+            self.close(lane);
+            hint = FlushHint::Full;
+        }
+        let header_len = self.header_len();
+        let open = self.open[lane].get_or_insert_with(|| OpenFrame {
+            slot: slots.take(capacity + ACK_ROOM),
+            len: header_len,
+            numbered: false,
+        });
+        open.numbered |= !message.best_effort;
+        let start = open.len;
+        open.len += need;
+        let bytes = &mut slots.bytes_mut(open.slot)[start..start + need];
+        message.emit(bytes);
+        Staging {
+            bytes: &mut bytes[MESSAGE_LEN..],
+            at: 0,
+            run_len: 0,
+            stride: 0,
+            hint,
+        }
+    }
+
+    /// Puts a message that fills a lossless link's frame into a frame of its own.
+    fn stage_alone<'a>(&mut self, slots: &'a mut SlotPool, message: &Message) -> Staging<'a> {
+        let lane = message.lane.index();
+        self.close(lane);
+        let len = MESSAGE_LEN + usize::from(message.len);
+        let slot = slots.take(len);
+        self.closed[lane].push_back(OpenFrame {
+            slot,
+            len,
+            numbered: true,
+        });
+        let bytes = &mut slots.bytes_mut(slot)[..len];
+        message.emit(bytes);
+        let hint = FlushHint::Full;
+        Staging {
+            bytes: &mut bytes[MESSAGE_LEN..],
+            at: 0,
+            run_len: 0,
+            stride: 0,
+            hint,
+        }
+    }
+
+    /// Cuts a message into frames of one fragment each, behind one another in one buffer.
+    fn stage_run<'a>(
+        &mut self,
+        slots: &'a mut SlotPool,
+        message: &Message,
+        len: usize,
+    ) -> Staging<'a> {
+        let header_len = FRAME_HEADER_LEN + FRAGMENT_LEN;
+        // A fragment's length is a 16-bit field and the run must fit one buffer.
+        let segment_len = self.frame_len.min(16 * 1024);
+        let payload_len = segment_len - header_len;
+        let count = len.div_ceil(payload_len);
+        let total_len = len + count * header_len;
+        let slot = slots.take(total_len);
+        let bytes = &mut slots.bytes_mut(slot)[..total_len];
+        for index in 0..count {
+            let offset = index * payload_len;
+            let part = payload_len.min(len - offset);
+            let fragment = Fragment {
+                message: Message {
+                    len: u16::try_from(part).unwrap_or(u16::MAX),
+                    ..*message
+                },
+                message_len: u32::try_from(len).unwrap_or(u32::MAX),
+                offset: u32::try_from(offset).unwrap_or(u32::MAX),
+            };
+            fragment.emit(&mut bytes[index * segment_len + FRAME_HEADER_LEN..]);
+        }
+        self.runs.push_back(Run {
+            slot,
+            off: 0,
+            len: total_len,
+            segment_len,
+        });
+        Staging {
+            bytes: &mut bytes[header_len..],
+            at: 0,
+            run_len: payload_len,
+            stride: segment_len,
+            hint: FlushHint::Full,
+        }
+    }
+
+    /// Ends the lane's open frame: it waits for transmission, and the next message starts another.
+    pub(crate) fn close(&mut self, lane: usize) {
+        if let Some(open) = self.open[lane].take() {
+            self.closed[lane].push_back(open);
+        }
+    }
+}
+
+/// Buffers of shared frames have room for the acknowledgement that may be appended.
+const ACK_ROOM: usize = crate::ack::ACK_LEN_MAX;

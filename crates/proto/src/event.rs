@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the core tells the engine, and the names both use.
+
+use crate::LinkId;
+use core::fmt;
+use core::ops::Range;
+use portolan_wire::LaneId;
+
+/// A peer: its rank in the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(pub u32);
+
+impl PeerId {
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {}", self.0)
+    }
+}
+
+/// An operation of the engine, by a number that the engine chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpId(pub u32);
+
+/// Memory of the core that holds a message until it is consumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HeldId(pub(crate) u32);
+
+/// A port of this process. System ports belong to the library itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortId {
+    /// Number.
+    pub number: u16,
+    /// In the library's own number space.
+    pub system: bool,
+}
+
+impl PortId {
+    /// A port of the program.
+    #[inline]
+    #[must_use]
+    pub const fn user(number: u16) -> Self {
+        PortId {
+            number,
+            system: false,
+        }
+    }
+
+    /// A port of the library.
+    #[inline]
+    #[must_use]
+    pub const fn system(number: u16) -> Self {
+        PortId {
+            number,
+            system: true,
+        }
+    }
+}
+
+/// How a port takes messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortMode {
+    /// Each message needs a posted buffer.
+    Posted,
+    /// Eager messages are handed over where they lie; longer ones need a posted buffer.
+    InPlace,
+}
+
+/// Where the payload of a delivered message is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// In the frame that is being handled.
+    Frame(Range<usize>),
+    /// In memory of the core; release it with [`crate::Core::release`] afterwards.
+    Held(HeldId),
+    /// Already in the operation's buffer.
+    Placed,
+}
+
+/// Where a part of a frame must be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dest {
+    /// At this offset of the operation's buffer.
+    Op(OpId, u64),
+    /// At this offset of held memory.
+    Held(HeldId, usize),
+}
+
+/// Why a peer is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Its process ended; the system or the launcher said so.
+    ProcessGone,
+    /// Nothing was heard of it for too long on this path.
+    Silent(LinkId),
+    /// It started again; what its earlier life was asked is lost.
+    Restarted,
+    /// It broke the protocol.
+    Violation(&'static str),
+    /// No path to it worked.
+    NoPath,
+    /// It closed the session.
+    Closed,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::ProcessGone => f.write_str("its process has ended"),
+            Cause::Silent(link) => write!(f, "it no longer answers on path {link}"),
+            Cause::Restarted => f.write_str("it was started again"),
+            Cause::Violation(what) => write!(f, "it broke the protocol: {what}"),
+            Cause::NoPath => f.write_str("no path to it works"),
+            Cause::Closed => f.write_str("it closed the session"),
+        }
+    }
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpError {
+    /// The peer is gone.
+    PeerGone(PeerId, Cause),
+    /// The message was longer than the buffer; its first bytes are in the buffer.
+    Truncated {
+        /// Bytes of the message.
+        message_len: u64,
+    },
+    /// The receiver gave the transfer up.
+    Refused,
+    /// The engine cancelled it.
+    Cancelled,
+}
+
+/// What happened. The order of events is the order in which the engine must act on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Copy a part of the frame being handled.
+    Place {
+        /// To there.
+        dest: Dest,
+        /// From here.
+        src: Range<usize>,
+    },
+    /// A message has arrived.
+    Deliver {
+        /// Sender.
+        peer: PeerId,
+        /// Port it was sent to.
+        port: PortId,
+        /// Priority it was sent with.
+        lane: LaneId,
+        /// The posted operation that it consumes; `None` for delivery in place.
+        op: Option<OpId>,
+        /// Bytes of the message.
+        len: u64,
+        /// Where it is.
+        data: Data,
+        /// The posted buffer was too short.
+        error: Option<OpError>,
+    },
+    /// A posted receive ended without a message.
+    RecvFailed {
+        /// The operation.
+        op: OpId,
+        /// Reason.
+        error: OpError,
+    },
+    /// A rendezvous send has ended; its buffer is free.
+    SendDone {
+        /// The operation.
+        op: OpId,
+        /// How.
+        result: Result<(), OpError>,
+    },
+    /// Fetch a message from the peer's memory, then call [`crate::Core::pull_done`].
+    Pull {
+        /// Number to report with.
+        transfer: u32,
+        /// Whose memory.
+        peer: PeerId,
+        /// Where.
+        remote_addr: u64,
+        /// Into this operation's buffer.
+        op: OpId,
+        /// Bytes.
+        len: u64,
+    },
+    /// A port that takes messages in place was sent one that needs a posted buffer.
+    BufferWanted {
+        /// The port.
+        port: PortId,
+        /// The sender.
+        peer: PeerId,
+        /// Bytes of the message.
+        len: u64,
+    },
+    /// The peer can be sent to.
+    PeerUp(PeerId),
+    /// The peer takes messages again after a refusal.
+    Writable(PeerId),
+    /// Frames to the peer stay unanswered: find out whether it lives.
+    Suspect {
+        /// The peer.
+        peer: PeerId,
+        /// The path that is silent.
+        link: LinkId,
+    },
+    /// The peer was given up; its operations have been failed before this event.
+    PeerFailed {
+        /// The peer.
+        peer: PeerId,
+        /// Reason.
+        cause: Cause,
+    },
+}

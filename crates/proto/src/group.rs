@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Shapes of collective operations: who sends to whom, in which round. The messages themselves are
+//! ordinary ones on system ports.
+
+/// Rounds of a dissemination barrier of `size` processes (Hensgen, Finkel and Manber, 1988):
+/// the logarithm to base 2, rounded up.
+#[must_use]
+pub fn barrier_rounds(size: u32) -> u32 {
+    size.next_power_of_two().trailing_zeros()
+}
+
+/// Whom `rank` tells, and of whom it waits, in `round` of a barrier.
+///
+/// # Panics
+/// When `rank` is not below `size`.
+#[must_use]
+pub fn barrier_partners(rank: u32, size: u32, round: u32) -> (u32, u32) {
+    assert!(rank < size);
+    let step = (1u64 << round) % u64::from(size);
+    let (rank, size) = (u64::from(rank), u64::from(size));
+    let modulo = |value: u64| u32::try_from(value % size).unwrap_or(0);
+    (modulo(rank + step), modulo(rank + size - step))
+}
+
+/// The parent of `rank` in the binomial broadcast tree rooted at `root`; `None` for the root.
+///
+/// # Panics
+/// When `rank` or `root` is not below `size`.
+#[must_use]
+pub fn broadcast_parent(rank: u32, root: u32, size: u32) -> Option<u32> {
+    let relative = to_relative(rank, root, size);
+    // Clearing the lowest set bit leads towards the root.
+    (relative != 0).then(|| to_rank(relative & (relative - 1), root, size))
+}
+
+/// The children of `rank` in the same tree, the one with the largest subtree first.
+pub fn broadcast_children(rank: u32, root: u32, size: u32) -> impl Iterator<Item = u32> {
+    let relative = to_relative(rank, root, size);
+    let reach = if relative == 0 {
+        32
+    } else {
+        relative.trailing_zeros()
+    };
+    (0..reach).rev().filter_map(move |bit| {
+        let child = relative.checked_add(1 << bit)?;
+        (child < size).then(|| to_rank(child, root, size))
+    })
+}
+
+fn to_relative(rank: u32, root: u32, size: u32) -> u32 {
+    assert!(rank < size && root < size);
+    if rank >= root {
+        rank - root
+    } else {
+        rank + (size - root)
+    }
+}
+
+fn to_rank(relative: u32, root: u32, size: u32) -> u32 {
+    if relative < size - root {
+        relative + root
+    } else {
+        relative - (size - root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn after_all_rounds_everybody_has_heard_of_everybody() {
+        for size in 1..40u32 {
+            let mut heard: vec::Vec<u64> = (0..size).map(|rank| 1 << rank).collect();
+            for round in 0..barrier_rounds(size) {
+                let before = heard.clone();
+                for rank in 0..size {
+                    let (to, from) = barrier_partners(rank, size, round);
+                    assert_eq!(barrier_partners(to, size, round).1, rank);
+                    heard[rank as usize] |= before[from as usize];
+                }
+            }
+            assert!(
+                heard.iter().all(|&set| set == (1u64 << size) - 1),
+                "{size} processes"
+            );
+        }
+    }
+
+    #[test]
+    fn the_tree_reaches_each_rank_once_and_agrees_with_itself() {
+        for size in 1..40u32 {
+            for root in 0..size {
+                let mut reached = vec![0; size as usize];
+                let mut queue = vec![root];
+                while let Some(rank) = queue.pop() {
+                    reached[rank as usize] += 1;
+                    for child in broadcast_children(rank, root, size) {
+                        assert_eq!(broadcast_parent(child, root, size), Some(rank));
+                        queue.push(child);
+                    }
+                }
+                assert_eq!(reached, vec![1; size as usize]);
+                assert_eq!(broadcast_parent(root, root, size), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lanes: messages of one peer and priority, matched and delivered in the order of their numbers
+//! although they came by several paths.
+
+use crate::core_state::Shared;
+use crate::event::{Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
+use crate::peer::Peer;
+use crate::port::{Match, Port, Posted, Unexpected, Waiting};
+use crate::rendezvous::{Asked, Origin, Request};
+use crate::{DropReason, LinkId, PortMode};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+use portolan_wire::LaneId;
+
+/// Charged per message beside its bytes, so that credit also bounds the bookkeeping of small ones.
+pub(crate) const CHARGE_OVERHEAD: u32 = 32;
+
+/// What a message of `eager_len` bytes costs of its lane's credit.
+#[inline]
+pub(crate) fn charge(eager_len: usize) -> u32 {
+    u32::try_from(eager_len).unwrap_or(u32::MAX / 2) + CHARGE_OVERHEAD
+}
+
+/// Sending side.
+#[derive(Debug, Default)]
+pub(crate) struct LaneTx {
+    pub(crate) next_seq: u16,
+    pub(crate) best_effort_seq: u16,
+    /// Charged so far, and how far the peer lets it go; both modulo 2^32.
+    pub(crate) charged: u32,
+    pub(crate) limit: u32,
+    /// A submission was refused: say when it would not be.
+    pub(crate) starved: bool,
+}
+
+impl LaneTx {
+    #[inline]
+    pub(crate) fn has_credit(&self, charge: u32) -> bool {
+        self.limit.wrapping_sub(self.charged) as i32 >= charge as i32
+    }
+}
+
+/// Where one message of the lane stands.
+#[derive(Debug)]
+enum State {
+    /// Fragments gather in held memory; not matched yet.
+    Gathering { held: HeldId, received: usize },
+    /// All there, not matched yet.
+    Held(HeldId),
+    /// Asked to be sent, not matched yet.
+    Request(Asked),
+    /// Matched; fragments go straight to the buffer.
+    Placing { posted: Posted, received: usize },
+    /// Matched; a rendezvous fills the buffer.
+    Transferring { transfer: u32 },
+    /// Matched and all there: deliver in its turn.
+    Ready {
+        op: Option<OpId>,
+        data: Data,
+        error: Option<OpError>,
+    },
+    /// Went to its port's queue of unexpected messages, or failed.
+    Gone,
+}
+
+#[derive(Debug)]
+struct Entry {
+    port: PortId,
+    len: u64,
+    /// Credit to give back when this entry is delivered.
+    charge: u32,
+    state: State,
+}
+
+/// Receiving side. `entries[0]` is the message to be delivered next; the first `matched` have been
+/// to their ports.
+#[derive(Debug, Default)]
+pub(crate) struct LaneRx {
+    next_seq: u16,
+    matched: usize,
+    entries: VecDeque<Option<Entry>>,
+    pub(crate) best_effort_next: u16,
+    arrived: u32,
+    consumed: u32,
+    advertised: u32,
+}
+
+impl LaneRx {
+    pub(crate) fn new(credit_len: u32) -> Self {
+        LaneRx {
+            advertised: credit_len,
+            ..LaneRx::default()
+        }
+    }
+
+    /// Limit to tell the peer now.
+    pub(crate) fn advertise(&mut self, credit_len: u32) -> u32 {
+        self.advertised = self.consumed.wrapping_add(credit_len);
+        self.advertised
+    }
+
+    /// Gives `charge` back to the peer; `true` when it is time to say so.
+    #[inline]
+    pub(crate) fn consume(&mut self, charge: u32, credit_len: u32) -> bool {
+        self.consumed = self.consumed.wrapping_add(charge);
+        // A quarter: seldom enough to cost little, early enough that a stream never stops for it.
+        self.consumed
+            .wrapping_add(credit_len)
+            .wrapping_sub(self.advertised)
+            >= credit_len / 4
+    }
+
+    #[inline]
+    fn admit(&mut self, charge: u32) -> Result<(), DropReason> {
+        let arrived = self.arrived.wrapping_add(charge);
+        if (self.advertised.wrapping_sub(arrived) as i32) < 0 {
+            return Err(DropReason::BeyondCredit);
+        }
+        self.arrived = arrived;
+        Ok(())
+    }
+
+    /// Index of `seq` among the entries.
+    #[inline]
+    fn index(&self, seq: u16) -> Result<usize, DropReason> {
+        let ahead = seq.wrapping_sub(self.next_seq);
+        if ahead >= 1 << 15 {
+            return Err(DropReason::Duplicate);
+        }
+        Ok(usize::from(ahead))
+    }
+
+    fn place(&mut self, index: usize) -> &mut Option<Entry> {
+        if index >= self.entries.len() {
+            self.entries.resize_with(index + 1, || None);
+        }
+        &mut self.entries[index]
+    }
+
+    /// Nothing waits before the message with this number.
+    #[inline]
+    fn is_next(&self, seq: u16) -> bool {
+        self.entries.is_empty() && seq == self.next_seq
+    }
+}
+
+impl Peer {
+    /// A whole eager message, at `payload` of the frame being handled.
+    #[inline]
+    pub(crate) fn on_whole(
+        &mut self,
+        sh: &mut Shared,
+        lane: LaneId,
+        port: PortId,
+        seq: u16,
+        payload: Range<usize>,
+    ) -> Result<(), DropReason> {
+        let rx = &mut self.lanes_rx[lane.index()];
+        let charge = charge(payload.len());
+        rx.admit(charge)?;
+        if rx.is_next(seq) {
+            let found = match sh.ports.get_mut(port) {
+                Some(found) => found.find(self.id, lane, true),
+                None => Match::Nothing,
+            };
+            let (op, capacity) = match found {
+                Match::InPlace => (None, u64::MAX),
+                Match::Posted(posted) => (Some(posted.op), posted.len),
+                Match::Nothing => return self.keep_whole(sh, lane, port, seq, payload),
+            };
+            rx.next_seq = rx.next_seq.wrapping_add(1);
+            let len = payload.len() as u64;
+            let error = (len > capacity).then_some(OpError::Truncated { message_len: len });
+            let data = Data::Frame(payload);
+            self.deliver(sh, lane, port, op, len, data, error);
+            self.consume(sh, lane, charge);
+            return Ok(());
+        }
+        self.keep_whole(sh, lane, port, seq, payload)
+    }
+
+    /// Copies a message that cannot be delivered straight from its frame into held memory.
+    fn keep_whole(
+        &mut self,
+        sh: &mut Shared,
+        lane: LaneId,
+        port: PortId,
+        seq: u16,
+        payload: Range<usize>,
+    ) -> Result<(), DropReason> {
+        let rx = &mut self.lanes_rx[lane.index()];
+        let index = rx.index(seq)?;
+        let place = rx.place(index);
+        if place.is_some() {
+            return Err(DropReason::Duplicate);
+        }
+        let len = payload.len();
+        let held = sh.held.take(len);
+        sh.counters.messages_held += 1;
+        sh.events.push_back(Event::Place {
+            dest: Dest::Held(held, 0),
+            src: payload,
+        });
+        let state = State::Held(held);
+        *place = Some(Entry {
+            port,
+            len: len as u64,
+            charge: charge(len),
+            state,
+        });
+        self.advance(sh, lane);
+        Ok(())
+    }
+
+    /// A fragment of an eager message.
+    pub(crate) fn on_fragment(
+        &mut self,
+        sh: &mut Shared,
+        fragment: &portolan_wire::Fragment,
+        payload: Range<usize>,
+    ) -> Result<(), DropReason> {
+        let lane = fragment.message.lane;
+        let port = PortId {
+            number: fragment.message.port,
+            system: fragment.message.system,
+        };
+        let len = fragment.message_len as usize;
+        if len
+            > sh.config
+                .limits
+                .eager_len_max
+                .max(sh.config.limits.eager_len_max_lossless)
+        {
+            return Err(DropReason::BadFragment);
+        }
+        let rx = &mut self.lanes_rx[lane.index()];
+        let index = rx.index(fragment.message.seq)?;
+        if rx.entries.get(index).is_none_or(Option::is_none) {
+            rx.admit(charge(len))?;
+            let held = sh.held.take(len);
+            let state = State::Gathering { held, received: 0 };
+            *rx.place(index) = Some(Entry {
+                port,
+                len: len as u64,
+                charge: charge(len),
+                state,
+            });
+            self.advance(sh, lane);
+        }
+        let entry = self.lanes_rx[lane.index()]
+            .entries
+            .get_mut(index)
+            .and_then(Option::as_mut);
+        let Some(entry) = entry.filter(|entry| entry.len == len as u64 && entry.port == port)
+        else {
+            return Err(DropReason::BadFragment);
+        };
+        let at = fragment.offset as usize;
+        let part = payload.len();
+        match &mut entry.state {
+            State::Gathering { held, received } => {
+                let dest = Dest::Held(*held, at);
+                sh.events.push_back(Event::Place { dest, src: payload });
+                *received += part;
+                if *received >= len {
+                    entry.state = State::Held(*held);
+                }
+            }
+            State::Placing { posted, received } => {
+                place_clipped(sh, posted, at as u64, payload);
+                *received += part;
+                if *received >= len {
+                    let error = truncation(len as u64, posted.len);
+                    entry.state = State::Ready {
+                        op: Some(posted.op),
+                        data: Data::Placed,
+                        error,
+                    };
+                }
+            }
+            _ => return Err(DropReason::BadFragment),
+        }
+        self.advance(sh, lane);
+        Ok(())
+    }
+
+    /// A request to send.
+    pub(crate) fn on_request(
+        &mut self,
+        sh: &mut Shared,
+        link: LinkId,
+        rts: &portolan_wire::Rts,
+    ) -> Result<(), DropReason> {
+        // The data will come by the path for bulk, which the peer chooses as this side does.
+        let link = self.bulk.unwrap_or(link);
+        let lossless = self.paths[link.index()]
+            .as_ref()
+            .is_some_and(|path| path.params.lossless);
+        if rts.message_len == 0 || !lossless && rts.message.len == 0 {
+            return Err(DropReason::BadFragment);
+        }
+        let lane = rts.message.lane;
+        let port = PortId {
+            number: rts.message.port,
+            system: rts.message.system,
+        };
+        let rx = &mut self.lanes_rx[lane.index()];
+        rx.admit(charge(0))?;
+        let index = rx.index(rts.message.seq)?;
+        let place = rx.place(index);
+        if place.is_some() {
+            return Err(DropReason::Duplicate);
+        }
+        let state = State::Request(Asked {
+            sender_transfer: rts.transfer,
+            remote_addr: rts.remote_addr,
+            fragment_len: rts.message.len,
+            link,
+        });
+        *place = Some(Entry {
+            port,
+            len: rts.message_len,
+            charge: charge(0),
+            state,
+        });
+        self.advance(sh, lane);
+        Ok(())
+    }
+
+    /// The rendezvous of the message `seq` has filled its buffer.
+    pub(crate) fn on_transferred(
+        &mut self,
+        sh: &mut Shared,
+        lane: LaneId,
+        transfer: u32,
+        op: OpId,
+        error: Option<OpError>,
+    ) {
+        let rx = &mut self.lanes_rx[lane.index()];
+        for entry in rx.entries.iter_mut().flatten() {
+            if matches!(entry.state, State::Transferring { transfer: key } if key == transfer) {
+                entry.state = State::Ready {
+                    op: Some(op),
+                    data: Data::Placed,
+                    error,
+                };
+            }
+        }
+        self.advance(sh, lane);
+    }
+
+    /// Matches what is next to be matched and delivers what is next to be delivered.
+    pub(crate) fn advance(&mut self, sh: &mut Shared, lane: LaneId) {
+        loop {
+            let rx = &mut self.lanes_rx[lane.index()];
+            let Some(Some(entry)) = rx.entries.get_mut(rx.matched) else {
+                break;
+            };
+            if !match_entry(sh, self.id, lane, entry) {
+                break;
+            }
+            rx.matched += 1;
+            if matches!(entry.state, State::Transferring { .. }) {
+                let charge = core::mem::take(&mut entry.charge);
+                self.consume(sh, lane, charge);
+            }
+        }
+        self.deliver_ready(sh, lane);
+    }
+
+    fn deliver_ready(&mut self, sh: &mut Shared, lane: LaneId) {
+        loop {
+            let rx = &mut self.lanes_rx[lane.index()];
+            let state = rx
+                .entries
+                .front()
+                .and_then(Option::as_ref)
+                .map(|entry| &entry.state);
+            if rx.matched == 0 || !matches!(state, Some(State::Ready { .. } | State::Gone)) {
+                return;
+            }
+            let entry = rx.entries.pop_front().flatten();
+            rx.matched -= 1;
+            rx.next_seq = rx.next_seq.wrapping_add(1);
+            if let Some(Entry {
+                port,
+                len,
+                charge,
+                state: State::Ready { op, data, error },
+            }) = entry
+            {
+                self.deliver(sh, lane, port, op, len, data, error);
+                self.consume(sh, lane, charge);
+            }
+        }
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one argument per field of the event"
+    )]
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        sh: &mut Shared,
+        lane: LaneId,
+        port: PortId,
+        op: Option<OpId>,
+        len: u64,
+        data: Data,
+        error: Option<OpError>,
+    ) {
+        sh.counters.messages_received += 1;
+        sh.counters.bytes_received += len;
+        sh.events.push_back(Event::Deliver {
+            peer: self.id,
+            port,
+            lane,
+            op,
+            len,
+            data,
+            error,
+        });
+    }
+
+    /// Gives credit back and tells the peer when it is time.
+    #[inline]
+    pub(crate) fn consume(&mut self, sh: &mut Shared, lane: LaneId, charge: u32) {
+        let credit_len = sh.config.limits.credit_len;
+        if self.lanes_rx[lane.index()].consume(charge, credit_len) {
+            self.credit_due[lane.index()] = true;
+        }
+    }
+}
+
+/// Takes a message in its turn to its port; `false` if it must wait for more of itself.
+fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -> bool {
+    match entry.state {
+        State::Gathering { held, received } => {
+            if received > 0 {
+                return false;
+            }
+            let port = sh.ports.entry(entry.port);
+            if port.mode == Some(PortMode::InPlace) {
+                return false;
+            }
+            let Match::Posted(posted) = port.find(peer, lane, false) else {
+                return false;
+            };
+            sh.held.release(held);
+            entry.state = State::Placing { posted, received };
+        }
+        State::Held(held) => {
+            let port = sh.ports.entry(entry.port);
+            entry.state = match port.find(peer, lane, true) {
+                Match::InPlace => State::Ready {
+                    op: None,
+                    data: Data::Held(held),
+                    error: None,
+                },
+                Match::Posted(posted) => State::Ready {
+                    op: Some(posted.op),
+                    data: Data::Held(held),
+                    error: truncation(entry.len, posted.len),
+                },
+                Match::Nothing => put_aside(port, peer, lane, entry, Waiting::Held(held)),
+            };
+        }
+        State::Request(asked) => {
+            if !sh.has_transfer_room() {
+                return false;
+            }
+            let id = entry.port;
+            let port = sh.ports.entry(id);
+            if let Match::Posted(posted) = port.find(peer, lane, false) {
+                let request = Request {
+                    peer,
+                    lane,
+                    port: id,
+                    len: entry.len,
+                    asked,
+                };
+                let transfer = sh.start_transfer(&request, posted, Origin::Lane);
+                entry.state = State::Transferring { transfer };
+            } else {
+                if port.mode == Some(PortMode::InPlace) {
+                    sh.events.push_back(Event::BufferWanted {
+                        port: id,
+                        peer,
+                        len: entry.len,
+                    });
+                }
+                entry.state = put_aside(port, peer, lane, entry, Waiting::Request(asked));
+            }
+        }
+        State::Placing { .. } | State::Transferring { .. } | State::Ready { .. } | State::Gone => {}
+    }
+    true
+}
+
+/// Queues the message at its port until a buffer is posted; its charge goes along.
+fn put_aside(
+    port: &mut Port,
+    peer: PeerId,
+    lane: LaneId,
+    entry: &mut Entry,
+    what: Waiting,
+) -> State {
+    let charge = core::mem::take(&mut entry.charge);
+    port.unexpected.push_back(Unexpected {
+        peer,
+        lane,
+        len: entry.len,
+        charge,
+        what,
+    });
+    State::Gone
+}
+
+/// The error of a message that is longer than its buffer.
+pub(crate) fn truncation(len: u64, capacity: u64) -> Option<OpError> {
+    (len > capacity).then_some(OpError::Truncated { message_len: len })
+}
+
+/// Places a part of a message, as far as the buffer reaches.
+pub(crate) fn place_clipped(sh: &mut Shared, posted: &Posted, off: u64, src: Range<usize>) {
+    let room = posted.len.saturating_sub(off);
+    let len = src.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+    if len > 0 {
+        let dest = Dest::Op(posted.op, off);
+        sh.events.push_back(Event::Place {
+            dest,
+            src: src.start..src.start + len,
+        });
+    }
+}
+
+impl LaneRx {
+    /// Held memory and transfers that die with the peer.
+    pub(crate) fn abandon(&mut self, held: &mut Vec<HeldId>, ops: &mut Vec<OpId>) {
+        for entry in self.entries.drain(..).flatten() {
+            match entry.state {
+                State::Gathering { held: id, .. } | State::Held(id) => held.push(id),
+                State::Ready { op, data, .. } => {
+                    if let Data::Held(id) = data {
+                        held.push(id);
+                    }
+                    ops.extend(op);
+                }
+                State::Placing { posted, .. } => ops.push(posted.op),
+                State::Request(_) | State::Transferring { .. } | State::Gone => {}
+            }
+        }
+        self.matched = 0;
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loss detection by time (in the manner of RACK-TLP, RFC 8985): a frame is lost when one sent after
+//! it has arrived and a round trip and a quarter have passed; a silent tail is probed by a timeout.
+
+use crate::path::{Cargo, InFlight, Path, TxState};
+use crate::{DropReason, Instant, Limits};
+use core::time::Duration;
+use portolan_wire::Ack;
+
+/// Least tolerance for reordering. Two paths through one kernel overtake one another by a softirq's
+/// turn, some tens of microseconds.
+const REORDER_MIN: Duration = Duration::from_micros(50);
+
+/// Doublings of the timeout after which it no longer grows by itself (the ceiling does the rest).
+const BACKOFF_MAX: u32 = 16;
+
+#[derive(Debug)]
+pub(crate) struct LossState {
+    /// When the newest frame that has arrived was sent, and its number.
+    newest: (Instant, u32),
+    /// When the next frame will count as lost, if nothing arrives before.
+    lost_at: Instant,
+    /// When the last numbered frame left.
+    pub(crate) last_sent_at: Instant,
+    /// Timeouts since something was acknowledged.
+    timeouts: u32,
+    /// When something was last acknowledged, or put under way with nothing before it.
+    pub(crate) progress_at: Instant,
+    /// When the engine was last asked about a silent peer.
+    suspected_at: Instant,
+}
+
+impl Default for LossState {
+    fn default() -> Self {
+        LossState {
+            newest: (Instant::default(), 0),
+            lost_at: Instant::NEVER,
+            last_sent_at: Instant::default(),
+            timeouts: 0,
+            progress_at: Instant::default(),
+            suspected_at: Instant::default(),
+        }
+    }
+}
+
+/// What a timer found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TimerOutcome {
+    pub(crate) timed_out: bool,
+    pub(crate) suspect: bool,
+}
+
+impl Path {
+    /// Applies an acknowledgement; `acked` is told the cargo and length of each newly arrived frame.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: &Ack,
+        words: &[u8],
+        mut acked: impl FnMut(Cargo, u16),
+    ) -> Result<(), DropReason> {
+        let ahead = ack.base.wrapping_sub(self.base_num);
+        let old = ahead >= 1 << 31;
+        if !old && ahead as usize > self.inflight.len() {
+            return Err(DropReason::BadAck);
+        }
+        self.sample(now, ack);
+        let mut progress = false;
+        if !old {
+            for entry in self.inflight.range_mut(..ahead as usize) {
+                progress |= take(entry, &mut acked);
+            }
+        }
+        for (index, word) in words.chunks_exact(8).enumerate() {
+            let mut bits = u64::from_le_bytes(word.try_into().unwrap_or([0; 8]));
+            let first = ack
+                .base
+                .wrapping_add(1)
+                .wrapping_add(u32::try_from(index * 64).unwrap_or(0));
+            while bits != 0 {
+                let num = first.wrapping_add(bits.trailing_zeros());
+                bits &= bits - 1;
+                if let Some(entry) = self.entry_mut(num) {
+                    progress |= take(entry, &mut acked);
+                }
+            }
+        }
+        self.pop_acked();
+        if progress {
+            self.loss.timeouts = 0;
+            self.loss.progress_at = now;
+        }
+        self.detect(now);
+        Ok(())
+    }
+
+    fn sample(&mut self, now: Instant, ack: &Ack) {
+        let Some(entry) = self.entry_mut(ack.echo_num) else {
+            return;
+        };
+        if entry.attempt != ack.echo_attempt || entry.state == TxState::Acked {
+            return;
+        }
+        let sent_at = entry.sent_at;
+        let delay = Duration::from_micros(u64::from(ack.delay_us));
+        self.rtt.on_sample(now.since(sent_at).saturating_sub(delay));
+        if sent_at >= self.loss.newest.0 {
+            self.loss.newest = (sent_at, ack.echo_num);
+        }
+    }
+
+    fn pop_acked(&mut self) {
+        while self
+            .inflight
+            .front()
+            .is_some_and(|entry| entry.state == TxState::Acked)
+        {
+            self.inflight.pop_front();
+            self.base_num = self.base_num.wrapping_add(1);
+        }
+        if self.inflight.is_empty() {
+            self.lost.clear();
+            // Most peers are idle most of the time: they should not keep the table of a burst.
+            if self.inflight.capacity() > 256 {
+                self.inflight.shrink_to(64);
+            }
+        }
+    }
+
+    /// Marks as lost what was sent well before the newest frame that has arrived.
+    pub(crate) fn detect(&mut self, now: Instant) {
+        self.loss.lost_at = Instant::NEVER;
+        let (newest_at, newest_num) = self.loss.newest;
+        let rtt = self.rtt.smoothed();
+        let patience = rtt + (rtt / 4).max(REORDER_MIN);
+        let mut num = self.base_num;
+        for entry in &mut self.inflight {
+            let before = entry.sent_at < newest_at
+                || (entry.sent_at == newest_at && num.wrapping_sub(newest_num) >= 1 << 31);
+            if entry.state == TxState::Sent && before {
+                if now >= entry.sent_at + patience {
+                    entry.state = TxState::Lost;
+                    self.lost.push_back(num);
+                } else {
+                    self.loss.lost_at = self.loss.lost_at.min(entry.sent_at + patience);
+                }
+            } else if !before && entry.attempt == 0 {
+                // First transmissions leave in the order of their numbers: nothing older follows.
+                break;
+            }
+            num = num.wrapping_add(1);
+        }
+    }
+
+    /// When [`Path::on_timer`] has something to do.
+    pub(crate) fn timer(&self, limits: &Limits) -> Instant {
+        if self.inflight.is_empty() {
+            return Instant::NEVER;
+        }
+        self.loss.lost_at.min(self.timeout_at(limits))
+    }
+
+    fn timeout_at(&self, limits: &Limits) -> Instant {
+        let timeout = self.rtt.timeout(limits.rto_min, limits.rto_max);
+        let backed_off = timeout.saturating_mul(1 << self.loss.timeouts.min(BACKOFF_MAX));
+        self.loss.last_sent_at + backed_off.min(limits.rto_max)
+    }
+
+    /// Declares losses that are due and, if the path has gone silent, sends its first frame again.
+    pub(crate) fn on_timer(&mut self, now: Instant, limits: &Limits) -> TimerOutcome {
+        let mut outcome = TimerOutcome::default();
+        if self.inflight.is_empty() {
+            return outcome;
+        }
+        if now >= self.loss.lost_at {
+            self.detect(now);
+        }
+        if now < self.timeout_at(limits) {
+            return outcome;
+        }
+        outcome.timed_out = true;
+        self.loss.timeouts += 1;
+        self.loss.last_sent_at = now;
+        let first = self
+            .inflight
+            .iter()
+            .position(|entry| entry.state == TxState::Sent);
+        if let Some(index) = first {
+            self.inflight[index].state = TxState::Lost;
+            self.lost.push_back(
+                self.base_num
+                    .wrapping_add(u32::try_from(index).unwrap_or(0)),
+            );
+        }
+        let silent_for = now.since(self.loss.progress_at);
+        if silent_for >= limits.suspect_after
+            && now.since(self.loss.suspected_at) >= limits.suspect_after
+        {
+            self.loss.suspected_at = now;
+            outcome.suspect = true;
+        }
+        outcome
+    }
+
+    /// Takes back a frame that the link would not have: it is sent again when there is room.
+    pub(crate) fn put_back(&mut self, num: u32) {
+        if let Some(entry) = self.entry_mut(num)
+            && entry.state == TxState::Sent
+        {
+            entry.state = TxState::Lost;
+            self.lost.push_front(num);
+        }
+    }
+}
+
+fn take(entry: &mut InFlight, acked: &mut impl FnMut(Cargo, u16)) -> bool {
+    if entry.state == TxState::Acked {
+        return false;
+    }
+    entry.state = TxState::Acked;
+    acked(
+        core::mem::replace(&mut entry.cargo, Cargo::Nothing),
+        entry.len,
+    );
+    true
+}

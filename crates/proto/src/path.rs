@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One way to one peer: its packet numbers, what is under way, and what waits to be sent.
+
+use crate::ack::RxWindow;
+use crate::rtt::Rtt;
+use crate::slot::SlotId;
+use crate::{Instant, LinkId, LinkParams};
+use alloc::collections::VecDeque;
+use core::time::Duration;
+use portolan_wire::FRAME_HEADER_LEN;
+
+/// Frame length before the path MTU is known: IPv6 promises 1280 bytes; IP and UDP headers off.
+pub(crate) const FRAME_LEN_SAFE: usize = 1200;
+
+/// Bytes of the longest frame in which a lossless link's messages share; links hand over frames of
+/// up to 4 KiB in one piece.
+pub(crate) const SHARED_FRAME_LEN_LOSSLESS: usize = 4096;
+
+/// Closed frames that may wait on a path before submissions are refused.
+const CLOSED_MAX: usize = 64;
+
+/// State of a path, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathStatus {
+    /// Link it uses.
+    pub link: LinkId,
+    /// The peer has answered on it.
+    pub up: bool,
+    /// Small messages take it.
+    pub small: bool,
+    /// Bulk data takes it.
+    pub bulk: bool,
+    /// Bytes of the largest frame that has passed.
+    pub frame_len: usize,
+    /// Shortest round trip seen.
+    pub rtt_min: Option<Duration>,
+    /// Smoothed round trip.
+    pub rtt: Duration,
+    /// Frames under way.
+    pub inflight_count: usize,
+}
+
+/// What a numbered frame carries, for sending it again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cargo {
+    /// Bytes of a frame buffer.
+    Slot { slot: SlotId, off: u32 },
+    /// A fragment of the user's memory.
+    Fragment { transfer: u32, index: u32 },
+    /// Acknowledged, or its transfer is gone.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TxState {
+    Sent,
+    Lost,
+    Acked,
+}
+
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub(crate) cargo: Cargo,
+    pub(crate) sent_at: Instant,
+    /// Bytes of the frame.
+    pub(crate) len: u16,
+    pub(crate) attempt: u8,
+    pub(crate) state: TxState,
+}
+
+/// A frame that is being filled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenFrame {
+    pub(crate) slot: SlotId,
+    pub(crate) len: usize,
+    pub(crate) numbered: bool,
+}
+
+/// A run of fragments of one eager message, in one frame buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) slot: SlotId,
+    pub(crate) off: usize,
+    pub(crate) len: usize,
+    pub(crate) segment_len: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) link: LinkId,
+    pub(crate) params: LinkParams,
+    pub(crate) up: bool,
+    /// Verified frame length.
+    pub(crate) frame_len: usize,
+    /// Upper bound for it, from both sides' links.
+    pub(crate) frame_len_bound: usize,
+    /// Frames that the peer lets be under way.
+    pub(crate) window_frames: usize,
+    pub(crate) rtt: Rtt,
+    pub(crate) rx: RxWindow,
+    pub(crate) probe: crate::probe::ProbeState,
+
+    /// Number of the front entry of `inflight`.
+    pub(crate) base_num: u32,
+    pub(crate) inflight: VecDeque<InFlight>,
+    pub(crate) lost: VecDeque<u32>,
+    pub(crate) loss: crate::loss::LossState,
+
+    /// One frame per lane, so that the lanes share nothing that is lost or ordered.
+    pub(crate) open: [Option<OpenFrame>; 2],
+    pub(crate) closed: [VecDeque<OpenFrame>; 2],
+    pub(crate) runs: VecDeque<Run>,
+    /// The link had no room; cleared when it may have again.
+    pub(crate) blocked: bool,
+}
+
+impl Path {
+    pub(crate) fn new(link: LinkId, params: LinkParams, rx_window: u16) -> Self {
+        let frame_len_bound = params.frame_len_max.min(portolan_wire::FRAME_LEN_MAX);
+        Path {
+            link,
+            params,
+            up: false,
+            frame_len: if params.lossless {
+                frame_len_bound
+            } else {
+                frame_len_bound.min(FRAME_LEN_SAFE)
+            },
+            frame_len_bound,
+            window_frames: 64,
+            rtt: Rtt::new(),
+            rx: RxWindow::new(rx_window),
+            probe: crate::probe::ProbeState::default(),
+            base_num: 0,
+            inflight: VecDeque::new(),
+            lost: VecDeque::new(),
+            loss: crate::loss::LossState::default(),
+            open: [None; 2],
+            closed: [VecDeque::new(), VecDeque::new()],
+            runs: VecDeque::new(),
+            blocked: false,
+        }
+    }
+
+    /// Bytes before the first record of a frame.
+    #[inline]
+    pub(crate) fn header_len(&self) -> usize {
+        if self.params.lossless {
+            0
+        } else {
+            FRAME_HEADER_LEN
+        }
+    }
+
+    /// Bytes that a shared frame may grow to; room for a short acknowledgement is kept free.
+    #[inline]
+    pub(crate) fn shared_frame_len(&self) -> usize {
+        if self.params.lossless {
+            self.frame_len.min(SHARED_FRAME_LEN_LOSSLESS)
+        } else {
+            // A jumbo frame; longer ones gain nothing for small messages and need larger buffers.
+            self.frame_len.min(9000) - ACK_RESERVE
+        }
+    }
+
+    /// Whether `lane` may put another message into frames here.
+    #[inline]
+    pub(crate) fn has_room(&self, lane: usize) -> bool {
+        self.closed[lane].len() < CLOSED_MAX && self.runs.len() < CLOSED_MAX
+    }
+
+    /// Frames that may still be put under way.
+    #[inline]
+    pub(crate) fn window_left(&self) -> usize {
+        self.window_frames.saturating_sub(self.inflight.len())
+    }
+
+    #[inline]
+    pub(crate) fn next_num(&self) -> u32 {
+        self.base_num
+            .wrapping_add(u32::try_from(self.inflight.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Takes the next number for a frame of `len` bytes that leaves now.
+    pub(crate) fn push_inflight(&mut self, now: Instant, cargo: Cargo, len: usize) -> u32 {
+        let num = self.next_num();
+        if self.inflight.is_empty() {
+            self.loss.progress_at = now;
+        }
+        self.inflight.push_back(InFlight {
+            cargo,
+            sent_at: now,
+            len: u16::try_from(len).unwrap_or(u16::MAX),
+            attempt: 0,
+            state: TxState::Sent,
+        });
+        num
+    }
+
+    /// Something waits to be sent or acknowledged.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        !self.inflight.is_empty()
+            || !self.runs.is_empty()
+            || self.open.iter().any(Option::is_some)
+            || self.closed.iter().any(|closed| !closed.is_empty())
+    }
+
+    /// The entry of `num`, if it is under way.
+    #[inline]
+    pub(crate) fn entry_mut(&mut self, num: u32) -> Option<&mut InFlight> {
+        self.inflight
+            .get_mut(num.wrapping_sub(self.base_num) as usize)
+    }
+}
+
+/// Room kept free in shared frames: an acknowledgement with two words of bitmap.
+const ACK_RESERVE: usize = portolan_wire::ACK_FIXED_LEN + 16;

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One peer: its session, its paths, its lanes.
+
+use crate::core_state::Shared;
+use crate::event::{Cause, PeerId};
+use crate::lane::{LaneRx, LaneTx};
+use crate::path::{Path, PathStatus};
+use crate::session::SessionState;
+use crate::{Instant, LinkId};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use portolan_wire::{Done, Grant, LaneId};
+
+/// How things stand with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerStatus {
+    /// Never connected.
+    Unknown,
+    /// The session is being opened.
+    Connecting,
+    /// Messages flow.
+    Up,
+    /// Given up.
+    Failed(Cause),
+}
+
+/// Records that wait for a frame to the peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Control {
+    Grant(Grant),
+    Done(Done),
+}
+
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) id: PeerId,
+    pub(crate) session: SessionState,
+    pub(crate) paths: [Option<Box<Path>>; LinkId::COUNT],
+    /// Paths for small messages and for bulk data.
+    pub(crate) small: Option<LinkId>,
+    pub(crate) bulk: Option<LinkId>,
+    pub(crate) lanes_tx: [LaneTx; 2],
+    pub(crate) lanes_rx: [LaneRx; 2],
+    pub(crate) credit_due: [bool; 2],
+    pub(crate) control: VecDeque<Control>,
+    /// Transfers to this peer that have been granted bytes which are not sent yet.
+    pub(crate) bulk_ready: VecDeque<u32>,
+    pub(crate) last_heard: Instant,
+    /// Stands in the queue of peers with something to transmit.
+    pub(crate) queued: bool,
+    /// Stands in the list of peers with a timer.
+    pub(crate) timed: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(id: PeerId, session: SessionState, credit_len: u32) -> Self {
+        Peer {
+            id,
+            session,
+            paths: [const { None }; LinkId::COUNT],
+            small: None,
+            bulk: None,
+            lanes_tx: Default::default(),
+            lanes_rx: [LaneRx::new(credit_len), LaneRx::new(credit_len)],
+            credit_due: [false; 2],
+            control: VecDeque::new(),
+            bulk_ready: VecDeque::new(),
+            last_heard: Instant::default(),
+            queued: false,
+            timed: false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn path_mut(&mut self, link: LinkId) -> Option<&mut Path> {
+        self.paths[link.index()].as_deref_mut()
+    }
+
+    /// The path that small messages take now.
+    #[inline]
+    pub(crate) fn small_path(&mut self) -> Option<&mut Path> {
+        let link = self.small?;
+        self.path_mut(link)
+    }
+
+    pub(crate) fn status(&self) -> PeerStatus {
+        match self.session.failed {
+            Some(cause) => PeerStatus::Failed(cause),
+            None if self.session.up => PeerStatus::Up,
+            None => PeerStatus::Connecting,
+        }
+    }
+
+    pub(crate) fn path_status(&self, link: LinkId) -> Option<PathStatus> {
+        let path = self.paths[link.index()].as_deref()?;
+        Some(PathStatus {
+            link,
+            up: path.up,
+            small: self.small == Some(link),
+            bulk: self.bulk == Some(link),
+            frame_len: path.frame_len,
+            rtt_min: path.rtt.min(),
+            rtt: path.rtt.smoothed(),
+            inflight_count: path.inflight.len(),
+        })
+    }
+
+    /// Chooses the paths by what was measured: small messages take the shortest round trip, bulk
+    /// data the most bytes per call.
+    pub(crate) fn choose_paths(&mut self, preferred: Option<LinkId>) {
+        let up = || self.paths.iter().flatten().filter(|path| path.up);
+        let small = up().min_by_key(|path| {
+            // Shared memory is chosen before its first round trip: it is lossless.
+            if path.params.lossless || preferred == Some(path.link) {
+                core::time::Duration::ZERO
+            } else {
+                path.rtt.min().unwrap_or(core::time::Duration::MAX)
+            }
+        });
+        let bulk = up().max_by_key(|path| {
+            (
+                path.params.lossless,
+                path.params.segments_max.max(1) * path.frame_len,
+            )
+        });
+        (self.small, self.bulk) = (small.map(|path| path.link), bulk.map(|path| path.link));
+    }
+
+    /// Tells the peer of consumed credit, acknowledgements and control records: whether any wait.
+    pub(crate) fn has_control(&self) -> bool {
+        !self.control.is_empty() || self.credit_due.iter().any(|due| *due)
+    }
+
+    /// Some submission was refused and would not be now.
+    pub(crate) fn wake_starved(&mut self, sh: &mut Shared) {
+        for lane in LaneId::ALL {
+            let room = self
+                .small_path()
+                .is_some_and(|path| path.has_room(lane.index()));
+            let tx = &mut self.lanes_tx[lane.index()];
+            // Half of an eager message at least, so that the engine does not try in vain each time.
+            if tx.starved && room && tx.has_credit(sh.config.limits.credit_len / 8) {
+                tx.starved = false;
+                sh.events.push_back(crate::Event::Writable(self.id));
+            }
+        }
+    }
+}

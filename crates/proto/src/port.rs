@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ports: which messages wait for which buffers.
+//!
+//! Matching by 64-bit tags will stand beside this table with queues of the same two kinds.
+
+use crate::rendezvous::Asked;
+use crate::{Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use portolan_wire::LaneId;
+
+/// Ports per page of the table; two levels of 256 cover 16-bit numbers.
+const PAGE_LEN: usize = 256;
+
+/// A posted receive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posted {
+    pub(crate) op: OpId,
+    pub(crate) len: u64,
+    pub(crate) source: Option<PeerId>,
+}
+
+/// What an unexpected message consists of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiting {
+    Held(HeldId),
+    Request(Asked),
+    /// Its buffer was found late and is being filled.
+    Transferring {
+        transfer: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unexpected {
+    pub(crate) peer: PeerId,
+    pub(crate) lane: LaneId,
+    pub(crate) len: u64,
+    /// Credit to give back when it is consumed.
+    pub(crate) charge: u32,
+    pub(crate) what: Waiting,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Port {
+    /// `None` until the program opens it; reliable messages wait meanwhile.
+    pub(crate) mode: Option<PortMode>,
+    pub(crate) posted: VecDeque<Posted>,
+    pub(crate) unexpected: VecDeque<Unexpected>,
+}
+
+/// What a message in its turn finds at its port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Match {
+    Posted(Posted),
+    InPlace,
+    Nothing,
+}
+
+impl Port {
+    /// Finds a buffer for the next message of (`peer`, `lane`); `eager` ones may go in place.
+    #[inline]
+    pub(crate) fn find(&mut self, peer: PeerId, lane: LaneId, eager: bool) -> Match {
+        let behind = !self.unexpected.is_empty()
+            && self
+                .unexpected
+                .iter()
+                .any(|item| item.peer == peer && item.lane == lane);
+        if behind {
+            return Match::Nothing;
+        }
+        if eager && self.mode == Some(PortMode::InPlace) {
+            return Match::InPlace;
+        }
+        self.take_posted(peer).map_or(Match::Nothing, Match::Posted)
+    }
+
+    #[inline]
+    fn take_posted(&mut self, peer: PeerId) -> Option<Posted> {
+        let first = self.posted.front()?;
+        if first.source.is_none_or(|source| source == peer) {
+            return self.posted.pop_front();
+        }
+        let index = self
+            .posted
+            .iter()
+            .position(|post| post.source.is_none_or(|source| source == peer))?;
+        self.posted.remove(index)
+    }
+
+    /// The first unexpected message that can be served now, with its buffer (`None`: in place).
+    /// Messages of one (peer, lane) are served in order.
+    pub(crate) fn next_served(&mut self) -> Option<(usize, Option<Posted>)> {
+        let mut seen: Vec<(PeerId, LaneId)> = Vec::new();
+        for index in 0..self.unexpected.len() {
+            let item = self.unexpected[index];
+            if seen.contains(&(item.peer, item.lane)) {
+                continue;
+            }
+            seen.push((item.peer, item.lane));
+            match item.what {
+                Waiting::Transferring { .. } => {}
+                Waiting::Held(_) if self.mode == Some(PortMode::InPlace) => {
+                    return Some((index, None));
+                }
+                _ => {
+                    if let Some(posted) = self.take_posted(item.peer) {
+                        return Some((index, Some(posted)));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+type Page = [Option<Box<Port>>; PAGE_LEN];
+
+/// All ports of the process.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    user: Vec<Option<Box<Page>>>,
+    system: Vec<Option<Box<Page>>>,
+}
+
+impl Ports {
+    pub(crate) fn new() -> Self {
+        let pages = || (0..PAGE_LEN).map(|_| None).collect();
+        Ports {
+            user: pages(),
+            system: pages(),
+        }
+    }
+
+    /// The port, if anything was ever done with it.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
+        let pages = if id.system {
+            &mut self.system
+        } else {
+            &mut self.user
+        };
+        pages[usize::from(id.number >> 8)].as_mut()?[usize::from(id.number & 0xff)].as_deref_mut()
+    }
+
+    /// The port, made if need be.
+    pub(crate) fn entry(&mut self, id: PortId) -> &mut Port {
+        let pages = if id.system {
+            &mut self.system
+        } else {
+            &mut self.user
+        };
+        let page = pages[usize::from(id.number >> 8)]
+            .get_or_insert_with(|| Box::new([const { None }; PAGE_LEN]));
+        page[usize::from(id.number & 0xff)].get_or_insert_default()
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Port> {
+        self.user
+            .iter_mut()
+            .chain(self.system.iter_mut())
+            .flatten()
+            .flat_map(|page| page.iter_mut().filter_map(|port| port.as_deref_mut()))
+    }
+
+    /// Withdraws a posted receive; `false` if it is not waiting (any more).
+    pub(crate) fn cancel(&mut self, id: PortId, op: OpId) -> bool {
+        let Some(port) = self.get_mut(id) else {
+            return false;
+        };
+        let before = port.posted.len();
+        port.posted.retain(|posted| posted.op != op);
+        port.posted.len() < before
+    }
+
+    /// Forgets what waits from `peer`: returns held memory to release, and fails receives that
+    /// only it could have filled.
+    pub(crate) fn forget(
+        &mut self,
+        peer: PeerId,
+        error: OpError,
+        events: &mut VecDeque<Event>,
+    ) -> Vec<HeldId> {
+        let mut held = Vec::new();
+        for port in self.iter_mut() {
+            port.unexpected.retain(|item| {
+                if item.peer != peer {
+                    return true;
+                }
+                if let Waiting::Held(id) = item.what {
+                    held.push(id);
+                }
+                false
+            });
+            port.posted.retain(|posted| {
+                if posted.source != Some(peer) {
+                    return true;
+                }
+                events.push_back(Event::RecvFailed {
+                    op: posted.op,
+                    error,
+                });
+                false
+            });
+        }
+        held
+    }
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rendezvous: a message beyond the eager limit asks first, and its bytes go straight from the
+//! sender's memory to the receiver's buffer (`P5`).
+
+use crate::core_state::Shared;
+use crate::eager::{Refused, SendSpec};
+use crate::event::{Event, OpError, OpId, PeerId, PortId};
+use crate::lane::charge;
+use crate::path::OpenFrame;
+use crate::peer::{Control, Peer};
+use crate::port::Posted;
+use crate::slab::SLAB_LEN_MAX;
+use crate::{Core, DropReason, LaneId, LinkId};
+use portolan_wire::{BULK_HEADER_LEN, Done, DoneStatus, Grant, Message, RTS_LEN, Rts};
+
+/// What a request to send says of its transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) sender_transfer: u32,
+    pub(crate) remote_addr: u64,
+    pub(crate) fragment_len: u16,
+    /// By which the data will come.
+    pub(crate) link: LinkId,
+}
+
+/// A request to send that has found a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) peer: PeerId,
+    pub(crate) lane: LaneId,
+    pub(crate) port: PortId,
+    pub(crate) len: u64,
+    pub(crate) asked: Asked,
+}
+
+/// Where the end of a transfer must be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// To its lane: it was matched in its turn.
+    Lane,
+    /// To its port: its buffer came late.
+    Port,
+}
+
+/// A transfer to this process.
+#[derive(Debug)]
+pub(crate) struct RxTransfer {
+    pub(crate) peer: PeerId,
+    pub(crate) link: LinkId,
+    pub(crate) lossless: bool,
+    pub(crate) sender_transfer: u32,
+    pub(crate) posted: Posted,
+    pub(crate) len: u64,
+    pub(crate) received: u64,
+    pub(crate) granted: u64,
+    pub(crate) fragment_len: u16,
+    pub(crate) origin: Origin,
+    pub(crate) port: PortId,
+    pub(crate) lane: LaneId,
+}
+
+impl RxTransfer {
+    pub(crate) fn error(&self) -> Option<OpError> {
+        crate::lane::truncation(self.len, self.posted.len)
+    }
+}
+
+/// A transfer from this process.
+#[derive(Debug)]
+pub(crate) struct TxTransfer {
+    pub(crate) peer: PeerId,
+    pub(crate) op: OpId,
+    pub(crate) len: u64,
+    pub(crate) receiver_transfer: u32,
+    /// The peer's session, for fragments that are sent again.
+    pub(crate) session: u64,
+    pub(crate) granted: u64,
+    /// First byte that has not been handed to a link.
+    pub(crate) next_off: u64,
+    pub(crate) acked: u64,
+    pub(crate) fragment_len: u16,
+    /// Stands in the peer's queue of transfers to send.
+    pub(crate) queued: bool,
+}
+
+impl Shared {
+    #[inline]
+    pub(crate) fn has_transfer_room(&self) -> bool {
+        self.rx_transfers.len() < SLAB_LEN_MAX
+    }
+
+    #[inline]
+    pub(crate) fn eager_len_max(&self, lossless: bool) -> usize {
+        let limits = &self.config.limits;
+        if lossless {
+            limits.eager_len_max_lossless
+        } else {
+            limits.eager_len_max
+        }
+    }
+
+    /// Begins a transfer into a posted buffer; the caller has checked that there is room for it.
+    pub(crate) fn start_transfer(&mut self, req: &Request, posted: Posted, origin: Origin) -> u32 {
+        let asked = &req.asked;
+        let params = self.links[asked.link.index()];
+        let lossless = params.is_some_and(|params| params.lossless);
+        let transfer = self.rx_transfers.insert(RxTransfer {
+            peer: req.peer,
+            link: asked.link,
+            lossless,
+            sender_transfer: asked.sender_transfer,
+            posted,
+            len: req.len,
+            received: 0,
+            granted: 0,
+            fragment_len: asked.fragment_len,
+            origin,
+            port: req.port,
+            lane: req.lane,
+        });
+        let Ok(key) = transfer else { return 0 };
+        let pull = params.is_some_and(|params| params.pull) && asked.remote_addr != 0;
+        if pull {
+            self.events.push_back(Event::Pull {
+                transfer: key,
+                peer: req.peer,
+                remote_addr: asked.remote_addr,
+                op: posted.op,
+                len: req.len.min(posted.len),
+            });
+        } else {
+            self.scheduler.add(key);
+        }
+        key
+    }
+
+    /// Ends every transfer with a peer that is gone.
+    pub(crate) fn abandon_transfers(&mut self, peer: PeerId, error: OpError) {
+        for key in self
+            .tx_transfers
+            .keys_where(|transfer| transfer.peer == peer)
+        {
+            if let Some(transfer) = self.tx_transfers.remove(key) {
+                self.events.push_back(Event::SendDone {
+                    op: transfer.op,
+                    result: Err(error),
+                });
+            }
+        }
+        for key in self
+            .rx_transfers
+            .keys_where(|transfer| transfer.peer == peer)
+        {
+            if let Some(transfer) = self.rx_transfers.remove(key) {
+                self.scheduler.remove(key, &transfer);
+                self.events.push_back(Event::RecvFailed {
+                    op: transfer.posted.op,
+                    error,
+                });
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Announces a message of `len` bytes in the buffer of `op`; the end is an
+    /// [`Event::SendDone`]. `remote_addr` is the buffer's address where the peer may pull it from,
+    /// or 0.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    ///
+    /// # Panics
+    /// When `len` is 0: an empty message is eager.
+    pub fn rendezvous(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        op: OpId,
+        len: u64,
+        remote_addr: u64,
+    ) -> Result<(), Refused> {
+        assert!(len > 0, "an empty message is eager");
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return Err(Refused::Unknown);
+        };
+        if !state.session.up {
+            return Err(state.session.failed.map_or(Refused::NotUp, Refused::Gone));
+        }
+        let fragment_len = state.fragment_len();
+        let lane = &mut state.lanes_tx[spec.lane.index()];
+        let room = self.sh.tx_transfers.len() < SLAB_LEN_MAX;
+        let path_room = state
+            .small
+            .and_then(|link| state.paths[link.index()].as_deref())
+            .is_some_and(|path| path.has_room(spec.lane.index()));
+        if !lane.has_credit(charge(0)) || !room || !path_room {
+            lane.starved = true;
+            return Err(Refused::Busy);
+        }
+        let Ok(key) = self.sh.tx_transfers.insert(TxTransfer {
+            peer,
+            op,
+            len,
+            receiver_transfer: 0,
+            session: state.session.token_theirs,
+            granted: 0,
+            next_off: 0,
+            acked: 0,
+            fragment_len,
+            queued: false,
+        }) else {
+            return Err(Refused::Busy);
+        };
+        let seq = lane.next_seq;
+        lane.next_seq = seq.wrapping_add(1);
+        lane.charged = lane.charged.wrapping_add(charge(0));
+        self.sh.counters.messages_sent += 1;
+        let rts = Rts {
+            message: Message {
+                lane: spec.lane,
+                best_effort: false,
+                system: spec.port.system,
+                port: spec.port.number,
+                len: fragment_len,
+                seq,
+            },
+            message_len: len,
+            transfer: key,
+            remote_addr,
+        };
+        state.stage_rts(&mut self.sh, &rts);
+        self.touch(peer);
+        Ok(())
+    }
+
+    /// The engine has pulled a message ([`Event::Pull`]), or could not (`ok` false): then its bytes
+    /// are asked for as frames.
+    pub fn pull_done(&mut self, transfer: u32, ok: bool) {
+        let Some(state) = self.sh.rx_transfers.get_mut(transfer) else {
+            return;
+        };
+        if ok {
+            state.received = state.len;
+            self.finish_rx(transfer);
+        } else {
+            self.sh.scheduler.add(transfer);
+            self.run_scheduler();
+        }
+    }
+
+    /// Every byte of a transfer has arrived.
+    pub(crate) fn finish_rx(&mut self, key: u32) {
+        let Some(done) = self.sh.rx_transfers.remove(key) else {
+            return;
+        };
+        self.sh.scheduler.remove(key, &done);
+        let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) else {
+            return;
+        };
+        if done.lossless {
+            let record = Done {
+                status: DoneStatus::Complete,
+                transfer: done.sender_transfer,
+            };
+            peer.control.push_back(Control::Done(record));
+        }
+        if done.origin == Origin::Lane {
+            peer.on_transferred(&mut self.sh, done.lane, key, done.posted.op, done.error());
+        } else {
+            self.on_late_transferred(key, &done);
+        }
+        self.touch(done.peer);
+    }
+
+    pub(crate) fn on_grant(&mut self, from: PeerId, grant: &Grant) -> Result<(), DropReason> {
+        let transfer = self.sh.tx_transfers.get_mut(grant.transfer);
+        let transfer = transfer.filter(|transfer| transfer.peer == from);
+        let Some(transfer) = transfer else {
+            return Err(DropReason::StaleTransfer);
+        };
+        transfer.receiver_transfer = grant.receiver_transfer;
+        transfer.granted = transfer.granted.max(grant.limit.min(transfer.len));
+        if !transfer.queued && transfer.next_off < transfer.granted {
+            transfer.queued = true;
+            if let Some(Some(peer)) = self.peers.get_mut(from.index()) {
+                peer.bulk_ready.push_back(grant.transfer);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_done(&mut self, from: PeerId, done: &Done) -> Result<(), DropReason> {
+        let known = self
+            .sh
+            .tx_transfers
+            .get(done.transfer)
+            .is_some_and(|t| t.peer == from);
+        if !known {
+            return Err(DropReason::StaleTransfer);
+        }
+        if let Some(transfer) = self.sh.tx_transfers.remove(done.transfer) {
+            let result = match done.status {
+                DoneStatus::Complete => Ok(()),
+                DoneStatus::Refused | DoneStatus::Other(_) => Err(OpError::Refused),
+            };
+            self.sh.events.push_back(Event::SendDone {
+                op: transfer.op,
+                result,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Peer {
+    /// Bytes of user data in each bulk datagram; 0 on a lossless path, whose chunks have any size.
+    fn fragment_len(&self) -> u16 {
+        let path = self
+            .bulk
+            .and_then(|link| self.paths[link.index()].as_deref());
+        match path {
+            Some(path) if !path.params.lossless => {
+                // 60 KB per call is the most that segmentation offload takes; longer frames than
+                // that exist on loopback only.
+                u16::try_from(path.frame_len.min(60_000) - BULK_HEADER_LEN).unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    fn stage_rts(&mut self, sh: &mut Shared, rts: &Rts) {
+        let lane = rts.message.lane.index();
+        let Some(path) = self.small_path() else {
+            return;
+        };
+        let capacity = path.shared_frame_len();
+        if path.open[lane].is_some_and(|open| open.len + RTS_LEN > capacity) {
+            path.close(lane);
+        }
+        let header_len = path.header_len();
+        let open = path.open[lane].get_or_insert_with(|| OpenFrame {
+            slot: sh.slots.take(capacity + crate::ack::ACK_LEN_MAX),
+            len: header_len,
+            numbered: true,
+        });
+        open.numbered = true;
+        rts.emit(&mut sh.slots.bytes_mut(open.slot)[open.len..]);
+        open.len += RTS_LEN;
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Receiving: from bytes to records to the mechanisms they belong to. Whatever is wrong with a
+//! frame is counted by its reason, and the frame forgotten.
+
+use crate::event::{PeerId, PortId};
+use crate::path::Cargo;
+use crate::session::token_index;
+use crate::{Core, DropReason, Instant, LinkId};
+use core::ops::Range;
+use core::time::Duration;
+use portolan_wire::{Ack, Credit, FRAME_HEADER_LEN, FrameHeader, FrameKind, Record, Records};
+
+impl Core {
+    /// A datagram that arrived by `link`. Events follow; see the crate's contract.
+    pub fn handle_frame(&mut self, now: Instant, link: LinkId, bytes: &[u8]) {
+        if let Err(reason) = self.on_datagram(now, link, bytes) {
+            self.sh.counters.drop(reason);
+        }
+    }
+
+    /// A frame that arrived by a lossless link, which knows its sender. `head` holds its first
+    /// bytes, all of them unless the frame is one large record.
+    #[inline]
+    pub fn handle_lossless(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        from: PeerId,
+        head: &[u8],
+        total_len: usize,
+    ) {
+        if let Some(None) = self.peers.get(from.index()) {
+            self.connect(now, from);
+        }
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            self.sh.counters.drop(DropReason::NoPath);
+            return;
+        };
+        if peer.session.failed.is_some() {
+            self.sh.counters.drop(DropReason::StaleSession);
+            return;
+        }
+        peer.last_heard = now;
+        self.sh.counters.frames_received += 1;
+        self.on_records(now, from, link, head, 0, total_len);
+        self.after_records(from);
+    }
+
+    fn on_datagram(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Result<(), DropReason> {
+        let (header, frame) = FrameHeader::parse(bytes)?;
+        if matches!(header.kind, FrameKind::Hello | FrameKind::HelloAck) {
+            self.on_handshake(now, link, &header, frame)?;
+            self.sh.counters.frames_received += 1;
+            return Ok(());
+        }
+        let index = token_index(header.session);
+        let peer = match self.peers.get_mut(index) {
+            Some(Some(peer)) if peer.session.token_mine == header.session => &mut **peer,
+            _ => return Err(DropReason::StaleSession),
+        };
+        if !peer.session.up || peer.session.failed.is_some() {
+            return Err(DropReason::StaleSession);
+        }
+        let from = peer.id;
+        peer.last_heard = now;
+        let Some(path) = peer.path_mut(link) else {
+            return Err(DropReason::NoPath);
+        };
+        match header.kind {
+            FrameKind::Unnumbered => {}
+            FrameKind::Data | FrameKind::Bulk => {
+                let num = header.packet_num;
+                if let Err(reason) = path.rx.check(num) {
+                    if reason == DropReason::Duplicate {
+                        path.rx.on_duplicate(now, num, header.attempt);
+                        self.touch(from);
+                    }
+                    return Err(reason);
+                }
+                if self.sh.held.total_len() > self.sh.config.limits.held_len_max {
+                    return Err(DropReason::NoMemory);
+                }
+                path.rx.insert(now, num, header.attempt);
+                let limits = &self.sh.config.limits;
+                let every = match header.kind {
+                    // A run of segments is acknowledged as one.
+                    FrameKind::Bulk => limits.ack_every.max(BULK_ACK_EVERY),
+                    _ => limits.ack_every,
+                };
+                let prompt = path.rx.has_gap() || path.rx.unacked_count() >= every;
+                let delay = if prompt {
+                    Duration::ZERO
+                } else {
+                    limits.ack_delay
+                };
+                path.rx.set_due(now + delay);
+            }
+            _ => return Err(DropReason::Misplaced),
+        }
+        self.sh.counters.frames_received += 1;
+        if header.kind == FrameKind::Bulk {
+            self.on_bulk(from, frame)?;
+        } else {
+            self.on_records(now, from, link, frame, FRAME_HEADER_LEN, frame.len());
+        }
+        self.after_records(from);
+        Ok(())
+    }
+
+    #[inline]
+    fn after_records(&mut self, from: PeerId) {
+        self.run_scheduler();
+        if let Some(Some(peer)) = self.peers.get_mut(from.index())
+            && peer.lanes_tx.iter().any(|lane| lane.starved)
+        {
+            peer.wake_starved(&mut self.sh);
+        }
+        self.touch(from);
+    }
+
+    #[inline]
+    fn on_records(
+        &mut self,
+        now: Instant,
+        from: PeerId,
+        link: LinkId,
+        bytes: &[u8],
+        at: usize,
+        total_len: usize,
+    ) {
+        for item in Records::new(bytes, at, total_len) {
+            let outcome = match item {
+                Ok((record, payload)) => self.on_record(now, from, link, &record, payload, bytes),
+                Err(malformed) => Err(malformed.into()),
+            };
+            if let Err(reason) = outcome {
+                self.sh.counters.drop(reason);
+            }
+        }
+    }
+
+    #[inline]
+    fn on_record(
+        &mut self,
+        now: Instant,
+        from: PeerId,
+        link: LinkId,
+        record: &Record,
+        payload: Range<usize>,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        match record {
+            Record::Message(message) if message.best_effort => {
+                peer.on_best_effort(&mut self.sh, message, payload)
+            }
+            Record::Message(message) => {
+                let port = PortId {
+                    number: message.port,
+                    system: message.system,
+                };
+                peer.on_whole(&mut self.sh, message.lane, port, message.seq, payload)
+            }
+            Record::Fragment(fragment) => peer.on_fragment(&mut self.sh, fragment, payload),
+            Record::Rts(rts) => peer.on_request(&mut self.sh, link, rts),
+            Record::Chunk(chunk) => self.on_chunk(from, chunk, payload),
+            Record::Grant(grant) => self.on_grant(from, grant),
+            Record::Done(done) => self.on_done(from, done),
+            Record::Credit(credit) => {
+                peer.on_credit(credit);
+                Ok(())
+            }
+            Record::Ack(ack) => {
+                let words = bytes.get(payload).ok_or(DropReason::Truncated)?;
+                self.on_ack(now, from, ack, words)
+            }
+            Record::Probe(probe) => {
+                let path = peer.path_mut(link).ok_or(DropReason::NoPath)?;
+                if !probe.reply {
+                    path.on_probe_asked(probe.nonce);
+                } else if path.on_probe_answered(now, probe.nonce) {
+                    peer.choose_paths(self.sh.preferred);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        from: PeerId,
+        ack: &Ack,
+        words: &[u8],
+    ) -> Result<(), DropReason> {
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        let link = LinkId::from_u8(ack.path).ok_or(DropReason::BadAck)?;
+        let path = peer.path_mut(link).ok_or(DropReason::BadAck)?;
+        let sh = &mut self.sh;
+        path.on_ack(now, ack, words, |cargo, _| match cargo {
+            Cargo::Slot { slot, .. } => sh.slots.release(slot),
+            Cargo::Fragment { transfer, index } => sh.on_fragment_acked(transfer, index),
+            Cargo::Nothing => {}
+        })
+    }
+}
+
+impl crate::peer::Peer {
+    fn on_credit(&mut self, credit: &Credit) {
+        let tx = &mut self.lanes_tx[credit.lane.index()];
+        // Only forward: an older record may have been overtaken by a newer one.
+        if (credit.limit.wrapping_sub(tx.limit) as i32) > 0 {
+            tx.limit = credit.limit;
+        }
+    }
+}
+
+/// Bulk frames per acknowledgement: above one call of segmentation offload (45 frames at 1500
+/// bytes), so that an acknowledgement comes with every other call.
+const BULK_ACK_EVERY: u32 = 64;

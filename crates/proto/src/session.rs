@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sessions: opened on first use, by a handshake on every path that may work (`P2`).
+//!
+//! Each side gives the other a token: 44 unpredictable bits above the 20-bit number of the peer, so
+//! that a frame finds its peer without hashing and a frame of a dead session is refused.
+
+use crate::core_state::{Shared, window_frames};
+use crate::event::{Cause, Event, PeerId};
+use crate::peer::Peer;
+use crate::{Core, DropReason, Instant, LinkId};
+use core::time::Duration;
+use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello, MAC_LEN};
+
+/// Bits of a token that are the index of the peer it was handed to.
+const INDEX_BITS: u32 = 20;
+
+/// First repetition of a hello. Later ones double up to the maximum.
+const HELLO_RETRY: Duration = Duration::from_millis(1);
+const HELLO_RETRY_MAX: Duration = Duration::from_millis(50);
+
+/// Hellos on a path that stays silent while the session is up, before the path is left alone.
+const HELLO_PATH_MAX: u32 = 12;
+
+/// Source of tokens and epochs: keyed hashing of a counter with the entropy of the start.
+#[derive(Debug)]
+pub(crate) struct Entropy {
+    seed: [u8; 32],
+    counter: u64,
+    epoch: u64,
+}
+
+impl Entropy {
+    pub(crate) fn new(seed: [u8; 32], epoch: u64) -> Self {
+        Entropy {
+            seed,
+            counter: 0,
+            epoch,
+        }
+    }
+
+    pub(crate) fn next_u64(&mut self) -> u64 {
+        self.counter += 1;
+        let hash = blake3::keyed_hash(&self.seed, &self.counter.to_le_bytes());
+        let mut word = [0; 8];
+        word.copy_from_slice(&hash.as_bytes()[..8]);
+        u64::from_le_bytes(word)
+    }
+
+    fn next_epoch(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch
+    }
+}
+
+/// The peer's half of [`Core`]'s session state.
+#[derive(Debug)]
+pub(crate) struct SessionState {
+    /// Handed to the peer; its frames carry it.
+    pub(crate) token_mine: u64,
+    /// Handed out by the peer; 0 while unknown.
+    pub(crate) token_theirs: u64,
+    epoch_mine: u64,
+    epoch_theirs: u64,
+    pub(crate) up: bool,
+    pub(crate) failed: Option<Cause>,
+    hello_at: Instant,
+    hello_count: u32,
+    hello_sent_at: Instant,
+    /// Links whose hello must be sent now, and links whose hello must be answered; a bit each.
+    hello_mask: u8,
+    answer_mask: u8,
+}
+
+impl SessionState {
+    pub(crate) fn new(entropy: &mut Entropy, peer: PeerId) -> Self {
+        let random = entropy.next_u64() << INDEX_BITS;
+        SessionState {
+            token_mine: random | u64::from(peer.0),
+            token_theirs: 0,
+            epoch_mine: entropy.next_epoch(),
+            epoch_theirs: 0,
+            up: false,
+            failed: None,
+            hello_at: Instant::NEVER,
+            hello_count: 0,
+            hello_sent_at: Instant::default(),
+            hello_mask: 0,
+            answer_mask: 0,
+        }
+    }
+
+    /// When the next hello is due.
+    pub(crate) fn timer(&self) -> Instant {
+        self.hello_at
+    }
+}
+
+/// Index of the peer that a token was handed to.
+#[inline]
+pub(crate) fn token_index(token: u64) -> usize {
+    usize::try_from(token & ((1 << INDEX_BITS) - 1)).unwrap_or(usize::MAX)
+}
+
+impl Peer {
+    /// Starts the handshake; a lossless link needs none, since it has authenticated the peer.
+    pub(crate) fn open_session(&mut self, now: Instant, sh: &mut Shared) {
+        for path in self.paths.iter_mut().flatten() {
+            if path.params.lossless {
+                path.up = true;
+                path.window_frames = usize::MAX;
+                self.session.up = true;
+            }
+        }
+        if self.session.up {
+            for lane in &mut self.lanes_tx {
+                lane.limit = sh.config.limits.credit_len;
+            }
+            self.choose_paths(sh.preferred);
+            sh.events.push_back(Event::PeerUp(self.id));
+        } else {
+            self.session.hello_at = now;
+            self.on_hello_timer(now);
+        }
+    }
+
+    /// Sends a hello on each path that has not answered yet.
+    pub(crate) fn on_hello_timer(&mut self, now: Instant) {
+        let session = &mut self.session;
+        if now < session.hello_at || session.failed.is_some() {
+            return;
+        }
+        let silent = self.paths.iter().flatten().filter(|path| !path.up);
+        let mask = silent.fold(0, |mask, path| mask | 1 << path.link.as_u8());
+        if mask == 0 || session.up && session.hello_count >= HELLO_PATH_MAX {
+            session.hello_at = Instant::NEVER;
+            return;
+        }
+        session.hello_mask |= mask;
+        let retry = HELLO_RETRY * (1 << session.hello_count.min(8));
+        session.hello_at = now + retry.min(HELLO_RETRY_MAX);
+        session.hello_count += 1;
+        session.hello_sent_at = now;
+    }
+
+    /// Writes the handshake frame that is to leave by `link`, if one is.
+    pub(crate) fn emit_handshake(&mut self, sh: &mut Shared, link: LinkId) -> bool {
+        let bit = 1 << link.as_u8();
+        let session = &mut self.session;
+        let kind = if session.answer_mask & bit != 0 {
+            session.answer_mask &= !bit;
+            FrameKind::HelloAck
+        } else if session.hello_mask & bit != 0 {
+            session.hello_mask &= !bit;
+            FrameKind::Hello
+        } else {
+            return false;
+        };
+        let Some(params) = sh.links[link.index()] else {
+            return false;
+        };
+        let limits = &sh.config.limits;
+        let hello = Hello {
+            job_id: sh.config.job_id,
+            from: sh.config.rank,
+            to: self.id.0,
+            epoch: session.epoch_mine,
+            token: session.token_mine,
+            echo_token: session.token_theirs,
+            credits: [limits.credit_len; 2],
+            frame_len_max: u16::try_from(params.frame_len_max).unwrap_or(u16::MAX),
+            window_frames: window_frames(&sh.config, &params),
+            path: link.as_u8(),
+        };
+        sh.scratch.clear();
+        sh.scratch.resize(FRAME_HEADER_LEN + HELLO_LEN, 0);
+        let header = FrameHeader {
+            kind,
+            attempt: 0,
+            frame_len: u16::try_from(FRAME_HEADER_LEN + HELLO_LEN).unwrap_or(0),
+            packet_num: 0,
+            session: if kind == FrameKind::Hello {
+                0
+            } else {
+                session.token_theirs
+            },
+        };
+        header.emit(&mut sh.scratch);
+        let secret = &sh.config.secret;
+        hello.emit(&mut sh.scratch, |body| authenticator(secret, body));
+        true
+    }
+
+    /// What a hello or its answer on `link` says of the path and the peer.
+    fn learn(&mut self, now: Instant, sh: &mut Shared, link: LinkId, hello: &Hello, proven: bool) {
+        let was_up = self.session.up;
+        self.session.token_theirs = hello.token;
+        self.session.epoch_theirs = hello.epoch;
+        self.session.up = true;
+        self.last_heard = now;
+        if !was_up {
+            for (lane, credit) in self.lanes_tx.iter_mut().zip(hello.credits) {
+                lane.limit = credit;
+            }
+        }
+        let first_hello = self.session.hello_count == 1;
+        let sent_at = self.session.hello_sent_at;
+        let Some(path) = self.path_mut(link) else {
+            return;
+        };
+        path.frame_len_bound = path.frame_len_bound.min(usize::from(hello.frame_len_max));
+        path.frame_len = path.frame_len.min(path.frame_len_bound);
+        path.window_frames = usize::from(hello.window_frames.max(1));
+        if proven && !path.up {
+            path.up = true;
+            if first_hello {
+                path.rtt.on_sample(now.since(sent_at));
+            }
+            path.start_probing(now);
+        }
+        // Until a path has proven itself both ways, the one the peer was heard on must do.
+        self.choose_paths(sh.preferred);
+        self.small = self.small.or(Some(link));
+        self.bulk = self.bulk.or(Some(link));
+        if !was_up {
+            sh.events.push_back(Event::PeerUp(self.id));
+        }
+    }
+}
+
+impl Core {
+    /// A hello or its answer.
+    pub(crate) fn on_handshake(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        header: &FrameHeader,
+        frame: &[u8],
+    ) -> Result<PeerId, DropReason> {
+        let (hello, body, mac) = Hello::parse(frame)?;
+        let config = &self.sh.config;
+        if hello.job_id != config.job_id {
+            return Err(DropReason::OtherJob);
+        }
+        if authenticator(&config.secret, body) != mac {
+            return Err(DropReason::BadMac);
+        }
+        let from = PeerId(hello.from);
+        if hello.to != config.rank || hello.from >= config.size || hello.path != link.as_u8() {
+            return Err(DropReason::WrongRank);
+        }
+        if self.allowed[from.index()] >> link.as_u8() & 1 == 0 {
+            return Err(DropReason::NoPath);
+        }
+        let is_answer = header.kind == FrameKind::HelloAck;
+        self.meet(now, from, &hello, is_answer)?;
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::WrongRank);
+        };
+        let proven = hello.echo_token == peer.session.token_mine;
+        if is_answer && !proven {
+            return Err(DropReason::StaleSession);
+        }
+        peer.learn(now, &mut self.sh, link, &hello, proven);
+        if !is_answer {
+            peer.session.answer_mask |= 1 << link.as_u8();
+            if !proven {
+                // Ask back at once, so that this side, too, knows that the path works both ways.
+                peer.session.hello_mask |= 1 << link.as_u8();
+            }
+        }
+        self.touch(from);
+        Ok(from)
+    }
+
+    /// Makes the peer's state fit the epoch of its hello (`P2.4`).
+    fn meet(
+        &mut self,
+        now: Instant,
+        from: PeerId,
+        hello: &Hello,
+        is_answer: bool,
+    ) -> Result<(), DropReason> {
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            if is_answer {
+                return Err(DropReason::StaleSession);
+            }
+            self.renew(now, from);
+            return Ok(());
+        };
+        let known = peer.session.epoch_theirs;
+        if hello.epoch < known {
+            return Err(DropReason::OldIncarnation);
+        }
+        if hello.epoch == known {
+            // The same session; one that was given up here stays given up.
+            let alive = peer.session.failed.is_none() && hello.token == peer.session.token_theirs;
+            return if alive {
+                Ok(())
+            } else {
+                Err(DropReason::StaleSession)
+            };
+        }
+        if known != 0 || peer.session.failed.is_some() {
+            if is_answer {
+                return Err(DropReason::StaleSession);
+            }
+            self.fail_peer(from, Cause::Restarted);
+            self.renew(now, from);
+        }
+        Ok(())
+    }
+}
+
+/// First bytes of the keyed hash of the handshake's body.
+fn authenticator(secret: &[u8; 32], body: &[u8]) -> [u8; MAC_LEN] {
+    let mut mac = [0; MAC_LEN];
+    mac.copy_from_slice(&blake3::keyed_hash(secret, body).as_bytes()[..MAC_LEN]);
+    mac
+}

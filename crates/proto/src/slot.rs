@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frame buffers. A frame lives in one from its first record until it is acknowledged, so that a
+//! lost one is sent again byte for byte, whatever kind of send its messages came from.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Sizes of buffers: a frame of an ordinary Ethernet, of one with jumbo frames, and a run of
+/// fragments for one segmentation-offload call.
+const CLASS_LENS: [usize; 3] = [2048, 9216, 65_536];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotId(u32);
+
+#[derive(Debug)]
+struct Slot {
+    bytes: Vec<u8>,
+    class: u8,
+    /// Frames in this buffer that are not acknowledged.
+    ref_count: u32,
+}
+
+/// All frame buffers of a process; buffers are made on demand and used again.
+#[derive(Debug, Default)]
+pub(crate) struct SlotPool {
+    slots: Vec<Slot>,
+    free: [Vec<u32>; CLASS_LENS.len()],
+}
+
+impl SlotPool {
+    /// A buffer of at least `len` bytes (at most 65,536) with one reference.
+    pub(crate) fn take(&mut self, len: usize) -> SlotId {
+        let class = CLASS_LENS.iter().position(|&class_len| len <= class_len);
+        let class = class.unwrap_or(CLASS_LENS.len() - 1);
+        let index = self.free[class].pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                bytes: vec![0; CLASS_LENS[class]],
+                class: u8::try_from(class).unwrap_or(0),
+                ref_count: 0,
+            });
+            u32::try_from(self.slots.len() - 1).unwrap_or(0)
+        });
+        self.slots[index as usize].ref_count = 1;
+        SlotId(index)
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self, id: SlotId) -> &[u8] {
+        &self.slots[id.0 as usize].bytes
+    }
+
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, id: SlotId) -> &mut [u8] {
+        &mut self.slots[id.0 as usize].bytes
+    }
+
+    pub(crate) fn retain(&mut self, id: SlotId, count: u32) {
+        self.slots[id.0 as usize].ref_count += count;
+    }
+
+    pub(crate) fn release(&mut self, id: SlotId) {
+        let slot = &mut self.slots[id.0 as usize];
+        debug_assert!(slot.ref_count > 0, "a frame buffer was released twice");
+        slot.ref_count -= 1;
+        if slot.ref_count == 0 {
+            self.free[usize::from(slot.class)].push(id.0);
+        }
+    }
+
+    /// Buffers in use.
+    pub(crate) fn used(&self) -> usize {
+        self.slots.len() - self.free.iter().map(Vec::len).sum::<usize>()
+    }
+}

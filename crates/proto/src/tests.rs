@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two cores, a wire between them, and time that passes when the test says so.
+
+extern crate std;
+
+mod delivery;
+mod hostile;
+mod pair;
+mod sessions;

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages arrive once, whole and in order, whatever the wire does.
+
+use super::pair::*;
+use crate::*;
+use alloc::vec::Vec;
+use core::time::Duration;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const PORT: PortId = PortId::user(5);
+const LOW: SendSpec = SendSpec {
+    port: PORT,
+    lane: LaneId::Low,
+    best_effort: false,
+};
+const HIGH: SendSpec = SendSpec {
+    port: PORT,
+    lane: LaneId::High,
+    best_effort: false,
+};
+const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
+
+fn pattern(tag: u32, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at as u32 ^ tag.wrapping_mul(0x9e37_79b9) >> 7) as u8)
+        .collect()
+}
+
+/// Sends messages of mixed sizes both ways and on both lanes; checks order and content per lane.
+fn mixture(links: &[LinkId], seed: u64, faults: Faults, in_place: bool) -> Pair {
+    let mut pair = Pair::new(links, seed);
+    pair.faults = faults;
+    pair.ends[1].core.connect(pair.now, A);
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0xabcd);
+    let lens = [0, 1, 8, 64, 1000, 1470, 1500, 5000, 30_000, 40_000, 300_000];
+    let mut plan: [Vec<(LaneId, Vec<u8>)>; 2] = Default::default();
+    for side in &mut plan {
+        for tag in 0..60 {
+            let lane = if rng.random_bool(0.3) {
+                LaneId::High
+            } else {
+                LaneId::Low
+            };
+            side.push((lane, pattern(tag, lens[rng.random_range(0..lens.len())])));
+        }
+    }
+    for rank in 0..2 {
+        let mode = if in_place {
+            PortMode::InPlace
+        } else {
+            PortMode::Posted
+        };
+        pair.ends[rank].core.open_port(PORT, mode);
+        for _ in 0..60 {
+            pair.ends[rank].post(PORT, 300_000, None);
+        }
+    }
+    let mut next = [0; 2];
+    for _ in 0..4000 {
+        for rank in 0..2 {
+            while let Some((lane, bytes)) = plan[rank].get(next[rank]) {
+                let to = PeerId(1 - u32::try_from(rank).unwrap());
+                let spec = if *lane == LaneId::Low { LOW } else { HIGH };
+                match pair.ends[rank].send(to, &spec, bytes) {
+                    Ok(()) => next[rank] += 1,
+                    Err(Refused::Busy | Refused::NotUp) => break,
+                    Err(refused) => panic!("{refused:?}"),
+                }
+            }
+        }
+        pair.run(Duration::from_micros(300));
+        if (0..2).all(|rank| next[rank] == 60 && pair.ends[rank].got.len() == 60) {
+            break;
+        }
+    }
+    pair.run(Duration::from_secs(2));
+    for rank in 0..2 {
+        for lane in LaneId::ALL {
+            let sent: Vec<_> = plan[1 - rank]
+                .iter()
+                .filter(|(l, _)| *l == lane)
+                .map(|(_, b)| b)
+                .collect();
+            let got: Vec<_> = pair.ends[rank]
+                .got
+                .iter()
+                .filter(|g| g.lane == lane)
+                .map(|g| &g.bytes)
+                .collect();
+            assert_eq!(got.len(), sent.len(), "seed {seed} rank {rank} {lane:?}");
+            assert!(
+                got == sent,
+                "seed {seed} rank {rank} {lane:?}: content or order"
+            );
+        }
+        assert!(pair.ends[rank].sent.values().all(Result::is_ok));
+    }
+    pair
+}
+
+#[test]
+fn a_mixture_arrives_over_a_clean_network() {
+    let pair = mixture(NETWORK, 1, Faults::default(), false);
+    for end in &pair.ends {
+        assert_eq!(end.core.counters().retransmits, 0);
+        assert_eq!(end.core.counters().iter_drops().count(), 0);
+    }
+}
+
+#[test]
+fn a_mixture_arrives_over_shared_memory_without_numbers() {
+    let pair = mixture(&[LinkId::SHM], 2, Faults::default(), false);
+    pair.assert_clean();
+}
+
+#[test]
+fn a_mixture_arrives_over_lossy_networks() {
+    for seed in 0..30 {
+        let loss = [0.01, 0.05, 0.2][usize::try_from(seed).unwrap() % 3];
+        let faults = Faults {
+            drop: loss,
+            duplicate: 0.05,
+            reorder: 0.1,
+            corrupt: 0.0,
+        };
+        let links = if seed % 2 == 0 {
+            NETWORK
+        } else {
+            &[LinkId::UDP]
+        };
+        mixture(links, seed, faults, false);
+    }
+}
+
+#[test]
+fn nothing_leaks_after_a_lossy_mixture() {
+    let faults = Faults {
+        drop: 0.05,
+        duplicate: 0.05,
+        reorder: 0.1,
+        corrupt: 0.0,
+    };
+    mixture(NETWORK, 77, faults, false).assert_clean();
+}
+
+#[test]
+fn messages_without_a_buffer_wait_and_keep_their_order() {
+    let mut pair = Pair::new(NETWORK, 3);
+    pair.run(Duration::from_millis(5));
+    for tag in 0..20 {
+        pair.ends[0]
+            .send(
+                B,
+                &LOW,
+                &pattern(tag, if tag % 5 == 4 { 50_000 } else { 100 }),
+            )
+            .unwrap();
+    }
+    pair.run(Duration::from_millis(5));
+    assert_eq!(pair.ends[1].got.len(), 0);
+    for _ in 0..20 {
+        pair.ends[1].post(PORT, 50_000, None);
+    }
+    pair.run(Duration::from_millis(50));
+    let lens: Vec<_> = pair.ends[1].got.iter().map(|got| got.bytes.len()).collect();
+    let want: Vec<_> = (0..20)
+        .map(|tag| if tag % 5 == 4 { 50_000 } else { 100 })
+        .collect();
+    assert_eq!(lens, want);
+    pair.assert_clean();
+}
+
+#[test]
+fn credit_bounds_what_is_held_and_comes_back() {
+    let mut pair = Pair::new(NETWORK, 4);
+    pair.run(Duration::from_millis(5));
+    let mut accepted = 0;
+    for _ in 0..200 {
+        while pair.ends[0].send(B, &LOW, &[1; 1000]).is_ok() {
+            accepted += 1;
+        }
+        pair.run(Duration::from_micros(100));
+    }
+    // 256 KiB of credit at 1032 bytes each.
+    assert_eq!(accepted, 254);
+    let (_, held_len, _) = pair.ends[1].core.usage();
+    assert_eq!(held_len, 254 * 1024);
+    for _ in 0..254 {
+        pair.ends[1].post(PORT, 1000, None);
+    }
+    pair.run(Duration::from_millis(5));
+    assert_eq!(pair.ends[1].got.len(), 254);
+    assert!(pair.ends[0].send(B, &LOW, &[1; 1000]).is_ok());
+}
+
+#[test]
+fn the_high_lane_passes_a_blocked_low_lane() {
+    let mut pair = Pair::new(NETWORK, 5);
+    pair.run(Duration::from_millis(5));
+    while pair.ends[0].send(B, &LOW, &[1; 1000]).is_ok() {
+        pair.run(Duration::from_micros(50));
+    }
+    pair.ends[1]
+        .core
+        .open_port(PortId::user(6), PortMode::InPlace);
+    let spec = SendSpec {
+        port: PortId::user(6),
+        lane: LaneId::High,
+        best_effort: false,
+    };
+    pair.ends[0].send(B, &spec, b"urgent").unwrap();
+    pair.run(Duration::from_millis(1));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    assert_eq!(pair.ends[1].got[0].bytes, b"urgent");
+}
+
+#[test]
+fn small_messages_that_are_ready_together_share_a_frame() {
+    let mut pair = Pair::new(NETWORK, 6);
+    pair.run(Duration::from_millis(5));
+    let before = pair.ends[0].core.counters().frames_sent;
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    for _ in 0..80 {
+        pair.ends[0].send(B, &LOW, &[2; 8]).unwrap();
+    }
+    pair.run(Duration::from_millis(1));
+    assert_eq!(pair.ends[1].got.len(), 80);
+    assert_eq!(pair.ends[0].core.counters().frames_sent - before, 1);
+}
+
+#[test]
+fn a_long_message_is_cut_at_its_buffer_and_says_so() {
+    for len in [100usize, 5000, 100_000] {
+        let mut pair = Pair::new(NETWORK, 7);
+        pair.run(Duration::from_millis(5));
+        pair.ends[1].post(PORT, 60, None);
+        let bytes = pattern(1, len);
+        pair.ends[0].send(B, &LOW, &bytes).unwrap();
+        pair.run(Duration::from_millis(20));
+        let got = &pair.ends[1].got[0];
+        assert_eq!(
+            got.error,
+            Some(OpError::Truncated {
+                message_len: len as u64
+            })
+        );
+        assert_eq!(got.bytes[..60.min(got.bytes.len())], bytes[..60]);
+        pair.assert_clean();
+    }
+}
+
+#[test]
+fn best_effort_is_not_repaired_but_counted() {
+    let mut pair = Pair::new(NETWORK, 8);
+    pair.run(Duration::from_millis(5));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.faults.drop = 0.2;
+    let spec = SendSpec {
+        best_effort: true,
+        ..LOW
+    };
+    for _ in 0..500 {
+        pair.ends[0].send(B, &spec, &[3; 32]).unwrap();
+        pair.run(Duration::from_micros(50));
+    }
+    pair.faults.drop = 0.0;
+    pair.ends[0].send(B, &spec, &[3; 32]).unwrap();
+    pair.run(Duration::from_millis(1));
+    let (got, lost) = (
+        pair.ends[1].got.len() as u64,
+        pair.ends[1].core.counters().best_effort_lost,
+    );
+    assert_eq!(got + lost, 501);
+    assert!((50..200).contains(&lost), "{lost}");
+    assert_eq!(pair.ends[0].core.counters().retransmits, 0);
+}
+
+#[test]
+fn receives_name_their_source() {
+    let mut pair = Pair::new(NETWORK, 9);
+    pair.run(Duration::from_millis(5));
+    pair.ends[1].post(PORT, 10, Some(B));
+    let op = pair.ends[1].post(PORT, 10, Some(A));
+    pair.ends[0].send(B, &LOW, b"x").unwrap();
+    pair.run(Duration::from_millis(1));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    assert!(!pair.ends[1].memory.contains_key(&op.0));
+    assert_eq!(pair.ends[1].memory.len(), 1);
+}

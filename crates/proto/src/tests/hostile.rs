@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames that nobody should have sent: counted by reason, never fatal, never kept.
+
+use super::pair::*;
+use crate::*;
+use alloc::vec;
+use core::time::Duration;
+use portolan_wire::{FrameHeader, FrameKind, HELLO_LEN, Hello};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+fn up(seed: u64) -> Pair {
+    let mut pair = Pair::new(&[LinkId::UDP], seed);
+    pair.run(Duration::from_millis(5));
+    pair
+}
+
+fn hello(job_id: [u8; 16], secret: &[u8; 32], epoch: u64) -> [u8; 16 + HELLO_LEN] {
+    let mut frame = [0; 16 + HELLO_LEN];
+    let header = FrameHeader {
+        kind: FrameKind::Hello,
+        attempt: 0,
+        frame_len: u16::try_from(frame.len()).unwrap(),
+        packet_num: 0,
+        session: 0,
+    };
+    header.emit(&mut frame);
+    let hello = Hello {
+        job_id,
+        from: 1,
+        to: 0,
+        epoch,
+        token: 1,
+        echo_token: 0,
+        credits: [1000; 2],
+        frame_len_max: 1472,
+        window_frames: 64,
+        path: 1,
+    };
+    hello.emit(&mut frame, |body| {
+        blake3::keyed_hash(secret, body).as_bytes()[..16]
+            .try_into()
+            .unwrap()
+    });
+    frame
+}
+
+#[test]
+fn every_kind_of_foreign_frame_has_its_own_reason() {
+    let mut pair = up(1);
+    let now = pair.now;
+    let core = &mut pair.ends[0].core;
+    let own = config(0, 0);
+    core.handle_frame(now, LinkId::UDP, &[0x11, 0, 0]);
+    core.handle_frame(now, LinkId::UDP, &[0x31; 40]);
+    core.handle_frame(now, LinkId::UDP, &[0x1e; 40]);
+    core.handle_frame(now, LinkId::UDP, &hello([1; 16], &own.secret, 999));
+    core.handle_frame(now, LinkId::UDP, &hello(own.job_id, &[1; 32], 999));
+    core.handle_frame(now, LinkId::UDP, &hello(own.job_id, &own.secret, 1));
+    let mut stale = [0u8; 24];
+    let header = FrameHeader {
+        kind: FrameKind::Data,
+        attempt: 0,
+        frame_len: 24,
+        packet_num: 0,
+        session: 0xdead_0000_0001,
+    };
+    header.emit(&mut stale);
+    core.handle_frame(now, LinkId::UDP, &stale);
+    for reason in [
+        DropReason::Truncated,
+        DropReason::Version,
+        DropReason::Malformed,
+        DropReason::OtherJob,
+        DropReason::BadMac,
+        DropReason::OldIncarnation,
+        DropReason::StaleSession,
+    ] {
+        assert_eq!(core.counters().drops(reason), 1, "{}", reason.name());
+    }
+    assert_eq!(core.peer_status(B), PeerStatus::Up);
+}
+
+#[test]
+fn a_million_random_frames_change_nothing() {
+    let mut pair = up(2);
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    let core = &mut pair.ends[0].core;
+    let usage = core.usage();
+    let mut frame = vec![0u8; 256];
+    for round in 0..1_000_000u32 {
+        let len = rng.random_range(0..256);
+        rng.fill(&mut frame[..len]);
+        if round % 2 == 0 && len > 16 {
+            // Half of them with a plausible header.
+            frame[0] = 0x10 | frame[0] & 7;
+            frame[2] = u8::try_from(len).unwrap();
+            frame[3] = 0;
+        }
+        core.handle_frame(pair.now, LinkId::UDP, &frame[..len]);
+        assert!(core.poll_event().is_none());
+    }
+    assert_eq!(core.usage(), usage);
+    assert_eq!(core.peer_status(B), PeerStatus::Up);
+    let dropped: u64 = core.counters().iter_drops().map(|(_, count)| count).sum();
+    assert_eq!(dropped, 1_000_000);
+}
+
+/// A peer that is in the job but gone mad: valid session, random records.
+#[test]
+fn random_records_in_a_valid_session_stay_within_bounds() {
+    let mut pair = up(3);
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let mut probe = FrameProbe::new(&mut pair);
+    for _ in 0..300_000 {
+        probe.throw(&mut pair, &mut rng);
+    }
+    let (slots, held_len, transfers) = pair.ends[0].core.usage();
+    assert!(held_len <= 2 * 256 * 1024 + 65_536, "{held_len} bytes held");
+    assert!(slots < 100 && transfers < 70_000, "{slots} {transfers}");
+}
+
+struct FrameProbe {
+    session: u64,
+    num: u32,
+}
+
+impl FrameProbe {
+    /// Learns the session token of rank 0's peer from a frame on its way there.
+    fn new(pair: &mut Pair) -> FrameProbe {
+        let spec = SendSpec {
+            port: PortId::user(1),
+            lane: LaneId::Low,
+            best_effort: false,
+        };
+        pair.ends[1].send(A, &spec, b"token").unwrap();
+        let Some(Transmit::Frame { bytes, .. }) = pair.ends[1].core.poll_transmit(pair.now) else {
+            panic!("no frame");
+        };
+        let (header, _) = FrameHeader::parse(bytes).unwrap();
+        FrameProbe {
+            session: header.session,
+            num: header.packet_num,
+        }
+    }
+
+    fn throw(&mut self, pair: &mut Pair, rng: &mut ChaCha8Rng) {
+        let len = rng.random_range(24..200usize);
+        let mut frame = vec![0u8; len];
+        rng.fill(&mut frame[16..]);
+        frame[16] = rng.random_range(0..12);
+        frame[17] &= 7;
+        let kind = [
+            FrameKind::Data,
+            FrameKind::Unnumbered,
+            FrameKind::Bulk,
+            FrameKind::Reset,
+        ][rng.random_range(0..4)];
+        let header = FrameHeader {
+            kind,
+            attempt: 0,
+            frame_len: u16::try_from(len).unwrap(),
+            packet_num: self.num,
+            session: self.session,
+        };
+        header.emit(&mut frame);
+        self.num = self.num.wrapping_add(rng.random_range(0..3));
+        let end = &mut pair.ends[0];
+        end.core.handle_frame(pair.now, LinkId::UDP, &frame);
+        while let Some(event) = end.core.poll_event() {
+            if let Event::Deliver {
+                data: Data::Held(id),
+                ..
+            } = event
+            {
+                end.core.release(id);
+            }
+        }
+        while end.core.poll_transmit(pair.now).is_some() {}
+    }
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The harness: a pair of cores, their user memory, and a faulty wire in virtual time.
+
+use crate::*;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+pub(super) const A: PeerId = PeerId(0);
+pub(super) const B: PeerId = PeerId(1);
+
+/// Probabilities of what the wire does to a frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    pub(super) drop: f64,
+    pub(super) duplicate: f64,
+    pub(super) reorder: f64,
+    pub(super) corrupt: f64,
+}
+
+/// A delivered message, as the program would see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Got {
+    pub(super) port: PortId,
+    pub(super) lane: LaneId,
+    pub(super) bytes: Vec<u8>,
+    pub(super) error: Option<OpError>,
+}
+
+pub(super) struct End {
+    pub(super) core: Core,
+    pub(super) memory: BTreeMap<u32, Vec<u8>>,
+    next_op: u32,
+    pub(super) got: Vec<Got>,
+    pub(super) sent: BTreeMap<u32, Result<(), OpError>>,
+    pub(super) failed: Vec<Event>,
+}
+
+struct Wire {
+    at: Instant,
+    order: u64,
+    to: usize,
+    link: LinkId,
+    frame: Vec<u8>,
+}
+
+pub(super) struct Pair {
+    pub(super) now: Instant,
+    pub(super) ends: [End; 2],
+    pub(super) faults: Faults,
+    pub(super) latency: Duration,
+    /// Frames by this link vanish.
+    pub(super) dead: Option<LinkId>,
+    wires: Vec<Wire>,
+    order: u64,
+    rng: ChaCha8Rng,
+}
+
+pub(super) fn params(lossless: bool) -> LinkParams {
+    LinkParams {
+        frame_len_max: if lossless { 65_536 } else { 1472 },
+        segments_max: if lossless { 1 } else { 44 },
+        lossless,
+        pull: false,
+        rx_buffer_len: 400_000,
+    }
+}
+
+pub(super) fn config(rank: u32, epoch: u64) -> Config {
+    Config {
+        job_id: [9; 16],
+        secret: [7; 32],
+        rank,
+        size: 2,
+        epoch,
+        seed: [u8::try_from(rank).unwrap() + 1; 32],
+        limits: Limits::default(),
+    }
+}
+
+impl End {
+    pub(super) fn new(rank: u32, links: &[LinkId], epoch: u64) -> End {
+        let mut core = Core::new(config(rank, epoch));
+        for &link in links {
+            let mut params = params(link == LinkId::SHM);
+            if link == LinkId::PACKET {
+                params.segments_max = 1;
+                params.frame_len_max = 1496;
+            }
+            core.add_link(link, params);
+        }
+        core.allow(PeerId(1 - rank), links);
+        End {
+            core,
+            memory: BTreeMap::new(),
+            next_op: 1,
+            got: Vec::new(),
+            sent: BTreeMap::new(),
+            failed: Vec::new(),
+        }
+    }
+
+    fn op(&mut self, bytes: Vec<u8>) -> OpId {
+        let id = self.next_op;
+        self.next_op += 1;
+        self.memory.insert(id, bytes);
+        OpId(id)
+    }
+
+    pub(super) fn post(&mut self, port: PortId, len: usize, source: Option<PeerId>) -> OpId {
+        let op = self.op(vec![0xa5; len]);
+        self.core.post_recv(port, op, len as u64, source);
+        op
+    }
+
+    /// Sends eagerly or by rendezvous, as the length demands.
+    pub(super) fn send(
+        &mut self,
+        to: PeerId,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Refused> {
+        match self.core.eager(to, spec, bytes.len()) {
+            Ok(mut staging) => {
+                // In two pieces, as a gather list would.
+                let (first, second) = bytes.split_at(bytes.len() / 3);
+                staging.push(first);
+                staging.push(second);
+                Ok(())
+            }
+            Err(Refused::TooLong) => {
+                let op = self.op(bytes.to_vec());
+                let result = self.core.rendezvous(to, spec, op, bytes.len() as u64, 0);
+                if result.is_err() {
+                    self.memory.remove(&op.0);
+                }
+                result
+            }
+            Err(refused) => Err(refused),
+        }
+    }
+
+    fn drain(&mut self, frame: &[u8]) {
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                Event::Place { dest, src } => match dest {
+                    Dest::Op(op, off) => {
+                        let off = usize::try_from(off).unwrap();
+                        let memory = self.memory.get_mut(&op.0).unwrap();
+                        memory[off..off + src.len()].copy_from_slice(&frame[src]);
+                    }
+                    Dest::Held(id, off) => {
+                        let len = src.len();
+                        self.core.held_mut(id)[off..off + len].copy_from_slice(&frame[src]);
+                    }
+                },
+                Event::Deliver {
+                    port,
+                    lane,
+                    op,
+                    len,
+                    data,
+                    error,
+                    ..
+                } => {
+                    let whole = usize::try_from(len).unwrap();
+                    let bytes = match data {
+                        Data::Frame(range) => frame[range].to_vec(),
+                        Data::Held(id) => {
+                            let bytes = self.core.held(id).to_vec();
+                            self.core.release(id);
+                            bytes
+                        }
+                        Data::Placed => {
+                            let memory = &self.memory[&op.unwrap().0];
+                            memory[..whole.min(memory.len())].to_vec()
+                        }
+                    };
+                    if let Some(op) = op {
+                        self.memory.remove(&op.0);
+                    }
+                    self.got.push(Got {
+                        port,
+                        lane,
+                        bytes,
+                        error,
+                    });
+                }
+                Event::SendDone { op, result } => {
+                    self.memory.remove(&op.0);
+                    self.sent.insert(op.0, result);
+                }
+                Event::RecvFailed { op, .. } => {
+                    self.memory.remove(&op.0);
+                    self.failed.push(event);
+                }
+                Event::PeerFailed { .. } | Event::Suspect { .. } => self.failed.push(event),
+                Event::Pull { transfer, .. } => self.core.pull_done(transfer, false),
+                Event::PeerUp(_) | Event::Writable(_) | Event::BufferWanted { .. } => {}
+            }
+        }
+    }
+}
+
+impl Pair {
+    pub(super) fn new(links: &[LinkId], seed: u64) -> Pair {
+        let mut pair = Pair {
+            now: Instant::from_nanos(1),
+            ends: [End::new(0, links, 100), End::new(1, links, 200)],
+            faults: Faults::default(),
+            latency: Duration::from_micros(5),
+            dead: None,
+            wires: Vec::new(),
+            order: 0,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+        };
+        pair.ends[0].core.connect(pair.now, B);
+        pair
+    }
+
+    /// Runs until nothing happens any more, at most for `limit`.
+    pub(super) fn run(&mut self, limit: Duration) {
+        let end = self.now + limit;
+        loop {
+            for index in 0..2 {
+                self.transmit(index);
+            }
+            let arrival = self
+                .wires
+                .iter()
+                .map(|wire| wire.at)
+                .min()
+                .unwrap_or(Instant::NEVER);
+            let timer = self.ends.iter().map(|end| end.core.poll_timeout()).min();
+            let next = arrival.min(timer.unwrap_or(Instant::NEVER));
+            if next == Instant::NEVER || next > end {
+                return;
+            }
+            self.now = self.now.max(next);
+            self.deliver();
+            for end in &mut self.ends {
+                end.core.handle_timeout(self.now);
+                end.drain(&[]);
+            }
+        }
+    }
+
+    fn transmit(&mut self, index: usize) {
+        let mut frames: VecDeque<(LinkId, Vec<u8>)> = VecDeque::new();
+        let end = &mut self.ends[index];
+        end.drain(&[]);
+        while let Some(transmit) = end.core.poll_transmit(self.now) {
+            match transmit {
+                Transmit::Frame { link, bytes, .. } => frames.push_back((link, bytes.to_vec())),
+                Transmit::Run {
+                    link,
+                    bytes,
+                    segment_len,
+                    ..
+                } => {
+                    frames.extend(
+                        bytes
+                            .chunks(segment_len)
+                            .map(|chunk| (link, chunk.to_vec())),
+                    );
+                }
+                Transmit::Bulk {
+                    link,
+                    op,
+                    off,
+                    len,
+                    headers,
+                    header_len,
+                    fragment_len,
+                    ..
+                } => {
+                    let off = usize::try_from(off).unwrap();
+                    let payload = &end.memory[&op.0][off..off + len];
+                    let parts = payload.chunks(fragment_len);
+                    for (header, part) in headers.chunks(header_len).zip(parts) {
+                        frames.push_back((link, [header, part].concat()));
+                    }
+                }
+            }
+        }
+        for (link, frame) in frames {
+            self.put(1 - index, link, frame);
+        }
+    }
+
+    fn put(&mut self, to: usize, link: LinkId, mut frame: Vec<u8>) {
+        if self.dead == Some(link) {
+            return;
+        }
+        let lossless = link == LinkId::SHM;
+        let roll = |rng: &mut ChaCha8Rng, p: f64| !lossless && p > 0.0 && rng.random_bool(p);
+        if roll(&mut self.rng, self.faults.drop) {
+            return;
+        }
+        if roll(&mut self.rng, self.faults.duplicate) {
+            let copy = frame.clone();
+            self.push(to, link, copy, Duration::from_micros(30));
+        }
+        if roll(&mut self.rng, self.faults.corrupt) {
+            // A network drops what its checksum refuses; only headers may slip through.
+            let at = self.rng.random_range(0..16.min(frame.len()));
+            frame[at] ^= 1 << self.rng.random_range(0..8);
+        }
+        let late = roll(&mut self.rng, self.faults.reorder);
+        let extra = if late {
+            self.rng.random_range(1..200)
+        } else {
+            0
+        };
+        self.push(to, link, frame, Duration::from_micros(extra));
+    }
+
+    fn push(&mut self, to: usize, link: LinkId, frame: Vec<u8>, extra: Duration) {
+        self.order += 1;
+        let at = self.now + self.latency + extra;
+        self.wires.push(Wire {
+            at,
+            order: self.order,
+            to,
+            link,
+            frame,
+        });
+    }
+
+    fn deliver(&mut self) {
+        self.wires.sort_by_key(|wire| (wire.at, wire.order));
+        let due = self.wires.partition_point(|wire| wire.at <= self.now);
+        for wire in self.wires.drain(..due).collect::<Vec<_>>() {
+            let end = &mut self.ends[wire.to];
+            if wire.link == LinkId::SHM {
+                let from = PeerId(u32::try_from(1 - wire.to).unwrap());
+                let head = &wire.frame[..wire.frame.len().min(4096)];
+                end.core
+                    .handle_lossless(self.now, wire.link, from, head, wire.frame.len());
+            } else {
+                end.core.handle_frame(self.now, wire.link, &wire.frame);
+            }
+            end.drain(&wire.frame);
+        }
+    }
+
+    /// Nothing under way, no buffer in use, no transfer open, no memory of the user's kept.
+    pub(super) fn assert_clean(&self) {
+        for (rank, end) in self.ends.iter().enumerate() {
+            assert_eq!(end.core.usage(), (0, 0, 0), "rank {rank} leaks");
+            assert!(
+                end.memory.is_empty(),
+                "rank {rank} keeps {:?}",
+                end.memory.keys()
+            );
+        }
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sessions open, choose paths, fail and come back.
+
+use super::pair::*;
+use crate::*;
+use core::time::Duration;
+
+const PORT: PortId = PortId::user(5);
+const LOW: SendSpec = SendSpec {
+    port: PORT,
+    lane: LaneId::Low,
+    best_effort: false,
+};
+const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
+
+#[test]
+fn a_session_opens_on_every_path_and_proves_its_frame_length() {
+    let mut pair = Pair::new(NETWORK, 1);
+    pair.run(Duration::from_millis(50));
+    for (end, peer) in [(&pair.ends[0], B), (&pair.ends[1], A)] {
+        assert_eq!(end.core.peer_status(peer), PeerStatus::Up);
+        for &link in NETWORK {
+            let status = end.core.path_status(peer, link).unwrap();
+            assert!(status.up, "{link}");
+            assert_eq!(
+                status.frame_len,
+                if link == LinkId::UDP { 1472 } else { 1496 }
+            );
+            assert!(status.rtt_min.is_some());
+        }
+        assert!(end.core.path_status(peer, LinkId::UDP).unwrap().bulk);
+    }
+}
+
+#[test]
+fn both_sides_may_open_at_once_over_a_lossy_wire() {
+    for seed in 0..50 {
+        let mut pair = Pair::new(NETWORK, seed);
+        pair.faults = Faults {
+            drop: 0.3,
+            duplicate: 0.2,
+            reorder: 0.3,
+            corrupt: 0.0,
+        };
+        pair.ends[1].core.connect(pair.now, A);
+        pair.run(Duration::from_secs(1));
+        assert_eq!(
+            pair.ends[0].core.peer_status(B),
+            PeerStatus::Up,
+            "seed {seed}"
+        );
+        assert_eq!(
+            pair.ends[1].core.peer_status(A),
+            PeerStatus::Up,
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn a_dead_path_leaves_the_other_one_to_do_the_work() {
+    let mut pair = Pair::new(NETWORK, 2);
+    pair.dead = Some(LinkId::PACKET);
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[0].send(B, &LOW, b"by udp").unwrap();
+    pair.run(Duration::from_millis(5));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    assert!(!pair.ends[0].core.path_status(B, LinkId::PACKET).unwrap().up);
+}
+
+#[test]
+fn a_silent_peer_is_suspected_and_its_operations_end() {
+    let mut pair = Pair::new(&[LinkId::UDP], 3);
+    pair.run(Duration::from_millis(5));
+    let op = pair.ends[0].post(PORT, 10, Some(B));
+    pair.dead = Some(LinkId::UDP);
+    pair.ends[0].send(B, &LOW, &[0; 100_000]).unwrap();
+    pair.run(Duration::from_millis(500));
+    let suspect = Event::Suspect {
+        peer: B,
+        link: LinkId::UDP,
+    };
+    assert!(pair.ends[0].failed.contains(&suspect));
+    let cause = Cause::Silent(LinkId::UDP);
+    pair.ends[0].core.fail_peer(B, cause);
+    pair.run(Duration::from_millis(1));
+    let error = OpError::PeerGone(B, cause);
+    assert!(
+        pair.ends[0]
+            .failed
+            .contains(&Event::RecvFailed { op, error })
+    );
+    assert_eq!(pair.ends[0].sent.values().next(), Some(&Err(error)));
+    assert_eq!(pair.ends[0].send(B, &LOW, b"x"), Err(Refused::Gone(cause)));
+    assert_eq!(pair.ends[0].core.usage(), (0, 0, 0));
+}
+
+#[test]
+fn after_a_partition_heals_a_new_session_opens() {
+    let mut pair = Pair::new(NETWORK, 4);
+    pair.run(Duration::from_millis(5));
+    pair.ends[0].core.fail_peer(B, Cause::Silent(LinkId::UDP));
+    pair.ends[0].core.connect(pair.now, B);
+    pair.run(Duration::from_millis(50));
+    let failed = Event::PeerFailed {
+        peer: A,
+        cause: Cause::Restarted,
+    };
+    assert!(pair.ends[1].failed.contains(&failed));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[0].send(B, &LOW, b"again").unwrap();
+    pair.run(Duration::from_millis(5));
+    assert_eq!(pair.ends[1].got.len(), 1);
+}
+
+#[test]
+fn a_restarted_peer_is_a_new_one() {
+    let mut pair = Pair::new(NETWORK, 5);
+    pair.run(Duration::from_millis(5));
+    let op = pair.ends[0].post(PORT, 10, Some(B));
+    pair.ends[1] = End::new(1, NETWORK, 1000);
+    pair.ends[1].core.connect(pair.now, A);
+    pair.run(Duration::from_millis(50));
+    let error = OpError::PeerGone(B, Cause::Restarted);
+    assert!(
+        pair.ends[0]
+            .failed
+            .contains(&Event::RecvFailed { op, error })
+    );
+    pair.ends[0].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[1].send(A, &LOW, b"reborn").unwrap();
+    pair.run(Duration::from_millis(5));
+    assert_eq!(pair.ends[0].got.len(), 1);
+}

@@ -1,0 +1,921 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sending: which frame leaves next, by which path.
+//!
+//! The order on a path: what was lost, the high lane, control records, the low lane, runs of eager
+//! fragments, bulk data. Acknowledgements and credit ride on whatever leaves anyway.
+
+use crate::core_state::Shared;
+use crate::event::{Event, OpError, OpId, PeerId};
+use crate::path::{Cargo, OpenFrame, Path, Run, TxState};
+use crate::peer::{Control, Peer};
+use crate::slot::SlotId;
+use crate::{Core, Instant, LinkId};
+use portolan_wire::{
+    BULK_HEADER_LEN, BulkHeader, CHUNK_LEN, CREDIT_LEN, Chunk, Credit, DONE_LEN, FrameHeader,
+    FrameKind, GRANT_LEN, LaneId,
+};
+
+/// Most bytes of one segmentation-offload call: a UDP datagram's, headers off.
+const CALL_LEN_MAX: usize = 65_000;
+
+/// Bytes of user data in one chunk: half of the smallest ring, so that both ends work at a time.
+const CHUNK_PAYLOAD_MAX: usize = 32 * 1024;
+
+/// A frame, or run of frames, for a link to send now.
+#[derive(Debug)]
+pub enum Transmit<'a> {
+    /// One frame.
+    Frame {
+        /// To whom.
+        peer: PeerId,
+        /// By which link.
+        link: LinkId,
+        /// The frame.
+        bytes: &'a [u8],
+    },
+    /// Frames of `segment_len` bytes behind one another; the last may be shorter.
+    Run {
+        /// To whom.
+        peer: PeerId,
+        /// By which link.
+        link: LinkId,
+        /// The frames.
+        bytes: &'a [u8],
+        /// Bytes of each but the last.
+        segment_len: usize,
+    },
+    /// Headers here, payload from the buffer of `op`.
+    Bulk {
+        /// To whom.
+        peer: PeerId,
+        /// By which link.
+        link: LinkId,
+        /// Whose buffer.
+        op: OpId,
+        /// First byte.
+        off: u64,
+        /// Bytes of payload.
+        len: usize,
+        /// Headers, one per fragment, behind one another.
+        headers: &'a [u8],
+        /// Bytes of each header.
+        header_len: usize,
+        /// Bytes of payload behind each header but the last.
+        fragment_len: usize,
+    },
+}
+
+/// What was handed out last, in case the link will not have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sent {
+    /// A numbered frame or run: `count` numbers from `first`.
+    Numbered {
+        peer: PeerId,
+        link: LinkId,
+        first: u32,
+        count: u32,
+        what: View,
+    },
+    /// A frame on a lossless link.
+    Lossless {
+        peer: PeerId,
+        link: LinkId,
+        lane: usize,
+        frame: OpenFrame,
+    },
+    /// An unnumbered frame from a frame buffer (best effort, acknowledgements).
+    Unnumbered {
+        peer: PeerId,
+        link: LinkId,
+        frame: OpenFrame,
+    },
+    /// A chunk of a transfer on a lossless link.
+    Chunk {
+        peer: PeerId,
+        link: LinkId,
+        transfer: u32,
+        off: u64,
+        what: View,
+    },
+    /// Handshake or probe, in the scratch buffer; it repeats itself.
+    Scratch { peer: PeerId, link: LinkId },
+}
+
+/// Which bytes a transmit shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum View {
+    Slot {
+        slot: SlotId,
+        off: usize,
+        len: usize,
+        segment_len: usize,
+    },
+    Bulk {
+        op: OpId,
+        off: u64,
+        len: usize,
+        header_len: usize,
+        fragment_len: usize,
+    },
+}
+
+impl Core {
+    /// The next frame to send, or `None`. Asking for the next one says that the link took this one.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        self.settle();
+        while let Some(&id) = self.ready.front() {
+            let sent = self.next_of_peer(now, id);
+            if let Some(sent) = sent {
+                self.sh.counters.frames_sent += 1;
+                self.sent = Some(sent);
+                return Some(self.view(sent));
+            }
+            self.ready.pop_front();
+            if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
+                peer.queued = false;
+            }
+        }
+        None
+    }
+
+    /// The link had no room for the last transmit: it will be handed out again once
+    /// [`Core::link_ready`] was called.
+    pub fn transmit_refused(&mut self) {
+        self.sh.counters.link_full += 1;
+        let Some(sent) = self.sent.take() else { return };
+        let (id, link) = match sent {
+            Sent::Numbered { peer, link, .. }
+            | Sent::Lossless { peer, link, .. }
+            | Sent::Unnumbered { peer, link, .. }
+            | Sent::Chunk { peer, link, .. }
+            | Sent::Scratch { peer, link } => (peer, link),
+        };
+        let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
+            return;
+        };
+        let Some(path) = peer.path_mut(link) else {
+            return;
+        };
+        path.blocked = true;
+        match sent {
+            Sent::Numbered { first, count, .. } => {
+                for ahead in (0..count).rev() {
+                    path.put_back(first.wrapping_add(ahead));
+                }
+            }
+            Sent::Lossless { lane, frame, .. } => path.closed[lane].push_front(frame),
+            Sent::Unnumbered { frame, .. } => self.sh.slots.release(frame.slot),
+            Sent::Chunk { transfer, off, .. } => peer.rewind(&mut self.sh, transfer, off),
+            Sent::Scratch { .. } => {}
+        }
+    }
+
+    /// Links may have room again: refused transmits are handed out once more.
+    pub fn link_ready(&mut self, link: LinkId) {
+        for index in 0..self.timed.len() {
+            let id = self.timed[index];
+            let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
+                continue;
+            };
+            if let Some(path) = peer.path_mut(link)
+                && core::mem::take(&mut path.blocked)
+            {
+                self.touch(id);
+            }
+        }
+    }
+
+    /// The last transmit left: what lived for it alone is free.
+    #[inline]
+    fn settle(&mut self) {
+        match self.sent.take() {
+            Some(Sent::Lossless { frame, .. } | Sent::Unnumbered { frame, .. }) => {
+                self.sh.slots.release(frame.slot);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn view(&self, sent: Sent) -> Transmit<'_> {
+        let (peer, link, what) = match sent {
+            Sent::Lossless {
+                peer, link, frame, ..
+            }
+            | Sent::Unnumbered { peer, link, frame } => {
+                let bytes = &self.sh.slots.bytes(frame.slot)[..frame.len];
+                return Transmit::Frame { peer, link, bytes };
+            }
+            Sent::Scratch { peer, link } => {
+                return Transmit::Frame {
+                    peer,
+                    link,
+                    bytes: &self.sh.scratch,
+                };
+            }
+            Sent::Numbered {
+                peer, link, what, ..
+            }
+            | Sent::Chunk {
+                peer, link, what, ..
+            } => (peer, link, what),
+        };
+        match what {
+            View::Slot {
+                slot,
+                off,
+                len,
+                segment_len,
+            } => {
+                let bytes = &self.sh.slots.bytes(slot)[off..off + len];
+                if len <= segment_len {
+                    Transmit::Frame { peer, link, bytes }
+                } else {
+                    Transmit::Run {
+                        peer,
+                        link,
+                        bytes,
+                        segment_len,
+                    }
+                }
+            }
+            View::Bulk {
+                op,
+                off,
+                len,
+                header_len,
+                fragment_len,
+            } => {
+                let headers = &self.sh.scratch[..];
+                Transmit::Bulk {
+                    peer,
+                    link,
+                    op,
+                    off,
+                    len,
+                    headers,
+                    header_len,
+                    fragment_len,
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn next_of_peer(&mut self, now: Instant, id: PeerId) -> Option<Sent> {
+        let sh = &mut self.sh;
+        let peer = self.peers.get_mut(id.index())?.as_deref_mut()?;
+        if peer.session.failed.is_some() {
+            return None;
+        }
+        // Highest number first: raw frames before datagrams, so small messages before bulk.
+        for link in LinkId::ALL.into_iter().rev() {
+            if peer.paths[link.index()].is_some()
+                && let Some(sent) = peer.next_on_path(now, sh, link)
+            {
+                return Some(sent);
+            }
+        }
+        None
+    }
+}
+
+impl Peer {
+    #[inline]
+    fn next_on_path(&mut self, now: Instant, sh: &mut Shared, link: LinkId) -> Option<Sent> {
+        let path = self.paths[link.index()].as_deref_mut()?;
+        if path.blocked {
+            return None;
+        }
+        if path.params.lossless {
+            return self.next_lossless(sh, link);
+        }
+        if self.emit_handshake(sh, link) {
+            return Some(Sent::Scratch {
+                peer: self.id,
+                link,
+            });
+        }
+        if !self.session.up {
+            return None;
+        }
+        let path = self.paths[link.index()].as_deref_mut()?;
+        if path.probe.has_due() && self.emit_probe(now, sh, link) {
+            return Some(Sent::Scratch {
+                peer: self.id,
+                link,
+            });
+        }
+        let path = self.paths[link.index()].as_deref_mut()?;
+        if !path.lost.is_empty()
+            && let Some(sent) = path.next_lost(now, sh, self.id)
+        {
+            return Some(sent);
+        }
+        let is_small = self.small == Some(link);
+        for lane in [LaneId::High, LaneId::Low] {
+            if let Some(frame) = self.take_frame(sh, link, lane, is_small) {
+                return Some(self.seal(now, sh, link, frame));
+            }
+        }
+        if is_small && self.ack_is_due(now) {
+            let frame = self.empty_frame(sh, link)?;
+            return Some(self.seal(now, sh, link, frame));
+        }
+        let path = self.paths[link.index()].as_deref_mut()?;
+        if let Some(run) = path.take_run() {
+            return Some(path.seal_run(now, sh, self.id, self.session.token_theirs, run));
+        }
+        self.next_bulk(now, sh, link)
+    }
+
+    /// The lane's next frame. The high lane also carries control records, with or without messages.
+    fn take_frame(
+        &mut self,
+        sh: &mut Shared,
+        link: LinkId,
+        lane: LaneId,
+        is_small: bool,
+    ) -> Option<OpenFrame> {
+        let control = is_small && lane == LaneId::High && self.has_control();
+        let path = self.paths[link.index()].as_deref_mut()?;
+        let place = lane.index();
+        let numbered = match path.closed[place].front() {
+            Some(frame) => frame.numbered,
+            None => path.open[place].is_none_or(|open| open.numbered),
+        };
+        if numbered && path.window_left() == 0 {
+            return None;
+        }
+        let frame = path.closed[place]
+            .pop_front()
+            .or_else(|| path.open[place].take());
+        match frame {
+            Some(frame) => Some(frame),
+            None if control => self.empty_frame(sh, link),
+            None => None,
+        }
+    }
+
+    fn empty_frame(&mut self, sh: &mut Shared, link: LinkId) -> Option<OpenFrame> {
+        let path = self.paths[link.index()].as_deref_mut()?;
+        // Control records and a full acknowledgement fit the smallest buffer.
+        let slot = sh.slots.take(2048);
+        Some(OpenFrame {
+            slot,
+            len: path.header_len(),
+            numbered: false,
+        })
+    }
+
+    /// Appends what rides along, numbers the frame and writes its header.
+    #[inline]
+    fn seal(&mut self, now: Instant, sh: &mut Shared, link: LinkId, mut frame: OpenFrame) -> Sent {
+        let limit = self.paths[link.index()]
+            .as_deref()
+            .map_or(0, |path| path.frame_len);
+        self.append_control(sh, &mut frame, limit);
+        self.append_acks(now, sh, &mut frame, limit);
+        let session = self.session.token_theirs;
+        let peer = self.id;
+        let frame_len = u16::try_from(frame.len).unwrap_or(u16::MAX);
+        let Some(path) = self.paths[link.index()].as_deref_mut() else {
+            return Sent::Unnumbered { peer, link, frame };
+        };
+        let bytes = sh.slots.bytes_mut(frame.slot);
+        if !frame.numbered {
+            let kind = FrameKind::Unnumbered;
+            FrameHeader {
+                kind,
+                attempt: 0,
+                frame_len,
+                packet_num: 0,
+                session,
+            }
+            .emit(bytes);
+            return Sent::Unnumbered { peer, link, frame };
+        }
+        let cargo = Cargo::Slot {
+            slot: frame.slot,
+            off: 0,
+        };
+        let packet_num = path.push_inflight(now, cargo, frame.len);
+        path.loss.last_sent_at = now;
+        let kind = FrameKind::Data;
+        FrameHeader {
+            kind,
+            attempt: 0,
+            frame_len,
+            packet_num,
+            session,
+        }
+        .emit(bytes);
+        let what = View::Slot {
+            slot: frame.slot,
+            off: 0,
+            len: frame.len,
+            segment_len: frame.len,
+        };
+        Sent::Numbered {
+            peer,
+            link,
+            first: packet_num,
+            count: 1,
+            what,
+        }
+    }
+
+    /// Credit, grants and ends of transfers; they make the frame a numbered one.
+    fn append_control(&mut self, sh: &mut Shared, frame: &mut OpenFrame, limit: usize) {
+        if !self.has_control() {
+            return;
+        }
+        let bytes = sh.slots.bytes_mut(frame.slot);
+        let limit = limit.min(bytes.len());
+        for lane in LaneId::ALL {
+            if self.credit_due[lane.index()] && frame.len + CREDIT_LEN <= limit {
+                self.credit_due[lane.index()] = false;
+                let limit = self.lanes_rx[lane.index()].advertise(sh.config.limits.credit_len);
+                Credit { lane, limit }.emit(&mut bytes[frame.len..]);
+                frame.len += CREDIT_LEN;
+                frame.numbered = true;
+            }
+        }
+        while frame.len + GRANT_LEN.max(DONE_LEN) <= limit
+            && let Some(control) = self.control.pop_front()
+        {
+            let out = &mut bytes[frame.len..];
+            frame.len += match control {
+                Control::Grant(grant) => {
+                    grant.emit(out);
+                    GRANT_LEN
+                }
+                Control::Done(done) => {
+                    done.emit(out);
+                    DONE_LEN
+                }
+            };
+            frame.numbered = true;
+        }
+    }
+
+    /// Acknowledgements of every path that has something to acknowledge.
+    #[inline]
+    fn append_acks(&mut self, now: Instant, sh: &mut Shared, frame: &mut OpenFrame, limit: usize) {
+        for path in self.paths.iter_mut().flatten() {
+            if path.rx.unacked_count() == 0 {
+                continue;
+            }
+            let bytes = sh.slots.bytes_mut(frame.slot);
+            let limit = limit.min(bytes.len());
+            let out = bytes.get_mut(frame.len..limit).unwrap_or(&mut []);
+            frame.len += path.rx.emit(now, path.link.as_u8(), out);
+        }
+    }
+
+    fn ack_is_due(&self, now: Instant) -> bool {
+        self.paths.iter().flatten().any(|path| path.rx.due() <= now)
+    }
+
+    /// A frame or chunk for a lossless link.
+    #[inline]
+    fn next_lossless(&mut self, sh: &mut Shared, link: LinkId) -> Option<Sent> {
+        let peer = self.id;
+        for lane in [LaneId::High, LaneId::Low] {
+            if let Some(mut frame) = self.take_frame(sh, link, lane, true) {
+                let limit = crate::path::SHARED_FRAME_LEN_LOSSLESS;
+                self.append_control(sh, &mut frame, limit);
+                return Some(Sent::Lossless {
+                    peer,
+                    link,
+                    lane: lane.index(),
+                    frame,
+                });
+            }
+        }
+        self.next_chunk(sh, link)
+    }
+
+    fn next_chunk(&mut self, sh: &mut Shared, link: LinkId) -> Option<Sent> {
+        let key = *self.bulk_ready.front()?;
+        let Some(transfer) = sh.tx_transfers.get_mut(key) else {
+            self.bulk_ready.pop_front();
+            return self.next_chunk(sh, link);
+        };
+        let off = transfer.next_off;
+        let left = transfer.granted - off;
+        let len = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(CHUNK_PAYLOAD_MAX);
+        transfer.next_off += len as u64;
+        if transfer.next_off >= transfer.granted {
+            transfer.queued = false;
+            self.bulk_ready.pop_front();
+        }
+        sh.scratch.clear();
+        sh.scratch.resize(CHUNK_LEN, 0);
+        Chunk {
+            transfer: transfer.receiver_transfer,
+            offset: off,
+        }
+        .emit(&mut sh.scratch);
+        let what = View::Bulk {
+            op: transfer.op,
+            off,
+            len,
+            header_len: CHUNK_LEN,
+            fragment_len: len,
+        };
+        Some(Sent::Chunk {
+            peer: self.id,
+            link,
+            transfer: key,
+            off,
+            what,
+        })
+    }
+
+    /// The ring had no room for a chunk: it is sent again from its first byte.
+    fn rewind(&mut self, sh: &mut Shared, key: u32, off: u64) {
+        if let Some(transfer) = sh.tx_transfers.get_mut(key) {
+            transfer.next_off = off;
+            if !transfer.queued {
+                transfer.queued = true;
+                self.bulk_ready.push_front(key);
+            }
+        }
+    }
+
+    /// A run of fragments of a granted transfer.
+    fn next_bulk(&mut self, now: Instant, sh: &mut Shared, link: LinkId) -> Option<Sent> {
+        if self.bulk != Some(link) {
+            return None;
+        }
+        let path = self.paths[link.index()].as_deref_mut()?;
+        let window = path.window_left();
+        let key = *self.bulk_ready.front()?;
+        let Some(transfer) = sh.tx_transfers.get_mut(key) else {
+            self.bulk_ready.pop_front();
+            return self.next_bulk(now, sh, link);
+        };
+        let fragment_len = usize::from(transfer.fragment_len);
+        let most = path
+            .params
+            .segments_max
+            .min(CALL_LEN_MAX / (fragment_len + BULK_HEADER_LEN));
+        let off = transfer.next_off;
+        // Whole fragments only: a grant may end within one, which then waits for the next grant.
+        let left = usize::try_from(transfer.granted - off).unwrap_or(usize::MAX);
+        let is_end = transfer.granted == transfer.len;
+        let count = if is_end {
+            left.div_ceil(fragment_len)
+        } else {
+            left / fragment_len
+        };
+        let count = count.min(most.max(1)).min(window);
+        if count == 0 {
+            if window > 0 {
+                transfer.queued = false;
+                self.bulk_ready.pop_front();
+            }
+            return None;
+        }
+        let len = left.min(count * fragment_len);
+        transfer.next_off += len as u64;
+        let (op, receiver_transfer) = (transfer.op, transfer.receiver_transfer);
+        if transfer.next_off >= transfer.granted {
+            transfer.queued = false;
+            self.bulk_ready.pop_front();
+        }
+        let first_index = u32::try_from(off / fragment_len as u64).unwrap_or(u32::MAX);
+        sh.scratch.clear();
+        sh.scratch.resize(count * BULK_HEADER_LEN, 0);
+        let mut first = 0;
+        for ahead in 0..count {
+            let part = fragment_len.min(len - ahead * fragment_len);
+            let index = first_index + u32::try_from(ahead).unwrap_or(0);
+            let cargo = Cargo::Fragment {
+                transfer: key,
+                index,
+            };
+            let packet_num = path.push_inflight(now, cargo, part + BULK_HEADER_LEN);
+            if ahead == 0 {
+                first = packet_num;
+            }
+            let header = FrameHeader {
+                kind: FrameKind::Bulk,
+                attempt: 0,
+                frame_len: u16::try_from(part + BULK_HEADER_LEN).unwrap_or(u16::MAX),
+                packet_num,
+                session: self.session.token_theirs,
+            };
+            let out = &mut sh.scratch[ahead * BULK_HEADER_LEN..];
+            header.emit(out);
+            BulkHeader {
+                transfer: receiver_transfer,
+                fragment_index: index,
+            }
+            .emit(out);
+        }
+        path.loss.last_sent_at = now;
+        let what = View::Bulk {
+            op,
+            off,
+            len,
+            header_len: BULK_HEADER_LEN,
+            fragment_len,
+        };
+        let count = u32::try_from(count).unwrap_or(0);
+        Some(Sent::Numbered {
+            peer: self.id,
+            link,
+            first,
+            count,
+            what,
+        })
+    }
+
+    /// Frees everything that waits to be sent or acknowledged.
+    pub(crate) fn abandon_tx(&mut self, sh: &mut Shared) {
+        for path in self.paths.iter_mut().flatten() {
+            for entry in path.inflight.drain(..) {
+                if let Cargo::Slot { slot, .. } = entry.cargo {
+                    sh.slots.release(slot);
+                }
+            }
+            path.lost.clear();
+            let open = path.open.iter_mut().filter_map(Option::take);
+            let closed = path.closed.iter_mut().flat_map(|closed| closed.drain(..));
+            for frame in open.chain(closed) {
+                sh.slots.release(frame.slot);
+            }
+            for run in path.runs.drain(..) {
+                sh.slots.release(run.slot);
+            }
+        }
+        self.control.clear();
+        self.bulk_ready.clear();
+    }
+}
+
+impl Path {
+    /// The next lost frame, or run of lost fragments, to be sent again.
+    fn next_lost(&mut self, now: Instant, sh: &mut Shared, peer: PeerId) -> Option<Sent> {
+        let link = self.link;
+        while let Some(num) = self.lost.pop_front() {
+            let Some(entry) = self.entry_mut(num) else {
+                continue;
+            };
+            if entry.state != TxState::Lost {
+                continue;
+            }
+            entry.state = TxState::Sent;
+            entry.sent_at = now;
+            entry.attempt = entry.attempt.saturating_add(1);
+            let (cargo, len, attempt) = (entry.cargo, usize::from(entry.len), entry.attempt);
+            let what = match cargo {
+                Cargo::Slot { slot, off } => {
+                    let off = off as usize;
+                    FrameHeader::set_attempt(&mut sh.slots.bytes_mut(slot)[off..], attempt);
+                    View::Slot {
+                        slot,
+                        off,
+                        len,
+                        segment_len: len,
+                    }
+                }
+                Cargo::Fragment { transfer, index } => {
+                    let Some(view) = sh.fragment_again(transfer, index, num, attempt, len) else {
+                        continue;
+                    };
+                    view
+                }
+                Cargo::Nothing => continue,
+            };
+            self.loss.last_sent_at = now;
+            sh.counters.retransmits += 1;
+            return Some(Sent::Numbered {
+                peer,
+                link,
+                first: num,
+                count: 1,
+                what,
+            });
+        }
+        None
+    }
+
+    /// As much of the first run of eager fragments as one call and the window take.
+    fn take_run(&mut self) -> Option<Run> {
+        let window = self.window_left();
+        let segments_max = self.params.segments_max.max(1);
+        let run = self.runs.front_mut()?;
+        let per_call = (CALL_LEN_MAX / run.segment_len).max(1);
+        let count = segments_max.min(window).min(per_call);
+        if count == 0 {
+            return None;
+        }
+        let len = run.len.min(count * run.segment_len);
+        let part = Run { len, ..*run };
+        if len == run.len {
+            self.runs.pop_front();
+        } else {
+            run.off += len;
+            run.len -= len;
+        }
+        Some(part)
+    }
+
+    /// Numbers the frames of a run and writes their headers.
+    fn seal_run(
+        &mut self,
+        now: Instant,
+        sh: &mut Shared,
+        peer: PeerId,
+        session: u64,
+        run: Run,
+    ) -> Sent {
+        let count = run.len.div_ceil(run.segment_len);
+        let is_last_part = !self.runs.front().is_some_and(|rest| rest.slot == run.slot);
+        let first = self.next_num();
+        for ahead in 0..count {
+            let start = run.off + ahead * run.segment_len;
+            let len = run.segment_len.min(run.len - ahead * run.segment_len);
+            let off = u32::try_from(start).unwrap_or(u32::MAX);
+            let packet_num = self.push_inflight(
+                now,
+                Cargo::Slot {
+                    slot: run.slot,
+                    off,
+                },
+                len,
+            );
+            let header = FrameHeader {
+                kind: FrameKind::Data,
+                attempt: 0,
+                frame_len: u16::try_from(len).unwrap_or(u16::MAX),
+                packet_num,
+                session,
+            };
+            header.emit(&mut sh.slots.bytes_mut(run.slot)[start..]);
+        }
+        let count = u32::try_from(count).unwrap_or(0);
+        // The buffer has one reference per frame under way, and one until all of it was sent.
+        sh.slots.retain(run.slot, count);
+        if is_last_part {
+            sh.slots.release(run.slot);
+        }
+        self.loss.last_sent_at = now;
+        let what = View::Slot {
+            slot: run.slot,
+            off: run.off,
+            len: run.len,
+            segment_len: run.segment_len,
+        };
+        Sent::Numbered {
+            peer,
+            link: self.link,
+            first,
+            count,
+            what,
+        }
+    }
+}
+
+impl Shared {
+    /// Header and view of a fragment that must be sent again.
+    fn fragment_again(
+        &mut self,
+        key: u32,
+        index: u32,
+        packet_num: u32,
+        attempt: u8,
+        frame_len: usize,
+    ) -> Option<View> {
+        let transfer = self.tx_transfers.get(key)?;
+        let header = FrameHeader {
+            kind: FrameKind::Bulk,
+            attempt,
+            frame_len: u16::try_from(frame_len).unwrap_or(u16::MAX),
+            packet_num,
+            session: transfer.session,
+        };
+        let bulk = BulkHeader {
+            transfer: transfer.receiver_transfer,
+            fragment_index: index,
+        };
+        let off = u64::from(index) * u64::from(transfer.fragment_len);
+        let len = frame_len - BULK_HEADER_LEN;
+        let op = transfer.op;
+        self.scratch.clear();
+        self.scratch.resize(BULK_HEADER_LEN, 0);
+        header.emit(&mut self.scratch);
+        bulk.emit(&mut self.scratch);
+        Some(View::Bulk {
+            op,
+            off,
+            len,
+            header_len: BULK_HEADER_LEN,
+            fragment_len: len,
+        })
+    }
+
+    /// A fragment has arrived; the last one ends the send.
+    pub(crate) fn on_fragment_acked(&mut self, key: u32, index: u32) {
+        let Some(transfer) = self.tx_transfers.get_mut(key) else {
+            return;
+        };
+        let fragment_len = u64::from(transfer.fragment_len);
+        let off = u64::from(index) * fragment_len;
+        transfer.acked += fragment_len.min(transfer.len - off);
+        if transfer.acked >= transfer.len {
+            let (op, result) = (transfer.op, Ok::<(), OpError>(()));
+            self.tx_transfers.remove(key);
+            self.events.push_back(Event::SendDone { op, result });
+        }
+    }
+}
+
+impl Core {
+    /// When [`Core::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Instant {
+        let limits = &self.sh.config.limits;
+        self.timed
+            .iter()
+            .filter_map(|id| self.peers[id.index()].as_deref())
+            .map(|peer| peer.timer(limits))
+            .min()
+            .unwrap_or(Instant::NEVER)
+    }
+
+    /// Does what is due: acknowledgements, retransmissions, handshakes. Events and transmits follow.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let mut index = 0;
+        while let Some(&id) = self.timed.get(index) {
+            let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
+                self.timed.swap_remove(index);
+                continue;
+            };
+            let limits = &self.sh.config.limits;
+            if peer.timer(limits) == Instant::NEVER && !peer.queued && !peer.is_blocked() {
+                peer.timed = false;
+                self.timed.swap_remove(index);
+                continue;
+            }
+            index += 1;
+            if now >= peer.timer(&self.sh.config.limits) {
+                peer.on_timer(now, &mut self.sh);
+                self.touch(id);
+            }
+        }
+    }
+}
+
+impl Peer {
+    fn is_blocked(&self) -> bool {
+        self.paths.iter().flatten().any(|path| path.blocked)
+    }
+
+    fn timer(&self, limits: &crate::Limits) -> Instant {
+        if self.session.failed.is_some() {
+            return Instant::NEVER;
+        }
+        let paths = self
+            .paths
+            .iter()
+            .flatten()
+            .filter(|path| !path.params.lossless);
+        let path_timer = |path: &Path| {
+            let due = if self.session.up {
+                path.rx.due()
+            } else {
+                Instant::NEVER
+            };
+            path.timer(limits).min(due).min(path.probe.timer())
+        };
+        paths
+            .map(|path| path_timer(path))
+            .min()
+            .unwrap_or(Instant::NEVER)
+            .min(self.session.timer())
+    }
+
+    fn on_timer(&mut self, now: Instant, sh: &mut Shared) {
+        self.on_hello_timer(now);
+        for path in self.paths.iter_mut().flatten() {
+            path.on_probe_timer(now);
+            let outcome = path.on_timer(now, &sh.config.limits);
+            if outcome.timed_out {
+                sh.counters.timeouts += 1;
+            }
+            if outcome.suspect {
+                sh.events.push_back(Event::Suspect {
+                    peer: self.id,
+                    link: path.link,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A shared mapping of a whole memory file.
+//!
+//! It hands out a base pointer and nothing else: what lies behind may change at any moment, so
+//! there is no way from here to a slice.
+#![allow(unsafe_code, reason = "maps and unmaps memory")]
+
+use rustix::mm::{self, MapFlags, ProtFlags};
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::{self, NonNull};
+
+/// A readable and writable shared mapping; unmapped on drop.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread: any thread may use the base pointer
+// and any thread may unmap. `Mapping` itself holds no other state.
+unsafe impl Send for Mapping {}
+// SAFETY: `&Mapping` gives only the base pointer and the length, both constant until drop.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `fd`, which must have them and keep them (see
+    /// [`crate::memfd::check`]: otherwise an access may raise SIGBUS). The pages are made present
+    /// at once, so that the data path takes no page faults.
+    ///
+    /// # Errors
+    /// What `mmap` says; `len` zero is invalid.
+    pub fn map(fd: impl AsFd, len: usize) -> io::Result<Self> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a null hint lets the kernel choose an unused range, so no existing object of
+        // this process is touched; the range is reached only through this Mapping's pointer.
+        let base = unsafe { mm::mmap(ptr::null_mut(), len, prot, flags, fd, 0) }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Mapping { base, len })
+    }
+
+    /// First byte; valid for reads and writes of [`Mapping::len`] bytes while `self` lives.
+    #[inline]
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Bytes mapped; never zero.
+    #[inline]
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "an empty mapping cannot exist")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `map` got exactly this range from mmap, and pointers derived from `base` do not
+        // outlive `self`. The result can only complain about the range, which is ours.
+        let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory files: shared memory without a name, gone with the last process that holds it.
+//!
+//! The one invariant: a file that passed [`check`] cannot shrink any more, so that no access to a
+//! mapping of it can fault, whatever the process at the other end does.
+
+use rustix::fs::{self, MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Creates a memory file of `len` zero bytes whose size and seals cannot be changed any more.
+///
+/// # Errors
+/// What `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)` say.
+pub fn create_sealed(label: &str, len: u64) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Kernels before 6.3 do not know NOEXEC_SEAL.
+    let fd = match fs::memfd_create(label, flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => fs::memfd_create(label, flags)?,
+        other => other?,
+    };
+    fs::ftruncate(&fd, len)?;
+    fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// Why a memory file from another process was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemfdRefused {
+    /// It is no memory file, or its size may still change.
+    #[error("memory file is not sealed against resizing")]
+    NotSealed,
+    /// Its size is not the one announced.
+    #[error("memory file has another size than announced")]
+    WrongLen,
+}
+
+/// Checks that `fd` is a memory file of exactly `len` bytes that can never be resized.
+///
+/// # Errors
+/// [`MemfdRefused`]; also when the descriptor cannot be asked.
+pub fn check(fd: impl AsFd, len: u64) -> Result<(), MemfdRefused> {
+    // The seals first: a size is worth knowing only when it is final.
+    let seals = fs::fcntl_get_seals(fd.as_fd()).map_err(|_| MemfdRefused::NotSealed)?;
+    if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+        return Err(MemfdRefused::NotSealed);
+    }
+    let stat = fs::fstat(fd.as_fd()).map_err(|_| MemfdRefused::WrongLen)?;
+    if u64::try_from(stat.st_size) != Ok(len) {
+        return Err(MemfdRefused::WrongLen);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sealed_file_passes_and_cannot_be_resized() {
+        let fd = create_sealed("portolan-test", 8192).unwrap();
+        assert_eq!(check(&fd, 8192), Ok(()));
+        assert!(fs::ftruncate(&fd, 4096).is_err());
+        assert!(fs::ftruncate(&fd, 16384).is_err());
+    }
+
+    #[test]
+    fn other_length_is_refused() {
+        let fd = create_sealed("portolan-test", 8192).unwrap();
+        assert_eq!(check(&fd, 4096), Err(MemfdRefused::WrongLen));
+    }
+
+    #[test]
+    fn file_that_may_shrink_is_refused() {
+        let fd = fs::memfd_create("portolan-test", MemfdFlags::ALLOW_SEALING).unwrap();
+        fs::ftruncate(&fd, 8192).unwrap();
+        assert_eq!(check(&fd, 8192), Err(MemfdRefused::NotSealed));
+    }
+
+    #[test]
+    fn ordinary_file_is_refused() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert_eq!(check(&file, 1), Err(MemfdRefused::NotSealed));
+    }
+}

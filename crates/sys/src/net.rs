@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Socket calls that the standard library lacks.
+//!
+//! Thin, safe names for the system calls of the links: datagrams with segmentation offload, the
+//! socket's error queue, raw Ethernet sockets, network namespaces, and the list of interfaces.
+//! There is no policy here: which buffer size to wish for or what to do about a full queue is the
+//! links' business.
+//!
+//! The one invariant: every pointer given to the kernel comes from a slice or a local that outlives
+//! the call it is given to, and the kernel keeps none of them.
+
+mod addr;
+mod datagram;
+mod error_queue;
+mod interfaces;
+mod netns;
+mod options;
+mod packet;
+mod poll;
+
+pub use addr::SockAddr;
+pub use datagram::{Received, Sender, recv, recv_segments, send, send_to};
+pub use error_queue::{ErrorOrigin, SocketError, recv_error};
+pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces};
+pub use netns::enter_netns;
+pub use options::{
+    enable_error_queue, enable_receive_offload, probe_path_mtu, receive_buffer_len, receive_drops,
+    segmentation_supported, send_buffer_len, wish_receive_buffer, wish_send_buffer,
+};
+pub use packet::{
+    FilterOp, attach_filter, bind_packet, bypass_qdisc, ignore_outgoing, packet_drops,
+    packet_socket,
+};
+pub use poll::{Readiness, readiness, wait_readable};
+
+use std::io;
+
+/// Turns the kernel's "negative means errno" into a result.
+fn checked_len(returned: isize) -> io::Result<usize> {
+    usize::try_from(returned).map_err(|_| io::Error::last_os_error())
+}
+
+/// The same for calls that return zero or an error.
+fn checked(returned: libc::c_int) -> io::Result<()> {
+    if returned < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// `size_of` as the kernel's type for lengths of addresses and options.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "socket structures are a few hundred bytes"
+)]
+const fn socklen_of<T>() -> libc::socklen_t {
+    size_of::<T>() as libc::socklen_t
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sending and receiving datagrams, one by one or in runs of equal segments.
+#![allow(unsafe_code, reason = "message headers are structures of pointers")]
+
+use super::{SockAddr, checked_len, socklen_of};
+use libc::{c_int, iovec, mmsghdr, msghdr};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// Sends `bytes` as one datagram to `to`.
+///
+/// # Errors
+/// The errno of `sendto`; a pending error of the socket is reported here too, and the datagram
+/// then was not sent.
+#[inline]
+pub fn send_to(fd: BorrowedFd<'_>, to: &SockAddr, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: `bytes` and `to` are live with the lengths given; the kernel copies both.
+    checked_len(unsafe {
+        libc::sendto(
+            fd.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            to.as_ptr(),
+            to.len(),
+        )
+    })
+}
+
+/// Sends `bytes` on a bound or connected socket.
+///
+/// # Errors
+/// The errno of `send`.
+#[inline]
+pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: `bytes` is live with the length given; the kernel copies it.
+    checked_len(unsafe {
+        libc::send(
+            fd.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    })
+}
+
+/// Receives one datagram into `buf`; `None` when none is waiting. The length returned is the
+/// datagram's own: where it exceeds `buf.len()` the rest is lost.
+///
+/// # Errors
+/// The errno of `recv`.
+#[inline]
+pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
+    // SAFETY: `buf` is live and exclusively borrowed, with the length given.
+    let returned = unsafe {
+        libc::recv(
+            fd.as_raw_fd(),
+            buf.as_mut_ptr().cast(),
+            buf.len(),
+            libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+        )
+    };
+    none_if_empty(returned)
+}
+
+/// What one [`recv_segments`] brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes received, all datagrams together.
+    pub len: usize,
+    /// Bytes of each datagram but the last, which may be shorter.
+    pub segment_len: usize,
+    /// The last datagram did not fit and lost its end.
+    pub truncated: bool,
+}
+
+/// Receives one datagram, or a run that the kernel has kept together, into `buf`; `None` when
+/// nothing is waiting.
+///
+/// # Errors
+/// The errno of `recvmsg`; a pending error of the socket is reported here too.
+#[inline]
+pub fn recv_segments(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<Received>> {
+    let mut control = Control::EMPTY;
+    let mut iov = iovec {
+        iov_base: buf.as_mut_ptr().cast(),
+        iov_len: buf.len(),
+    };
+    let mut message = message_header(ptr::null(), 0, &raw mut iov, 1);
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>();
+    // SAFETY: `message` points at `iov`, `control` and `buf`, all live and exclusively ours, with
+    // their lengths.
+    let returned = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    let Some(len) = none_if_empty(returned)? else {
+        return Ok(None);
+    };
+    let run = message.msg_controllen > 0 && control.is(libc::UDP_GRO, size_of::<c_int>());
+    let segment_len = if run {
+        usize::try_from(control.value).unwrap_or(len)
+    } else {
+        len
+    };
+    Ok(Some(Received {
+        len,
+        segment_len,
+        truncated: message.msg_flags & libc::MSG_TRUNC != 0,
+    }))
+}
+
+/// One control message that carries one number, laid out as `cmsg(3)` prescribes.
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    value: c_int,
+    padding: c_int,
+}
+
+impl Control {
+    const EMPTY: Control = Control {
+        header: libc::cmsghdr {
+            cmsg_len: 0,
+            cmsg_level: 0,
+            cmsg_type: 0,
+        },
+        value: 0,
+        padding: 0,
+    };
+
+    /// Tells the kernel to cut the datagram every `segment_len` bytes.
+    fn segment(segment_len: u16) -> Control {
+        let header = libc::cmsghdr {
+            cmsg_len: size_of::<libc::cmsghdr>() + size_of::<u16>(),
+            cmsg_level: libc::SOL_UDP,
+            cmsg_type: libc::UDP_SEGMENT,
+        };
+        // The kernel reads a u16 at the value's first bytes, in host order.
+        let [low, high] = segment_len.to_ne_bytes();
+        Control {
+            header,
+            value: c_int::from_ne_bytes([low, high, 0, 0]),
+            padding: 0,
+        }
+    }
+
+    fn is(&self, kind: c_int, value_len: usize) -> bool {
+        self.header.cmsg_level == libc::SOL_UDP
+            && self.header.cmsg_type == kind
+            && self.header.cmsg_len >= size_of::<libc::cmsghdr>() + value_len
+    }
+}
+
+// The header's length is already a multiple of its alignment, so the value follows it directly, and
+// the whole is as long as CMSG_SPACE says.
+const _: () = assert!(size_of::<libc::cmsghdr>().is_multiple_of(align_of::<libc::cmsghdr>()));
+const _: () = assert!(size_of::<Control>() == size_of::<libc::cmsghdr>() + 8);
+
+/// Sends gathered datagrams and runs of segments on storage that it keeps between calls.
+pub struct Sender {
+    iov: Vec<iovec>,
+    messages: Vec<mmsghdr>,
+}
+
+// SAFETY: the vectors are scratch: they are cleared at the start of every call, so that no pointer in
+// them is ever used after the call that put it there.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    /// Most pieces that one call gathers (`UIO_MAXIOV` of include/uapi/linux/uio.h).
+    pub const PIECES_MAX: usize = 1024;
+
+    /// Makes room for the largest call.
+    #[must_use]
+    pub fn new() -> Self {
+        Sender {
+            iov: Vec::with_capacity(Self::PIECES_MAX),
+            messages: Vec::with_capacity(Self::PIECES_MAX),
+        }
+    }
+
+    /// Sends the gathered `pieces` to `to`: as one datagram, or, with `segment_len`, cut by the
+    /// kernel into datagrams of that many bytes.
+    ///
+    /// # Errors
+    /// The errno of `sendmsg`: `EMSGSIZE` and `EINVAL` for a segment or a run that is too long,
+    /// `EIO` where the route cannot segment.
+    pub fn send_gathered<'a>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        to: &SockAddr,
+        segment_len: Option<u16>,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> io::Result<usize> {
+        self.iov.clear();
+        self.iov.extend(pieces.map(iovec_of));
+        let mut message =
+            message_header(to.as_ptr(), to.len(), self.iov.as_mut_ptr(), self.iov.len());
+        let mut control = Control::segment(segment_len.unwrap_or(0));
+        if segment_len.is_some() {
+            message.msg_control = (&raw mut control).cast();
+            message.msg_controllen = size_of::<Control>();
+        }
+        // SAFETY: `message` points at `to`, at `control` and at our vector, whose entries point
+        // at pieces borrowed for 'a, which outlives this call; the kernel only reads them.
+        checked_len(unsafe {
+            libc::sendmsg(
+                fd.as_raw_fd(),
+                &raw const message,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        })
+    }
+
+    /// Sends the gathered `pieces` to `to` in one system call as datagrams of `segment_len` bytes,
+    /// the last perhaps shorter, without help from the kernel's segmentation. No piece may reach
+    /// across the end of a datagram. Returns how many datagrams were sent, at least one.
+    ///
+    /// # Errors
+    /// The errno of `sendmmsg` for the first datagram.
+    pub fn send_each<'a>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        to: &SockAddr,
+        segment_len: usize,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> io::Result<usize> {
+        self.iov.clear();
+        self.messages.clear();
+        let (mut pieces_open, mut filled) = (0, 0);
+        for piece in pieces {
+            self.iov.push(iovec_of(piece));
+            pieces_open += 1;
+            filled += piece.len();
+            assert!(
+                filled <= segment_len,
+                "a piece reaches across the end of its datagram"
+            );
+            if filled == segment_len {
+                self.push_message(to, pieces_open);
+                (pieces_open, filled) = (0, 0);
+            }
+        }
+        if pieces_open > 0 {
+            self.push_message(to, pieces_open);
+        }
+        self.point_messages_at_pieces();
+        let count = c_uint_of(self.messages.len());
+        // SAFETY: the messages point at `to` and at our vector of pieces, which does not grow any
+        // more; the pieces are borrowed for 'a, which outlives this call; the kernel only reads.
+        let sent = unsafe {
+            libc::sendmmsg(
+                fd.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                count,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        };
+        checked_len(sent as isize)
+    }
+
+    fn push_message(&mut self, to: &SockAddr, piece_count: usize) {
+        let msg_hdr = message_header(to.as_ptr(), to.len(), ptr::null_mut(), piece_count);
+        self.messages.push(mmsghdr {
+            msg_hdr,
+            msg_len: 0,
+        });
+    }
+
+    /// Done last, when the vector of pieces has stopped moving.
+    fn point_messages_at_pieces(&mut self) {
+        let mut next = self.iov.as_mut_ptr();
+        for message in &mut self.messages {
+            message.msg_hdr.msg_iov = next;
+            next = next.wrapping_add(message.msg_hdr.msg_iovlen);
+        }
+    }
+}
+
+impl Default for Sender {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn iovec_of(piece: &[u8]) -> iovec {
+    // The kernel's structure has one pointer type for both directions; sending only reads.
+    iovec {
+        iov_base: piece.as_ptr().cast_mut().cast(),
+        iov_len: piece.len(),
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "at most PIECES_MAX")]
+fn c_uint_of(count: usize) -> libc::c_uint {
+    count as libc::c_uint
+}
+
+fn message_header(
+    name: *const libc::sockaddr,
+    name_len: libc::socklen_t,
+    iov: *mut iovec,
+    iov_count: usize,
+) -> msghdr {
+    // SAFETY: a C structure of numbers and pointers, for all of which zero is valid. It has private
+    // padding on some systems, hence no literal.
+    let mut message: msghdr = unsafe { std::mem::zeroed() };
+    message.msg_name = name.cast_mut().cast();
+    message.msg_namelen = name_len;
+    message.msg_iov = iov;
+    message.msg_iovlen = iov_count;
+    message
+}
+
+fn none_if_empty(returned: isize) -> io::Result<Option<usize>> {
+    match checked_len(returned) {
+        Ok(len) => Ok(Some(len)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+const _: () = assert!(socklen_of::<libc::sockaddr_in6>() == 28);
+
+#[cfg(test)]
+mod tests;

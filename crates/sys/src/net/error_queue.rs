@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The error queue of a datagram socket: what became of datagrams sent earlier (ip(7),
+//! `IP_RECVERR`).
+#![allow(unsafe_code, reason = "control messages are walked by pointer")]
+
+use super::{SockAddr, checked_len};
+use libc::{cmsghdr, msghdr, sock_extended_err};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// Who reported an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorOrigin {
+    /// This host's own kernel.
+    Local,
+    /// A router or the destination, by ICMP. Anyone who guesses the ports can forge it.
+    Icmp,
+    /// Something else, such as a time stamp.
+    Other,
+}
+
+/// One entry of a socket's error queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketError {
+    /// What happened.
+    pub errno: i32,
+    /// Who says so.
+    pub origin: ErrorOrigin,
+    /// With `EMSGSIZE`: the MTU that would have passed.
+    pub info: u32,
+    /// Where the datagram was sent.
+    pub destination: Option<SocketAddr>,
+}
+
+/// Room for one `sock_extended_err` with the offender's address behind it, and for the control
+/// messages that other options may add before it.
+const CONTROL_LEN: usize = 256;
+
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_LEN]);
+
+/// Takes one entry from the error queue; `None` when it is empty. The socket's pending error is
+/// cleared on the way.
+///
+/// # Errors
+/// The errno of `recvmsg`.
+pub fn recv_error(fd: BorrowedFd<'_>) -> io::Result<Option<SocketError>> {
+    let mut control = Control([0; CONTROL_LEN]);
+    let mut name = SockAddr::empty();
+    // SAFETY: a C structure of numbers and pointers, for all of which zero is valid.
+    let mut message: msghdr = unsafe { std::mem::zeroed() };
+    message.msg_name = name.as_mut_ptr().cast();
+    message.msg_namelen = name.len();
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = CONTROL_LEN;
+    // SAFETY: `message` points at `name` and `control`, live locals, with their lengths. There is
+    // no room for the offending datagram itself, which nobody reads.
+    let returned = unsafe {
+        libc::recvmsg(
+            fd.as_raw_fd(),
+            &raw mut message,
+            libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
+        )
+    };
+    match checked_len(returned) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        other => other?,
+    };
+    Ok(Some(parse(&message, &name)))
+}
+
+fn parse(message: &msghdr, name: &SockAddr) -> SocketError {
+    let found = extended_error(message);
+    let origin = match found.ee_origin {
+        libc::SO_EE_ORIGIN_LOCAL => ErrorOrigin::Local,
+        libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6 => ErrorOrigin::Icmp,
+        _ => ErrorOrigin::Other,
+    };
+    SocketError {
+        errno: found.ee_errno.cast_signed(),
+        origin,
+        info: found.ee_info,
+        destination: if message.msg_namelen > 0 {
+            name.to_std()
+        } else {
+            None
+        },
+    }
+}
+
+/// The extended error among the control messages, all zero if there is none.
+fn extended_error(message: &msghdr) -> sock_extended_err {
+    // SAFETY: `message` was filled by a successful `recvmsg` of our caller.
+    let mut header: *const cmsghdr = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: the CMSG macros return only headers that lie within the control buffer.
+        let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
+        if matches!(
+            (level, kind),
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+        ) {
+            // SAFETY: the kernel puts a `sock_extended_err` behind a header of this kind; the read
+            // does not rely on its alignment.
+            return unsafe {
+                ptr::read_unaligned(libc::CMSG_DATA(header).cast::<sock_extended_err>())
+            };
+        }
+        // SAFETY: as above; `header` belongs to `message`.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    // SAFETY: a C structure of numbers.
+    unsafe { std::mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{enable_error_queue, probe_path_mtu, send_to};
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn refusal_names_the_destination() {
+        let gone = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        enable_error_queue(socket.as_fd(), false).unwrap();
+        assert_eq!(recv_error(socket.as_fd()).unwrap(), None);
+        send_to(socket.as_fd(), &gone.into(), b"anybody?").unwrap();
+        let error = recv_error(socket.as_fd()).unwrap().unwrap();
+        assert_eq!(error.errno, libc::ECONNREFUSED);
+        assert_eq!(error.origin, ErrorOrigin::Icmp);
+        assert_eq!(error.destination, Some(gone));
+    }
+
+    #[test]
+    fn oversize_names_the_mtu() {
+        // The loopback's MTU of 65536 leaves 65508 bytes, one more than UDP's own limit: only IPv6,
+        // whose header is longer, can exceed it.
+        let Ok(socket) = UdpSocket::bind("[::1]:0") else {
+            println!("SKIPPED oversize_names_the_mtu: no IPv6 on the loopback");
+            return;
+        };
+        probe_path_mtu(socket.as_fd(), true).unwrap();
+        enable_error_queue(socket.as_fd(), true).unwrap();
+        let to = socket.local_addr().unwrap();
+        let sent = send_to(socket.as_fd(), &to.into(), &vec![0; 65500]);
+        assert_eq!(sent.unwrap_err().raw_os_error(), Some(libc::EMSGSIZE));
+        let error = recv_error(socket.as_fd()).unwrap().unwrap();
+        assert_eq!((error.errno, error.info), (libc::EMSGSIZE, 65536));
+    }
+}

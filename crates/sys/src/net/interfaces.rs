@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The network interfaces of the calling thread's network namespace, asked for by rtnetlink(7).
+//!
+//! Not by `/sys/class/net`, which keeps showing the namespace in which it was mounted.
+
+mod netlink;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+/// One network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Name, such as `eth0`.
+    pub name: String,
+    /// Number, unique within the namespace.
+    pub index: u32,
+    /// Hardware address, where it is an Ethernet one.
+    pub mac: Option<MacAddr>,
+    /// Bytes of the largest packet, the Ethernet header not counted.
+    pub mtu: usize,
+    /// Switched on by the administrator.
+    pub up: bool,
+    /// A carrier is there: frames can pass.
+    pub running: bool,
+    /// Leads back to this host.
+    pub loopback: bool,
+    /// What it seems to be.
+    pub kind: InterfaceKind,
+    /// Internet addresses.
+    pub networks: Vec<Network>,
+}
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MacAddr(pub [u8; 6]);
+
+impl fmt::Display for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// An interface's address with the length of its network's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// The interface's own address.
+    pub addr: IpAddr,
+    /// Leading bits that all hosts of the network share.
+    pub prefix_len: u8,
+}
+
+impl Network {
+    /// Whether `other` is an address of the same network.
+    #[must_use]
+    pub fn contains(&self, other: IpAddr) -> bool {
+        match (self.addr, other) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                let differing = (a.to_bits() ^ b.to_bits()).leading_zeros();
+                differing >= u32::from(self.prefix_len.min(32))
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                let differing = (a.to_bits() ^ b.to_bits()).leading_zeros();
+                differing >= u32::from(self.prefix_len.min(128))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What an interface seems to be: a hint for choosing among several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceKind {
+    /// Leads back to this host.
+    Loopback,
+    /// Hardware, or what a virtual machine presents as hardware: the kernel names no kind.
+    Device,
+    /// One end of a pair between namespaces.
+    Veth,
+    /// A bridge that somebody set up by hand.
+    Bridge,
+    /// A bridge for containers (docker, podman, cni, lxc), known by its name.
+    ContainerBridge,
+    /// libvirt's bridge for virtual machines, known by its name.
+    VirtualMachineBridge,
+    /// Several interfaces as one.
+    Bond,
+    /// A VLAN on another interface.
+    Vlan,
+    /// A tunnel or a tap: WireGuard, tun, vxlan, GRE and the like.
+    Tunnel,
+    /// A kind that this list does not have.
+    Other,
+}
+
+impl InterfaceKind {
+    /// By what the kernel calls the kind of link (`ip -d link` shows it), and by the name where
+    /// only the name tells what a bridge is for.
+    fn of(name: &str, loopback: bool, kernel_kind: Option<&str>) -> Self {
+        if loopback {
+            return InterfaceKind::Loopback;
+        }
+        let named = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        match kernel_kind {
+            None => InterfaceKind::Device,
+            Some("veth") => InterfaceKind::Veth,
+            Some("bridge") if named(&["virbr"]) => InterfaceKind::VirtualMachineBridge,
+            Some("bridge") if named(&["docker", "br-", "podman", "cni", "lxc", "lxd"]) => {
+                InterfaceKind::ContainerBridge
+            }
+            Some("bridge") => InterfaceKind::Bridge,
+            Some("bond" | "team") => InterfaceKind::Bond,
+            Some("vlan" | "macvlan" | "ipvlan") => InterfaceKind::Vlan,
+            Some(
+                "tun" | "wireguard" | "vxlan" | "geneve" | "gre" | "gretap" | "ip6gre" | "ip6tnl"
+                | "ip6gretap" | "ipip" | "sit" | "vti" | "vti6" | "erspan" | "ip6erspan",
+            ) => InterfaceKind::Tunnel,
+            Some(_) => InterfaceKind::Other,
+        }
+    }
+}
+
+impl fmt::Display for InterfaceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InterfaceKind::Loopback => "loopback",
+            InterfaceKind::Device => "device",
+            InterfaceKind::Veth => "veth",
+            InterfaceKind::Bridge => "bridge",
+            InterfaceKind::ContainerBridge => "container bridge",
+            InterfaceKind::VirtualMachineBridge => "virtual machine bridge",
+            InterfaceKind::Bond => "bond",
+            InterfaceKind::Vlan => "vlan",
+            InterfaceKind::Tunnel => "tunnel",
+            InterfaceKind::Other => "other",
+        })
+    }
+}
+
+/// All interfaces of the calling thread's network namespace, by index.
+///
+/// # Errors
+/// The errno of the netlink socket's calls, or `InvalidData` for an answer that makes no sense.
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let mut found = netlink::links()?;
+    for (index, network) in netlink::addresses()? {
+        if let Some(interface) = found.iter_mut().find(|interface| interface.index == index) {
+            interface.networks.push(network);
+        }
+    }
+    found.sort_by_key(|interface| interface.index);
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_listed_with_its_address() {
+        let all = interfaces().unwrap();
+        let lo = all.iter().find(|interface| interface.name == "lo").unwrap();
+        assert!(lo.loopback && lo.mtu >= 1500 && lo.index > 0);
+        assert_eq!(lo.kind, InterfaceKind::Loopback);
+        let home = Network {
+            addr: "127.0.0.1".parse().unwrap(),
+            prefix_len: 8,
+        };
+        assert!(lo.networks.contains(&home), "{:?}", lo.networks);
+    }
+
+    #[test]
+    fn network_contains_what_shares_its_prefix() {
+        let network = |addr: &str, prefix_len| Network {
+            addr: addr.parse().unwrap(),
+            prefix_len,
+        };
+        let lab = network("10.77.0.1", 24);
+        assert!(lab.contains("10.77.0.255".parse().unwrap()));
+        assert!(!lab.contains("10.77.1.1".parse().unwrap()));
+        assert!(!lab.contains("::1".parse().unwrap()));
+        assert!(network("0.0.0.0", 0).contains("8.8.8.8".parse().unwrap()));
+        assert!(network("fd00::1", 64).contains("fd00::2".parse().unwrap()));
+        assert!(!network("fd00::1", 128).contains("fd00::2".parse().unwrap()));
+    }
+
+    #[test]
+    fn bridges_are_told_apart_by_name() {
+        let of = |name| InterfaceKind::of(name, false, Some("bridge"));
+        assert_eq!(of("docker0"), InterfaceKind::ContainerBridge);
+        assert_eq!(of("br-0a1b2c3d4e5f"), InterfaceKind::ContainerBridge);
+        assert_eq!(of("virbr0"), InterfaceKind::VirtualMachineBridge);
+        assert_eq!(of("br0"), InterfaceKind::Bridge);
+        assert_eq!(
+            InterfaceKind::of("eth0", false, None),
+            InterfaceKind::Device
+        );
+    }
+}

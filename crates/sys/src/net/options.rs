@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Socket options.
+#![allow(
+    unsafe_code,
+    reason = "getsockopt and setsockopt take untyped pointers"
+)]
+
+use super::{checked, socklen_of};
+use libc::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Wishes for `len` bytes of receive buffer; the kernel silently grants at most
+/// `net.core.rmem_max` and books twice what it grants.
+///
+/// # Errors
+/// The errno of `setsockopt`.
+pub fn wish_receive_buffer(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
+    set(
+        fd,
+        libc::SOL_SOCKET,
+        libc::SO_RCVBUF,
+        c_int::try_from(len).unwrap_or(c_int::MAX / 2),
+    )
+}
+
+/// Wishes for `len` bytes of send buffer; bounded by `net.core.wmem_max`, else as for receiving.
+///
+/// # Errors
+/// The errno of `setsockopt`.
+pub fn wish_send_buffer(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
+    set(
+        fd,
+        libc::SOL_SOCKET,
+        libc::SO_SNDBUF,
+        c_int::try_from(len).unwrap_or(c_int::MAX / 2),
+    )
+}
+
+/// Bytes of kernel memory that waiting datagrams may hold: the doubled figure, which pays for
+/// the buffers' own overhead too (socket(7), `SO_RCVBUF`).
+///
+/// # Errors
+/// The errno of `getsockopt`.
+pub fn receive_buffer_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let len: c_int = get(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
+    Ok(usize::try_from(len).unwrap_or(0))
+}
+
+/// Bytes of kernel memory that datagrams on their way out may hold, doubled likewise.
+///
+/// # Errors
+/// The errno of `getsockopt`.
+pub fn send_buffer_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let len: c_int = get(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
+    Ok(usize::try_from(len).unwrap_or(0))
+}
+
+/// Never fragments, and never refuses a datagram because of what an ICMP message claimed about
+/// the path (RFC 8899, section 3, calls for such a mode; ip(7), `IP_PMTUDISC_PROBE`).
+///
+/// # Errors
+/// The errno of `setsockopt`.
+pub fn probe_path_mtu(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+    if ipv6 {
+        set(
+            fd,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        )
+    } else {
+        set(
+            fd,
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_PROBE,
+        )
+    }
+}
+
+/// Asks for ICMP errors and refused sends in the socket's error queue.
+///
+/// # Errors
+/// The errno of `setsockopt`.
+pub fn enable_error_queue(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+    if ipv6 {
+        set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1 as c_int)
+    } else {
+        set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1 as c_int)
+    }
+}
+
+/// Lets the kernel hand over runs of equal datagrams in one buffer (udp(7), `UDP_GRO`).
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 5.0.
+pub fn enable_receive_offload(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set(fd, libc::SOL_UDP, libc::UDP_GRO, 1 as c_int)
+}
+
+/// Whether the kernel cuts one send into many datagrams (udp(7), `UDP_SEGMENT`, Linux 4.18).
+#[must_use]
+pub fn segmentation_supported(fd: BorrowedFd<'_>) -> bool {
+    get::<c_int>(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+}
+
+/// Datagrams that this socket has dropped since it was opened, because its buffer was full or a
+/// checksum was wrong; wraps around.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 4.12.
+pub fn receive_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    // Indices into the array are SK_MEMINFO_* of include/uapi/linux/sock_diag.h.
+    const DROPS: usize = 8;
+    let info: [u32; DROPS + 1] = get(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+    Ok(info[DROPS])
+}
+
+/// Option values: plain numbers and C structures of numbers, valid for any bytes.
+pub(super) trait Plain: Copy {}
+impl Plain for c_int {}
+impl Plain for [u32; 9] {}
+impl Plain for libc::sock_fprog {}
+impl Plain for libc::tpacket_stats {}
+
+pub(super) fn set<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: T,
+) -> io::Result<()> {
+    // SAFETY: `value` is a live local of exactly the length that is given with it.
+    checked(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            socklen_of::<T>(),
+        )
+    })
+}
+
+pub(super) fn get<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
+    // SAFETY: `Plain` types are valid for any bytes, so for zeroes.
+    let mut value: T = unsafe { std::mem::zeroed() };
+    let mut len = socklen_of::<T>();
+    // SAFETY: `value` and `len` are live locals; the kernel writes at most `len` bytes.
+    checked(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn granted_buffer_is_booked_double() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        wish_receive_buffer(socket.as_fd(), 16 * 1024).unwrap();
+        assert_eq!(receive_buffer_len(socket.as_fd()).unwrap(), 32 * 1024);
+        wish_send_buffer(socket.as_fd(), 16 * 1024).unwrap();
+        assert_eq!(send_buffer_len(socket.as_fd()).unwrap(), 32 * 1024);
+    }
+
+    #[test]
+    fn full_receive_buffer_counts_drops() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        wish_receive_buffer(receiver.as_fd(), 4096).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..100 {
+            sender
+                .send_to(&[0xa5; 1000], receiver.local_addr().unwrap())
+                .unwrap();
+        }
+        let drops = receive_drops(receiver.as_fd()).unwrap();
+        assert!((50..100).contains(&drops), "{drops} drops");
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting for descriptors.
+#![allow(unsafe_code, reason = "poll takes a pointer to an array")]
+
+use libc::{c_int, pollfd};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+/// What a descriptor has ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// Something can be read.
+    pub readable: bool,
+    /// An error is pending, or the other end hung up.
+    pub error: bool,
+}
+
+/// What `fd` has ready now.
+#[must_use]
+pub fn readiness(fd: BorrowedFd<'_>) -> Readiness {
+    let mut set = [pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    // A failed call leaves `revents` zero: nothing ready, which the caller will ask again.
+    let _ = poll(&mut set, 0);
+    let revents = set[0].revents;
+    Readiness {
+        readable: revents & libc::POLLIN != 0,
+        error: revents & (libc::POLLERR | libc::POLLHUP) != 0,
+    }
+}
+
+/// Sleeps until one of `fds` is readable or has an error, at most `timeout`; tells whether one is.
+///
+/// # Errors
+/// The errno of `poll`, but a signal is not an error: it ends the wait with `false`.
+pub fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<bool> {
+    let mut set: Vec<pollfd> = fds
+        .iter()
+        .map(|&fd| pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    // Rounded up, so that a short timeout is not a busy loop.
+    let timeout_ms = timeout.as_nanos().div_ceil(1_000_000);
+    match poll(&mut set, c_int::try_from(timeout_ms).unwrap_or(c_int::MAX)) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        other => other.map(|count| count > 0),
+    }
+}
+
+fn poll(set: &mut [pollfd], timeout_ms: c_int) -> io::Result<c_int> {
+    // SAFETY: `set` is live and exclusively borrowed, with its length.
+    let count = unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, timeout_ms) };
+    if count < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(count)
+    }
+}

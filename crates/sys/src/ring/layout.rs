@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where things lie in a ring's memory, and the word in front of each entry.
+#![cfg_attr(
+    loom,
+    allow(dead_code, reason = "loom's model has fields instead of offsets")
+)]
+
+/// "PTLRING" and the version of this layout, as the first 8 bytes (native byte order: one host).
+pub(super) const MAGIC: u64 = 0x5054_4c52_494e_4701;
+
+/// Offset of [`MAGIC`].
+pub(super) const MAGIC_OFF: usize = 0;
+/// Offset of the ring's length.
+pub(super) const RING_LEN_OFF: usize = 8;
+
+// Fields are 128 bytes apart, not 64: the adjacent-line prefetcher of x86 fetches lines in pairs
+// and would carry a neighbour's line along with the one that is polled.
+
+/// Offset of the head: bytes consumed so far. Written by the receiver, a few times per lap.
+pub(super) const HEAD_OFF: usize = 128;
+/// Offset of the receiver's state. It changes only around a sleep, so it stays in the sender's
+/// cache in shared state and reading it after each frame costs no transfer; on the head's line it
+/// would be invalidated with each head.
+pub(super) const RECEIVER_STATE_OFF: usize = 256;
+/// Offset of the flag of a sender that sleeps until there is room.
+pub(super) const SENDER_WAITING_OFF: usize = 384;
+
+/// Offset of the data: one page for the header keeps the data page-aligned.
+pub(super) const DATA_OFF: usize = 4096;
+
+/// Receiver state: it fences for its senders when it goes to sleep.
+pub(super) const STATE_FENCES: u64 = 1 << 0;
+/// Receiver state: it sleeps, or is about to; ring the bell.
+pub(super) const STATE_SLEEPING: u64 = 1 << 1;
+
+/// Bytes of the word in front of an entry, and alignment of entries.
+pub(super) const WORD: usize = 8;
+
+/// Bit that makes a word differ from "nothing here yet".
+const COMMITTED: u64 = 1 << 63;
+/// Bit of an entry that only fills the ring up to its end.
+const PADDING: u64 = 1 << 62;
+
+/// A ring that holds less than this could not carry a page in a quarter of itself.
+pub const RING_LEN_MIN: usize = 16 * 1024;
+/// Far beyond any cache; a bound for what a peer can make us map.
+pub const RING_LEN_MAX: usize = 64 * 1024 * 1024;
+
+/// What an entry's word says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Nothing committed here yet.
+    Empty,
+    /// A frame of so many bytes follows.
+    Frame(usize),
+    /// The rest of this lap is unused.
+    Padding,
+    /// No sender writes this.
+    Invalid,
+}
+
+impl Word {
+    /// The 8 bytes that stand for this word.
+    #[inline]
+    pub(super) fn encode(self) -> u64 {
+        match self {
+            Word::Frame(len) => COMMITTED | len as u64,
+            Word::Padding => COMMITTED | PADDING,
+            Word::Empty | Word::Invalid => 0,
+        }
+    }
+
+    /// Reads 8 bytes; a length above `frame_len_max` is invalid.
+    #[inline]
+    pub(super) fn decode(raw: u64, frame_len_max: usize) -> Self {
+        if raw == 0 {
+            return Word::Empty;
+        }
+        let len = raw ^ COMMITTED;
+        if len <= frame_len_max as u64 {
+            Word::Frame(to_usize(len))
+        } else if len == PADDING {
+            Word::Padding
+        } else {
+            Word::Invalid
+        }
+    }
+}
+
+/// Bytes that a frame occupies in the ring.
+#[inline]
+pub(super) fn entry_len(frame_len: usize) -> usize {
+    WORD + frame_len.next_multiple_of(WORD)
+}
+
+/// Longest frame of a ring. A quarter, so that a frame, the padding in front of it and what the
+/// receiver has consumed but not yet given back always fit together.
+#[must_use]
+pub fn frame_len_max(ring_len: usize) -> usize {
+    ring_len / 4 - WORD
+}
+
+/// Bytes of the memory file behind a ring.
+#[must_use]
+pub fn file_len(ring_len: usize) -> usize {
+    DATA_OFF + ring_len
+}
+
+/// Whether a ring may have this length.
+#[must_use]
+pub fn is_valid_ring_len(ring_len: usize) -> bool {
+    ring_len.is_power_of_two() && (RING_LEN_MIN..=RING_LEN_MAX).contains(&ring_len)
+}
+
+/// An index as an offset.
+#[inline]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "only 64-bit targets are built, see below"
+)]
+pub(super) fn to_usize(index: u64) -> usize {
+    index as usize
+}
+
+const _: () = assert!(usize::BITS == 64, "ring indexes need a 64-bit target");
+const _: () = assert!(SENDER_WAITING_OFF + WORD <= DATA_OFF);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_round_trip() {
+        for word in [
+            Word::Frame(0),
+            Word::Frame(1),
+            Word::Frame(4088),
+            Word::Padding,
+        ] {
+            assert_eq!(Word::decode(word.encode(), 4088), word);
+        }
+        assert_eq!(Word::decode(0, 4088), Word::Empty);
+    }
+
+    #[test]
+    fn word_with_excess_length_or_unknown_bits_is_invalid() {
+        for raw in [
+            COMMITTED | 4089,
+            17,
+            PADDING,
+            COMMITTED | PADDING | 8,
+            u64::MAX,
+        ] {
+            assert_eq!(Word::decode(raw, 4088), Word::Invalid, "{raw:#x}");
+        }
+    }
+
+    #[test]
+    fn entries_are_aligned_and_hold_their_word() {
+        assert_eq!([0, 1, 8, 9, 88].map(entry_len), [8, 16, 16, 24, 96]);
+    }
+}

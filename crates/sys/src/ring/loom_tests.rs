@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ring's protocol under loom: every interleaving and every stale value that the orderings allow.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p portolan-sys --lib --release`.
+#![cfg(loom)]
+
+use super::memory::RingMemory;
+use super::{Bell, PushError, RingReceiver, RingSender};
+use crate::barrier;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread;
+
+/// Eight words: an entry of one word, three of them fill the ring but for the zero behind.
+const RING_LEN: usize = 64;
+
+fn pair() -> (RingSender, RingReceiver) {
+    let memory = RingMemory::model(RING_LEN);
+    (RingSender::new(memory.clone()), RingReceiver::new(memory))
+}
+
+fn pop(receiver: &mut RingReceiver) -> Option<u64> {
+    let entry = receiver.peek().unwrap()?;
+    let mut frame = [0; 8];
+    entry.copy_to(0, &mut frame);
+    let _ = receiver.consume(8);
+    Some(u64::from_ne_bytes(frame))
+}
+
+#[test]
+fn frames_arrive_whole_and_in_order_across_a_lap() {
+    loom::model(|| {
+        let (mut sender, mut receiver) = pair();
+        // Half a lap beforehand, so that the threads meet at the wrap.
+        for number in 1..3 {
+            let _ = sender.push(&u64::to_ne_bytes(number), &[]).unwrap();
+            assert_eq!(pop(&mut receiver), Some(number));
+        }
+        let producer = thread::spawn(move || {
+            for number in 3..6 {
+                match sender.push(&u64::to_ne_bytes(number), &[]) {
+                    Ok(_) => {}
+                    Err(PushError::Full) => return number,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            6
+        });
+        let mut next = 3;
+        for _ in 0..3 {
+            if let Some(number) = pop(&mut receiver) {
+                assert_eq!(number, next);
+                next += 1;
+            }
+        }
+        let end = producer.join().unwrap();
+        while let Some(number) = pop(&mut receiver) {
+            assert_eq!(number, next);
+            next += 1;
+        }
+        assert_eq!(next, end);
+    });
+}
+
+#[test]
+fn space_is_reused_only_after_it_was_read() {
+    loom::model(|| {
+        let (mut sender, mut receiver) = pair();
+        for number in 1..4 {
+            let _ = sender.push(&u64::to_ne_bytes(number), &[]).unwrap();
+        }
+        let producer = thread::spawn(move || sender.push(&u64::to_ne_bytes(4), &[]).is_ok());
+        for number in 1..4 {
+            assert_eq!(pop(&mut receiver), Some(number));
+        }
+        let pushed = producer.join().unwrap();
+        assert_eq!(pop(&mut receiver), pushed.then_some(4));
+    });
+}
+
+#[test]
+fn padding_and_frame_behind_it_appear_together() {
+    loom::model(|| {
+        let (mut sender, mut receiver) = pair();
+        // An empty frame shifts what follows by one word, so the fourth entry does not fit in front
+        // of the ring's end.
+        let _ = sender.push(&[], &[]).unwrap();
+        assert!(receiver.peek().unwrap().unwrap().is_empty());
+        let _ = receiver.consume(0);
+        for number in 1..4 {
+            let _ = sender.push(&u64::to_ne_bytes(number), &[]).unwrap();
+            assert_eq!(pop(&mut receiver), Some(number));
+        }
+        let producer = thread::spawn(move || sender.push(&u64::to_ne_bytes(4), &[]).unwrap());
+        let early = pop(&mut receiver);
+        let _ = producer.join().unwrap();
+        assert_eq!(early.or_else(|| pop(&mut receiver)), Some(4));
+    });
+}
+
+#[test]
+fn receiver_that_sleeps_is_rung_or_has_seen_the_frame() {
+    loom::model(|| {
+        let (mut sender, mut receiver) = pair();
+        let rung = Arc::new(AtomicBool::new(false));
+        let bell = rung.clone();
+        let producer = thread::spawn(move || {
+            if sender.push(&u64::to_ne_bytes(1), &[]).unwrap() == Bell::Ring {
+                bell.store(true, Ordering::SeqCst);
+            }
+        });
+        receiver.arm();
+        let _ = barrier::heavy();
+        let seen = receiver.has_entry();
+        producer.join().unwrap();
+        assert!(
+            seen || rung.load(Ordering::SeqCst),
+            "slept through a wake-up"
+        );
+    });
+}
+
+#[test]
+fn sender_that_sleeps_is_rung_or_has_seen_the_space() {
+    loom::model(|| {
+        let (mut sender, mut receiver) = pair();
+        for number in 1..4 {
+            let _ = sender.push(&u64::to_ne_bytes(number), &[]).unwrap();
+        }
+        let consumer = thread::spawn(move || {
+            let _ = receiver.peek().unwrap().unwrap();
+            receiver.consume(8) == Bell::Ring
+        });
+        sender.arm();
+        barrier::full();
+        let room = sender.has_room(8).unwrap();
+        let rung = consumer.join().unwrap();
+        assert!(room || rung, "slept through a wake-up");
+    });
+}

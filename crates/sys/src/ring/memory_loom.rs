@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ring's memory for loom's model checker: the same methods over loom's atomics. Frames are
+//! stored word by word with relaxed order, so that a missing acquire or release shows as stale data.
+
+use super::layout;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+
+/// A ring shared by the threads of a model.
+#[derive(Clone, Debug)]
+pub(super) struct RingMemory(Arc<Model>);
+
+#[derive(Debug)]
+struct Model {
+    head: AtomicU64,
+    receiver_state: AtomicU64,
+    sender_waiting: AtomicU64,
+    words: Vec<AtomicU64>,
+}
+
+impl RingMemory {
+    /// A ring of `ring_len` zero bytes.
+    pub(super) fn model(ring_len: usize) -> Self {
+        RingMemory(Arc::new(Model {
+            head: AtomicU64::new(0),
+            receiver_state: AtomicU64::new(0),
+            sender_waiting: AtomicU64::new(0),
+            words: (0..ring_len / 8).map(|_| AtomicU64::new(0)).collect(),
+        }))
+    }
+
+    pub(super) fn ring_len(&self) -> usize {
+        self.0.words.len() * 8
+    }
+
+    pub(super) fn head(&self) -> &AtomicU64 {
+        &self.0.head
+    }
+
+    pub(super) fn receiver_state(&self) -> &AtomicU64 {
+        &self.0.receiver_state
+    }
+
+    pub(super) fn sender_waiting(&self) -> &AtomicU64 {
+        &self.0.sender_waiting
+    }
+
+    pub(super) fn word(&self, index: u64) -> &AtomicU64 {
+        &self.0.words[layout::to_usize(index) / 8 % self.0.words.len()]
+    }
+
+    pub(super) fn copy_in(&self, index: u64, src: &[u8]) {
+        for (step, chunk) in (0..).step_by(8).zip(src.chunks(8)) {
+            let mut raw = [0; 8];
+            raw[..chunk.len()].copy_from_slice(chunk);
+            self.word(index + step)
+                .store(u64::from_ne_bytes(raw), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn copy_out(&self, index: u64, dst: &mut [u8]) {
+        for (step, chunk) in (0..).step_by(8).zip(dst.chunks_mut(8)) {
+            let raw = self
+                .word(index + step)
+                .load(Ordering::Relaxed)
+                .to_ne_bytes();
+            chunk.copy_from_slice(&raw[..chunk.len()]);
+        }
+    }
+}

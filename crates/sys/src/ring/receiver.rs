@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The reading end of a ring.
+
+use super::layout::{self, WORD, Word};
+use super::memory::RingMemory;
+use super::{Bell, RingBroken};
+use crate::barrier;
+use std::sync::atomic::Ordering;
+
+/// Space is given back in this many portions per lap: few enough that the line of the head is
+/// rarely touched, and small enough that a full ring drains in steps while the sender refills it.
+const PORTIONS: usize = 8;
+
+/// Reads frames from a ring. One per ring, in the process it was passed to.
+#[derive(Debug)]
+pub struct RingReceiver {
+    memory: RingMemory,
+    /// Stream position of the next word to look at.
+    head: u64,
+    /// The head as the sender may know it.
+    published: u64,
+    frame_len_max: usize,
+    /// Publish when so many bytes were consumed.
+    portion: u64,
+    /// State of this end while awake.
+    awake: u64,
+}
+
+/// A committed frame, still in the ring: its bytes may change at any moment, so it can only be
+/// copied out.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    memory: &'a RingMemory,
+    at: u64,
+    len: usize,
+}
+
+impl Entry<'_> {
+    /// Bytes of the frame. Checked: such a frame fits the ring.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the frame has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies `dst.len()` bytes, starting at `off` of the frame.
+    ///
+    /// # Panics
+    /// When that goes beyond the frame.
+    #[inline]
+    pub fn copy_to(&self, off: usize, dst: &mut [u8]) {
+        assert!(
+            off <= self.len && dst.len() <= self.len - off,
+            "copy beyond the frame"
+        );
+        self.memory.copy_out(self.at + off as u64, dst);
+    }
+}
+
+impl RingReceiver {
+    pub(super) fn new(memory: RingMemory) -> Self {
+        let awake = if barrier::register() {
+            layout::STATE_FENCES
+        } else {
+            0
+        };
+        memory.receiver_state().store(awake, Ordering::Relaxed);
+        let frame_len_max = layout::frame_len_max(memory.ring_len());
+        let portion = (memory.ring_len() / PORTIONS) as u64;
+        RingReceiver {
+            memory,
+            head: 0,
+            published: 0,
+            frame_len_max,
+            portion,
+            awake,
+        }
+    }
+
+    /// Whether there is something to read (or something wrong). One load.
+    #[inline]
+    #[must_use]
+    pub fn has_entry(&self) -> bool {
+        self.memory.word(self.head).load(Ordering::Relaxed) != 0
+    }
+
+    /// The frame in front, if one is committed. It stays there until [`RingReceiver::consume`].
+    ///
+    /// # Errors
+    /// [`RingBroken`] when the sender wrote what cannot be.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<Entry<'_>>, RingBroken> {
+        // SYNC: entry (acquire; the frame behind the word was written before).
+        let raw = self.memory.word(self.head).load(Ordering::Acquire);
+        let len = match Word::decode(raw, self.frame_len_max) {
+            Word::Empty => return Ok(None),
+            Word::Frame(len) => len,
+            Word::Padding => self.skip_padding()?,
+            Word::Invalid => return Err(RingBroken("an entry's word is invalid")),
+        };
+        if layout::entry_len(len) > self.to_end() {
+            return Err(RingBroken("an entry goes beyond the ring's end"));
+        }
+        Ok(Some(Entry {
+            memory: &self.memory,
+            at: self.head + WORD as u64,
+            len,
+        }))
+    }
+
+    /// Gives up the frame in front, of `len` bytes as [`RingReceiver::peek`] said.
+    #[inline]
+    pub fn consume(&mut self, len: usize) -> Bell {
+        debug_assert!(
+            layout::entry_len(len) <= self.to_end(),
+            "consumed more than was peeked"
+        );
+        self.head += layout::entry_len(len) as u64;
+        if self.head - self.published >= self.portion {
+            return self.publish();
+        }
+        Bell::Silent
+    }
+
+    /// Gives all consumed space back now, instead of in portions.
+    pub fn publish(&mut self) -> Bell {
+        if self.published == self.head {
+            return Bell::Silent;
+        }
+        self.published = self.head;
+        // SYNC: space (release; our reads of the bytes below come before).
+        self.memory.head().store(self.head, Ordering::Release);
+        // SYNC: waiting (the store above, fence, then this load). A few times per lap, so the
+        // full fence is not worth avoiding.
+        barrier::full();
+        let waiting = self.memory.sender_waiting();
+        if waiting.load(Ordering::Relaxed) != 0 && waiting.swap(0, Ordering::Relaxed) != 0 {
+            return Bell::Ring;
+        }
+        Bell::Silent
+    }
+
+    /// Asks the sender to ring. [`barrier::heavy`] and another look with
+    /// [`RingReceiver::has_entry`] must follow before sleeping.
+    pub fn arm(&mut self) {
+        // SYNC: sleep (store the flag; the caller fences and looks for a word).
+        let sleeping = self.awake | layout::STATE_SLEEPING;
+        self.memory
+            .receiver_state()
+            .store(sleeping, Ordering::Relaxed);
+    }
+
+    /// Undoes [`RingReceiver::arm`].
+    pub fn disarm(&mut self) {
+        self.memory
+            .receiver_state()
+            .store(self.awake, Ordering::Relaxed);
+    }
+
+    /// Goes to the beginning of the next lap, where the frame behind the padding lies.
+    #[cold]
+    fn skip_padding(&mut self) -> Result<usize, RingBroken> {
+        if self.to_end() == self.memory.ring_len() {
+            return Err(RingBroken("padding fills the whole ring"));
+        }
+        self.head += self.to_end() as u64;
+        // SYNC: entry (acquire).
+        let raw = self.memory.word(self.head).load(Ordering::Acquire);
+        match Word::decode(raw, self.frame_len_max) {
+            Word::Frame(len) => Ok(len),
+            // An honest sender commits the frame before the padding in front of it.
+            _ => Err(RingBroken("no frame behind padding")),
+        }
+    }
+
+    #[inline]
+    fn to_end(&self) -> usize {
+        let ring_len = self.memory.ring_len();
+        ring_len - (layout::to_usize(self.head) & (ring_len - 1))
+    }
+}

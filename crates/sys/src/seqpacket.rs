@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Unix sockets that keep record boundaries, with names that vanish with the process (the abstract
+//! namespace), and descriptors passed over them. Everything here is non-blocking.
+#![allow(
+    unsafe_code,
+    reason = "getsockopt(SO_PEERCRED) with a peer that has no pid here"
+)]
+
+use rustix::io::Errno;
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Connections that may wait to be accepted. The kernel cuts it down to `net.core.somaxconn`, whose
+/// default is the same; more processes than that do not share a host.
+const BACKLOG: i32 = 4096;
+
+/// Who is at the other end of a socket, as the kernel saw it when the connection was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCred {
+    /// Process id, or `None` for a process of a pid namespace that is not visible from here.
+    pub pid: Option<u32>,
+    /// Effective user.
+    pub uid: u32,
+}
+
+/// Effective user of this process, which peers see in [`PeerCred::uid`].
+#[must_use]
+pub fn effective_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// A listening socket with an abstract name.
+#[derive(Debug)]
+pub struct SeqpacketListener(OwnedFd);
+
+impl SeqpacketListener {
+    /// Binds the abstract name `name` (at most 107 bytes) and listens.
+    ///
+    /// # Errors
+    /// `AddrInUse` when the name is taken in this network namespace.
+    pub fn bind(name: &[u8]) -> io::Result<Self> {
+        let socket = new_socket()?;
+        net::bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+        net::listen(&socket, BACKLOG)?;
+        Ok(SeqpacketListener(socket))
+    }
+
+    /// The next connection that waits, if any.
+    ///
+    /// # Errors
+    /// Mostly for want of descriptors.
+    pub fn accept(&self) -> io::Result<Option<Seqpacket>> {
+        match net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => Ok(Some(Seqpacket(socket))),
+            Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl AsFd for SeqpacketListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Seqpacket(OwnedFd);
+
+/// A record that arrived.
+#[derive(Debug)]
+pub struct Record {
+    /// Bytes of it in the caller's buffer.
+    pub len: usize,
+    /// It was longer than the buffer.
+    pub truncated: bool,
+    /// Descriptor that came with it; when there were several, the last.
+    pub fd: Option<OwnedFd>,
+}
+
+impl Seqpacket {
+    /// Connects to the listener of that abstract name. The connection is usable at once; the
+    /// listener accepts when it likes.
+    ///
+    /// # Errors
+    /// `WouldBlock` while the listener's backlog is full, `ConnectionRefused` when nobody listens.
+    pub fn connect(name: &[u8]) -> io::Result<Self> {
+        let socket = new_socket()?;
+        net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+        Ok(Seqpacket(socket))
+    }
+
+    /// Who made the other end: the process that listened, or the one that connected.
+    ///
+    /// # Errors
+    /// What `getsockopt` says.
+    pub fn peer_cred(&self) -> io::Result<PeerCred> {
+        let mut cred = libc::ucred {
+            pid: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let mut len = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
+        let fd = self.0.as_raw_fd();
+        let value = (&raw mut cred).cast();
+        // SAFETY: `value` points to `len` writable bytes of a live local, and any bytes that the
+        // kernel puts there are valid for its three integers. (rustix declares the pid nonzero,
+        // which does not hold across pid namespaces.)
+        let status = unsafe {
+            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, value, &raw mut len)
+        };
+        if status != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let pid = u32::try_from(cred.pid).ok().filter(|&pid| pid != 0);
+        Ok(PeerCred { pid, uid: cred.uid })
+    }
+
+    /// Sends one record, with a descriptor.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or ETOOMANYREFS while this user has too many descriptors under way.
+    pub fn send_with_fd(&self, record: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd];
+        assert!(
+            control.push(SendAncillaryMessage::ScmRights(&fds)),
+            "space for one descriptor"
+        );
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        net::sendmsg(&self.0, &[IoSlice::new(record)], &mut control, flags)?;
+        Ok(())
+    }
+
+    /// Receives one record, with the descriptor that came along. `None` when none waits; a record
+    /// of no bytes means that the other end is closed.
+    ///
+    /// # Errors
+    /// What `recvmsg` says, for example `ConnectionReset`.
+    pub fn receive_with_fd(&self, buffer: &mut [u8]) -> io::Result<Option<Record>> {
+        // Room for a few more than wanted, so that extra ones are closed and not left to guessing.
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let received =
+            match net::recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+                other => other?,
+            };
+        let fd = control.drain().filter_map(last_fd).last();
+        let truncated = received.flags.contains(ReturnFlags::TRUNC);
+        Ok(Some(Record {
+            len: received.bytes.min(buffer.len()),
+            truncated,
+            fd,
+        }))
+    }
+}
+
+impl AsFd for Seqpacket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn new_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        flags,
+        None,
+    )?)
+}
+
+fn last_fd(message: RecvAncillaryMessage<'_>) -> Option<OwnedFd> {
+    match message {
+        RecvAncillaryMessage::ScmRights(fds) => fds.last(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(test: &str) -> Vec<u8> {
+        format!("portolan-sys-{test}-{}", std::process::id()).into_bytes()
+    }
+
+    #[test]
+    fn record_and_descriptor_arrive_before_and_after_accept() {
+        let name = name("record");
+        let listener = SeqpacketListener::bind(&name).unwrap();
+        assert!(listener.accept().unwrap().is_none());
+        let client = Seqpacket::connect(&name).unwrap();
+        let memory = crate::memfd::create_sealed("portolan-test", 4096).unwrap();
+        client.send_with_fd(b"hello", memory.as_fd()).unwrap();
+        let server = listener.accept().unwrap().unwrap();
+        let mut buffer = [0xa5; 8];
+        let record = server.receive_with_fd(&mut buffer).unwrap().unwrap();
+        assert_eq!(
+            (&buffer[..], record.len, record.truncated),
+            (&b"hello\xa5\xa5\xa5"[..], 5, false)
+        );
+        assert_eq!(crate::memfd::check(record.fd.unwrap(), 4096), Ok(()));
+        assert!(server.receive_with_fd(&mut buffer).unwrap().is_none());
+    }
+
+    #[test]
+    fn record_outlives_its_sender() {
+        let name = name("outlives");
+        let listener = SeqpacketListener::bind(&name).unwrap();
+        let client = Seqpacket::connect(&name).unwrap();
+        let memory = crate::memfd::create_sealed("portolan-test", 4096).unwrap();
+        client.send_with_fd(b"last words", memory.as_fd()).unwrap();
+        drop((client, memory));
+        let server = listener.accept().unwrap().unwrap();
+        let mut buffer = [0; 4];
+        let record = server.receive_with_fd(&mut buffer).unwrap().unwrap();
+        assert!(record.truncated && record.fd.is_some());
+        assert_eq!(server.receive_with_fd(&mut buffer).unwrap().unwrap().len, 0);
+    }
+
+    #[test]
+    fn credentials_are_those_of_this_process() {
+        let name = name("cred");
+        let listener = SeqpacketListener::bind(&name).unwrap();
+        let client = Seqpacket::connect(&name).unwrap();
+        let server = listener.accept().unwrap().unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        let own = PeerCred {
+            pid: Some(std::process::id()),
+            uid,
+        };
+        assert_eq!(
+            (client.peer_cred().unwrap(), server.peer_cred().unwrap()),
+            (own, own)
+        );
+    }
+
+    #[test]
+    fn name_is_free_again_when_the_listener_is_gone() {
+        let name = name("free");
+        let listener = SeqpacketListener::bind(&name).unwrap();
+        let taken = SeqpacketListener::bind(&name).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        let refused = Seqpacket::connect(&name).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        SeqpacketListener::bind(&name).unwrap();
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading another process's memory without its help, where the kernel allows it.
+#![allow(unsafe_code, reason = "process_vm_readv")]
+
+use std::io;
+
+/// Copies `dst.len()` bytes from address `remote_addr` of process `pid`.
+///
+/// # Errors
+/// EPERM where the kernel forbids it, ENOSYS where it cannot, ESRCH when the process is gone,
+/// EFAULT when its memory is not readable there: after any of them part of `dst` may be written.
+pub fn read_process(pid: u32, remote_addr: u64, dst: &mut [u8]) -> io::Result<()> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let mut done = 0;
+    while done < dst.len() {
+        // At most 2 GB are copied by one call; and a copy may stop early at a page that is gone,
+        // which the next call then reports.
+        let count = read_some(pid, remote_addr.wrapping_add(done as u64), &mut dst[done..])?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        done += count;
+    }
+    Ok(())
+}
+
+fn read_some(pid: libc::pid_t, remote_addr: u64, dst: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec {
+        iov_base: dst.as_mut_ptr().cast(),
+        iov_len: dst.len(),
+    };
+    let remote_base = usize::try_from(remote_addr).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let remote = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(remote_base),
+        iov_len: dst.len(),
+    };
+    // SAFETY: `local` describes `dst`, borrowed mutably for the call; `remote` is an address of
+    // another process, which the kernel checks there. If `pid` is this process, the caller named
+    // memory of its own by number and gets a copy as from any other.
+    let count =
+        unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Lets other processes of this user read this one's memory, if Yama's `ptrace_scope` is 1
+/// (descendants only unless declared; see `Documentation/admin-guide/LSM/Yama.rst`).
+///
+/// The declaration is for any process of the user, because the peers' ids are not known yet; it
+/// gives them what they have anyway where Yama is absent or 0. At 2 and 3 nothing helps.
+pub fn permit_readers() {
+    use rustix::process::{PTracer, set_ptracer};
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    if scope.is_ok_and(|scope| scope.trim() == "1") {
+        // Without it a reader gets EPERM and asks for frames instead.
+        let _ = set_ptracer(PTracer::Any);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_bytes_by_address() {
+        let source: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+        let mut copy = vec![0xa5; source.len()];
+        read_process(std::process::id(), source.as_ptr() as u64, &mut copy).unwrap();
+        assert!(copy == source);
+    }
+
+    #[test]
+    fn unmapped_address_is_an_error() {
+        let err = read_process(std::process::id(), 8, &mut [0; 16]).unwrap_err();
+        assert_eq!(err.raw_os_error(), Some(libc::EFAULT));
+    }
+
+    #[test]
+    fn absent_process_is_an_error() {
+        // Beyond the kernel's largest pid (2^22).
+        let err = read_process(1 << 30, 8, &mut [0; 16]).unwrap_err();
+        assert_eq!(err.raw_os_error(), Some(libc::ESRCH));
+    }
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frame headers: what stands first in every datagram.
+
+use crate::Malformed;
+use crate::field::{put, u16_at, u32_at, u64_at};
+
+/// Version of the protocol; the high nibble of the first byte.
+pub const VERSION: u8 = 1;
+
+/// Bytes of the header of every frame.
+pub const FRAME_HEADER_LEN: usize = 16;
+
+/// Bytes of header in a bulk datagram: frame header, transfer, fragment index.
+pub const BULK_HEADER_LEN: usize = 24;
+
+// DESIGN: at most 24 bytes of header in a bulk datagram.
+const _: () = assert!(BULK_HEADER_LEN <= 24 && BULK_HEADER_LEN == FRAME_HEADER_LEN + 8);
+
+/// Kinds of frame; the low nibble of the first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FrameKind {
+    /// Records, acknowledged by packet number.
+    Data,
+    /// Records without a packet number: acknowledgements and best effort.
+    Unnumbered,
+    /// One fragment of a granted transfer, acknowledged by packet number.
+    Bulk,
+    /// Opens a session.
+    Hello,
+    /// Answers a hello.
+    HelloAck,
+    /// The sender's end of the session is gone.
+    Reset,
+}
+
+impl FrameKind {
+    fn from_nibble(nibble: u8) -> Result<Self, Malformed> {
+        Ok(match nibble {
+            1 => FrameKind::Data,
+            2 => FrameKind::Unnumbered,
+            3 => FrameKind::Bulk,
+            4 => FrameKind::Hello,
+            5 => FrameKind::HelloAck,
+            6 => FrameKind::Reset,
+            other => return Err(Malformed::FrameKind(other)),
+        })
+    }
+
+    fn nibble(self) -> u8 {
+        match self {
+            FrameKind::Data => 1,
+            FrameKind::Unnumbered => 2,
+            FrameKind::Bulk => 3,
+            FrameKind::Hello => 4,
+            FrameKind::HelloAck => 5,
+            FrameKind::Reset => 6,
+        }
+    }
+}
+
+/// Header of every frame.
+///
+/// ```text
+///  0        1        2                 4                                   8
+/// +--------+--------+-----------------+-----------------------------------+
+/// |ver|kind|attempt | frame_len       | packet_num                        |
+/// +--------+--------+-----------------+-----------------------------------+
+/// | session                                                               |
+/// +-----------------------------------------------------------------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// Kind of frame.
+    pub kind: FrameKind,
+    /// 0 for the first transmission, then counted up (saturating): an acknowledgement echoes it, so
+    /// that a round trip is measured against the right transmission.
+    pub attempt: u8,
+    /// Bytes of the whole frame. A datagram may be longer (Ethernet pads), never shorter.
+    pub frame_len: u16,
+    /// Number of this frame on its path; 0 where the kind has none.
+    pub packet_num: u32,
+    /// The receiver's session: what it handed out in its hello. 0 in a hello.
+    pub session: u64,
+}
+
+impl FrameHeader {
+    /// Reads the header and returns it with the frame cut to its stated length.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the bytes are short, of another version or kind, or shorter than they say.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<(FrameHeader, &[u8]), Malformed> {
+        if bytes.len() < FRAME_HEADER_LEN {
+            return Err(Malformed::Truncated);
+        }
+        if bytes[0] >> 4 != VERSION {
+            return Err(Malformed::Version(bytes[0] >> 4));
+        }
+        let header = FrameHeader {
+            kind: FrameKind::from_nibble(bytes[0] & 0x0f)?,
+            attempt: bytes[1],
+            frame_len: u16_at(bytes, 2),
+            packet_num: u32_at(bytes, 4),
+            session: u64_at(bytes, 8),
+        };
+        let frame_len = usize::from(header.frame_len);
+        if frame_len < FRAME_HEADER_LEN || frame_len > bytes.len() {
+            return Err(Malformed::Length);
+        }
+        Ok((header, &bytes[..frame_len]))
+    }
+
+    /// Writes the header into the first [`FRAME_HEADER_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter than that.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[0] = (VERSION << 4) | self.kind.nibble();
+        bytes[1] = self.attempt;
+        put(bytes, 2, self.frame_len.to_le_bytes());
+        put(bytes, 4, self.packet_num.to_le_bytes());
+        put(bytes, 8, self.session.to_le_bytes());
+    }
+
+    /// Overwrites the attempt of an emitted header.
+    #[inline]
+    pub fn set_attempt(bytes: &mut [u8], attempt: u8) {
+        bytes[1] = attempt;
+    }
+}
+
+/// What a bulk frame adds to its header: which transfer, which fragment of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkHeader {
+    /// The receiver's number for the transfer, from its grant.
+    pub transfer: u32,
+    /// Index of the fragment; all but the last have the length that the request to send named.
+    pub fragment_index: u32,
+}
+
+impl BulkHeader {
+    /// Reads the eight bytes behind the frame header.
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`] when they are not there.
+    #[inline]
+    pub fn parse(frame: &[u8]) -> Result<BulkHeader, Malformed> {
+        if frame.len() < BULK_HEADER_LEN {
+            return Err(Malformed::Truncated);
+        }
+        Ok(BulkHeader {
+            transfer: u32_at(frame, FRAME_HEADER_LEN),
+            fragment_index: u32_at(frame, FRAME_HEADER_LEN + 4),
+        })
+    }
+
+    /// Writes the eight bytes behind the frame header.
+    ///
+    /// # Panics
+    /// When `frame` is shorter than [`BULK_HEADER_LEN`].
+    #[inline]
+    pub fn emit(&self, frame: &mut [u8]) {
+        put(frame, FRAME_HEADER_LEN, self.transfer.to_le_bytes());
+        put(
+            frame,
+            FRAME_HEADER_LEN + 4,
+            self.fragment_index.to_le_bytes(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: [u8; 20] = [
+        0x11, 2, 20, 0, 0x78, 0x56, 0x34, 0x12, 8, 7, 6, 5, 4, 3, 2, 1, 0xaa, 0xbb, 0xcc, 0xdd,
+    ];
+
+    #[test]
+    fn header_parses_real_bytes() {
+        let (header, frame) = FrameHeader::parse(&DATA).unwrap();
+        assert_eq!(header.kind, FrameKind::Data);
+        assert_eq!(header.attempt, 2);
+        assert_eq!(header.packet_num, 0x1234_5678);
+        assert_eq!(header.session, 0x0102_0304_0506_0708);
+        assert_eq!(frame.len(), 20);
+    }
+
+    #[test]
+    fn header_emits_every_byte() {
+        let (header, _) = FrameHeader::parse(&DATA).unwrap();
+        let mut bytes = [0xa5; FRAME_HEADER_LEN];
+        header.emit(&mut bytes);
+        assert_eq!(bytes, DATA[..FRAME_HEADER_LEN]);
+    }
+
+    #[test]
+    fn padding_behind_the_frame_is_cut() {
+        let mut padded = [0u8; 60];
+        padded[..20].copy_from_slice(&DATA);
+        assert_eq!(FrameHeader::parse(&padded).unwrap().1.len(), 20);
+    }
+
+    #[test]
+    fn malformed_headers_are_named() {
+        assert_eq!(FrameHeader::parse(&DATA[..15]), Err(Malformed::Truncated));
+        assert_eq!(FrameHeader::parse(&DATA[..19]), Err(Malformed::Length));
+        let mut other = DATA;
+        other[0] = 0x21;
+        assert_eq!(FrameHeader::parse(&other), Err(Malformed::Version(2)));
+        other[0] = 0x1f;
+        assert_eq!(FrameHeader::parse(&other), Err(Malformed::FrameKind(15)));
+        other = DATA;
+        other[2] = 15;
+        assert_eq!(FrameHeader::parse(&other), Err(Malformed::Length));
+    }
+
+    #[test]
+    fn bulk_header_round_trips() {
+        let bulk = BulkHeader {
+            transfer: 0xdead_beef,
+            fragment_index: 7,
+        };
+        let mut frame = [0xa5; BULK_HEADER_LEN];
+        bulk.emit(&mut frame);
+        assert_eq!(BulkHeader::parse(&frame), Ok(bulk));
+        assert_eq!(BulkHeader::parse(&frame[..23]), Err(Malformed::Truncated));
+    }
+}

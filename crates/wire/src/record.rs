@@ -1,0 +1,604 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Records: what data and unnumbered frames consist of, and all that a shared-memory frame is.
+
+use crate::Malformed;
+use crate::field::{put, u16_at, u32_at, u64_at};
+use core::ops::Range;
+
+/// Bytes of a message header.
+pub const MESSAGE_LEN: usize = 8;
+/// Bytes of a fragment header.
+pub const FRAGMENT_LEN: usize = 16;
+/// Bytes of a request to send.
+pub const RTS_LEN: usize = 32;
+/// Bytes of a grant.
+pub const GRANT_LEN: usize = 24;
+/// Bytes of a chunk header.
+pub const CHUNK_LEN: usize = 16;
+/// Bytes of a done.
+pub const DONE_LEN: usize = 8;
+/// Bytes of a credit.
+pub const CREDIT_LEN: usize = 8;
+/// Bytes of an acknowledgement without its bitmap.
+pub const ACK_FIXED_LEN: usize = 16;
+/// Bytes of a probe.
+pub const PROBE_LEN: usize = 8;
+
+const KIND_PADDING: u8 = 0;
+const KIND_MESSAGE: u8 = 1;
+const KIND_FRAGMENT: u8 = 2;
+const KIND_RTS: u8 = 3;
+const KIND_GRANT: u8 = 4;
+const KIND_CHUNK: u8 = 5;
+const KIND_DONE: u8 = 6;
+const KIND_CREDIT: u8 = 7;
+const KIND_ACK: u8 = 8;
+const KIND_PROBE: u8 = 9;
+// 16 to 31 are set aside for tagged messages, 32 to 47 for remote memory.
+
+const FLAG_HIGH: u8 = 1;
+const FLAG_BEST_EFFORT: u8 = 2;
+const FLAG_SYSTEM: u8 = 4;
+
+/// One of the two priorities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LaneId {
+    /// Ordinary traffic.
+    Low,
+    /// Never blocked by ordinary traffic.
+    High,
+}
+
+impl LaneId {
+    /// Both, low first.
+    pub const ALL: [LaneId; 2] = [LaneId::Low, LaneId::High];
+
+    /// 0 or 1.
+    #[inline]
+    #[must_use]
+    pub fn index(self) -> usize {
+        match self {
+            LaneId::Low => 0,
+            LaneId::High => 1,
+        }
+    }
+}
+
+/// A whole message; `len` bytes of payload follow.
+///
+/// ```text
+/// | kind u8 | flags u8 | port u16 | len u16 | seq u16 |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Priority.
+    pub lane: LaneId,
+    /// Not retransmitted, not counted in the lane's order; `seq` counts these apart.
+    pub best_effort: bool,
+    /// The port belongs to the library (groups), not to the program.
+    pub system: bool,
+    /// Destination port.
+    pub port: u16,
+    /// Bytes of payload.
+    pub len: u16,
+    /// Number of the message in its lane.
+    pub seq: u16,
+}
+
+impl Message {
+    #[inline]
+    fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
+        let flags = bytes[1];
+        if flags & !(FLAG_HIGH | FLAG_BEST_EFFORT | FLAG_SYSTEM) != 0 {
+            return Err(Malformed::Field);
+        }
+        Ok(Message {
+            lane: if flags & FLAG_HIGH == 0 {
+                LaneId::Low
+            } else {
+                LaneId::High
+            },
+            best_effort: flags & FLAG_BEST_EFFORT != 0,
+            system: flags & FLAG_SYSTEM != 0,
+            port: u16_at(bytes, 2),
+            len: u16_at(bytes, 4),
+            seq: u16_at(bytes, 6),
+        })
+    }
+
+    #[inline]
+    fn emit_as(&self, kind: u8, bytes: &mut [u8]) {
+        let mut flags = 0;
+        if self.lane == LaneId::High {
+            flags |= FLAG_HIGH;
+        }
+        if self.best_effort {
+            flags |= FLAG_BEST_EFFORT;
+        }
+        if self.system {
+            flags |= FLAG_SYSTEM;
+        }
+        bytes[0] = kind;
+        bytes[1] = flags;
+        put(bytes, 2, self.port.to_le_bytes());
+        put(bytes, 4, self.len.to_le_bytes());
+        put(bytes, 6, self.seq.to_le_bytes());
+    }
+
+    /// Writes the header into the first [`MESSAGE_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        self.emit_as(KIND_MESSAGE, bytes);
+    }
+}
+
+/// A part of an eager message that is longer than a frame; `message.len` bytes of payload follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// The message; its `len` is that of this fragment.
+    pub message: Message,
+    /// Bytes of the whole message.
+    pub message_len: u32,
+    /// Where this fragment belongs.
+    pub offset: u32,
+}
+
+impl Fragment {
+    #[inline]
+    fn parse(bytes: &[u8]) -> Result<Fragment, Malformed> {
+        let fragment = Fragment {
+            message: Message::parse(bytes)?,
+            message_len: u32_at(bytes, 8),
+            offset: u32_at(bytes, 12),
+        };
+        let end = u64::from(fragment.offset) + u64::from(fragment.message.len);
+        if end > u64::from(fragment.message_len) {
+            return Err(Malformed::Field);
+        }
+        Ok(fragment)
+    }
+
+    /// Writes the header into the first [`FRAGMENT_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        self.message.emit_as(KIND_FRAGMENT, bytes);
+        put(bytes, 8, self.message_len.to_le_bytes());
+        put(bytes, 12, self.offset.to_le_bytes());
+    }
+}
+
+/// Request to send a message that waits for a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rts {
+    /// The message; its `len` is that of each fragment but the last (0 on a lossless link, where
+    /// chunks say their own place).
+    pub message: Message,
+    /// Bytes of the whole message.
+    pub message_len: u64,
+    /// The sender's number for the transfer.
+    pub transfer: u32,
+    /// Where the message lies in the sender's memory, for links that can pull; 0 if it may not.
+    pub remote_addr: u64,
+}
+
+impl Rts {
+    #[inline]
+    fn parse(bytes: &[u8]) -> Result<Rts, Malformed> {
+        Ok(Rts {
+            message: Message::parse(bytes)?,
+            message_len: u64_at(bytes, 8),
+            transfer: u32_at(bytes, 16),
+            remote_addr: u64_at(bytes, 24),
+        })
+    }
+
+    /// Writes the record into the first [`RTS_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        self.message.emit_as(KIND_RTS, bytes);
+        put(bytes, 8, self.message_len.to_le_bytes());
+        put(bytes, 16, self.transfer.to_le_bytes());
+        put(bytes, 20, [0; 4]);
+        put(bytes, 24, self.remote_addr.to_le_bytes());
+    }
+}
+
+/// The receiver's permission to send a transfer up to a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The sender's number for the transfer.
+    pub transfer: u32,
+    /// The receiver's number for it, to be put into every fragment.
+    pub receiver_transfer: u32,
+    /// Bytes that may be sent, from the start of the message. Only grows.
+    pub limit: u64,
+}
+
+impl Grant {
+    #[inline]
+    fn parse(bytes: &[u8]) -> Grant {
+        Grant {
+            transfer: u32_at(bytes, 4),
+            receiver_transfer: u32_at(bytes, 8),
+            limit: u64_at(bytes, 16),
+        }
+    }
+
+    /// Writes the record into the first [`GRANT_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[0] = KIND_GRANT;
+        put(bytes, 1, [0; 3]);
+        put(bytes, 4, self.transfer.to_le_bytes());
+        put(bytes, 8, self.receiver_transfer.to_le_bytes());
+        put(bytes, 12, [0; 4]);
+        put(bytes, 16, self.limit.to_le_bytes());
+    }
+}
+
+/// A part of a granted transfer on a lossless link; the rest of the frame is payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// The receiver's number for the transfer.
+    pub transfer: u32,
+    /// Where the payload belongs.
+    pub offset: u64,
+}
+
+impl Chunk {
+    #[inline]
+    fn parse(bytes: &[u8]) -> Chunk {
+        Chunk {
+            transfer: u32_at(bytes, 4),
+            offset: u64_at(bytes, 8),
+        }
+    }
+
+    /// Writes the header into the first [`CHUNK_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[0] = KIND_CHUNK;
+        put(bytes, 1, [0; 3]);
+        put(bytes, 4, self.transfer.to_le_bytes());
+        put(bytes, 8, self.offset.to_le_bytes());
+    }
+}
+
+/// How a transfer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DoneStatus {
+    /// Every byte has arrived.
+    Complete,
+    /// The receiver gave it up (its buffer is gone).
+    Refused,
+    /// An end nobody defined.
+    Other(u8),
+}
+
+/// The receiver says that a transfer has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// How.
+    pub status: DoneStatus,
+    /// The sender's number for the transfer.
+    pub transfer: u32,
+}
+
+impl Done {
+    #[inline]
+    fn parse(bytes: &[u8]) -> Done {
+        let status = match bytes[1] {
+            0 => DoneStatus::Complete,
+            1 => DoneStatus::Refused,
+            other => DoneStatus::Other(other),
+        };
+        Done {
+            status,
+            transfer: u32_at(bytes, 4),
+        }
+    }
+
+    /// Writes the record into the first [`DONE_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[0] = KIND_DONE;
+        bytes[1] = match self.status {
+            DoneStatus::Complete => 0,
+            DoneStatus::Refused => 1,
+            DoneStatus::Other(other) => other,
+        };
+        put(bytes, 2, [0; 2]);
+        put(bytes, 4, self.transfer.to_le_bytes());
+    }
+}
+
+/// How far a lane's eager bytes may go, counted from the start of the session (modulo 2^32).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// The lane.
+    pub lane: LaneId,
+    /// The limit.
+    pub limit: u32,
+}
+
+impl Credit {
+    #[inline]
+    fn parse(bytes: &[u8]) -> Result<Credit, Malformed> {
+        let lane = match bytes[1] {
+            0 => LaneId::Low,
+            1 => LaneId::High,
+            _ => return Err(Malformed::Field),
+        };
+        Ok(Credit {
+            lane,
+            limit: u32_at(bytes, 4),
+        })
+    }
+
+    /// Writes the record into the first [`CREDIT_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[0] = KIND_CREDIT;
+        bytes[1] = if self.lane == LaneId::High { 1 } else { 0 };
+        put(bytes, 2, [0; 2]);
+        put(bytes, 4, self.limit.to_le_bytes());
+    }
+}
+
+/// Which frames of a path have arrived; `word_count` 64-bit words of bitmap follow.
+///
+/// Everything below `base` has arrived; bit `i` of the bitmap stands for `base + 1 + i` (`base`
+/// itself is the first one missing).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// Which of the acknowledged side's paths.
+    pub path: u8,
+    /// Words of bitmap.
+    pub word_count: u8,
+    /// Attempt of the frame `echo_num`.
+    pub echo_attempt: u8,
+    /// Microseconds between the arrival of `echo_num` and this acknowledgement, saturating.
+    pub delay_us: u16,
+    /// Lowest packet number that has not arrived.
+    pub base: u32,
+    /// The numbered frame that arrived last.
+    pub echo_num: u32,
+}
+
+impl Ack {
+    #[inline]
+    fn parse(bytes: &[u8]) -> Ack {
+        Ack {
+            path: bytes[1],
+            word_count: bytes[2],
+            echo_attempt: bytes[3],
+            delay_us: u16_at(bytes, 4),
+            base: u32_at(bytes, 8),
+            echo_num: u32_at(bytes, 12),
+        }
+    }
+
+    /// Writes the record without its bitmap into the first [`ACK_FIXED_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[0] = KIND_ACK;
+        bytes[1] = self.path;
+        bytes[2] = self.word_count;
+        bytes[3] = self.echo_attempt;
+        put(bytes, 4, self.delay_us.to_le_bytes());
+        put(bytes, 6, [0; 2]);
+        put(bytes, 8, self.base.to_le_bytes());
+        put(bytes, 12, self.echo_num.to_le_bytes());
+    }
+}
+
+/// Asks for, or gives, an answer on the path it came by: measures round trips and path MTU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// This is the answer.
+    pub reply: bool,
+    /// The asking side's number for the path.
+    pub path: u8,
+    /// Returned unchanged.
+    pub nonce: u32,
+}
+
+impl Probe {
+    #[inline]
+    fn parse(bytes: &[u8]) -> Probe {
+        Probe {
+            reply: bytes[1] != 0,
+            path: bytes[2],
+            nonce: u32_at(bytes, 4),
+        }
+    }
+
+    /// Writes the record into the first [`PROBE_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[0] = KIND_PROBE;
+        bytes[1] = u8::from(self.reply);
+        bytes[2] = self.path;
+        bytes[3] = 0;
+        put(bytes, 4, self.nonce.to_le_bytes());
+    }
+}
+
+/// Any record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Whole message.
+    Message(Message),
+    /// Part of an eager message.
+    Fragment(Fragment),
+    /// Request to send.
+    Rts(Rts),
+    /// Permission to send.
+    Grant(Grant),
+    /// Part of a transfer on a lossless link.
+    Chunk(Chunk),
+    /// End of a transfer.
+    Done(Done),
+    /// Eager credit.
+    Credit(Credit),
+    /// Acknowledgement.
+    Ack(Ack),
+    /// Probe.
+    Probe(Probe),
+}
+
+/// Walks the records of a frame.
+///
+/// Yields each record with the place of its payload in the frame. With a frame of which only the
+/// head is at hand (`total_len` beyond `bytes`), a payload may reach past the head.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    total_len: usize,
+    at: usize,
+}
+
+impl<'a> Records<'a> {
+    /// Starts at `at` in `bytes`, the head of a frame of `total_len` bytes.
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: &'a [u8], at: usize, total_len: usize) -> Self {
+        Records {
+            bytes,
+            total_len,
+            at,
+        }
+    }
+
+    fn fail(&mut self, malformed: Malformed) -> Result<(Record, Range<usize>), Malformed> {
+        self.at = self.total_len;
+        Err(malformed)
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<(Record, Range<usize>), Malformed> {
+        let bytes = self.bytes.get(self.at..).unwrap_or(&[]);
+        if bytes.len() < MESSAGE_LEN {
+            return self.fail(Malformed::Truncated);
+        }
+        let parsed = parse_record(bytes, self.total_len - self.at);
+        match parsed {
+            Ok((record, header_len, payload_len)) => {
+                let start = self.at + header_len;
+                let end = start + payload_len;
+                if end > self.total_len {
+                    return self.fail(Malformed::Length);
+                }
+                self.at = end;
+                Ok((record, start..end))
+            }
+            Err(malformed) => self.fail(malformed),
+        }
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<(Record, Range<usize>), Malformed>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let padded = self.bytes.get(self.at) == Some(&KIND_PADDING);
+        if self.at >= self.total_len || padded {
+            return None;
+        }
+        Some(self.step())
+    }
+}
+
+/// Returns the record, the bytes of its header and those of its payload; `rest_len` is what the
+/// frame still holds from the record on. `bytes` holds at least eight.
+#[inline]
+fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize), Malformed> {
+    let need = |len: usize| {
+        if bytes.len() < len {
+            Err(Malformed::Truncated)
+        } else {
+            Ok(len)
+        }
+    };
+    Ok(match bytes[0] {
+        KIND_MESSAGE => {
+            let message = Message::parse(bytes)?;
+            (
+                Record::Message(message),
+                MESSAGE_LEN,
+                usize::from(message.len),
+            )
+        }
+        KIND_FRAGMENT => {
+            need(FRAGMENT_LEN)?;
+            let fragment = Fragment::parse(bytes)?;
+            (
+                Record::Fragment(fragment),
+                FRAGMENT_LEN,
+                usize::from(fragment.message.len),
+            )
+        }
+        KIND_RTS => (
+            Record::Rts(Rts::parse(&bytes[..need(RTS_LEN)?])?),
+            RTS_LEN,
+            0,
+        ),
+        KIND_GRANT => (
+            Record::Grant(Grant::parse(&bytes[..need(GRANT_LEN)?])),
+            GRANT_LEN,
+            0,
+        ),
+        KIND_CHUNK => {
+            let header_len = need(CHUNK_LEN)?;
+            (
+                Record::Chunk(Chunk::parse(bytes)),
+                header_len,
+                rest_len - header_len,
+            )
+        }
+        KIND_DONE => (Record::Done(Done::parse(bytes)), DONE_LEN, 0),
+        KIND_CREDIT => (Record::Credit(Credit::parse(bytes)?), CREDIT_LEN, 0),
+        KIND_ACK => {
+            let header_len = need(ACK_FIXED_LEN)?;
+            let ack = Ack::parse(bytes);
+            (
+                Record::Ack(ack),
+                header_len,
+                usize::from(ack.word_count) * 8,
+            )
+        }
+        KIND_PROBE => (Record::Probe(Probe::parse(bytes)), PROBE_LEN, 0),
+        other => return Err(Malformed::RecordKind(other)),
+    })
+}
+
+#[cfg(test)]
+mod tests;

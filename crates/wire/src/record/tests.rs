@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use super::*;
+
+fn message() -> Message {
+    Message {
+        lane: LaneId::High,
+        best_effort: false,
+        system: true,
+        port: 515,
+        len: 3,
+        seq: 9,
+    }
+}
+
+/// Emits with `emit` into poisoned memory and checks that exactly `len` bytes were written.
+fn emitted<const N: usize>(emit: impl Fn(&mut [u8])) -> [u8; N] {
+    let mut bytes = [0xa5; N];
+    let mut other = [0x5a; N];
+    emit(&mut bytes);
+    emit(&mut other);
+    assert_eq!(bytes, other, "a byte was left unwritten");
+    bytes
+}
+
+fn only(bytes: &[u8]) -> (Record, Range<usize>) {
+    let mut records = Records::new(bytes, 0, bytes.len());
+    let first = records.next().unwrap().unwrap();
+    assert_eq!(records.next(), None);
+    first
+}
+
+#[test]
+fn every_record_round_trips() {
+    let rts = Rts {
+        message: message(),
+        message_len: 1 << 40,
+        transfer: 5,
+        remote_addr: 0xfeed,
+    };
+    let bytes = emitted::<RTS_LEN>(|b| rts.emit(b));
+    assert_eq!(only(&bytes), (Record::Rts(rts), RTS_LEN..RTS_LEN));
+
+    let grant = Grant {
+        transfer: 5,
+        receiver_transfer: 6,
+        limit: 1 << 33,
+    };
+    let bytes = emitted::<GRANT_LEN>(|b| grant.emit(b));
+    assert_eq!(only(&bytes).0, Record::Grant(grant));
+
+    for status in [
+        DoneStatus::Complete,
+        DoneStatus::Refused,
+        DoneStatus::Other(77),
+    ] {
+        let done = Done {
+            status,
+            transfer: 7,
+        };
+        let bytes = emitted::<DONE_LEN>(|b| done.emit(b));
+        assert_eq!(only(&bytes).0, Record::Done(done));
+    }
+
+    let credit = Credit {
+        lane: LaneId::High,
+        limit: 0xffff_fff0,
+    };
+    let bytes = emitted::<CREDIT_LEN>(|b| credit.emit(b));
+    assert_eq!(only(&bytes).0, Record::Credit(credit));
+
+    let probe = Probe {
+        reply: true,
+        path: 1,
+        nonce: 99,
+    };
+    let bytes = emitted::<PROBE_LEN>(|b| probe.emit(b));
+    assert_eq!(only(&bytes).0, Record::Probe(probe));
+}
+
+#[test]
+fn payloads_are_found_between_headers() {
+    let mut frame = [0u8; 64];
+    message().emit(&mut frame);
+    frame[8..11].copy_from_slice(b"abc");
+    let fragment = Fragment {
+        message: Message {
+            len: 2,
+            ..message()
+        },
+        message_len: 100,
+        offset: 98,
+    };
+    fragment.emit(&mut frame[11..]);
+    let ack = Ack {
+        path: 0,
+        word_count: 1,
+        echo_attempt: 3,
+        delay_us: 9,
+        base: 4,
+        echo_num: 8,
+    };
+    ack.emit(&mut frame[29..]);
+    let records: [_; 3] = {
+        let mut walk = Records::new(&frame, 0, 64);
+        core::array::from_fn(|_| walk.next().unwrap().unwrap())
+    };
+    assert_eq!(records[0], (Record::Message(message()), 8..11));
+    assert_eq!(records[1], (Record::Fragment(fragment), 27..29));
+    assert_eq!(records[2], (Record::Ack(ack), 45..53));
+}
+
+#[test]
+fn padding_ends_the_walk() {
+    let mut frame = [0u8; 40];
+    Probe {
+        reply: false,
+        path: 0,
+        nonce: 1,
+    }
+    .emit(&mut frame);
+    assert_eq!(Records::new(&frame, 0, 40).count(), 1);
+}
+
+#[test]
+fn chunk_payload_reaches_past_the_head() {
+    let mut head = [0u8; 64];
+    Chunk {
+        transfer: 3,
+        offset: 4096,
+    }
+    .emit(&mut head);
+    let mut walk = Records::new(&head, 0, 10_000);
+    let (record, payload) = walk.next().unwrap().unwrap();
+    assert_eq!(
+        record,
+        Record::Chunk(Chunk {
+            transfer: 3,
+            offset: 4096
+        })
+    );
+    assert_eq!(payload, 16..10_000);
+    assert_eq!(walk.next(), None);
+}
+
+#[test]
+fn malformed_records_are_named_and_end_the_walk() {
+    let walk = |bytes: &[u8]| {
+        let mut records = Records::new(bytes, 0, bytes.len());
+        let first = records.next().unwrap();
+        assert_eq!(records.next(), None);
+        first.unwrap_err()
+    };
+    assert_eq!(walk(&[1, 0, 0]), Malformed::Truncated);
+    assert_eq!(
+        walk(&[200, 0, 0, 0, 0, 0, 0, 0]),
+        Malformed::RecordKind(200)
+    );
+    assert_eq!(walk(&[1, 0xf0, 0, 0, 0, 0, 0, 0]), Malformed::Field);
+    assert_eq!(walk(&[1, 0, 0, 0, 1, 0, 0, 0]), Malformed::Length);
+    assert_eq!(walk(&[3, 0, 0, 0, 0, 0, 0, 0]), Malformed::Truncated);
+    let mut beyond = [0u8; 18];
+    Fragment {
+        message: Message {
+            len: 2,
+            ..message()
+        },
+        message_len: 100,
+        offset: 99,
+    }
+    .emit(&mut beyond);
+    assert_eq!(walk(&beyond), Malformed::Field);
+}
+
+#[test]
+fn random_bytes_never_read_outside() {
+    // A linear congruential generator (Knuth, MMIX constants) is random enough for bytes.
+    let mut state = 1u64;
+    let mut bytes = [0u8; 96];
+    for _ in 0..200_000 {
+        for byte in &mut bytes {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            *byte = u8::try_from(state >> 56).unwrap();
+        }
+        bytes[0] &= 0x0f;
+        for record in Records::new(&bytes, 0, 96) {
+            if let Ok((_, payload)) = record {
+                assert!(payload.end <= 96);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# The main job on one machine: a parallel program on two hosts, then Portolan beside the machine's
+# limit and kernel TCP. What it makes in the network it removes again, however it ends.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+# Short enough for interface names (15 characters) that carry the lab's name and a host's number.
+lab=demo$(($$ % 100000))
+work_dir=${CARGO_TARGET_DIR:-target}/demo
+portolan=("$release_dir/portolan")
+lab_is_up=no
+
+cleanup() {
+    if [[ $lab_is_up == yes ]]; then
+        "${portolan[@]}" lab down --name "$lab" || say "the lab is still up: portolan lab down --name $lab"
+        lab_is_up=no
+    fi
+}
+trap cleanup EXIT
+# Turns a signal into an ordinary end, so that the lab goes down once.
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# Shows the command, then runs it.
+run() {
+    printf '\n$ %s\n' "$*"
+    "$@"
+}
+
+# Fills hosts with the arguments of `portolan run` that say where.
+bring_lab_up() {
+    hosts=(--lab "$lab" --per-host 2)
+    # Before the attempt: half a lab must go down, too.
+    lab_is_up=yes
+    if run "${portolan[@]}" lab up --hosts 2 --name "$lab"; then
+        return 0
+    fi
+    # Nothing to report when nothing was made.
+    "${portolan[@]}" lab down --name "$lab" >/dev/null 2>&1 || true
+    lab_is_up=no
+    hosts=()
+    say "no lab can be made here, for the reason above: all processes run on this host instead,"
+    say "through shared memory; as root, 'make demo' shows two hosts"
+}
+
+solve_heat() {
+    local report=$work_dir/report.txt
+    mkdir -p "$work_dir"
+    run "$release_dir/heat" --make-input 1024 768 "$work_dir/initial.pgm"
+    run "${portolan[@]}" run -n 4 "${hosts[@]}" -- "$release_dir/heat" "$work_dir/initial.pgm" \
+        --steps 500 --check --output "$work_dir/result.png" | tee "$report"
+    grep -Eq '^processes +4,' "$report" || die "heat did not run as one job of four processes"
+    grep -q 'equal the sequential solution' "$report" ||
+        die "heat ended without comparing its result with the sequential solution"
+    say "four processes found the sequential solution; it is in $work_dir/result.png"
+}
+
+# Half a second for each row: enough to see the ratios, not enough to publish figures.
+measure() {
+    local options=(--path all --limits --vs tcp --seconds 0.5)
+    run "${portolan[@]}" bench pingpong --size 8,64,1024 "${options[@]}"
+    run "${portolan[@]}" bench stream --size 1M "${options[@]}"
+    run "${portolan[@]}" bench rate --size 8 "${options[@]}"
+}
+
+scripts/setup.sh
+say "building (the first time takes a few minutes)"
+"$CARGO" build --release --workspace
+if find_root && [[ ${#as_root[@]} -gt 0 ]]; then
+    say "using sudo for what needs root"
+    portolan=("${as_root[@]}" "${portolan[@]}")
+fi
+bring_lab_up
+solve_heat
+cleanup
+measure
+say "done"

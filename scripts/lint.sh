@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Everything that can be checked without running the program. Makes all checks, then fails if one did.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+failed=()
+
+check() {
+    local name=$1
+    shift
+    say "$name"
+    "$@" || failed+=("$name")
+}
+
+check_documentation() {
+    RUSTDOCFLAGS='-D warnings' "$CARGO" doc --quiet --workspace --no-deps
+}
+
+# First line, or second after '#!'.
+check_spdx() {
+    local file status=0
+    while IFS= read -r file; do
+        if ! head -n 2 "$file" | grep -q 'SPDX-License-Identifier: MIT OR Apache-2.0'; then
+            say "$file: the SPDX line is missing"
+            status=1
+        fi
+    done < <(find Makefile .ci/run crates examples scripts \
+        -name target -prune -o -type f \( -name '*.rs' -o -name '*.sh' -o -name '*.[ch]' \
+        -o -name Makefile -o -name run \) -print)
+    return "$status"
+}
+
+check_scripts() {
+    local script status=0
+    for script in scripts/*.sh .ci/run; do
+        bash -n "$script" || status=1
+    done
+    if command -v shellcheck >/dev/null; then
+        shellcheck --external-sources scripts/*.sh .ci/run || status=1
+    else
+        skipped "shellcheck is not installed ('apt-get install shellcheck'): only the scripts' syntax was checked"
+    fi
+    return "$status"
+}
+
+check_dependencies() {
+    if ! "$CARGO" deny --version >/dev/null 2>&1; then
+        skipped "cargo-deny is not installed ('cargo install --locked cargo-deny'): licences and advisories were not checked"
+        return 0
+    fi
+    "$CARGO" deny --workspace check bans licenses sources || return 1
+    if "$CARGO" deny fetch db >/dev/null 2>&1; then
+        "$CARGO" deny --workspace check advisories
+    else
+        skipped "the advisory database cannot be fetched from here"
+    fi
+}
+
+check "formatting" "$CARGO" fmt --all --check
+check "clippy" "$CARGO" clippy --quiet --workspace --all-targets -- -D warnings
+check "documentation" check_documentation
+check "licence lines" check_spdx
+check "scripts" check_scripts
+check "dependencies" check_dependencies
+
+if [[ ${#failed[@]} -gt 0 ]]; then
+    printf 'lint: FAILED: %s\n' "${failed[@]}" >&2
+    exit 1
+fi
+say "all clean"
