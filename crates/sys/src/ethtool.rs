@@ -133,7 +133,12 @@ impl Ethtool {
         };
         // Bits that a kernel reserves have no name.
         let named = |feature: &Feature| !feature.name.is_empty();
-        Ok(names.into_iter().enumerate().map(feature).filter(named).collect())
+        Ok(names
+            .into_iter()
+            .enumerate()
+            .map(feature)
+            .filter(named)
+            .collect())
     }
 
     fn feature_names(&self) -> io::Result<Vec<String>> {
