@@ -5,7 +5,9 @@
 //! with the cause and the remedy, and exit status 2.
 
 mod agent;
+mod doctor;
 mod error;
+mod info;
 mod lab;
 mod launch_io;
 mod orphans;
@@ -30,6 +32,10 @@ enum Command {
     Lab(lab::command::Args),
     /// Start a program as the processes of one job.
     Run(run::command::Args),
+    /// What this machine offers, which path a job would use here and why, what to change.
+    Doctor(doctor::Args),
+    /// What this build of Portolan is, and which links it can use here.
+    Info(info::Args),
     /// The part of `run` on each host; not for people.
     #[command(hide = true)]
     Agent,
@@ -40,6 +46,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lab(args) => lab::command::main(args),
         Command::Run(args) => run::command::main(args),
+        Command::Doctor(args) => doctor::main(&args),
+        Command::Info(args) => info::main(&args),
         Command::Agent => agent::main(),
     };
     match result {

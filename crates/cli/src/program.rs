@@ -29,10 +29,6 @@ pub(crate) fn explain(program: &str, error: &io::Error) -> String {
             "program {program} does not start: its interpreter or loader is missing; check its \
              first line (#!) or build it for this machine"
         ),
-        Some(libc::ENOEXEC) => format!(
-            "program {program} does not start: it is neither a program for this machine nor a \
-             script with a first line #!"
-        ),
         Some(libc::EAGAIN) => format!(
             "program {program} does not start: no more processes allowed; raise `ulimit -u` or \
              start fewer"

@@ -10,6 +10,7 @@
 pub mod barrier;
 pub mod doorbell;
 pub mod epoll;
+pub mod ethtool;
 pub mod inherit;
 pub mod mapping;
 pub mod memfd;

@@ -15,6 +15,7 @@ mod temporary;
 
 use crate::error::user_error;
 use anyhow::Result;
+pub(crate) use plan::HOSTS_MAX;
 use std::collections::BTreeMap;
 pub(crate) use temporary::TemporaryLab;
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use std::net::Ipv4Addr;
 
 /// Most hosts: a Linux bridge has at most 1024 ports (BR_MAX_PORTS in net/bridge/br_private.h).
-const HOSTS_MAX: u32 = 1024;
+pub(crate) const HOSTS_MAX: u32 = 1024;
 
 /// Smallest MTU over which Linux speaks IPv4 (RFC 791: every network must carry 68 bytes).
 const MTU_MIN: u32 = 68;

@@ -5,7 +5,7 @@
 //! out. Call a `on_` function, or [`Control::handle_timeout`] at [`Control::deadline`], then
 //! drain [`Control::poll_order`].
 
-use super::wire::{End, Order};
+use super::wire::{self, End, Order};
 use portolan::launch::Gone;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -65,8 +65,8 @@ impl fmt::Display for Failure {
             Failure::Signal(signal) => {
                 write!(
                     f,
-                    "the job was ended by a signal to portolan run: {}",
-                    End::Signal(*signal)
+                    "the job was ended by {} to portolan run",
+                    wire::signal_name(*signal)
                 )
             }
             Failure::Timeout(limit) => {

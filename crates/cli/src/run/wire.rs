@@ -164,12 +164,16 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             End::Exit(status) => write!(f, "exit status {status}"),
-            End::Signal(number) => match nix::sys::signal::Signal::try_from(*number) {
-                Ok(signal) => write!(f, "killed by signal {number} ({signal})"),
-                // Real-time signals have no name of their own.
-                Err(_) => write!(f, "killed by signal {number}"),
-            },
+            End::Signal(number) => write!(f, "killed by {}", signal_name(*number)),
         }
+    }
+}
+
+/// A signal's number and name; real-time signals have no name of their own.
+pub(crate) fn signal_name(number: i32) -> String {
+    match nix::sys::signal::Signal::try_from(number) {
+        Ok(signal) => format!("signal {number} ({signal})"),
+        Err(_) => format!("signal {number}"),
     }
 }
 

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What to change for better: from a report, without looking anywhere else.
+
+use super::Report;
+use super::nic::Nic;
+use portolan_link::udp::UdpConfig;
+use serde::Serialize;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Descriptors below which a larger job runs out: each process of the host costs two or three.
+const DESCRIPTORS_LOW: u64 = 1024;
+
+/// Microseconds of interrupt delay that show in a round trip of a few microseconds.
+const COALESCING_US_HIGH: u32 = 8;
+
+/// Bytes of the largest Ethernet payload that needs no agreement with the switch (IEEE 802.3).
+const PLAIN_MTU: usize = 1500;
+
+/// Something to change.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Advice {
+    /// Why.
+    pub(super) gain: String,
+    /// A command, or what to do.
+    pub(super) action: String,
+}
+
+impl Advice {
+    fn new(gain: impl Into<String>, action: impl Into<String>) -> Advice {
+        Advice {
+            gain: gain.into(),
+            action: action.into(),
+        }
+    }
+}
+
+/// All that is worth changing.
+pub(super) fn of(report: &Report) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    advice.extend(privileges(report));
+    advice.extend(machine(report));
+    advice.extend(limits(report));
+    report
+        .nics
+        .iter()
+        .filter(|nic| nic.running && nic.ethernet)
+        .for_each(|nic| {
+            advice.extend(interface(nic, report.privileges.net_admin));
+        });
+    advice
+}
+
+fn privileges(report: &Report) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    if !report.features.packet_socket.works {
+        advice.push(Advice::new(
+            "raw Ethernet halves the latency of small messages, and is closed to this user",
+            "sudo setcap cap_net_raw+ep PROGRAM, for the program that joins the job",
+        ));
+    }
+    if !report.features.pull.works {
+        advice.push(Advice::new(
+            "large messages between processes of this host take two copies instead of one",
+            match report.privileges.ptrace_scope {
+                Some(scope @ 2..) => {
+                    format!("sudo sysctl kernel.yama.ptrace_scope=1 (it is {scope})")
+                }
+                _ => "allow process_vm_readv in the container's seccomp filter".to_owned(),
+            },
+        ));
+    }
+    if !report.features.netns.works {
+        advice.push(Advice::new(
+            "labs (hosts on this machine, for trying things) need root",
+            "run `portolan lab` and `portolan run --lab` with sudo",
+        ));
+    }
+    advice
+}
+
+fn machine(report: &Report) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    if let Some(governor) = report
+        .machine
+        .governor
+        .as_deref()
+        .filter(|it| *it != "performance")
+    {
+        advice.push(Advice::new(
+            format!("the cores' clock follows the load (governor {governor}), late for a message"),
+            "sudo cpupower frequency-set -g performance",
+        ));
+    }
+    if report.machine.core_count == 1 {
+        advice.push(Advice::new(
+            "with one core, a process that waits by spinning keeps its peer from running",
+            "give this machine two cores or more",
+        ));
+    }
+    advice
+}
+
+fn limits(report: &Report) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    let wish = UdpConfig::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let buffers = [
+        (
+            "rmem_max",
+            report.limits.receive_buffer_len_max,
+            wish.receive_buffer_len,
+            "receive",
+        ),
+        (
+            "wmem_max",
+            report.limits.send_buffer_len_max,
+            wish.send_buffer_len,
+            "send",
+        ),
+    ];
+    for (name, limit, wish, what) in buffers {
+        if let Some(limit) = limit.filter(|limit| *limit < wish as u64) {
+            advice.push(Advice::new(
+                format!("{what} buffers get {limit} bytes instead of {wish}: bursts lose frames"),
+                format!("sudo sysctl -w net.core.{name}={wish}"),
+            ));
+        }
+    }
+    if let Some(limit) = report
+        .limits
+        .descriptors
+        .filter(|limit| *limit < DESCRIPTORS_LOW)
+    {
+        advice.push(Advice::new(
+            format!("{limit} open descriptors are few for a job with many processes a host"),
+            "raise `ulimit -n` to 4096",
+        ));
+    }
+    advice
+}
+
+fn interface(nic: &Nic, may_change: bool) -> Vec<Advice> {
+    let name = &nic.name;
+    let sudo = if may_change { "" } else { "sudo " };
+    let mut advice = Vec::new();
+    let offloads = [
+        ("rx-gro", "gro", "bulk data arrives one datagram a call"),
+        (
+            "tx-generic-segmentation",
+            "gso",
+            "bulk data leaves one datagram a call",
+        ),
+        ("tx-scatter-gather", "sg", "bulk data is copied once more"),
+    ];
+    for (feature, short, loss) in offloads {
+        if nic.offloads.get(feature) == Some(&false) {
+            advice.push(Advice::new(
+                format!("{name}: {loss}"),
+                format!("{sudo}ethtool -K {name} {short} on"),
+            ));
+        }
+    }
+    let delay = nic.rx_coalescing_us.unwrap_or(0);
+    if delay >= COALESCING_US_HIGH || nic.adaptive_coalescing == Some(true) {
+        advice.push(Advice::new(
+            format!("{name}: frames wait up to {delay} µs, or what the driver likes, for company"),
+            format!("{sudo}ethtool -C {name} adaptive-rx off rx-usecs 0"),
+        ));
+    }
+    if nic.mtu == PLAIN_MTU && nic.kind == "device" {
+        advice.push(Advice::new(
+            format!("{name}: larger frames cost less, if the switch and all hosts carry them"),
+            format!("{sudo}ip link set dev {name} mtu 9000, on all hosts"),
+        ));
+    }
+    if nic.mtu < PLAIN_MTU {
+        advice.push(Advice::new(
+            format!(
+                "{name}: an MTU of {} is less than plain Ethernet carries",
+                nic.mtu
+            ),
+            format!("{sudo}ip link set dev {name} mtu {PLAIN_MTU}, unless a tunnel needs the rest"),
+        ));
+    }
+    advice
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan doctor`: what this machine offers, which path a job would use, what to change.
+//!
+//! It tries things instead of believing names: links are opened as a job opens them, and a second
+//! process tries to read the memory of this one. It changes nothing, and sends nothing.
+
+mod advice;
+mod host;
+mod nic;
+mod print;
+mod probe;
+
+use anyhow::Result;
+pub(crate) use print::outcome;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// What this machine offers, which path a job would use here and why, what to change.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Be the second process of a probe; not for people.
+    #[arg(long, hide = true)]
+    probe: Option<probe::Probe>,
+}
+
+/// Version of the JSON form of a [`Report`].
+const SCHEMA: u32 = 1;
+
+/// Everything that was found out.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    schema: u32,
+    version: &'static str,
+    machine: host::Machine,
+    privileges: host::Privileges,
+    features: probe::Features,
+    limits: host::Limits,
+    nics: Vec<nic::Nic>,
+    paths: Vec<PathReport>,
+    advice: Vec<advice::Advice>,
+}
+
+/// Which links a job would use between some processes.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct PathReport {
+    /// Between whom.
+    between: String,
+    /// Over what; `None` if nothing works.
+    path: Option<&'static str>,
+    /// The reason.
+    why: String,
+}
+
+/// Whether something works.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    /// It does.
+    pub(crate) works: bool,
+    /// What the system said if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why_not: Option<String>,
+}
+
+impl<T, E: std::fmt::Display> From<Result<T, E>> for Finding {
+    fn from(result: Result<T, E>) -> Finding {
+        Finding {
+            works: result.is_ok(),
+            why_not: result.err().map(|error| error.to_string()),
+        }
+    }
+}
+
+/// Examines the machine and prints what it found.
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    if let Some(probe) = &args.probe {
+        return Ok(probe.run());
+    }
+    let report = examine();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", print::text(&report));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Examines the machine.
+pub(crate) fn examine() -> Report {
+    let features = probe::features();
+    let nics = nic::all();
+    let mut report = Report {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        machine: host::machine(),
+        privileges: host::privileges(),
+        paths: paths(&features, &nics),
+        features,
+        limits: host::limits(),
+        nics,
+        advice: Vec::new(),
+    };
+    report.advice = advice::of(&report);
+    report
+}
+
+impl Report {
+    /// The links that open here, and why the others do not.
+    pub(crate) fn links(&self) -> Vec<(&'static str, Finding)> {
+        let nics = || self.nics.iter();
+        let best = |find: fn(&nic::Nic) -> &Finding| {
+            let findings = || nics().map(find);
+            findings()
+                .find(|finding| finding.works)
+                .or(findings().next())
+                .cloned()
+        };
+        let none = || Finding {
+            works: false,
+            why_not: Some("there is no interface".into()),
+        };
+        vec![
+            ("shm", self.features.shm.clone()),
+            ("udp", best(|nic| &nic.udp).unwrap_or_else(none)),
+            ("packet", best(|nic| &nic.packet).unwrap_or_else(none)),
+        ]
+    }
+}
+
+fn paths(features: &probe::Features, nics: &[nic::Nic]) -> Vec<PathReport> {
+    let usable = nics.iter().filter(|nic| nic.running && !nic.loopback);
+    std::iter::once(same_host(features))
+        .chain(usable.map(over))
+        .collect()
+}
+
+fn same_host(features: &probe::Features) -> PathReport {
+    let between = "processes of this host".to_owned();
+    if let Some(why_not) = &features.shm.why_not {
+        let why = format!("shared memory does not work: {why_not}");
+        return PathReport {
+            between,
+            path: Some("udp"),
+            why,
+        };
+    }
+    let why = match &features.pull.why_not {
+        None => "shared memory works, and large messages take one copy".to_owned(),
+        Some(why_not) => format!("shared memory works; large messages take two copies: {why_not}"),
+    };
+    PathReport {
+        between,
+        path: Some("shm"),
+        why,
+    }
+}
+
+fn over(nic: &nic::Nic) -> PathReport {
+    let between = format!("this host and others on {}", nic.name);
+    let bulk = if nic.udp_segments > 1 {
+        format!("udp sends up to {} datagrams a call", nic.udp_segments)
+    } else {
+        "the kernel has no segmentation offload for udp".to_owned()
+    };
+    let (path, why) = match (&nic.packet.why_not, &nic.udp.why_not) {
+        (None, None) => (
+            Some("packet+udp"),
+            format!("raw Ethernet for small messages on one Ethernet, udp for bulk; {bulk}"),
+        ),
+        (Some(packet), None) => (Some("udp"), format!("{bulk}; no raw Ethernet: {packet}")),
+        (None, Some(udp)) => (Some("packet"), format!("no udp: {udp}")),
+        (Some(packet), Some(udp)) => (None, format!("no udp: {udp}; no raw Ethernet: {packet}")),
+    };
+    PathReport { between, path, why }
+}
+
+#[cfg(test)]
+mod tests;

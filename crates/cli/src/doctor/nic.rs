@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The network interfaces, and which links open on them.
+
+use super::Finding;
+use super::host::word;
+use portolan_link::Link;
+use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
+use portolan_link::udp::{Udp, UdpConfig};
+use portolan_sys::ethtool::Ethtool;
+use portolan_sys::net::{Interface, interfaces};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Offloads that matter for small messages or bulk data, by the names `ethtool -k` shows.
+const OFFLOADS: [&str; 6] = [
+    "rx-gro",
+    "tx-generic-segmentation",
+    "tx-udp-segmentation",
+    "tx-scatter-gather",
+    "rx-checksum",
+    "tx-checksum-ip-generic",
+];
+
+/// A number for the raw Ethernet link that is opened and closed at once: any will do.
+const ENDPOINT: u16 = 1;
+
+/// An interface.
+#[derive(Debug, Serialize)]
+pub(crate) struct Nic {
+    pub(super) name: String,
+    pub(super) driver: Option<String>,
+    pub(super) kind: String,
+    pub(super) loopback: bool,
+    pub(super) ethernet: bool,
+    pub(super) up: bool,
+    pub(super) running: bool,
+    pub(super) mtu: usize,
+    /// As the driver claims; virtual ones often do not.
+    pub(super) mbit_per_s: Option<u64>,
+    pub(super) addresses: Vec<IpAddr>,
+    /// Those of [`OFFLOADS`] that the driver knows, and whether they are on.
+    pub(super) offloads: BTreeMap<String, bool>,
+    /// Microseconds that received frames may wait for an interrupt; absent if not readable.
+    pub(super) rx_coalescing_us: Option<u32>,
+    pub(super) adaptive_coalescing: Option<bool>,
+    /// Whether the links open on it.
+    pub(super) udp: Finding,
+    pub(super) packet: Finding,
+    /// Datagrams of one call of the udp link; 1 without segmentation offload, 0 without the link.
+    pub(super) udp_segments: usize,
+}
+
+/// All interfaces of this network namespace.
+pub(super) fn all() -> Vec<Nic> {
+    interfaces()
+        .unwrap_or_default()
+        .into_iter()
+        .map(examine)
+        .collect()
+}
+
+fn examine(interface: Interface) -> Nic {
+    let ethtool = Ethtool::open(&interface.name).ok();
+    let coalescing = ethtool
+        .as_ref()
+        .and_then(|ethtool| ethtool.coalescing().ok());
+    let addresses: Vec<IpAddr> = interface
+        .networks
+        .iter()
+        .map(|network| network.addr)
+        .collect();
+    let (udp, udp_segments) = open_udp(&addresses);
+    Nic {
+        driver: ethtool.as_ref().and_then(|ethtool| ethtool.driver().ok()),
+        kind: format!("{:?}", interface.kind).to_lowercase(),
+        loopback: interface.loopback,
+        ethernet: interface.mac.is_some() && !interface.loopback,
+        up: interface.up,
+        running: interface.running,
+        mtu: interface.mtu,
+        mbit_per_s: word(format!("/sys/class/net/{}/speed", interface.name))
+            .and_then(|speed| speed.parse().ok()),
+        offloads: ethtool
+            .map(|ethtool| offloads(&ethtool))
+            .unwrap_or_default(),
+        rx_coalescing_us: coalescing.map(|coalescing| coalescing.rx_us),
+        adaptive_coalescing: coalescing.map(|coalescing| coalescing.adaptive_rx),
+        packet: open_packet(&interface.name),
+        udp,
+        udp_segments,
+        addresses,
+        name: interface.name,
+    }
+}
+
+fn offloads(ethtool: &Ethtool) -> BTreeMap<String, bool> {
+    let features = ethtool.features().unwrap_or_default().into_iter();
+    let wanted = features.filter(|feature| OFFLOADS.contains(&feature.name.as_str()));
+    wanted
+        .map(|feature| (feature.name, feature.active))
+        .collect()
+}
+
+/// Opens the link that a job would open, and closes it. IPv4 first: link-local IPv6 addresses need
+/// a scope that an address alone does not have.
+fn open_udp(addresses: &[IpAddr]) -> (Finding, usize) {
+    let address = addresses
+        .iter()
+        .find(|address| address.is_ipv4())
+        .or(addresses.first());
+    let Some(address) = address else {
+        let why_not = Some("the interface has no IP address".to_owned());
+        return (
+            Finding {
+                works: false,
+                why_not,
+            },
+            0,
+        );
+    };
+    match Udp::open(&UdpConfig::new(*address)) {
+        Ok(link) => (
+            Finding {
+                works: true,
+                why_not: None,
+            },
+            link.caps().segments_max,
+        ),
+        Err(error) => (
+            Finding {
+                works: false,
+                why_not: Some(error.to_string()),
+            },
+            0,
+        ),
+    }
+}
+
+fn open_packet(name: &str) -> Finding {
+    Packet::open(&PacketConfig::new(
+        InterfaceRef::Name(name.to_owned()),
+        ENDPOINT,
+    ))
+    .into()
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Features of the kernel, found out by trying them.
+//!
+//! What needs a second process is tried by a second process: this program again, with `--probe`.
+
+use super::Finding;
+use anyhow::{Context, Result, bail, ensure};
+use portolan_link::{Shm, ShmConfig};
+use portolan_sys::{barrier, memfd, net, vm_read};
+use serde::Serialize;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::{Command, ExitCode, Stdio};
+use std::str::FromStr;
+
+/// Features of the kernel.
+#[derive(Debug, Serialize)]
+pub(crate) struct Features {
+    /// One send becomes many datagrams.
+    pub(super) udp_segment: Finding,
+    /// Many datagrams become one receive.
+    pub(super) udp_gro: Finding,
+    /// Memory files with seals.
+    pub(super) memfd: Finding,
+    /// Fences without a cost for the sender.
+    pub(super) membarrier: Finding,
+    /// One process of this user reads another one's memory (`process_vm_readv`), neither being the
+    /// other's child, as in a job.
+    pub(super) pull: Finding,
+    /// Network namespaces can be made: labs work.
+    pub(super) netns: Finding,
+    /// Raw Ethernet sockets open.
+    pub(super) packet_socket: Finding,
+    /// The shared memory link opens.
+    pub(super) shm: Finding,
+}
+
+/// Tries everything.
+pub(super) fn features() -> Features {
+    Features {
+        udp_segment: udp_segment().into(),
+        udp_gro: udp_gro().into(),
+        memfd: memfd::create_sealed("portolan-doctor", 1).into(),
+        membarrier: membarrier().into(),
+        pull: pull().into(),
+        netns: second_process(&Probe::NewNetns).map(drop).into(),
+        packet_socket: net::packet_socket().into(),
+        shm: Shm::open(ShmConfig::new(rand::random(), 0, rand::random())).into(),
+    }
+}
+
+/// What a second process tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// Make a network namespace of its own.
+    NewNetns,
+    /// Read [`PULL_LEN`] bytes of another process, and print them.
+    Pull {
+        /// Whose.
+        pid: u32,
+        /// Where.
+        remote_addr: u64,
+    },
+}
+
+/// Bytes that are read; random, so that they cannot be right by chance.
+const PULL_LEN: usize = 16;
+
+impl Probe {
+    /// Tries it. A failure goes to standard output, where the first process reads it.
+    pub(super) fn run(self) -> ExitCode {
+        match self.attempt() {
+            Ok(text) => {
+                println!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                println!("{error:#}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn attempt(self) -> Result<String> {
+        match self {
+            Probe::NewNetns => {
+                let refused = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET);
+                refused.map_err(std::io::Error::from)?;
+                Ok(String::new())
+            }
+            Probe::Pull { pid, remote_addr } => {
+                let mut bytes = [0; PULL_LEN];
+                vm_read::read_process(pid, remote_addr, &mut bytes)?;
+                Ok(hex::encode(bytes))
+            }
+        }
+    }
+
+    fn argument(self) -> String {
+        match self {
+            Probe::NewNetns => "netns".to_owned(),
+            Probe::Pull { pid, remote_addr } => format!("pull:{pid}:{remote_addr}"),
+        }
+    }
+}
+
+impl FromStr for Probe {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Probe, &'static str> {
+        let words: Vec<&str> = text.split(':').collect();
+        match words[..] {
+            ["netns"] => Ok(Probe::NewNetns),
+            ["pull", pid, remote_addr] => match (pid.parse(), remote_addr.parse()) {
+                (Ok(pid), Ok(remote_addr)) => Ok(Probe::Pull { pid, remote_addr }),
+                _ => Err("not numbers"),
+            },
+            _ => Err("no such probe"),
+        }
+    }
+}
+
+/// Runs the probe in a second process; what it printed.
+fn second_process(probe: &Probe) -> Result<String> {
+    let own = std::env::current_exe().context("finding the program portolan itself")?;
+    let output = Command::new(own)
+        .args(["doctor", "--probe", &probe.argument()])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .context("starting a second process")?;
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if !output.status.success() {
+        bail!("{said}");
+    }
+    Ok(said)
+}
+
+/// A child reads from its parent, which Yama treats like a stranger.
+fn pull() -> Result<()> {
+    // As the shared memory link does for its peers.
+    vm_read::permit_readers();
+    let bytes: [u8; PULL_LEN] = rand::random();
+    let remote_addr = std::ptr::from_ref(&bytes).addr() as u64;
+    let said = second_process(&Probe::Pull {
+        pid: std::process::id(),
+        remote_addr,
+    })?;
+    ensure!(said == hex::encode(bytes), "other bytes came back");
+    Ok(())
+}
+
+fn udp_socket() -> std::io::Result<UdpSocket> {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+}
+
+fn udp_segment() -> Result<()> {
+    let socket = udp_socket()?;
+    ensure!(
+        net::segmentation_supported(socket.as_fd()),
+        "the kernel is older than Linux 4.18"
+    );
+    Ok(())
+}
+
+fn udp_gro() -> std::io::Result<()> {
+    net::enable_receive_offload(udp_socket()?.as_fd())
+}
+
+fn membarrier() -> Result<(), &'static str> {
+    if barrier::register() {
+        Ok(())
+    } else {
+        Err("the kernel has no MEMBARRIER_CMD_GLOBAL_EXPEDITED, or a seccomp filter forbids it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_survive_the_way_through_an_argument() {
+        for probe in [
+            Probe::NewNetns,
+            Probe::Pull {
+                pid: 7,
+                remote_addr: u64::MAX,
+            },
+        ] {
+            assert_eq!(probe.argument().parse(), Ok(probe));
+        }
+        assert!("pull:x:1".parse::<Probe>().is_err());
+        assert!("other".parse::<Probe>().is_err());
+    }
+
+    #[test]
+    fn memory_is_read_where_it_is_and_nowhere_else() {
+        let bytes = [0x5a_u8; PULL_LEN];
+        let remote_addr = std::ptr::from_ref(&bytes).addr() as u64;
+        let pid = std::process::id();
+        // Reading from oneself is allowed everywhere.
+        assert_eq!(
+            Probe::Pull { pid, remote_addr }.attempt().unwrap(),
+            "5a".repeat(PULL_LEN)
+        );
+        assert!(
+            Probe::Pull {
+                pid,
+                remote_addr: 8
+            }
+            .attempt()
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan info`: what this build is, and what it can do here.
+
+use crate::doctor::{self, Finding};
+use anyhow::Result;
+use portolan::launch::{FD_VARIABLE, wire};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// What this build of Portolan is, and which links it can use here.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Info {
+    schema: u32,
+    version: &'static str,
+    target: String,
+    build: &'static str,
+    launch_version: u32,
+    links: Vec<LinkInfo>,
+    limits: Vec<Entry>,
+    environment: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct LinkInfo {
+    name: &'static str,
+    available: Finding,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    name: &'static str,
+    value: String,
+}
+
+/// Version of the JSON form.
+const SCHEMA: u32 = 1;
+
+/// Prints it.
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let info = collect();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&info)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "portolan {} for {}, {} build",
+        info.version, info.target, info.build
+    );
+    println!("launch protocol {}", info.launch_version);
+    println!("\nlinks");
+    for link in &info.links {
+        println!("  {:<8} {}", link.name, doctor::outcome(&link.available));
+    }
+    print_entries("limits", &info.limits);
+    print_entries("environment variables", &info.environment);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_entries(title: &str, entries: &[Entry]) {
+    println!("\n{title}");
+    for entry in entries {
+        println!("  {:<24} {}", entry.name, entry.value);
+    }
+}
+
+fn collect() -> Info {
+    let links = doctor::examine().links();
+    Info {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        build: if cfg!(debug_assertions) {
+            "debug"
+        } else {
+            "release"
+        },
+        launch_version: wire::VERSION,
+        links: links
+            .into_iter()
+            .map(|(name, available)| LinkInfo { name, available })
+            .collect(),
+        limits: limits(),
+        environment: environment(),
+    }
+}
+
+fn limits() -> Vec<Entry> {
+    let entry = |name, value: String| Entry { name, value };
+    vec![
+        entry(
+            "ethertype",
+            format!("{:#06x}", portolan_link::packet::ETHER_TYPE),
+        ),
+        entry(
+            "shm ring",
+            format!("{} bytes a direction", portolan_link::shm::RING_LEN_DEFAULT),
+        ),
+        entry("launch message", format!("{} bytes", wire::LINE_LEN_MAX)),
+        entry("lab hosts", crate::lab::HOSTS_MAX.to_string()),
+    ]
+}
+
+fn environment() -> Vec<Entry> {
+    let entry = |name, value: &str| Entry {
+        name,
+        value: value.to_owned(),
+    };
+    vec![
+        entry(
+            FD_VARIABLE,
+            "set by portolan run: the descriptor of the connection to the launcher",
+        ),
+        entry(
+            "RUST_LOG",
+            "what the library and this command log, such as debug or portolan=trace",
+        ),
+    ]
+}

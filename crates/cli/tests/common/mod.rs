@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Running the command `portolan` and looking at what it leaves.
+
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything here may take before the test has failed: the machine may be busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The command, with arguments.
+pub(crate) fn portolan(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// What it said and how it ended.
+pub(crate) struct Ended {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Ended {
+        Ended {
+            status: output
+                .status
+                .code()
+                .expect("portolan was killed by a signal"),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// Runs it to its end.
+pub(crate) fn run(args: &[&str]) -> Ended {
+    portolan(args).output().unwrap().into()
+}
+
+/// Runs it and expects the status of a mistake a person can make, and one line on standard error,
+/// which is returned.
+pub(crate) fn refused(args: &[&str]) -> String {
+    let ended = run(args);
+    assert_eq!(ended.status, 2, "{args:?} said: {}", ended.err);
+    assert_eq!(
+        ended.err.lines().count(),
+        1,
+        "more than one sentence: {}",
+        ended.err
+    );
+    ended.err
+}
+
+/// Whether this process may make network namespaces; says aloud that tests are skipped if not.
+pub(crate) fn can_make_labs() -> bool {
+    let may = Command::new("unshare")
+        .args(["--net", "--mount", "true"])
+        .status();
+    let can =
+        may.is_ok_and(|status| status.success()) && Command::new("ip").arg("-V").output().is_ok();
+    if !can {
+        eprintln!("SKIPPED: this test needs root, network namespaces and iproute2");
+    }
+    can
+}
+
+/// Waits until `condition` holds.
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Processes whose command line holds `needle`, zombies not counted.
+pub(crate) fn processes_with(needle: &str) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(needle)
+    })
+    .collect()
+}
+
+/// A number of seconds for `sleep` that no other test uses, by which its processes are known; about a minute, so
+/// that a test that fails ends.
+pub(crate) fn unique_sleep() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "9{}.{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed) + 1
+    )
+}
+
+/// Kills a child that a failed assertion would leave behind.
+pub(crate) struct KillOnDrop(pub(crate) Child);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends a signal by number.
+pub(crate) fn kill(pid: i32, signal: &str) {
+    let status = Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan doctor` and `portolan info` on the machine at hand.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Ended, can_make_labs, portolan, run};
+use serde_json::Value;
+
+fn json(args: &[&str]) -> Value {
+    let ended = run(args);
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+fn nic<'a>(report: &'a Value, name: &str) -> Option<&'a Value> {
+    report["nics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|nic| nic["name"] == name)
+}
+
+#[test]
+fn doctor_sees_what_the_kernel_says() {
+    let report = json(&["doctor", "--json"]);
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert_eq!(report["machine"]["kernel"], release.trim());
+    assert_eq!(report["privileges"]["uid"], nix::unistd::geteuid().as_raw());
+    let rmem_max = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
+    assert_eq!(
+        report["limits"]["receive_buffer_len_max"],
+        rmem_max.trim().parse::<u64>().unwrap()
+    );
+    let lo = nic(&report, "lo").expect("every namespace has a loopback interface");
+    assert_eq!(lo["mtu"], 65536);
+    assert_eq!(report["features"]["memfd"]["works"], true);
+    assert_eq!(report["paths"][0]["path"], "shm");
+}
+
+#[test]
+fn doctor_agrees_with_what_this_process_can_do() {
+    let report = json(&["doctor", "--json"]);
+    let packet = portolan_sys::net::packet_socket();
+    assert_eq!(report["features"]["packet_socket"]["works"], packet.is_ok());
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let segments = portolan_sys::net::segmentation_supported(std::os::fd::AsFd::as_fd(&socket));
+    assert_eq!(report["features"]["udp_segment"]["works"], segments);
+}
+
+#[test]
+fn doctor_without_privilege_says_so_and_what_to_do() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: this test needs root, to give privileges up");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    // A user other than root cannot enter the directory where this program was built.
+    let copy = directory.path().join("portolan");
+    std::fs::copy(env!("CARGO_BIN_EXE_portolan"), &copy).unwrap();
+    let open = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open).unwrap();
+    let mut command = std::process::Command::new(&copy);
+    std::os::unix::process::CommandExt::uid(&mut command, 65534);
+    let ended: Ended = command.args(["doctor", "--json"]).output().unwrap().into();
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(report["privileges"]["net_raw"], false);
+    assert_eq!(report["features"]["packet_socket"]["works"], false);
+    assert_eq!(report["features"]["netns"]["works"], false);
+    assert_eq!(report["paths"][0]["path"], "shm");
+    let advice = report["advice"].to_string();
+    assert!(advice.contains("setcap cap_net_raw+ep"), "{advice}");
+}
+
+#[test]
+fn doctor_looks_at_the_lab_it_runs_in() {
+    if !can_make_labs() {
+        return;
+    }
+    let doctor = env!("CARGO_BIN_EXE_portolan");
+    let report = json(&["run", "--new-lab", "2", "--", doctor, "doctor", "--json"]);
+    let eth0 = nic(&report, "eth0").expect("a lab host has eth0");
+    assert_eq!(
+        (&eth0["kind"], &eth0["driver"]),
+        (&"veth".into(), &"veth".into())
+    );
+    assert_eq!(eth0["addresses"][0], "10.77.0.1");
+    assert_eq!(eth0["packet"]["works"], true);
+    assert_eq!(report["paths"][1]["path"], "packet+udp");
+}
+
+#[test]
+fn both_have_a_form_for_people() {
+    let text = portolan(&["doctor"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    for title in [
+        "machine",
+        "kernel, by trying",
+        "interfaces",
+        "paths a job would use",
+    ] {
+        assert!(
+            text.lines().any(|line| line == title),
+            "{title} is missing in\n{text}"
+        );
+    }
+    let info = run(&["info"]);
+    assert!(
+        info.out
+            .starts_with(&format!("portolan {} for ", env!("CARGO_PKG_VERSION")))
+    );
+    assert!(info.out.contains("PORTOLAN_LAUNCH_FD") && info.out.contains("0x88b5"));
+}
+
+#[test]
+fn info_names_the_links_that_open() {
+    let info = json(&["info", "--json"]);
+    let links = info["links"].as_array().unwrap();
+    let names: Vec<&str> = links
+        .iter()
+        .map(|link| link["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["shm", "udp", "packet"]);
+    assert_eq!(links[0]["available"]["works"], true);
+    assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan lab`, in namespaces with names of their own.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{KillOnDrop, can_make_labs, kill, portolan, refused, run, wait_until};
+use std::process::Command;
+
+/// Takes the lab down when a test ends, however it ends.
+struct Lab(String);
+
+impl Lab {
+    fn up(test: &str, args: &[&str]) -> Lab {
+        let lab = Lab(format!("t{}-{test}", std::process::id()));
+        let ended = run(&[&["lab", "up", "--name", &lab.0], args].concat());
+        assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+        lab
+    }
+
+    fn exec(&self, host: &str, command: &[&str]) -> common::Ended {
+        run(&[&["lab", "exec", "--name", &self.0, host, "--"], command].concat())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = portolan(&["lab", "down", "--name", &self.0]).output();
+    }
+}
+
+fn namespaces_of(name: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir("/run/netns") else {
+        return Vec::new();
+    };
+    let names = entries
+        .flatten()
+        .map(|entry| entry.file_name().into_string().unwrap());
+    names
+        .filter(|namespace| namespace.starts_with(name))
+        .collect()
+}
+
+/// Names of this namespace's own interfaces.
+fn own_links() -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/class/net").unwrap().flatten();
+    entries
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect()
+}
+
+/// Sends a datagram from one host to the address of another and returns what arrives.
+fn reach(lab: &Lab, from: &str, to: &str, address: &str) -> String {
+    let receive = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                   s.bind(('0.0.0.0', 7))\ns.settimeout(10)\nprint('ready', flush=True)\n\
+                   print(s.recv(100).decode())";
+    let mut receiver = portolan(&["lab", "exec", "--name", &lab.0, to, "--", "python3", "-c"]);
+    let mut receiver = receiver
+        .arg(receive)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines =
+        std::io::BufRead::lines(std::io::BufReader::new(receiver.stdout.take().unwrap()));
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let send = format!(
+        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM)\
+         .sendto(b'from {from}', ('{address}', 7))"
+    );
+    assert_eq!(lab.exec(from, &["python3", "-c", &send]).status, 0);
+    let line = lines.next().and_then(Result::ok).unwrap_or_default();
+    receiver.wait().unwrap();
+    line
+}
+
+#[test]
+fn two_hosts_reach_each_other_and_leave_nothing() {
+    if !can_make_labs() {
+        return;
+    }
+    let before = own_links();
+    let lab = Lab::up("pair", &["--hosts", "2", "--mtu", "4000"]);
+    let name = lab.0.clone();
+    assert_eq!(
+        own_links(),
+        before,
+        "something was added to the machine's own network"
+    );
+    let shown = lab.exec("h1", &["ip", "-4", "addr", "show", "eth0"]).out;
+    assert!(
+        shown.contains("10.77.0.2/16") && shown.contains("mtu 4000"),
+        "{shown}"
+    );
+    assert!(
+        lab.exec("h0", &["ip", "-br", "link", "show", "lo"])
+            .out
+            .contains("LOOPBACK,UP")
+    );
+    if Command::new("python3").arg("-V").output().is_ok() {
+        assert_eq!(reach(&lab, "h0", "h1", "10.77.0.2"), "from h0");
+    } else {
+        eprintln!("SKIPPED: sending a datagram needs python3");
+    }
+    let listed = run(&["lab", "list"]).out;
+    assert!(
+        listed
+            .lines()
+            .any(|line| line.starts_with(&format!("{name} hosts 2 mtu 4000")))
+    );
+    assert_eq!(run(&["lab", "down", "--name", &name]).status, 0);
+    assert_eq!(namespaces_of(&name), Vec::<String>::new());
+    assert_eq!(own_links(), before);
+}
+
+#[test]
+fn more_hosts_are_joined_by_a_bridge() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("bridge", &["--hosts", "4"]);
+    assert_eq!(namespaces_of(&lab.0).len(), 5);
+    if Command::new("python3").arg("-V").output().is_ok() {
+        assert_eq!(reach(&lab, "3", "h1", "10.77.0.2"), "from 3");
+    }
+    assert_eq!(run(&["lab", "down", "--name", &lab.0]).status, 0);
+    assert!(namespaces_of(&lab.0).is_empty());
+}
+
+#[test]
+fn ranks_are_spread_over_a_lab() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("run", &["--hosts", "2"]);
+    let show = ["--", "sh", "-c", "readlink /proc/self/ns/net"];
+    let ended = run(&[
+        &["run", "-n", "4", "--tag-output", "--lab", &lab.0],
+        &show[..],
+    ]
+    .concat());
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    let place = |rank: u32| {
+        let tag = format!("[{rank}] ");
+        ended
+            .out
+            .lines()
+            .find_map(|line| line.strip_prefix(&tag))
+            .unwrap()
+            .to_owned()
+    };
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    assert_eq!(place(0), place(1));
+    assert_eq!(place(2), place(3));
+    assert_ne!(place(0), place(2));
+    assert_ne!(place(0), own.to_str().unwrap());
+    let err = refused(&[
+        "run",
+        "-n",
+        "3",
+        "--per-host",
+        "1",
+        "--lab",
+        &lab.0,
+        "--",
+        "true",
+    ]);
+    assert!(err.contains("2 slots of 2 hosts"), "{err}");
+    let err = refused(&["run", "-n", "2", "--lab", &lab.0, "--", "no-such-program"]);
+    assert!(err.contains(&format!("host {}-h", lab.0)), "{err}");
+}
+
+#[test]
+fn mistakes_get_one_sentence_and_status_two() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("twice", &["--hosts", "2"]);
+    let err = refused(&["lab", "up", "--name", &lab.0]);
+    assert!(
+        err.contains("is up already") && err.contains("portolan lab down --name"),
+        "{err}"
+    );
+    let err = refused(&["lab", "exec", "--name", &lab.0, "h2", "--", "true"]);
+    assert!(
+        err.contains("has no host") && err.contains("h0 to h1"),
+        "{err}"
+    );
+    let err = refused(&[
+        "lab",
+        "exec",
+        "--name",
+        &lab.0,
+        "h0",
+        "--",
+        "no-such-program",
+    ]);
+    assert!(err.contains("no-such-program not found"), "{err}");
+    assert_eq!(lab.exec("h0", &["sh", "-c", "exit 7"]).status, 7);
+    assert!(refused(&["lab", "down", "--name", "no-such-lab"]).contains("no lab no-such-lab"));
+    let err = refused(&["run", "--lab", "no-such-lab", "--", "true"]);
+    assert!(err.contains("portolan lab up --name no-such-lab"), "{err}");
+    assert!(refused(&["lab", "up", "--name", "a/b"]).contains("cannot name a lab"));
+    assert!(refused(&["lab", "up", "--name", "x", "--mtu", "10"]).contains("--mtu"));
+}
+
+#[test]
+fn namespaces_of_others_are_never_touched() {
+    if !can_make_labs() {
+        return;
+    }
+    let name = format!("t{}-other", std::process::id());
+    let namespace = format!("{name}-h0");
+    let ip = |args: &[&str]| assert!(Command::new("ip").args(args).status().unwrap().success());
+    ip(&["netns", "add", &namespace]);
+    let up = run(&["lab", "up", "--name", &name]);
+    let down = run(&["lab", "down", "--name", &name]);
+    let kept = namespaces_of(&name);
+    ip(&["netns", "delete", &namespace]);
+    assert_eq!((up.status, down.status), (2, 2));
+    assert!(up.err.contains("not part of a portolan lab"), "{}", up.err);
+    assert_eq!(kept, [namespace]);
+}
+
+#[test]
+fn a_lab_that_fails_half_way_leaves_nothing() {
+    if !can_make_labs() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let fake = directory.path().join("ip");
+    // An `ip` that fails at the second namespace.
+    let script = "#!/bin/sh\nreal=$(PATH=${PATH#*:} command -v ip)\n\
+                  case \"$*\" in 'netns add '*-h1) echo no space >&2; exit 1;; esac\n\
+                  exec $real \"$@\"\n";
+    std::fs::write(&fake, script).unwrap();
+    std::os::unix::fs::PermissionsExt::set_mode(
+        &mut std::fs::metadata(&fake).unwrap().permissions(),
+        0o755,
+    );
+    Command::new("chmod").arg("+x").arg(&fake).status().unwrap();
+    let name = format!("t{}-half", std::process::id());
+    let search = format!(
+        "{}:{}",
+        directory.path().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let up = portolan(&["lab", "up", "--name", &name])
+        .env("PATH", search)
+        .output()
+        .unwrap();
+    assert_eq!(up.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&up.stderr).contains("no space"));
+    assert_eq!(namespaces_of(&name), Vec::<String>::new());
+}
+
+#[test]
+fn a_lab_for_one_job_goes_with_it_even_when_run_is_killed() {
+    if !can_make_labs() {
+        return;
+    }
+    let sleep = common::unique_sleep();
+    let job = portolan(&["run", "-n", "2", "--new-lab", "2", "--", "sleep", &sleep]).spawn();
+    let job = KillOnDrop(job.unwrap());
+    let labs = || namespaces_of(&format!("tmp{}-", job.0.id()));
+    let ranks = || common::processes_with(&format!("sleep\0{sleep}")).len();
+    // `run` itself has the same words in its command line.
+    wait_until("two ranks", || ranks() == 3);
+    assert_eq!(labs().len(), 2);
+    kill(i32::try_from(job.0.id()).unwrap(), "-9");
+    wait_until("no namespace left", || labs().is_empty());
+    wait_until("no process left", || ranks() == 0);
+}
+
+#[test]
+fn a_missing_ip_command_is_named_with_the_package() {
+    if !can_make_labs() {
+        return;
+    }
+    let up = portolan(&["lab", "up", "--name", "never"])
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
+    assert_eq!(up.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&up.stderr).contains("apt install iproute2"));
+}
