@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ring's memory for loom's model checker: the same methods over loom's atomics. Frames are
-//! stored word by word with relaxed order, so that a missing acquire or release shows as stale data.
+//! stored word by word with relaxed order, so that a missing acquire or release shows as stale data;
+//! and each word has a cell that loom watches for access by both ends without an order between.
+#![allow(unsafe_code, reason = "shares cells that loom watches")]
 
 use super::layout;
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +19,15 @@ struct Model {
     receiver_state: AtomicU64,
     sender_waiting: AtomicU64,
     words: Vec<AtomicU64>,
+    /// Touched with the word of the same index by copies, which are not atomic in reality.
+    watched: Vec<UnsafeCell<()>>,
 }
+
+// SAFETY: all but the cells is atomic, and the cells hold nothing; loom panics when two threads
+// touch one at a time, which is what they are for.
+unsafe impl Sync for Model {}
+// SAFETY: nothing in it belongs to a thread.
+unsafe impl Send for Model {}
 
 impl RingMemory {
     /// A ring of `ring_len` zero bytes.
@@ -26,6 +37,7 @@ impl RingMemory {
             receiver_state: AtomicU64::new(0),
             sender_waiting: AtomicU64::new(0),
             words: (0..ring_len / 8).map(|_| AtomicU64::new(0)).collect(),
+            watched: (0..ring_len / 8).map(|_| UnsafeCell::new(())).collect(),
         }))
     }
 
@@ -49,8 +61,13 @@ impl RingMemory {
         &self.0.words[layout::to_usize(index) / 8 % self.0.words.len()]
     }
 
+    fn watched(&self, index: u64) -> &UnsafeCell<()> {
+        &self.0.watched[layout::to_usize(index) / 8 % self.0.words.len()]
+    }
+
     pub(super) fn copy_in(&self, index: u64, src: &[u8]) {
         for (step, chunk) in (0..).step_by(8).zip(src.chunks(8)) {
+            self.watched(index + step).with_mut(|_| ());
             let mut raw = [0; 8];
             raw[..chunk.len()].copy_from_slice(chunk);
             self.word(index + step)
@@ -60,6 +77,7 @@ impl RingMemory {
 
     pub(super) fn copy_out(&self, index: u64, dst: &mut [u8]) {
         for (step, chunk) in (0..).step_by(8).zip(dst.chunks_mut(8)) {
+            self.watched(index + step).with(|_| ());
             let raw = self
                 .word(index + step)
                 .load(Ordering::Relaxed)
