@@ -9,7 +9,10 @@ const WARM_UP: u32 = 10_000;
 const ROUNDS: u32 = 200_000;
 
 fn main() -> Result<(), Error> {
-    let len = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(64);
+    let len = std::env::args()
+        .nth(1)
+        .and_then(|arg| arg.parse().ok())
+        .unwrap_or(64);
     let mut node = Node::join()?;
     node.open(PORT, PortConfig::default())?;
     node.barrier()?;
@@ -41,7 +44,11 @@ fn play(node: &mut Node, len: usize) -> Result<(), Error> {
         for path in node.paths(other) {
             println!("{path}");
         }
-        println!("drops: {:?}, retransmits: {}", node.drops(), node.counters().retransmits);
+        println!(
+            "drops: {:?}, retransmits: {}",
+            node.drops(),
+            node.counters().retransmits
+        );
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use portolan_link::{
     Interface, InterfaceKind, Link, LinkAddr, LinkError, Notice, TxError, TxFrame, WakeSet,
 };
 use portolan_proto::{LinkId, LinkParams, PeerId};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 /// An open link.
@@ -186,14 +186,6 @@ impl Links {
             .iter()
             .map(|open| open.link.local_addr())
             .collect()
-    }
-
-    /// The socket address of the UDP link.
-    pub(crate) fn udp_addr(&self) -> Option<SocketAddr> {
-        self.addrs().into_iter().find_map(|addr| match addr {
-            LinkAddr::Udp { socket } => Some(socket),
-            _ => None,
-        })
     }
 
     #[inline]

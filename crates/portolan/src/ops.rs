@@ -75,8 +75,8 @@ struct Op {
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
-    places: Vec<(u16, Option<Op>)>,
-    free: Vec<u16>,
+    places: Vec<(u32, Option<Op>)>,
+    free: Vec<u32>,
     pending: usize,
 }
 
@@ -129,26 +129,19 @@ impl Ops {
     fn insert(&mut self, op: Op) -> OpId {
         self.pending += 1;
         let index = self.free.pop().unwrap_or_else(|| {
-            // Beyond 2^16 operations the numbers repeat no more: the table only ever grows to what
-            // one program keeps under way.
             self.places.push((0, None));
-            u16::try_from(self.places.len() - 1).unwrap_or(u16::MAX)
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         });
-        let place = &mut self.places[usize::from(index)];
+        let place = &mut self.places[index as usize];
         place.0 = place.0.wrapping_add(1);
         place.1 = Some(op);
-        OpId(u32::from(place.0) << 16 | u32::from(index))
-    }
-
-    /// Operations that can be added.
-    pub(crate) fn room(&self) -> usize {
-        self.free.len() + (usize::from(u16::MAX) - self.places.len().min(usize::from(u16::MAX)))
+        OpId(u64::from(place.0) << 32 | u64::from(index))
     }
 
     #[inline]
     fn get(&self, id: OpId) -> Option<&Op> {
-        let (generation, op) = self.places.get((id.0 & 0xffff) as usize)?;
-        if u32::from(*generation) == id.0 >> 16 {
+        let (generation, op) = self.places.get(index_of(id))?;
+        if u64::from(*generation) == id.0 >> 32 {
             op.as_ref()
         } else {
             None
@@ -157,8 +150,8 @@ impl Ops {
 
     #[inline]
     fn get_mut(&mut self, id: OpId) -> Option<&mut Op> {
-        let (generation, op) = self.places.get_mut((id.0 & 0xffff) as usize)?;
-        if u32::from(*generation) == id.0 >> 16 {
+        let (generation, op) = self.places.get_mut(index_of(id))?;
+        if u64::from(*generation) == id.0 >> 32 {
             op.as_mut()
         } else {
             None
@@ -167,9 +160,9 @@ impl Ops {
 
     fn remove(&mut self, id: OpId) -> Option<Op> {
         self.get(id)?;
-        let index = id.0 & 0xffff;
-        let op = self.places[index as usize].1.take();
-        self.free.push(u16::try_from(index).unwrap_or(0));
+        let index = index_of(id);
+        let op = self.places[index].1.take();
+        self.free.push(u32::try_from(index).unwrap_or(0));
         op
     }
 
@@ -266,6 +259,10 @@ impl Ops {
             op.handled = true;
         }
     }
+}
+
+fn index_of(id: OpId) -> usize {
+    usize::try_from(id.0 & u64::from(u32::MAX)).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

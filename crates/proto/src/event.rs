@@ -25,7 +25,7 @@ impl fmt::Display for PeerId {
 
 /// An operation of the engine, by a number that the engine chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OpId(pub u32);
+pub struct OpId(pub u64);
 
 /// Memory of the core that holds a message until it is consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

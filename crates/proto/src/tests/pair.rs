@@ -32,10 +32,10 @@ pub(super) struct Got {
 
 pub(super) struct End {
     pub(super) core: Core,
-    pub(super) memory: BTreeMap<u32, Vec<u8>>,
-    next_op: u32,
+    pub(super) memory: BTreeMap<u64, Vec<u8>>,
+    next_op: u64,
     pub(super) got: Vec<Got>,
-    pub(super) sent: BTreeMap<u32, Result<(), OpError>>,
+    pub(super) sent: BTreeMap<u64, Result<(), OpError>>,
     pub(super) failed: Vec<Event>,
 }
 
