@@ -44,7 +44,7 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted>
                 path,
                 limit(metric, path, size, args.mtu as usize),
             ));
-            if metric == Metric::Rate {
+            if metric == Metric::Rate && size == 8 {
                 rows.push(wanted("limit-single", path, single(path)));
             }
         }

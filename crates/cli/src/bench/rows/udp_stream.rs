@@ -2,8 +2,8 @@
 //! Large messages over UDP with segmentation offload: 64 KB a call, a 24-byte header in each datagram.
 //!
 //! The header says which byte of the stream the datagram begins with, as any protocol's must. The receiver counts
-//! what came in order and says so after each call; the sender keeps at most [`CALLS_MAX`] calls under way, which
-//! default socket buffers hold. There is nothing else: a lost datagram ends the row.
+//! what came in order and says so after every few calls; the sender keeps as many calls under way as the receive buffer
+//! holds, which is as large as the system lets anybody make it. There is nothing else: a lost datagram ends the row.
 
 use crate::bench::end::End;
 use crate::bench::measure::{Sample, Turn};
@@ -14,6 +14,7 @@ use crate::bench::spec::{Gather, Scatter, window};
 use crate::bench::sys;
 use anyhow::{Result, ensure};
 use nix::errno::Errno;
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::sys::uio::{readv, writev};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,9 +22,14 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Bytes of header in a datagram: its place in the stream, and room for what a protocol would add.
 const HEADER: usize = 24;
 
-/// Calls under way. Two 64 KB calls fit into a default receive buffer of 208 KB with what the kernel adds to
-/// them; three may not.
-const CALLS_MAX: usize = 2;
+/// Bytes of receive buffer asked for; the kernel grants up to `net.core.rmem_max`, twice what is needed by its own count.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// Bytes of receive buffer that the kernel counts for a call: its 64 KB, and the buffer's own management.
+const CALL_COST: usize = 70 << 10;
+
+/// Calls under way beyond which nothing is gained: by then the two ends never wait for one another.
+const CALLS_MAX: usize = 16;
 
 /// Runs this end.
 ///
@@ -34,11 +40,13 @@ pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Opt
     let socket = socket::udp(end, Some(segment))?;
     let piece = segment - HEADER;
     let pieces = segments_max(segment);
+    let calls = calls_under_way(&socket)?;
     let flow = Flow {
         socket,
         patience: end.patience(),
         piece,
         pieces,
+        calls,
         position: 0,
     };
     let message = vec![0; end.spec.size];
@@ -57,9 +65,17 @@ pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Opt
             flow,
             headers,
             bounce,
+            acknowledged: 0,
         }
         .run(message, scatter)
     }
+}
+
+/// As many calls as this socket's buffer holds. Both ends ask the same of the same kernel.
+fn calls_under_way(socket: &OwnedFd) -> Result<usize> {
+    setsockopt(socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
+    let granted = getsockopt(socket, sockopt::RcvBuf)?;
+    Ok((granted / CALL_COST).clamp(2, CALLS_MAX))
 }
 
 struct Flow {
@@ -69,6 +85,8 @@ struct Flow {
     piece: usize,
     /// Datagrams in a full call.
     pieces: usize,
+    /// Calls under way; the receiver acknowledges half as many at a time.
+    calls: usize,
     /// Bytes of payload sent or received in order so far.
     position: u64,
 }
@@ -103,7 +121,7 @@ impl Sender {
     fn send_message(&mut self, message: &[u8], gather: Gather) -> Result<()> {
         let call_len = self.flow.piece * self.flow.pieces;
         for call in message.chunks(call_len) {
-            let in_flight_max = ((CALLS_MAX - 1) * call_len) as u64;
+            let in_flight_max = ((self.flow.calls - 1) * call_len) as u64;
             self.await_acknowledgement(self.flow.position.saturating_sub(in_flight_max))?;
             match gather {
                 Gather::List => self.send_list(call)?,
@@ -165,6 +183,7 @@ struct Receiver {
     flow: Flow,
     headers: Vec<[u8; HEADER]>,
     bounce: Vec<u8>,
+    acknowledged: u64,
 }
 
 impl Receiver {
@@ -177,6 +196,7 @@ impl Receiver {
                 self.receive_message(&mut message, scatter)?;
                 flags = verify(&message, seq)?;
             }
+            self.acknowledge()?;
             seq += 1;
         }
         Ok(None)
@@ -196,10 +216,19 @@ impl Receiver {
             }
             self.flow.patience.reward();
             filled += count;
-            let word = self.flow.position.to_le_bytes();
-            while !sys::try_send(self.flow.socket.as_fd(), &word)? {
-                self.flow.patience.wait()?;
+            let call_len = self.flow.piece * self.flow.pieces;
+            if self.flow.position - self.acknowledged >= (self.flow.calls / 2 * call_len) as u64 {
+                self.acknowledge()?;
             }
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self) -> Result<()> {
+        self.acknowledged = self.flow.position;
+        let word = self.flow.position.to_le_bytes();
+        while !sys::try_send(self.flow.socket.as_fd(), &word)? {
+            self.flow.patience.wait()?;
         }
         Ok(())
     }
