@@ -18,6 +18,10 @@ pub(crate) const IP_UDP: usize = 28;
 /// loopback interface both ends see every frame of a type.
 const ETHER_TYPES: [u16; 2] = [0x88b5, 0x88b6];
 
+/// Bytes of receive buffer that UDP sockets ask for. The kernel grants anybody up to `net.core.rmem_max`, 208 KB unless it
+/// was raised, and sets aside twice as much.
+const RECEIVE_BUFFER: usize = 1 << 20;
+
 /// Largest payload of one UDP send over IPv4.
 const UDP_SEND_MAX: usize = 65_507;
 
@@ -63,6 +67,8 @@ pub(crate) fn udp(end: &mut End, segment_len: Option<usize>) -> Result<OwnedFd> 
         setsockopt(&socket, sockopt::UdpGsoSegment, &len).context("no UDP_SEGMENT here")?;
         setsockopt(&socket, sockopt::UdpGroSegment, &true).context("no UDP_GRO here")?;
     }
+    // Before the other end may send: what does not fit is lost.
+    setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER).context("SO_RCVBUF")?;
     socket.set_nonblocking(true)?;
     let port = socket.local_addr()?.port();
     let peer = end.exchange(&Offer {

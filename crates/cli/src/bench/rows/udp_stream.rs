@@ -14,7 +14,7 @@ use crate::bench::spec::{Gather, Scatter, window};
 use crate::bench::sys;
 use anyhow::{Result, ensure};
 use nix::errno::Errno;
-use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::uio::{readv, writev};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,14 +22,12 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Bytes of header in a datagram: its place in the stream, and room for what a protocol would add.
 const HEADER: usize = 24;
 
-/// Bytes of receive buffer asked for; the kernel grants up to `net.core.rmem_max`, twice what is needed by its own count.
-const RECEIVE_BUFFER: usize = 4 << 20;
-
 /// Bytes of receive buffer that the kernel counts for a call: its 64 KB, and the buffer's own management.
 const CALL_COST: usize = 70 << 10;
 
-/// Calls under way beyond which nothing is gained: by then the two ends never wait for one another.
-const CALLS_MAX: usize = 16;
+/// Calls under way beyond which nothing is gained: the ends no longer wait for one another, and what is under way should
+/// stay in a second-level cache.
+const CALLS_MAX: usize = 4;
 
 /// Runs this end.
 ///
@@ -73,7 +71,6 @@ pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Opt
 
 /// As many calls as this socket's buffer holds. Both ends ask the same of the same kernel.
 fn calls_under_way(socket: &OwnedFd) -> Result<usize> {
-    setsockopt(socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
     let granted = getsockopt(socket, sockopt::RcvBuf)?;
     Ok((granted / CALL_COST).clamp(2, CALLS_MAX))
 }
