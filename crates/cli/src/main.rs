@@ -5,6 +5,7 @@
 //! with the cause and the remedy, and exit status 2.
 
 mod agent;
+mod bench;
 mod error;
 mod lab;
 mod launch_io;
@@ -30,6 +31,11 @@ enum Command {
     Lab(lab::command::Args),
     /// Start a program as the processes of one job.
     Run(run::command::Args),
+    /// Measure Portolan beside the machine's limit and the kernel's protocols.
+    Bench(bench::BenchArgs),
+    /// One end of what `bench` measures; not for people.
+    #[command(hide = true)]
+    BenchWorker(bench::WorkerArgs),
     /// The part of `run` on each host; not for people.
     #[command(hide = true)]
     Agent,
@@ -40,6 +46,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lab(args) => lab::command::main(args),
         Command::Run(args) => run::command::main(args),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchWorker(args) => bench::work(&args),
         Command::Agent => agent::main(),
     };
     match result {

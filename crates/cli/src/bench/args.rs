@@ -2,12 +2,14 @@
 //! What a person asks `portolan bench` to measure.
 
 use clap::ValueEnum;
+use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Bytes of the largest message that a row may be asked for: two of them must fit in memory with ease.
+/// Bytes of the largest message that a row may be asked for: two of them must fit in memory with
+/// ease.
 const SIZE_MAX: usize = 1 << 30;
 
 /// Options of `portolan bench`.
@@ -37,16 +39,16 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Messages per row and round, instead of a time.
-    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = iterations())]
     pub(crate) iterations: Option<u64>,
     /// Seconds of measurement per row, all rounds together.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
     pub(crate) seconds: f64,
     /// MTU of the temporary lab.
-    #[arg(long, value_name = "M", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65535))]
+    #[arg(long, value_name = "M", default_value_t = 1500, value_parser = mtus())]
     pub(crate) mtu: u32,
     /// Rounds; every round measures every row once, and the medians of the rounds are reported.
-    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = rounds())]
     pub(crate) repeat: u32,
     /// Stay on this host's loopback interface even where a lab would be allowed.
     #[arg(long)]
@@ -211,6 +213,20 @@ fn parse_size(text: &str) -> Result<usize, String> {
             "'{text}' is more than a message may have; use at most 1024M"
         )),
     }
+}
+
+fn iterations() -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..)
+}
+
+/// From the least that IPv4 hosts must take to the most that an IPv4 packet can be long.
+fn mtus() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(576..=65_535)
+}
+
+/// More than a thousand would be a mistake for `--iterations`.
+fn rounds() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1000)
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

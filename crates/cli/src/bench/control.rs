@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The conversation between the command and the two ends of a bare row: one JSON line each.
 //!
-//! Each end offers its addresses, is given the other's, does its work, and reports. An end that hears nothing from
-//! the command any more ends itself (see `worker`), so nothing here waits for ever.
+//! Each end offers its addresses, is given the other's, does its work, and reports. An end that
+//! hears nothing from the command any more ends itself (see `worker`), so nothing here waits for
+//! ever.
 
 use super::measure::Sample;
 use anyhow::{Context, Result, anyhow, bail};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The clock, the warm-up and the statistics that all rows share.
 //!
-//! A row is a sequence of *turns*: a batch of round trips, or a window of messages with its acknowledgement. The
-//! clock is read once a turn, so a turn must be long against that reading (8 to 25 ns): rows
-//! through shared memory put [`SHM_BATCH`] round trips into one turn, and what they report is the mean of each batch.
+//! A row is a sequence of *turns*: a batch of round trips, or a window of messages with its
+//! acknowledgement. The clock is read once a turn, so a turn must be long against that reading (8
+//! to 25 ns): rows through shared memory put [`SHM_BATCH`] round trips into one turn, and what they
+//! report is the mean of each batch.
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -11,14 +12,16 @@ use quanta::Clock;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// Round trips of one turn through shared memory: reading the clock adds less than 1 % to 64 round trips of 130 ns.
+/// Round trips of one turn through shared memory: reading the clock adds less than 1 % to 64 round
+/// trips of 130 ns.
 pub(crate) const SHM_BATCH: u64 = 64;
 
-/// Part of a row's time or count that is run before anything is recorded: caches, page faults, frequency.
+/// Part of a row's time or count that is run before anything is recorded: caches, page faults,
+/// frequency.
 const WARM_UP: f64 = 0.1;
 
-/// Times are recorded in picoseconds: a tenth of a nanosecond matters in a cache line's 65 ns. Longer ones than ten
-/// seconds are recorded as ten seconds; no end waits that long for the other.
+/// Times are recorded in picoseconds: a tenth of a nanosecond matters in a cache line's 65 ns.
+/// Longer ones than ten seconds are recorded as ten seconds; no end waits that long for the other.
 const TURN_PS_MAX: u64 = 10_000_000_000_000;
 
 /// Significant digits of recorded times; the machine's own noise hides more.
@@ -197,7 +200,8 @@ mod tests {
             Ok(())
         })
         .expect("no turn fails");
-        // Sleep is never shorter than asked for; the histogram rounds by a thousandth, and clocks differ a little.
+        // Sleep is never shorter than asked for; the histogram rounds by a thousandth, and clocks
+        // differ a little.
         assert!(sample.min_us > 990.0, "{sample:?}");
         assert!(
             sample.min_us <= sample.p50_us && sample.p50_us <= sample.p99_us,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan bench`: Portolan beside the machine's limit and the kernel's protocols, in one run.
 //!
-//! Absolute figures move with the machine's mood; what can be relied on is ratios. So the rows to be compared are
-//! measured in turn, round after round (`rounds`), with the same sizes, windows and clock. Both ends of
-//! every row are processes of their own, started anew in each round: bare rows by `worker`, Portolan's by the
-//! launcher. A new metric is a variant of [`args::Metric`], its programs in `rows`, and a line in `plan`.
+//! Absolute figures move with the machine's mood; what can be relied on is ratios. So the rows to
+//! be compared are measured in turn, round after round (`rounds`), with the same sizes, windows and
+//! clock. Both ends of every row are processes of their own, started anew in each round: bare rows
+//! by `worker`, Portolan's by the launcher. A new metric is a variant of [`args::Metric`], its
+//! programs in `rows`, and a line in `plan`.
 
 mod args;
 mod control;
@@ -21,19 +22,20 @@ mod rows;
 mod schema;
 mod socket;
 mod spec;
+mod surroundings;
 mod sys;
 mod table;
 mod worker;
 
 pub(crate) use args::BenchArgs;
-pub(crate) use place::{Place, Site, SiteKind};
-pub(crate) use portolan_rows::Job;
 pub(crate) use worker::{WorkerArgs, work};
 
-use anyhow::{Context, Result, ensure};
+use crate::error::{UserError, user_error};
+use anyhow::{Context, Result};
 use args::{Metric, Path};
 use measure::{Pace, Sample};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use place::{Place, Site};
 use plan::Measurement;
 use schema::{Report, SCHEMA};
 use spec::{Program, Role, Spec};
@@ -43,30 +45,21 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What the benchmark needs of the rest of the command.
-pub(crate) struct Surroundings<'a> {
-    /// Opens a temporary lab of two hosts with an MTU; it ends with the site's guard.
-    pub(crate) open_lab: &'a dyn Fn(u32) -> Result<Site>,
-    /// Runs a job of two ranks to its end.
-    pub(crate) run_job: &'a dyn Fn(&Job<'_>) -> Result<()>,
-}
-
 /// Runs `portolan bench`. The exit status is 1 when a row of Portolan itself is missing.
 ///
 /// # Errors
 /// The request makes no sense, or the results cannot be written.
-pub(crate) fn run(args: &BenchArgs, surroundings: &Surroundings<'_>) -> Result<ExitCode> {
+pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     for metric in &args.metrics {
         for size in args.sizes_for(*metric) {
             let least = metric.size_min();
-            ensure!(
-                size >= least,
-                "{metric} needs messages of at least {least} bytes, not {size}"
-            );
+            if size < least {
+                user_error!("{metric} needs messages of at least {least} bytes: {size} is too few");
+            }
         }
     }
     let mut notes = Vec::new();
-    let site = choose_site(args, surroundings, &mut notes);
+    let site = choose_site(args, &mut notes);
     let machine = machine::describe(&site, args.repeat);
     let mut report = Report {
         schema: SCHEMA,
@@ -75,11 +68,7 @@ pub(crate) fn run(args: &BenchArgs, surroundings: &Surroundings<'_>) -> Result<E
         slower_variants: vec![],
         notes,
     };
-    let bench = Bench {
-        args,
-        surroundings,
-        site,
-    };
+    let bench = Bench { args, site };
     let mut complete = true;
     for metric in &args.metrics {
         for size in args.sizes_for(*metric) {
@@ -95,10 +84,10 @@ pub(crate) fn run(args: &BenchArgs, surroundings: &Surroundings<'_>) -> Result<E
 }
 
 /// A lab where a network path was asked for and a lab is allowed, otherwise this host.
-fn choose_site(args: &BenchArgs, surroundings: &Surroundings<'_>, notes: &mut Vec<String>) -> Site {
+fn choose_site(args: &BenchArgs, notes: &mut Vec<String>) -> Site {
     let network = args.paths().iter().any(|path| *path != Path::Shm);
     if network && !args.loopback {
-        match (surroundings.open_lab)(args.mtu) {
+        match surroundings::open_lab(args.mtu) {
             Ok(site) => return site,
             Err(error) => notes.push(format!("network paths on loopback: no lab: {error:#}")),
         }
@@ -121,17 +110,17 @@ fn publish(args: &BenchArgs, report: &Report) -> Result<()> {
             .context("cannot write the results");
     }
     print!("{table}");
-    fs::write(path, json).with_context(|| {
-        format!(
-            "cannot write the results to {}; name a file that can be made",
-            path.display()
-        )
+    fs::write(path, json).map_err(|error| {
+        let path = path.display();
+        UserError::new(format!(
+            "the results cannot be written to {path} ({error}): name another --json"
+        ))
+        .into()
     })
 }
 
 struct Bench<'a> {
     args: &'a BenchArgs,
-    surroundings: &'a Surroundings<'a>,
     site: Site,
 }
 
@@ -158,7 +147,7 @@ impl Bench<'_> {
     fn measure(&self, measurement: &Measurement, size: usize) -> Result<Sample> {
         let mut spec = self.spec(measurement, size);
         if let Program::Portolan(_, path) = measurement.program {
-            return portolan_rows::run(&mut spec, path, self.surroundings.run_job);
+            return portolan_rows::run(&mut spec, path);
         }
         // Kept open until the ends are done; it has no name that could be left behind.
         let _shared = share(&mut spec)?;

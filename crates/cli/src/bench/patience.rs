@@ -56,9 +56,7 @@ impl Patience {
     fn look(&mut self) -> Result<()> {
         self.attempts = 0;
         if self.silent_since.get_or_insert_with(Instant::now).elapsed() > SILENCE_MAX {
-            bail!(
-                "nothing came from the other end for {SILENCE_MAX:?}: it ended, or a message was lost"
-            );
+            bail!("the other end was silent for {SILENCE_MAX:?}: it ended, or a message was lost");
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Payloads that prove they arrived.
 //!
-//! Byte 0 of a message is its stamp: two flags and six bits of sequence number, which every message is
-//! checked by. The rest is a pattern, written once and not per message, which is compared as a
-//! whole where the stamp says so: on the first message and on the last, whose pattern differs from the first
-//! one's so that a buffer which was never overwritten is noticed.
+//! Byte 0 of a message is its stamp: two flags and six bits of sequence number, which every message
+//! is checked by. The rest is a pattern, written once and not per message, which is compared as a
+//! whole where the stamp says so: on the first message and on the last, whose pattern differs from
+//! the first one's so that a buffer which was never overwritten is noticed.
 
 use anyhow::{Result, ensure};
 

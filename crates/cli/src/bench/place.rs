@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the two ends of a row run.
 //!
-//! A network path needs two hosts. They are a temporary lab's where that is allowed; otherwise both ends
-//! share this host and its loopback interface, and the report says so.
+//! A network path needs two hosts. They are a temporary lab's where that is allowed; otherwise both
+//! ends share this host and its loopback interface, and the report says so.
 
 use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns};
 use nix::unistd::Pid;
@@ -72,7 +72,8 @@ impl Site {
     /// Both ends on this host.
     pub(crate) fn loopback(mtu: usize) -> Self {
         let hosts = [Place::loopback(), Place::loopback()];
-        // Frames are cut to the MTU of a lab, so that the figures have something to do with a network's.
+        // Frames are cut to the MTU of a lab, so that the figures have something to do with a
+        // network's.
         Site {
             kind: SiteKind::Loopback,
             hosts,
@@ -82,8 +83,8 @@ impl Site {
     }
 }
 
-/// The cores for the two ends: two physical ones where this process may use as many. `None` with fewer: the ends
-/// are then left to the scheduler, and yield instead of spinning.
+/// The cores for the two ends: two physical ones where this process may use as many. `None` with
+/// fewer: the ends are then left to the scheduler, and yield instead of spinning.
 pub(crate) fn pick_cores() -> Option<[usize; 2]> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
     let mut cores = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false));

@@ -5,8 +5,8 @@ use super::args::{BenchArgs, Metric, Path, Versus};
 use super::rows::pingpong::UDP_SIZE_MAX;
 use super::spec::{Cargo, Copying, Gather, Lines, Program, Publish, Scatter, Wait, Writes};
 
-/// Bytes of the smallest message whose stream has a limit row: below it, a bare row that sends each message by itself is
-/// no limit for a system that joins them.
+/// Bytes of the smallest message whose stream has a limit row: below it, a bare row that sends each
+/// message by itself is no limit for a system that joins them.
 const STREAM_LIMIT_MIN: usize = 64 << 10;
 
 /// A measurement. Rows that need the same one share it.

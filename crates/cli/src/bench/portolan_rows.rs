@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Portolan's own rows: a job of two ranks, of which rank 0 measures.
 //!
-//! The payloads, windows and checks are those of the bare rows. Rank 0 leaves its sample in a file, because
-//! a job's standard output belongs to the launcher.
+//! The payloads, windows and checks are those of the bare rows. Rank 0 leaves its sample in a file,
+//! because a job's standard output belongs to the launcher.
 
 use super::args::{Metric, Path};
 use super::measure::{SHM_BATCH, Sample, Turn, drive};
 use super::pattern::{Flags, stamp, verify};
-use super::place::{Place, pin};
+use super::place::pin;
 use super::rows::turn_flags;
 use super::spec::{Program, Role, Spec, window};
+use super::surroundings::run_job;
 use super::worker;
 use anyhow::{Context, Result, ensure};
 use portolan::{Buffer, Node, PortConfig, Target};
-use std::cell::Cell;
+use std::collections::VecDeque;
 use std::fs;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Port that carries messages to the answerer, and port that carries answers back.
 const DATA: u16 = 1;
@@ -24,29 +26,18 @@ const ANSWERS: u16 = 2;
 /// The receiver's word that a window has arrived; four bytes, as in the OSU benchmarks.
 const ACK: [u8; 4] = *b"done";
 
+/// Receives posted at a time in a stream. Two, so that the network never waits for a posting, and
+/// no more, because each is a buffer as long as a message and the bare rows use one.
+const POSTED: usize = 2;
+
 /// Marks the number of the last small message.
 const LAST: u64 = 1 << 63;
 
-/// A job of two ranks for the launcher to run to its end.
-#[derive(Debug)]
-pub(crate) struct Job<'a> {
-    /// This program's own file, and its arguments; the same for both ranks.
-    pub(crate) command: Vec<String>,
-    /// Hosts of rank 0 and rank 1.
-    pub(crate) hosts: &'a [Place; 2],
-    /// What `--path` of `portolan run` would be.
-    pub(crate) path: Path,
-}
-
-/// Runs the row's job by `run_job` and returns rank 0's sample.
+/// Runs the row's job and returns rank 0's sample.
 ///
 /// # Errors
 /// The job fails, or leaves no sample.
-pub(crate) fn run(
-    spec: &mut Spec,
-    path: Path,
-    run_job: &dyn Fn(&Job<'_>) -> Result<()>,
-) -> Result<Sample> {
+pub(crate) fn run(spec: &mut Spec, path: Path) -> Result<Sample> {
     let result = tempfile::NamedTempFile::new().context("cannot make a file for the result")?;
     spec.result = Some(result.path().to_path_buf());
     let program = std::env::current_exe().context("cannot find this program's own file")?;
@@ -55,11 +46,7 @@ pub(crate) fn run(
         .context("this program's own file has a name that is not text")?;
     let mut command = vec![program.to_owned()];
     command.extend(worker::arguments(spec)?);
-    run_job(&Job {
-        command,
-        hosts: &spec.hosts,
-        path,
-    })?;
+    run_job(&command, &spec.hosts, path, worker::lasts(spec.pace))?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;
     serde_json::from_str(&text).context("rank 0 left no result")
 }
@@ -87,6 +74,8 @@ pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
         (Metric::Rate, Role::Driver) => Some(send_rate(&mut node, spec)?),
         (Metric::Rate, Role::Answerer) => receive_rate(&mut node, spec)?,
     };
+    // Whoever leaves first must not look like a failure to the other.
+    node.barrier()?;
     if let (Some(sample), Some(path)) = (sample, &spec.result) {
         fs::write(path, serde_json::to_vec(&sample)?)
             .with_context(|| format!("cannot write the result to {}", path.display()))?;
@@ -149,12 +138,13 @@ fn answer(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
     Ok(None)
 }
 
-/// The message is written once a window and not while any send of it is under way.
+/// One buffer for all sends of a window, as in the bare rows: it is written between windows, when
+/// no send holds it.
 fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(ANSWERS, PortConfig::default())?;
     node.barrier()?;
     let messages = window(spec.size);
-    let mut message = vec![0; spec.size];
+    let mut message: Arc<[u8]> = vec![0; spec.size].into();
     let mut seq = 0;
     let mut requests = Vec::with_capacity(usize::try_from(messages)?);
     drive(
@@ -164,38 +154,47 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
             halves: 1,
         },
         |last| {
-            stamp(&mut message, seq, turn_flags(seq, last));
+            let bytes =
+                Arc::get_mut(&mut message).context("a completed send still holds its buffer")?;
+            stamp(bytes, seq, turn_flags(seq, last));
             seq += 1;
-            let shared = Buffer::shared(std::mem::take(&mut message));
             for _ in 0..messages {
-                requests.push(node.isend(Target::new(1, DATA), shared.clone())?);
+                requests.push(node.isend(Target::new(1, DATA), Arc::clone(&message))?);
             }
             for request in requests.drain(..) {
                 node.wait(request)?;
             }
-            message = shared
-                .into_vec()
-                .context("a completed send still holds its buffer")?;
             await_ack(node)
         },
     )
 }
 
+/// Keeps [`POSTED`] receives posted, so that the next message is asked for while this one is looked
+/// at.
 fn receive_stream(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
     node.open(DATA, PortConfig::default())?;
+    let mut posted = VecDeque::new();
+    for _ in 0..POSTED {
+        posted.push_back(node.post_recv(DATA, vec![0; spec.size])?);
+    }
     node.barrier()?;
-    let mut message = vec![0; spec.size];
     let mut flags = Flags::NONE;
     let mut seq = 0;
     while !flags.last {
         for _ in 0..window(spec.size) {
-            let received = node.recv(DATA, &mut message)?;
+            let request = posted.pop_front().context("a receive is always posted")?;
+            let completion = node.wait(request)?;
             ensure!(
-                received.len == message.len(),
+                completion.len == spec.size,
                 "a message of {} bytes",
-                received.len
+                completion.len
             );
+            let message = completion
+                .buffer
+                .context("a receive gives its buffer back")?
+                .into_vec();
             flags = verify(&message, seq)?;
+            posted.push_back(node.post_recv(DATA, message)?);
         }
         seq += 1;
         node.send(Target::new(0, ANSWERS), &ACK)?;
@@ -203,13 +202,14 @@ fn receive_stream(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
     Ok(None)
 }
 
-/// Small messages are sent by the blocking call, whose buffer is free again when it returns: what is ready
-/// together, the library joins.
+/// A window of non-blocking sends, then their completions, in the manner of `osu_mbw_mr`. Each
+/// message has a buffer of its own, which its completion gives back for the next window.
 fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(ANSWERS, PortConfig::default())?;
     node.barrier()?;
     let messages = window(spec.size);
-    let mut message = vec![0; spec.size];
+    let mut buffers: Vec<Buffer> = (0..messages).map(|_| vec![0; spec.size].into()).collect();
+    let mut requests = Vec::with_capacity(buffers.len());
     let mut number = 0_u64;
     drive(
         spec.pace,
@@ -218,64 +218,74 @@ fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
             halves: 1,
         },
         |last| {
-            for _ in 0..messages {
+            for mut buffer in buffers.drain(..) {
                 number += 1;
                 let mark = number | if last { LAST } else { 0 };
-                message[..8].copy_from_slice(&mark.to_le_bytes());
-                node.send(Target::new(1, DATA), &message)?;
+                let bytes = buffer
+                    .as_mut_slice()
+                    .context("a buffer of this rank alone")?;
+                bytes[..8].copy_from_slice(&mark.to_le_bytes());
+                requests.push(node.isend(Target::new(1, DATA), buffer)?);
+            }
+            for request in requests.drain(..) {
+                buffers.push(
+                    node.wait(request)?
+                        .buffer
+                        .context("a send gives its buffer back")?,
+                );
             }
             await_ack(node)
         },
     )
 }
 
-/// A receiver handler counts and checks; the loop answers each full window.
+/// A receiver handler checks the messages where they lie and answers each full window.
 fn receive_rate(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
-    let seen = Rc::new(Tally::default());
-    let (tally, size) = (Rc::clone(&seen), spec.size);
-    node.open_active(DATA, PortConfig::default(), move |_, message| {
-        tally.count(message.bytes(), size);
+    let seen = Arc::new(Tally::default());
+    let (tally, size, messages) = (Arc::clone(&seen), spec.size, window(spec.size));
+    node.open_active(DATA, PortConfig::in_place(), move |context, message| {
+        let answer = tally.count(message.bytes(), size, messages);
+        if answer && context.send(Target::new(0, ANSWERS), &ACK).is_err() {
+            tally.wrong.store(true, Relaxed);
+        }
     })?;
     node.barrier()?;
-    let messages = window(spec.size);
-    let mut answered = 0;
-    while !(seen.last.get() && answered == seen.number.get()) {
-        node.progress()?;
+    while !seen.complete.load(Relaxed) {
         ensure!(
-            !seen.wrong.get(),
-            "message {} is not the one expected",
-            seen.number.get()
+            !seen.wrong.load(Relaxed),
+            "message {} went wrong",
+            seen.number.load(Relaxed)
         );
-        if seen.number.get() >= answered + messages {
-            answered += messages;
-            node.send(Target::new(0, ANSWERS), &ACK)?;
-        }
+        node.progress()?;
     }
     Ok(None)
 }
 
-/// What the handler of the rate row has seen.
+/// What the handler of the rate row has seen. One thread uses it; atomics only because handlers
+/// must be `Send`.
 #[derive(Default)]
 struct Tally {
-    number: Cell<u64>,
-    last: Cell<bool>,
-    wrong: Cell<bool>,
+    number: AtomicU64,
+    /// The last window is there.
+    complete: AtomicBool,
+    wrong: AtomicBool,
 }
 
 impl Tally {
-    fn count(&self, message: &[u8], size: usize) {
-        let number = self.number.get() + 1;
-        self.number.set(number);
+    /// Checks a message and says whether it completes a window.
+    fn count(&self, message: &[u8], size: usize, messages: u64) -> bool {
+        let number = self.number.load(Relaxed) + 1;
+        self.number.store(number, Relaxed);
         let mut word = [0; 8];
-        if message.len() != size {
-            return self.wrong.set(true);
-        }
-        word.copy_from_slice(&message[..8]);
+        word.copy_from_slice(message.get(..8).unwrap_or(&[0; 8]));
         let mark = u64::from_le_bytes(word);
-        self.last.set(mark & LAST != 0);
-        if mark & !LAST != number {
-            self.wrong.set(true);
+        if message.len() != size || mark & !LAST != number {
+            self.wrong.store(true, Relaxed);
         }
+        let window_done = number.is_multiple_of(messages);
+        self.complete
+            .store(window_done && mark & LAST != 0, Relaxed);
+        window_done
     }
 }
 

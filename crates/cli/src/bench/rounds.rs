@@ -19,8 +19,8 @@ pub(crate) struct Outcome {
     pub(crate) failures: Vec<(Measurement, String)>,
 }
 
-/// Takes all measurements of `wanted`, `rounds` times, by `measure`. A measurement that fails is not repeated,
-/// and its figures so far do not count.
+/// Takes all measurements of `wanted`, `rounds` times, by `measure`. A measurement that fails is
+/// not repeated, and its figures so far do not count.
 pub(crate) fn run(
     wanted: &[Wanted],
     (metric, size): (Metric, usize),

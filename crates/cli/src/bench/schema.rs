@@ -52,13 +52,14 @@ pub(crate) struct Machine {
     pub(crate) clock: String,
 }
 
-/// Figures of one system. The times are per message, or half a round trip; each is the median of the rounds.
+/// Figures of one system. The times are per message, or half a round trip; each is the median of
+/// the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// `portolan`, `limit`, `limit-single`, `tcp` or `udp`.
     pub(crate) system: String,
-    /// Path that it took, or that it is the yardstick for. The `tcp` and `udp` rows of the network paths repeat one
-    /// measurement.
+    /// Path that it took, or that it is the yardstick for. The `tcp` and `udp` rows of the network
+    /// paths repeat one measurement.
     pub(crate) path: Path,
     /// What was measured.
     pub(crate) metric: Metric,
@@ -82,7 +83,8 @@ pub(crate) struct Row {
     pub(crate) mbytes_per_s: f64,
     /// Messages per second.
     pub(crate) msgs_per_s: f64,
-    /// The row's headline figure (`p50_us`, `mbytes_per_s` or `msgs_per_s`, by the metric) in each round.
+    /// The row's headline figure (`p50_us`, `mbytes_per_s` or `msgs_per_s`, by the metric) in each
+    /// round.
     #[serde(default)]
     pub(crate) per_round: Vec<f64>,
 }

@@ -14,18 +14,19 @@ pub(crate) const ETHERNET: usize = 14;
 /// Bytes of the IPv4 and UDP headers.
 pub(crate) const IP_UDP: usize = 28;
 
-/// EtherTypes that the driver and the answerer receive: IEEE 802's two for local experiments. One each, because on a
-/// loopback interface both ends see every frame of a type.
+/// EtherTypes that the driver and the answerer receive: IEEE 802's two for local experiments. One
+/// each, because on a loopback interface both ends see every frame of a type.
 const ETHER_TYPES: [u16; 2] = [0x88b5, 0x88b6];
 
-/// Bytes of receive buffer that UDP sockets ask for. The kernel grants anybody up to `net.core.rmem_max`, 208 KB unless it
-/// was raised, and sets aside twice as much.
+/// Bytes of receive buffer that UDP sockets ask for. The kernel grants anybody up to
+/// `net.core.rmem_max`, 208 KB unless it was raised, and sets aside twice as much.
 const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// Largest payload of one UDP send over IPv4.
 const UDP_SEND_MAX: usize = 65_507;
 
-/// Opens this end's raw Ethernet socket; returns it with the header that takes frames to the other end.
+/// Opens this end's raw Ethernet socket; returns it with the header that takes frames to the other
+/// end.
 ///
 /// # Errors
 /// No CAP_NET_RAW, or no such interface.
@@ -54,8 +55,8 @@ pub(crate) fn packet(end: &mut End) -> Result<(OwnedFd, [u8; ETHERNET])> {
     Ok((socket, header))
 }
 
-/// Opens this end's UDP socket, connected to the other's, with segmentation offload in `segment_len` bytes
-/// if that is given.
+/// Opens this end's UDP socket, connected to the other's, with segmentation offload in
+/// `segment_len` bytes if that is given.
 ///
 /// # Errors
 /// The system refuses.
@@ -92,7 +93,8 @@ pub(crate) fn segments_max(segment_len: usize) -> usize {
     (UDP_SEND_MAX / segment_len).clamp(1, SEGMENTS_MAX)
 }
 
-/// Opens this end's TCP connection, without Nagle's algorithm; buffers are left to the kernel's tuning.
+/// Opens this end's TCP connection, without Nagle's algorithm; buffers are left to the kernel's
+/// tuning.
 ///
 /// # Errors
 /// The system refuses.

@@ -193,12 +193,13 @@ pub(crate) struct Spec {
     pub(crate) hosts: [Place; 2],
     /// File behind the shared memory.
     pub(crate) shared: Option<PathBuf>,
-    /// Where rank 0 of a Portolan row leaves its sample; other ends report on their standard output.
+    /// Where rank 0 of a Portolan row leaves its sample; other ends report on their standard
+    /// output.
     pub(crate) result: Option<PathBuf>,
 }
 
-/// Messages that are under way before an acknowledgement is waited for, in the manner of `osu_bw` and
-/// `osu_mbw_mr`. The same for all systems of a row.
+/// Messages that are under way before an acknowledgement is waited for, in the manner of `osu_bw`
+/// and `osu_mbw_mr`. The same for all systems of a row.
 pub(crate) fn window(size: usize) -> u64 {
     /// What the OSU micro-benchmarks use.
     const MESSAGES_MAX: usize = 64;

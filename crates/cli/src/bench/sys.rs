@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The unsafe calls of the bare rows: a shared mapping, raw Ethernet sockets, batches of datagrams.
 //!
-//! These rows must not go through Portolan's own crates: a limit that shared its code with the thing measured against
-//! it would move with it.
+//! These rows must not go through Portolan's own crates: a limit that shared its code with the
+//! thing measured against it would move with it.
 #![allow(unsafe_code, reason = "mmap, AF_PACKET and sendmmsg have no safe form")]
 
 use std::fs::File;
@@ -47,7 +47,8 @@ impl SharedMap {
     pub(crate) fn word(&self, off: usize) -> &AtomicU64 {
         assert!(off.is_multiple_of(8) && off + 8 <= self.len.get());
         // SAFETY: inside the mapping and aligned, by the assertion (the base is page aligned); both
-        // processes touch this word through atomics only, or through `read` of bytes they own by protocol.
+        // processes touch this word through atomics only, or through `read` of bytes they own by
+        // protocol.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(off).cast()) }
     }
 
@@ -58,7 +59,8 @@ impl SharedMap {
     #[inline]
     pub(crate) fn write(&self, off: usize, bytes: &[u8]) {
         assert!(off <= self.len.get() && bytes.len() <= self.len.get() - off);
-        // SAFETY: inside the mapping by the assertion; `bytes` is private memory, so nothing overlaps.
+        // SAFETY: inside the mapping by the assertion; `bytes` is private memory, so nothing
+        // overlaps.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(off), bytes.len())
         }
@@ -86,8 +88,8 @@ impl Drop for SharedMap {
     }
 }
 
-/// Opens a non-blocking raw Ethernet socket on `interface` that receives frames of `ether_type` and sends past
-/// the queueing discipline.
+/// Opens a non-blocking raw Ethernet socket on `interface` that receives frames of `ether_type` and
+/// sends past the queueing discipline.
 ///
 /// # Errors
 /// No such interface, or no CAP_NET_RAW.
@@ -140,14 +142,16 @@ pub(crate) fn packet_mac(socket: BorrowedFd<'_>) -> io::Result<[u8; 6]> {
     Ok([a, b, c, d, e, f])
 }
 
-/// Lets other processes of this user read this one's memory: Yama's restricted mode reserves that to ancestors. Where
-/// the call does not exist there is nothing to lift, and a refusal shows in `process_vm_readv` itself.
+/// Lets other processes of this user read this one's memory: Yama's restricted mode reserves that
+/// to ancestors. Where the call does not exist there is nothing to lift, and a refusal shows in
+/// `process_vm_readv` itself.
 pub(crate) fn allow_any_tracer() {
     // SAFETY: no pointer is passed.
     let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
-/// Sends one frame or datagram on a non-blocking socket that is bound or connected; `false` when there is no room now.
+/// Sends one frame or datagram on a non-blocking socket that is bound or connected; `false` when
+/// there is no room now.
 ///
 /// # Errors
 /// The system's.
@@ -225,8 +229,8 @@ impl Batch {
         self.vectors[index].iov_len = len.min(self.frame_len);
     }
 
-    /// Sends the frames from `first` up to `end`, as long as [`Batch::set_len`] said, and returns how many went; 0 when
-    /// there is no room now.
+    /// Sends the frames from `first` up to `end`, as long as [`Batch::set_len`] said, and returns
+    /// how many went; 0 when there is no room now.
     ///
     /// # Errors
     /// The system refuses the first of them.
@@ -262,8 +266,8 @@ impl Batch {
         Ok(none_if_empty(count(received as isize))?.unwrap_or(0))
     }
 
-    /// Points the headers and vectors at the buffers. Done anew before each call, because borrowing the buffers in
-    /// between ends the right of older pointers; costs nothing beside the call.
+    /// Points the headers and vectors at the buffers. Done anew before each call, because borrowing
+    /// the buffers in between ends the right of older pointers; costs nothing beside the call.
     fn aim(&mut self) {
         let frames = self.bytes.chunks_exact_mut(self.frame_len);
         for (vector, frame) in self.vectors.iter_mut().zip(frames) {

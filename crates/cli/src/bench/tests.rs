@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Short runs of every bare row on loopback, both ends as threads of the test. What is asserted is that the work was
-//! done and has the shape of a result; never a time.
+//! Short runs of every bare row on loopback, both ends as threads of the test. What is asserted is
+//! that the work was done and has the shape of a result; never a time.
 
 use super::control::{Wire, conduct};
 use super::end::End;
@@ -9,8 +9,8 @@ use super::place::Place;
 use super::spec::{
     Cargo, Copying, Gather, Lines, Program, Publish, Role, Scatter, Spec, Wait, Writes,
 };
-use super::{BenchArgs, Job, Surroundings, share};
-use anyhow::{Result, bail};
+use super::{BenchArgs, share};
+use anyhow::Result;
 use std::io::pipe;
 use std::sync::Mutex;
 use std::thread;
@@ -158,10 +158,6 @@ fn sizes_too_small_for_the_metric_are_refused() {
     let args = Line::try_parse_from(["bench", "rate", "--size", "4"])
         .expect("valid")
         .args;
-    let surroundings = Surroundings {
-        open_lab: &|_| bail!("unused"),
-        run_job: &|_: &Job<'_>| bail!("unused"),
-    };
-    let error = super::run(&args, &surroundings).expect_err("too small");
+    let error = super::run(&args).expect_err("too small");
     assert!(error.to_string().contains("at least 8"), "{error}");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hidden command that one end of a row runs as, and how the command starts both ends of a bare row.
+//! The hidden command that one end of a row runs as, and how the command starts both ends of a bare
+//! row.
 
 use super::control::{Wire, conduct};
 use super::end::End;
@@ -16,8 +17,9 @@ use std::time::Duration;
 /// Name of the hidden command.
 pub(crate) const COMMAND: &str = "bench-worker";
 
-/// What an end may take beyond its measurement: start, warm-up, and a silence that it reports itself.
-const GRACE: Duration = Duration::from_secs(30);
+/// What an end may take beyond its measurement: start, warm-up, and a silence that it reports
+/// itself.
+pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
 /// Time that an end is given when it is to do a number of messages rather than to last.
 const ITERATIONS_TIME_MAX: Duration = Duration::from_secs(600);
@@ -33,8 +35,8 @@ pub(crate) struct WorkerArgs {
 /// Runs the hidden command.
 ///
 /// # Errors
-/// The specification is not one, or the command that wants the report is gone. Failures of a bare row's work itself are
-/// in its report.
+/// The specification is not one, or the command that wants the report is gone. Failures of a bare
+/// row's work itself are in its report.
 pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
     let spec: Spec = serde_json::from_str(&args.spec).context("--spec is not a specification")?;
     watch(spec.pace);
@@ -114,12 +116,17 @@ fn start(spec: &Spec, role: Role) -> Result<Worker> {
     ))
 }
 
+/// How long a row of this pace may take, its start not counted.
+pub(crate) fn lasts(pace: Pace) -> Duration {
+    match pace {
+        Pace::Seconds(seconds) => Duration::from_secs_f64(seconds),
+        Pace::Iterations(_) => ITERATIONS_TIME_MAX,
+    }
+}
+
 /// Ends the process if its work does not end: the last resort against an end that spins for ever.
 fn watch(pace: Pace) {
-    let limit = match pace {
-        Pace::Seconds(seconds) => Duration::from_secs_f64(seconds) + GRACE,
-        Pace::Iterations(_) => ITERATIONS_TIME_MAX,
-    };
+    let limit = lasts(pace) + GRACE;
     std::thread::spawn(move || {
         std::thread::sleep(limit);
         eprintln!("portolan bench: an end did not finish within {limit:?}");

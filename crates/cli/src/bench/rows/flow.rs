@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames or datagrams in one direction as fast as they go, with the least acknowledgement that loses none.
+//! Frames or datagrams in one direction as fast as they go, with the least acknowledgement that
+//! loses none.
 //!
-//! A *unit* is what one buffer of a batch carries: a frame, a datagram, or a 64 KB call with segmentation offload.
+//! A *unit* is what one buffer of a batch carries: a frame, a datagram, or a 64 KB call with
+//! segmentation offload.
 
 use super::cargo::{Load, Marks, Pieces};
 use crate::bench::end::End;
@@ -30,7 +32,8 @@ struct Pipeline {
     ack_every: u64,
 }
 
-/// Small frames: 128 of them fill half of a default receive buffer of 208 KB (768 bytes each, as the kernel counts).
+/// Small frames: 128 of them fill half of a default receive buffer of 208 KB (768 bytes each, as
+/// the kernel counts).
 const SMALL: Pipeline = Pipeline {
     batch: 32,
     in_flight_max: 128,

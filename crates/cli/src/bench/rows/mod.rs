@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The bare rows: what this machine does without a protocol, and what its TCP does.
 //!
-//! A limit that is slower than it could be is a lie, so where two ways of doing the work are plausible both are here, both
-//! are measured, and the faster is reported. No row retransmits: one that loses a message fails.
+//! A limit that is slower than it could be is a lie, so where two ways of doing the work are
+//! plausible both are here, both are measured, and the faster is reported. No row retransmits: one
+//! that loses a message fails.
 
 mod cargo;
 pub(crate) mod flow;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cache line bounced between two cores, and for messages longer than a line the lines behind it.
 //!
-//! A message of up to 64 bytes is its line: the word that announces it, and whatever else the line carries travels
-//! with it for nothing. Longer messages are copied in before the word is written, and out after it is seen.
+//! A message of up to 64 bytes is its line: the word that announces it, and whatever else the line
+//! carries travels with it for nothing. Longer messages are copied in before the word is written,
+//! and out after it is seen.
 
 use crate::bench::control::Offer;
 use crate::bench::end::End;

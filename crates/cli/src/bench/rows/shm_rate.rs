@@ -16,7 +16,8 @@ pub(crate) const MESSAGE: usize = 8;
 const RECORD: usize = 16;
 /// Records in the ring: 64 KB, so that the ends seldom touch the same lines.
 const RECORDS: u64 = 4096;
-/// Records after which a ring published in batches becomes visible, as many as the windows of other systems.
+/// Records after which a ring published in batches becomes visible, as many as the windows of other
+/// systems.
 const BATCH: u64 = 64;
 /// Records of a turn: hundreds of microseconds, so that its acknowledgement costs nothing.
 const TURN: u64 = 16 * 1024;

@@ -14,7 +14,8 @@ use nix::unistd::Pid;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes copied between two announcements: half a first-level cache, so that a piece is read while it is warm.
+/// Bytes copied between two announcements: half a first-level cache, so that a piece is read while
+/// it is warm.
 const PIECE: usize = 16 << 10;
 
 /// Pieces in the ring; 256 KB stay within the second-level cache of the last decade's processors.

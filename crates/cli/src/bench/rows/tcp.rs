@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel's TCP does with windows of messages. It is the competitor and is never handicapped: its buffers are
-//! tuned by the kernel, and of each way to use it the faster one counts.
+//! What the kernel's TCP does with windows of messages. It is the competitor and is never
+//! handicapped: its buffers are tuned by the kernel, and of each way to use it the faster one
+//! counts.
 
 use crate::bench::end::End;
 use crate::bench::measure::{Sample, Turn};
@@ -55,7 +56,8 @@ pub(crate) fn stream(end: &mut End, wait: Wait) -> Result<Option<Sample>> {
     Ok(None)
 }
 
-/// Windows of small messages, both ends spinning. The receiver takes a whole window in one read if it is there.
+/// Windows of small messages, both ends spinning. The receiver takes a whole window in one read if
+/// it is there.
 ///
 /// # Errors
 /// A message was wrong, or the connection broke.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Large messages over UDP with segmentation offload: 64 KB a call, a 24-byte header in each datagram.
+//! Large messages over UDP with segmentation offload: 64 KB a call, a 24-byte header in each
+//! datagram.
 //!
-//! The header says which byte of the stream the datagram begins with, as any protocol's must. The receiver counts
-//! what came in order and says so after every few calls; the sender keeps as many calls under way as the receive buffer
-//! holds, which is as large as the system lets anybody make it. There is nothing else: a lost datagram ends the row.
+//! The header says which byte of the stream the datagram begins with, as any protocol's must. The
+//! receiver counts what came in order and says so after every few calls; the sender keeps as many
+//! calls under way as the receive buffer holds, which is as large as the system lets anybody make
+//! it. There is nothing else: a lost datagram ends the row.
 
 use crate::bench::end::End;
 use crate::bench::measure::{Sample, Turn};
@@ -22,11 +24,12 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Bytes of header in a datagram: its place in the stream, and room for what a protocol would add.
 const HEADER: usize = 24;
 
-/// Bytes of receive buffer that the kernel counts for a call: its 64 KB, and the buffer's own management.
+/// Bytes of receive buffer that the kernel counts for a call: its 64 KB, and the buffer's own
+/// management.
 const CALL_COST: usize = 70 << 10;
 
-/// Calls under way beyond which nothing is gained: the ends no longer wait for one another, and what is under way should
-/// stay in a second-level cache.
+/// Calls under way beyond which nothing is gained: the ends no longer wait for one another, and
+/// what is under way should stay in a second-level cache.
 const CALLS_MAX: usize = 4;
 
 /// Runs this end.
