@@ -13,7 +13,7 @@ use super::spec::{Program, Role, Spec, window};
 use super::surroundings::run_job;
 use super::worker;
 use anyhow::{Context, Result, ensure};
-use portolan::{Buffer, Node, PortConfig, Target};
+use portolan::{Node, PortConfig, Target};
 use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
@@ -202,14 +202,13 @@ fn receive_stream(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
     Ok(None)
 }
 
-/// A window of non-blocking sends, then their completions, in the manner of `osu_mbw_mr`. Each
-/// message has a buffer of its own, which its completion gives back for the next window.
+/// A window of sends that are not waited for, then its acknowledgement, in the manner of
+/// `osu_mbw_mr`.
 fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(ANSWERS, PortConfig::default())?;
     node.barrier()?;
     let messages = window(spec.size);
-    let mut buffers: Vec<Buffer> = (0..messages).map(|_| vec![0; spec.size].into()).collect();
-    let mut requests = Vec::with_capacity(buffers.len());
+    let mut message = vec![0; spec.size];
     let mut number = 0_u64;
     drive(
         spec.pace,
@@ -218,21 +217,11 @@ fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
             halves: 1,
         },
         |last| {
-            for mut buffer in buffers.drain(..) {
+            for _ in 0..messages {
                 number += 1;
                 let mark = number | if last { LAST } else { 0 };
-                let bytes = buffer
-                    .as_mut_slice()
-                    .context("a buffer of this rank alone")?;
-                bytes[..8].copy_from_slice(&mark.to_le_bytes());
-                requests.push(node.isend(Target::new(1, DATA), buffer)?);
-            }
-            for request in requests.drain(..) {
-                buffers.push(
-                    node.wait(request)?
-                        .buffer
-                        .context("a send gives its buffer back")?,
-                );
+                message[..8].copy_from_slice(&mark.to_le_bytes());
+                node.isend_copy(Target::new(1, DATA), &message)?;
             }
             await_ack(node)
         },
@@ -256,7 +245,7 @@ fn receive_rate(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
             "message {} went wrong",
             seen.number.load(Relaxed)
         );
-        node.progress()?;
+        node.progress();
     }
     Ok(None)
 }
