@@ -9,15 +9,18 @@ fn main() -> Result<(), Error> {
         c2.fetch_add(m.bytes().len() as u32, std::sync::atomic::Ordering::Relaxed);
     })?;
     let mut buf = [0u8; 64];
+    let mode = std::env::args().nth(2).unwrap_or_default();
     for _ in 0..3 {
         let n: u32 = std::env::args()
             .nth(1)
             .and_then(|a| a.parse().ok())
             .unwrap_or(2_000_000);
         let t = Instant::now();
-        for _ in 0..n {
-            node.send(Target::new(0, 7), &buf)?;
-            node.recv_from(0, 7, &mut buf)?;
+        if mode != "b" {
+            for _ in 0..n {
+                node.send(Target::new(0, 7), &buf)?;
+                node.recv_from(0, 7, &mut buf)?;
+            }
         }
         println!(
             "send+recv {:.1} ns",

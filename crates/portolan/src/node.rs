@@ -393,27 +393,23 @@ impl Node {
         let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, bytes) };
         inner.core.post_recv(port, op, len, source);
         self.drain();
-        let done = self.finish_lent(op, source.as_slice())?;
-        Ok(Received {
-            len: done.len,
-            source: done.source,
-        })
+        self.finish_lent(op, source.as_slice())
     }
 
     /// Waits for an operation whose memory is lent.
     #[inline]
-    fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Completion, Error> {
-        let guard = LentGuard { node: self, op };
-        if !guard.node.engine.inner.ops.is_done(op) {
+    fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
+        if !self.engine.inner.ops.is_done(op) {
+            let guard = LentGuard { node: self, op };
             let Node { engine, waiter, .. } = &mut *guard.node;
             waiter.until(engine, about, |inner| inner.ops.is_done(op));
+            // Done: nothing is lent any more.
+            std::mem::forget(guard);
         }
-        guard
-            .node
-            .engine
+        self.engine
             .inner
             .ops
-            .finish(op)
+            .finish_lent(op)
             .unwrap_or(Err(Error::StaleRequest))
     }
 

@@ -60,7 +60,9 @@ enum Memory {
 #[derive(Debug)]
 enum State {
     Pending,
-    Done(Result<Received, Error>),
+    Done(Received),
+    /// Boxed, because errors are long and rare.
+    Failed(Box<Error>),
 }
 
 #[derive(Debug)]
@@ -77,7 +79,6 @@ struct Op {
 pub(crate) struct Ops {
     places: Vec<(u32, Option<Op>)>,
     free: Vec<u32>,
-    pending: usize,
 }
 
 // SAFETY: the raw pointers are only dereferenced through `&mut self` of the node that owns the
@@ -127,7 +128,6 @@ impl Ops {
 
     #[inline]
     fn insert(&mut self, op: Op) -> OpId {
-        self.pending += 1;
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
@@ -158,6 +158,7 @@ impl Ops {
         }
     }
 
+    #[inline]
     fn remove(&mut self, id: OpId) -> Option<Op> {
         self.get(id)?;
         let index = index_of(id);
@@ -212,42 +213,72 @@ impl Ops {
         }
     }
 
+    /// Copies a message into a pending receive and completes it; `true` if a handler must be told.
     #[inline]
-    pub(crate) fn complete(&mut self, id: OpId, result: Result<Received, Error>) {
+    pub(crate) fn fill(&mut self, id: OpId, bytes: &[u8], source: u32) -> bool {
+        let len = bytes.len();
+        self.bytes_mut(id)[..len].copy_from_slice(bytes);
+        self.complete_ok(id, Received { len, source })
+    }
+
+    /// Completes an operation with success; `true` if a handler must be told.
+    #[inline]
+    pub(crate) fn complete_ok(&mut self, id: OpId, received: Received) -> bool {
+        let Some(op) = self.get_mut(id) else {
+            return false;
+        };
+        op.state = State::Done(received);
+        op.handled
+    }
+
+    /// Completes an operation with an error.
+    #[cold]
+    pub(crate) fn fail(&mut self, id: OpId, error: Error) {
         if let Some(op) = self.get_mut(id) {
-            op.state = State::Done(result);
-            self.pending -= 1;
+            op.state = State::Failed(Box::new(error));
         }
+    }
+
+    /// Takes an operation on lent memory that is done; `None` while it is pending.
+    #[inline]
+    pub(crate) fn finish_lent(&mut self, id: OpId) -> Option<Result<Received, Error>> {
+        if let State::Done(received) = self.get(id)?.state {
+            self.remove(id);
+            return Some(Ok(received));
+        }
+        self.finish(id).map(|done| {
+            done.map(|done| Received {
+                len: done.len,
+                source: done.source,
+            })
+        })
     }
 
     /// Takes an operation that is done; `None` while it is pending.
     #[inline]
     pub(crate) fn finish(&mut self, id: OpId) -> Option<Result<Completion, Error>> {
-        if !matches!(self.get(id)?.state, State::Done(_)) {
+        if matches!(self.get(id)?.state, State::Pending) {
             return None;
         }
         let op = self.remove(id)?;
-        let State::Done(result) = op.state else {
-            return None;
-        };
         let buffer = match op.memory {
             Memory::Owned(buffer) => Some(buffer),
             Memory::Lent(..) | Memory::LentMut(..) => None,
         };
-        Some(result.map(|got| Completion {
-            len: got.len,
-            source: got.source,
-            buffer,
-        }))
+        match op.state {
+            State::Done(got) => Some(Ok(Completion {
+                len: got.len,
+                source: got.source,
+                buffer,
+            })),
+            State::Failed(error) => Some(Err(*error)),
+            State::Pending => None,
+        }
     }
 
     /// Forgets an operation in whatever state.
     pub(crate) fn forget(&mut self, id: OpId) {
-        if let Some(op) = self.remove(id)
-            && matches!(op.state, State::Pending)
-        {
-            self.pending -= 1;
-        }
+        self.remove(id);
     }
 
     /// Gives lent memory back while the operation goes on: on a copy, or into a buffer that nobody
@@ -275,7 +306,7 @@ mod tests {
         let kind = OpKind::Send(PeerId(1));
         let id = ops.owned(kind, Buffer::from(vec![1, 2]), false);
         assert!(ops.finish(id).is_none());
-        ops.complete(id, Ok(Received { len: 2, source: 1 }));
+        ops.complete_ok(id, Received { len: 2, source: 1 });
         assert!(ops.is_done(id));
         let done = ops.finish(id).unwrap().unwrap();
         assert_eq!(done.buffer.unwrap().into_vec(), [1, 2]);

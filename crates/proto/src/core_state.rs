@@ -328,6 +328,17 @@ impl Core {
         }
     }
 
+    /// Puts `peer` among those with a timer.
+    #[inline]
+    pub(crate) fn touch_timed(&mut self, peer: PeerId) {
+        if let Some(Some(state)) = self.peers.get_mut(peer.index())
+            && !state.timed
+        {
+            state.timed = true;
+            self.timed.push(peer);
+        }
+    }
+
     /// Ends everything that belongs to a peer's session.
     pub(crate) fn abandon(&mut self, peer: PeerId, error: OpError) {
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The short way of a single message over a lossless link: from the caller's memory to the link,
-//! and from the link's frame to its port, past frame buffers, queues and events.
+//! The short ways of small messages: from the caller's memory straight to a lossless link or into
+//! a frame that is being filled, and from an arrived frame to its port, past queues and events.
 //!
 //! Everything here is a shortcut: where it does not apply it says `None` and changes nothing, and
 //! the message takes the ordinary way.
@@ -9,8 +9,8 @@ use crate::eager::SendSpec;
 use crate::event::{OpId, PeerId, PortId};
 use crate::lane::charge;
 use crate::port::Match;
-use crate::{Core, Instant, LinkId};
-use portolan_wire::{MESSAGE_LEN, Message, Record, Records};
+use crate::{Core, LinkId};
+use portolan_wire::{MESSAGE_LEN, Message};
 
 /// A message that may leave at once: its header, and by which link.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,28 @@ pub struct Direct {
     pub link: LinkId,
     /// To stand in front of the payload.
     pub header: [u8; MESSAGE_LEN],
+}
+
+/// A frame whose header was found good, and how far its records have been taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Admitted {
+    /// The sender.
+    pub from: PeerId,
+    /// By which link.
+    pub(crate) link: LinkId,
+    /// First byte of the next record.
+    pub(crate) at: usize,
+    /// Bytes of the frame, padding left out.
+    pub(crate) total_len: usize,
+}
+
+impl Admitted {
+    /// Nothing is left of it.
+    #[inline]
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.at >= self.total_len
+    }
 }
 
 /// A message that may be delivered at once, at `off..off + len` of its frame.
@@ -76,21 +98,54 @@ impl Core {
         }
     }
 
-    /// Takes the only message of a lossless frame, if it is the next of its lane and finds a
-    /// buffer that holds it.
+    /// Appends a message to the frame that its lane is filling, if there is one with room.
     #[inline]
-    pub fn take_whole(&mut self, now: Instant, from: PeerId, frame: &[u8]) -> Option<Whole> {
-        let (record, payload) = Records::new(frame, 0, frame.len()).next()?.ok()?;
-        let Record::Message(message) = record else {
-            return None;
-        };
-        if message.best_effort || payload.end != frame.len() {
+    pub fn append(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> Option<()> {
+        let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
+        let path = state.paths[state.small?.index()].as_deref_mut()?;
+        let lane = spec.lane.index();
+        let capacity = path.shared_frame_len();
+        let open = path.open[lane].as_mut()?;
+        let (start, charge) = (open.len, charge(bytes.len()));
+        let end = start + MESSAGE_LEN + bytes.len();
+        let tx = &mut state.lanes_tx[lane];
+        if end > capacity || spec.best_effort || !tx.has_credit(charge) {
             return None;
         }
-        let state = self.peers.get_mut(from.index())?.as_deref_mut()?;
-        let (len, charge) = (payload.len(), charge(payload.len()));
+        let message = Message {
+            lane: spec.lane,
+            best_effort: false,
+            system: spec.port.system,
+            port: spec.port.number,
+            len: u16::try_from(bytes.len()).ok()?,
+            seq: tx.next_seq,
+        };
+        tx.next_seq = tx.next_seq.wrapping_add(1);
+        tx.charged = tx.charged.wrapping_add(charge);
+        open.len = end;
+        open.numbered = true;
+        self.sh.counters.messages_sent += 1;
+        let out = &mut self.sh.slots.bytes_mut(open.slot)[start..end];
+        message.emit(out);
+        out[MESSAGE_LEN..].copy_from_slice(bytes);
+        Some(())
+    }
+
+    /// Takes the next message of an admitted frame, if it is the next of its lane and finds a
+    /// buffer that holds it. `head` is what [`Core::admit`] was given.
+    #[inline]
+    pub fn take_whole(&mut self, frame: &mut Admitted, head: &[u8]) -> Option<Whole> {
+        let bytes = head.get(frame.at..)?;
+        let message = Message::peek(bytes)?;
+        let len = usize::from(message.len);
+        let off = frame.at + MESSAGE_LEN;
+        if message.best_effort || off + len > head.len().min(frame.total_len) {
+            return None;
+        }
+        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
+        let charge = charge(len);
         let rx = &mut state.lanes_rx[message.lane.index()];
-        if state.session.failed.is_some() || !rx.is_next(message.seq) || !rx.has_room(charge) {
+        if !rx.is_next(message.seq) || !rx.has_room(charge) {
             return None;
         }
         let port = PortId {
@@ -98,26 +153,20 @@ impl Core {
             system: message.system,
         };
         let found = self.sh.ports.get_mut(port)?;
-        let op = match found.find_fitting(from, message.lane, len as u64) {
+        let op = match found.find_fitting(frame.from, message.lane, len as u64) {
             Match::InPlace => None,
             Match::Posted(posted) => Some(posted.op),
             Match::Nothing => return None,
         };
         rx.take_next(charge);
-        state.last_heard = now;
+        frame.at = off + len;
         let counters = &mut self.sh.counters;
-        counters.frames_received += 1;
         counters.messages_received += 1;
         counters.bytes_received += len as u64;
         state.consume(&mut self.sh, message.lane, charge);
         if state.credit_due[message.lane.index()] {
-            self.touch(from);
+            self.touch(frame.from);
         }
-        Some(Whole {
-            port,
-            op,
-            off: payload.start,
-            len,
-        })
+        Some(Whole { port, op, off, len })
     }
 }

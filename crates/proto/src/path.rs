@@ -15,9 +15,9 @@ pub(crate) const FRAME_LEN_SAFE: usize = 1200;
 /// No path is so narrow that frames must be shorter: IPv4 promises 576 bytes; headers off.
 pub(crate) const FRAME_LEN_LEAST: usize = 512;
 
-/// Bytes of the longest frame in which a lossless link's messages share; links hand over frames of
-/// up to 4 KiB in one piece.
-pub(crate) const SHARED_FRAME_LEN_LOSSLESS: usize = 4096;
+/// Bytes of the longest frame in which a lossless link's messages share. A frame costs a ring next
+/// to nothing, so a burst leaves in parts that the receiver works on while the next part gathers.
+pub(crate) const SHARED_FRAME_LEN_LOSSLESS: usize = 512;
 
 /// Closed frames that may wait on a path before submissions are refused.
 const CLOSED_MAX: usize = 64;

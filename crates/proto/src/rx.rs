@@ -3,6 +3,7 @@
 //! frame is counted by its reason, and the frame forgotten.
 
 use crate::event::{PeerId, PortId};
+use crate::fast::Admitted;
 use crate::path::Cargo;
 use crate::session::token_index;
 use crate::{Core, DropReason, Instant, LinkId};
@@ -13,14 +14,13 @@ use portolan_wire::{Ack, Credit, FRAME_HEADER_LEN, FrameHeader, FrameKind, Recor
 impl Core {
     /// A datagram that arrived by `link`. Events follow; see the crate's contract.
     pub fn handle_frame(&mut self, now: Instant, link: LinkId, bytes: &[u8]) {
-        if let Err(reason) = self.on_datagram(now, link, bytes) {
-            self.sh.counters.drop(reason);
+        if let Some(frame) = self.admit(now, link, bytes) {
+            self.handle_rest(now, &frame, bytes);
         }
     }
 
     /// A frame that arrived by a lossless link, which knows its sender. `head` holds its first
     /// bytes, all of them unless the frame is one large record.
-    #[inline]
     pub fn handle_lossless(
         &mut self,
         now: Instant,
@@ -29,29 +29,76 @@ impl Core {
         head: &[u8],
         total_len: usize,
     ) {
+        if let Some(frame) = self.admit_lossless(now, link, from, total_len) {
+            self.handle_rest(now, &frame, head);
+        }
+    }
+
+    /// The first half of [`Core::handle_frame`]: checks the header and notes the frame's number.
+    /// `None` when nothing is left to do but the events. Between the halves,
+    /// [`Core::take_whole`] may take messages.
+    pub fn admit(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Option<Admitted> {
+        self.on_datagram(now, link, bytes).unwrap_or_else(|reason| {
+            self.sh.counters.drop(reason);
+            None
+        })
+    }
+
+    /// The first half of [`Core::handle_lossless`].
+    #[inline]
+    pub fn admit_lossless(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        from: PeerId,
+        total_len: usize,
+    ) -> Option<Admitted> {
         if let Some(None) = self.peers.get(from.index()) {
             self.connect(now, from);
         }
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             self.sh.counters.drop(DropReason::NoPath);
-            return;
+            return None;
         };
         if peer.session.failed.is_some() {
             self.sh.counters.drop(DropReason::StaleSession);
-            return;
+            return None;
         }
         peer.last_heard = now;
         self.sh.counters.frames_received += 1;
-        self.on_records(now, from, link, head, 0, total_len);
-        self.after_records(from);
+        Some(Admitted {
+            from,
+            link,
+            at: 0,
+            total_len,
+        })
     }
 
-    fn on_datagram(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Result<(), DropReason> {
+    /// The second half: the records that have not been taken.
+    pub fn handle_rest(&mut self, now: Instant, frame: &Admitted, head: &[u8]) {
+        for item in Records::new(head, frame.at, frame.total_len) {
+            let outcome = match item {
+                Ok((record, payload)) => self.on_record(now, frame, &record, payload, head),
+                Err(malformed) => Err(malformed.into()),
+            };
+            if let Err(reason) = outcome {
+                self.sh.counters.drop(reason);
+            }
+        }
+        self.after_records(frame.from);
+    }
+
+    fn on_datagram(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        bytes: &[u8],
+    ) -> Result<Option<Admitted>, DropReason> {
         let (header, frame) = FrameHeader::parse(bytes)?;
         if matches!(header.kind, FrameKind::Hello | FrameKind::HelloAck) {
             self.on_handshake(now, link, &header, frame)?;
             self.sh.counters.frames_received += 1;
-            return Ok(());
+            return Ok(None);
         }
         let index = token_index(header.session);
         let peer = match self.peers.get_mut(index) {
@@ -94,17 +141,26 @@ impl Core {
                     limits.ack_delay
                 };
                 path.rx.set_due(now + delay);
+                if prompt {
+                    self.touch(from);
+                } else {
+                    self.touch_timed(from);
+                }
             }
             _ => return Err(DropReason::Misplaced),
         }
         self.sh.counters.frames_received += 1;
         if header.kind == FrameKind::Bulk {
             self.on_bulk(from, frame)?;
-        } else {
-            self.on_records(now, from, link, frame, FRAME_HEADER_LEN, frame.len());
+            self.after_records(from);
+            return Ok(None);
         }
-        self.after_records(from);
-        Ok(())
+        Ok(Some(Admitted {
+            from,
+            link,
+            at: FRAME_HEADER_LEN,
+            total_len: frame.len(),
+        }))
     }
 
     #[inline]
@@ -119,36 +175,15 @@ impl Core {
     }
 
     #[inline]
-    fn on_records(
-        &mut self,
-        now: Instant,
-        from: PeerId,
-        link: LinkId,
-        bytes: &[u8],
-        at: usize,
-        total_len: usize,
-    ) {
-        for item in Records::new(bytes, at, total_len) {
-            let outcome = match item {
-                Ok((record, payload)) => self.on_record(now, from, link, &record, payload, bytes),
-                Err(malformed) => Err(malformed.into()),
-            };
-            if let Err(reason) = outcome {
-                self.sh.counters.drop(reason);
-            }
-        }
-    }
-
-    #[inline]
     fn on_record(
         &mut self,
         now: Instant,
-        from: PeerId,
-        link: LinkId,
+        frame: &Admitted,
         record: &Record,
         payload: Range<usize>,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
+        let (from, link) = (frame.from, frame.link);
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::StaleSession);
         };

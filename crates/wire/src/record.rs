@@ -106,6 +106,16 @@ impl Message {
         })
     }
 
+    /// Reads the header of a whole message; `None` if the record is of another kind or malformed.
+    #[inline]
+    #[must_use]
+    pub fn peek(bytes: &[u8]) -> Option<Message> {
+        if bytes.len() < MESSAGE_LEN || bytes[0] != KIND_MESSAGE {
+            return None;
+        }
+        Message::parse(bytes).ok()
+    }
+
     #[inline]
     fn emit_as(&self, kind: u8, bytes: &mut [u8]) {
         let mut flags = 0;

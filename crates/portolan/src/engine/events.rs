@@ -44,20 +44,22 @@ impl Inner {
         lossless: bool,
         frame: &RxFrame<'_>,
     ) {
-        if lossless {
+        let admitted = if lossless {
+            let body_len = frame.body.map_or(0, |body| body.len());
             let from = PeerId(frame.from.unwrap_or(u32::MAX));
-            if frame.body.is_none()
-                && let Some(whole) = self.core.take_whole(self.now, from, frame.head)
-            {
-                self.deliver_whole(handlers, from, &whole, frame.head);
+            self.core
+                .admit_lossless(self.now, link, from, frame.head.len() + body_len)
+        } else {
+            self.core.admit(self.now, link, frame.head)
+        };
+        if let Some(mut admitted) = admitted {
+            while let Some(whole) = self.core.take_whole(&mut admitted, frame.head) {
+                self.deliver_whole(handlers, admitted.from, &whole, frame.head);
+            }
+            if admitted.is_done() {
                 return;
             }
-            let body_len = frame.body.map_or(0, |body| body.len());
-            let total_len = frame.head.len() + body_len;
-            self.core
-                .handle_lossless(self.now, link, from, frame.head, total_len);
-        } else {
-            self.core.handle_frame(self.now, link, frame.head);
+            self.core.handle_rest(self.now, &admitted, frame.head);
         }
         self.drain(handlers, Some(frame));
     }
@@ -78,13 +80,13 @@ impl Inner {
             self.drain(handlers, None);
             return;
         };
-        self.ops.bytes_mut(op)[..whole.len].copy_from_slice(bytes);
-        self.end_recv(handlers, peer, whole.port, op, whole.len as u64);
+        if self.ops.fill(op, bytes, peer.0) {
+            self.tell_handler(handlers, peer, whole.port, op, whole.len as u64);
+        }
     }
 
-    /// Ends a receive whose bytes are in place: for its waiter, or by its port's handler.
-    #[inline]
-    fn end_recv(
+    /// Hands a filled buffer to its port's handler.
+    fn tell_handler(
         &mut self,
         handlers: &mut Handlers,
         peer: PeerId,
@@ -92,22 +94,13 @@ impl Inner {
         op: OpId,
         message_len: u64,
     ) {
-        let len = usize::try_from(message_len).unwrap_or(usize::MAX);
-        self.ops.complete(
-            op,
-            Ok(Received {
-                len,
-                source: peer.0,
-            }),
-        );
-        if self.ops.is_handled(op) {
-            let buffer = self
-                .ops
-                .finish(op)
-                .and_then(Result::ok)
-                .and_then(|done| done.buffer);
-            self.handle(handlers, peer, port, message_len, &[], buffer);
-        }
+        let buffer = self
+            .ops
+            .finish(op)
+            .and_then(Result::ok)
+            .and_then(|done| done.buffer);
+        self.handle(handlers, peer, port, message_len, &[], buffer);
+        self.drain(handlers, None);
     }
 
     /// Acts on all events.
@@ -177,13 +170,28 @@ impl Inner {
             }
             Data::Placed => {}
         }
-        match arrival.error {
+        let Arrival {
+            peer,
+            port,
+            len,
+            error,
+            ..
+        } = arrival;
+        match error {
             Some(error) if !self.ops.is_handled(op) => {
                 let error = self.op_error(op, error);
-                self.ops.complete(op, Err(error));
+                self.ops.fail(op, error);
             }
             // A handler sees by the length that its buffer was too short.
-            _ => self.end_recv(handlers, arrival.peer, arrival.port, op, arrival.len),
+            _ => {
+                let received = Received {
+                    len: usize::try_from(len).unwrap_or(usize::MAX),
+                    source: peer.0,
+                };
+                if self.ops.complete_ok(op, received) {
+                    self.tell_handler(handlers, peer, port, op, len);
+                }
+            }
         }
     }
 
@@ -263,7 +271,7 @@ impl Inner {
                     log::warn!("posted buffer: {error}");
                     self.ops.forget(op);
                 } else {
-                    self.ops.complete(op, Err(error));
+                    self.ops.fail(op, error);
                 }
             }
             Event::Pull {

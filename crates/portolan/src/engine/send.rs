@@ -205,18 +205,25 @@ impl Inner {
     }
 
     pub(crate) fn complete_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
-        let len = self.ops.bytes(op).len();
-        let result = match result {
-            Ok(()) => Ok(Received {
-                len,
-                source: peer.0,
-            }),
-            Err(error) => Err(self.op_error(op, error)),
-        };
         if self.ops.is_handled(op) {
             self.ops.forget(op);
-        } else {
-            self.ops.complete(op, result);
+            return;
+        }
+        match result {
+            Ok(()) => {
+                let len = self.ops.bytes(op).len();
+                self.ops.complete_ok(
+                    op,
+                    Received {
+                        len,
+                        source: peer.0,
+                    },
+                );
+            }
+            Err(error) => {
+                let error = self.op_error(op, error);
+                self.ops.fail(op, error);
+            }
         }
     }
 
@@ -225,17 +232,23 @@ impl Inner {
         let peer = self.check_rank(to.rank)?;
         let spec = spec_of(to, false);
         let kind = OpKind::Send(peer);
-        let submitted = self.try_eager(peer, &spec, &[&buffer])?;
+        let appended = self.pending.is_empty() && self.core.append(peer, &spec, &buffer).is_some();
+        let submitted = match appended {
+            true => Submitted::Accepted,
+            false => self.try_eager(peer, &spec, &[&buffer])?,
+        };
         let len = buffer.len();
         let op = self.ops.owned(kind, buffer, false);
         match submitted {
-            Submitted::Accepted => self.ops.complete(
-                op,
-                Ok(Received {
-                    len,
-                    source: peer.0,
-                }),
-            ),
+            Submitted::Accepted => {
+                self.ops.complete_ok(
+                    op,
+                    Received {
+                        len,
+                        source: peer.0,
+                    },
+                );
+            }
             Submitted::Wait => self.submit_op(peer, spec, op),
         }
         Ok(Request(op))
@@ -245,6 +258,9 @@ impl Inner {
     pub(crate) fn send_copy(&mut self, to: &Target, bytes: &[u8]) -> Result<(), Error> {
         let peer = self.check_rank(to.rank)?;
         let spec = spec_of(to, false);
+        if self.pending.is_empty() && self.core.append(peer, &spec, bytes).is_some() {
+            return Ok(());
+        }
         if self.try_eager(peer, &spec, &[bytes])? == Submitted::Wait {
             let op = self
                 .ops
