@@ -18,7 +18,8 @@ use portolan_wire::{
 /// Most bytes of one segmentation-offload call: a UDP datagram's, headers off.
 const CALL_LEN_MAX: usize = 65_000;
 
-/// Bytes of user data in one chunk: half of the smallest ring, so that both ends work at a time.
+/// Bytes of user data in one chunk: an eighth of shared memory's ring, so that both ends work at the
+/// same time.
 const CHUNK_PAYLOAD_MAX: usize = 32 * 1024;
 
 /// A frame, or run of frames, for a link to send now.
