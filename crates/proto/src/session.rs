@@ -2,7 +2,7 @@
 //! Sessions: opened on first use, by a handshake on every path that may work (`P2`).
 //!
 //! Each side gives the other a token: 44 unpredictable bits above the 20-bit number of the peer, so
-//! that a frame finds its peer without hashing and a frame of a dead session is refused.
+//! that a frame finds its peer without hashing and a frame of a dead session is refused (`P2.3`).
 
 use crate::core_state::{Shared, window_frames};
 use crate::event::{Cause, Event, PeerId};
@@ -123,7 +123,7 @@ impl Peer {
         }
     }
 
-    /// Sends a hello on each path that has not answered yet.
+    /// Sends a hello on each path that has not answered yet. `P2.1`
     pub(crate) fn on_hello_timer(&mut self, now: Instant) {
         let session = &mut self.session;
         if now < session.hello_at || session.failed.is_some() {
@@ -197,6 +197,7 @@ impl Peer {
         self.session.epoch_theirs = hello.epoch;
         self.session.up = true;
         self.last_heard = now;
+        // P2.7
         if !was_up {
             for (lane, credit) in self.lanes_tx.iter_mut().zip(hello.credits) {
                 lane.limit = credit;
@@ -210,6 +211,7 @@ impl Peer {
         path.frame_len_bound = path.frame_len_bound.min(usize::from(hello.frame_len_max));
         path.frame_len = path.frame_len.min(path.frame_len_bound);
         path.window_frames = usize::from(hello.window_frames.max(1));
+        // P2.6
         if proven && !path.up {
             path.up = true;
             if first_hello {
@@ -238,6 +240,7 @@ impl Core {
     ) -> Result<PeerId, DropReason> {
         let (hello, body, mac) = Hello::parse(frame)?;
         let config = &self.sh.config;
+        // P2.2
         if hello.job_id != config.job_id {
             return Err(DropReason::OtherJob);
         }
@@ -256,6 +259,7 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::WrongRank);
         };
+        // P2.5
         let proven = hello.echo_token == peer.session.token_mine;
         if is_answer && !proven {
             return Err(DropReason::StaleSession);
@@ -292,7 +296,7 @@ impl Core {
             return Err(DropReason::OldIncarnation);
         }
         if hello.epoch == known {
-            // The same session; one that was given up here stays given up.
+            // P2.8: the same session; one that was given up here stays given up.
             let alive = peer.session.failed.is_none() && hello.token == peer.session.token_theirs;
             return if alive {
                 Ok(())

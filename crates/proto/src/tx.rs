@@ -2,7 +2,7 @@
 //! Sending: which frame leaves next, by which path.
 //!
 //! The order on a path: what was lost, the high lane, control records, the low lane, runs of eager
-//! fragments, bulk data. Acknowledgements and credit ride on whatever leaves anyway.
+//! fragments, bulk data (`P4.10`). Acknowledgements and credit ride on whatever leaves anyway.
 
 use crate::core_state::Shared;
 use crate::event::{Event, OpError, OpId, PeerId};
@@ -346,6 +346,7 @@ impl Peer {
             Some(frame) => frame.numbered,
             None => path.open[place].is_none_or(|open| open.numbered),
         };
+        // P3.3
         if numbered && path.window_left() == 0 {
             return None;
         }
@@ -461,7 +462,7 @@ impl Peer {
         }
     }
 
-    /// Acknowledgements of every path that has something to acknowledge.
+    /// Acknowledgements of every path that has something to acknowledge. `P3.5`
     #[inline]
     fn append_acks(&mut self, now: Instant, sh: &mut Shared, frame: &mut OpenFrame, limit: usize) {
         for path in self.paths.iter_mut().flatten() {
@@ -479,7 +480,7 @@ impl Peer {
         self.paths.iter().flatten().any(|path| path.rx.due() <= now)
     }
 
-    /// A frame or chunk for a lossless link.
+    /// A frame or chunk for a lossless link. `P8.1`
     #[inline]
     fn next_lossless(&mut self, sh: &mut Shared, link: LinkId) -> Option<Sent> {
         let peer = self.id;
@@ -566,7 +567,7 @@ impl Peer {
             .segments_max
             .min(CALL_LEN_MAX / (fragment_len + BULK_HEADER_LEN));
         let off = transfer.next_off;
-        // Whole fragments only: a grant may end within one, which then waits for the next grant.
+        // P5.4, whole fragments only: a grant may end within one, which waits for the next grant.
         let left = usize::try_from(transfer.granted - off).unwrap_or(usize::MAX);
         let is_end = transfer.granted == transfer.len;
         let count = if is_end {
@@ -661,7 +662,7 @@ impl Peer {
 }
 
 impl Path {
-    /// The next lost frame, or run of lost fragments, to be sent again.
+    /// The next lost frame, or run of lost fragments, to be sent again. `P3.1`
     fn next_lost(&mut self, now: Instant, sh: &mut Shared, peer: PeerId) -> Option<Sent> {
         let link = self.link;
         while let Some(num) = self.lost.pop_front() {
@@ -822,7 +823,7 @@ impl Shared {
         })
     }
 
-    /// A fragment has arrived; the last one ends the send.
+    /// A fragment has arrived; the last one ends the send. `P5.7`
     pub(crate) fn on_fragment_acked(&mut self, key: u32, index: u32) {
         let Some(transfer) = self.tx_transfers.get_mut(key) else {
             return;
