@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command `portolan`: labs, starting jobs, and what this machine offers.
+//! The command `portolan`: labs, starting jobs, benchmarks, and what this machine offers.
 //!
 //! One module a subcommand. Errors that a person can make are [`error::UserError`]: one sentence
 //! with the cause and the remedy, and exit status 2.
 
 mod agent;
+mod bench;
 mod doctor;
 mod error;
 mod info;
@@ -36,6 +37,11 @@ enum Command {
     Doctor(doctor::Args),
     /// What this build of Portolan is, and which links it can use here.
     Info(info::Args),
+    /// Measure Portolan beside the machine's limit and the kernel's protocols.
+    Bench(bench::BenchArgs),
+    /// One end of what `bench` measures; not for people.
+    #[command(hide = true)]
+    BenchWorker(bench::WorkerArgs),
     /// The part of `run` on each host; not for people.
     #[command(hide = true)]
     Agent,
@@ -48,6 +54,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::command::main(args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Info(args) => info::main(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchWorker(args) => bench::work(&args),
         Command::Agent => agent::main(),
     };
     match result {

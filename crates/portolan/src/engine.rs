@@ -19,7 +19,9 @@ use crate::liveness::Liveness;
 use crate::ops::Ops;
 use crate::port::Handler;
 use portolan_link::{Notice, Segments, TxError, TxFrame};
-use portolan_proto::{Cause, Core, Instant, LinkId, PeerId, PeerStatus, PortId, Transmit};
+use portolan_proto::{
+    Cause, Core, Instant, LinkId, PeerId, PeerStatus, PortId, SendSpec, Transmit,
+};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::time::Duration;
@@ -243,6 +245,35 @@ impl Engine {
             }
         }
         moved
+    }
+
+    /// Sends a message by the short way, if it is open.
+    #[inline]
+    pub(crate) fn send_direct(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
+        if !self.inner.pending.is_empty() {
+            return false;
+        }
+        let Some(direct) = self.inner.core.direct(peer, spec, bytes.len()) else {
+            return false;
+        };
+        let payload = [IoSlice::new(bytes)];
+        let frame = TxFrame {
+            head: &direct.header,
+            payload: &payload,
+            segments: None,
+        };
+        if self
+            .links
+            .send(self.inner.turn, peer, direct.link, &frame)
+            .is_err()
+        {
+            self.inner.core.direct_refused(peer, spec, bytes.len());
+            return false;
+        }
+        if self.inner.core.wants_transmit() {
+            self.flush();
+        }
+        true
     }
 
     /// Sends everything that the core has ready; returns how many frames or runs left.

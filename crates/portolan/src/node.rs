@@ -275,6 +275,9 @@ impl Node {
         spec: portolan_proto::SendSpec,
         bytes: &[u8],
     ) -> Result<(), Error> {
+        if self.engine.send_direct(peer, &spec, bytes) {
+            return Ok(());
+        }
         let submitted = self.engine.inner.try_eager(peer, &spec, &[bytes])?;
         if submitted == crate::engine::Submitted::Accepted {
             self.engine.flush();

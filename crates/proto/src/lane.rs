@@ -140,9 +140,24 @@ impl LaneRx {
         &mut self.entries[index]
     }
 
+    /// The peer has credit for `charge`.
+    #[inline]
+    pub(crate) fn has_room(&self, charge: u32) -> bool {
+        self.advertised
+            .wrapping_sub(self.arrived.wrapping_add(charge)) as i32
+            >= 0
+    }
+
+    /// The next message was taken past the queue.
+    #[inline]
+    pub(crate) fn take_next(&mut self, charge: u32) {
+        self.arrived = self.arrived.wrapping_add(charge);
+        self.next_seq = self.next_seq.wrapping_add(1);
+    }
+
     /// Nothing waits before the message with this number.
     #[inline]
-    fn is_next(&self, seq: u16) -> bool {
+    pub(crate) fn is_next(&self, seq: u16) -> bool {
         self.entries.is_empty() && seq == self.next_seq
     }
 }

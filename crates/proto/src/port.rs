@@ -76,6 +76,17 @@ impl Port {
         self.take_posted(peer).map_or(Match::Nothing, Match::Posted)
     }
 
+    /// [`Port::find`] for an eager message of `len` bytes, but only a buffer that holds it.
+    #[inline]
+    pub(crate) fn find_fitting(&mut self, peer: PeerId, lane: LaneId, len: u64) -> Match {
+        let first_fits = self.posted.front().is_none_or(|posted| posted.len >= len);
+        if self.unexpected.is_empty() && first_fits {
+            self.find(peer, lane, true)
+        } else {
+            Match::Nothing
+        }
+    }
+
     #[inline]
     fn take_posted(&mut self, peer: PeerId) -> Option<Posted> {
         let first = self.posted.front()?;

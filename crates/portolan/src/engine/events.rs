@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
 use crate::port::{Context, Handler, Message};
 use portolan_link::RxFrame;
-use portolan_proto::{Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId};
+use portolan_proto::{Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, Whole};
 use std::ops::Range;
 
 /// Longest message for which a handler's port gets a buffer of the library's own accord.
@@ -45,15 +45,69 @@ impl Inner {
         frame: &RxFrame<'_>,
     ) {
         if lossless {
+            let from = PeerId(frame.from.unwrap_or(u32::MAX));
+            if frame.body.is_none()
+                && let Some(whole) = self.core.take_whole(self.now, from, frame.head)
+            {
+                self.deliver_whole(handlers, from, &whole, frame.head);
+                return;
+            }
             let body_len = frame.body.map_or(0, |body| body.len());
             let total_len = frame.head.len() + body_len;
-            let from = PeerId(frame.from.unwrap_or(u32::MAX));
             self.core
                 .handle_lossless(self.now, link, from, frame.head, total_len);
         } else {
             self.core.handle_frame(self.now, link, frame.head);
         }
         self.drain(handlers, Some(frame));
+    }
+
+    /// A message that came the short way.
+    #[inline]
+    fn deliver_whole(
+        &mut self,
+        handlers: &mut Handlers,
+        peer: PeerId,
+        whole: &Whole,
+        frame: &[u8],
+    ) {
+        let bytes = &frame[whole.off..whole.off + whole.len];
+        let Some(op) = whole.op else {
+            self.handle(handlers, peer, whole.port, whole.len as u64, bytes, None);
+            // The handler may have posted a buffer, or opened a port, for what waited.
+            self.drain(handlers, None);
+            return;
+        };
+        self.ops.bytes_mut(op)[..whole.len].copy_from_slice(bytes);
+        self.end_recv(handlers, peer, whole.port, op, whole.len as u64);
+    }
+
+    /// Ends a receive whose bytes are in place: for its waiter, or by its port's handler.
+    #[inline]
+    fn end_recv(
+        &mut self,
+        handlers: &mut Handlers,
+        peer: PeerId,
+        port: PortId,
+        op: OpId,
+        message_len: u64,
+    ) {
+        let len = usize::try_from(message_len).unwrap_or(usize::MAX);
+        self.ops.complete(
+            op,
+            Ok(Received {
+                len,
+                source: peer.0,
+            }),
+        );
+        if self.ops.is_handled(op) {
+            let buffer = self
+                .ops
+                .finish(op)
+                .and_then(Result::ok)
+                .and_then(|done| done.buffer);
+            self.handle(handlers, peer, port, message_len, &[], buffer);
+        }
     }
 
     /// Acts on all events.
@@ -123,38 +177,13 @@ impl Inner {
             }
             Data::Placed => {}
         }
-        let len = usize::try_from(arrival.len).unwrap_or(usize::MAX);
-        let result = match arrival.error {
-            None => Ok(Received {
-                len,
-                source: arrival.peer.0,
-            }),
-            Some(error) => Err(self.op_error(op, error)),
-        };
-        let handled = self.ops.is_handled(op);
-        if handled && matches!(arrival.error, None | Some(OpError::Truncated { .. })) {
-            self.ops.complete(
-                op,
-                Ok(Received {
-                    len,
-                    source: arrival.peer.0,
-                }),
-            );
-            let buffer = self
-                .ops
-                .finish(op)
-                .and_then(Result::ok)
-                .and_then(|done| done.buffer);
-            self.handle(
-                handlers,
-                arrival.peer,
-                arrival.port,
-                arrival.len,
-                &[],
-                buffer,
-            );
-        } else {
-            self.ops.complete(op, result);
+        match arrival.error {
+            Some(error) if !self.ops.is_handled(op) => {
+                let error = self.op_error(op, error);
+                self.ops.complete(op, Err(error));
+            }
+            // A handler sees by the length that its buffer was too short.
+            _ => self.end_recv(handlers, arrival.peer, arrival.port, op, arrival.len),
         }
     }
 

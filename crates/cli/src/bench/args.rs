@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a person asks `portolan bench` to measure.
+
+use clap::ValueEnum;
+use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Bytes of the largest message that a row may be asked for: two of them must fit in memory with
+/// ease.
+const SIZE_MAX: usize = 1 << 30;
+
+/// Options of `portolan bench`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure; several are measured one after another.
+    #[arg(required = true, value_enum)]
+    pub(crate) metrics: Vec<Metric>,
+    /// Ways for the messages to take.
+    #[arg(
+        long = "path",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "all"
+    )]
+    pub(crate) paths: Vec<PathChoice>,
+    /// Message sizes, such as 8,64,1k,1M (k and M are powers of 1024).
+    #[arg(long = "size", value_name = "LIST")]
+    pub(crate) sizes: Option<SizeList>,
+    /// Systems to compare with.
+    #[arg(long = "vs", value_enum, value_delimiter = ',')]
+    pub(crate) versus: Vec<Versus>,
+    /// Also do the same work on the bare socket or memory, with no protocol.
+    #[arg(long)]
+    pub(crate) limits: bool,
+    /// Write the results as JSON to FILE; `-` is the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Messages per row and round, instead of a time.
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = iterations())]
+    pub(crate) iterations: Option<u64>,
+    /// Seconds of measurement per row, all rounds together.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+    /// MTU of the temporary lab.
+    #[arg(long, value_name = "M", default_value_t = 1500, value_parser = mtus())]
+    pub(crate) mtu: u32,
+    /// Rounds; every round measures every row once, and the medians of the rounds are reported.
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = rounds())]
+    pub(crate) repeat: u32,
+    /// Stay on this host's loopback interface even where a lab would be allowed.
+    #[arg(long)]
+    pub(crate) loopback: bool,
+}
+
+impl BenchArgs {
+    /// The sizes to measure for `metric`, in ascending order.
+    pub(crate) fn sizes_for(&self, metric: Metric) -> Vec<usize> {
+        match &self.sizes {
+            Some(list) => list.0.clone(),
+            None => metric.default_sizes().to_vec(),
+        }
+    }
+
+    /// The paths to measure, `all` resolved, each once.
+    pub(crate) fn paths(&self) -> Vec<Path> {
+        let mut paths = Vec::new();
+        for path in self.paths.iter().flat_map(|choice| choice.paths()) {
+            if !paths.contains(path) {
+                paths.push(*path);
+            }
+        }
+        paths
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Metric {
+    /// Half the round trip of one message.
+    #[serde(rename = "half_rtt")]
+    Pingpong,
+    /// Bytes per second of large messages in one direction.
+    Stream,
+    /// Small messages per second in one direction.
+    Rate,
+}
+
+impl Metric {
+    fn default_sizes(self) -> &'static [usize] {
+        match self {
+            Metric::Pingpong => &[8, 64, 1024],
+            Metric::Stream => &[1 << 20],
+            Metric::Rate => &[8],
+        }
+    }
+
+    /// Bytes of the smallest message that can carry the row's check mark.
+    pub(crate) fn size_min(self) -> usize {
+        match self {
+            Metric::Pingpong | Metric::Stream => 1,
+            Metric::Rate => 8,
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Metric::Pingpong => "pingpong",
+            Metric::Stream => "stream",
+            Metric::Rate => "rate",
+        })
+    }
+}
+
+/// A path as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PathChoice {
+    /// Shared memory within one host.
+    Shm,
+    /// UDP between two hosts.
+    Udp,
+    /// Raw Ethernet frames between two hosts.
+    Packet,
+    /// Whatever Portolan chooses between two hosts.
+    Auto,
+    /// All of these.
+    All,
+}
+
+impl PathChoice {
+    fn paths(self) -> &'static [Path] {
+        match self {
+            PathChoice::Shm => &[Path::Shm],
+            PathChoice::Udp => &[Path::Udp],
+            PathChoice::Packet => &[Path::Packet],
+            PathChoice::Auto => &[Path::Auto],
+            PathChoice::All => &[Path::Shm, Path::Packet, Path::Udp, Path::Auto],
+        }
+    }
+}
+
+/// A path as it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Path {
+    /// Shared memory within one host.
+    Shm,
+    /// Raw Ethernet frames between two hosts.
+    Packet,
+    /// UDP between two hosts.
+    Udp,
+    /// Whatever Portolan chooses between two hosts.
+    Auto,
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Path::Shm => "shm",
+            Path::Packet => "packet",
+            Path::Udp => "udp",
+            Path::Auto => "auto",
+        })
+    }
+}
+
+/// A system to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Versus {
+    /// The kernel's TCP, at its best.
+    Tcp,
+    /// Hand-written UDP that trusts the network, at its best.
+    Udp,
+}
+
+/// Message sizes in ascending order, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SizeList(pub(crate) Vec<usize>);
+
+impl FromStr for SizeList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut sizes = text
+            .split(',')
+            .map(parse_size)
+            .collect::<Result<Vec<_>, _>>()?;
+        sizes.sort_unstable();
+        sizes.dedup();
+        Ok(SizeList(sizes))
+    }
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let text = text.trim();
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        _ => (text, 0),
+    };
+    let count: usize = digits
+        .parse()
+        .map_err(|_| format!("'{text}' is not a size; write bytes, such as 8, 64, 1k or 1M"))?;
+    match count.checked_mul(1 << shift) {
+        Some(0) => Err("messages of 0 bytes are not measured; use at least 1".into()),
+        Some(size) if size <= SIZE_MAX => Ok(size),
+        _ => Err(format!(
+            "'{text}' is more than a message may have; use at most 1024M"
+        )),
+    }
+}
+
+fn iterations() -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..)
+}
+
+/// From the least that IPv4 hosts must take to the most that an IPv4 packet can be long.
+fn mtus() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(576..=65_535)
+}
+
+/// More than a thousand would be a mistake for `--iterations`.
+fn rounds() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1000)
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        // An hour a row is a mistake; below a millisecond a round may hold no message at all.
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!(
+            "'{text}' is not a time; use seconds from 0.001 to 3600"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_list_is_sorted_and_without_repetition() {
+        assert_eq!(
+            "1M, 64,8,1k,64".parse(),
+            Ok(SizeList(vec![8, 64, 1024, 1 << 20]))
+        );
+        assert_eq!("2K".parse(), Ok(SizeList(vec![2048])));
+    }
+
+    #[test]
+    fn size_list_refuses_what_is_no_size() {
+        for text in [
+            "",
+            "8,",
+            "k",
+            "0",
+            "-1",
+            "1.5k",
+            "8 64",
+            "1025M",
+            "99999999999999999999",
+            "1G",
+        ] {
+            let error = text.parse::<SizeList>().expect_err(text);
+            assert!(
+                error.contains("use") || error.contains("write"),
+                "no remedy in: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn seconds_refuse_nonsense() {
+        assert_eq!(parse_seconds("0.5"), Ok(0.5));
+        for text in ["0", "-1", "nan", "inf", "x", "3601"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    fn parse(line: &str) -> Result<BenchArgs, clap::Error> {
+        use clap::Parser;
+        Command::try_parse_from(std::iter::once("bench").chain(line.split_whitespace()))
+            .map(|command| command.args)
+    }
+
+    #[test]
+    fn all_paths_are_measured_once_each() {
+        let args = parse("pingpong --path udp,all --vs tcp,udp --limits").expect("valid");
+        assert_eq!(
+            args.paths(),
+            [Path::Udp, Path::Shm, Path::Packet, Path::Auto]
+        );
+        assert_eq!(args.versus, [Versus::Tcp, Versus::Udp]);
+        assert_eq!(args.sizes_for(Metric::Pingpong), [8, 64, 1024]);
+    }
+
+    #[test]
+    fn a_time_and_a_count_exclude_each_other() {
+        assert!(parse("rate --seconds 2 --iterations 5").is_err());
+        assert!(parse("rate --iterations 0").is_err());
+        assert!(parse("--limits").is_err(), "a metric is required");
+        assert_eq!(
+            parse("stream rate").expect("valid").metrics,
+            [Metric::Stream, Metric::Rate]
+        );
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan bench`: Portolan beside the machine's limit and the kernel's protocols, in one run.
+//!
+//! Absolute figures move with the machine's mood; what can be relied on is ratios. So the rows to
+//! be compared are measured in turn, round after round (`rounds`), with the same sizes, windows and
+//! clock. Both ends of every row are processes of their own, started anew in each round: bare rows
+//! by `worker`, Portolan's by the launcher. A new metric is a variant of [`args::Metric`], its
+//! programs in `rows`, and a line in `plan`.
+
+mod args;
+mod control;
+mod end;
+mod machine;
+mod measure;
+mod patience;
+mod pattern;
+mod place;
+mod plan;
+mod portolan_rows;
+mod rounds;
+mod rows;
+mod schema;
+mod socket;
+mod spec;
+mod surroundings;
+mod sys;
+mod table;
+mod worker;
+
+pub(crate) use args::BenchArgs;
+pub(crate) use worker::{WorkerArgs, work};
+
+use crate::error::{UserError, user_error};
+use anyhow::{Context, Result};
+use args::{Metric, Path};
+use measure::{Pace, Sample};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use place::{Place, Site};
+use plan::Measurement;
+use schema::{Report, SCHEMA};
+use spec::{Program, Role, Spec};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs `portolan bench`. The exit status is 1 when a row of Portolan itself is missing.
+///
+/// # Errors
+/// The request makes no sense, or the results cannot be written.
+pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
+    for metric in &args.metrics {
+        for size in args.sizes_for(*metric) {
+            let least = metric.size_min();
+            if size < least {
+                user_error!("{metric} needs messages of at least {least} bytes: {size} is too few");
+            }
+        }
+    }
+    let mut notes = Vec::new();
+    let site = choose_site(args, &mut notes);
+    let machine = machine::describe(&site, args.repeat);
+    let mut report = Report {
+        schema: SCHEMA,
+        machine,
+        results: vec![],
+        slower_variants: vec![],
+        notes,
+    };
+    let bench = Bench { args, site };
+    let mut complete = true;
+    for metric in &args.metrics {
+        for size in args.sizes_for(*metric) {
+            complete &= bench.add(&mut report, *metric, size);
+        }
+    }
+    publish(args, &report)?;
+    Ok(if complete {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// A lab where a network path was asked for and a lab is allowed, otherwise this host.
+fn choose_site(args: &BenchArgs, notes: &mut Vec<String>) -> Site {
+    let network = args.paths().iter().any(|path| *path != Path::Shm);
+    if network && !args.loopback {
+        match surroundings::open_lab(args.mtu) {
+            Ok(site) => return site,
+            Err(error) => notes.push(format!("network paths on loopback: no lab: {error:#}")),
+        }
+    }
+    Site::loopback(args.mtu as usize)
+}
+
+fn publish(args: &BenchArgs, report: &Report) -> Result<()> {
+    let table = table::render(report);
+    let Some(path) = &args.json else {
+        print!("{table}");
+        return Ok(());
+    };
+    let mut json = serde_json::to_vec_pretty(report)?;
+    json.push(b'\n');
+    if path.as_os_str() == "-" {
+        eprint!("{table}");
+        return std::io::stdout()
+            .write_all(&json)
+            .context("cannot write the results");
+    }
+    print!("{table}");
+    fs::write(path, json).map_err(|error| {
+        let path = path.display();
+        UserError::new(format!(
+            "the results cannot be written to {path} ({error}): name another --json"
+        ))
+        .into()
+    })
+}
+
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    site: Site,
+}
+
+impl Bench<'_> {
+    /// Measures one size and says whether Portolan's own rows are all there.
+    fn add(&self, report: &mut Report, metric: Metric, size: usize) -> bool {
+        let wanted = plan::rows(self.args, metric, size);
+        let outcome = rounds::run(&wanted, (metric, size), self.args.repeat, |measurement| {
+            self.measure(measurement, size)
+        });
+        report.results.extend(outcome.rows);
+        report.slower_variants.extend(outcome.slower);
+        let mut complete = true;
+        for (measurement, why) in outcome.failures {
+            let program = measurement.program;
+            complete &= !matches!(program, Program::Portolan(..));
+            report
+                .notes
+                .push(format!("{metric}, {size} bytes, {}: {why}", program.name()));
+        }
+        complete
+    }
+
+    fn measure(&self, measurement: &Measurement, size: usize) -> Result<Sample> {
+        let mut spec = self.spec(measurement, size);
+        if let Program::Portolan(_, path) = measurement.program {
+            return portolan_rows::run(&mut spec, path);
+        }
+        // Kept open until the ends are done; it has no name that could be left behind.
+        let _shared = share(&mut spec)?;
+        worker::run_bare(&spec)
+    }
+
+    fn spec(&self, measurement: &Measurement, size: usize) -> Spec {
+        let hosts = if measurement.between_hosts {
+            self.site.hosts.clone()
+        } else {
+            [Place::loopback(), Place::loopback()]
+        };
+        let pace = match self.args.iterations {
+            Some(count) => Pace::Iterations(count),
+            None => Pace::Seconds(self.args.seconds / f64::from(self.args.repeat)),
+        };
+        Spec {
+            program: measurement.program,
+            role: Role::Driver,
+            size,
+            pace,
+            mtu: self.site.mtu,
+            cores: place::pick_cores(),
+            hosts,
+            shared: None,
+            result: None,
+        }
+    }
+}
+
+/// Makes the memory that the ends of a row share, if they do; they reach it through this process.
+fn share(spec: &mut Spec) -> Result<Option<File>> {
+    let len = match spec.program {
+        Program::ShmPingpong(_) => rows::shm_pingpong::shared_len(spec.size),
+        Program::ShmStream(_) => rows::shm_stream::SHARED_LEN,
+        Program::ShmRate(_) => rows::shm_rate::SHARED_LEN,
+        _ => return Ok(None),
+    };
+    let file: File = memfd_create(c"portolan-bench", MFdFlags::MFD_CLOEXEC)
+        .context("cannot make shared memory")?
+        .into();
+    file.set_len(len as u64)
+        .context("cannot make shared memory")?;
+    let (pid, fd) = (std::process::id(), file.as_raw_fd());
+    spec.shared = Some(PathBuf::from(format!("/proc/{pid}/fd/{fd}")));
+    Ok(Some(file))
+}
+
+#[cfg(test)]
+mod tests;

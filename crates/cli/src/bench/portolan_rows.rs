@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Portolan's own rows: a job of two ranks, of which rank 0 measures.
+//!
+//! The payloads, windows and checks are those of the bare rows. Rank 0 leaves its sample in a file,
+//! because a job's standard output belongs to the launcher.
+
+use super::args::{Metric, Path};
+use super::measure::{SHM_BATCH, Sample, Turn, drive};
+use super::pattern::{Flags, stamp, verify};
+use super::place::pin;
+use super::rows::turn_flags;
+use super::spec::{Program, Role, Spec, window};
+use super::surroundings::run_job;
+use super::worker;
+use anyhow::{Context, Result, ensure};
+use portolan::{Node, PortConfig, Target};
+use std::collections::VecDeque;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Port that carries messages to the answerer, and port that carries answers back.
+const DATA: u16 = 1;
+const ANSWERS: u16 = 2;
+
+/// The receiver's word that a window has arrived; four bytes, as in the OSU benchmarks.
+const ACK: [u8; 4] = *b"done";
+
+/// Receives posted at a time in a stream. Two, so that the network never waits for a posting, and
+/// no more, because each is a buffer as long as a message and the bare rows use one.
+const POSTED: usize = 2;
+
+/// Marks the number of the last small message.
+const LAST: u64 = 1 << 63;
+
+/// Runs the row's job and returns rank 0's sample.
+///
+/// # Errors
+/// The job fails, or leaves no sample.
+pub(crate) fn run(spec: &mut Spec, path: Path) -> Result<Sample> {
+    let result = tempfile::NamedTempFile::new().context("cannot make a file for the result")?;
+    spec.result = Some(result.path().to_path_buf());
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = program
+        .to_str()
+        .context("this program's own file has a name that is not text")?;
+    let mut command = vec![program.to_owned()];
+    command.extend(worker::arguments(spec)?);
+    run_job(&command, &spec.hosts, path, worker::lasts(spec.pace))?;
+    let text = fs::read_to_string(result.path()).context("cannot read the result")?;
+    serde_json::from_str(&text).context("rank 0 left no result")
+}
+
+/// Is one rank of such a job.
+///
+/// # Errors
+/// A message was wrong, the other rank is gone, or the result cannot be written.
+pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
+    let mut node = Node::join()?;
+    ensure!(node.size() == 2, "a row has two ranks, not {}", node.size());
+    let role = if node.rank() == 0 {
+        Role::Driver
+    } else {
+        Role::Answerer
+    };
+    if let Some(cores) = spec.cores {
+        pin(cores[role.index()]).context("cannot pin to a core")?;
+    }
+    let sample = match (metric, role) {
+        (Metric::Pingpong, Role::Driver) => Some(serve(&mut node, spec)?),
+        (Metric::Pingpong, Role::Answerer) => answer(&mut node, spec)?,
+        (Metric::Stream, Role::Driver) => Some(send_stream(&mut node, spec)?),
+        (Metric::Stream, Role::Answerer) => receive_stream(&mut node, spec)?,
+        (Metric::Rate, Role::Driver) => Some(send_rate(&mut node, spec)?),
+        (Metric::Rate, Role::Answerer) => receive_rate(&mut node, spec)?,
+    };
+    // Whoever leaves first must not look like a failure to the other.
+    node.barrier()?;
+    if let (Some(sample), Some(path)) = (sample, &spec.result) {
+        fs::write(path, serde_json::to_vec(&sample)?)
+            .with_context(|| format!("cannot write the result to {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
+    node.open(ANSWERS, PortConfig::default())?;
+    node.barrier()?;
+    let (mut tx, mut rx) = (vec![0; spec.size], vec![0; spec.size]);
+    let mut seq = 0;
+    let messages = if uses_memory(spec) { SHM_BATCH } else { 1 };
+    drive(
+        spec.pace,
+        Turn {
+            messages,
+            halves: 2,
+        },
+        |last| {
+            for index in 1..=messages {
+                let flags = turn_flags(seq, last && index == messages);
+                stamp(&mut tx, seq, flags);
+                node.send(Target::new(1, DATA), &tx)?;
+                let received = node.recv(ANSWERS, &mut rx)?;
+                ensure!(
+                    received.len == rx.len(),
+                    "an answer of {} bytes",
+                    received.len
+                );
+                ensure!(
+                    verify(&rx, seq)? == flags,
+                    "the answer's flags are not the question's"
+                );
+                seq += 1;
+            }
+            Ok(())
+        },
+    )
+}
+
+fn answer(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
+    node.open(DATA, PortConfig::default())?;
+    node.barrier()?;
+    let (mut tx, mut rx) = (vec![0; spec.size], vec![0; spec.size]);
+    let mut flags = Flags::NONE;
+    let mut seq = 0;
+    while !flags.last {
+        let received = node.recv(DATA, &mut rx)?;
+        ensure!(
+            received.len == rx.len(),
+            "a message of {} bytes",
+            received.len
+        );
+        flags = verify(&rx, seq)?;
+        stamp(&mut tx, seq, flags);
+        node.send(Target::new(0, ANSWERS), &tx)?;
+        seq += 1;
+    }
+    Ok(None)
+}
+
+/// One buffer for all sends of a window, as in the bare rows: it is written between windows, when
+/// no send holds it.
+fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
+    node.open(ANSWERS, PortConfig::default())?;
+    node.barrier()?;
+    let messages = window(spec.size);
+    let mut message: Arc<[u8]> = vec![0; spec.size].into();
+    let mut seq = 0;
+    let mut requests = Vec::with_capacity(usize::try_from(messages)?);
+    drive(
+        spec.pace,
+        Turn {
+            messages,
+            halves: 1,
+        },
+        |last| {
+            let bytes =
+                Arc::get_mut(&mut message).context("a completed send still holds its buffer")?;
+            stamp(bytes, seq, turn_flags(seq, last));
+            seq += 1;
+            for _ in 0..messages {
+                requests.push(node.isend(Target::new(1, DATA), Arc::clone(&message))?);
+            }
+            for request in requests.drain(..) {
+                node.wait(request)?;
+            }
+            await_ack(node)
+        },
+    )
+}
+
+/// Keeps [`POSTED`] receives posted, so that the next message is asked for while this one is looked
+/// at.
+fn receive_stream(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
+    node.open(DATA, PortConfig::default())?;
+    let mut posted = VecDeque::new();
+    for _ in 0..POSTED {
+        posted.push_back(node.post_recv(DATA, vec![0; spec.size])?);
+    }
+    node.barrier()?;
+    let mut flags = Flags::NONE;
+    let mut seq = 0;
+    while !flags.last {
+        for _ in 0..window(spec.size) {
+            let request = posted.pop_front().context("a receive is always posted")?;
+            let completion = node.wait(request)?;
+            ensure!(
+                completion.len == spec.size,
+                "a message of {} bytes",
+                completion.len
+            );
+            let message = completion
+                .buffer
+                .context("a receive gives its buffer back")?
+                .into_vec();
+            flags = verify(&message, seq)?;
+            posted.push_back(node.post_recv(DATA, message)?);
+        }
+        seq += 1;
+        node.send(Target::new(0, ANSWERS), &ACK)?;
+    }
+    Ok(None)
+}
+
+/// A window of sends that are not waited for, then its acknowledgement, in the manner of
+/// `osu_mbw_mr`.
+fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
+    node.open(ANSWERS, PortConfig::default())?;
+    node.barrier()?;
+    let messages = window(spec.size);
+    let mut message = vec![0; spec.size];
+    let mut number = 0_u64;
+    drive(
+        spec.pace,
+        Turn {
+            messages,
+            halves: 1,
+        },
+        |last| {
+            for _ in 0..messages {
+                number += 1;
+                let mark = number | if last { LAST } else { 0 };
+                message[..8].copy_from_slice(&mark.to_le_bytes());
+                node.isend_copy(Target::new(1, DATA), &message)?;
+            }
+            await_ack(node)
+        },
+    )
+}
+
+/// A receiver handler checks the messages where they lie and answers each full window.
+fn receive_rate(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
+    let seen = Arc::new(Tally::default());
+    let (tally, size, messages) = (Arc::clone(&seen), spec.size, window(spec.size));
+    node.open_active(DATA, PortConfig::in_place(), move |context, message| {
+        let answer = tally.count(message.bytes(), size, messages);
+        if answer && context.send(Target::new(0, ANSWERS), &ACK).is_err() {
+            tally.wrong.store(true, Relaxed);
+        }
+    })?;
+    node.barrier()?;
+    while !seen.complete.load(Relaxed) {
+        ensure!(
+            !seen.wrong.load(Relaxed),
+            "message {} went wrong",
+            seen.number.load(Relaxed)
+        );
+        node.progress();
+    }
+    Ok(None)
+}
+
+/// What the handler of the rate row has seen. One thread uses it; atomics only because handlers
+/// must be `Send`.
+#[derive(Default)]
+struct Tally {
+    number: AtomicU64,
+    /// The last window is there.
+    complete: AtomicBool,
+    wrong: AtomicBool,
+}
+
+impl Tally {
+    /// Checks a message and says whether it completes a window.
+    fn count(&self, message: &[u8], size: usize, messages: u64) -> bool {
+        let number = self.number.load(Relaxed) + 1;
+        self.number.store(number, Relaxed);
+        let mut word = [0; 8];
+        word.copy_from_slice(message.get(..8).unwrap_or(&[0; 8]));
+        let mark = u64::from_le_bytes(word);
+        if message.len() != size || mark & !LAST != number {
+            self.wrong.store(true, Relaxed);
+        }
+        let window_done = number.is_multiple_of(messages);
+        self.complete
+            .store(window_done && mark & LAST != 0, Relaxed);
+        window_done
+    }
+}
+
+fn await_ack(node: &mut Node) -> Result<()> {
+    let mut ack = [0; ACK.len()];
+    let received = node.recv(ANSWERS, &mut ack)?;
+    ensure!(
+        received.len == ack.len() && ack == ACK,
+        "the acknowledgement is {ack:?}"
+    );
+    Ok(())
+}
+
+/// Whether a round trip is so short that reading the clock each time would count.
+fn uses_memory(spec: &Spec) -> bool {
+    matches!(spec.program, Program::Portolan(_, Path::Shm))
+}

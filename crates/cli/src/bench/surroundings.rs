@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the benchmark takes from the rest of the command: labs, and the launcher.
+
+use super::args::Path;
+use super::place::{Place, Site, SiteKind};
+use super::worker::GRACE;
+use crate::lab::TemporaryLab;
+use crate::run::hosts::{self, Host, MapBy};
+use crate::run::{self, AgentOptions, Options};
+use anyhow::{Context, Result, bail};
+use portolan::launch::PathChoice;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// How long the second rank may report its own error after the first failed: it may be the cause.
+const ERROR_GRACE: Duration = Duration::from_millis(500);
+
+/// Opens a temporary lab of two hosts.
+///
+/// # Errors
+/// Labs are not allowed here, or something that they need is missing.
+pub(crate) fn open_lab(mtu: u32) -> Result<Site> {
+    let lab = TemporaryLab::up(2, mtu)?;
+    let place = |index: u8| Place {
+        netns: Some(lab.lab().namespace(u32::from(index))),
+        // The addresses that labs are documented to have.
+        addr: IpAddr::V4(Ipv4Addr::new(10, 77, 0, index + 1)),
+        interface: "eth0".into(),
+    };
+    let hosts = [place(0), place(1)];
+    Ok(Site {
+        kind: SiteKind::Lab,
+        hosts,
+        mtu: mtu as usize,
+        _guard: Some(Box::new(lab)),
+    })
+}
+
+/// Runs `command` as a job of two ranks, one at each of `places`, to its end.
+///
+/// # Errors
+/// The job cannot be started, or a rank fails.
+pub(crate) fn run_job(
+    command: &[String],
+    places: &[Place; 2],
+    path: Path,
+    lasts: Duration,
+) -> Result<()> {
+    let [program, args @ ..] = command else {
+        bail!("an empty command")
+    };
+    let directory = std::env::current_dir().context("the working directory is gone")?;
+    let options = Options {
+        rank_count: 2,
+        hosts: hosts_of(places),
+        map_by: MapBy::Slot,
+        tag_output: false,
+        // The ranks have nothing to say on their standard output; the benchmark's may be its JSON.
+        capture: true,
+        grace: ERROR_GRACE,
+        limit: Some(lasts + GRACE),
+        path: choice(path),
+        options: BTreeMap::new(),
+        environment: BTreeMap::new(),
+        directory: directory.to_string_lossy().into_owned(),
+        program: program.clone(),
+        args: args.to_vec(),
+        agent: AgentOptions {
+            remote_program: "portolan".into(),
+        },
+    };
+    match run::execute(&options)?.failure {
+        Some(failure) => bail!("{failure}"),
+        None => Ok(()),
+    }
+}
+
+fn hosts_of(places: &[Place; 2]) -> Vec<Host> {
+    if places[0] == places[1] {
+        return hosts::here(Some(2));
+    }
+    places.iter().map(host_of).collect()
+}
+
+fn host_of(place: &Place) -> Host {
+    let (name, place) = match &place.netns {
+        Some(name) => (name.clone(), hosts::Place::Namespace(name.clone())),
+        None => (place.addr.to_string(), hosts::Place::Here),
+    };
+    Host {
+        name,
+        slots: 1,
+        place,
+    }
+}
+
+fn choice(path: Path) -> PathChoice {
+    match path {
+        Path::Shm => PathChoice::Shm,
+        Path::Packet => PathChoice::Packet,
+        Path::Udp => PathChoice::Udp,
+        Path::Auto => PathChoice::Auto,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ends_of_one_place_are_two_slots_of_one_host() {
+        let [host] = &hosts_of(&[Place::loopback(), Place::loopback()])[..] else {
+            panic!("one host");
+        };
+        assert_eq!((host.slots, &host.place), (2, &hosts::Place::Here));
+    }
+
+    #[test]
+    fn the_places_of_a_lab_are_hosts_of_one_slot() {
+        let place = |name: &str| Place {
+            netns: Some(name.into()),
+            ..Place::loopback()
+        };
+        let hosts = hosts_of(&[place("a-h0"), place("a-h1")]);
+        assert_eq!(
+            hosts.iter().map(|host| host.slots).collect::<Vec<_>>(),
+            [1, 1]
+        );
+        assert_eq!(hosts[1].place, hosts::Place::Namespace("a-h1".into()));
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The results as a person reads them.
+
+use super::args::Metric;
+use super::place::SiteKind;
+use super::schema::{Machine, Report, Row};
+use std::fmt::Write;
+
+/// The whole report as text.
+pub(crate) fn render(report: &Report) -> String {
+    let mut text = heading(&report.machine);
+    let mut rest = &report.results[..];
+    while let Some(first) = rest.first() {
+        let len = rest
+            .iter()
+            .take_while(|row| row.metric == first.metric)
+            .count();
+        let (table, others) = rest.split_at(len);
+        text.push_str(&section(first.metric, table));
+        rest = others;
+    }
+    for note in &report.notes {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn heading(machine: &Machine) -> String {
+    let site = match machine.site {
+        SiteKind::Lab => "two hosts of a temporary lab",
+        SiteKind::Loopback => "this host's loopback interface (no lab)",
+    };
+    let pinned = match machine.pinned {
+        Some([driver, answerer]) => format!("ends pinned to cores {driver} and {answerer}"),
+        None => "ends share one core".into(),
+    };
+    format!(
+        "{}, {} cores, hypervisor: {}, Linux {}\n\
+         network paths: {site}, MTU {}; {pinned}; medians of {} rounds\n",
+        machine.cpu, machine.cores, machine.hypervisor, machine.kernel, machine.mtu, machine.rounds
+    )
+}
+
+fn section(metric: Metric, rows: &[Row]) -> String {
+    let title = match metric {
+        Metric::Pingpong => "pingpong: half round trip",
+        Metric::Stream => "stream: one direction",
+        Metric::Rate => "rate: messages in one direction",
+    };
+    let mut text = format!("\n{title}\n");
+    let _ = writeln!(
+        text,
+        "{:7} {:12} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}  how",
+        "path", "system", "size", "p50 us", "p99 us", "MB/s", "Mmsg/s", "x limit", "x tcp"
+    );
+    for row in rows {
+        let _ = writeln!(
+            text,
+            "{:7} {:12} {:>8} {:>10.3} {:>10.3} {:>10.1} {:>10.3} {:>8} {:>7}  {}",
+            row.path,
+            row.system,
+            size(row.size),
+            row.p50_us,
+            row.p99_us,
+            row.mbytes_per_s,
+            row.msgs_per_s / 1e6,
+            ratio(row, rows, "limit"),
+            ratio(row, rows, "tcp"),
+            row.variant
+        );
+    }
+    text
+}
+
+/// The row's headline figure divided by that of `system` on the same path and size.
+fn ratio(row: &Row, rows: &[Row], system: &str) -> String {
+    let same =
+        |other: &&Row| other.system == system && other.path == row.path && other.size == row.size;
+    match rows.iter().find(same) {
+        Some(other) if row.system != system && other.headline() > 0.0 => {
+            format!("{:.2}", row.headline() / other.headline())
+        }
+        _ => "-".into(),
+    }
+}
+
+fn size(bytes: usize) -> String {
+    match bytes {
+        0 => "0".into(),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{}k", bytes >> 10),
+        _ => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema::tests::report;
+    use super::*;
+
+    #[test]
+    fn ratios_are_taken_within_path_and_size() {
+        let mut report = report();
+        let limit = report.results[0].clone();
+        let portolan = Row {
+            system: "portolan".into(),
+            p50_us: 2.0,
+            ..limit.clone()
+        };
+        let tcp = Row {
+            system: "tcp".into(),
+            p50_us: 4.0,
+            ..limit.clone()
+        };
+        let other_size = Row {
+            size: 65,
+            p50_us: 100.0,
+            ..limit
+        };
+        report.results.extend([portolan, tcp, other_size]);
+        let text = render(&report);
+        let line = text
+            .lines()
+            .find(|line| line.contains("portolan"))
+            .expect("a row");
+        assert!(line.contains("1.25") && line.contains("0.50"), "{text}");
+        assert!(
+            text.contains("temporary lab") && text.contains("note: one"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn sizes_read_as_they_are_written() {
+        assert_eq!(
+            [size(8), size(1024), size(3 << 20), size(1500)],
+            ["8", "1k", "3M", "1500"]
+        );
+    }
+}
