@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Best effort: delivered if it arrives and finds a buffer; what is lost is counted, not repaired
-//! (`P7`).
+//! (`P7.1`, `P7.4`).
 
 use crate::DropReason;
 use crate::core_state::Shared;
@@ -20,7 +20,6 @@ impl Peer {
     ) -> Result<(), DropReason> {
         let rx = &mut self.lanes_rx[message.lane.index()];
         let ahead = message.seq.wrapping_sub(rx.best_effort_next);
-        // P7.4
         if ahead < 1 << 15 {
             rx.best_effort_next = message.seq.wrapping_add(1);
             sh.counters.best_effort_lost += u64::from(ahead);

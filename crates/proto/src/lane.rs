@@ -100,7 +100,7 @@ impl LaneRx {
         self.advertised
     }
 
-    /// Gives `charge` back to the peer; `true` when it is time to say so. `P4.4`
+    /// Gives `charge` back to the peer; `true` when it is time to say so.
     #[inline]
     pub(crate) fn consume(&mut self, charge: u32, credit_len: u32) -> bool {
         self.consumed = self.consumed.wrapping_add(charge);
@@ -442,7 +442,7 @@ impl Peer {
         });
     }
 
-    /// Gives credit back and tells the peer when it is time.
+    /// Gives credit back and tells the peer when it is time. `P4.4`
     #[inline]
     pub(crate) fn consume(&mut self, sh: &mut Shared, lane: LaneId, charge: u32) {
         let credit_len = sh.config.limits.credit_len;
