@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The short way of a single message over a lossless link (`P8.1`): from the caller's memory to the link,
-//! and from the link's frame to its port, past frame buffers, queues and events.
+//! The short way of a single message over a lossless link (`P8.1`): from the caller's memory to the
+//! link, and from the link's frame to its port, past frame buffers, queues and events.
 //!
 //! Everything here is a shortcut: where it does not apply it says `None` and changes nothing, and
 //! the message takes the ordinary way.

@@ -18,8 +18,8 @@ use portolan_wire::{
 /// Most bytes of one segmentation-offload call: a UDP datagram's, headers off.
 const CALL_LEN_MAX: usize = 65_000;
 
-/// Bytes of user data in one chunk: an eighth of shared memory's ring, so that both ends work at the
-/// same time.
+/// Bytes of user data in one chunk: an eighth of shared memory's ring, so that both ends work
+/// at the same time.
 const CHUNK_PAYLOAD_MAX: usize = 32 * 1024;
 
 /// A frame, or run of frames, for a link to send now.
@@ -786,7 +786,7 @@ impl Path {
 }
 
 impl Shared {
-    /// Header and view of a fragment that must be sent again.
+    /// Header and view of a fragment that must be sent again. `P5.8`
     fn fragment_again(
         &mut self,
         key: u32,
