@@ -95,11 +95,7 @@ impl Plan {
             None => None,
         };
         let frame_len_max = match option("frame_len_max") {
-            Some(text) => Some(text.parse().map_err(|_| Error::Setting {
-                name: "frame_len_max",
-                value: text.clone(),
-                why: "write a number of bytes".to_owned(),
-            })?),
+            Some(text) => Some(parse_frame_len(text)?),
             None => None,
         };
         Ok(Plan {
@@ -296,6 +292,20 @@ impl Links {
         for open in &mut self.open {
             open.link.disarm();
         }
+    }
+}
+
+/// Shortest and longest frames of the UDP link: what every IPv4 path carries, and a datagram's most.
+const FRAME_LENS: std::ops::RangeInclusive<usize> = 512..=65_507;
+
+fn parse_frame_len(text: String) -> Result<usize, Error> {
+    match text.parse() {
+        Ok(len) if FRAME_LENS.contains(&len) => Ok(len),
+        _ => Err(Error::Setting {
+            name: "frame_len_max",
+            value: text,
+            why: "write a number of bytes from 512 to 65507".to_owned(),
+        }),
     }
 }
 

@@ -41,7 +41,7 @@ impl RxWindow {
         }
     }
 
-    /// Whether `num` is new and inside the window; does not record it.
+    /// Whether `num` is new and inside the window; does not record it. `P3.2`
     #[inline]
     pub(crate) fn check(&self, num: u32) -> Result<(), DropReason> {
         let ahead = num.wrapping_sub(self.base);
@@ -73,7 +73,7 @@ impl RxWindow {
         self.unacked_count += 1;
     }
 
-    /// A number arrived that was known: its sender has not heard of it, so tell it soon.
+    /// A number arrived that was known: its sender has not heard of it, so tell it soon. `P3.2`
     pub(crate) fn on_duplicate(&mut self, now: Instant, num: u32, attempt: u8) {
         self.last_num = num;
         self.last_attempt = attempt;
@@ -104,7 +104,7 @@ impl RxWindow {
     }
 
     /// Writes the acknowledgement and returns its length, or 0 if `out` is too short for it.
-    /// What it says is then no longer due.
+    /// What it says is then no longer due. `P3.4`
     pub(crate) fn emit(&mut self, now: Instant, path: u8, out: &mut [u8]) -> usize {
         let word_count = if self.has_gap() {
             self.words.len().min(WORDS_MAX)
@@ -188,6 +188,7 @@ mod tests {
         (base, set)
     }
 
+    // P3.2, P3.4
     #[test]
     fn in_order_numbers_need_no_bitmap() {
         let mut window = RxWindow::new(1024);
@@ -201,6 +202,7 @@ mod tests {
         assert_eq!(window.check(200 + 1024), Err(DropReason::BeyondWindow));
     }
 
+    // P3.1, P3.4
     #[test]
     fn bitmap_agrees_with_a_set_across_wrap_of_numbers() {
         let mut window = RxWindow::new(1024);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Best effort: delivered if it arrives and finds a buffer; what is lost is counted, not repaired.
+//! Best effort: delivered if it arrives and finds a buffer; what is lost is counted, not repaired
+//! (`P7.1`, `P7.4`).
 
 use crate::DropReason;
 use crate::core_state::Shared;
@@ -38,6 +39,7 @@ impl Peer {
         let (op, error) = match found {
             Match::InPlace => (None, None),
             Match::Posted(posted) => (Some(posted.op), truncation(len, posted.len)),
+            // P7.3
             Match::Nothing => return Err(DropReason::BestEffortNoBuffer),
         };
         self.deliver(sh, message.lane, port, op, len, Data::Frame(payload), error);

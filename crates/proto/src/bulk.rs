@@ -38,7 +38,7 @@ impl Core {
             return Err(DropReason::StaleTransfer);
         };
         let end = chunk.offset.checked_add(payload.len() as u64);
-        // Chunks come in order: anything else is a hole or an overlap.
+        // P8.3, chunks come in order: anything else is a hole or an overlap.
         if chunk.offset != transfer.received || end.is_none_or(|end| end > transfer.granted) {
             return Err(DropReason::BadFragment);
         }

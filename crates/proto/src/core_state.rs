@@ -59,6 +59,7 @@ impl Core {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let limits = &config.limits;
+        // P4.8
         assert!(
             limits.credit_len / crate::lane::CHARGE_OVERHEAD < 1 << 15,
             "credit_len too large"
@@ -231,6 +232,7 @@ impl Core {
     }
 
     /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
+    /// `P9.6`
     pub fn fail_peer(&mut self, peer: PeerId, cause: Cause) {
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
@@ -253,7 +255,7 @@ impl Core {
         (self.sh.slots.used(), self.sh.held.total_len(), transfers)
     }
 
-    /// Makes every acknowledgement that is owed due now: before the process leaves.
+    /// Makes every acknowledgement that is owed due now: before the process leaves. `P2.9`
     pub fn flush_acks(&mut self, now: Instant) {
         for index in 0..self.timed.len() {
             let id = self.timed[index];
@@ -296,7 +298,7 @@ impl Core {
     }
 
     /// The system says that frames to `peer` by `link` may be at most `frame_len_max` bytes long. A
-    /// shorter length is believed at once (too short costs speed only), a longer one never.
+    /// shorter length is believed at once (too short costs speed only), a longer one never. `P6.2`
     pub fn shrink_path(&mut self, peer: PeerId, link: LinkId, frame_len_max: usize) {
         if let Some(Some(peer)) = self.peers.get_mut(peer.index())
             && let Some(path) = peer.path_mut(link)
@@ -434,6 +436,7 @@ impl Core {
 }
 
 /// Frames that a peer may have under way towards this process on one path: what the link buffers.
+/// `P3.3`
 pub(crate) fn window_frames(config: &Config, params: &LinkParams) -> u16 {
     let frames = params.rx_buffer_len / params.frame_len_max.max(1);
     // At least a run of segments and its acknowledgements; a full socket is repaired, not fatal.

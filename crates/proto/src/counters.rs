@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters. Nothing is dropped in silence: every drop has a reason, and every reason a counter.
+//! Counters. Nothing is dropped in silence: every drop has a reason, and every reason a counter
+//! (`P1.8`).
 
 use portolan_wire::Malformed;
 

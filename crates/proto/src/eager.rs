@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Eager messages: copied into a frame at submission, sent without asking, within credit.
+//! Eager messages: copied into a frame at submission, sent without asking, within credit (`P4.5`).
 
 use crate::event::{Cause, PeerId, PortId};
 use crate::lane::charge;
@@ -120,6 +120,7 @@ impl Core {
             return Err(Refused::TooLong);
         }
         let tx = &mut state.lanes_tx[lane];
+        // P7.5
         let best_effort = spec.best_effort && fits;
         let charge = charge(len);
         if !best_effort && !tx.has_credit(charge) || !path.has_room(lane) {
@@ -168,7 +169,7 @@ impl Core {
 }
 
 impl Path {
-    /// Puts a message into the lane's open frame, or into a new one.
+    /// Puts a message into the lane's open frame, or into a new one. `P4.6`
     #[inline]
     fn stage_shared<'a>(&mut self, slots: &'a mut SlotPool, message: &Message) -> Staging<'a> {
         let lane = message.lane.index();
@@ -187,6 +188,7 @@ impl Path {
             len: header_len,
             numbered: false,
         });
+        // P7.2, P3.11
         open.numbered |= !message.best_effort;
         let start = open.len;
         open.len += need;

@@ -68,6 +68,9 @@ impl Core {
         let eager = len <= self.sh.config.limits.eager_len_max_lossless;
         let charge = charge(len);
         let tx = &mut state.lanes_tx[lane];
+        if !state.session.up {
+            return None;
+        }
         if !path.params.lossless || !idle || !eager || spec.best_effort || !tx.has_credit(charge) {
             return None;
         }
@@ -102,6 +105,9 @@ impl Core {
     #[inline]
     pub fn append(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> Option<()> {
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
+        if !state.session.up {
+            return None;
+        }
         let path = state.paths[state.small?.index()].as_deref_mut()?;
         let lane = spec.lane.index();
         let capacity = path.shared_frame_len();
@@ -153,7 +159,7 @@ impl Core {
             system: message.system,
         };
         let found = self.sh.ports.get_mut(port)?;
-        let op = match found.find_fitting(frame.from, message.lane, len as u64) {
+        let op = match found.find_fitting(frame.from, len as u64) {
             Match::InPlace => None,
             Match::Posted(posted) => Some(posted.op),
             Match::Nothing => return None,

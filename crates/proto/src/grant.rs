@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receiver schedules bulk data: it grants what its link can buffer, and prefers the transfer
-//! with the least left, so that many senders at once lose nothing that a grant could have avoided.
+//! with the least left, so that many senders at once lose nothing that a grant could have avoided
+//! (`P5.3`).
 
 use crate::peer::Control;
 use crate::rendezvous::RxTransfer;

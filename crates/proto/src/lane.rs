@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lanes: messages of one peer and priority, matched and delivered in the order of their numbers
-//! although they came by several paths.
+//! although they came by several paths (`P4.1`). The two lanes share nothing (`P4.2`).
 
 use crate::core_state::Shared;
 use crate::event::{Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
@@ -16,7 +16,7 @@ use portolan_wire::LaneId;
 /// Charged per message beside its bytes, so that credit also bounds the bookkeeping of small ones.
 pub(crate) const CHARGE_OVERHEAD: u32 = 32;
 
-/// What a message of `eager_len` bytes costs of its lane's credit.
+/// What a message of `eager_len` bytes costs of its lane's credit. `P4.3`
 #[inline]
 pub(crate) fn charge(eager_len: usize) -> u32 {
     u32::try_from(eager_len).unwrap_or(u32::MAX / 2) + CHARGE_OVERHEAD
@@ -114,6 +114,7 @@ impl LaneRx {
     #[inline]
     fn admit(&mut self, charge: u32) -> Result<(), DropReason> {
         let arrived = self.arrived.wrapping_add(charge);
+        // P4.3
         if (self.advertised.wrapping_sub(arrived) as i32) < 0 {
             return Err(DropReason::BeyondCredit);
         }
@@ -125,6 +126,7 @@ impl LaneRx {
     #[inline]
     fn index(&self, seq: u16) -> Result<usize, DropReason> {
         let ahead = seq.wrapping_sub(self.next_seq);
+        // P4.8
         if ahead >= 1 << 15 {
             return Err(DropReason::Duplicate);
         }
@@ -312,6 +314,7 @@ impl Peer {
         let lossless = self.paths[link.index()]
             .as_ref()
             .is_some_and(|path| path.params.lossless);
+        // P5.1
         if rts.message_len == 0 || !lossless && rts.message.len == 0 {
             return Err(DropReason::BadFragment);
         }
@@ -439,7 +442,7 @@ impl Peer {
         });
     }
 
-    /// Gives credit back and tells the peer when it is time.
+    /// Gives credit back and tells the peer when it is time. `P4.4`
     #[inline]
     pub(crate) fn consume(&mut self, sh: &mut Shared, lane: LaneId, charge: u32) {
         let credit_len = sh.config.limits.credit_len;
@@ -514,7 +517,7 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
     true
 }
 
-/// Queues the message at its port until a buffer is posted; its charge goes along.
+/// Queues the message at its port until a buffer is posted; its charge goes along. `P4.7`
 fn put_aside(
     port: &mut Port,
     peer: PeerId,
@@ -533,7 +536,7 @@ fn put_aside(
     State::Gone
 }
 
-/// The error of a message that is longer than its buffer.
+/// The error of a message that is longer than its buffer. `P4.9`
 pub(crate) fn truncation(len: u64, capacity: u64) -> Option<OpError> {
     (len > capacity).then_some(OpError::Truncated { message_len: len })
 }

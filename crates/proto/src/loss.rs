@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loss detection by time (in the manner of RACK-TLP, RFC 8985): a frame is lost when one sent after
-//! it has arrived and a round trip and a quarter have passed; a silent tail is probed by a timeout.
+//! it has arrived and a round trip and a quarter have passed (`P3.8`); a silent tail is
+//! probed by a timeout (`P3.9`).
 
 use crate::path::{Cargo, InFlight, Path, TxState};
 use crate::{DropReason, Instant, Limits};
@@ -61,6 +62,7 @@ impl Path {
     ) -> Result<(), DropReason> {
         let ahead = ack.base.wrapping_sub(self.base_num);
         let old = ahead >= 1 << 31;
+        // P3.6
         if !old && ahead as usize > self.inflight.len() {
             return Err(DropReason::BadAck);
         }
@@ -98,6 +100,7 @@ impl Path {
         let Some(entry) = self.entry_mut(ack.echo_num) else {
             return;
         };
+        // P3.7
         if entry.attempt != ack.echo_attempt || entry.state == TxState::Acked {
             return;
         }
@@ -167,6 +170,7 @@ impl Path {
     }
 
     /// Declares losses that are due and, if the path has gone silent, sends its first frame again.
+    /// `P3.9`
     pub(crate) fn on_timer(&mut self, now: Instant, limits: &Limits) -> TimerOutcome {
         let mut outcome = TimerOutcome::default();
         if self.inflight.is_empty() {
@@ -192,6 +196,7 @@ impl Path {
                     .wrapping_add(u32::try_from(index).unwrap_or(0)),
             );
         }
+        // P9.1
         let silent_for = now.since(self.loss.progress_at);
         if silent_for >= limits.suspect_after
             && now.since(self.loss.suspected_at) >= limits.suspect_after

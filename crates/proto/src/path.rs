@@ -9,10 +9,10 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 use portolan_wire::FRAME_HEADER_LEN;
 
-/// Frame length before the path MTU is known: IPv6 promises 1280 bytes; IP and UDP headers off.
+/// `P6.1`: frame length before the path MTU is known. IPv6 promises 1280 bytes; headers off.
 pub(crate) const FRAME_LEN_SAFE: usize = 1200;
 
-/// No path is so narrow that frames must be shorter: IPv4 promises 576 bytes; headers off.
+/// `P6.2`: no path is so narrow that frames must be shorter. IPv4 promises 576 bytes; headers off.
 pub(crate) const FRAME_LEN_LEAST: usize = 512;
 
 /// Bytes of the longest frame in which a lossless link's messages share. A frame costs a ring next
@@ -120,6 +120,10 @@ pub(crate) struct Path {
 impl Path {
     pub(crate) fn new(link: LinkId, params: LinkParams, rx_window: u16) -> Self {
         let frame_len_bound = params.frame_len_max.min(portolan_wire::FRAME_LEN_MAX);
+        assert!(
+            frame_len_bound >= FRAME_LEN_LEAST,
+            "a link must carry frames of 512 bytes"
+        );
         Path {
             link,
             params,
@@ -172,7 +176,7 @@ impl Path {
         self.closed[lane].len() < CLOSED_MAX && self.runs.len() < CLOSED_MAX
     }
 
-    /// Frames that may still be put under way.
+    /// Frames that may still be put under way. `P3.3`
     #[inline]
     pub(crate) fn window_left(&self) -> usize {
         self.window_frames.saturating_sub(self.inflight.len())
@@ -184,7 +188,7 @@ impl Path {
             .wrapping_add(u32::try_from(self.inflight.len()).unwrap_or(u32::MAX))
     }
 
-    /// Takes the next number for a frame of `len` bytes that leaves now.
+    /// Takes the next number for a frame of `len` bytes that leaves now. `P3.1`
     pub(crate) fn push_inflight(&mut self, now: Instant, cargo: Cargo, len: usize) -> u32 {
         let num = self.next_num();
         if self.inflight.is_empty() {

@@ -106,7 +106,7 @@ impl Peer {
     }
 
     /// Chooses the paths by what was measured: small messages take the shortest round trip, bulk
-    /// data the most bytes per call.
+    /// data the most bytes per call. `P6.5`
     pub(crate) fn choose_paths(&mut self, preferred: Option<LinkId>) {
         let up = || self.paths.iter().flatten().filter(|path| path.up);
         let small = up().min_by_key(|path| {

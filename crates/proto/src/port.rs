@@ -76,15 +76,24 @@ impl Port {
         self.take_posted(peer).map_or(Match::Nothing, Match::Posted)
     }
 
-    /// [`Port::find`] for an eager message of `len` bytes, but only a buffer that holds it.
+    /// [`Port::find`] for an eager message of `len` bytes, but only where the first buffer is the
+    /// one to take, and holds the message.
     #[inline]
-    pub(crate) fn find_fitting(&mut self, peer: PeerId, lane: LaneId, len: u64) -> Match {
-        let first_fits = self.posted.front().is_none_or(|posted| posted.len >= len);
-        if self.unexpected.is_empty() && first_fits {
-            self.find(peer, lane, true)
-        } else {
-            Match::Nothing
+    pub(crate) fn find_fitting(&mut self, peer: PeerId, len: u64) -> Match {
+        if !self.unexpected.is_empty() {
+            return Match::Nothing;
         }
+        if self.mode == Some(PortMode::InPlace) {
+            return Match::InPlace;
+        }
+        let fits =
+            |post: &&Posted| post.len >= len && post.source.is_none_or(|source| source == peer);
+        if self.posted.front().filter(fits).is_none() {
+            return Match::Nothing;
+        }
+        self.posted
+            .pop_front()
+            .map_or(Match::Nothing, Match::Posted)
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use crate::{Instant, LinkId};
 use core::time::Duration;
 use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, PROBE_LEN, Probe};
 
-/// Round trips measured per path before the choice is final.
+/// Round trips measured per path before the choice is final. `P6.3`
 const ROUNDS: u8 = 8;
 
 /// Wait for an answer before a probe counts as lost; a peer that sleeps answers within this.
@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// Lost probes of one length before a shorter one is tried.
 const TRIES: u8 = 3;
 
-/// Frame lengths tried below the links' own: UDP on a 1500-byte Ethernet, behind a tunnel, safe.
+/// `P6.1`: frame lengths tried below the links' own. UDP on a 1500-byte Ethernet, behind a tunnel,
+/// safe.
 const LENGTHS: [usize; 3] = [1472, 1400, FRAME_LEN_SAFE];
 
 #[derive(Debug, Default)]
@@ -92,7 +93,7 @@ impl Path {
         self.next_probe(now);
     }
 
-    /// The peer asks: answer by this path.
+    /// The peer asks: answer by this path. `P6.4`
     pub(crate) fn on_probe_asked(&mut self, nonce: u32) {
         self.probe.answer = Some(nonce);
     }

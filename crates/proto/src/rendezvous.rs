@@ -100,6 +100,7 @@ impl Shared {
     }
 
     /// Begins a transfer into a posted buffer; the caller has checked that there is room for it.
+    /// `P5.2`
     pub(crate) fn start_transfer(&mut self, req: &Request, posted: Posted, origin: Origin) -> u32 {
         let asked = &req.asked;
         let params = self.links[asked.link.index()];
@@ -119,6 +120,7 @@ impl Shared {
             lane: req.lane,
         });
         let Ok(key) = transfer else { return 0 };
+        // P8.5
         let pull = params.is_some_and(|params| params.pull) && asked.remote_addr != 0;
         if pull {
             self.events.push_back(Event::Pull {
@@ -258,6 +260,7 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) else {
             return;
         };
+        // P8.4
         if done.lossless {
             let record = Done {
                 status: DoneStatus::Complete,
@@ -275,6 +278,7 @@ impl Core {
 
     pub(crate) fn on_grant(&mut self, from: PeerId, grant: &Grant) -> Result<(), DropReason> {
         let transfer = self.sh.tx_transfers.get_mut(grant.transfer);
+        // P5.5
         let transfer = transfer.filter(|transfer| transfer.peer == from);
         let Some(transfer) = transfer else {
             return Err(DropReason::StaleTransfer);
@@ -316,17 +320,16 @@ impl Core {
 impl Peer {
     /// Bytes of user data in each bulk datagram; 0 on a lossless path, whose chunks have any size.
     fn fragment_len(&self) -> u16 {
-        let path = self
-            .bulk
-            .and_then(|link| self.paths[link.index()].as_deref());
-        match path {
-            Some(path) if !path.params.lossless => {
-                // 60 KB per call is the most that segmentation offload takes; longer frames than
-                // that exist on loopback only.
-                u16::try_from(path.frame_len.min(60_000) - BULK_HEADER_LEN).unwrap_or(0)
-            }
-            _ => 0,
-        }
+        let lossy = self
+            .paths
+            .iter()
+            .flatten()
+            .filter(|path| !path.params.lossless && path.up);
+        // The choice between paths may change before the grant comes: what all of them carry.
+        // 60 KB per call is the most that segmentation offload takes; longer frames than that exist
+        // on loopback only.
+        let frame_len = lossy.map(|path| path.frame_len.min(60_000)).min();
+        frame_len.map_or(0, |len| u16::try_from(len - BULK_HEADER_LEN).unwrap_or(0))
     }
 
     fn stage_rts(&mut self, sh: &mut Shared, rts: &Rts) {

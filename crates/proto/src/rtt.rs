@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Round-trip estimation (RFC 6298, with the gains of Jacobson and Karels).
+//! Round-trip estimation (RFC 6298, with the gains of Jacobson and Karels). `P3.7`
 
 use core::time::Duration;
 
@@ -47,7 +47,7 @@ impl Rtt {
         (self.sample_count > 0).then_some(self.min)
     }
 
-    /// RFC 6298: smoothed round trip and four times its variance, within bounds.
+    /// RFC 6298: smoothed round trip and four times its variance, within bounds. `P3.9`
     pub(crate) fn timeout(&self, floor: Duration, ceiling: Duration) -> Duration {
         (self.smoothed + self.variance * 4).clamp(floor, ceiling)
     }

@@ -100,12 +100,21 @@ impl Core {
             self.sh.counters.frames_received += 1;
             return Ok(None);
         }
+        // P2.3
+        if header.kind == FrameKind::Reset {
+            self.on_reset(link, frame)?;
+            return Ok(None);
+        }
         let index = token_index(header.session);
         let peer = match self.peers.get_mut(index) {
             Some(Some(peer)) if peer.session.token_mine == header.session => &mut **peer,
-            _ => return Err(DropReason::StaleSession),
+            _ => {
+                self.on_stale(now, link, header.session);
+                return Err(DropReason::StaleSession);
+            }
         };
         if !peer.session.up || peer.session.failed.is_some() {
+            self.on_stale(now, link, header.session);
             return Err(DropReason::StaleSession);
         }
         let from = peer.id;
@@ -117,6 +126,7 @@ impl Core {
             FrameKind::Unnumbered => {}
             FrameKind::Data | FrameKind::Bulk => {
                 let num = header.packet_num;
+                // P3.2
                 if let Err(reason) = path.rx.check(num) {
                     if reason == DropReason::Duplicate {
                         path.rx.on_duplicate(now, num, header.attempt);
@@ -124,10 +134,12 @@ impl Core {
                     }
                     return Err(reason);
                 }
+                // P3.10
                 if self.sh.held.total_len() > self.sh.config.limits.held_len_max {
                     return Err(DropReason::NoMemory);
                 }
                 path.rx.insert(now, num, header.attempt);
+                // P3.5
                 let limits = &self.sh.config.limits;
                 let every = match header.kind {
                     // A run of segments is acknowledged as one.
@@ -213,6 +225,7 @@ impl Core {
             }
             Record::Probe(probe) => {
                 let path = peer.path_mut(link).ok_or(DropReason::NoPath)?;
+                // P6.4
                 if !probe.reply {
                     path.on_probe_asked(probe.nonce);
                 } else if path.on_probe_answered(now, probe.nonce) {
@@ -247,7 +260,7 @@ impl Core {
 impl crate::peer::Peer {
     fn on_credit(&mut self, credit: &Credit) {
         let tx = &mut self.lanes_tx[credit.lane.index()];
-        // Only forward: an older record may have been overtaken by a newer one.
+        // P4.4: only forward, an older record may have been overtaken by a newer one.
         if (credit.limit.wrapping_sub(tx.limit) as i32) > 0 {
             tx.limit = credit.limit;
         }

@@ -2,10 +2,11 @@
 //! Sessions: opened on first use, by a handshake on every path that may work (`P2`).
 //!
 //! Each side gives the other a token: 44 unpredictable bits above the 20-bit number of the peer, so
-//! that a frame finds its peer without hashing and a frame of a dead session is refused.
+//! that a frame finds its peer without hashing and a frame of a dead session is refused (`P2.3`).
 
 use crate::core_state::{Shared, window_frames};
 use crate::event::{Cause, Event, PeerId};
+use crate::path::FRAME_LEN_LEAST;
 use crate::peer::Peer;
 use crate::{Core, DropReason, Instant, LinkId};
 use core::time::Duration;
@@ -20,6 +21,10 @@ const HELLO_RETRY_MAX: Duration = Duration::from_millis(50);
 
 /// Hellos on a path that stays silent while the session is up, before the path is left alone.
 const HELLO_PATH_MAX: u32 = 12;
+
+/// Least time between two resets to one peer: a stale stream of frames must not be answered by
+/// another one.
+const RESET_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Source of tokens and epochs: keyed hashing of a counter with the entropy of the start.
 #[derive(Debug)]
@@ -69,6 +74,9 @@ pub(crate) struct SessionState {
     /// Links whose hello must be sent now, and links whose hello must be answered; a bit each.
     hello_mask: u8,
     answer_mask: u8,
+    /// A stale token that the peer still uses, by which link, and when it was last told.
+    stale: Option<(u64, LinkId)>,
+    reset_at: Instant,
 }
 
 impl SessionState {
@@ -86,6 +94,8 @@ impl SessionState {
             hello_sent_at: Instant::default(),
             hello_mask: 0,
             answer_mask: 0,
+            stale: None,
+            reset_at: Instant::default(),
         }
     }
 
@@ -123,7 +133,7 @@ impl Peer {
         }
     }
 
-    /// Sends a hello on each path that has not answered yet.
+    /// Sends a hello on each path that has not answered yet. `P2.1`
     pub(crate) fn on_hello_timer(&mut self, now: Instant) {
         let session = &mut self.session;
         if now < session.hello_at || session.failed.is_some() {
@@ -146,7 +156,13 @@ impl Peer {
     pub(crate) fn emit_handshake(&mut self, sh: &mut Shared, link: LinkId) -> bool {
         let bit = 1 << link.as_u8();
         let session = &mut self.session;
-        let kind = if session.answer_mask & bit != 0 {
+        let stale = session
+            .stale
+            .take_if(|(_, by)| *by == link)
+            .map(|(token, _)| token);
+        let kind = if stale.is_some() {
+            FrameKind::Reset
+        } else if session.answer_mask & bit != 0 {
             session.answer_mask &= !bit;
             FrameKind::HelloAck
         } else if session.hello_mask & bit != 0 {
@@ -165,7 +181,7 @@ impl Peer {
             to: self.id.0,
             epoch: session.epoch_mine,
             token: session.token_mine,
-            echo_token: session.token_theirs,
+            echo_token: stale.unwrap_or(session.token_theirs),
             credits: [limits.credit_len; 2],
             frame_len_max: u16::try_from(params.frame_len_max).unwrap_or(u16::MAX),
             window_frames: window_frames(&sh.config, &params),
@@ -197,6 +213,7 @@ impl Peer {
         self.session.epoch_theirs = hello.epoch;
         self.session.up = true;
         self.last_heard = now;
+        // P2.7
         if !was_up {
             for (lane, credit) in self.lanes_tx.iter_mut().zip(hello.credits) {
                 lane.limit = credit;
@@ -207,9 +224,11 @@ impl Peer {
         let Some(path) = self.path_mut(link) else {
             return;
         };
-        path.frame_len_bound = path.frame_len_bound.min(usize::from(hello.frame_len_max));
+        let theirs = usize::from(hello.frame_len_max).max(FRAME_LEN_LEAST);
+        path.frame_len_bound = path.frame_len_bound.min(theirs);
         path.frame_len = path.frame_len.min(path.frame_len_bound);
         path.window_frames = usize::from(hello.window_frames.max(1));
+        // P2.6
         if proven && !path.up {
             path.up = true;
             if first_hello {
@@ -236,26 +255,13 @@ impl Core {
         header: &FrameHeader,
         frame: &[u8],
     ) -> Result<PeerId, DropReason> {
-        let (hello, body, mac) = Hello::parse(frame)?;
-        let config = &self.sh.config;
-        if hello.job_id != config.job_id {
-            return Err(DropReason::OtherJob);
-        }
-        if authenticator(&config.secret, body) != mac {
-            return Err(DropReason::BadMac);
-        }
-        let from = PeerId(hello.from);
-        if hello.to != config.rank || hello.from >= config.size || hello.path != link.as_u8() {
-            return Err(DropReason::WrongRank);
-        }
-        if self.allowed[from.index()] >> link.as_u8() & 1 == 0 {
-            return Err(DropReason::NoPath);
-        }
+        let (hello, from) = self.check_handshake(link, frame)?;
         let is_answer = header.kind == FrameKind::HelloAck;
         self.meet(now, from, &hello, is_answer)?;
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::WrongRank);
         };
+        // P2.5
         let proven = hello.echo_token == peer.session.token_mine;
         if is_answer && !proven {
             return Err(DropReason::StaleSession);
@@ -270,6 +276,55 @@ impl Core {
         }
         self.touch(from);
         Ok(from)
+    }
+
+    /// Checks what all handshake frames have in common: job, authenticator, ranks and link.
+    fn check_handshake(&self, link: LinkId, frame: &[u8]) -> Result<(Hello, PeerId), DropReason> {
+        let (hello, body, mac) = Hello::parse(frame)?;
+        let config = &self.sh.config;
+        // P2.2
+        if hello.job_id != config.job_id {
+            return Err(DropReason::OtherJob);
+        }
+        if authenticator(&config.secret, body) != mac {
+            return Err(DropReason::BadMac);
+        }
+        let from = PeerId(hello.from);
+        if hello.to != config.rank || hello.from >= config.size || hello.path != link.as_u8() {
+            return Err(DropReason::WrongRank);
+        }
+        if self.allowed[from.index()] >> link.as_u8() & 1 == 0 {
+            return Err(DropReason::NoPath);
+        }
+        Ok((hello, from))
+    }
+
+    /// The peer says that it no longer honours the session that this side uses (`P2.7`).
+    pub(crate) fn on_reset(&mut self, link: LinkId, frame: &[u8]) -> Result<(), DropReason> {
+        let (hello, from) = self.check_handshake(link, frame)?;
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        if hello.echo_token != peer.session.token_theirs {
+            return Err(DropReason::StaleSession);
+        }
+        self.fail_peer(from, Cause::Closed);
+        Ok(())
+    }
+
+    /// A frame used a session that this process does not honour: if it is a peer's, tell it.
+    pub(crate) fn on_stale(&mut self, now: Instant, link: LinkId, token: u64) {
+        let Some(Some(peer)) = self.peers.get_mut(token_index(token)) else {
+            return;
+        };
+        let session = &mut peer.session;
+        if session.token_theirs == 0 || now.since(session.reset_at) < RESET_INTERVAL {
+            return;
+        }
+        session.reset_at = now;
+        session.stale = Some((token, link));
+        let id = peer.id;
+        self.touch(id);
     }
 
     /// Makes the peer's state fit the epoch of its hello (`P2.4`).
@@ -292,7 +347,7 @@ impl Core {
             return Err(DropReason::OldIncarnation);
         }
         if hello.epoch == known {
-            // The same session; one that was given up here stays given up.
+            // P2.8: the same session; one that was given up here stays given up.
             let alive = peer.session.failed.is_none() && hello.token == peer.session.token_theirs;
             return if alive {
                 Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A table whose keys outlive their entries harmlessly: each key carries the generation of its
-//! place, so that a peer's late or invented key finds nothing.
+//! place, so that a peer's late or invented key finds nothing (`P5.5`).
 
 use alloc::vec::Vec;
 
@@ -100,6 +100,7 @@ impl<T> Slab<T> {
 mod tests {
     use super::*;
 
+    // P5.5
     #[test]
     fn a_removed_key_finds_nothing_even_when_its_place_is_used_again() {
         let mut slab = Slab::new();

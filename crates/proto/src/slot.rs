@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frame buffers. A frame lives in one from its first record until it is acknowledged, so that a
-//! lost one is sent again byte for byte, whatever kind of send its messages came from.
+//! lost one is sent again byte for byte (`P3.1`), whatever kind of send its messages came from.
 
 use alloc::vec;
 use alloc::vec::Vec;

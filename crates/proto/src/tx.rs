@@ -2,7 +2,7 @@
 //! Sending: which frame leaves next, by which path.
 //!
 //! The order on a path: what was lost, the high lane, control records, the low lane, runs of eager
-//! fragments, bulk data. Acknowledgements and credit ride on whatever leaves anyway.
+//! fragments, bulk data (`P4.10`). Acknowledgements and credit ride on whatever leaves anyway.
 
 use crate::core_state::Shared;
 use crate::event::{Event, OpError, OpId, PeerId};
@@ -18,7 +18,8 @@ use portolan_wire::{
 /// Most bytes of one segmentation-offload call: a UDP datagram's, headers off.
 const CALL_LEN_MAX: usize = 65_000;
 
-/// Bytes of user data in one chunk: half of the smallest ring, so that both ends work at a time.
+/// Bytes of user data in one chunk: an eighth of shared memory's ring, so that both ends work
+/// at the same time.
 const CHUNK_PAYLOAD_MAX: usize = 32 * 1024;
 
 /// A frame, or run of frames, for a link to send now.
@@ -267,7 +268,11 @@ impl Core {
         let sh = &mut self.sh;
         let peer = self.peers.get_mut(id.index())?.as_deref_mut()?;
         if peer.session.failed.is_some() {
-            return None;
+            // It may have to be told that its session is no longer honoured; nothing else.
+            let told = LinkId::ALL
+                .into_iter()
+                .find(|link| peer.emit_handshake(sh, *link));
+            return told.map(|link| Sent::Scratch { peer: id, link });
         }
         // Highest number first: raw frames before datagrams, so small messages before bulk.
         for link in LinkId::ALL.into_iter().rev() {
@@ -345,6 +350,7 @@ impl Peer {
             Some(frame) => frame.numbered,
             None => path.open[place].is_none_or(|open| open.numbered),
         };
+        // P3.3
         if numbered && path.window_left() == 0 {
             return None;
         }
@@ -460,7 +466,7 @@ impl Peer {
         }
     }
 
-    /// Acknowledgements of every path that has something to acknowledge.
+    /// Acknowledgements of every path that has something to acknowledge. `P3.5`
     #[inline]
     fn append_acks(&mut self, now: Instant, sh: &mut Shared, frame: &mut OpenFrame, limit: usize) {
         for path in self.paths.iter_mut().flatten() {
@@ -478,7 +484,7 @@ impl Peer {
         self.paths.iter().flatten().any(|path| path.rx.due() <= now)
     }
 
-    /// A frame or chunk for a lossless link.
+    /// A frame or chunk for a lossless link. `P8.1`
     #[inline]
     fn next_lossless(&mut self, sh: &mut Shared, link: LinkId) -> Option<Sent> {
         let peer = self.id;
@@ -565,7 +571,7 @@ impl Peer {
             .segments_max
             .min(CALL_LEN_MAX / (fragment_len + BULK_HEADER_LEN));
         let off = transfer.next_off;
-        // Whole fragments only: a grant may end within one, which then waits for the next grant.
+        // P5.4, whole fragments only: a grant may end within one, which waits for the next grant.
         let left = usize::try_from(transfer.granted - off).unwrap_or(usize::MAX);
         let is_end = transfer.granted == transfer.len;
         let count = if is_end {
@@ -660,7 +666,7 @@ impl Peer {
 }
 
 impl Path {
-    /// The next lost frame, or run of lost fragments, to be sent again.
+    /// The next lost frame, or run of lost fragments, to be sent again. `P3.1`
     fn next_lost(&mut self, now: Instant, sh: &mut Shared, peer: PeerId) -> Option<Sent> {
         let link = self.link;
         while let Some(num) = self.lost.pop_front() {
@@ -784,7 +790,7 @@ impl Path {
 }
 
 impl Shared {
-    /// Header and view of a fragment that must be sent again.
+    /// Header and view of a fragment that must be sent again. `P5.8`
     fn fragment_again(
         &mut self,
         key: u32,
@@ -821,7 +827,7 @@ impl Shared {
         })
     }
 
-    /// A fragment has arrived; the last one ends the send.
+    /// A fragment has arrived; the last one ends the send. `P5.7`
     pub(crate) fn on_fragment_acked(&mut self, key: u32, index: u32) {
         let Some(transfer) = self.tx_transfers.get_mut(key) else {
             return;

@@ -29,7 +29,7 @@ pub enum FrameKind {
     Hello,
     /// Answers a hello.
     HelloAck,
-    /// The sender's end of the session is gone.
+    /// The sender's end of the session is gone. Set aside: nobody sends it (`P1.4`).
     Reset,
 }
 
@@ -42,6 +42,7 @@ impl FrameKind {
             4 => FrameKind::Hello,
             5 => FrameKind::HelloAck,
             6 => FrameKind::Reset,
+            // P1.4
             other => return Err(Malformed::FrameKind(other)),
         })
     }
@@ -93,6 +94,7 @@ impl FrameHeader {
         if bytes.len() < FRAME_HEADER_LEN {
             return Err(Malformed::Truncated);
         }
+        // P1.2
         if bytes[0] >> 4 != VERSION {
             return Err(Malformed::Version(bytes[0] >> 4));
         }
@@ -103,6 +105,7 @@ impl FrameHeader {
             packet_num: u32_at(bytes, 4),
             session: u64_at(bytes, 8),
         };
+        // P1.3
         let frame_len = usize::from(header.frame_len);
         if frame_len < FRAME_HEADER_LEN || frame_len > bytes.len() {
             return Err(Malformed::Length);
@@ -178,6 +181,7 @@ mod tests {
         0x11, 2, 20, 0, 0x78, 0x56, 0x34, 0x12, 8, 7, 6, 5, 4, 3, 2, 1, 0xaa, 0xbb, 0xcc, 0xdd,
     ];
 
+    // P1.1
     #[test]
     fn header_parses_real_bytes() {
         let (header, frame) = FrameHeader::parse(&DATA).unwrap();
@@ -196,6 +200,7 @@ mod tests {
         assert_eq!(bytes, DATA[..FRAME_HEADER_LEN]);
     }
 
+    // P1.3
     #[test]
     fn padding_behind_the_frame_is_cut() {
         let mut padded = [0u8; 60];
@@ -203,6 +208,7 @@ mod tests {
         assert_eq!(FrameHeader::parse(&padded).unwrap().1.len(), 20);
     }
 
+    // P1.2, P1.3, P1.4
     #[test]
     fn malformed_headers_are_named() {
         assert_eq!(FrameHeader::parse(&DATA[..15]), Err(Malformed::Truncated));

@@ -89,6 +89,7 @@ impl Message {
     #[inline]
     fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
         let flags = bytes[1];
+        // P1.6
         if flags & !(FLAG_HIGH | FLAG_BEST_EFFORT | FLAG_SYSTEM) != 0 {
             return Err(Malformed::Field);
         }
@@ -484,7 +485,7 @@ pub enum Record {
     Probe(Probe),
 }
 
-/// Walks the records of a frame.
+/// Walks the records of a frame (`P1.5`).
 ///
 /// Yields each record with the place of its payload in the frame. With a frame of which only the
 /// head is at hand (`total_len` beyond `bytes`), a payload may reach past the head.
@@ -523,6 +524,7 @@ impl<'a> Records<'a> {
             Ok((record, header_len, payload_len)) => {
                 let start = self.at + header_len;
                 let end = start + payload_len;
+                // P1.7
                 if end > self.total_len {
                     return self.fail(Malformed::Length);
                 }

@@ -99,6 +99,7 @@ fn mixture(links: &[LinkId], seed: u64, faults: Faults, in_place: bool) -> Pair 
     pair
 }
 
+// P4.1, P4.5, P5.3, P5.7
 #[test]
 fn a_mixture_arrives_over_a_clean_network() {
     let pair = mixture(NETWORK, 1, Faults::default(), false);
@@ -108,12 +109,14 @@ fn a_mixture_arrives_over_a_clean_network() {
     }
 }
 
+// P8.1, P8.2, P8.3, P8.4
 #[test]
 fn a_mixture_arrives_over_shared_memory_without_numbers() {
     let pair = mixture(&[LinkId::SHM], 2, Faults::default(), false);
     pair.assert_clean();
 }
 
+// P3.1, P3.2, P3.8, P3.9, P4.1
 #[test]
 fn a_mixture_arrives_over_lossy_networks() {
     for seed in 0..30 {
@@ -144,6 +147,7 @@ fn nothing_leaks_after_a_lossy_mixture() {
     mixture(NETWORK, 77, faults, false).assert_clean();
 }
 
+// P4.7, P5.2
 #[test]
 fn messages_without_a_buffer_wait_and_keep_their_order() {
     let mut pair = Pair::new(NETWORK, 3);
@@ -171,6 +175,7 @@ fn messages_without_a_buffer_wait_and_keep_their_order() {
     pair.assert_clean();
 }
 
+// P4.3, P4.4
 #[test]
 fn credit_bounds_what_is_held_and_comes_back() {
     let mut pair = Pair::new(NETWORK, 4);
@@ -194,6 +199,7 @@ fn credit_bounds_what_is_held_and_comes_back() {
     assert!(pair.ends[0].send(B, &LOW, &[1; 1000]).is_ok());
 }
 
+// P4.2
 #[test]
 fn the_high_lane_passes_a_blocked_low_lane() {
     let mut pair = Pair::new(NETWORK, 5);
@@ -215,6 +221,7 @@ fn the_high_lane_passes_a_blocked_low_lane() {
     assert_eq!(pair.ends[1].got[0].bytes, b"urgent");
 }
 
+// P4.6
 #[test]
 fn small_messages_that_are_ready_together_share_a_frame() {
     let mut pair = Pair::new(NETWORK, 6);
@@ -229,6 +236,7 @@ fn small_messages_that_are_ready_together_share_a_frame() {
     assert_eq!(pair.ends[0].core.counters().frames_sent - before, 1);
 }
 
+// P4.9
 #[test]
 fn a_long_message_is_cut_at_its_buffer_and_says_so() {
     for len in [100usize, 5000, 100_000] {
@@ -250,6 +258,7 @@ fn a_long_message_is_cut_at_its_buffer_and_says_so() {
     }
 }
 
+// P7.1, P7.2, P7.4
 #[test]
 fn best_effort_is_not_repaired_but_counted() {
     let mut pair = Pair::new(NETWORK, 8);

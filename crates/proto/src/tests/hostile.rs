@@ -45,6 +45,7 @@ fn hello(job_id: [u8; 16], secret: &[u8; 32], epoch: u64) -> [u8; 16 + HELLO_LEN
     frame
 }
 
+// P1.8, P2.2, P2.3, P2.4
 #[test]
 fn every_kind_of_foreign_frame_has_its_own_reason() {
     let mut pair = up(1);
@@ -81,6 +82,7 @@ fn every_kind_of_foreign_frame_has_its_own_reason() {
     assert_eq!(core.peer_status(B), PeerStatus::Up);
 }
 
+// P1.8
 #[test]
 fn a_million_random_frames_change_nothing() {
     let mut pair = up(2);
@@ -106,7 +108,7 @@ fn a_million_random_frames_change_nothing() {
     assert_eq!(dropped, 1_000_000);
 }
 
-/// A peer that is in the job but gone mad: valid session, random records.
+/// A peer that is in the job but gone mad: valid session, random records. `P1.7`, `P4.3`
 #[test]
 fn random_records_in_a_valid_session_stay_within_bounds() {
     let mut pair = up(3);

@@ -13,6 +13,7 @@ const LOW: SendSpec = SendSpec {
 };
 const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
 
+// P2.6, P6.1, P6.3, P6.5
 #[test]
 fn a_session_opens_on_every_path_and_proves_its_frame_length() {
     let mut pair = Pair::new(NETWORK, 1);
@@ -32,6 +33,7 @@ fn a_session_opens_on_every_path_and_proves_its_frame_length() {
     }
 }
 
+// P2.1, P2.5
 #[test]
 fn both_sides_may_open_at_once_over_a_lossy_wire() {
     for seed in 0..50 {
@@ -57,6 +59,7 @@ fn both_sides_may_open_at_once_over_a_lossy_wire() {
     }
 }
 
+// P2.1, P6.5
 #[test]
 fn a_dead_path_leaves_the_other_one_to_do_the_work() {
     let mut pair = Pair::new(NETWORK, 2);
@@ -69,6 +72,7 @@ fn a_dead_path_leaves_the_other_one_to_do_the_work() {
     assert!(!pair.ends[0].core.path_status(B, LinkId::PACKET).unwrap().up);
 }
 
+// P9.1, P9.6
 #[test]
 fn a_silent_peer_is_suspected_and_its_operations_end() {
     let mut pair = Pair::new(&[LinkId::UDP], 3);
@@ -96,6 +100,7 @@ fn a_silent_peer_is_suspected_and_its_operations_end() {
     assert_eq!(pair.ends[0].core.usage(), (0, 0, 0));
 }
 
+// P2.8
 #[test]
 fn after_a_partition_heals_a_new_session_opens() {
     let mut pair = Pair::new(NETWORK, 4);
@@ -114,6 +119,7 @@ fn after_a_partition_heals_a_new_session_opens() {
     assert_eq!(pair.ends[1].got.len(), 1);
 }
 
+// P2.4
 #[test]
 fn a_restarted_peer_is_a_new_one() {
     let mut pair = Pair::new(NETWORK, 5);
@@ -132,4 +138,24 @@ fn a_restarted_peer_is_a_new_one() {
     pair.ends[1].send(A, &LOW, b"reborn").unwrap();
     pair.run(Duration::from_millis(5));
     assert_eq!(pair.ends[0].got.len(), 1);
+}
+
+#[test]
+fn a_peer_that_was_given_up_is_told_so() {
+    let mut pair = Pair::new(NETWORK, 6);
+    pair.run(Duration::from_millis(50));
+    pair.ends[0].core.fail_peer(B, Cause::Silent(LinkId::UDP));
+    let op = pair.ends[1].post(PORT, 10, Some(A));
+    pair.ends[1].send(A, &LOW, b"to one who hung up").unwrap();
+    pair.run(Duration::from_millis(50));
+    let error = OpError::PeerGone(A, Cause::Closed);
+    assert!(
+        pair.ends[1]
+            .failed
+            .contains(&Event::RecvFailed { op, error })
+    );
+    assert_eq!(
+        pair.ends[1].core.peer_status(A),
+        PeerStatus::Failed(Cause::Closed)
+    );
 }

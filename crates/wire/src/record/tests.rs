@@ -29,6 +29,7 @@ fn only(bytes: &[u8]) -> (Record, Range<usize>) {
     first
 }
 
+// P1.1, P1.6
 #[test]
 fn every_record_round_trips() {
     let rts = Rts {
@@ -109,6 +110,7 @@ fn payloads_are_found_between_headers() {
     assert_eq!(records[2], (Record::Ack(ack), 45..53));
 }
 
+// P1.5
 #[test]
 fn padding_ends_the_walk() {
     let mut frame = [0u8; 40];
@@ -142,6 +144,7 @@ fn chunk_payload_reaches_past_the_head() {
     assert_eq!(walk.next(), None);
 }
 
+// P1.5, P1.6
 #[test]
 fn malformed_records_are_named_and_end_the_walk() {
     let walk = |bytes: &[u8]| {
@@ -171,6 +174,7 @@ fn malformed_records_are_named_and_end_the_walk() {
     assert_eq!(walk(&beyond), Malformed::Field);
 }
 
+// P1.7
 #[test]
 fn random_bytes_never_read_outside() {
     // A linear congruential generator (Knuth, MMIX constants) is random enough for bytes.
