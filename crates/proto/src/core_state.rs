@@ -37,6 +37,17 @@ pub(crate) struct Shared {
     pub(crate) scratch: Vec<u8>,
 }
 
+/// Credit of one lane, in bytes modulo 2^32 since the session began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreditStatus {
+    /// Charged by this side for messages to the peer.
+    pub charged: u32,
+    /// How far the peer lets that go.
+    pub limit: u32,
+    /// Charged by the peer and consumed here.
+    pub consumed: u32,
+}
+
 /// The protocol core of one process. See the crate's documentation for the contract.
 #[derive(Debug)]
 pub struct Core {
@@ -243,6 +254,18 @@ impl Core {
         let error = OpError::PeerGone(peer, cause);
         self.abandon(peer, error);
         self.sh.events.push_back(Event::PeerFailed { peer, cause });
+    }
+
+    /// How the credit of a lane shared with `peer` stands.
+    #[must_use]
+    pub fn credit(&self, peer: PeerId, lane: portolan_wire::LaneId) -> Option<CreditStatus> {
+        let peer = self.peers.get(peer.index())?.as_ref()?;
+        let (tx, rx) = (&peer.lanes_tx[lane.index()], &peer.lanes_rx[lane.index()]);
+        Some(CreditStatus {
+            charged: tx.charged,
+            limit: tx.limit,
+            consumed: rx.consumed(),
+        })
     }
 
     /// Memory in use: (frame buffers, bytes of held messages, transfers both ways). Tests end with

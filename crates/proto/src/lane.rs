@@ -100,6 +100,10 @@ impl LaneRx {
         self.advertised
     }
 
+    pub(crate) fn consumed(&self) -> u32 {
+        self.consumed
+    }
+
     /// Gives `charge` back to the peer; `true` when it is time to say so.
     #[inline]
     pub(crate) fn consume(&mut self, charge: u32, credit_len: u32) -> bool {
