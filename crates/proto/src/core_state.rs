@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) tx_transfers: Slab<TxTransfer>,
     pub(crate) rx_transfers: Slab<RxTransfer>,
     pub(crate) scheduler: Scheduler,
+    /// Ports to be served, because what they waited for was delivered.
+    pub(crate) unblocked_ports: Vec<PortId>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) entropy: Entropy,
@@ -99,6 +101,7 @@ impl Core {
                 tx_transfers: Slab::new(),
                 rx_transfers: Slab::new(),
                 scheduler: Scheduler::default(),
+                unblocked_ports: Vec::new(),
                 events: VecDeque::new(),
                 counters: Counters::default(),
                 entropy,
@@ -382,7 +385,10 @@ impl Core {
     pub(crate) fn serve(&mut self, id: PortId) {
         while self.sh.has_transfer_room()
             && let Some(port) = self.sh.ports.get_mut(id)
-            && let Some((index, posted)) = port.next_served()
+            && let Some((index, posted)) = port.next_served(|peer, lane| {
+                let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
+                peer.is_some_and(|peer| peer.lanes_rx[lane.index()].owes(id))
+            })
         {
             let item = port.unexpected[index];
             let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) else {
@@ -419,6 +425,13 @@ impl Core {
             self.touch(item.peer);
         }
         self.run_scheduler();
+    }
+
+    /// Serves the ports at which messages waited for one of their lane that has been delivered.
+    pub(crate) fn serve_unblocked(&mut self) {
+        while let Some(port) = self.sh.unblocked_ports.pop() {
+            self.serve(port);
+        }
     }
 
     /// A message whose buffer was found late has arrived: deliver it and go on with its port.

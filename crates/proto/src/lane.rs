@@ -157,6 +157,15 @@ impl LaneRx {
         self.next_seq = self.next_seq.wrapping_add(1);
     }
 
+    /// A message to `port` has been matched and is yet to be delivered. What waits at the port is
+    /// younger: nothing is matched past a waiting message.
+    pub(crate) fn owes(&self, port: PortId) -> bool {
+        let matched = self.entries.iter().take(self.matched).flatten();
+        matched
+            .filter(|entry| entry.port == port)
+            .any(|entry| !matches!(entry.state, State::Gone))
+    }
+
     /// Nothing waits before the message with this number.
     #[inline]
     pub(crate) fn is_next(&self, seq: u16) -> bool {
@@ -411,6 +420,13 @@ impl Peer {
             {
                 self.deliver(sh, lane, port, op, len, data, error);
                 self.consume(sh, lane, charge);
+                if sh
+                    .ports
+                    .get_mut(port)
+                    .is_some_and(|port| !port.unexpected.is_empty())
+                {
+                    sh.unblocked_ports.push(port);
+                }
             }
         }
     }

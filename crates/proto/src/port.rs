@@ -101,8 +101,12 @@ impl Port {
     }
 
     /// The first unexpected message that can be served now, with its buffer (`None`: in place).
-    /// Messages of one (peer, lane) are served in order.
-    pub(crate) fn next_served(&mut self) -> Option<(usize, Option<Posted>)> {
+    /// Messages of one (peer, lane) are served in order; not before what their lane `owes` this
+    /// port: a message that was matched earlier and is not all there yet.
+    pub(crate) fn next_served(
+        &mut self,
+        owes: impl Fn(PeerId, LaneId) -> bool,
+    ) -> Option<(usize, Option<Posted>)> {
         let mut seen: Vec<(PeerId, LaneId)> = Vec::new();
         for index in 0..self.unexpected.len() {
             let item = self.unexpected[index];
@@ -110,6 +114,9 @@ impl Port {
                 continue;
             }
             seen.push((item.peer, item.lane));
+            if owes(item.peer, item.lane) {
+                continue;
+            }
             match item.what {
                 Waiting::Transferring { .. } => {}
                 Waiting::Held(_) if self.mode == Some(PortMode::InPlace) => {

@@ -243,6 +243,7 @@ impl Core {
         if ok {
             state.received = state.len;
             self.finish_rx(transfer);
+            self.serve_unblocked();
         } else {
             self.sh.scheduler.add(transfer);
             self.run_scheduler();

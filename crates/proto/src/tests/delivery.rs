@@ -172,6 +172,24 @@ fn messages_without_a_buffer_wait_and_keep_their_order() {
 }
 
 #[test]
+fn a_message_that_waited_for_a_buffer_does_not_overtake_a_transfer_to_its_port() {
+    let mut pair = Pair::new(NETWORK, 10);
+    pair.run(Duration::from_millis(5));
+    pair.ends[1].post(PORT, 300_000, None);
+    let (long, short) = (pattern(1, 300_000), pattern(2, 100));
+    pair.ends[0].send(B, &LOW, &long).unwrap();
+    pair.ends[0].send(B, &LOW, &short).unwrap();
+    // Time for the short one and for the request of the long one, not for its bytes.
+    pair.run(Duration::from_micros(8));
+    assert_eq!(pair.ends[1].got.len(), 0);
+    pair.ends[1].post(PORT, 100, None);
+    pair.run(Duration::from_millis(50));
+    let lens: Vec<_> = pair.ends[1].got.iter().map(|got| got.bytes.len()).collect();
+    assert_eq!(lens, [300_000, 100]);
+    pair.assert_clean();
+}
+
+#[test]
 fn credit_bounds_what_is_held_and_comes_back() {
     let mut pair = Pair::new(NETWORK, 4);
     pair.run(Duration::from_millis(5));
