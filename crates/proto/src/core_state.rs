@@ -257,6 +257,8 @@ impl Core {
         let error = OpError::PeerGone(peer, cause);
         self.abandon(peer, error);
         self.sh.events.push_back(Event::PeerFailed { peer, cause });
+        // What had been granted to it may be granted to others, who may say nothing until then.
+        self.run_scheduler();
     }
 
     /// How the credit of a lane shared with `peer` stands.
