@@ -183,7 +183,8 @@ impl Ledger {
     }
 
     fn deliver_best_effort(&mut self, got: &Delivery<'_>) -> Result<Option<Entry>, String> {
-        let Some(id) = payload::number(got.bytes) else {
+        let number = payload::number(got.bytes).filter(|_| !got.port.system);
+        let Some(id) = number else {
             return Ok(None);
         };
         let Some(sent) = self.best_effort.get_mut(&id) else {
@@ -195,8 +196,11 @@ impl Ledger {
             return Ok(None);
         }
         if sent.delivered || sent.port != got.port || sent.lane != got.lane || sent.len != got.len {
+            let when = if sent.delivered { "again" } else { "at last" };
             return Err(format!(
-                "best-effort message {id} came twice or to the wrong port"
+                "best-effort message {id} of {} bytes to {:?} {:?} came {when} with {} bytes to \
+                 {:?} {:?}",
+                sent.len, sent.port, sent.lane, got.len, got.port, got.lane
             ));
         }
         sent.delivered = true;

@@ -305,6 +305,13 @@ impl Node {
 
     /// What is not at its end; `None` when nothing is left to do.
     pub(crate) fn unfinished(&self, cx: &Context) -> Option<String> {
+        if std::env::var("DUMP").is_ok() && cx.now % 1_000_000_000 < 2_000_000 && cx.now > 10_000_000_000 {
+            let text = format!("{:?}", self.core);
+            for key in ["tx_transfers", "unexpected: [U", "matched: 1"] {
+                let at = text.find(key).unwrap_or(0);
+                println!("{} {}", self.id, &text[at..(at + 1500).min(text.len())]);
+            }
+        }
         if let Some(what) = self.program.unfinished(cx) {
             return Some(what);
         }
@@ -351,6 +358,13 @@ impl Node {
             }
         }
         self.check_drops(cx);
+    }
+
+    /// What was dropped, in words; `None` if nothing was.
+    pub(crate) fn describe_drops(&self) -> Option<String> {
+        let drops = self.core.counters().iter_drops();
+        let drops: Vec<_> = drops.map(|(reason, n)| format!("{n} {}", reason.name())).collect();
+        (!drops.is_empty()).then(|| format!("node {} dropped {}", self.id, drops.join(", ")))
     }
 
     fn check_drops(&self, cx: &mut Context) {

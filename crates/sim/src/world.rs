@@ -82,12 +82,17 @@ pub struct Failure {
     pub at: Duration,
     /// What happened last.
     pub last: Vec<String>,
+    /// What each process has dropped, and why.
+    pub drops: Vec<String>,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in &self.last {
             writeln!(f, "  {line}")?;
+        }
+        for line in &self.drops {
+            writeln!(f, "{line}")?;
         }
         write!(f, "seed {} at {:?}: {}", self.seed, self.at, self.violation)
     }
@@ -328,6 +333,7 @@ impl World {
                 violation: violation.to_owned(),
                 at,
                 last: self.cx.trace.last(),
+                drops: self.nodes.iter().filter_map(Node::describe_drops).collect(),
             }));
         }
         Ok(Report {

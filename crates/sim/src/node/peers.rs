@@ -242,7 +242,8 @@ impl Node {
                     self.peers[peer as usize].outbox[lane.index()].pop_front();
                 }
                 Err(Refused::Busy) => self.peers[peer as usize].blocked[lane.index()] = true,
-                Err(Refused::Unknown) => return self.connect(cx, peer),
+                // Shared memory is up at once, networks later.
+                Err(Refused::Unknown) => self.connect(cx, peer),
                 Err(Refused::Gone(cause)) => return self.on_gone(cx, peer, lane, cause),
                 Err(_) => {
                     // Not up yet: whoever began, somebody must notice if it never is.
