@@ -41,8 +41,8 @@ pub(crate) enum Op {
 pub(crate) struct Pull {
     pub(crate) transfer: u32,
     pub(crate) peer: u32,
-    pub(crate) remote_op: u32,
-    pub(crate) op: u32,
+    pub(crate) remote_op: u64,
+    pub(crate) op: u64,
     pub(crate) len: usize,
 }
 
@@ -63,8 +63,8 @@ pub(crate) struct Node {
     pub(crate) life: u32,
     pub(crate) core: Core,
     clock: Clock,
-    pub(crate) memory: BTreeMap<u32, Op>,
-    next_op: u32,
+    pub(crate) memory: BTreeMap<u64, Op>,
+    next_op: u64,
     inbox: VecDeque<(u32, LinkId, Vec<u8>)>,
     inbox_len: [usize; LinkId::COUNT],
     link_blocked: [bool; LinkId::COUNT],

@@ -151,7 +151,7 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
     let mut now = Instant::from_nanos(1);
     for peer in 0..2 {
         trio.cores[2].connect(now, PeerId(peer));
-        trio.cores[2].post_recv(PORT, OpId(peer), 300_000, None);
+        trio.cores[2].post_recv(PORT, OpId(u64::from(peer)), 300_000, None);
     }
     trio.run(now);
     trio.cores[2].sh.scheduler.set_budget(LinkId::UDP, 0);

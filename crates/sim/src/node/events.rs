@@ -36,7 +36,7 @@ impl Node {
             } => self.pulls.push(Pull {
                 transfer,
                 peer: peer.0,
-                remote_op: u32::try_from(remote_addr).unwrap_or(0),
+                remote_op: remote_addr,
                 op: op.0,
                 len: usize::try_from(len).unwrap_or(0),
             }),

@@ -358,7 +358,7 @@ impl Node {
         // The operation's number stands for the buffer's address.
         let result = self
             .core
-            .rendezvous(PeerId(peer), spec, op, len, u64::from(op.0));
+            .rendezvous(PeerId(peer), spec, op, len, op.0);
         if result.is_err() {
             self.memory.remove(&op.0);
         }

@@ -130,7 +130,7 @@ fn address(transmit: &Transmit<'_>) -> (u32, LinkId) {
 /// The frames of a transmit, gathered as a link would; `None` when its buffer is not there.
 fn frames_of<'a>(
     transmit: &Transmit<'_>,
-    memory: impl Fn(u32) -> Option<&'a Vec<u8>>,
+    memory: impl Fn(u64) -> Option<&'a Vec<u8>>,
 ) -> Option<Vec<Vec<u8>>> {
     match transmit {
         Transmit::Frame { bytes, .. } => Some(vec![bytes.to_vec()]),
