@@ -233,7 +233,10 @@ impl Core {
             return;
         }
         let entry = self.sh.ports.entry(port);
-        entry.posted.push_back(Posted { op, len, source });
+        let posted = Posted { op, len, source };
+        if !entry.reserve(posted) {
+            entry.posted.push_back(posted);
+        }
         if !entry.unexpected.is_empty() {
             self.serve(port);
         }

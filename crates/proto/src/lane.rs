@@ -549,6 +549,7 @@ fn put_aside(
         len: entry.len,
         charge,
         what,
+        buffer: None,
     });
     State::Gone
 }

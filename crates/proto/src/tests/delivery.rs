@@ -190,6 +190,23 @@ fn a_message_that_waited_for_a_buffer_does_not_overtake_a_transfer_to_its_port()
 }
 
 #[test]
+fn a_buffer_that_a_message_wanted_is_not_given_to_another() {
+    let mut pair = Pair::new(NETWORK, 11);
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[1].lends = true;
+    // The second of the low lane waits for the first; meanwhile the high lane's may come.
+    pair.ends[0].send(B, &LOW, &pattern(1, 2_000_000)).unwrap();
+    pair.ends[0].send(B, &LOW, &pattern(2, 40_000)).unwrap();
+    pair.run(Duration::from_micros(20));
+    pair.ends[0].send(B, &HIGH, &pattern(3, 50_000)).unwrap();
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.ends[1].got.len(), 3);
+    assert!(pair.ends[1].got.iter().all(|got| got.error.is_none()));
+    pair.assert_clean();
+}
+
+#[test]
 fn credit_bounds_what_is_held_and_comes_back() {
     let mut pair = Pair::new(NETWORK, 4);
     pair.run(Duration::from_millis(5));
