@@ -80,7 +80,7 @@ pub(crate) struct LaneRx {
     next_seq: u16,
     matched: usize,
     entries: VecDeque<Option<Entry>>,
-    pub(crate) best_effort_next: u16,
+    pub(crate) best_effort: crate::best_effort::Seen,
     arrived: u32,
     consumed: u32,
     advertised: u32,

@@ -312,6 +312,24 @@ fn best_effort_is_not_repaired_but_counted() {
 }
 
 #[test]
+fn best_effort_messages_that_the_network_copies_arrive_once() {
+    let mut pair = Pair::new(NETWORK, 12);
+    pair.run(Duration::from_millis(5));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.faults.duplicate = 0.5;
+    let spec = SendSpec {
+        best_effort: true,
+        ..LOW
+    };
+    for _ in 0..100 {
+        pair.ends[0].send(B, &spec, &[3; 32]).unwrap();
+        pair.run(Duration::from_micros(50));
+    }
+    assert_eq!(pair.ends[1].got.len(), 100);
+    assert!(pair.ends[1].core.counters().drops(DropReason::Duplicate) > 10);
+}
+
+#[test]
 fn receives_name_their_source() {
     let mut pair = Pair::new(NETWORK, 9);
     pair.run(Duration::from_millis(5));
