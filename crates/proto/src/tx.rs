@@ -365,6 +365,7 @@ impl Peer {
         Some(OpenFrame {
             slot,
             len: path.header_len(),
+            len_max: path.header_len(),
             numbered: false,
         })
     }

@@ -330,6 +330,32 @@ fn best_effort_messages_that_the_network_copies_arrive_once() {
 }
 
 #[test]
+fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
+    let mut pair = Pair::new(NETWORK, 13);
+    pair.run(Duration::from_millis(5));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    let path = |pair: &mut Pair, frame_len| {
+        for path in pair.ends[0].core.peers[1]
+            .as_mut()
+            .unwrap()
+            .paths
+            .iter_mut()
+        {
+            path.iter_mut().for_each(|path| path.frame_len = frame_len);
+        }
+    };
+    path(&mut pair, 1200);
+    pair.ends[0].send(B, &LOW, &[1; 500]).unwrap();
+    path(&mut pair, 8972);
+    for len in [500, 2000, 500] {
+        pair.ends[0].send(B, &LOW, &pattern(7, len)).unwrap();
+    }
+    pair.run(Duration::from_millis(5));
+    let lens: Vec<_> = pair.ends[1].got.iter().map(|got| got.bytes.len()).collect();
+    assert_eq!(lens, [500, 500, 2000, 500]);
+}
+
+#[test]
 fn receives_name_their_source() {
     let mut pair = Pair::new(NETWORK, 9);
     pair.run(Duration::from_millis(5));
