@@ -23,6 +23,8 @@ pub(crate) struct Context {
     pub(crate) alive: Vec<bool>,
     /// Processes that have entered each collective operation.
     pub(crate) entered: Vec<u32>,
+    /// The last work and the last fault are over by then.
+    pub(crate) quiet_ns: u64,
     /// The programs make no more work.
     pub(crate) ending: bool,
     canary: Option<(Canary, u32)>,
@@ -31,8 +33,15 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(plan: Plan, canary: Option<(Canary, u32)>, print: bool) -> Self {
+        let faults_end = plan
+            .faults
+            .iter()
+            .map(|fault| fault.end_ns)
+            .max()
+            .unwrap_or(0);
         Context {
             now: 0,
+            quiet_ns: plan.traffic_ns.max(faults_end),
             queue: Queue::default(),
             net: Net::new(&plan),
             shm: Shm::new(plan.shm.map_or(0, |params| params.rx_buffer_len)),

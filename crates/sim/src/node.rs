@@ -26,6 +26,7 @@ const AGAIN_NS: u64 = 10_000;
 pub(crate) enum Op {
     Send {
         bytes: Vec<u8>,
+        peer: u32,
     },
     Recv {
         bytes: Vec<u8>,
@@ -305,7 +306,10 @@ impl Node {
 
     /// What is not at its end; `None` when nothing is left to do.
     pub(crate) fn unfinished(&self, cx: &Context) -> Option<String> {
-        if std::env::var("DUMP").is_ok() && cx.now % 1_000_000_000 < 2_000_000 && cx.now > 10_000_000_000 {
+        if std::env::var("DUMP").is_ok()
+            && cx.now % 1_000_000_000 < 2_000_000
+            && cx.now > 10_000_000_000
+        {
             let text = format!("{:?}", self.core);
             for key in ["tx_transfers", "unexpected: [U", "matched: 1"] {
                 let at = text.find(key).unwrap_or(0);
@@ -363,7 +367,9 @@ impl Node {
     /// What was dropped, in words; `None` if nothing was.
     pub(crate) fn describe_drops(&self) -> Option<String> {
         let drops = self.core.counters().iter_drops();
-        let drops: Vec<_> = drops.map(|(reason, n)| format!("{n} {}", reason.name())).collect();
+        let drops: Vec<_> = drops
+            .map(|(reason, n)| format!("{n} {}", reason.name()))
+            .collect();
         (!drops.is_empty()).then(|| format!("node {} dropped {}", self.id, drops.join(", ")))
     }
 

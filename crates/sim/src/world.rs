@@ -8,6 +8,7 @@ use crate::queue::Happening;
 use crate::{Canary, Plan};
 use portolan_proto::{LaneId, PeerId};
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 /// From the end of the traffic and the faults, everything must be at its end within this time: a
@@ -111,14 +112,21 @@ pub fn simulate(options: &Options) -> Result<Report, Box<Failure>> {
         .canary
         .map(|canary| (canary, 1 + u32::try_from(plan.seed % 7).unwrap_or(0)));
     let mut world = World::new(Context::new(plan, canary, options.trace));
-    world.run();
+    // A panic is a broken promise like any other: it must name its seed.
+    let run = std::panic::catch_unwind(AssertUnwindSafe(|| world.run()));
+    if let Err(panic) = run {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        world
+            .cx
+            .violate_always(format!("panic: {}", text.unwrap_or("without words")));
+    }
     world.finish()
 }
 
 struct World {
     cx: Context,
     nodes: Vec<Node>,
-    quiet_ns: u64,
     done: bool,
 }
 
@@ -135,19 +143,10 @@ impl World {
                 .push(fault.begin_ns, Happening::FaultBegins { index });
             cx.queue.push(fault.end_ns, Happening::FaultEnds { index });
         }
-        let faults_end = cx
-            .plan
-            .faults
-            .iter()
-            .map(|fault| fault.end_ns)
-            .max()
-            .unwrap_or(0);
-        let quiet_ns = cx.plan.traffic_ns.max(faults_end);
-        cx.queue.push(quiet_ns, Happening::Look);
+        cx.queue.push(cx.quiet_ns, Happening::Look);
         World {
             cx,
             nodes,
-            quiet_ns,
             done: false,
         }
     }
@@ -275,7 +274,9 @@ impl World {
             // Some systems forbid it now and then: then the bytes are asked for as frames.
             let forbidden = pull.transfer % 5 == 0 || !self.cx.alive[pull.peer as usize];
             let bytes = match source {
-                Some(Op::Send { bytes }) if !forbidden => bytes.get(..pull.len).map(<[u8]>::to_vec),
+                Some(Op::Send { bytes, .. }) if !forbidden => {
+                    bytes.get(..pull.len).map(<[u8]>::to_vec)
+                }
                 _ => None,
             };
             self.nodes[node as usize].on_pulled(&mut self.cx, pull, bytes);
@@ -285,13 +286,13 @@ impl World {
     /// Whether everything has come to its end.
     fn look(&mut self) {
         // Half of the time to settle is for finishing, half for giving up what cannot be finished.
-        self.cx.ending = self.cx.now >= self.quiet_ns + SETTLE_NS / 2;
+        self.cx.ending = self.cx.now >= self.cx.quiet_ns + SETTLE_NS / 2;
         let unfinished = self.unfinished();
         let Some(what) = unfinished else {
             self.done = true;
             return;
         };
-        if self.cx.now >= self.quiet_ns + SETTLE_NS {
+        if self.cx.now >= self.cx.quiet_ns + SETTLE_NS {
             let secs = SETTLE_NS / 1_000_000_000;
             self.cx.violate(format!(
                 "{secs} s after the last work and the last fault, {what}"

@@ -289,13 +289,14 @@ impl Node {
     }
 
     fn on_send_done(&mut self, cx: &mut Context, op: OpId, result: Result<(), OpError>) {
-        if !matches!(self.memory.remove(&op.0), Some(Op::Send { .. })) {
+        let Some(Op::Send { peer, .. }) = self.memory.remove(&op.0) else {
             let id = self.id;
             cx.violate_always(format!(
                 "node {id}: send {op:?} ended that was not under way"
             ));
             return;
-        }
+        };
+        self.peers[peer as usize].send_count -= 1;
         if let Err(error) = result {
             self.failed_count += 1;
             self.check_error(cx, error, "failed a send to");

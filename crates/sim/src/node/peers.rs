@@ -35,6 +35,8 @@ pub(crate) struct Remote {
     pub(crate) connecting_since: Option<u64>,
     pub(crate) reconnect_at: Option<u64>,
     pub(crate) ping_at: Option<u64>,
+    /// Sends by rendezvous that have not ended.
+    pub(crate) send_count: usize,
     pub(crate) outbox: [VecDeque<Outgoing>; 2],
     /// The core refused; it will say when to try again.
     pub(crate) blocked: [bool; 2],
@@ -106,9 +108,16 @@ impl Node {
         if remote.ping_at.is_none_or(|at| cx.now < at) {
             return;
         }
-        remote.ping_at = (!cx.ending).then_some(cx.now + PING_NS);
+        remote.ping_at = Some(cx.now + PING_NS);
         let is_idle = remote.session.is_some() && remote.outbox_is_empty();
-        if is_idle && cx.now >= heard + PING_NS && !cx.ending {
+        // At the end, receives wait for nobody any more; they are withdrawn.
+        let sourced = cx
+            .plan
+            .ports
+            .iter()
+            .any(|port| port.node == self.id && port.sourced);
+        let is_waited_for = remote.send_count > 0 || sourced && cx.now < cx.quiet_ns;
+        if is_idle && is_waited_for && cx.now >= heard + PING_NS {
             remote.outbox[LaneId::High.index()].push_back(Outgoing {
                 port: PING_PORT,
                 best_effort: false,
@@ -143,7 +152,7 @@ impl Node {
         remote.bound = [None; 2];
         remote.blocked = [false; 2];
         (remote.connecting_since, remote.reconnect_at) = (None, None);
-        if waited_for && !cx.plan.faults.is_empty() {
+        if !cx.plan.faults.is_empty() {
             remote.ping_at = Some(cx.now + PING_NS);
         }
         for outbox in &mut remote.outbox {
@@ -354,13 +363,12 @@ impl Node {
         bytes: Vec<u8>,
     ) -> Result<(), Refused> {
         let len = bytes.len() as u64;
-        let op = self.make_op(Op::Send { bytes });
+        let op = self.make_op(Op::Send { bytes, peer });
         // The operation's number stands for the buffer's address.
-        let result = self
-            .core
-            .rendezvous(PeerId(peer), spec, op, len, op.0);
-        if result.is_err() {
-            self.memory.remove(&op.0);
+        let result = self.core.rendezvous(PeerId(peer), spec, op, len, op.0);
+        match result {
+            Ok(()) => self.peers[peer as usize].send_count += 1,
+            Err(_) => drop(self.memory.remove(&op.0)),
         }
         result
     }

@@ -30,7 +30,7 @@ impl Node {
                 continue;
             }
             let Some(frames) = frames_of(&transmit, |op| match self.memory.get(&op) {
-                Some(Op::Send { bytes }) => Some(bytes),
+                Some(Op::Send { bytes, .. }) => Some(bytes),
                 _ => None,
             }) else {
                 let id = self.id;
@@ -55,7 +55,7 @@ impl Node {
             }
             if let Some(op) = bulk_op
                 && cx.strikes(Canary::EarlyReuse)
-                && let Some(Op::Send { bytes }) = self.memory.get_mut(&op)
+                && let Some(Op::Send { bytes, .. }) = self.memory.get_mut(&op)
             {
                 bytes.fill(0x5a);
             }
