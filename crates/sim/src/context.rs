@@ -21,6 +21,9 @@ pub(crate) struct Context {
     pub(crate) trace: Trace,
     /// Processes that run (paused ones do).
     pub(crate) alive: Vec<bool>,
+    /// How often each process was started again.
+    pub(crate) lives: Vec<u32>,
+    pub(crate) paused_until: Vec<u64>,
     /// Processes that have entered each collective operation.
     pub(crate) entered: Vec<u32>,
     /// The last work and the last fault are over by then.
@@ -48,6 +51,8 @@ impl Context {
             ledger: Ledger::default(),
             trace: Trace::new(print),
             alive: vec![true; plan.nodes as usize],
+            lives: vec![0; plan.nodes as usize],
+            paused_until: vec![0; plan.nodes as usize],
             entered: vec![0; plan.groups.len()],
             ending: false,
             canary,
@@ -91,6 +96,16 @@ impl Context {
             .any(|fault| fault.touches(a, b))
     }
 
+    /// Whether `life` of process `to` would answer a question of `from` now, asked beside the
+    /// protocol as the library's own engine does.
+    pub(crate) fn answers(&self, from: u32, to: u32, life: u32) -> bool {
+        let at = to as usize;
+        let is_there =
+            self.alive[at] && self.lives[at] == life && self.now >= self.paused_until[at];
+        let cut = |fault: &crate::faults::Fault| fault.cuts(from, to) || fault.cuts(to, from);
+        is_there && !self.net.active.iter().any(cut)
+    }
+
     /// Whether the deliberate bug strikes here; it does once.
     pub(crate) fn strikes(&mut self, canary: Canary) -> bool {
         let Some((chosen, countdown)) = &mut self.canary else {
@@ -108,6 +123,8 @@ impl Context {
         match reason {
             // Copies, late frames, frames sent again in vain, answers that overtake.
             DropReason::Duplicate | DropReason::StaleSession => true,
+            // A grant that was overtaken by a later one, which its transfer did not outlive.
+            DropReason::StaleTransfer => true,
             DropReason::BestEffortNoBuffer => self.plan.flows.iter().any(|flow| flow.best_effort),
             DropReason::OldIncarnation | DropReason::StaleTransfer => !self.plan.faults.is_empty(),
             _ => self.plan.header_corruption,

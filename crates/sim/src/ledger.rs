@@ -11,8 +11,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Port of the greetings, among the library's own.
 pub(crate) const GREETING_PORT: PortId = PortId::system(0);
-/// Port of the questions whether a peer lives.
-pub(crate) const PING_PORT: PortId = PortId::system(1);
 /// Port of collective operations.
 pub(crate) const GROUP_PORT: PortId = PortId::system(2);
 

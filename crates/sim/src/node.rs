@@ -7,7 +7,7 @@ mod transmit;
 
 use crate::clock::Clock;
 use crate::context::Context;
-use crate::ledger::{GREETING_PORT, GROUP_PORT, PING_PORT};
+use crate::ledger::{GREETING_PORT, GROUP_PORT};
 use crate::plan::GroupPlan;
 use crate::program::Program;
 use crate::queue::Happening;
@@ -70,7 +70,6 @@ pub(crate) struct Node {
     inbox_len: [usize; LinkId::COUNT],
     link_blocked: [bool; LinkId::COUNT],
     busy_until: u64,
-    pub(crate) paused_until: u64,
     /// The earliest `Wake` in the queue.
     wake_at: u64,
     peers: Vec<Remote>,
@@ -97,7 +96,6 @@ impl Node {
             inbox_len: [0; LinkId::COUNT],
             link_blocked: [false; LinkId::COUNT],
             busy_until: 0,
-            paused_until: 0,
             wake_at: u64::MAX,
             peers: (0..cx.plan.nodes).map(|_| Remote::default()).collect(),
             with_outbox: BTreeSet::new(),
@@ -126,16 +124,13 @@ impl Node {
         self.life += 1;
         self.core = make_core(cx, self.id, self.life);
         self.link_blocked = [false; LinkId::COUNT];
-        (self.busy_until, self.paused_until) = (0, 0);
+        (self.busy_until, self.wake_at) = (0, u64::MAX);
+        cx.paused_until[self.id as usize] = 0;
         self.peers = (0..cx.plan.nodes).map(|_| Remote::default()).collect();
         self.with_outbox.clear();
         self.watched.clear();
         self.program.begin_life(cx);
         self.turn(cx);
-    }
-
-    pub(crate) fn is_paused(&self, now: u64) -> bool {
-        now < self.paused_until
     }
 
     /// A frame has reached the process's socket.
@@ -163,7 +158,7 @@ impl Node {
         if cx.now >= self.wake_at {
             self.wake_at = u64::MAX;
         }
-        if self.is_paused(cx.now) {
+        if cx.now < cx.paused_until[self.id as usize] {
             return;
         }
         if cx.now < self.busy_until {
@@ -436,7 +431,7 @@ fn make_core(cx: &Context, id: u32, life: u32) -> Core {
         };
         core.allow(PeerId(peer), links);
     }
-    for port in [GREETING_PORT, PING_PORT, GROUP_PORT] {
+    for port in [GREETING_PORT, GROUP_PORT] {
         core.open_port(port, PortMode::InPlace);
     }
     for port in plan.ports.iter().filter(|port| port.node == id) {

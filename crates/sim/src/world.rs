@@ -199,7 +199,7 @@ impl World {
         match fault.kind {
             FaultKind::Pause { node } => {
                 self.trace_fault(node, index, what);
-                let until = &mut self.nodes[node as usize].paused_until;
+                let until = &mut self.cx.paused_until[node as usize];
                 *until = (*until).max(fault.end_ns);
             }
             FaultKind::Crash { node, .. } => {
@@ -227,6 +227,7 @@ impl World {
             } if !self.cx.alive[node as usize] => {
                 self.trace_fault(node, index, "restart");
                 self.cx.alive[node as usize] = true;
+                self.cx.lives[node as usize] += 1;
                 self.nodes[node as usize].restart(&mut self.cx);
                 self.pull(node);
             }
@@ -286,7 +287,10 @@ impl World {
     /// Whether everything has come to its end.
     fn look(&mut self) {
         // Half of the time to settle is for finishing, half for giving up what cannot be finished.
-        self.cx.ending = self.cx.now >= self.cx.quiet_ns + SETTLE_NS / 2;
+        if !self.cx.ending && self.cx.now >= self.cx.quiet_ns + SETTLE_NS / 2 {
+            self.cx.ending = true;
+            self.close_sessions();
+        }
         let unfinished = self.unfinished();
         let Some(what) = unfinished else {
             self.done = true;
@@ -301,6 +305,26 @@ impl World {
             return;
         }
         self.cx.queue.push(self.cx.now + LOOK_NS, Happening::Look);
+    }
+
+    /// Ends the sessions that stand at one end only, and lets every process see that the end is near.
+    fn close_sessions(&mut self) {
+        for a in 0..self.cx.plan.nodes {
+            for b in (0..self.cx.plan.nodes).filter(|b| *b != a) {
+                if self.cx.alive[a as usize] && !self.stands(a, b) && self.cx.was_disturbed(a, b) {
+                    self.nodes[a as usize].close_session(&mut self.cx, b);
+                }
+            }
+            self.cx.queue.push(self.cx.now, Happening::Wake { node: a });
+        }
+    }
+
+    /// Whether two processes are bound to one another's present sessions.
+    fn stands(&self, a: u32, b: u32) -> bool {
+        let here = self.nodes[a as usize].binding(b);
+        let there = self.nodes[b as usize].binding(a);
+        let both = self.cx.alive[a as usize] && self.cx.alive[b as usize];
+        both && here.is_some() && here == there.map(|(own, theirs)| (theirs, own))
     }
 
     fn unfinished(&self) -> Option<String> {
@@ -379,11 +403,7 @@ impl World {
         for a in 0..self.cx.plan.nodes {
             for b in (0..self.cx.plan.nodes).filter(|b| *b != a) {
                 let (here, there) = (&self.nodes[a as usize], &self.nodes[b as usize]);
-                let (Some((own, theirs)), Some(other)) = (here.binding(b), there.binding(a)) else {
-                    continue;
-                };
-                let both = self.cx.alive[a as usize] && self.cx.alive[b as usize];
-                if !both || other != (theirs, own) {
+                if !self.stands(a, b) {
                     continue;
                 }
                 for lane in LaneId::ALL {

@@ -3,7 +3,7 @@
 
 use super::{Node, Op};
 use crate::context::Context;
-use crate::ledger::{Entry, GREETING_PORT, Note, PING_PORT};
+use crate::ledger::{Entry, GREETING_PORT, Note};
 use crate::payload;
 use crate::program::Outgoing;
 use crate::trace::Item;
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 const SILENCE_NS: u64 = 1_000_000_000;
 
 /// Period in which a peer that something waits for must be heard of, else it is asked.
-const PING_NS: u64 = 200_000_000;
+const ASK_NS: u64 = 200_000_000;
 
 /// Sessions that two processes may open with one another, beside some for each fault, before they
 /// count as restless.
@@ -34,7 +34,11 @@ pub(crate) struct Remote {
     pub(crate) suspect: Option<(u64, LinkId)>,
     pub(crate) connecting_since: Option<u64>,
     pub(crate) reconnect_at: Option<u64>,
-    pub(crate) ping_at: Option<u64>,
+    /// When to ask whether it is there, and since when it has not answered.
+    pub(crate) ask_at: Option<u64>,
+    pub(crate) unanswered_since: Option<u64>,
+    /// Which of its lives the session is with.
+    pub(crate) life: u32,
     /// Sends by rendezvous that have not ended.
     pub(crate) send_count: usize,
     pub(crate) outbox: [VecDeque<Outgoing>; 2],
@@ -47,7 +51,7 @@ impl Remote {
     pub(crate) fn next_ns(&self) -> u64 {
         let suspect = self.suspect.map(|(since, _)| since + SILENCE_NS);
         let connecting = self.connecting_since.map(|since| since + SILENCE_NS);
-        let all = [suspect, connecting, self.reconnect_at, self.ping_at];
+        let all = [suspect, connecting, self.reconnect_at, self.ask_at];
         all.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
@@ -99,33 +103,34 @@ impl Node {
             remote.reconnect_at = None;
             self.connect(cx, peer);
         }
-        self.ping(cx, peer, heard);
+        self.ask(cx, peer, heard);
     }
 
-    /// Asks a peer that a receive waits for whether it is there.
-    fn ping(&mut self, cx: &mut Context, peer: u32, heard: u64) {
-        let remote = &mut self.peers[peer as usize];
-        if remote.ping_at.is_none_or(|at| cx.now < at) {
-            return;
-        }
-        remote.ping_at = Some(cx.now + PING_NS);
-        let is_idle = remote.session.is_some() && remote.outbox_is_empty();
+    /// Asks a peer that something waits for, and that is silent, whether it is there.
+    fn ask(&mut self, cx: &mut Context, peer: u32, heard: u64) {
         // At the end, receives wait for nobody any more; they are withdrawn.
         let sourced = cx
             .plan
             .ports
             .iter()
             .any(|port| port.node == self.id && port.sourced);
-        let is_waited_for = remote.send_count > 0 || sourced && cx.now < cx.quiet_ns;
-        if is_idle && is_waited_for && cx.now >= heard + PING_NS {
-            remote.outbox[LaneId::High.index()].push_back(Outgoing {
-                port: PING_PORT,
-                best_effort: false,
-                ask: false,
-                len: 0,
-                note: Note::Nothing,
-            });
-            self.with_outbox.insert(peer);
+        let remote = &mut self.peers[peer as usize];
+        if remote.ask_at.is_none_or(|at| cx.now < at) {
+            return;
+        }
+        remote.ask_at = Some(cx.now + ASK_NS);
+        let wants = remote.send_count > 0 || !remote.outbox_is_empty();
+        let is_waited_for = wants || sourced && cx.now < cx.quiet_ns;
+        let is_silent = cx.now >= heard.saturating_add(ASK_NS);
+        if !is_waited_for || !is_silent || cx.answers(self.id, peer, remote.life) {
+            remote.unanswered_since = None;
+            return;
+        }
+        let since = *remote.unanswered_since.get_or_insert(cx.now);
+        if cx.now >= since + SILENCE_NS {
+            self.core
+                .fail_peer(PeerId(peer), Cause::Silent(LinkId::UDP));
+            self.drain(cx, &[]);
         }
     }
 
@@ -149,11 +154,12 @@ impl Node {
             .any(|port| port.node == self.id && port.sourced);
         let remote = &mut self.peers[peer as usize];
         remote.session = Some(session);
+        remote.life = cx.lives[peer as usize];
         remote.bound = [None; 2];
         remote.blocked = [false; 2];
         (remote.connecting_since, remote.reconnect_at) = (None, None);
         if !cx.plan.faults.is_empty() {
-            remote.ping_at = Some(cx.now + PING_NS);
+            remote.ask_at = Some(cx.now + ASK_NS);
         }
         for outbox in &mut remote.outbox {
             outbox.push_front(Outgoing {
@@ -196,7 +202,8 @@ impl Node {
         }
         remote.bound = [None; 2];
         remote.blocked = [false; 2];
-        (remote.suspect, remote.connecting_since, remote.ping_at) = (None, None, None);
+        (remote.suspect, remote.connecting_since) = (None, None);
+        (remote.ask_at, remote.unanswered_since) = (None, None);
         for outbox in &mut remote.outbox {
             outbox.retain(|out| out.note == Note::Nothing);
         }
@@ -213,11 +220,20 @@ impl Node {
         self.on_wake(cx);
     }
 
+    /// The job ends: a session whose other end is gone is closed, unless something waits for it.
+    pub(crate) fn close_session(&mut self, cx: &mut Context, peer: u32) {
+        let remote = &self.peers[peer as usize];
+        if remote.session.is_some() && remote.outbox_is_empty() && remote.send_count == 0 {
+            self.core.fail_peer(PeerId(peer), Cause::Closed);
+            self.drain(cx, &[]);
+        }
+    }
+
     /// A failure must have a reason that a fault explains.
     pub(super) fn check_cause(&self, cx: &mut Context, peer: u32, cause: Cause, what: &str) {
         let explained = match cause {
             // The peer may have given this side up for a reason, and come back much later.
-            Cause::Restarted => cx.was_disturbed(self.id, peer),
+            Cause::Restarted | Cause::Closed => cx.was_disturbed(self.id, peer),
             Cause::Silent(_) | Cause::NoPath | Cause::ProcessGone => cx.excused(self.id, peer),
             _ => false,
         };
