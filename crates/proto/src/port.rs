@@ -81,8 +81,9 @@ impl Port {
     /// [`Port::find`] for an eager message of `len` bytes, but only a buffer that holds it.
     #[inline]
     pub(crate) fn find_fitting(&mut self, peer: PeerId, lane: LaneId, len: u64) -> Match {
-        let first_fits = self.posted.front().is_none_or(|posted| posted.len >= len);
-        if self.unexpected.is_empty() && first_fits {
+        let mut posted = self.posted.iter();
+        let first = posted.find(|post| post.source.is_none_or(|source| source == peer));
+        if self.unexpected.is_empty() && first.is_none_or(|posted| posted.len >= len) {
             self.find(peer, lane, true)
         } else {
             Match::Nothing

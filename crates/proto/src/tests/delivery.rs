@@ -356,6 +356,18 @@ fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
 }
 
 #[test]
+fn the_short_way_leaves_a_message_that_its_buffer_would_cut() {
+    let mut pair = Pair::new(&[LinkId::SHM], 14);
+    pair.ends[1].core.connect(pair.now, A);
+    pair.run(Duration::from_millis(1));
+    pair.ends[1].post(PORT, 100, Some(B));
+    pair.ends[1].post(PORT, 10, Some(A));
+    let direct = pair.ends[0].core.direct(B, &LOW, 50).unwrap();
+    let frame = [&direct.header[..], &[7; 50]].concat();
+    assert!(pair.ends[1].core.take_whole(pair.now, A, &frame).is_none());
+}
+
+#[test]
 fn receives_name_their_source() {
     let mut pair = Pair::new(NETWORK, 9);
     pair.run(Duration::from_millis(5));
