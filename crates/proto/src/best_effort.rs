@@ -11,6 +11,45 @@ use crate::port::Match;
 use core::ops::Range;
 use portolan_wire::Message;
 
+/// Messages behind the newest that are told apart: a network reorders within a few frames.
+const WINDOW: u16 = 64;
+
+/// Which numbers of one lane have arrived, as far as a word remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    next: u16,
+    /// Bit `i` stands for the number `next - 1 - i`.
+    bits: u64,
+}
+
+/// How a message fits behind those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admitted {
+    /// The newest, with so many missing before it.
+    Skipping(u16),
+    /// One of those that were missing.
+    Late,
+}
+
+impl Seen {
+    /// Notes `seq`. A network may copy frames that have no packet number: each message is
+    /// delivered once at most, and one that is too late to tell is not delivered.
+    fn admit(&mut self, seq: u16) -> Result<Admitted, DropReason> {
+        let ahead = seq.wrapping_sub(self.next);
+        if ahead < 1 << 15 {
+            self.next = seq.wrapping_add(1);
+            self.bits = self.bits.checked_shl(u32::from(ahead) + 1).unwrap_or(0) | 1;
+            return Ok(Admitted::Skipping(ahead));
+        }
+        let behind = self.next.wrapping_sub(1).wrapping_sub(seq);
+        if behind >= WINDOW || self.bits >> behind & 1 == 1 {
+            return Err(DropReason::Duplicate);
+        }
+        self.bits |= 1 << behind;
+        Ok(Admitted::Late)
+    }
+}
+
 impl Peer {
     pub(crate) fn on_best_effort(
         &mut self,
@@ -18,14 +57,13 @@ impl Peer {
         message: &Message,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
-        let rx = &mut self.lanes_rx[message.lane.index()];
-        let ahead = message.seq.wrapping_sub(rx.best_effort_next);
-        if ahead < 1 << 15 {
-            rx.best_effort_next = message.seq.wrapping_add(1);
-            sh.counters.best_effort_lost += u64::from(ahead);
-        } else {
+        let rx = &mut self.lanes_rx[message.lane.index()].best_effort;
+        match rx.admit(message.seq)? {
+            Admitted::Skipping(count) => sh.counters.best_effort_lost += u64::from(count),
             // It was late, not lost.
-            sh.counters.best_effort_lost = sh.counters.best_effort_lost.saturating_sub(1);
+            Admitted::Late => {
+                sh.counters.best_effort_lost = sh.counters.best_effort_lost.saturating_sub(1);
+            }
         }
         let port = PortId {
             number: message.port,
@@ -44,5 +82,24 @@ impl Peer {
         };
         self.deliver(sh, message.lane, port, op, len, Data::Frame(payload), error);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_is_admitted_once_and_late_ones_are_told_from_copies() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.admit(0), Ok(Admitted::Skipping(0)));
+        assert_eq!(seen.admit(0), Err(DropReason::Duplicate));
+        assert_eq!(seen.admit(3), Ok(Admitted::Skipping(2)));
+        assert_eq!(seen.admit(1), Ok(Admitted::Late));
+        assert_eq!(seen.admit(1), Err(DropReason::Duplicate));
+        assert_eq!(seen.admit(200), Ok(Admitted::Skipping(196)));
+        assert_eq!(seen.admit(137), Ok(Admitted::Late));
+        assert_eq!(seen.admit(136), Err(DropReason::Duplicate));
+        assert_eq!(seen.admit(200), Err(DropReason::Duplicate));
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) tx_transfers: Slab<TxTransfer>,
     pub(crate) rx_transfers: Slab<RxTransfer>,
     pub(crate) scheduler: Scheduler,
+    /// Ports to be served, because what they waited for was delivered.
+    pub(crate) unblocked_ports: Vec<PortId>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) entropy: Entropy,
@@ -35,6 +37,17 @@ pub(crate) struct Shared {
     pub(crate) preferred: Option<LinkId>,
     /// Headers and short frames that live for one transmit only.
     pub(crate) scratch: Vec<u8>,
+}
+
+/// Credit of one lane, in bytes modulo 2^32 since the session began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreditStatus {
+    /// Charged by this side for messages to the peer.
+    pub charged: u32,
+    /// How far the peer lets that go.
+    pub limit: u32,
+    /// Charged by the peer and consumed here.
+    pub consumed: u32,
 }
 
 /// The protocol core of one process. See the crate's documentation for the contract.
@@ -89,6 +102,7 @@ impl Core {
                 tx_transfers: Slab::new(),
                 rx_transfers: Slab::new(),
                 scheduler: Scheduler::default(),
+                unblocked_ports: Vec::new(),
                 events: VecDeque::new(),
                 counters: Counters::default(),
                 entropy,
@@ -220,7 +234,10 @@ impl Core {
             return;
         }
         let entry = self.sh.ports.entry(port);
-        entry.posted.push_back(Posted { op, len, source });
+        let posted = Posted { op, len, source };
+        if !entry.reserve(posted) {
+            entry.posted.push_back(posted);
+        }
         if !entry.unexpected.is_empty() {
             self.serve(port);
         }
@@ -245,6 +262,20 @@ impl Core {
         let error = OpError::PeerGone(peer, cause);
         self.abandon(peer, error);
         self.sh.events.push_back(Event::PeerFailed { peer, cause });
+        // What had been granted to it may be granted to others, who may say nothing until then.
+        self.run_scheduler();
+    }
+
+    /// How the credit of a lane shared with `peer` stands.
+    #[must_use]
+    pub fn credit(&self, peer: PeerId, lane: portolan_wire::LaneId) -> Option<CreditStatus> {
+        let peer = self.peers.get(peer.index())?.as_ref()?;
+        let (tx, rx) = (&peer.lanes_tx[lane.index()], &peer.lanes_rx[lane.index()]);
+        Some(CreditStatus {
+            charged: tx.charged,
+            limit: tx.limit,
+            consumed: rx.consumed(),
+        })
     }
 
     /// Memory in use: (frame buffers, bytes of held messages, transfers both ways). Tests end with
@@ -372,7 +403,10 @@ impl Core {
     pub(crate) fn serve(&mut self, id: PortId) {
         while self.sh.has_transfer_room()
             && let Some(port) = self.sh.ports.get_mut(id)
-            && let Some((index, posted)) = port.next_served()
+            && let Some((index, posted)) = port.next_served(|peer, lane| {
+                let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
+                peer.is_some_and(|peer| peer.lanes_rx[lane.index()].owes(id))
+            })
         {
             let item = port.unexpected[index];
             let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) else {
@@ -409,6 +443,13 @@ impl Core {
             self.touch(item.peer);
         }
         self.run_scheduler();
+    }
+
+    /// Serves the ports at which messages waited for one of their lane that has been delivered.
+    pub(crate) fn serve_unblocked(&mut self) {
+        while let Some(port) = self.sh.unblocked_ports.pop() {
+            self.serve(port);
+        }
     }
 
     /// A message whose buffer was found late has arrived: deliver it and go on with its port.

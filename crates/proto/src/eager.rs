@@ -177,7 +177,7 @@ impl Path {
         let capacity = self.shared_frame_len();
         let mut hint = FlushHint::Open;
         if let Some(open) = self.open[lane]
-            && open.len + need > capacity
+            && open.len + need > open.len_max
         {
             self.close(lane);
             hint = FlushHint::Full;
@@ -186,6 +186,7 @@ impl Path {
         let open = self.open[lane].get_or_insert_with(|| OpenFrame {
             slot: slots.take(capacity + ACK_ROOM),
             len: header_len,
+            len_max: capacity,
             numbered: false,
         });
         // P7.2, P3.11
@@ -212,6 +213,7 @@ impl Path {
         self.closed[lane].push_back(OpenFrame {
             slot,
             len,
+            len_max: len,
             numbered: true,
         });
         let bytes = &mut slots.bytes_mut(slot)[..len];

@@ -194,7 +194,8 @@ pub enum Event {
         /// Bytes.
         len: u64,
     },
-    /// A port that takes messages in place was sent one that needs a posted buffer.
+    /// A port that takes messages in place was sent one that needs a posted buffer. One posted for
+    /// its sender from now on, and long enough, is kept for it.
     BufferWanted {
         /// The port.
         port: PortId,

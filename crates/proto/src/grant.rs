@@ -95,8 +95,17 @@ impl Core {
             if free < wanted.min(scheduler.quantum(link)) {
                 return true;
             }
-            wanted.min(free)
+            // Whole fragments: what is granted of half a one is never sent and holds the budget.
+            let fragment_len = u64::from(transfer.fragment_len.max(1));
+            if wanted <= free {
+                wanted
+            } else {
+                free - free % fragment_len
+            }
         };
+        if extension == 0 {
+            return true;
+        }
         transfer.granted += extension;
         if !transfer.lossless {
             scheduler.outstanding[link.index()] += extension;

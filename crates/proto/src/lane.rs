@@ -80,7 +80,7 @@ pub(crate) struct LaneRx {
     next_seq: u16,
     matched: usize,
     entries: VecDeque<Option<Entry>>,
-    pub(crate) best_effort_next: u16,
+    pub(crate) best_effort: crate::best_effort::Seen,
     arrived: u32,
     consumed: u32,
     advertised: u32,
@@ -98,6 +98,10 @@ impl LaneRx {
     pub(crate) fn advertise(&mut self, credit_len: u32) -> u32 {
         self.advertised = self.consumed.wrapping_add(credit_len);
         self.advertised
+    }
+
+    pub(crate) fn consumed(&self) -> u32 {
+        self.consumed
     }
 
     /// Gives `charge` back to the peer; `true` when it is time to say so.
@@ -153,6 +157,15 @@ impl LaneRx {
     pub(crate) fn take_next(&mut self, charge: u32) {
         self.arrived = self.arrived.wrapping_add(charge);
         self.next_seq = self.next_seq.wrapping_add(1);
+    }
+
+    /// A message to `port` has been matched and is yet to be delivered. What waits at the port is
+    /// younger: nothing is matched past a waiting message.
+    pub(crate) fn owes(&self, port: PortId) -> bool {
+        let matched = self.entries.iter().take(self.matched).flatten();
+        matched
+            .filter(|entry| entry.port == port)
+            .any(|entry| !matches!(entry.state, State::Gone))
     }
 
     /// Nothing waits before the message with this number.
@@ -410,6 +423,13 @@ impl Peer {
             {
                 self.deliver(sh, lane, port, op, len, data, error);
                 self.consume(sh, lane, charge);
+                if sh
+                    .ports
+                    .get_mut(port)
+                    .is_some_and(|port| !port.unexpected.is_empty())
+                {
+                    sh.unblocked_ports.push(port);
+                }
             }
         }
     }
@@ -532,6 +552,7 @@ fn put_aside(
         len: entry.len,
         charge,
         what,
+        buffer: None,
     });
     State::Gone
 }

@@ -52,7 +52,7 @@ mod time;
 mod tx;
 
 pub use config::{Config, Limits, LinkId, LinkParams};
-pub use core_state::Core;
+pub use core_state::{Core, CreditStatus};
 pub use counters::{Counters, DropReason};
 pub use eager::{FlushHint, Refused, SendSpec, Staging};
 pub use event::{Cause, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};

@@ -76,6 +76,9 @@ pub(crate) struct InFlight {
 pub(crate) struct OpenFrame {
     pub(crate) slot: SlotId,
     pub(crate) len: usize,
+    /// Bytes that it may grow to. Its buffer was chosen for that; the path's frames may have become
+    /// longer since.
+    pub(crate) len_max: usize,
     pub(crate) numbered: bool,
 }
 

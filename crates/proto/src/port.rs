@@ -40,6 +40,8 @@ pub(crate) struct Unexpected {
     /// Credit to give back when it is consumed.
     pub(crate) charge: u32,
     pub(crate) what: Waiting,
+    /// The buffer that was posted for it; no other message may take it.
+    pub(crate) buffer: Option<Posted>,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +98,19 @@ impl Port {
             .map_or(Match::Nothing, Match::Posted)
     }
 
+    /// Keeps the answer to a [`Event::BufferWanted`] for the message that wanted it: the first from
+    /// that source which it is long enough for. `false` if there is none.
+    pub(crate) fn reserve(&mut self, posted: Posted) -> bool {
+        if self.mode != Some(PortMode::InPlace) {
+            return false;
+        }
+        let wanting = self.unexpected.iter_mut().find(|item| {
+            let waits = matches!(item.what, Waiting::Request(_)) && item.buffer.is_none();
+            waits && posted.source == Some(item.peer) && item.len <= posted.len
+        });
+        wanting.is_some_and(|item| item.buffer.replace(posted).is_none())
+    }
+
     #[inline]
     fn take_posted(&mut self, peer: PeerId) -> Option<Posted> {
         let first = self.posted.front()?;
@@ -110,8 +125,12 @@ impl Port {
     }
 
     /// The first unexpected message that can be served now, with its buffer (`None`: in place).
-    /// Messages of one (peer, lane) are served in order.
-    pub(crate) fn next_served(&mut self) -> Option<(usize, Option<Posted>)> {
+    /// Messages of one (peer, lane) are served in order; not before what their lane `owes` this
+    /// port: a message that was matched earlier and is not all there yet.
+    pub(crate) fn next_served(
+        &mut self,
+        owes: impl Fn(PeerId, LaneId) -> bool,
+    ) -> Option<(usize, Option<Posted>)> {
         let mut seen: Vec<(PeerId, LaneId)> = Vec::new();
         for index in 0..self.unexpected.len() {
             let item = self.unexpected[index];
@@ -119,13 +138,17 @@ impl Port {
                 continue;
             }
             seen.push((item.peer, item.lane));
+            if owes(item.peer, item.lane) {
+                continue;
+            }
             match item.what {
                 Waiting::Transferring { .. } => {}
                 Waiting::Held(_) if self.mode == Some(PortMode::InPlace) => {
                     return Some((index, None));
                 }
                 _ => {
-                    if let Some(posted) = self.take_posted(item.peer) {
+                    let own = self.unexpected[index].buffer.take();
+                    if let Some(posted) = own.or_else(|| self.take_posted(item.peer)) {
                         return Some((index, Some(posted)));
                     }
                 }
@@ -191,7 +214,9 @@ impl Ports {
         };
         let before = port.posted.len();
         port.posted.retain(|posted| posted.op != op);
-        port.posted.len() < before
+        let reserved = port.unexpected.iter_mut();
+        let reserved = reserved.filter_map(|item| item.buffer.take_if(|posted| posted.op == op));
+        reserved.count() > 0 || port.posted.len() < before
     }
 
     /// Forgets what waits from `peer`: returns held memory to release, and fails receives that
@@ -210,6 +235,9 @@ impl Ports {
                 }
                 if let Waiting::Held(id) = item.what {
                     held.push(id);
+                }
+                if let Some(Posted { op, .. }) = item.buffer {
+                    events.push_back(Event::RecvFailed { op, error });
                 }
                 false
             });

@@ -245,6 +245,7 @@ impl Core {
         if ok {
             state.received = state.len;
             self.finish_rx(transfer);
+            self.serve_unblocked();
         } else {
             self.sh.scheduler.add(transfer);
             self.run_scheduler();
@@ -338,13 +339,14 @@ impl Peer {
             return;
         };
         let capacity = path.shared_frame_len();
-        if path.open[lane].is_some_and(|open| open.len + RTS_LEN > capacity) {
+        if path.open[lane].is_some_and(|open| open.len + RTS_LEN > open.len_max) {
             path.close(lane);
         }
         let header_len = path.header_len();
         let open = path.open[lane].get_or_insert_with(|| OpenFrame {
             slot: sh.slots.take(capacity + crate::ack::ACK_LEN_MAX),
             len: header_len,
+            len_max: capacity,
             numbered: true,
         });
         open.numbered = true;

@@ -177,6 +177,7 @@ impl Core {
 
     #[inline]
     fn after_records(&mut self, from: PeerId) {
+        self.serve_unblocked();
         self.run_scheduler();
         if let Some(Some(peer)) = self.peers.get_mut(from.index())
             && peer.lanes_tx.iter().any(|lane| lane.starved)

@@ -7,3 +7,4 @@ mod delivery;
 mod hostile;
 mod pair;
 mod sessions;
+mod transfers;

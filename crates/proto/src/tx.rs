@@ -371,6 +371,7 @@ impl Peer {
         Some(OpenFrame {
             slot,
             len: path.header_len(),
+            len_max: path.header_len(),
             numbered: false,
         })
     }
@@ -378,10 +379,10 @@ impl Peer {
     /// Appends what rides along, numbers the frame and writes its header.
     #[inline]
     fn seal(&mut self, now: Instant, sh: &mut Shared, link: LinkId, mut frame: OpenFrame) -> Sent {
-        let limit = self.paths[link.index()]
-            .as_deref()
-            .map_or(0, |path| path.frame_len);
-        self.append_control(sh, &mut frame, limit);
+        let path = self.paths[link.index()].as_deref();
+        let (limit, room) =
+            path.map_or((0, false), |path| (path.frame_len, path.window_left() > 0));
+        self.append_control(sh, &mut frame, limit, room);
         self.append_acks(now, sh, &mut frame, limit);
         let session = self.session.token_theirs;
         let peer = self.id;
@@ -432,9 +433,10 @@ impl Peer {
         }
     }
 
-    /// Credit, grants and ends of transfers; they make the frame a numbered one.
-    fn append_control(&mut self, sh: &mut Shared, frame: &mut OpenFrame, limit: usize) {
-        if !self.has_control() {
+    /// Credit, grants and ends of transfers; they make the frame a numbered one, for which there
+    /// must be `room` in the window.
+    fn append_control(&mut self, sh: &mut Shared, frame: &mut OpenFrame, limit: usize, room: bool) {
+        if !self.has_control() || !frame.numbered && !room {
             return;
         }
         let bytes = sh.slots.bytes_mut(frame.slot);
@@ -491,7 +493,7 @@ impl Peer {
         for lane in [LaneId::High, LaneId::Low] {
             if let Some(mut frame) = self.take_frame(sh, link, lane, true) {
                 let limit = crate::path::SHARED_FRAME_LEN_LOSSLESS;
-                self.append_control(sh, &mut frame, limit);
+                self.append_control(sh, &mut frame, limit, true);
                 return Some(Sent::Lossless {
                     peer,
                     link,

@@ -177,6 +177,41 @@ fn messages_without_a_buffer_wait_and_keep_their_order() {
 
 // P4.3, P4.4
 #[test]
+fn a_message_that_waited_for_a_buffer_does_not_overtake_a_transfer_to_its_port() {
+    let mut pair = Pair::new(NETWORK, 10);
+    pair.run(Duration::from_millis(5));
+    pair.ends[1].post(PORT, 300_000, None);
+    let (long, short) = (pattern(1, 300_000), pattern(2, 100));
+    pair.ends[0].send(B, &LOW, &long).unwrap();
+    pair.ends[0].send(B, &LOW, &short).unwrap();
+    // Time for the short one and for the request of the long one, not for its bytes.
+    pair.run(Duration::from_micros(8));
+    assert_eq!(pair.ends[1].got.len(), 0);
+    pair.ends[1].post(PORT, 100, None);
+    pair.run(Duration::from_millis(50));
+    let lens: Vec<_> = pair.ends[1].got.iter().map(|got| got.bytes.len()).collect();
+    assert_eq!(lens, [300_000, 100]);
+    pair.assert_clean();
+}
+
+#[test]
+fn a_buffer_that_a_message_wanted_is_not_given_to_another() {
+    let mut pair = Pair::new(NETWORK, 11);
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[1].lends = true;
+    // The second of the low lane waits for the first; meanwhile the high lane's may come.
+    pair.ends[0].send(B, &LOW, &pattern(1, 2_000_000)).unwrap();
+    pair.ends[0].send(B, &LOW, &pattern(2, 40_000)).unwrap();
+    pair.run(Duration::from_micros(20));
+    pair.ends[0].send(B, &HIGH, &pattern(3, 50_000)).unwrap();
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.ends[1].got.len(), 3);
+    assert!(pair.ends[1].got.iter().all(|got| got.error.is_none()));
+    pair.assert_clean();
+}
+
+#[test]
 fn credit_bounds_what_is_held_and_comes_back() {
     let mut pair = Pair::new(NETWORK, 4);
     pair.run(Duration::from_millis(5));
@@ -283,6 +318,66 @@ fn best_effort_is_not_repaired_but_counted() {
     assert_eq!(got + lost, 501);
     assert!((50..200).contains(&lost), "{lost}");
     assert_eq!(pair.ends[0].core.counters().retransmits, 0);
+}
+
+#[test]
+fn best_effort_messages_that_the_network_copies_arrive_once() {
+    let mut pair = Pair::new(NETWORK, 12);
+    pair.run(Duration::from_millis(5));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.faults.duplicate = 0.5;
+    let spec = SendSpec {
+        best_effort: true,
+        ..LOW
+    };
+    for _ in 0..100 {
+        pair.ends[0].send(B, &spec, &[3; 32]).unwrap();
+        pair.run(Duration::from_micros(50));
+    }
+    assert_eq!(pair.ends[1].got.len(), 100);
+    assert!(pair.ends[1].core.counters().drops(DropReason::Duplicate) > 10);
+}
+
+#[test]
+fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
+    let mut pair = Pair::new(NETWORK, 13);
+    pair.run(Duration::from_millis(5));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    let path = |pair: &mut Pair, frame_len| {
+        for path in pair.ends[0].core.peers[1]
+            .as_mut()
+            .unwrap()
+            .paths
+            .iter_mut()
+        {
+            path.iter_mut().for_each(|path| path.frame_len = frame_len);
+        }
+    };
+    path(&mut pair, 1200);
+    pair.ends[0].send(B, &LOW, &[1; 500]).unwrap();
+    path(&mut pair, 8972);
+    for len in [500, 2000, 500] {
+        pair.ends[0].send(B, &LOW, &pattern(7, len)).unwrap();
+    }
+    pair.run(Duration::from_millis(5));
+    let lens: Vec<_> = pair.ends[1].got.iter().map(|got| got.bytes.len()).collect();
+    assert_eq!(lens, [500, 500, 2000, 500]);
+}
+
+#[test]
+fn the_short_way_leaves_a_message_that_its_buffer_would_cut() {
+    let mut pair = Pair::new(&[LinkId::SHM], 14);
+    pair.ends[1].core.connect(pair.now, A);
+    pair.run(Duration::from_millis(1));
+    pair.ends[1].post(PORT, 100, Some(B));
+    pair.ends[1].post(PORT, 10, Some(A));
+    let direct = pair.ends[0].core.direct(B, &LOW, 50).unwrap();
+    let frame = [&direct.header[..], &[7; 50]].concat();
+    let core = &mut pair.ends[1].core;
+    let mut admitted = core
+        .admit_lossless(pair.now, LinkId::SHM, A, frame.len())
+        .unwrap();
+    assert!(core.take_whole(&mut admitted, &frame).is_none());
 }
 
 #[test]

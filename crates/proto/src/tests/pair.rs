@@ -37,6 +37,8 @@ pub(super) struct End {
     pub(super) got: Vec<Got>,
     pub(super) sent: BTreeMap<u64, Result<(), OpError>>,
     pub(super) failed: Vec<Event>,
+    /// Buffers that are wanted are posted at once.
+    pub(super) lends: bool,
 }
 
 struct Wire {
@@ -100,6 +102,7 @@ impl End {
             got: Vec::new(),
             sent: BTreeMap::new(),
             failed: Vec::new(),
+            lends: false,
         }
     }
 
@@ -199,6 +202,9 @@ impl End {
                 }
                 Event::PeerFailed { .. } | Event::Suspect { .. } => self.failed.push(event),
                 Event::Pull { transfer, .. } => self.core.pull_done(transfer, false),
+                Event::BufferWanted { port, peer, len } if self.lends => {
+                    self.post(port, usize::try_from(len).unwrap(), Some(peer));
+                }
                 Event::PeerUp(_) | Event::Writable(_) | Event::BufferWanted { .. } => {}
             }
         }

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bulk data goes on until its end, however little the receiver can buffer.
+
+use super::pair::*;
+use crate::*;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+const PORT: PortId = PortId::user(5);
+const LOW: SendSpec = SendSpec {
+    port: PORT,
+    lane: LaneId::Low,
+    best_effort: false,
+};
+
+#[test]
+fn a_grant_that_is_no_multiple_of_the_fragment_does_not_hold_the_budget() {
+    let mut pair = Pair::new(&[LinkId::UDP], 1);
+    pair.run(Duration::from_millis(50));
+    // The least budget there is: one quantum.
+    pair.ends[1].core.sh.scheduler.set_budget(LinkId::UDP, 0);
+    for _ in 0..2 {
+        pair.ends[1].post(PORT, 300_000, None);
+        pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();
+    }
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.ends[1].got.len(), 2);
+    pair.assert_clean();
+}
+
+#[test]
+fn credit_waits_for_room_in_the_window() {
+    let mut pair = Pair::new(&[LinkId::UDP], 2);
+    pair.run(Duration::from_millis(50));
+    path(&mut pair, 0, 1).window_frames = 2;
+    path(&mut pair, 1, 0).rx = crate::ack::RxWindow::new(2);
+    pair.ends[0].core.open_port(PORT, PortMode::InPlace);
+    // Two lost frames fill the window until they are missed.
+    pair.dead = Some(LinkId::UDP);
+    pair.ends[0].send(B, &LOW, &[1; 5000]).unwrap();
+    pair.run(Duration::from_micros(1));
+    pair.dead = None;
+    // A quarter of the credit, which is given back meanwhile.
+    for _ in 0..64 {
+        pair.ends[1].send(A, &LOW, &[1; 1000]).unwrap();
+    }
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.ends[0].got.len(), 64);
+    assert_eq!(
+        pair.ends[1].core.counters().drops(DropReason::BeyondWindow),
+        0
+    );
+}
+
+fn path(pair: &mut Pair, rank: usize, peer: usize) -> &mut crate::path::Path {
+    let peer = pair.ends[rank].core.peers[peer].as_deref_mut().unwrap();
+    peer.paths[LinkId::UDP.index()].as_deref_mut().unwrap()
+}
+
+/// Three processes on one wire that is never slow; payload is not looked at.
+struct Trio {
+    cores: Vec<Core>,
+    sends_done: [usize; 3],
+    /// Neither sends nor receives any more.
+    dead: Option<usize>,
+}
+
+impl Trio {
+    fn new() -> Trio {
+        let cores = (0..3).map(|rank| {
+            let config = Config {
+                size: 3,
+                ..config(rank, 100)
+            };
+            let mut core = Core::new(config);
+            core.add_link(LinkId::UDP, params(false));
+            (0..3).for_each(|peer| core.allow(PeerId(peer), &[LinkId::UDP]));
+            core
+        });
+        Trio {
+            cores: cores.collect(),
+            sends_done: [0; 3],
+            dead: None,
+        }
+    }
+
+    fn run(&mut self, now: Instant) {
+        let dead = self.dead;
+        loop {
+            let mut frames = Vec::new();
+            for from in (0..3).filter(|rank| dead != Some(*rank)) {
+                self.drain(from);
+                while let Some(transmit) = self.cores[from].poll_transmit(now) {
+                    frames.extend(frames_of(&transmit));
+                }
+            }
+            if frames.is_empty() {
+                return;
+            }
+            for (to, frame) in frames.into_iter().filter(|(to, _)| dead != Some(*to)) {
+                self.cores[to].handle_frame(now, LinkId::UDP, &frame);
+                self.drain(to);
+            }
+        }
+    }
+
+    fn drain(&mut self, rank: usize) {
+        while let Some(event) = self.cores[rank].poll_event() {
+            if let Event::SendDone { result: Ok(()), .. } = event {
+                self.sends_done[rank] += 1;
+            }
+        }
+    }
+}
+
+fn frames_of(transmit: &Transmit<'_>) -> Vec<(usize, Vec<u8>)> {
+    match transmit {
+        Transmit::Frame { peer, bytes, .. } => vec![(peer.index(), bytes.to_vec())],
+        Transmit::Run {
+            peer,
+            bytes,
+            segment_len,
+            ..
+        } => {
+            let frames = bytes.chunks(*segment_len);
+            frames.map(|frame| (peer.index(), frame.to_vec())).collect()
+        }
+        Transmit::Bulk {
+            peer,
+            len,
+            headers,
+            header_len,
+            fragment_len,
+            ..
+        } => {
+            let payload = vec![0; *len];
+            let parts = headers
+                .chunks(*header_len)
+                .zip(payload.chunks(*fragment_len));
+            parts
+                .map(|(header, part)| (peer.index(), [header, part].concat()))
+                .collect()
+        }
+    }
+}
+
+#[test]
+fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
+    let mut trio = Trio::new();
+    let mut now = Instant::from_nanos(1);
+    for peer in 0..2 {
+        trio.cores[2].connect(now, PeerId(peer));
+        trio.cores[2].post_recv(PORT, OpId(u64::from(peer)), 300_000, None);
+    }
+    trio.run(now);
+    trio.cores[2].sh.scheduler.set_budget(LinkId::UDP, 0);
+    let to = PeerId(2);
+    trio.cores[0]
+        .rendezvous(to, &LOW, OpId(1), 300_000, 0)
+        .unwrap();
+    // The request arrives and is granted all there is; then the sender is heard of no more.
+    let mut frames = Vec::new();
+    while let Some(transmit) = trio.cores[0].poll_transmit(now) {
+        frames.extend(frames_of(&transmit));
+    }
+    trio.dead = Some(0);
+    for (to, frame) in frames {
+        trio.cores[to].handle_frame(now, LinkId::UDP, &frame);
+    }
+    trio.cores[1]
+        .rendezvous(to, &LOW, OpId(1), 300_000, 0)
+        .unwrap();
+    for _ in 0..100 {
+        now = now + Duration::from_micros(100);
+        trio.cores
+            .iter_mut()
+            .for_each(|core| core.handle_timeout(now));
+        trio.run(now);
+    }
+    assert_eq!(trio.sends_done, [0, 0, 0]);
+    trio.cores[2].fail_peer(A, Cause::ProcessGone);
+    for _ in 0..100 {
+        now = now + Duration::from_micros(100);
+        trio.cores
+            .iter_mut()
+            .for_each(|core| core.handle_timeout(now));
+        trio.run(now);
+    }
+    assert_eq!(trio.sends_done, [0, 1, 0]);
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The clock of one process: starts anywhere, runs a little fast or slow.
+
+use portolan_proto::Instant;
+
+const MILLION: i128 = 1_000_000;
+
+/// Maps the run's time (nanoseconds) to a process's own and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Clock {
+    pub(crate) offset_ns: u64,
+    pub(crate) drift_ppm: i32,
+}
+
+impl Clock {
+    pub(crate) fn local(self, now_ns: u64) -> Instant {
+        let run = i128::from(now_ns) * (MILLION + i128::from(self.drift_ppm)) / MILLION;
+        Instant::from_nanos(
+            self.offset_ns
+                .saturating_add(u64::try_from(run).unwrap_or(u64::MAX)),
+        )
+    }
+
+    /// The first moment of the run at which the process's clock shows `at`.
+    pub(crate) fn global(self, at: Instant) -> u64 {
+        if at == Instant::NEVER {
+            return u64::MAX;
+        }
+        let run = i128::from(at.as_nanos().saturating_sub(self.offset_ns)) * MILLION;
+        let rate = MILLION + i128::from(self.drift_ppm);
+        u64::try_from((run + rate - 1) / rate).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_is_due_when_the_run_reaches_it_and_not_before() {
+        for drift_ppm in [-500, 0, 1, 333] {
+            let clock = Clock {
+                offset_ns: 77,
+                drift_ppm,
+            };
+            for ns in [1, 999_999, 1_234_567_891, 30_000_000_000] {
+                let at = clock.local(ns);
+                let back = clock.global(at);
+                assert!(clock.local(back) >= at);
+                assert!(back <= ns);
+                assert!(clock.local(back.saturating_sub(2)) < at);
+            }
+        }
+    }
+}

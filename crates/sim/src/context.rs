@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What all processes of a run share: the plan, the wires, the oracle, the trace.
+
+use crate::ledger::Ledger;
+use crate::net::Net;
+use crate::queue::Queue;
+use crate::shm::Shm;
+use crate::trace::Trace;
+use crate::{Canary, Plan};
+use portolan_proto::DropReason;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) plan: Plan,
+    pub(crate) now: u64,
+    pub(crate) queue: Queue,
+    pub(crate) net: Net,
+    pub(crate) shm: Shm,
+    pub(crate) ledger: Ledger,
+    pub(crate) trace: Trace,
+    /// Processes that run (paused ones do).
+    pub(crate) alive: Vec<bool>,
+    /// How often each process was started again.
+    pub(crate) lives: Vec<u32>,
+    pub(crate) paused_until: Vec<u64>,
+    /// Processes that have entered each collective operation.
+    pub(crate) entered: Vec<u32>,
+    /// The last work and the last fault are over by then.
+    pub(crate) quiet_ns: u64,
+    /// The programs make no more work.
+    pub(crate) ending: bool,
+    canary: Option<(Canary, u32)>,
+    violation: Option<String>,
+}
+
+impl Context {
+    pub(crate) fn new(plan: Plan, canary: Option<(Canary, u32)>, print: bool) -> Self {
+        let faults_end = plan
+            .faults
+            .iter()
+            .map(|fault| fault.end_ns)
+            .max()
+            .unwrap_or(0);
+        Context {
+            now: 0,
+            quiet_ns: plan.traffic_ns.max(faults_end),
+            queue: Queue::default(),
+            net: Net::new(&plan),
+            shm: Shm::new(plan.shm.map_or(0, |params| params.rx_buffer_len)),
+            ledger: Ledger::default(),
+            trace: Trace::new(print),
+            alive: vec![true; plan.nodes as usize],
+            lives: vec![0; plan.nodes as usize],
+            paused_until: vec![0; plan.nodes as usize],
+            entered: vec![0; plan.groups.len()],
+            ending: false,
+            canary,
+            violation: None,
+            plan,
+        }
+    }
+
+    /// Records a broken promise; the first one counts.
+    pub(crate) fn violate(&mut self, what: String) {
+        // Frames whose headers were changed may mean anything.
+        if !self.plan.header_corruption {
+            self.violation.get_or_insert(what);
+        }
+    }
+
+    /// Records a broken promise that no frame may break, whatever its bytes.
+    pub(crate) fn violate_always(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
+    pub(crate) fn violation(&self) -> Option<&str> {
+        self.violation.as_deref()
+    }
+
+    /// Whether a failure between two processes now may come from a fault.
+    pub(crate) fn excused(&self, a: u32, b: u32) -> bool {
+        self.plan
+            .faults
+            .iter()
+            .any(|fault| fault.excuses(self.now, a, b))
+    }
+
+    /// Whether a fault ever came between two processes.
+    pub(crate) fn was_disturbed(&self, a: u32, b: u32) -> bool {
+        let begun = |fault: &&crate::faults::Fault| fault.begin_ns <= self.now;
+        self.plan
+            .faults
+            .iter()
+            .filter(begun)
+            .any(|fault| fault.touches(a, b))
+    }
+
+    /// Whether `life` of process `to` would answer a question of `from` now, asked beside the
+    /// protocol as the library's own engine does.
+    pub(crate) fn answers(&self, from: u32, to: u32, life: u32) -> bool {
+        let at = to as usize;
+        let is_there =
+            self.alive[at] && self.lives[at] == life && self.now >= self.paused_until[at];
+        let cut = |fault: &crate::faults::Fault| fault.cuts(from, to) || fault.cuts(to, from);
+        is_there && !self.net.active.iter().any(cut)
+    }
+
+    /// Whether the deliberate bug strikes here; it does once.
+    pub(crate) fn strikes(&mut self, canary: Canary) -> bool {
+        let Some((chosen, countdown)) = &mut self.canary else {
+            return false;
+        };
+        if *chosen != canary || *countdown == 0 {
+            return false;
+        }
+        *countdown -= 1;
+        *countdown == 0
+    }
+
+    /// Whether the faults in play explain that a process dropped something for `reason`.
+    pub(crate) fn explains(&self, reason: DropReason) -> bool {
+        match reason {
+            // Copies, late frames, frames sent again in vain, answers that overtake.
+            DropReason::Duplicate | DropReason::StaleSession => true,
+            // A grant that was overtaken by a later one, which its transfer did not outlive.
+            DropReason::StaleTransfer => true,
+            DropReason::BestEffortNoBuffer => self.plan.flows.iter().any(|flow| flow.best_effort),
+            DropReason::OldIncarnation | DropReason::StaleTransfer => !self.plan.faults.is_empty(),
+            _ => self.plan.header_corruption,
+        }
+    }
+}

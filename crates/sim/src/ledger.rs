@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The oracle: what was sent and must arrive, once and in order.
+//!
+//! Each session that a process opens has a number here. The first message of each lane of a
+//! session greets: it carries that number, so that the receiver's session is bound to the sender's.
+//! Within a bound pair, messages of one (lane, port) must be delivered without a gap, in order.
+
+use crate::payload;
+use portolan_proto::{LaneId, PortId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Port of the greetings, among the library's own.
+pub(crate) const GREETING_PORT: PortId = PortId::system(0);
+/// Port of collective operations.
+pub(crate) const GROUP_PORT: PortId = PortId::system(2);
+
+/// What a program sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    Nothing,
+    /// Greeting of this session.
+    Greeting(u64),
+    /// Collective operation and round.
+    Group {
+        op: usize,
+        round: u32,
+    },
+}
+
+/// A message that was accepted for sending.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) len: usize,
+    pub(crate) note: Note,
+    pub(crate) at_ns: u64,
+}
+
+#[derive(Debug)]
+struct Session {
+    src: u32,
+    dst: u32,
+    /// Reliable messages not delivered yet, per (lane, port).
+    sent: BTreeMap<(LaneId, PortId), VecDeque<Entry>>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct BestEffort {
+    session: u64,
+    port: PortId,
+    lane: LaneId,
+    len: usize,
+    delivered: bool,
+}
+
+/// A message as the receiving engine hands it over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivery<'a> {
+    pub(crate) src: u32,
+    pub(crate) dst: u32,
+    pub(crate) lane: LaneId,
+    pub(crate) port: PortId,
+    /// Session of the sender that the receiver's session is bound to in this lane.
+    pub(crate) bound: Option<u64>,
+    /// Bytes of the message, which the buffer may have cut.
+    pub(crate) len: usize,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    sessions: Vec<Session>,
+    best_effort: BTreeMap<u64, BestEffort>,
+    next_id: u64,
+    pub(crate) message_count: u64,
+}
+
+impl Ledger {
+    /// `src` has opened a session with `dst`.
+    pub(crate) fn open(&mut self, src: u32, dst: u32) -> u64 {
+        self.sessions.push(Session {
+            src,
+            dst,
+            sent: BTreeMap::new(),
+            ended: false,
+        });
+        self.sessions.len() as u64 - 1
+    }
+
+    /// The session's owner has given it up, or is gone.
+    pub(crate) fn end(&mut self, session: u64) {
+        self.sessions[session as usize].ended = true;
+    }
+
+    pub(crate) fn take_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// A message was accepted in `session`.
+    pub(crate) fn accept(&mut self, session: u64, lane: LaneId, port: PortId, entry: Entry) {
+        let sent = &mut self.sessions[session as usize].sent;
+        sent.entry((lane, port)).or_default().push_back(entry);
+    }
+
+    /// A best-effort message was accepted.
+    pub(crate) fn accept_best_effort(
+        &mut self,
+        session: u64,
+        (lane, port): (LaneId, PortId),
+        entry: Entry,
+    ) {
+        let best_effort = BestEffort {
+            session,
+            port,
+            lane,
+            len: entry.len,
+            delivered: false,
+        };
+        self.best_effort.insert(entry.id, best_effort);
+    }
+
+    /// Checks a delivery and returns what the message was.
+    pub(crate) fn deliver(&mut self, got: &Delivery<'_>) -> Result<Entry, String> {
+        if let Some(entry) = self.deliver_best_effort(got)? {
+            return Ok(entry);
+        }
+        let Delivery {
+            src,
+            dst,
+            lane,
+            port,
+            ..
+        } = *got;
+        let place = format_args!("from {src} to {dst} {lane:?} {port:?}");
+        let session = if port == GREETING_PORT {
+            self.greeted(got)?
+        } else {
+            got.bound
+                .ok_or_else(|| format!("a message {place} came before the session's greeting"))?
+        };
+        let sent = &mut self.sessions[session as usize].sent;
+        let Some(entry) = sent.get_mut(&(lane, port)).and_then(VecDeque::pop_front) else {
+            return Err(format!(
+                "session {session}: a message of {} bytes {place} that was never sent, or twice",
+                got.len
+            ));
+        };
+        self.message_count += 1;
+        if entry.len != got.len {
+            return Err(format!(
+                "session {session}: message {} of {} bytes {place} was due, {} bytes came",
+                entry.id, entry.len, got.len
+            ));
+        }
+        match payload::first_difference(entry.id, got.bytes, false) {
+            Some(at) if port != GREETING_PORT => Err(format!(
+                "session {session}: message {} of {} bytes {place} was due; what came differs \
+                 from byte {at} on",
+                entry.id, entry.len
+            )),
+            _ => Ok(entry),
+        }
+    }
+
+    /// The sender's session that a greeting names.
+    fn greeted(&self, got: &Delivery<'_>) -> Result<u64, String> {
+        let session = payload::number(got.bytes);
+        let known = session.and_then(|session| self.sessions.get(session as usize));
+        match (session, known) {
+            (Some(session), Some(known)) if (known.src, known.dst) == (got.src, got.dst) => {
+                Ok(session)
+            }
+            _ => Err(format!(
+                "node {} was greeted by {} with a wrong session",
+                got.dst, got.src
+            )),
+        }
+    }
+
+    fn deliver_best_effort(&mut self, got: &Delivery<'_>) -> Result<Option<Entry>, String> {
+        let number = payload::number(got.bytes).filter(|_| !got.port.system);
+        let Some(id) = number else {
+            return Ok(None);
+        };
+        let Some(sent) = self.best_effort.get_mut(&id) else {
+            return Ok(None);
+        };
+        let session = &self.sessions[sent.session as usize];
+        // Content alone tells that it is one: a reliable message may begin with the same bytes.
+        if payload::first_difference(id, got.bytes, true).is_some() || session.dst != got.dst {
+            return Ok(None);
+        }
+        if sent.delivered || sent.port != got.port || sent.lane != got.lane || sent.len != got.len {
+            let when = if sent.delivered { "again" } else { "at last" };
+            return Err(format!(
+                "best-effort message {id} of {} bytes to {:?} {:?} came {when} with {} bytes to \
+                 {:?} {:?}",
+                sent.len, sent.port, sent.lane, got.len, got.port, got.lane
+            ));
+        }
+        sent.delivered = true;
+        self.message_count += 1;
+        Ok(Some(Entry {
+            id,
+            len: got.len,
+            note: Note::Nothing,
+            at_ns: 0,
+        }))
+    }
+
+    /// Whether the session's own end still stands.
+    pub(crate) fn is_open(&self, session: u64) -> bool {
+        !self.sessions[session as usize].ended
+    }
+
+    /// Messages of a session that have not been delivered: how many, and the oldest.
+    pub(crate) fn undelivered(&self, session: u64) -> Option<(usize, LaneId, PortId, Entry)> {
+        let sent = &self.sessions[session as usize].sent;
+        let count = sent.values().map(VecDeque::len).sum();
+        let (&(lane, port), entry) = sent
+            .iter()
+            .filter_map(|(key, queue)| Some((key, queue.front()?)))
+            .min_by_key(|(_, entry)| entry.at_ns)?;
+        Some((count, lane, port, *entry))
+    }
+
+    /// Sessions opened so far by `src` with `dst`.
+    pub(crate) fn session_count(&self, src: u32, dst: u32) -> usize {
+        self.sessions
+            .iter()
+            .filter(|s| (s.src, s.dst) == (src, dst))
+            .count()
+    }
+
+    /// Sessions whose owners have not given them up: number, owner, peer.
+    pub(crate) fn open_sessions(&self) -> impl Iterator<Item = (u64, u32, u32)> + '_ {
+        let all = self.sessions.iter().enumerate();
+        all.filter(|(_, s)| !s.ended)
+            .map(|(n, s)| (n as u64, s.src, s.dst))
+    }
+}

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One process: the real core, and an engine as the library's own would be, with made-up links.
+
+mod events;
+mod peers;
+mod transmit;
+
+use crate::clock::Clock;
+use crate::context::Context;
+use crate::ledger::{GREETING_PORT, GROUP_PORT};
+use crate::plan::GroupPlan;
+use crate::program::Program;
+use crate::queue::Happening;
+use peers::Remote;
+use portolan_proto::{Config, Core, LaneId, LinkId, OpId, PeerId, PortId, PortMode};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Frames handled in one turn, so that a flood leaves time for the rest.
+const TURN_FRAMES_MAX: usize = 32;
+
+/// Wait before a timer that has passed and could not be acted on (a link without room).
+const AGAIN_NS: u64 = 10_000;
+
+/// Memory of the program that an operation uses.
+#[derive(Debug)]
+pub(crate) enum Op {
+    Send {
+        bytes: Vec<u8>,
+        peer: u32,
+    },
+    Recv {
+        bytes: Vec<u8>,
+        port: PortId,
+        source: Option<u32>,
+        /// Another one is posted when this one ends.
+        again: bool,
+    },
+}
+
+/// A message to be copied straight from a peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pull {
+    pub(crate) transfer: u32,
+    pub(crate) peer: u32,
+    pub(crate) remote_op: u64,
+    pub(crate) op: u64,
+    pub(crate) len: usize,
+}
+
+/// A message handed over by the core, on its way to the program.
+#[derive(Debug)]
+struct Got {
+    src: u32,
+    lane: LaneId,
+    port: PortId,
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: u32,
+    pub(crate) life: u32,
+    pub(crate) core: Core,
+    clock: Clock,
+    pub(crate) memory: BTreeMap<u64, Op>,
+    next_op: u64,
+    inbox: VecDeque<(u32, LinkId, Vec<u8>)>,
+    inbox_len: [usize; LinkId::COUNT],
+    link_blocked: [bool; LinkId::COUNT],
+    busy_until: u64,
+    /// The earliest `Wake` in the queue.
+    wake_at: u64,
+    peers: Vec<Remote>,
+    /// Peers with messages in an outbox, and peers whose silence is being timed.
+    with_outbox: BTreeSet<u32>,
+    watched: BTreeSet<u32>,
+    program: Program,
+    pub(crate) pulls: Vec<Pull>,
+    /// A delivery that a canary keeps back.
+    kept_back: Option<Got>,
+    pub(crate) failed_count: u64,
+}
+
+impl Node {
+    pub(crate) fn new(cx: &Context, id: u32) -> Node {
+        Node {
+            id,
+            life: 0,
+            core: make_core(cx, id, 0),
+            clock: cx.plan.clocks[id as usize],
+            memory: BTreeMap::new(),
+            next_op: 0,
+            inbox: VecDeque::new(),
+            inbox_len: [0; LinkId::COUNT],
+            link_blocked: [false; LinkId::COUNT],
+            busy_until: 0,
+            wake_at: u64::MAX,
+            peers: (0..cx.plan.nodes).map(|_| Remote::default()).collect(),
+            with_outbox: BTreeSet::new(),
+            watched: BTreeSet::new(),
+            program: Program::new(cx, id),
+            pulls: Vec::new(),
+            kept_back: None,
+            failed_count: 0,
+        }
+    }
+
+    /// The process is gone, with all that it knew.
+    pub(crate) fn crash(&mut self, cx: &mut Context) {
+        for session in self.peers.iter().filter_map(|remote| remote.session) {
+            cx.ledger.end(session);
+        }
+        self.check_drops(cx);
+        self.memory.clear();
+        self.inbox.clear();
+        self.inbox_len = [0; LinkId::COUNT];
+        self.pulls.clear();
+    }
+
+    /// The process starts again, as a new one.
+    pub(crate) fn restart(&mut self, cx: &mut Context) {
+        self.life += 1;
+        self.core = make_core(cx, self.id, self.life);
+        self.link_blocked = [false; LinkId::COUNT];
+        (self.busy_until, self.wake_at) = (0, u64::MAX);
+        cx.paused_until[self.id as usize] = 0;
+        self.peers = (0..cx.plan.nodes).map(|_| Remote::default()).collect();
+        self.with_outbox.clear();
+        self.watched.clear();
+        self.program.begin_life(cx);
+        self.turn(cx);
+    }
+
+    /// A frame has reached the process's socket.
+    pub(crate) fn on_arrival(&mut self, cx: &mut Context, from: u32, link: LinkId, frame: Vec<u8>) {
+        let params = if link == LinkId::UDP {
+            Some(cx.plan.udp)
+        } else {
+            cx.plan.packet
+        };
+        let room = params.map_or(0, |params| params.rx_buffer_len);
+        let len = &mut self.inbox_len[link.index()];
+        if *len + frame.len() > room {
+            let (to, why) = (self.id, "socket buffer full");
+            cx.trace
+                .push(cx.now, from, crate::trace::Item::Lost { to, link, why });
+            return;
+        }
+        *len += frame.len();
+        self.inbox.push_back((from, link, frame));
+        self.on_wake(cx);
+    }
+
+    /// Has a turn, if the process is not busy with the last one.
+    pub(crate) fn on_wake(&mut self, cx: &mut Context) {
+        if cx.now >= self.wake_at {
+            self.wake_at = u64::MAX;
+        }
+        if cx.now < cx.paused_until[self.id as usize] {
+            return;
+        }
+        if cx.now < self.busy_until {
+            self.wake(cx, self.busy_until);
+        } else {
+            self.turn(cx);
+        }
+    }
+
+    /// One turn of the engine's loop: receive, timers, program, transmit.
+    fn turn(&mut self, cx: &mut Context) {
+        let mut cost_ns = self.receive(cx);
+        let local = self.clock.local(cx.now);
+        if self.core.poll_timeout() <= local {
+            self.core.handle_timeout(local);
+            self.drain(cx, &[]);
+        }
+        self.judge_peers(cx);
+        self.run_program(cx);
+        self.flush_outboxes(cx);
+        cost_ns += self.transmit(cx);
+        self.drain(cx, &[]);
+        self.check_bounds(cx);
+        self.busy_until = cx.now + cost_ns;
+        let next = self.next_turn(cx);
+        self.wake(cx, next);
+    }
+
+    fn next_turn(&self, cx: &Context) -> u64 {
+        if !self.inbox.is_empty() || !self.pulls.is_empty() {
+            return self.busy_until;
+        }
+        let timer = self.clock.global(self.core.poll_timeout());
+        let timer = if timer <= cx.now {
+            cx.now + AGAIN_NS
+        } else {
+            timer
+        };
+        let room = if self.link_blocked.iter().any(|blocked| *blocked) {
+            cx.net
+                .full_until(cx.now, self.id)
+                .unwrap_or(cx.now + AGAIN_NS)
+        } else {
+            u64::MAX
+        };
+        let watched = self
+            .watched
+            .iter()
+            .map(|&peer| self.peers[peer as usize].next_ns());
+        let program = self.program.next_ns();
+        timer
+            .min(room)
+            .min(program)
+            .min(watched.min().unwrap_or(u64::MAX))
+            .max(self.busy_until)
+    }
+
+    fn wake(&mut self, cx: &mut Context, at: u64) {
+        if at < self.wake_at {
+            self.wake_at = at;
+            cx.queue.push(at, Happening::Wake { node: self.id });
+        }
+    }
+
+    fn receive(&mut self, cx: &mut Context) -> u64 {
+        let mut cost_ns = 0;
+        for _ in 0..TURN_FRAMES_MAX {
+            let local = self.clock.local(cx.now);
+            if let Some((from, frame)) = cx.shm.receive(&mut cx.queue, cx.now, self.id) {
+                self.on_shared(cx, from, &frame);
+                // Shared memory costs no system call.
+                cost_ns += cx.plan.frame_cost_ns / 8;
+            } else if let Some((from, link, frame)) = self.inbox.pop_front() {
+                self.inbox_len[link.index()] -= frame.len();
+                let len = frame.len();
+                cx.trace.push(
+                    cx.now,
+                    self.id,
+                    crate::trace::Item::Arrived { from, link, len },
+                );
+                self.core.handle_frame(local, link, &frame);
+                self.drain(cx, &frame);
+                cost_ns += cx.plan.frame_cost_ns;
+            } else {
+                break;
+            }
+        }
+        cost_ns
+    }
+
+    fn on_shared(&mut self, cx: &mut Context, from: u32, frame: &[u8]) {
+        let local = self.clock.local(cx.now);
+        let (link, len) = (LinkId::SHM, frame.len());
+        cx.trace.push(
+            cx.now,
+            self.id,
+            crate::trace::Item::Arrived { from, link, len },
+        );
+        // The rings of an earlier life were cut: this one is new, and so is its sender.
+        self.core.connect(local, PeerId(from));
+        // A link hands the first bytes of a long entry over in private memory, see `RxFrame`.
+        let head = &frame[..frame.len().min(4096)];
+        self.core
+            .handle_lossless(local, link, PeerId(from), head, frame.len());
+        self.drain(cx, frame);
+    }
+
+    fn run_program(&mut self, cx: &mut Context) {
+        for wanted in self.program.take_wanted(cx.now) {
+            let port = PortId::user(wanted.port);
+            self.post(port, wanted.len, wanted.source, true);
+        }
+        self.drain(cx, &[]);
+        let peers = &self.peers;
+        let queued = |peer: u32, lane: LaneId| peers[peer as usize].outbox[lane.index()].len();
+        let mut made = self.program.take_messages(cx, queued);
+        made.extend(self.program.step_groups(cx));
+        for (peer, lane, out) in made {
+            self.peers[peer as usize].outbox[lane.index()].push_back(out);
+            self.with_outbox.insert(peer);
+        }
+    }
+
+    fn post(&mut self, port: PortId, len: usize, source: Option<u32>, again: bool) {
+        let op = self.make_op(Op::Recv {
+            bytes: vec![0xa5; len],
+            port,
+            source,
+            again,
+        });
+        self.core
+            .post_recv(port, op, len as u64, source.map(PeerId));
+    }
+
+    fn make_op(&mut self, op: Op) -> OpId {
+        self.next_op += 1;
+        self.memory.insert(self.next_op, op);
+        OpId(self.next_op)
+    }
+
+    /// What is not at its end; `None` when nothing is left to do.
+    pub(crate) fn unfinished(&self, cx: &Context) -> Option<String> {
+        if std::env::var("DUMP").is_ok()
+            && cx.now % 1_000_000_000 < 2_000_000
+            && cx.now > 10_000_000_000
+        {
+            let text = format!("{:?}", self.core);
+            for key in ["tx_transfers", "unexpected: [U", "matched: 1"] {
+                let at = text.find(key).unwrap_or(0);
+                println!("{} {}", self.id, &text[at..(at + 1500).min(text.len())]);
+            }
+        }
+        if let Some(what) = self.program.unfinished(cx) {
+            return Some(what);
+        }
+        if let Some(&peer) = self.with_outbox.first() {
+            return Some(self.describe_outbox(peer));
+        }
+        let sends = self
+            .memory
+            .values()
+            .filter(|op| matches!(op, Op::Send { .. }))
+            .count();
+        if sends > 0 {
+            return Some(format!("{sends} sends by rendezvous have not ended"));
+        }
+        let (slots, held_len, transfers) = self.core.usage();
+        if (slots, held_len, transfers) != (0, 0, 0) {
+            return Some(format!(
+                "{slots} frame buffers, {held_len} bytes of held messages and {transfers} \
+                 transfers are in use"
+            ));
+        }
+        let waits = self.core.has_unfinished() || !self.inbox.is_empty() || !self.pulls.is_empty();
+        waits.then(|| "frames are not acknowledged or not handled".to_owned())
+    }
+
+    /// Withdraws what is posted; then nothing of the program's memory may be left.
+    pub(crate) fn close(&mut self, cx: &mut Context) {
+        let posted: Vec<_> = self
+            .memory
+            .iter()
+            .filter_map(|(&op, what)| match what {
+                Op::Recv { port, .. } => Some((op, *port)),
+                Op::Send { .. } => None,
+            })
+            .collect();
+        for (op, port) in posted {
+            if self.core.cancel_recv(port, OpId(op)) {
+                self.memory.remove(&op);
+            } else {
+                let id = self.id;
+                cx.violate(format!(
+                    "node {id}: receive {op} at {port:?} is neither posted nor ended"
+                ));
+            }
+        }
+        self.check_drops(cx);
+    }
+
+    /// What was dropped, in words; `None` if nothing was.
+    pub(crate) fn describe_drops(&self) -> Option<String> {
+        let drops = self.core.counters().iter_drops();
+        let drops: Vec<_> = drops
+            .map(|(reason, n)| format!("{n} {}", reason.name()))
+            .collect();
+        (!drops.is_empty()).then(|| format!("node {} dropped {}", self.id, drops.join(", ")))
+    }
+
+    fn check_drops(&self, cx: &mut Context) {
+        for (reason, count) in self.core.counters().iter_drops() {
+            if !cx.explains(reason) {
+                let (id, name) = (self.id, reason.name());
+                cx.violate(format!(
+                    "node {id} dropped {count} times for an unexpected reason: {name}"
+                ));
+            }
+        }
+    }
+
+    /// Memory of the core stays within what its limits promise.
+    fn check_bounds(&self, cx: &mut Context) {
+        let limits = &cx.plan.limits;
+        let peers = cx.plan.nodes as usize;
+        let (slots, held_len, _) = self.core.usage();
+        // Per peer and lane a credit's worth; an empty message is charged 32 bytes and held in 256.
+        let held_max = peers * 2 * limits.credit_len as usize * 8;
+        // Per path a window and what waits behind it in each lane; then what is being sent.
+        let per_path = usize::from(limits.window_frames_max) + 3 * 64 + 16;
+        let slots_max = peers * LinkId::COUNT * per_path;
+        if held_len > held_max || slots > slots_max {
+            let id = self.id;
+            cx.violate_always(format!(
+                "node {id} holds {held_len} bytes (bound {held_max}) and {slots} frame buffers \
+                 (bound {slots_max})"
+            ));
+        }
+    }
+}
+
+fn make_core(cx: &Context, id: u32, life: u32) -> Core {
+    let plan = &cx.plan;
+    let mut seed = [0x5a; 32];
+    seed[..4].copy_from_slice(&id.to_le_bytes());
+    seed[4..8].copy_from_slice(&life.to_le_bytes());
+    seed[8..16].copy_from_slice(&plan.seed.to_le_bytes());
+    let mut core = Core::new(Config {
+        job_id: [9; 16],
+        secret: [7; 32],
+        rank: id,
+        size: plan.nodes,
+        // The time of the start, as a launcher would take it.
+        epoch: cx.now + 1,
+        seed,
+        limits: plan.limits.clone(),
+    });
+    core.add_link(LinkId::UDP, plan.udp);
+    plan.packet
+        .iter()
+        .for_each(|params| core.add_link(LinkId::PACKET, *params));
+    plan.shm
+        .iter()
+        .for_each(|params| core.add_link(LinkId::SHM, *params));
+    for peer in (0..plan.nodes).filter(|peer| *peer != id) {
+        let network = [LinkId::UDP, LinkId::PACKET];
+        let links = if plan.share_memory(id, peer) {
+            &[LinkId::SHM][..]
+        } else {
+            &network[..]
+        };
+        core.allow(PeerId(peer), links);
+    }
+    for port in [GREETING_PORT, GROUP_PORT] {
+        core.open_port(port, PortMode::InPlace);
+    }
+    for port in plan.ports.iter().filter(|port| port.node == id) {
+        core.open_port(PortId::user(port.port), port.mode);
+    }
+    core
+}
+
+/// Bytes of the longest message that a port taking messages in place may have to find a buffer for.
+fn longest_message(cx: &Context, node: u32, port: PortId) -> usize {
+    if port == GROUP_PORT {
+        let lens = cx.plan.groups.iter().map(|group| match group {
+            GroupPlan::Barrier => 0,
+            GroupPlan::Broadcast { len, .. } => *len,
+        });
+        return lens.max().unwrap_or(0);
+    }
+    cx.plan
+        .port(node, port.number)
+        .map_or(0, |plan| plan.buffer_len)
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the core says happened: places, deliveries, ends of operations.
+
+use super::{Got, Node, Op, Pull, longest_message};
+use crate::Canary;
+use crate::context::Context;
+use crate::ledger::{Delivery, GREETING_PORT, Note};
+use crate::payload;
+use crate::trace::Item;
+use portolan_proto::{Data, Dest, Event, OpError, OpId, PeerId};
+use std::ops::Range;
+
+/// A receive that failed because of its peer is posted again after this time.
+const REPOST_NS: u64 = 20_000_000;
+
+impl Node {
+    /// Acts on all events; `frame` is the one being handled.
+    pub(super) fn drain(&mut self, cx: &mut Context, frame: &[u8]) {
+        while let Some(event) = self.core.poll_event() {
+            self.on_event(cx, frame, event);
+        }
+    }
+
+    fn on_event(&mut self, cx: &mut Context, frame: &[u8], event: Event) {
+        match event {
+            Event::Place { dest, src } => self.place(cx, frame, dest, src),
+            Event::Deliver { .. } => self.on_deliver(cx, frame, event),
+            Event::RecvFailed { op, error } => self.on_recv_failed(cx, op, error),
+            Event::SendDone { op, result } => self.on_send_done(cx, op, result),
+            Event::Pull {
+                transfer,
+                peer,
+                remote_addr,
+                op,
+                len,
+            } => self.pulls.push(Pull {
+                transfer,
+                peer: peer.0,
+                remote_op: remote_addr,
+                op: op.0,
+                len: usize::try_from(len).unwrap_or(0),
+            }),
+            Event::BufferWanted { port, peer, .. } => {
+                // Long enough for any message here: which one takes it is the core's choice.
+                let len = longest_message(cx, self.id, port);
+                self.post(port, len, Some(peer.0), false);
+            }
+            Event::PeerUp(peer) => self.on_peer_up(cx, peer.0),
+            Event::Writable(peer) => {
+                if !cx.strikes(Canary::LostWakeup) {
+                    self.peers[peer.0 as usize].blocked = [false; 2];
+                }
+            }
+            Event::Suspect { peer, link } => {
+                cx.trace
+                    .push(cx.now, self.id, Item::Suspect { peer: peer.0, link });
+                let suspect = &mut self.peers[peer.0 as usize].suspect;
+                suspect.get_or_insert((cx.now, link));
+                self.watched.insert(peer.0);
+            }
+            Event::PeerFailed { peer, cause } => self.on_peer_failed(cx, peer.0, cause),
+            _ => cx.violate_always(format!("node {}: unknown event {event:?}", self.id)),
+        }
+    }
+
+    fn place(&mut self, cx: &mut Context, frame: &[u8], dest: Dest, src: Range<usize>) {
+        if cx.strikes(Canary::LostPlacement) {
+            return;
+        }
+        let id = self.id;
+        let Some(from) = frame.get(src.clone()) else {
+            cx.violate_always(format!(
+                "node {id}: {src:?} of a frame of {} bytes",
+                frame.len()
+            ));
+            return;
+        };
+        let into = match dest {
+            Dest::Held(held, at) => self.core.held_mut(held).get_mut(at..at + from.len()),
+            Dest::Op(op, at) => {
+                let at = usize::try_from(at).unwrap_or(usize::MAX);
+                match self.memory.get_mut(&op.0) {
+                    Some(Op::Recv { bytes, .. }) => bytes.get_mut(at..at + from.len()),
+                    _ => None,
+                }
+            }
+        };
+        match into {
+            Some(into) => into.copy_from_slice(from),
+            None => cx.violate_always(format!(
+                "node {id}: {} bytes placed at {dest:?}, which is not the core's to write",
+                from.len()
+            )),
+        }
+    }
+
+    /// A message was copied from its sender's memory, or could not be.
+    pub(crate) fn on_pulled(&mut self, cx: &mut Context, pull: Pull, bytes: Option<Vec<u8>>) {
+        let ok = match (bytes, self.memory.get_mut(&pull.op)) {
+            (Some(from), Some(Op::Recv { bytes, .. })) => {
+                bytes[..from.len()].copy_from_slice(&from);
+                true
+            }
+            _ => false,
+        };
+        self.core.pull_done(pull.transfer, ok);
+        self.drain(cx, &[]);
+        self.on_wake(cx);
+    }
+
+    fn on_deliver(&mut self, cx: &mut Context, frame: &[u8], event: Event) {
+        let Event::Deliver {
+            peer,
+            port,
+            lane,
+            op,
+            len,
+            data,
+            error,
+        } = event
+        else {
+            return;
+        };
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let buffer = op.map(|op| self.take_buffer(cx, op, peer));
+        let room = buffer.as_ref().map_or(usize::MAX, Vec::len);
+        let cut = len.min(room);
+        let bytes = match data {
+            Data::Frame(range) => frame.get(range).map(|whole| whole[..cut].to_vec()),
+            Data::Placed => buffer.map(|buffer| buffer[..cut].to_vec()),
+            Data::Held(held) => {
+                let bytes = self.core.held(held).get(..cut).map(<[u8]>::to_vec);
+                if !cx.strikes(Canary::LeakHeld) {
+                    self.core.release(held);
+                }
+                bytes
+            }
+        };
+        let id = self.id;
+        let message_len = len as u64;
+        let expected = (len > room).then_some(OpError::Truncated { message_len });
+        if error != expected {
+            cx.violate(format!(
+                "node {id}: {len} bytes into {room} ended with {error:?}"
+            ));
+        }
+        let Some(bytes) = bytes else {
+            cx.violate_always(format!("node {id}: a message of {len} bytes is nowhere"));
+            return;
+        };
+        let src = peer.0;
+        let got = Got {
+            src,
+            lane,
+            port,
+            len,
+            bytes,
+        };
+        self.hand_over(cx, got);
+    }
+
+    /// Where the canaries of delivery sit.
+    fn hand_over(&mut self, cx: &mut Context, got: Got) {
+        // A greeting twice is just another greeting; the canary is for the program's messages.
+        if got.port.system {
+            return self.present(cx, &got);
+        }
+        if self.kept_back.is_none() && cx.strikes(Canary::WrongOrder) {
+            self.kept_back = Some(got);
+            return;
+        }
+        self.present(cx, &got);
+        let follows =
+            |kept: &mut Got| (kept.src, kept.lane, kept.port) == (got.src, got.lane, got.port);
+        if let Some(kept) = self.kept_back.take_if(follows) {
+            self.present(cx, &kept);
+        }
+        if cx.strikes(Canary::DeliverTwice) {
+            self.present(cx, &got);
+        }
+    }
+
+    /// The program is given a message.
+    fn present(&mut self, cx: &mut Context, got: &Got) {
+        let Got {
+            src,
+            lane,
+            port,
+            len,
+            ..
+        } = *got;
+        let remote = &self.peers[src as usize];
+        let delivery = Delivery {
+            src,
+            dst: self.id,
+            lane,
+            port,
+            bound: remote.bound[lane.index()],
+            len,
+            bytes: &got.bytes,
+        };
+        let entry = match cx.ledger.deliver(&delivery) {
+            Ok(entry) => entry,
+            Err(what) => return cx.violate(what),
+        };
+        let id = entry.id;
+        let item = Item::Delivered {
+            from: src,
+            lane,
+            port: port.number,
+            id,
+            len,
+        };
+        cx.trace.push(cx.now, self.id, item);
+        if port == GREETING_PORT {
+            return self.on_greeting(cx, got);
+        }
+        if let Note::Group { op, round } = entry.note {
+            self.program.on_group(op, round, src);
+        }
+    }
+
+    /// The first message of a lane tells which of the peer's sessions this is.
+    fn on_greeting(&mut self, cx: &mut Context, got: &Got) {
+        let Some(session) = payload::number(&got.bytes) else {
+            return;
+        };
+        let (id, src, lane) = (self.id, got.src, got.lane.index());
+        let remote = &mut self.peers[src as usize];
+        let is_other = remote.bound[1 - lane].is_some_and(|other| other != session);
+        let is_old = remote.newest_bound.is_some_and(|newest| session < newest);
+        if remote.bound[lane].is_some() || is_other || is_old || remote.session.is_none() {
+            cx.violate(format!(
+                "node {id} was greeted by {src} for session {session} while bound to {:?}, \
+                 newest {:?}, own {:?}",
+                remote.bound, remote.newest_bound, remote.session
+            ));
+        }
+        remote.bound[lane] = Some(session);
+        remote.newest_bound = Some(session);
+    }
+
+    /// The buffer of a receive that has been filled.
+    fn take_buffer(&mut self, cx: &mut Context, op: OpId, peer: PeerId) -> Vec<u8> {
+        match self.memory.remove(&op.0) {
+            Some(Op::Recv {
+                bytes,
+                port,
+                source,
+                again,
+            }) => {
+                if source.is_some_and(|source| source != peer.0) {
+                    let id = self.id;
+                    cx.violate(format!(
+                        "node {id}: a receive from {source:?} was given to {peer}"
+                    ));
+                }
+                if again {
+                    self.program.want_again(cx, port.number, source, 0);
+                }
+                bytes
+            }
+            other => {
+                let id = self.id;
+                cx.violate_always(format!("node {id}: receive {op:?} ended twice ({other:?})"));
+                Vec::new()
+            }
+        }
+    }
+
+    fn on_recv_failed(&mut self, cx: &mut Context, op: OpId, error: OpError) {
+        let Some(Op::Recv {
+            port,
+            source,
+            again,
+            ..
+        }) = self.memory.remove(&op.0)
+        else {
+            let id = self.id;
+            cx.violate_always(format!(
+                "node {id}: receive {op:?} failed that was not posted"
+            ));
+            return;
+        };
+        self.check_error(cx, error, "failed a receive from");
+        if again {
+            self.program.want_again(cx, port.number, source, REPOST_NS);
+        }
+    }
+
+    fn on_send_done(&mut self, cx: &mut Context, op: OpId, result: Result<(), OpError>) {
+        let Some(Op::Send { peer, .. }) = self.memory.remove(&op.0) else {
+            let id = self.id;
+            cx.violate_always(format!(
+                "node {id}: send {op:?} ended that was not under way"
+            ));
+            return;
+        };
+        self.peers[peer as usize].send_count -= 1;
+        if let Err(error) = result {
+            self.failed_count += 1;
+            self.check_error(cx, error, "failed a send to");
+        }
+    }
+
+    fn check_error(&self, cx: &mut Context, error: OpError, what: &str) {
+        match error {
+            OpError::PeerGone(peer, cause) => {
+                // A receive may be posted long after its peer was given up.
+                let is_known = self.peers[peer.0 as usize].session.is_none();
+                if !is_known || !cx.was_disturbed(self.id, peer.0) {
+                    self.check_cause(cx, peer.0, cause, what);
+                }
+            }
+            other => cx.violate(format!("node {} {what} nobody: {other:?}", self.id)),
+        }
+    }
+}

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Peers of one process: outboxes, liveness, reconnecting.
+
+use super::{Node, Op};
+use crate::context::Context;
+use crate::ledger::{Entry, GREETING_PORT, Note};
+use crate::payload;
+use crate::program::Outgoing;
+use crate::trace::Item;
+use portolan_proto::{Cause, LaneId, LinkId, PeerId, PeerStatus, Refused, SendSpec};
+use std::collections::VecDeque;
+
+/// Silence after a suspicion, or time without an answer to the first hello, after which a peer is
+/// given up.
+const SILENCE_NS: u64 = 1_000_000_000;
+
+/// Period in which a peer that something waits for must be heard of, else it is asked.
+const ASK_NS: u64 = 200_000_000;
+
+/// Sessions that two processes may open with one another, beside some for each fault, before they
+/// count as restless.
+const SESSIONS_MAX: usize = 4;
+
+/// A peer as the engine sees it.
+#[derive(Debug, Default)]
+pub(crate) struct Remote {
+    /// Number of this side's session, while the peer is up.
+    pub(crate) session: Option<u64>,
+    /// The peer's session, from its greeting, per lane.
+    pub(crate) bound: [Option<u64>; 2],
+    /// The newest session of the peer that this life has seen.
+    pub(crate) newest_bound: Option<u64>,
+    /// Since when, and on which path, the peer is suspected to be gone.
+    pub(crate) suspect: Option<(u64, LinkId)>,
+    pub(crate) connecting_since: Option<u64>,
+    pub(crate) reconnect_at: Option<u64>,
+    /// When to ask whether it is there, and since when it has not answered.
+    pub(crate) ask_at: Option<u64>,
+    pub(crate) unanswered_since: Option<u64>,
+    /// Which of its lives the session is with.
+    pub(crate) life: u32,
+    /// Sends by rendezvous that have not ended.
+    pub(crate) send_count: usize,
+    pub(crate) outbox: [VecDeque<Outgoing>; 2],
+    /// The core refused; it will say when to try again.
+    pub(crate) blocked: [bool; 2],
+}
+
+impl Remote {
+    /// When its silence must be looked at.
+    pub(crate) fn next_ns(&self) -> u64 {
+        let suspect = self.suspect.map(|(since, _)| since + SILENCE_NS);
+        let connecting = self.connecting_since.map(|since| since + SILENCE_NS);
+        let all = [suspect, connecting, self.reconnect_at, self.ask_at];
+        all.into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+
+    fn outbox_is_empty(&self) -> bool {
+        self.outbox.iter().all(VecDeque::is_empty)
+    }
+}
+
+impl Node {
+    /// Gives up peers that were silent for too long, connects again, asks the silent.
+    pub(super) fn judge_peers(&mut self, cx: &mut Context) {
+        let watched: Vec<u32> = self.watched.iter().copied().collect();
+        for peer in watched {
+            self.judge(cx, peer);
+            if self.peers[peer as usize].next_ns() == u64::MAX {
+                self.watched.remove(&peer);
+            }
+        }
+    }
+
+    fn judge(&mut self, cx: &mut Context, peer: u32) {
+        let (now, id) = (cx.now, PeerId(peer));
+        let heard = self
+            .core
+            .last_heard(id)
+            .map_or(0, |at| self.clock.global(at));
+        let remote = &mut self.peers[peer as usize];
+        if let Some((since, link)) = remote.suspect {
+            if heard > since {
+                remote.suspect = None;
+            } else if now >= since + SILENCE_NS {
+                self.core.fail_peer(id, Cause::Silent(link));
+                self.drain(cx, &[]);
+                return;
+            }
+        }
+        if remote
+            .connecting_since
+            .is_some_and(|since| now >= since + SILENCE_NS)
+        {
+            remote.connecting_since = None;
+            if self.core.peer_status(id) == PeerStatus::Connecting {
+                self.core.fail_peer(id, Cause::NoPath);
+                self.drain(cx, &[]);
+                return;
+            }
+        }
+        if remote.reconnect_at.is_some_and(|at| now >= at) {
+            remote.reconnect_at = None;
+            self.connect(cx, peer);
+        }
+        self.ask(cx, peer, heard);
+    }
+
+    /// Asks a peer that something waits for, and that is silent, whether it is there.
+    fn ask(&mut self, cx: &mut Context, peer: u32, heard: u64) {
+        // At the end, receives wait for nobody any more; they are withdrawn.
+        let sourced = cx
+            .plan
+            .ports
+            .iter()
+            .any(|port| port.node == self.id && port.sourced);
+        let remote = &mut self.peers[peer as usize];
+        if remote.ask_at.is_none_or(|at| cx.now < at) {
+            return;
+        }
+        remote.ask_at = Some(cx.now + ASK_NS);
+        let wants = remote.send_count > 0 || !remote.outbox_is_empty();
+        let is_waited_for = wants || sourced && cx.now < cx.quiet_ns;
+        let is_silent = cx.now >= heard.saturating_add(ASK_NS);
+        if !is_waited_for || !is_silent || cx.answers(self.id, peer, remote.life) {
+            remote.unanswered_since = None;
+            return;
+        }
+        let since = *remote.unanswered_since.get_or_insert(cx.now);
+        if cx.now >= since + SILENCE_NS {
+            self.core
+                .fail_peer(PeerId(peer), Cause::Silent(LinkId::UDP));
+            self.drain(cx, &[]);
+        }
+    }
+
+    fn connect(&mut self, cx: &mut Context, peer: u32) {
+        cx.trace.push(cx.now, self.id, Item::Connect { peer });
+        self.peers[peer as usize].connecting_since = Some(cx.now);
+        self.watched.insert(peer);
+        self.core.connect(self.clock.local(cx.now), PeerId(peer));
+        self.drain(cx, &[]);
+    }
+
+    /// The peer can be sent to: a new session begins, and its first messages say so.
+    pub(super) fn on_peer_up(&mut self, cx: &mut Context, peer: u32) {
+        let session = cx.ledger.open(self.id, peer);
+        cx.trace.push(cx.now, self.id, Item::Up { peer, session });
+        self.check_restless(cx, peer);
+        let waited_for = cx
+            .plan
+            .ports
+            .iter()
+            .any(|port| port.node == self.id && port.sourced);
+        let remote = &mut self.peers[peer as usize];
+        remote.session = Some(session);
+        remote.life = cx.lives[peer as usize];
+        remote.bound = [None; 2];
+        remote.blocked = [false; 2];
+        (remote.connecting_since, remote.reconnect_at) = (None, None);
+        if !cx.plan.faults.is_empty() {
+            remote.ask_at = Some(cx.now + ASK_NS);
+        }
+        for outbox in &mut remote.outbox {
+            outbox.push_front(Outgoing {
+                port: GREETING_PORT,
+                best_effort: false,
+                ask: false,
+                len: payload::NUMBER_LEN,
+                note: Note::Greeting(session),
+            });
+        }
+        self.with_outbox.insert(peer);
+        self.watched.insert(peer);
+    }
+
+    fn check_restless(&self, cx: &mut Context, peer: u32) {
+        let opened = cx.ledger.session_count(self.id, peer);
+        let faults = cx
+            .plan
+            .faults
+            .iter()
+            .filter(|fault| fault.touches(self.id, peer))
+            .count();
+        // A fault of some seconds sees an attempt per second and per end.
+        if opened > SESSIONS_MAX + faults * 16 {
+            let id = self.id;
+            cx.violate(format!(
+                "nodes {id} and {peer} have opened {opened} sessions: they do not come to rest"
+            ));
+        }
+    }
+
+    /// The core has given the peer up.
+    pub(super) fn on_peer_failed(&mut self, cx: &mut Context, peer: u32, cause: Cause) {
+        cx.trace.push(cx.now, self.id, Item::Failed { peer, cause });
+        self.check_cause(cx, peer, cause, "gave up");
+        let again_at = cx.now + cx.plan.reconnect_ns;
+        let remote = &mut self.peers[peer as usize];
+        if let Some(session) = remote.session.take() {
+            cx.ledger.end(session);
+        }
+        remote.bound = [None; 2];
+        remote.blocked = [false; 2];
+        (remote.suspect, remote.connecting_since) = (None, None);
+        (remote.ask_at, remote.unanswered_since) = (None, None);
+        for outbox in &mut remote.outbox {
+            outbox.retain(|out| out.note == Note::Nothing);
+        }
+        if !remote.outbox_is_empty() {
+            remote.reconnect_at = Some(again_at);
+            self.watched.insert(peer);
+        }
+    }
+
+    /// The launcher, or the system, says that the peer's process has ended.
+    pub(crate) fn on_told_gone(&mut self, cx: &mut Context, peer: u32) {
+        self.core.fail_peer(PeerId(peer), Cause::ProcessGone);
+        self.drain(cx, &[]);
+        self.on_wake(cx);
+    }
+
+    /// The job ends: a session whose other end is gone is closed, unless something waits for it.
+    pub(crate) fn close_session(&mut self, cx: &mut Context, peer: u32) {
+        let remote = &self.peers[peer as usize];
+        if remote.session.is_some() && remote.outbox_is_empty() && remote.send_count == 0 {
+            self.core.fail_peer(PeerId(peer), Cause::Closed);
+            self.drain(cx, &[]);
+        }
+    }
+
+    /// A failure must have a reason that a fault explains.
+    pub(super) fn check_cause(&self, cx: &mut Context, peer: u32, cause: Cause, what: &str) {
+        let explained = match cause {
+            // The peer may have given this side up for a reason, and come back much later.
+            Cause::Restarted | Cause::Closed => cx.was_disturbed(self.id, peer),
+            Cause::Silent(_) | Cause::NoPath | Cause::ProcessGone => cx.excused(self.id, peer),
+            _ => false,
+        };
+        if !explained {
+            let id = self.id;
+            cx.violate(format!(
+                "node {id} {what} {peer} although no fault explains it: {cause}"
+            ));
+        }
+    }
+
+    pub(super) fn flush_outboxes(&mut self, cx: &mut Context) {
+        let peers: Vec<u32> = self.with_outbox.iter().copied().collect();
+        for peer in peers {
+            for lane in [LaneId::High, LaneId::Low] {
+                self.flush(cx, peer, lane);
+            }
+            if self.peers[peer as usize].outbox_is_empty() {
+                self.with_outbox.remove(&peer);
+            }
+        }
+    }
+
+    fn flush(&mut self, cx: &mut Context, peer: u32, lane: LaneId) {
+        while let Some(&out) = self.peers[peer as usize].outbox[lane.index()].front() {
+            if self.peers[peer as usize].blocked[lane.index()] {
+                return;
+            }
+            match self.submit(cx, peer, lane, &out) {
+                Ok(()) => {
+                    self.peers[peer as usize].outbox[lane.index()].pop_front();
+                }
+                Err(Refused::Busy) => self.peers[peer as usize].blocked[lane.index()] = true,
+                // Shared memory is up at once, networks later.
+                Err(Refused::Unknown) => self.connect(cx, peer),
+                Err(Refused::Gone(cause)) => return self.on_gone(cx, peer, lane, cause),
+                Err(_) => {
+                    // Not up yet: whoever began, somebody must notice if it never is.
+                    let since = &mut self.peers[peer as usize].connecting_since;
+                    if since.is_none() {
+                        *since = Some(cx.now);
+                        self.watched.insert(peer);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A message was refused because its peer is gone: it has failed, others are tried later.
+    fn on_gone(&mut self, cx: &mut Context, peer: u32, lane: LaneId, cause: Cause) {
+        let _ = cause;
+        let remote = &mut self.peers[peer as usize];
+        if cx.ending {
+            self.failed_count += remote
+                .outbox
+                .iter()
+                .map(|outbox| outbox.len() as u64)
+                .sum::<u64>();
+            remote.outbox.iter_mut().for_each(VecDeque::clear);
+            return;
+        }
+        if remote.reconnect_at.is_none() {
+            remote.outbox[lane.index()].pop_front();
+            self.failed_count += 1;
+            remote.reconnect_at = Some(cx.now + cx.plan.reconnect_ns);
+            self.watched.insert(peer);
+        }
+    }
+
+    fn submit(
+        &mut self,
+        cx: &mut Context,
+        peer: u32,
+        lane: LaneId,
+        out: &Outgoing,
+    ) -> Result<(), Refused> {
+        let id = cx.ledger.take_id();
+        let bytes = match out.note {
+            Note::Greeting(session) => session.to_le_bytes().to_vec(),
+            _ => payload::make(id, out.len, out.best_effort),
+        };
+        let spec = SendSpec {
+            port: out.port,
+            lane,
+            best_effort: out.best_effort,
+        };
+        let result = if out.ask && out.len > 0 {
+            Err(Refused::TooLong)
+        } else {
+            self.core
+                .eager(PeerId(peer), &spec, bytes.len())
+                .map(|mut staging| {
+                    // In two pieces, as a gather list would.
+                    let (first, second) = bytes.split_at(bytes.len() / 3);
+                    staging.push(first);
+                    staging.push(second);
+                })
+        };
+        match result {
+            Err(Refused::TooLong) => self.submit_rendezvous(peer, &spec, bytes)?,
+            other => other?,
+        }
+        let Some(session) = self.peers[peer as usize].session else {
+            cx.violate(format!(
+                "node {} sends to {peer} before it was told that it may",
+                self.id
+            ));
+            return Ok(());
+        };
+        let (port, len) = (out.port.number, out.len);
+        cx.trace.push(
+            cx.now,
+            self.id,
+            Item::Submitted {
+                to: peer,
+                lane,
+                port,
+                id,
+                len,
+            },
+        );
+        let (note, at_ns) = (out.note, cx.now);
+        let entry = Entry {
+            id,
+            len,
+            note,
+            at_ns,
+        };
+        if out.best_effort {
+            cx.ledger
+                .accept_best_effort(session, (lane, out.port), entry);
+        } else {
+            cx.ledger.accept(session, lane, out.port, entry);
+        }
+        Ok(())
+    }
+
+    fn submit_rendezvous(
+        &mut self,
+        peer: u32,
+        spec: &SendSpec,
+        bytes: Vec<u8>,
+    ) -> Result<(), Refused> {
+        let len = bytes.len() as u64;
+        let op = self.make_op(Op::Send { bytes, peer });
+        // The operation's number stands for the buffer's address.
+        let result = self.core.rendezvous(PeerId(peer), spec, op, len, op.0);
+        match result {
+            Ok(()) => self.peers[peer as usize].send_count += 1,
+            Err(_) => drop(self.memory.remove(&op.0)),
+        }
+        result
+    }
+
+    pub(super) fn describe_outbox(&self, peer: u32) -> String {
+        let remote = &self.peers[peer as usize];
+        let status = self.core.peer_status(PeerId(peer));
+        let (low, high) = (remote.outbox[0].len(), remote.outbox[1].len());
+        let blocked = remote.blocked;
+        format!(
+            "{low} and {high} messages wait for {peer}, which is {status:?}, blocked {blocked:?}"
+        )
+    }
+
+    /// This side's and the peer's session, once both lanes have been greeted.
+    pub(crate) fn binding(&self, peer: u32) -> Option<(u64, u64)> {
+        let remote = &self.peers[peer as usize];
+        Some((
+            remote.session?,
+            remote.bound[0].filter(|low| remote.bound[1] == Some(*low))?,
+        ))
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the core wants sent, put on the made-up links.
+
+use super::{Node, Op};
+use crate::Canary;
+use crate::context::Context;
+use crate::trace::Item;
+use portolan_proto::{Cause, LinkId, PeerId, Transmit};
+
+impl Node {
+    /// Sends what there is; returns the processor time it took.
+    pub(super) fn transmit(&mut self, cx: &mut Context) -> u64 {
+        self.unblock_links(cx);
+        let mut cost_ns = 0;
+        let mut gone = Vec::new();
+        let local = self.clock.local(cx.now);
+        while let Some(transmit) = self.core.poll_transmit(local) {
+            let (peer, link) = address(&transmit);
+            let bulk_op = match &transmit {
+                Transmit::Bulk { op, .. } => Some(op.0),
+                _ => None,
+            };
+            if link == LinkId::SHM && !cx.alive[peer as usize] {
+                // The socket of a dead process refuses; its peer is then given up.
+                gone.push(peer);
+                continue;
+            }
+            if link != LinkId::SHM && cx.net.full_until(cx.now, self.id).is_some() {
+                self.refuse(link);
+                continue;
+            }
+            let Some(frames) = frames_of(&transmit, |op| match self.memory.get(&op) {
+                Some(Op::Send { bytes, .. }) => Some(bytes),
+                _ => None,
+            }) else {
+                let id = self.id;
+                cx.violate_always(format!(
+                    "node {id} sends from memory that is not the core's"
+                ));
+                break;
+            };
+            self.check_len(cx, link, &frames);
+            if link == LinkId::SHM {
+                if !self.send_shared(cx, peer, frames) {
+                    self.refuse(link);
+                    continue;
+                }
+                cost_ns += cx.plan.call_cost_ns / 8;
+            } else {
+                for frame in frames {
+                    let tools = (&mut cx.queue, &mut cx.trace);
+                    cx.net.send(tools, cx.now, (self.id, peer), link, frame);
+                }
+                cost_ns += cx.plan.call_cost_ns;
+            }
+            if let Some(op) = bulk_op
+                && cx.strikes(Canary::EarlyReuse)
+                && let Some(Op::Send { bytes, .. }) = self.memory.get_mut(&op)
+            {
+                bytes.fill(0x5a);
+            }
+        }
+        for peer in gone {
+            self.core.fail_peer(PeerId(peer), Cause::ProcessGone);
+        }
+        cost_ns
+    }
+
+    fn unblock_links(&mut self, cx: &Context) {
+        for link in LinkId::ALL {
+            let has_room = link == LinkId::SHM || cx.net.full_until(cx.now, self.id).is_none();
+            if self.link_blocked[link.index()] && has_room {
+                self.link_blocked[link.index()] = false;
+                self.core.link_ready(link);
+            }
+        }
+    }
+
+    fn refuse(&mut self, link: LinkId) {
+        self.link_blocked[link.index()] = true;
+        self.core.transmit_refused();
+    }
+
+    /// A ring takes whole entries or nothing.
+    fn send_shared(&mut self, cx: &mut Context, peer: u32, frames: Vec<Vec<u8>>) -> bool {
+        let frame = frames.concat();
+        let (to, link, len) = (peer, LinkId::SHM, frame.len());
+        let sent = cx
+            .shm
+            .send(&mut cx.queue, cx.now, (self.id, peer), frame)
+            .is_ok();
+        if sent {
+            cx.net.frame_count += 1;
+            cx.net.byte_count += len as u64;
+            cx.trace.push(cx.now, self.id, Item::Sent { to, link, len });
+        }
+        sent
+    }
+
+    /// Frames are no longer than their link said, and calls carry no more than it takes.
+    fn check_len(&self, cx: &mut Context, link: LinkId, frames: &[Vec<u8>]) {
+        let plan = &cx.plan;
+        let params = match link {
+            LinkId::SHM => plan.shm,
+            LinkId::UDP => Some(plan.udp),
+            _ => plan.packet,
+        };
+        let Some(params) = params else { return };
+        let longest = frames.iter().map(Vec::len).max().unwrap_or(0);
+        if longest > params.frame_len_max || frames.len() > params.segments_max.max(1) {
+            let id = self.id;
+            cx.violate(format!(
+                "node {id} sends {} frames of up to {longest} bytes by {link}, which takes {} of {}",
+                frames.len(),
+                params.segments_max,
+                params.frame_len_max
+            ));
+        }
+    }
+}
+
+fn address(transmit: &Transmit<'_>) -> (u32, LinkId) {
+    match transmit {
+        Transmit::Frame { peer, link, .. }
+        | Transmit::Run { peer, link, .. }
+        | Transmit::Bulk { peer, link, .. } => (peer.0, *link),
+    }
+}
+
+/// The frames of a transmit, gathered as a link would; `None` when its buffer is not there.
+fn frames_of<'a>(
+    transmit: &Transmit<'_>,
+    memory: impl Fn(u64) -> Option<&'a Vec<u8>>,
+) -> Option<Vec<Vec<u8>>> {
+    match transmit {
+        Transmit::Frame { bytes, .. } => Some(vec![bytes.to_vec()]),
+        Transmit::Run {
+            bytes, segment_len, ..
+        } => Some(bytes.chunks(*segment_len).map(<[u8]>::to_vec).collect()),
+        Transmit::Bulk {
+            op,
+            off,
+            len,
+            headers,
+            header_len,
+            fragment_len,
+            ..
+        } => {
+            let off = usize::try_from(*off).ok()?;
+            let payload = memory(op.0)?.get(off..off + len)?;
+            let parts = payload.chunks(*fragment_len);
+            Some(
+                headers
+                    .chunks(*header_len)
+                    .zip(parts)
+                    .map(|(h, p)| [h, p].concat())
+                    .collect(),
+            )
+        }
+    }
+}

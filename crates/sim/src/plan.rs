@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What one seed stands for: every parameter of a run, drawn before it starts.
+
+use crate::clock::Clock;
+use crate::faults::{Fault, FaultKind};
+use crate::net::NetPlan;
+use portolan_proto::{LaneId, Limits, LinkParams, PortMode};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::fmt;
+
+/// Processes of one run at most: partitions are sets in a word.
+pub(crate) const NODES_MAX: u32 = 64;
+
+/// Largest message of the traffic.
+const MESSAGE_LEN_MAX: usize = 1_000_000;
+
+const MS: u64 = 1_000_000;
+
+/// A stream of messages from one process to a port of another.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    pub(crate) src: u32,
+    pub(crate) dst: u32,
+    pub(crate) port: u16,
+    pub(crate) lane: LaneId,
+    pub(crate) best_effort: bool,
+    /// Now and then a short message asks before it is sent, as a caller may choose.
+    pub(crate) ask_share: f64,
+    pub(crate) count: u32,
+    pub(crate) len_min: usize,
+    pub(crate) len_max: usize,
+    /// Messages per turn and time between turns.
+    pub(crate) burst: u32,
+    pub(crate) gap_ns: u64,
+    pub(crate) start_ns: u64,
+}
+
+/// How a process receives at one of its ports.
+#[derive(Clone, Debug)]
+pub(crate) struct PortPlan {
+    pub(crate) node: u32,
+    pub(crate) port: u16,
+    pub(crate) mode: PortMode,
+    /// Receives name their source.
+    pub(crate) sourced: bool,
+    /// Buffers kept posted (per source, if sourced).
+    pub(crate) depth: u32,
+    /// Before the first are posted, and before each is replaced.
+    pub(crate) open_ns: u64,
+    pub(crate) again_ns: u64,
+    /// Bytes of each buffer.
+    pub(crate) buffer_len: usize,
+}
+
+/// A collective operation of all processes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GroupPlan {
+    Barrier,
+    Broadcast { root: u32, len: usize },
+}
+
+/// Everything that is drawn from a seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) nodes: u32,
+    /// Host of each process.
+    pub(crate) hosts: Vec<u32>,
+    /// Processes of one host use shared memory.
+    pub(crate) shm: Option<LinkParams>,
+    pub(crate) udp: LinkParams,
+    pub(crate) packet: Option<LinkParams>,
+    pub(crate) net: NetPlan,
+    pub(crate) limits: Limits,
+    pub(crate) clocks: Vec<Clock>,
+    /// Processor time per frame received and per call to transmit.
+    pub(crate) frame_cost_ns: u64,
+    pub(crate) call_cost_ns: u64,
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) ports: Vec<PortPlan>,
+    pub(crate) groups: Vec<GroupPlan>,
+    pub(crate) faults: Vec<Fault>,
+    /// The launcher tells of ended processes after this time; else silence must.
+    pub(crate) told_after_ns: Option<u64>,
+    pub(crate) reconnect_ns: u64,
+    /// The programs stop making work after this time.
+    pub(crate) traffic_ns: u64,
+    /// Bits of headers are flipped; only survival is checked.
+    pub(crate) header_corruption: bool,
+}
+
+impl Plan {
+    /// Draws the plan of `seed`; `nodes` and `traffic_ns` override what would be drawn.
+    #[must_use]
+    pub fn draw(
+        seed: u64,
+        nodes: Option<u32>,
+        traffic_ns: Option<u64>,
+        header_corruption: bool,
+    ) -> Plan {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let rng = &mut rng;
+        let drawn = draw_nodes(rng);
+        let nodes = nodes.unwrap_or(drawn).clamp(2, NODES_MAX);
+        let per_host = *[1, 1, 1, 2, 4].choose(rng).unwrap_or(&1);
+        let hosts: Vec<u32> = (0..nodes).map(|node| node / per_host).collect();
+        let failing = rng.random_bool(0.4);
+        let drawn_ns = if failing {
+            rng.random_range(500..4000) * MS
+        } else {
+            rng.random_range(1..200) * MS
+        };
+        let traffic_ns = traffic_ns.unwrap_or(drawn_ns);
+        let net = NetPlan::draw(rng, &hosts);
+        let mut plan = Plan {
+            seed,
+            nodes,
+            shm: rng.random_bool(0.8).then(|| draw_shm(rng)),
+            udp: draw_udp(rng, &net),
+            packet: rng.random_bool(0.6).then(|| draw_packet(rng, &net)),
+            hosts,
+            net,
+            limits: draw_limits(rng),
+            clocks: (0..nodes).map(|_| draw_clock(rng)).collect(),
+            frame_cost_ns: rng.random_range(200..3000),
+            call_cost_ns: rng.random_range(500..5000),
+            flows: Vec::new(),
+            ports: Vec::new(),
+            groups: Vec::new(),
+            faults: Vec::new(),
+            told_after_ns: rng.random_bool(0.5).then(|| rng.random_range(1..300) * MS),
+            reconnect_ns: rng.random_range(1..300) * MS,
+            traffic_ns,
+            header_corruption,
+        };
+        plan.draw_ports(rng);
+        plan.draw_flows(rng);
+        plan.size_buffers(rng);
+        if failing {
+            plan.draw_faults(rng);
+        } else {
+            plan.draw_groups(rng);
+        }
+        plan
+    }
+
+    /// Whether two processes reach one another through shared memory.
+    pub(crate) fn share_memory(&self, a: u32, b: u32) -> bool {
+        self.shm.is_some() && self.hosts[a as usize] == self.hosts[b as usize]
+    }
+
+    pub(crate) fn port(&self, node: u32, port: u16) -> Option<&PortPlan> {
+        self.ports
+            .iter()
+            .find(|plan| plan.node == node && plan.port == port)
+    }
+
+    fn draw_ports(&mut self, rng: &mut ChaCha8Rng) {
+        for node in 0..self.nodes {
+            for port in 0..rng.random_range(1..=3) {
+                let late = rng.random_bool(0.3);
+                self.ports.push(PortPlan {
+                    node,
+                    port,
+                    mode: if rng.random_bool(0.5) {
+                        PortMode::InPlace
+                    } else {
+                        PortMode::Posted
+                    },
+                    sourced: rng.random_bool(0.3),
+                    depth: *[1, 2, 8, 64].choose(rng).unwrap_or(&1),
+                    open_ns: if late {
+                        rng.random_range(0..=self.traffic_ns)
+                    } else {
+                        0
+                    },
+                    again_ns: if rng.random_bool(0.3) {
+                        rng.random_range(0..MS)
+                    } else {
+                        0
+                    },
+                    buffer_len: 0,
+                });
+            }
+        }
+    }
+
+    fn draw_flows(&mut self, rng: &mut ChaCha8Rng) {
+        let flow_count = rng.random_range(1..=12).max(self.nodes).min(96);
+        // Bounds the work of one run: with hundreds of runs in a test, some tens of thousands of
+        // frames each.
+        let mut bytes_left = rng.random_range(200_000..12_000_000usize);
+        let messages = rng.random_range(50..6000u32) / flow_count + 1;
+        let hot = rng
+            .random_bool(0.25)
+            .then(|| rng.random_range(0..self.nodes));
+        for index in 0..flow_count {
+            // Everybody has something to say; one process may be everybody's addressee.
+            let src = if index < self.nodes {
+                index
+            } else {
+                rng.random_range(0..self.nodes)
+            };
+            let dst = hot.filter(|hot| *hot != src);
+            let dst = dst.unwrap_or((src + rng.random_range(1..self.nodes)) % self.nodes);
+            let ports: Vec<u16> = self
+                .ports
+                .iter()
+                .filter(|port| port.node == dst)
+                .map(|port| port.port)
+                .collect();
+            let Some(&port) = ports.choose(rng) else {
+                continue;
+            };
+            let (len_min, len_max) = draw_lens(rng);
+            let mean_len = (len_min + len_max) / 2;
+            let affordable = u32::try_from(bytes_left / mean_len.max(1)).unwrap_or(u32::MAX);
+            let count = rng.random_range(1..=messages).min(affordable / 2 + 1);
+            bytes_left = bytes_left.saturating_sub(count as usize * mean_len);
+            let best_effort = rng.random_bool(0.1);
+            let burst = *[1, 1, 4, 32].choose(rng).unwrap_or(&1);
+            let turns = u64::from(count.div_ceil(burst));
+            let pressed = rng.random_bool(0.4);
+            let gap_max = (self.traffic_ns / turns).max(1);
+            self.flows.push(Flow {
+                src,
+                dst,
+                port,
+                lane: if rng.random_bool(0.3) {
+                    LaneId::High
+                } else {
+                    LaneId::Low
+                },
+                best_effort,
+                ask_share: if rng.random_bool(0.2) { 0.2 } else { 0.0 },
+                count,
+                len_min: if best_effort {
+                    len_min.max(crate::payload::NUMBER_LEN)
+                } else {
+                    len_min
+                },
+                len_max: if best_effort {
+                    len_max.clamp(16, 1000)
+                } else {
+                    len_max
+                },
+                burst,
+                gap_ns: if pressed {
+                    1000
+                } else {
+                    rng.random_range(0..gap_max)
+                },
+                start_ns: rng.random_range(0..self.traffic_ns / 4 + 1),
+            });
+        }
+        for flow in &mut self.flows {
+            flow.len_min = flow.len_min.min(flow.len_max);
+        }
+    }
+
+    /// Buffers are long enough for what comes, but for a few that are meant to cut messages.
+    fn size_buffers(&mut self, rng: &mut ChaCha8Rng) {
+        for port in &mut self.ports {
+            let flows = &self.flows;
+            let here = flows
+                .iter()
+                .filter(|f| f.dst == port.node && f.port == port.port);
+            let longest = here.map(|flow| flow.len_max).max().unwrap_or(0);
+            let short = rng.random_bool(0.1) && port.mode == PortMode::Posted;
+            // A cut message still shows its number, if it has one.
+            port.buffer_len = if short {
+                (longest / 3).max(16)
+            } else {
+                longest
+            };
+        }
+    }
+
+    fn draw_groups(&mut self, rng: &mut ChaCha8Rng) {
+        if rng.random_bool(0.5) {
+            return;
+        }
+        for _ in 0..rng.random_range(1..8) {
+            self.groups.push(if rng.random_bool(0.5) {
+                GroupPlan::Barrier
+            } else {
+                let longest = *[100, 10_000, 100_000].choose(rng).unwrap_or(&100);
+                GroupPlan::Broadcast {
+                    root: rng.random_range(0..self.nodes),
+                    len: rng.random_range(0..longest),
+                }
+            });
+        }
+    }
+
+    fn draw_faults(&mut self, rng: &mut ChaCha8Rng) {
+        for _ in 0..rng.random_range(1..=4) {
+            let begin_ns = rng.random_range(0..self.traffic_ns);
+            let node = rng.random_range(0..self.nodes);
+            let kind = match rng.random_range(0..10) {
+                0..3 => FaultKind::Pause { node },
+                3..7 => FaultKind::Crash {
+                    node,
+                    forever: rng.random_bool(0.2),
+                },
+                _ => FaultKind::Partition {
+                    side: rng.random::<u64>() | 1 << node,
+                    one_way: rng.random_bool(0.2),
+                },
+            };
+            let long = rng.random_range(0..3) == 0;
+            let end_ns = begin_ns + rng.random_range(1..if long { 4000 } else { 500 }) * MS;
+            self.faults.push(Fault {
+                begin_ns,
+                end_ns,
+                kind,
+            });
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts = self.hosts.last().map_or(0, |last| last + 1);
+        write!(f, "{} processes on {hosts} hosts, ", self.nodes)?;
+        f.write_str(if self.shm.is_some() && hosts < self.nodes {
+            "shm, "
+        } else {
+            ""
+        })?;
+        write!(
+            f,
+            "udp {} B × {}",
+            self.udp.frame_len_max, self.udp.segments_max
+        )?;
+        if let Some(packet) = self.packet {
+            write!(f, ", packet {} B", packet.frame_len_max)?;
+        }
+        write!(f, ", {}", self.net)?;
+        write!(
+            f,
+            "; {} flows, {} group operations",
+            self.flows.len(),
+            self.groups.len()
+        )?;
+        for fault in &self.faults {
+            write!(f, "; {fault}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Few processes mostly: their runs are short and find as much. Every twelfth run is large.
+fn draw_nodes(rng: &mut ChaCha8Rng) -> u32 {
+    match rng.random_range(0..12) {
+        0..8 => rng.random_range(2..=6),
+        8..11 => rng.random_range(7..=20),
+        _ => rng.random_range(21..=NODES_MAX),
+    }
+}
+
+fn draw_lens(rng: &mut ChaCha8Rng) -> (usize, usize) {
+    match rng.random_range(0..10) {
+        0..2 => (0, 64),
+        2..4 => (0, 2000),
+        4..6 => (1000, 34_000),
+        6..8 => (0, 100_000),
+        8 => (30_000, MESSAGE_LEN_MAX),
+        _ => (0, MESSAGE_LEN_MAX),
+    }
+}
+
+fn draw_shm(rng: &mut ChaCha8Rng) -> LinkParams {
+    LinkParams {
+        frame_len_max: 65_535,
+        segments_max: 1,
+        lossless: true,
+        pull: rng.random_bool(0.5),
+        rx_buffer_len: *[65_536, 262_144, 1 << 20].choose(rng).unwrap_or(&65_536),
+    }
+}
+
+fn draw_udp(rng: &mut ChaCha8Rng, net: &NetPlan) -> LinkParams {
+    LinkParams {
+        // The link says what its own interface carries; the way may carry less.
+        frame_len_max: net.mtu.max(1500) - 28,
+        segments_max: *[1, 8, 44].choose(rng).unwrap_or(&1),
+        lossless: false,
+        pull: false,
+        rx_buffer_len: draw_socket(rng),
+    }
+}
+
+fn draw_packet(rng: &mut ChaCha8Rng, net: &NetPlan) -> LinkParams {
+    LinkParams {
+        frame_len_max: net.mtu.max(1500) - 4,
+        segments_max: 1,
+        lossless: false,
+        pull: false,
+        rx_buffer_len: draw_socket(rng),
+    }
+}
+
+/// Small, Linux's default (212,992 bytes), and enlarged.
+fn draw_socket(rng: &mut ChaCha8Rng) -> usize {
+    *[65_536, 212_992, 212_992, 4 << 20]
+        .choose(rng)
+        .unwrap_or(&212_992)
+}
+
+fn draw_limits(rng: &mut ChaCha8Rng) -> Limits {
+    let credit_len = *[64, 256, 256].choose(rng).unwrap_or(&256) * 1024;
+    Limits {
+        credit_len,
+        eager_len_max: *[1000, 8192, 31 * 1024].choose(rng).unwrap_or(&8192),
+        eager_len_max_lossless: *[4000, 16 * 1024].choose(rng).unwrap_or(&4000),
+        window_frames_max: *[64, 512, 4096].choose(rng).unwrap_or(&512),
+        grant_len_max: *[0, 0, 65_536].choose(rng).unwrap_or(&0),
+        ..Limits::default()
+    }
+}
+
+fn draw_clock(rng: &mut ChaCha8Rng) -> Clock {
+    Clock {
+        offset_ns: rng.random_range(1..3_600_000_000_000),
+        // Quartz is within a hundred parts in a million; virtual machines have been seen worse.
+        drift_ppm: rng.random_range(-300..=300),
+    }
+}

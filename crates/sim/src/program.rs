@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program of one process: what it sends, what it receives, its collective operations.
+//!
+//! It knows no core: it fills outboxes and asks for buffers, which the engine in `node` acts on.
+
+use crate::context::Context;
+use crate::ledger::{GROUP_PORT, Note};
+use crate::plan::{Flow, GroupPlan, PortPlan};
+use portolan_proto::{LaneId, PortId, PortMode, group};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeSet;
+
+/// A message that waits to be accepted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) port: PortId,
+    pub(crate) best_effort: bool,
+    /// Ask before sending although it is short.
+    pub(crate) ask: bool,
+    pub(crate) len: usize,
+    pub(crate) note: Note,
+}
+
+/// A buffer that is to be posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) at_ns: u64,
+    pub(crate) port: u16,
+    pub(crate) len: usize,
+    pub(crate) source: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    flow: Flow,
+    left: u32,
+    next_ns: u64,
+}
+
+/// Messages that may wait for one peer before the streams to it pause.
+const OUTBOX_MAX: usize = 64;
+
+/// Pause of a stream whose outbox is full.
+const FULL_NS: u64 = 50_000;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Program {
+    id: u32,
+    rng: ChaCha8Rng,
+    streams: Vec<Stream>,
+    wanted: Vec<Wanted>,
+    group_index: usize,
+    group_round: u32,
+    group_entered: bool,
+    heard: BTreeSet<(usize, u32, u32)>,
+}
+
+impl Program {
+    pub(crate) fn new(cx: &Context, id: u32) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(cx.plan.seed);
+        // Streams 0 and 1 are the plan's and the network's.
+        rng.set_stream(u64::from(id) + 2);
+        let flows = cx.plan.flows.iter().filter(|flow| flow.src == id);
+        let streams = flows.map(|flow| Stream {
+            flow: flow.clone(),
+            left: flow.count,
+            next_ns: flow.start_ns,
+        });
+        let mut program = Program {
+            id,
+            rng,
+            streams: streams.collect(),
+            wanted: Vec::new(),
+            group_index: 0,
+            group_round: 0,
+            group_entered: false,
+            heard: BTreeSet::new(),
+        };
+        program.begin_life(cx);
+        program
+    }
+
+    /// The process starts, perhaps again: its buffers must be posted.
+    pub(crate) fn begin_life(&mut self, cx: &Context) {
+        self.wanted.clear();
+        let id = self.id;
+        for plan in cx.plan.ports.iter().filter(|plan| plan.node == id) {
+            if plan.mode == PortMode::Posted {
+                self.want_buffers(cx, plan);
+            }
+        }
+    }
+
+    fn want_buffers(&mut self, cx: &Context, plan: &PortPlan) {
+        let flows = cx.plan.flows.iter();
+        let sources: BTreeSet<Option<u32>> = flows
+            .filter(|flow| flow.dst == self.id && flow.port == plan.port)
+            .map(|flow| plan.sourced.then_some(flow.src))
+            .collect();
+        for source in sources {
+            for _ in 0..plan.depth {
+                self.wanted.push(Wanted {
+                    at_ns: cx.now.max(plan.open_ns),
+                    port: plan.port,
+                    len: plan.buffer_len,
+                    source,
+                });
+            }
+        }
+    }
+
+    /// A posted buffer was used: another is wanted.
+    pub(crate) fn want_again(
+        &mut self,
+        cx: &Context,
+        port: u16,
+        source: Option<u32>,
+        extra_ns: u64,
+    ) {
+        if let Some(plan) = cx.plan.port(self.id, port) {
+            self.wanted.push(Wanted {
+                at_ns: cx.now + plan.again_ns + extra_ns,
+                port,
+                len: plan.buffer_len,
+                source,
+            });
+        }
+    }
+
+    /// Buffers that are to be posted now.
+    pub(crate) fn take_wanted(&mut self, now: u64) -> Vec<Wanted> {
+        self.wanted
+            .extract_if(.., |wanted| wanted.at_ns <= now)
+            .collect()
+    }
+
+    /// Messages that the streams make now, by peer and lane; `queued` says how many wait already.
+    pub(crate) fn take_messages(
+        &mut self,
+        cx: &Context,
+        queued: impl Fn(u32, LaneId) -> usize,
+    ) -> Vec<(u32, LaneId, Outgoing)> {
+        let mut made = Vec::new();
+        for stream in &mut self.streams {
+            if cx.ending {
+                stream.left = 0;
+            }
+            if stream.left == 0 || stream.next_ns > cx.now {
+                continue;
+            }
+            let flow = &stream.flow;
+            if queued(flow.dst, flow.lane) >= OUTBOX_MAX {
+                stream.next_ns = cx.now + flow.gap_ns.max(FULL_NS);
+                continue;
+            }
+            for _ in 0..flow.burst.min(stream.left) {
+                let out = Outgoing {
+                    port: PortId::user(flow.port),
+                    best_effort: flow.best_effort,
+                    ask: flow.ask_share > 0.0 && self.rng.random_bool(flow.ask_share),
+                    len: self.rng.random_range(flow.len_min..=flow.len_max),
+                    note: Note::Nothing,
+                };
+                made.push((flow.dst, flow.lane, out));
+                stream.left -= 1;
+            }
+            stream.next_ns = cx.now + flow.gap_ns;
+        }
+        made
+    }
+
+    /// When the program has something to do again.
+    pub(crate) fn next_ns(&self) -> u64 {
+        let streams = self.streams.iter().filter(|stream| stream.left > 0);
+        let streams = streams.map(|stream| stream.next_ns).min();
+        let wanted = self.wanted.iter().map(|wanted| wanted.at_ns).min();
+        streams.unwrap_or(u64::MAX).min(wanted.unwrap_or(u64::MAX))
+    }
+
+    /// A message of a collective operation has arrived.
+    pub(crate) fn on_group(&mut self, op: usize, round: u32, from: u32) {
+        self.heard.insert((op, round, from));
+    }
+
+    /// Goes on with the collective operations as far as what was heard allows.
+    pub(crate) fn step_groups(&mut self, cx: &mut Context) -> Vec<(u32, LaneId, Outgoing)> {
+        let mut out = Vec::new();
+        while let Some(&plan) = cx.plan.groups.get(self.group_index) {
+            if !self.group_entered {
+                self.group_entered = true;
+                cx.entered[self.group_index] += 1;
+                self.on_entered(cx, plan, &mut out);
+            }
+            let went_on = match plan {
+                GroupPlan::Barrier => self.step_barrier(cx, &mut out),
+                GroupPlan::Broadcast { root, len } => self.step_broadcast(cx, root, len, &mut out),
+            };
+            if !went_on {
+                break;
+            }
+        }
+        out
+    }
+
+    fn on_entered(
+        &mut self,
+        cx: &Context,
+        plan: GroupPlan,
+        out: &mut Vec<(u32, LaneId, Outgoing)>,
+    ) {
+        match plan {
+            GroupPlan::Barrier => {
+                let (to, _) = group::barrier_partners(self.id, cx.plan.nodes, 0);
+                out.push(self.group_message(to, 0));
+            }
+            GroupPlan::Broadcast { root, len } if root == self.id => {
+                self.pass_on(cx, root, len, out)
+            }
+            GroupPlan::Broadcast { .. } => {}
+        }
+    }
+
+    fn step_barrier(&mut self, cx: &mut Context, out: &mut Vec<(u32, LaneId, Outgoing)>) -> bool {
+        let size = cx.plan.nodes;
+        let (_, from) = group::barrier_partners(self.id, size, self.group_round);
+        if !self
+            .heard
+            .remove(&(self.group_index, self.group_round, from))
+        {
+            return false;
+        }
+        self.group_round += 1;
+        if self.group_round < group::barrier_rounds(size) {
+            let (to, _) = group::barrier_partners(self.id, size, self.group_round);
+            out.push(self.group_message(to, 0));
+            return true;
+        }
+        if cx.entered[self.group_index] < size {
+            let (id, op, entered) = (self.id, self.group_index, cx.entered[self.group_index]);
+            cx.violate(format!(
+                "node {id} left barrier {op} that {entered} of {size} had entered"
+            ));
+        }
+        self.end_group();
+        true
+    }
+
+    fn step_broadcast(
+        &mut self,
+        cx: &Context,
+        root: u32,
+        len: usize,
+        out: &mut Vec<(u32, LaneId, Outgoing)>,
+    ) -> bool {
+        if let Some(parent) = group::broadcast_parent(self.id, root, cx.plan.nodes) {
+            if !self.heard.remove(&(self.group_index, 0, parent)) {
+                return false;
+            }
+            self.pass_on(cx, root, len, out);
+        }
+        self.end_group();
+        true
+    }
+
+    fn pass_on(
+        &mut self,
+        cx: &Context,
+        root: u32,
+        len: usize,
+        out: &mut Vec<(u32, LaneId, Outgoing)>,
+    ) {
+        for child in group::broadcast_children(self.id, root, cx.plan.nodes) {
+            out.push(self.group_message(child, len));
+        }
+    }
+
+    fn group_message(&self, to: u32, len: usize) -> (u32, LaneId, Outgoing) {
+        let (op, round) = (self.group_index, self.group_round);
+        let out = Outgoing {
+            port: GROUP_PORT,
+            best_effort: false,
+            ask: false,
+            len,
+            note: Note::Group { op, round },
+        };
+        (to, LaneId::Low, out)
+    }
+
+    fn end_group(&mut self) {
+        self.group_index += 1;
+        self.group_round = 0;
+        self.group_entered = false;
+    }
+
+    /// What the program has not finished; `None` when it has nothing left to do.
+    pub(crate) fn unfinished(&self, cx: &Context) -> Option<String> {
+        let left: u32 = self.streams.iter().map(|stream| stream.left).sum();
+        if left > 0 {
+            return Some(format!("{left} messages are not made yet"));
+        }
+        (self.group_index < cx.plan.groups.len()).then(|| {
+            format!(
+                "collective operation {} is in round {}",
+                self.group_index, self.group_round
+            )
+        })
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What will happen, in the order of virtual time; ties in the order of their making.
+
+use portolan_proto::LinkId;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Something that will happen.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Happening {
+    /// A frame reaches a process's socket.
+    Arrive {
+        from: u32,
+        to: u32,
+        link: LinkId,
+        frame: Vec<u8>,
+    },
+    /// A process has something to do: a timer, shared memory, its program.
+    Wake { node: u32 },
+    /// The fault with this index begins.
+    FaultBegins { index: usize },
+    /// The fault with this index ends.
+    FaultEnds { index: usize },
+    /// The system tells `node` that the process `gone` (in its life `life`) has ended.
+    Gone { node: u32, gone: u32, life: u32 },
+    /// Look whether everything has come to its end.
+    Look,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    heap: BinaryHeap<Reverse<(u64, u64, Happening)>>,
+    made: u64,
+    /// Frames on wires.
+    pub(crate) frames_in_air: usize,
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, at_ns: u64, what: Happening) {
+        self.frames_in_air += usize::from(matches!(what, Happening::Arrive { .. }));
+        self.made += 1;
+        self.heap.push(Reverse((at_ns, self.made, what)));
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(u64, Happening)> {
+        let Reverse((at_ns, _, what)) = self.heap.pop()?;
+        self.frames_in_air -= usize::from(matches!(what, Happening::Arrive { .. }));
+        Some((at_ns, what))
+    }
+}

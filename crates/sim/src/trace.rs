@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What happened: a hash over all of it, the last of it in words, all of it on request.
+
+use portolan_proto::{Cause, LaneId, LinkId};
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Events kept for the report of a violation.
+const KEPT_MAX: usize = 60;
+
+/// One thing that happened.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(crate) enum Item {
+    Sent {
+        to: u32,
+        link: LinkId,
+        len: usize,
+    },
+    Arrived {
+        from: u32,
+        link: LinkId,
+        len: usize,
+    },
+    Lost {
+        to: u32,
+        link: LinkId,
+        why: &'static str,
+    },
+    Submitted {
+        to: u32,
+        lane: LaneId,
+        port: u16,
+        id: u64,
+        len: usize,
+    },
+    Delivered {
+        from: u32,
+        lane: LaneId,
+        port: u16,
+        id: u64,
+        len: usize,
+    },
+    Up {
+        peer: u32,
+        session: u64,
+    },
+    Failed {
+        peer: u32,
+        cause: Cause,
+    },
+    Suspect {
+        peer: u32,
+        link: LinkId,
+    },
+    Connect {
+        peer: u32,
+    },
+    Fault {
+        index: usize,
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Item::Sent { to, link, len } => write!(f, "sends {len} bytes to {to} by {link}"),
+            Item::Arrived { from, link, len } => {
+                write!(f, "is reached by {len} bytes from {from} by {link}")
+            }
+            Item::Lost { to, link, why } => write!(f, "loses a frame to {to} by {link}: {why}"),
+            Item::Submitted {
+                to,
+                lane,
+                port,
+                id,
+                len,
+            } => {
+                write!(
+                    f,
+                    "submits message {id} ({len} bytes) to {to} port {port} {lane:?}"
+                )
+            }
+            Item::Delivered {
+                from,
+                lane,
+                port,
+                id,
+                len,
+            } => {
+                write!(
+                    f,
+                    "is given message {id} ({len} bytes) from {from} port {port} {lane:?}"
+                )
+            }
+            Item::Up { peer, session } => write!(f, "has session {session} with {peer}"),
+            Item::Failed { peer, cause } => write!(f, "gives {peer} up: {cause}"),
+            Item::Suspect { peer, link } => write!(f, "suspects {peer}, silent on {link}"),
+            Item::Connect { peer } => write!(f, "connects to {peer}"),
+            Item::Fault { index, what } => write!(f, "fault {index}: {what}"),
+        }
+    }
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    hasher: DefaultHasher,
+    last: VecDeque<(u64, u32, Item)>,
+    print: bool,
+}
+
+impl Trace {
+    pub(crate) fn new(print: bool) -> Self {
+        Trace {
+            hasher: DefaultHasher::new(),
+            last: VecDeque::with_capacity(KEPT_MAX),
+            print,
+        }
+    }
+
+    pub(crate) fn push(&mut self, now: u64, node: u32, item: Item) {
+        (now, node, item).hash(&mut self.hasher);
+        if self.print {
+            println!("{}", line(now, node, &item));
+        }
+        if self.last.len() == KEPT_MAX {
+            self.last.pop_front();
+        }
+        self.last.push_back((now, node, item));
+    }
+
+    /// Stands for everything that happened.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hasher.finish()
+    }
+
+    /// The last events, in words.
+    pub(crate) fn last(&self) -> Vec<String> {
+        self.last
+            .iter()
+            .map(|(now, node, item)| line(*now, *node, item))
+            .collect()
+    }
+}
+
+fn line(now: u64, node: u32, item: &Item) -> String {
+    format!(
+        "{:>4}.{:09} node {node} {item}",
+        now / 1_000_000_000,
+        now % 1_000_000_000
+    )
+}

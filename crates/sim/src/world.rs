@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The run: takes what happens next, until everything has come to its end or a promise is broken.
+
+use crate::context::Context;
+use crate::faults::FaultKind;
+use crate::node::{Node, Op};
+use crate::queue::Happening;
+use crate::{Canary, Plan};
+use portolan_proto::{LaneId, PeerId};
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+/// From the end of the traffic and the faults, everything must be at its end within this time: a
+/// second of silence, one of connecting in vain, and what loss makes of the rest.
+const SETTLE_NS: u64 = 15_000_000_000;
+
+/// How often the run looks whether all is done.
+const LOOK_NS: u64 = 2_000_000;
+
+/// The system tells of the end of a process that shared memory within this time.
+const HANGUP_NS: u64 = 20_000;
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Everything is drawn from it.
+    pub seed: u64,
+    /// Number of processes instead of the drawn one.
+    pub nodes: Option<u32>,
+    /// Time in which the programs make work, instead of the drawn one.
+    pub duration: Option<Duration>,
+    /// Print every event.
+    pub trace: bool,
+    /// Flip bits in headers and check survival only.
+    pub header_corruption: bool,
+    /// Put this bug in.
+    pub canary: Option<Canary>,
+}
+
+impl Options {
+    /// The plan that these options stand for.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        let duration = self
+            .duration
+            .map(|d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX).max(1));
+        Plan::draw(self.seed, self.nodes, duration, self.header_corruption)
+    }
+}
+
+/// What a run without a violation was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// Processes.
+    pub nodes: u32,
+    /// Frames sent.
+    pub frame_count: u64,
+    /// Bytes in them.
+    pub byte_count: u64,
+    /// Messages delivered.
+    pub message_count: u64,
+    /// Operations that failed, each for a reason that a fault explains.
+    pub failed_count: u64,
+    /// Frames sent again.
+    pub retransmit_count: u64,
+    /// Virtual time.
+    pub virtual_time: Duration,
+    /// Hash over everything that happened.
+    pub trace_hash: u64,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed that shows it.
+    pub seed: u64,
+    /// What was broken.
+    pub violation: String,
+    /// When, in virtual time.
+    pub at: Duration,
+    /// What happened last.
+    pub last: Vec<String>,
+    /// What each process has dropped, and why.
+    pub drops: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.last {
+            writeln!(f, "  {line}")?;
+        }
+        for line in &self.drops {
+            writeln!(f, "{line}")?;
+        }
+        write!(f, "seed {} at {:?}: {}", self.seed, self.at, self.violation)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs one seed.
+///
+/// # Errors
+/// [`Failure`] names the first broken promise.
+pub fn simulate(options: &Options) -> Result<Report, Box<Failure>> {
+    let plan = options.plan();
+    // Not the first opportunity always: which one follows from the seed.
+    let canary = options
+        .canary
+        .map(|canary| (canary, 1 + u32::try_from(plan.seed % 7).unwrap_or(0)));
+    let mut world = World::new(Context::new(plan, canary, options.trace));
+    // A panic is a broken promise like any other: it must name its seed.
+    let run = std::panic::catch_unwind(AssertUnwindSafe(|| world.run()));
+    if let Err(panic) = run {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        world
+            .cx
+            .violate_always(format!("panic: {}", text.unwrap_or("without words")));
+    }
+    world.finish()
+}
+
+struct World {
+    cx: Context,
+    nodes: Vec<Node>,
+    done: bool,
+}
+
+impl World {
+    fn new(mut cx: Context) -> World {
+        let nodes = (0..cx.plan.nodes).map(|id| Node::new(&cx, id)).collect();
+        for node in 0..cx.plan.nodes {
+            // No two processes start at the same moment.
+            cx.queue
+                .push(u64::from(node) * 1000, Happening::Wake { node });
+        }
+        for (index, fault) in cx.plan.faults.iter().enumerate() {
+            cx.queue
+                .push(fault.begin_ns, Happening::FaultBegins { index });
+            cx.queue.push(fault.end_ns, Happening::FaultEnds { index });
+        }
+        cx.queue.push(cx.quiet_ns, Happening::Look);
+        World {
+            cx,
+            nodes,
+            done: false,
+        }
+    }
+
+    fn run(&mut self) {
+        while !self.done && self.cx.violation().is_none() {
+            let Some((at, what)) = self.cx.queue.pop() else {
+                return;
+            };
+            self.cx.now = at;
+            self.happen(what);
+        }
+    }
+
+    fn happen(&mut self, what: Happening) {
+        match what {
+            Happening::Arrive {
+                from,
+                to,
+                link,
+                frame,
+            } => {
+                if self.cx.alive[to as usize] {
+                    self.nodes[to as usize].on_arrival(&mut self.cx, from, link, frame);
+                    self.pull(to);
+                }
+            }
+            Happening::Wake { node } => {
+                if self.cx.alive[node as usize] {
+                    self.nodes[node as usize].on_wake(&mut self.cx);
+                    self.pull(node);
+                }
+            }
+            Happening::FaultBegins { index } => self.begin_fault(index),
+            Happening::FaultEnds { index } => self.end_fault(index),
+            Happening::Gone { node, gone, life } => {
+                let is_gone =
+                    !self.cx.alive[gone as usize] && self.nodes[gone as usize].life == life;
+                if is_gone && self.cx.alive[node as usize] {
+                    self.nodes[node as usize].on_told_gone(&mut self.cx, gone);
+                }
+            }
+            Happening::Look => self.look(),
+        }
+    }
+
+    fn begin_fault(&mut self, index: usize) {
+        let fault = self.cx.plan.faults[index];
+        let what = fault.name();
+        match fault.kind {
+            FaultKind::Pause { node } => {
+                self.trace_fault(node, index, what);
+                let until = &mut self.cx.paused_until[node as usize];
+                *until = (*until).max(fault.end_ns);
+            }
+            FaultKind::Crash { node, .. } => {
+                self.trace_fault(node, index, what);
+                self.crash(node);
+            }
+            FaultKind::Partition { .. } => {
+                self.trace_fault(0, index, what);
+                self.cx.net.active.push(fault);
+            }
+        }
+    }
+
+    fn end_fault(&mut self, index: usize) {
+        let fault = self.cx.plan.faults[index];
+        match fault.kind {
+            FaultKind::Pause { node } if self.cx.alive[node as usize] => {
+                self.trace_fault(node, index, "pause ends");
+                self.nodes[node as usize].on_wake(&mut self.cx);
+                self.pull(node);
+            }
+            FaultKind::Crash {
+                node,
+                forever: false,
+            } if !self.cx.alive[node as usize] => {
+                self.trace_fault(node, index, "restart");
+                self.cx.alive[node as usize] = true;
+                self.cx.lives[node as usize] += 1;
+                self.nodes[node as usize].restart(&mut self.cx);
+                self.pull(node);
+            }
+            FaultKind::Partition { .. } => {
+                self.trace_fault(0, index, "partition heals");
+                self.cx
+                    .net
+                    .active
+                    .retain(|active| active.end_ns > self.cx.now);
+            }
+            _ => {}
+        }
+    }
+
+    fn trace_fault(&mut self, node: u32, index: usize, what: &'static str) {
+        self.cx
+            .trace
+            .push(self.cx.now, node, crate::trace::Item::Fault { index, what });
+    }
+
+    fn crash(&mut self, gone: u32) {
+        if !std::mem::replace(&mut self.cx.alive[gone as usize], false) {
+            return;
+        }
+        self.nodes[gone as usize].crash(&mut self.cx);
+        let life = self.nodes[gone as usize].life;
+        for node in (0..self.cx.plan.nodes).filter(|node| *node != gone) {
+            let told_after_ns = if self.cx.plan.share_memory(node, gone) {
+                self.cx.shm.cut(node, gone);
+                Some(HANGUP_NS)
+            } else {
+                self.cx.plan.told_after_ns
+            };
+            if let Some(after_ns) = told_after_ns {
+                let at = self.cx.now + after_ns;
+                self.cx.queue.push(at, Happening::Gone { node, gone, life });
+            }
+        }
+    }
+
+    /// Does what only the system can: copies from one process's memory to another's.
+    fn pull(&mut self, node: u32) {
+        for pull in std::mem::take(&mut self.nodes[node as usize].pulls) {
+            let source = self.nodes[pull.peer as usize].memory.get(&pull.remote_op);
+            // Some systems forbid it now and then: then the bytes are asked for as frames.
+            let forbidden = pull.transfer % 5 == 0 || !self.cx.alive[pull.peer as usize];
+            let bytes = match source {
+                Some(Op::Send { bytes, .. }) if !forbidden => {
+                    bytes.get(..pull.len).map(<[u8]>::to_vec)
+                }
+                _ => None,
+            };
+            self.nodes[node as usize].on_pulled(&mut self.cx, pull, bytes);
+        }
+    }
+
+    /// Whether everything has come to its end.
+    fn look(&mut self) {
+        // Half of the time to settle is for finishing, half for giving up what cannot be finished.
+        if !self.cx.ending && self.cx.now >= self.cx.quiet_ns + SETTLE_NS / 2 {
+            self.cx.ending = true;
+            self.close_sessions();
+        }
+        let unfinished = self.unfinished();
+        let Some(what) = unfinished else {
+            self.done = true;
+            return;
+        };
+        if self.cx.now >= self.cx.quiet_ns + SETTLE_NS {
+            let secs = SETTLE_NS / 1_000_000_000;
+            self.cx.violate(format!(
+                "{secs} s after the last work and the last fault, {what}"
+            ));
+            self.done = true;
+            return;
+        }
+        self.cx.queue.push(self.cx.now + LOOK_NS, Happening::Look);
+    }
+
+    /// Ends the sessions that stand at one end only, and lets every process see that the end is near.
+    fn close_sessions(&mut self) {
+        for a in 0..self.cx.plan.nodes {
+            for b in (0..self.cx.plan.nodes).filter(|b| *b != a) {
+                if self.cx.alive[a as usize] && !self.stands(a, b) && self.cx.was_disturbed(a, b) {
+                    self.nodes[a as usize].close_session(&mut self.cx, b);
+                }
+            }
+            self.cx.queue.push(self.cx.now, Happening::Wake { node: a });
+        }
+    }
+
+    /// Whether two processes are bound to one another's present sessions.
+    fn stands(&self, a: u32, b: u32) -> bool {
+        let here = self.nodes[a as usize].binding(b);
+        let there = self.nodes[b as usize].binding(a);
+        let both = self.cx.alive[a as usize] && self.cx.alive[b as usize];
+        both && here.is_some() && here == there.map(|(own, theirs)| (theirs, own))
+    }
+
+    fn unfinished(&self) -> Option<String> {
+        let alive = self
+            .nodes
+            .iter()
+            .filter(|node| self.cx.alive[node.id as usize]);
+        for node in alive {
+            if let Some(what) = node.unfinished(&self.cx) {
+                return Some(format!("node {}: {what}", node.id));
+            }
+        }
+        (!self.cx.shm.is_empty()).then(|| "frames lie in shared memory".to_owned())
+    }
+
+    fn finish(mut self) -> Result<Report, Box<Failure>> {
+        if self.cx.violation().is_none() {
+            for node in 0..self.nodes.len() {
+                if self.cx.alive[node] {
+                    self.nodes[node].close(&mut self.cx);
+                }
+            }
+            self.check_delivered();
+            self.check_credit();
+        }
+        let at = Duration::from_nanos(self.cx.now);
+        let seed = self.cx.plan.seed;
+        if let Some(violation) = self.cx.violation() {
+            return Err(Box::new(Failure {
+                seed,
+                violation: violation.to_owned(),
+                at,
+                last: self.cx.trace.last(),
+                drops: self.nodes.iter().filter_map(Node::describe_drops).collect(),
+            }));
+        }
+        Ok(Report {
+            seed,
+            nodes: self.cx.plan.nodes,
+            frame_count: self.cx.net.frame_count,
+            byte_count: self.cx.net.byte_count,
+            message_count: self.cx.ledger.message_count,
+            failed_count: self.nodes.iter().map(|node| node.failed_count).sum(),
+            retransmit_count: self
+                .nodes
+                .iter()
+                .map(|n| n.core.counters().retransmits)
+                .sum(),
+            virtual_time: at,
+            trace_hash: self.cx.trace.hash(),
+        })
+    }
+
+    /// What was accepted in a session that still stands at both ends has been delivered.
+    fn check_delivered(&mut self) {
+        let open: Vec<_> = self.cx.ledger.open_sessions().collect();
+        for (session, src, dst) in open {
+            let Some((count, lane, port, oldest)) = self.cx.ledger.undelivered(session) else {
+                continue;
+            };
+            let is_bound = self.nodes[dst as usize]
+                .binding(src)
+                .is_some_and(|(own, theirs)| theirs == session && self.cx.ledger.is_open(own));
+            if is_bound || !self.cx.was_disturbed(src, dst) {
+                self.cx.violate(format!(
+                    "session {session} from {src} to {dst}: {count} messages never arrived, first \
+                     message {} ({} bytes) to {port:?} {lane:?}",
+                    oldest.id, oldest.len
+                ));
+            }
+        }
+    }
+
+    /// Where a session stands at both ends, the sender has back what the receiver has consumed.
+    fn check_credit(&mut self) {
+        for a in 0..self.cx.plan.nodes {
+            for b in (0..self.cx.plan.nodes).filter(|b| *b != a) {
+                let (here, there) = (&self.nodes[a as usize], &self.nodes[b as usize]);
+                if !self.stands(a, b) {
+                    continue;
+                }
+                for lane in LaneId::ALL {
+                    let sender = here
+                        .core
+                        .credit(PeerId(b), lane)
+                        .map(|credit| credit.charged);
+                    let receiver = there
+                        .core
+                        .credit(PeerId(a), lane)
+                        .map(|credit| credit.consumed);
+                    if sender != receiver {
+                        self.cx.violate(format!(
+                            "credit from {a} to {b} {lane:?}: charged {sender:?}, consumed {receiver:?}"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+}
