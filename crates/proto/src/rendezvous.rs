@@ -325,7 +325,7 @@ impl Peer {
             .paths
             .iter()
             .flatten()
-            .filter(|path| !path.params.lossless && path.up);
+            .filter(|path| !path.params.lossless);
         // The choice between paths may change before the grant comes: what all of them carry.
         // 60 KB per call is the most that segmentation offload takes; longer frames than that exist
         // on loopback only.
