@@ -195,9 +195,11 @@ impl Peer {
         let was_up = self.session.up;
         self.session.token_theirs = hello.token;
         self.session.epoch_theirs = hello.epoch;
-        self.session.up = true;
+        // A hello that does not echo this side's token may be of a life that is over, late on its
+        // way. It is answered; messages wait for the proof that its sender knows this session.
+        self.session.up |= proven;
         self.last_heard = now;
-        if !was_up {
+        if !was_up && self.session.up {
             for (lane, credit) in self.lanes_tx.iter_mut().zip(hello.credits) {
                 lane.limit = credit;
             }
@@ -221,7 +223,7 @@ impl Peer {
         self.choose_paths(sh.preferred);
         self.small = self.small.or(Some(link));
         self.bulk = self.bulk.or(Some(link));
-        if !was_up {
+        if !was_up && self.session.up {
             sh.events.push_back(Event::PeerUp(self.id));
         }
     }
@@ -300,13 +302,15 @@ impl Core {
                 Err(DropReason::StaleSession)
             };
         }
-        if known != 0 || peer.session.failed.is_some() {
+        if peer.session.up || peer.session.failed.is_some() {
             if is_answer {
                 return Err(DropReason::StaleSession);
             }
             self.fail_peer(from, Cause::Restarted);
             self.renew(now, from);
         }
+        // Before the session is up nothing was sent in it: the newer life takes the place of the
+        // older, whose hello was late.
         Ok(())
     }
 }

@@ -133,3 +133,25 @@ fn a_restarted_peer_is_a_new_one() {
     pair.run(Duration::from_millis(5));
     assert_eq!(pair.ends[0].got.len(), 1);
 }
+
+#[test]
+fn a_late_hello_of_a_session_that_is_over_does_not_unsettle_the_next() {
+    let mut pair = Pair::new(&[LinkId::UDP], 6);
+    pair.ends[1].core.connect(pair.now, A);
+    let Some(Transmit::Frame { bytes, .. }) = pair.ends[1].core.poll_transmit(pair.now) else {
+        panic!("no hello");
+    };
+    let late = bytes.to_vec();
+    pair.run(Duration::from_millis(50));
+    pair.ends[0].core.fail_peer(B, Cause::Silent(LinkId::UDP));
+    pair.ends[0].core.connect(pair.now, B);
+    pair.ends[0].core.handle_frame(pair.now, LinkId::UDP, &late);
+    pair.run(Duration::from_millis(50));
+    // One end gave the session up, the other was told by the new one.
+    assert_eq!(pair.ends[0].failed.len(), 1);
+    assert_eq!(pair.ends[1].failed.len(), 1);
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[0].send(B, &LOW, b"settled").unwrap();
+    pair.run(Duration::from_millis(5));
+    assert_eq!(pair.ends[1].got.len(), 1);
+}
