@@ -137,6 +137,10 @@ impl Core {
         {
             self.renew(now, peer);
         }
+        if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
+            state.session.want();
+        }
+        self.touch(peer);
     }
 
     /// Starts the peer's state afresh: a new session with new tokens and new packet numbers.

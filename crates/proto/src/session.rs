@@ -18,7 +18,8 @@ const INDEX_BITS: u32 = 20;
 const HELLO_RETRY: Duration = Duration::from_millis(1);
 const HELLO_RETRY_MAX: Duration = Duration::from_millis(50);
 
-/// Hellos on a path that stays silent while the session is up, before the path is left alone.
+/// Hellos on a path that stays silent while the session is up, or that nobody here has asked for,
+/// before the path is left alone.
 const HELLO_PATH_MAX: u32 = 12;
 
 /// Source of tokens and epochs: keyed hashing of a counter with the entropy of the start.
@@ -62,6 +63,8 @@ pub(crate) struct SessionState {
     epoch_mine: u64,
     epoch_theirs: u64,
     pub(crate) up: bool,
+    /// This side has asked for the session; one that only the peer asked for is not insisted on.
+    wanted: bool,
     pub(crate) failed: Option<Cause>,
     hello_at: Instant,
     hello_count: u32,
@@ -80,12 +83,22 @@ impl SessionState {
             epoch_mine: entropy.next_epoch(),
             epoch_theirs: 0,
             up: false,
+            wanted: false,
             failed: None,
             hello_at: Instant::NEVER,
             hello_count: 0,
             hello_sent_at: Instant::default(),
             hello_mask: 0,
             answer_mask: 0,
+        }
+    }
+
+    /// This side asks for the session: its hellos go on until it is up or given up.
+    pub(crate) fn want(&mut self) {
+        self.wanted = true;
+        if !self.up && self.failed.is_none() && self.hello_at == Instant::NEVER {
+            self.hello_count = 0;
+            self.hello_at = Instant::default();
         }
     }
 
@@ -131,7 +144,8 @@ impl Peer {
         }
         let silent = self.paths.iter().flatten().filter(|path| !path.up);
         let mask = silent.fold(0, |mask, path| mask | 1 << path.link.as_u8());
-        if mask == 0 || session.up && session.hello_count >= HELLO_PATH_MAX {
+        let insists = session.wanted && !session.up;
+        if mask == 0 || !insists && session.hello_count >= HELLO_PATH_MAX {
             session.hello_at = Instant::NEVER;
             return;
         }

@@ -155,3 +155,21 @@ fn a_late_hello_of_a_session_that_is_over_does_not_unsettle_the_next() {
     pair.run(Duration::from_millis(5));
     assert_eq!(pair.ends[1].got.len(), 1);
 }
+
+#[test]
+fn a_hello_of_a_peer_that_is_gone_again_is_not_answered_for_ever() {
+    let mut pair = Pair::new(&[LinkId::UDP], 7);
+    pair.run(Duration::from_micros(6));
+    assert_eq!(pair.ends[1].core.peer_status(A), PeerStatus::Connecting);
+    pair.dead = Some(LinkId::UDP);
+    pair.ends[0] = End::new(0, &[LinkId::UDP], 500);
+    pair.run(Duration::from_secs(5));
+    let before = pair.ends[1].core.counters().frames_sent;
+    pair.run(Duration::from_secs(5));
+    assert_eq!(pair.ends[1].core.counters().frames_sent, before);
+    // Asked for, the session is insisted on.
+    assert_eq!(pair.ends[1].send(A, &LOW, b"x"), Err(Refused::NotUp));
+    pair.dead = None;
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.ends[1].core.peer_status(A), PeerStatus::Up);
+}
