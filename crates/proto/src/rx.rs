@@ -2,7 +2,7 @@
 //! Receiving: from bytes to records to the mechanisms they belong to. Whatever is wrong with a
 //! frame is counted by its reason, and the frame forgotten.
 
-use crate::event::{PeerId, PortId};
+use crate::event::{Cause, PeerId, PortId};
 use crate::path::Cargo;
 use crate::session::token_index;
 use crate::{Core, DropReason, Instant, LinkId};
@@ -58,16 +58,25 @@ impl Core {
             Some(Some(peer)) if peer.session.token_mine == header.session => &mut **peer,
             _ => return Err(DropReason::StaleSession),
         };
+        let from = peer.id;
         if !peer.session.up || peer.session.failed.is_some() {
+            if header.kind != FrameKind::Reset {
+                peer.session.on_frame_after_end(link);
+                self.touch(from);
+            }
             return Err(DropReason::StaleSession);
         }
-        let from = peer.id;
         peer.last_heard = now;
         let Some(path) = peer.path_mut(link) else {
             return Err(DropReason::NoPath);
         };
         match header.kind {
             FrameKind::Unnumbered => {}
+            FrameKind::Reset => {
+                self.sh.counters.frames_received += 1;
+                self.fail_peer(from, Cause::Closed);
+                return Ok(());
+            }
             FrameKind::Data | FrameKind::Bulk => {
                 let num = header.packet_num;
                 if let Err(reason) = path.rx.check(num) {

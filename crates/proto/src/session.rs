@@ -72,6 +72,8 @@ pub(crate) struct SessionState {
     /// Links whose hello must be sent now, and links whose hello must be answered; a bit each.
     hello_mask: u8,
     answer_mask: u8,
+    /// The peer sends in a session that was given up here: to be told so by this link.
+    reset_by: Option<LinkId>,
 }
 
 impl SessionState {
@@ -90,6 +92,14 @@ impl SessionState {
             hello_sent_at: Instant::default(),
             hello_mask: 0,
             answer_mask: 0,
+            reset_by: None,
+        }
+    }
+
+    /// A frame of this session came by `link`, although it was given up.
+    pub(crate) fn on_frame_after_end(&mut self, link: LinkId) {
+        if self.failed.is_some() && self.token_theirs != 0 {
+            self.reset_by = Some(link);
         }
     }
 
@@ -202,6 +212,26 @@ impl Peer {
         let secret = &sh.config.secret;
         hello.emit(&mut sh.scratch, |body| authenticator(secret, body));
         true
+    }
+
+    /// Writes the frame that tells the peer that the session is over, if one is due; says by which
+    /// link it leaves.
+    pub(crate) fn emit_reset(&mut self, sh: &mut Shared) -> Option<LinkId> {
+        let link = self.session.reset_by.take()?;
+        if self.path_mut(link)?.blocked {
+            return None;
+        }
+        sh.scratch.clear();
+        sh.scratch.resize(FRAME_HEADER_LEN, 0);
+        FrameHeader {
+            kind: FrameKind::Reset,
+            attempt: 0,
+            frame_len: u16::try_from(FRAME_HEADER_LEN).unwrap_or(0),
+            packet_num: 0,
+            session: self.session.token_theirs,
+        }
+        .emit(&mut sh.scratch);
+        Some(link)
     }
 
     /// What a hello or its answer on `link` says of the path and the peer.

@@ -267,7 +267,8 @@ impl Core {
         let sh = &mut self.sh;
         let peer = self.peers.get_mut(id.index())?.as_deref_mut()?;
         if peer.session.failed.is_some() {
-            return None;
+            let link = peer.emit_reset(sh)?;
+            return Some(Sent::Scratch { peer: id, link });
         }
         // Highest number first: raw frames before datagrams, so small messages before bulk.
         for link in LinkId::ALL.into_iter().rev() {

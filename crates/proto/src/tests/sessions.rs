@@ -173,3 +173,35 @@ fn a_hello_of_a_peer_that_is_gone_again_is_not_answered_for_ever() {
     pair.run(Duration::from_millis(100));
     assert_eq!(pair.ends[1].core.peer_status(A), PeerStatus::Up);
 }
+
+#[test]
+fn an_end_that_waits_in_a_session_given_up_by_the_other_is_told_so() {
+    let mut pair = Pair::new(NETWORK, 8);
+    pair.run(Duration::from_millis(50));
+    // The request is acknowledged and finds no buffer: nothing is under way any more.
+    pair.ends[0].send(B, &LOW, &[0; 100_000]).unwrap();
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.fail_peer(A, Cause::Silent(LinkId::UDP));
+    pair.run(Duration::from_millis(50));
+    assert!(pair.ends[0].sent.is_empty());
+    pair.ends[0].core.ask(B);
+    pair.run(Duration::from_millis(5));
+    let error = OpError::PeerGone(B, Cause::Closed);
+    assert_eq!(pair.ends[0].sent.values().next(), Some(&Err(error)));
+    assert_eq!(
+        pair.ends[0].core.peer_status(B),
+        PeerStatus::Failed(Cause::Closed)
+    );
+    pair.assert_clean();
+}
+
+#[test]
+fn a_peer_that_is_asked_is_heard_of() {
+    let mut pair = Pair::new(NETWORK, 9);
+    pair.run(Duration::from_millis(50));
+    let before = pair.ends[0].core.last_heard(B).unwrap();
+    pair.ends[0].core.ask(B);
+    pair.run(Duration::from_millis(5));
+    assert!(pair.ends[0].core.last_heard(B).unwrap() > before);
+    assert_eq!(pair.ends[0].core.peer_status(B), PeerStatus::Up);
+}
