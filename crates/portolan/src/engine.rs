@@ -451,6 +451,8 @@ impl Engine {
         if silent_for >= ASK_AFTER && now.since(info.asked_at) >= ASK_AFTER {
             info.asked_at = now;
             liveness.ask(peer);
+            // Also by the protocol: a peer that has given this session up says so.
+            self.inner.core.ask(peer);
         }
         if silent_for >= self.inner.peer_timeout {
             let own = &self.inner.table[self.inner.job.rank as usize];

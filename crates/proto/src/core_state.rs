@@ -138,6 +138,10 @@ impl Core {
         {
             self.renew(now, peer);
         }
+        if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
+            state.session.want();
+        }
+        self.touch(peer);
     }
 
     /// Starts the peer's state afresh: a new session with new tokens and new packet numbers.
@@ -186,6 +190,18 @@ impl Core {
             .get(peer.index())?
             .as_ref()
             .map(|peer| peer.last_heard)
+    }
+
+    /// Asks a silent `peer` for a sign of life, while something waits for it that is not under way:
+    /// [`Core::last_heard`] tells of its answer. A peer that has given the session up says so.
+    pub fn ask(&mut self, peer: PeerId) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        for path in state.paths.iter_mut().flatten() {
+            path.probe.asked = path.up && !path.params.lossless;
+        }
+        self.touch(peer);
     }
 
     /// Counters so far.

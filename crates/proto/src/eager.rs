@@ -105,7 +105,10 @@ impl Core {
         };
         let state = &mut **state;
         if !state.session.up {
-            return Err(state.session.failed.map_or(Refused::NotUp, Refused::Gone));
+            let refused = state.session.failed.map_or(Refused::NotUp, Refused::Gone);
+            state.session.want();
+            self.touch(peer);
+            return Err(refused);
         }
         let Some(small) = state.small else {
             return Err(Refused::NotUp);

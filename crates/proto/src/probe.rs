@@ -35,11 +35,13 @@ pub(crate) struct ProbeState {
     due: bool,
     /// Nonce of a probe to be answered.
     answer: Option<u32>,
+    /// The peer is to be asked for a sign of life; nothing is measured by that.
+    pub(crate) asked: bool,
 }
 
 impl ProbeState {
     pub(crate) fn has_due(&self) -> bool {
-        self.due || self.answer.is_some()
+        self.due || self.asked || self.answer.is_some()
     }
 
     pub(crate) fn timer(&self) -> Instant {
@@ -143,6 +145,13 @@ impl Peer {
                 nonce: probe.nonce,
             };
             (record, probe.trying.max(short))
+        } else if core::mem::take(&mut probe.asked) {
+            let record = Probe {
+                reply: false,
+                path: link.as_u8(),
+                nonce: probe.nonce,
+            };
+            (record, short)
         } else {
             return false;
         };

@@ -187,7 +187,10 @@ impl Core {
             return Err(Refused::Unknown);
         };
         if !state.session.up {
-            return Err(state.session.failed.map_or(Refused::NotUp, Refused::Gone));
+            let refused = state.session.failed.map_or(Refused::NotUp, Refused::Gone);
+            state.session.want();
+            self.touch(peer);
+            return Err(refused);
         }
         let fragment_len = state.fragment_len();
         let lane = &mut state.lanes_tx[spec.lane.index()];

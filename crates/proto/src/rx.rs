@@ -2,7 +2,7 @@
 //! Receiving: from bytes to records to the mechanisms they belong to. Whatever is wrong with a
 //! frame is counted by its reason, and the frame forgotten.
 
-use crate::event::{PeerId, PortId};
+use crate::event::{Cause, PeerId, PortId};
 use crate::fast::Admitted;
 use crate::path::Cargo;
 use crate::session::token_index;
@@ -101,29 +101,30 @@ impl Core {
             return Ok(None);
         }
         // P2.3
-        if header.kind == FrameKind::Reset {
-            self.on_reset(link, frame)?;
-            return Ok(None);
-        }
         let index = token_index(header.session);
         let peer = match self.peers.get_mut(index) {
             Some(Some(peer)) if peer.session.token_mine == header.session => &mut **peer,
-            _ => {
-                self.on_stale(now, link, header.session);
-                return Err(DropReason::StaleSession);
-            }
+            _ => return Err(DropReason::StaleSession),
         };
+        let from = peer.id;
         if !peer.session.up || peer.session.failed.is_some() {
-            self.on_stale(now, link, header.session);
+            if header.kind != FrameKind::Reset {
+                peer.session.on_frame_after_end(link);
+                self.touch(from);
+            }
             return Err(DropReason::StaleSession);
         }
-        let from = peer.id;
         peer.last_heard = now;
         let Some(path) = peer.path_mut(link) else {
             return Err(DropReason::NoPath);
         };
         match header.kind {
             FrameKind::Unnumbered => {}
+            FrameKind::Reset => {
+                self.sh.counters.frames_received += 1;
+                self.fail_peer(from, Cause::Closed);
+                return Ok(None);
+            }
             FrameKind::Data | FrameKind::Bulk => {
                 let num = header.packet_num;
                 // P3.2

@@ -19,12 +19,9 @@ const INDEX_BITS: u32 = 20;
 const HELLO_RETRY: Duration = Duration::from_millis(1);
 const HELLO_RETRY_MAX: Duration = Duration::from_millis(50);
 
-/// Hellos on a path that stays silent while the session is up, before the path is left alone.
+/// Hellos on a path that stays silent while the session is up, or that nobody here has asked for,
+/// before the path is left alone.
 const HELLO_PATH_MAX: u32 = 12;
-
-/// Least time between two resets to one peer: a stale stream of frames must not be answered by
-/// another one.
-const RESET_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Source of tokens and epochs: keyed hashing of a counter with the entropy of the start.
 #[derive(Debug)]
@@ -67,6 +64,8 @@ pub(crate) struct SessionState {
     epoch_mine: u64,
     epoch_theirs: u64,
     pub(crate) up: bool,
+    /// This side has asked for the session; one that only the peer asked for is not insisted on.
+    wanted: bool,
     pub(crate) failed: Option<Cause>,
     hello_at: Instant,
     hello_count: u32,
@@ -74,9 +73,8 @@ pub(crate) struct SessionState {
     /// Links whose hello must be sent now, and links whose hello must be answered; a bit each.
     hello_mask: u8,
     answer_mask: u8,
-    /// A stale token that the peer still uses, by which link, and when it was last told.
-    stale: Option<(u64, LinkId)>,
-    reset_at: Instant,
+    /// The peer sends in a session that was given up here: to be told so by this link.
+    reset_by: Option<LinkId>,
 }
 
 impl SessionState {
@@ -88,14 +86,30 @@ impl SessionState {
             epoch_mine: entropy.next_epoch(),
             epoch_theirs: 0,
             up: false,
+            wanted: false,
             failed: None,
             hello_at: Instant::NEVER,
             hello_count: 0,
             hello_sent_at: Instant::default(),
             hello_mask: 0,
             answer_mask: 0,
-            stale: None,
-            reset_at: Instant::default(),
+            reset_by: None,
+        }
+    }
+
+    /// A frame of this session came by `link`, although it was given up.
+    pub(crate) fn on_frame_after_end(&mut self, link: LinkId) {
+        if self.failed.is_some() && self.token_theirs != 0 {
+            self.reset_by = Some(link);
+        }
+    }
+
+    /// This side asks for the session: its hellos go on until it is up or given up.
+    pub(crate) fn want(&mut self) {
+        self.wanted = true;
+        if !self.up && self.failed.is_none() && self.hello_at == Instant::NEVER {
+            self.hello_count = 0;
+            self.hello_at = Instant::default();
         }
     }
 
@@ -141,7 +155,8 @@ impl Peer {
         }
         let silent = self.paths.iter().flatten().filter(|path| !path.up);
         let mask = silent.fold(0, |mask, path| mask | 1 << path.link.as_u8());
-        if mask == 0 || session.up && session.hello_count >= HELLO_PATH_MAX {
+        let insists = session.wanted && !session.up;
+        if mask == 0 || !insists && session.hello_count >= HELLO_PATH_MAX {
             session.hello_at = Instant::NEVER;
             return;
         }
@@ -156,13 +171,7 @@ impl Peer {
     pub(crate) fn emit_handshake(&mut self, sh: &mut Shared, link: LinkId) -> bool {
         let bit = 1 << link.as_u8();
         let session = &mut self.session;
-        let stale = session
-            .stale
-            .take_if(|(_, by)| *by == link)
-            .map(|(token, _)| token);
-        let kind = if stale.is_some() {
-            FrameKind::Reset
-        } else if session.answer_mask & bit != 0 {
+        let kind = if session.answer_mask & bit != 0 {
             session.answer_mask &= !bit;
             FrameKind::HelloAck
         } else if session.hello_mask & bit != 0 {
@@ -181,7 +190,7 @@ impl Peer {
             to: self.id.0,
             epoch: session.epoch_mine,
             token: session.token_mine,
-            echo_token: stale.unwrap_or(session.token_theirs),
+            echo_token: session.token_theirs,
             credits: [limits.credit_len; 2],
             frame_len_max: u16::try_from(params.frame_len_max).unwrap_or(u16::MAX),
             window_frames: window_frames(&sh.config, &params),
@@ -206,15 +215,37 @@ impl Peer {
         true
     }
 
+    /// Writes the frame that tells the peer that the session is over, if one is due; says by which
+    /// link it leaves.
+    pub(crate) fn emit_reset(&mut self, sh: &mut Shared) -> Option<LinkId> {
+        let link = self.session.reset_by.take()?;
+        if self.path_mut(link)?.blocked {
+            return None;
+        }
+        sh.scratch.clear();
+        sh.scratch.resize(FRAME_HEADER_LEN, 0);
+        FrameHeader {
+            kind: FrameKind::Reset,
+            attempt: 0,
+            frame_len: u16::try_from(FRAME_HEADER_LEN).unwrap_or(0),
+            packet_num: 0,
+            session: self.session.token_theirs,
+        }
+        .emit(&mut sh.scratch);
+        Some(link)
+    }
+
     /// What a hello or its answer on `link` says of the path and the peer.
     fn learn(&mut self, now: Instant, sh: &mut Shared, link: LinkId, hello: &Hello, proven: bool) {
         let was_up = self.session.up;
         self.session.token_theirs = hello.token;
         self.session.epoch_theirs = hello.epoch;
-        self.session.up = true;
+        // A hello that does not echo this side's token may be of a life that is over, late on its
+        // way. It is answered; messages wait for the proof that its sender knows this session.
+        self.session.up |= proven;
         self.last_heard = now;
         // P2.7
-        if !was_up {
+        if !was_up && self.session.up {
             for (lane, credit) in self.lanes_tx.iter_mut().zip(hello.credits) {
                 lane.limit = credit;
             }
@@ -240,7 +271,7 @@ impl Peer {
         self.choose_paths(sh.preferred);
         self.small = self.small.or(Some(link));
         self.bulk = self.bulk.or(Some(link));
-        if !was_up {
+        if !was_up && self.session.up {
             sh.events.push_back(Event::PeerUp(self.id));
         }
     }
@@ -299,34 +330,6 @@ impl Core {
         Ok((hello, from))
     }
 
-    /// The peer says that it no longer honours the session that this side uses (`P2.7`).
-    pub(crate) fn on_reset(&mut self, link: LinkId, frame: &[u8]) -> Result<(), DropReason> {
-        let (hello, from) = self.check_handshake(link, frame)?;
-        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
-            return Err(DropReason::StaleSession);
-        };
-        if hello.echo_token != peer.session.token_theirs {
-            return Err(DropReason::StaleSession);
-        }
-        self.fail_peer(from, Cause::Closed);
-        Ok(())
-    }
-
-    /// A frame used a session that this process does not honour: if it is a peer's, tell it.
-    pub(crate) fn on_stale(&mut self, now: Instant, link: LinkId, token: u64) {
-        let Some(Some(peer)) = self.peers.get_mut(token_index(token)) else {
-            return;
-        };
-        let session = &mut peer.session;
-        if session.token_theirs == 0 || now.since(session.reset_at) < RESET_INTERVAL {
-            return;
-        }
-        session.reset_at = now;
-        session.stale = Some((token, link));
-        let id = peer.id;
-        self.touch(id);
-    }
-
     /// Makes the peer's state fit the epoch of its hello (`P2.4`).
     fn meet(
         &mut self,
@@ -355,13 +358,15 @@ impl Core {
                 Err(DropReason::StaleSession)
             };
         }
-        if known != 0 || peer.session.failed.is_some() {
+        if peer.session.up || peer.session.failed.is_some() {
             if is_answer {
                 return Err(DropReason::StaleSession);
             }
             self.fail_peer(from, Cause::Restarted);
             self.renew(now, from);
         }
+        // Before the session is up nothing was sent in it: the newer life takes the place of the
+        // older, whose hello was late.
         Ok(())
     }
 }

@@ -268,11 +268,8 @@ impl Core {
         let sh = &mut self.sh;
         let peer = self.peers.get_mut(id.index())?.as_deref_mut()?;
         if peer.session.failed.is_some() {
-            // It may have to be told that its session is no longer honoured; nothing else.
-            let told = LinkId::ALL
-                .into_iter()
-                .find(|link| peer.emit_handshake(sh, *link));
-            return told.map(|link| Sent::Scratch { peer: id, link });
+            let link = peer.emit_reset(sh)?;
+            return Some(Sent::Scratch { peer: id, link });
         }
         // Highest number first: raw frames before datagrams, so small messages before bulk.
         for link in LinkId::ALL.into_iter().rev() {

@@ -141,21 +141,73 @@ fn a_restarted_peer_is_a_new_one() {
 }
 
 #[test]
-fn a_peer_that_was_given_up_is_told_so() {
-    let mut pair = Pair::new(NETWORK, 6);
+fn a_late_hello_of_a_session_that_is_over_does_not_unsettle_the_next() {
+    let mut pair = Pair::new(&[LinkId::UDP], 6);
+    pair.ends[1].core.connect(pair.now, A);
+    let Some(Transmit::Frame { bytes, .. }) = pair.ends[1].core.poll_transmit(pair.now) else {
+        panic!("no hello");
+    };
+    let late = bytes.to_vec();
     pair.run(Duration::from_millis(50));
     pair.ends[0].core.fail_peer(B, Cause::Silent(LinkId::UDP));
-    let op = pair.ends[1].post(PORT, 10, Some(A));
-    pair.ends[1].send(A, &LOW, b"to one who hung up").unwrap();
+    pair.ends[0].core.connect(pair.now, B);
+    pair.ends[0].core.handle_frame(pair.now, LinkId::UDP, &late);
     pair.run(Duration::from_millis(50));
-    let error = OpError::PeerGone(A, Cause::Closed);
-    assert!(
-        pair.ends[1]
-            .failed
-            .contains(&Event::RecvFailed { op, error })
-    );
+    // One end gave the session up, the other was told by the new one.
+    assert_eq!(pair.ends[0].failed.len(), 1);
+    assert_eq!(pair.ends[1].failed.len(), 1);
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[0].send(B, &LOW, b"settled").unwrap();
+    pair.run(Duration::from_millis(5));
+    assert_eq!(pair.ends[1].got.len(), 1);
+}
+
+#[test]
+fn a_hello_of_a_peer_that_is_gone_again_is_not_answered_for_ever() {
+    let mut pair = Pair::new(&[LinkId::UDP], 7);
+    pair.run(Duration::from_micros(6));
+    assert_eq!(pair.ends[1].core.peer_status(A), PeerStatus::Connecting);
+    pair.dead = Some(LinkId::UDP);
+    pair.ends[0] = End::new(0, &[LinkId::UDP], 500);
+    pair.run(Duration::from_secs(5));
+    let before = pair.ends[1].core.counters().frames_sent;
+    pair.run(Duration::from_secs(5));
+    assert_eq!(pair.ends[1].core.counters().frames_sent, before);
+    // Asked for, the session is insisted on.
+    assert_eq!(pair.ends[1].send(A, &LOW, b"x"), Err(Refused::NotUp));
+    pair.dead = None;
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.ends[1].core.peer_status(A), PeerStatus::Up);
+}
+
+#[test]
+fn an_end_that_waits_in_a_session_given_up_by_the_other_is_told_so() {
+    let mut pair = Pair::new(NETWORK, 8);
+    pair.run(Duration::from_millis(50));
+    // The request is acknowledged and finds no buffer: nothing is under way any more.
+    pair.ends[0].send(B, &LOW, &[0; 100_000]).unwrap();
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.fail_peer(A, Cause::Silent(LinkId::UDP));
+    pair.run(Duration::from_millis(50));
+    assert!(pair.ends[0].sent.is_empty());
+    pair.ends[0].core.ask(B);
+    pair.run(Duration::from_millis(5));
+    let error = OpError::PeerGone(B, Cause::Closed);
+    assert_eq!(pair.ends[0].sent.values().next(), Some(&Err(error)));
     assert_eq!(
-        pair.ends[1].core.peer_status(A),
+        pair.ends[0].core.peer_status(B),
         PeerStatus::Failed(Cause::Closed)
     );
+    pair.assert_clean();
+}
+
+#[test]
+fn a_peer_that_is_asked_is_heard_of() {
+    let mut pair = Pair::new(NETWORK, 9);
+    pair.run(Duration::from_millis(50));
+    let before = pair.ends[0].core.last_heard(B).unwrap();
+    pair.ends[0].core.ask(B);
+    pair.run(Duration::from_millis(5));
+    assert!(pair.ends[0].core.last_heard(B).unwrap() > before);
+    assert_eq!(pair.ends[0].core.peer_status(B), PeerStatus::Up);
 }

@@ -122,6 +122,11 @@ impl Node {
         let wants = remote.send_count > 0 || !remote.outbox_is_empty();
         let is_waited_for = wants || sourced && cx.now < cx.quiet_ns;
         let is_silent = cx.now >= heard.saturating_add(ASK_NS);
+        if is_waited_for && is_silent {
+            // Whether the session stands as well, its other end alone can tell.
+            self.core.ask(PeerId(peer));
+        }
+        let remote = &mut self.peers[peer as usize];
         if !is_waited_for || !is_silent || cx.answers(self.id, peer, remote.life) {
             remote.unanswered_since = None;
             return;
