@@ -12,7 +12,7 @@ use crate::session::{Entropy, SessionState};
 use crate::slab::Slab;
 use crate::slot::SlotPool;
 use crate::tx::Sent;
-use crate::{Config, Counters, Instant, LinkId, LinkParams};
+use crate::{Config, Counters, Instant, LaneId, LinkId, LinkParams};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -204,7 +204,27 @@ impl Core {
 
     /// Opens `port` for messages.
     pub fn open_port(&mut self, port: PortId, mode: PortMode) {
-        self.sh.ports.entry(port).mode = Some(mode);
+        let entry = self.sh.ports.entry(port);
+        entry.mode = Some(mode);
+        if mode == PortMode::InPlace {
+            entry.want_buffers(port, &mut self.sh.events);
+        }
+        self.serve(port);
+    }
+
+    /// Answers [`Event::BufferWanted`] with the buffer of `op`, which is as long as was wanted.
+    pub fn lend_buffer(&mut self, port: PortId, op: OpId, len: u64, peer: PeerId, lane: LaneId) {
+        if let PeerStatus::Failed(cause) = self.peer_status(peer) {
+            let error = OpError::PeerGone(peer, cause);
+            self.sh.events.push_back(Event::RecvFailed { op, error });
+            return;
+        }
+        self.sh.ports.entry(port).posted.push_back(Posted {
+            op,
+            len,
+            source: Some(peer),
+            lent: Some(lane),
+        });
         self.serve(port);
     }
 
@@ -219,7 +239,12 @@ impl Core {
             return;
         }
         let entry = self.sh.ports.entry(port);
-        entry.posted.push_back(Posted { op, len, source });
+        entry.posted.push_back(Posted {
+            op,
+            len,
+            source,
+            lent: None,
+        });
         if !entry.unexpected.is_empty() {
             self.serve(port);
         }

@@ -194,12 +194,15 @@ pub enum Event {
         /// Bytes.
         len: u64,
     },
-    /// A port that takes messages in place was sent one that needs a posted buffer.
+    /// A port that takes messages in place was sent one that needs a buffer
+    /// ([`crate::Core::lend_buffer`]).
     BufferWanted {
         /// The port.
         port: PortId,
         /// The sender.
         peer: PeerId,
+        /// Its lane.
+        lane: LaneId,
         /// Bytes of the message.
         len: u64,
     },

@@ -473,7 +473,8 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
             }
             let id = entry.port;
             let port = sh.ports.entry(id);
-            if let Match::Posted(posted) = port.find(peer, lane, false) {
+            let in_place = port.mode == Some(PortMode::InPlace);
+            if !in_place && let Match::Posted(posted) = port.find(peer, lane, false) {
                 let request = Request {
                     peer,
                     lane,
@@ -484,10 +485,11 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
                 let transfer = sh.start_transfer(&request, posted, Origin::Lane);
                 entry.state = State::Transferring { transfer };
             } else {
-                if port.mode == Some(PortMode::InPlace) {
+                if in_place {
                     sh.events.push_back(Event::BufferWanted {
                         port: id,
                         peer,
+                        lane,
                         len: entry.len,
                     });
                 }

@@ -19,6 +19,8 @@ pub(crate) struct Posted {
     pub(crate) op: OpId,
     pub(crate) len: u64,
     pub(crate) source: Option<PeerId>,
+    /// Lent to a port that takes messages in place, for one message of this lane and this length.
+    pub(crate) lent: Option<LaneId>,
 }
 
 /// What an unexpected message consists of.
@@ -89,6 +91,29 @@ impl Port {
         self.posted.remove(index)
     }
 
+    /// The buffer that was lent for a message which cannot be handed over in place. A buffer of
+    /// another message would have another length.
+    fn take_lent(&mut self, peer: PeerId, lane: LaneId, len: u64) -> Option<Posted> {
+        let index = self.posted.iter().position(|post| {
+            post.source == Some(peer) && post.lent == Some(lane) && post.len == len
+        })?;
+        self.posted.remove(index)
+    }
+
+    /// Says which messages wait for a buffer to be lent.
+    pub(crate) fn want_buffers(&self, id: PortId, events: &mut VecDeque<Event>) {
+        for item in &self.unexpected {
+            if matches!(item.what, Waiting::Request(_)) {
+                events.push_back(Event::BufferWanted {
+                    port: id,
+                    peer: item.peer,
+                    lane: item.lane,
+                    len: item.len,
+                });
+            }
+        }
+    }
+
     /// The first unexpected message that can be served now, with its buffer (`None`: in place).
     /// Messages of one (peer, lane) are served in order.
     pub(crate) fn next_served(&mut self) -> Option<(usize, Option<Posted>)> {
@@ -103,6 +128,11 @@ impl Port {
                 Waiting::Transferring { .. } => {}
                 Waiting::Held(_) if self.mode == Some(PortMode::InPlace) => {
                     return Some((index, None));
+                }
+                Waiting::Request(_) if self.mode == Some(PortMode::InPlace) => {
+                    if let Some(lent) = self.take_lent(item.peer, item.lane, item.len) {
+                        return Some((index, Some(lent)));
+                    }
                 }
                 _ => {
                     if let Some(posted) = self.take_posted(item.peer) {

@@ -14,6 +14,7 @@ pub(crate) const ALL: &[(&str, Scene)] = &[
     ("bursts on both lanes, received late", late_bursts),
     ("gathered pieces", gathered),
     ("handlers in place", handlers_in_place),
+    ("long messages to a handler in place", long_to_a_handler),
     ("handlers with posted buffers", handlers_with_buffers),
     ("too short a buffer", truncated),
     ("testing instead of waiting", tested),
@@ -177,6 +178,46 @@ fn handlers_in_place(node: &mut Node) {
     node.wait_until(|| {
         answered.load(Ordering::Relaxed) == COUNT && asked.load(Ordering::Relaxed) == COUNT
     });
+}
+
+/// Messages that do not travel in a frame get buffers of the library's: the right one for each.
+/// Half of them come before the port is open; all lanes and sources wait for buffers at once.
+fn long_to_a_handler(node: &mut Node) {
+    const COUNT: u32 = 20;
+    let len = |index: u32| mixed_len(index) + 60_000;
+    let seen = Arc::new(AtomicU32::new(0));
+    for index in 0..COUNT {
+        if index == COUNT / 2 {
+            node.barrier().unwrap();
+            open_long(node, Arc::clone(&seen), len);
+        }
+        for (kind, lane) in (20..).zip([Lane::Low, Lane::High]) {
+            for to in 0..node.size() {
+                let bytes = payload(node.rank(), kind, index, len(index + kind));
+                let target = Target::new(to, 23).lane(lane);
+                node.isend_copy(target, &bytes).unwrap();
+            }
+        }
+    }
+    let all = node.size() * 2 * COUNT;
+    node.wait_until(|| seen.load(Ordering::Relaxed) == all);
+}
+
+fn open_long(node: &mut Node, seen: Arc<AtomicU32>, len: fn(u32) -> usize) {
+    let mut next = vec![[0_u32; 2]; node.size() as usize];
+    let handler = move |_: &mut portolan::Context<'_>, message: portolan::Message<'_>| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        let indexes = &mut next[message.source() as usize];
+        let is_kind = |kind: &u32| {
+            let index = indexes[(*kind - 20) as usize];
+            message.bytes() == payload(message.source(), *kind, index, len(index + kind))
+        };
+        let kind = [20, 21].into_iter().find(is_kind);
+        let kind = kind.expect("the next message of either lane");
+        indexes[(kind - 20) as usize] += 1;
+    };
+    node.open_active(23, PortConfig::in_place(), handler)
+        .unwrap();
 }
 
 /// Two buffers go round: the handler posts each again.

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
 use crate::port::{Context, Handler, Message};
 use portolan_link::RxFrame;
-use portolan_proto::{Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId};
+use portolan_proto::{Data, Dest, Event, LaneId, LinkId, OpError, OpId, PeerId, PortId};
 use std::ops::Range;
 
 /// Longest message for which a handler's port gets a buffer of the library's own accord.
@@ -252,7 +252,12 @@ impl Inner {
                     len,
                 });
             }
-            Event::BufferWanted { port, peer, len } => self.lend_buffer(handlers, port, peer, len),
+            Event::BufferWanted {
+                port,
+                peer,
+                lane,
+                len,
+            } => self.lend_buffer(handlers, port, (peer, lane), len),
             Event::PeerUp(peer) => self.peers[peer.0 as usize].connecting_since = None,
             Event::Suspect { peer, .. } => {
                 let since = self.core.last_heard(peer).unwrap_or(self.now);
@@ -265,7 +270,13 @@ impl Inner {
     }
 
     /// A port whose handler takes messages in place was sent one that does not travel in a frame.
-    fn lend_buffer(&mut self, handlers: &Handlers, port: PortId, peer: PeerId, len: u64) {
+    fn lend_buffer(
+        &mut self,
+        handlers: &Handlers,
+        port: PortId,
+        (peer, lane): (PeerId, LaneId),
+        len: u64,
+    ) {
         if handlers
             .get(usize::from(port.number))
             .is_none_or(Option::is_none)
@@ -279,13 +290,13 @@ impl Inner {
             );
             return;
         }
-        let len = usize::try_from(len).unwrap_or(0);
         let kind = OpKind::Recv {
             port,
             source: Some(peer),
         };
-        let op = self.ops.owned(kind, Buffer::from(vec![0; len]), true);
-        self.core.post_recv(port, op, len as u64, Some(peer));
+        let buffer = vec![0; usize::try_from(len).unwrap_or(0)];
+        let op = self.ops.owned(kind, Buffer::from(buffer), true);
+        self.core.lend_buffer(port, op, len, peer, lane);
     }
 
     /// A peer was given up: what waits for it ends.
