@@ -2,6 +2,7 @@
 //! Lanes: messages of one peer and priority, matched and delivered in the order of their numbers
 //! although they came by several paths.
 
+use crate::best_effort::BestEffortRx;
 use crate::core_state::Shared;
 use crate::event::{Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
 use crate::peer::Peer;
@@ -80,7 +81,7 @@ pub(crate) struct LaneRx {
     next_seq: u16,
     matched: usize,
     entries: VecDeque<Option<Entry>>,
-    pub(crate) best_effort_next: u16,
+    pub(crate) best_effort: BestEffortRx,
     arrived: u32,
     consumed: u32,
     advertised: u32,
