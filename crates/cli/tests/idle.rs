@@ -141,13 +141,19 @@ fn more_ranks_than_cores_exchange_over_the_network() {
 fn heat() -> PathBuf {
     let beside = PathBuf::from(env!("CARGO_BIN_EXE_portolan"));
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--package", "heat"]);
-    if beside
+    // The profile of this test, so that nothing is compiled twice.
+    let is_release = beside
         .components()
-        .any(|part| part.as_os_str() == "release")
-    {
-        build.arg("--release");
-    }
+        .any(|part| part.as_os_str() == "release");
+    let profile = if is_release { "release" } else { "test" };
+    build.args([
+        "build",
+        "--quiet",
+        "--package",
+        "heat",
+        "--profile",
+        profile,
+    ]);
     assert!(build.status().unwrap().success(), "heat cannot be built");
     beside.with_file_name("heat")
 }
