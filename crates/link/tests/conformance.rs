@@ -9,7 +9,7 @@ use portolan_link::fault::{Fault, FaultSpec};
 use portolan_link::pcap::Pcap;
 use portolan_link::sim::{SimNet, SimParams};
 use portolan_link::udp::{Udp, UdpConfig};
-use portolan_link::{Link, conformance};
+use portolan_link::{Link, Shm, ShmConfig, conformance};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 fn boxed(link: impl Link + 'static) -> Box<dyn Link> {
@@ -30,6 +30,21 @@ fn sim_conforms() {
         let net = SimNet::new(1, SimParams::default());
         (0..count).map(|_| boxed(net.port().unwrap())).collect()
     });
+}
+
+#[test]
+fn shm_conforms() {
+    for allow_pull in [true, false] {
+        conformance::run(&format!("shm, pull {allow_pull}"), &mut |count| {
+            let (job_id, secret) = (rand::random(), [7; 32]);
+            let open = |rank| {
+                let mut config = ShmConfig::new(job_id, rank, secret);
+                config.allow_pull = allow_pull;
+                boxed(Shm::open(config).unwrap())
+            };
+            (0_u32..).take(count).map(open).collect()
+        });
+    }
 }
 
 #[test]

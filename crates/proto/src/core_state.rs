@@ -235,7 +235,11 @@ impl Core {
 
     /// Opens `port` for messages.
     pub fn open_port(&mut self, port: PortId, mode: PortMode) {
-        self.sh.ports.entry(port).mode = Some(mode);
+        let entry = self.sh.ports.entry(port);
+        entry.mode = Some(mode);
+        if mode == PortMode::InPlace {
+            entry.want_buffers(port, &mut self.sh.events);
+        }
         self.serve(port);
     }
 

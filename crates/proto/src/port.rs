@@ -111,6 +111,16 @@ impl Port {
         wanting.is_some_and(|item| item.buffer.replace(posted).is_none())
     }
 
+    /// Asks for a buffer for each request that came before the port was opened.
+    pub(crate) fn want_buffers(&self, port: PortId, events: &mut VecDeque<Event>) {
+        for item in &self.unexpected {
+            if matches!(item.what, Waiting::Request(_)) {
+                let (peer, len) = (item.peer, item.len);
+                events.push_back(Event::BufferWanted { port, peer, len });
+            }
+        }
+    }
+
     #[inline]
     fn take_posted(&mut self, peer: PeerId) -> Option<Posted> {
         let first = self.posted.front()?;

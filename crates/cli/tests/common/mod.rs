@@ -3,6 +3,9 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
+pub(crate) mod payload;
+pub(crate) mod ranks;
+
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 

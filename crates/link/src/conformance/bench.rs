@@ -2,7 +2,7 @@
 //! Three links, connected and ready, with what each has received.
 
 use super::Make;
-use crate::{Link, LinkCaps, LinkKind, PeerId, RxFrame, TxError, TxFrame};
+use crate::{Link, LinkCaps, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame};
 use std::time::{Duration, Instant};
 
 /// Longer than any scheduler keeps a test from running.
@@ -125,8 +125,16 @@ impl Bench {
         said
     }
 
+    /// What every user of a link does in turn: looks at its notices, by which links also do what
+    /// is not for the data path, such as accepting a connection, and receives.
     pub(super) fn receive_all(&mut self) {
         for at in 0..self.links.len() {
+            while let Some(notice) = self.links[at].poll_notice() {
+                // A link may take being disconnected by its peer for the peer's end.
+                if let Notice::PeerGone(peer) = notice {
+                    self.links[at].disconnect(peer);
+                }
+            }
             while self.receive(at, 64) > 0 {}
         }
     }

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the others see of a rank that is killed, stopped or cut off, and what it leaves behind.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::payload::{check, payload};
+use common::ranks::{role, run_marked, timed, unique_word};
+use common::{Ended, can_make_labs, kill, processes_with, wait_until};
+use portolan::{Error, Node, PortConfig, Target};
+use std::process::Command;
+use std::time::Duration;
+
+/// The rank that something happens to.
+const VICTIM: u32 = 1;
+
+/// From its last message until it is killed: the others wait by then.
+const DELAY: Duration = Duration::from_millis(300);
+
+/// Time from the end of a rank, while it is waited for, to the error. On top comes only what a
+/// busy machine takes to wake a process up.
+const NOTICED_WITHIN: Duration = Duration::from_millis(1_000);
+
+const PORT: u16 = 1;
+const SIDE_PORT: u16 = 2;
+
+/// Long enough to need an answer by the receiver.
+const LARGE: usize = 3_000_000;
+
+/// Not a test of its own: what each rank does.
+#[test]
+fn as_rank() {
+    let Some(role) = role() else { return };
+    let mut node = Node::join().unwrap();
+    node.open(PORT, PortConfig::default()).unwrap();
+    node.open(SIDE_PORT, PortConfig::default()).unwrap();
+    // Everybody has spoken with everybody, and has said what it holds.
+    exchange(&mut node, 0);
+    println!("\nholds: {}", unix_sockets().join(" "));
+    node.barrier().unwrap();
+    match role.as_str() {
+        "stopped" => stopped(&mut node),
+        "cut off" => cut_off(&mut node),
+        _ if node.rank() == VICTIM => {
+            std::thread::sleep(DELAY);
+            kill(i32::try_from(std::process::id()).unwrap(), "-9");
+        }
+        _ => bereaved(&mut node, &role),
+    }
+}
+
+/// A message from each to each but the victim, to be repeated when it is gone.
+fn exchange(node: &mut Node, index: u32) {
+    let ranks = (0..node.size()).filter(|&rank| index == 0 || rank != VICTIM);
+    let ranks: Vec<u32> = ranks.collect();
+    let len = 50_000;
+    for &to in &ranks {
+        let bytes = payload(node.rank(), 0, index, len);
+        node.isend_copy(Target::new(to, SIDE_PORT), &bytes).unwrap();
+    }
+    for &from in &ranks {
+        let mut bytes = vec![0; len];
+        node.recv_from(from, SIDE_PORT, &mut bytes).unwrap();
+        check(&bytes, from, 0, index, len);
+    }
+}
+
+/// Waits for the victim in the way that `role` says, then shows that the others are still there.
+fn bereaved(node: &mut Node, role: &str) {
+    let (result, took) = timed(|| wait_for_victim(node, role));
+    let error = result.expect_err("the victim cannot have answered");
+    assert!(
+        took < DELAY + NOTICED_WITHIN,
+        "noticed only after {took:?}: {error}"
+    );
+    assert!(
+        matches!(error, Error::PeerGone { rank: VICTIM, .. }),
+        "{error:?}"
+    );
+    println!("\nnoticed: {error}");
+    for index in 1..20 {
+        exchange(node, index);
+    }
+    let (again, took) = timed(|| node.send(Target::new(VICTIM, PORT), b"late"));
+    assert!(
+        matches!(again, Err(Error::PeerGone { rank: VICTIM, .. })),
+        "{again:?}"
+    );
+    assert!(took < NOTICED_WITHIN);
+    println!("\nlives on");
+}
+
+fn wait_for_victim(node: &mut Node, role: &str) -> Result<(), Error> {
+    match role {
+        "recv" => node.recv_from(VICTIM, PORT, &mut [0; 8]).map(|_| ()),
+        "wait" => {
+            let request = node.post_recv_from(VICTIM, PORT, vec![0; 8])?;
+            node.wait(request).map(|_| ())
+        }
+        "send" => node.send(Target::new(VICTIM, PORT), &vec![7; LARGE]),
+        // With more than two ranks, not everybody waits for the victim itself.
+        "barrier" => node
+            .recv_from(VICTIM, PORT, &mut [])
+            .map(|_| ())
+            .and(node.barrier()),
+        "bare barrier" => node.barrier(),
+        other => panic!("no role {other}"),
+    }
+}
+
+/// A peer that is stopped for less than the patience of the others is not taken for dead.
+fn stopped(node: &mut Node) {
+    if node.rank() == VICTIM {
+        let pid = std::process::id();
+        let script = format!("kill -STOP {pid}; sleep 0.4; kill -CONT {pid}");
+        let mut child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        child.wait().unwrap();
+        for to in (0..node.size()).filter(|&rank| rank != VICTIM) {
+            node.send(Target::new(to, PORT), &payload(VICTIM, 1, to, LARGE))
+                .unwrap();
+        }
+    } else {
+        let mut bytes = vec![0; LARGE];
+        let (result, took) = timed(|| node.recv_from(VICTIM, PORT, &mut bytes));
+        result.unwrap();
+        check(&bytes, VICTIM, 1, node.rank(), LARGE);
+        assert!(
+            took > Duration::from_millis(300),
+            "it was not stopped: {took:?}"
+        );
+    }
+    node.barrier().unwrap();
+    exchange(node, 0);
+    println!("\nlives on");
+}
+
+/// The victim takes its own interface down; both ends find out.
+fn cut_off(node: &mut Node) {
+    let other = if node.rank() == VICTIM { 0 } else { VICTIM };
+    if node.rank() == VICTIM {
+        std::thread::sleep(DELAY);
+        let down = Command::new("ip")
+            .args(["link", "set", "eth0", "down"])
+            .status();
+        assert!(down.unwrap().success());
+    }
+    let (result, took) = timed(|| node.recv_from(other, PORT, &mut [0; 8]));
+    let error = result.expect_err("nothing can have come");
+    assert!(
+        took < DELAY + NOTICED_WITHIN,
+        "noticed only after {took:?}: {error}"
+    );
+    assert!(
+        matches!(error, Error::PeerGone { rank, .. } if rank == other),
+        "{error:?}"
+    );
+    println!("\nnoticed: {error}");
+    // The one that ends first must not be what the other notices.
+    std::thread::sleep(Duration::from_millis(1_500));
+}
+
+/// Names of this process's abstract unix sockets.
+fn unix_sockets() -> Vec<String> {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let own: Vec<String> = links
+        .filter_map(|link| link.to_str().map(str::to_owned))
+        .collect();
+    let table = std::fs::read_to_string("/proc/self/net/unix").unwrap();
+    let lines = table.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (inode, name) = (words.get(6)?, words.get(7)?);
+        own.contains(&format!("socket:[{inode}]"))
+            .then(|| (*name).to_owned())
+    });
+    lines.collect()
+}
+
+fn names_in(dir: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Runs a job and checks that nothing of it is left.
+fn run_clean(count: u32, role: &str, args: &[&str]) -> Ended {
+    let (word, tmp) = (unique_word(), tempfile::tempdir().unwrap());
+    let shm_before = names_in("/dev/shm");
+    let tmpdir = format!("TMPDIR={}", tmp.path().display());
+    let args = [args, &["--env", &tmpdir, "--grace-ms", "5000"]].concat();
+    let ended = run_marked(count, role, &args, &word);
+    wait_until("its processes end", || processes_with(&word).is_empty());
+    let shm_new: Vec<_> = names_in("/dev/shm")
+        .into_iter()
+        .filter(|name| !shm_before.contains(name))
+        .collect();
+    assert!(shm_new.is_empty(), "left in /dev/shm: {shm_new:?}");
+    let in_tmp = names_in(tmp.path().to_str().unwrap());
+    assert!(
+        in_tmp.is_empty(),
+        "left in the directory for temporary files: {in_tmp:?}"
+    );
+    assert_no_sockets(&ended.out);
+    assert_no_namespaces(&ended);
+    ended
+}
+
+/// None of the sockets that the ranks said they hold is there any more.
+fn assert_no_sockets(out: &str) {
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap();
+    let lines = out.lines().filter_map(|line| line.split_once("holds: "));
+    for name in lines.flat_map(|(_, names)| names.split_whitespace()) {
+        let left = table.lines().any(|line| line.ends_with(name));
+        assert!(!left, "the socket {name} is left");
+    }
+}
+
+/// None of the namespaces that the job named as hosts is there any more.
+fn assert_no_namespaces(ended: &Ended) {
+    for name in names_in("/run/netns") {
+        let named = ended.out.contains(&name) || ended.err.contains(&name);
+        assert!(!named, "the network namespace {name} is left");
+    }
+}
+
+/// Every survivor has noticed by name and lives on; the launcher says what happened.
+fn assert_killed(count: u32, role: &str, args: &[&str]) {
+    let ended = run_clean(count, role, args);
+    let (out, err) = (&ended.out, &ended.err);
+    let shown = format!("{count} ranks, {role}, {args:?}\n{out}\n{err}");
+    assert_eq!(ended.status, 137, "{shown}");
+    assert!(
+        err.contains("rank 1 on") && err.contains("SIGKILL"),
+        "{shown}"
+    );
+    for rank in (0..count).filter(|&rank| rank != VICTIM) {
+        let noticed = format!("[{rank}] noticed: rank 1 on ");
+        let line = out.lines().find(|line| line.starts_with(&noticed));
+        assert!(
+            line.is_some_and(|line| line.contains("is gone: ")),
+            "{shown}"
+        );
+        assert!(out.contains(&format!("[{rank}] lives on")), "{shown}");
+    }
+}
+
+#[test]
+fn a_killed_rank_is_named_over_shared_memory() {
+    for role in ["recv", "wait", "send", "barrier"] {
+        assert_killed(4, role, &["--path", "shm"]);
+    }
+    assert_killed(2, "bare barrier", &["--path", "shm"]);
+}
+
+#[test]
+fn a_killed_rank_is_named_over_udp_on_one_host() {
+    for role in ["recv", "send"] {
+        assert_killed(3, role, &["--path", "udp"]);
+    }
+}
+
+#[test]
+fn a_killed_rank_is_named_over_the_network() {
+    if !can_make_labs() {
+        return;
+    }
+    for role in ["recv", "wait", "send", "barrier"] {
+        assert_killed(4, role, &["--new-lab", "2", "--map-by", "node"]);
+    }
+    assert_killed(2, "bare barrier", &["--new-lab", "2", "--path", "packet"]);
+    assert_killed(2, "send", &["--new-lab", "2", "--path", "udp"]);
+}
+
+fn assert_stopped(count: u32, args: &[&str]) {
+    let what = format!("{count} ranks, stopped, {args:?}");
+    let out = run_clean(count, "stopped", args).succeeded(&what);
+    assert_eq!(out.matches("lives on").count(), count as usize, "{out}");
+}
+
+#[test]
+fn a_rank_that_is_stopped_for_a_moment_is_not_given_up() {
+    assert_stopped(3, &["--path", "shm"]);
+    assert_stopped(3, &["--path", "udp"]);
+}
+
+#[test]
+fn a_rank_on_another_host_that_is_stopped_for_a_moment_is_not_given_up() {
+    if !can_make_labs() {
+        return;
+    }
+    for path in ["auto", "udp", "packet"] {
+        assert_stopped(2, &["--new-lab", "2", "--path", path]);
+    }
+}
+
+#[test]
+fn a_host_that_is_cut_off_is_named() {
+    if !can_make_labs() {
+        return;
+    }
+    for path in ["auto", "udp", "packet"] {
+        let what = format!("cut off, {path}");
+        let args = ["--new-lab", "2", "--path", path];
+        let out = run_clean(2, "cut off", &args).succeeded(&what);
+        for (rank, other) in [(0, 1), (1, 0)] {
+            let noticed = format!("[{rank}] noticed: rank {other} on ");
+            assert!(out.contains(&noticed), "{what}: {out}");
+        }
+    }
+}

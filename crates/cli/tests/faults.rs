@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages over a network that loses, doubles and reorders: each arrives once, intact, in order.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::can_make_labs;
+use common::payload::{check, mixed_len, payload};
+use common::ranks::{role, run_ranks};
+use portolan::{Lane, Node, PortConfig, Target};
+use std::sync::{Arc, Mutex};
+
+/// Messages each way on each lane.
+const COUNT: u32 = 1_500;
+
+/// Best-effort messages each way.
+const BEST_EFFORT_COUNT: u32 = 5_000;
+
+/// Receives that are posted ahead.
+const AHEAD: u32 = 64;
+
+/// Not a test of its own: what each rank does.
+#[test]
+fn as_rank() {
+    let Some(role) = role() else { return };
+    let mut node = Node::join().unwrap();
+    match role.as_str() {
+        "reliable" => reliable(&mut node),
+        "best effort" => best_effort(&mut node),
+        other => panic!("no role {other}"),
+    }
+    node.barrier().unwrap();
+    report(&node);
+}
+
+/// What the ranks went through, for [`figure`].
+fn report(node: &Node) {
+    let counters = node.counters();
+    let duplicates = node.drops().get("duplicate").copied().unwrap_or(0);
+    println!(
+        "\nretransmits={} duplicates={duplicates}",
+        counters.retransmits
+    );
+    println!("\nlost={}", counters.best_effort_lost);
+}
+
+/// Sum over all ranks of a figure that they printed.
+fn figure(out: &str, name: &str) -> u64 {
+    let name = format!("{name}=");
+    let words = out
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix(&name));
+    words.map(|word| word.parse::<u64>().unwrap()).sum()
+}
+
+/// Both ways at once on both lanes, all lengths mixed, some large.
+fn reliable(node: &mut Node) {
+    let (own, peer) = (node.rank(), 1 - node.rank());
+    let lanes = [(Lane::Low, 1), (Lane::High, 2)];
+    for (_, port) in lanes {
+        node.open(port, PortConfig::default()).unwrap();
+    }
+    let len = |index: u32| {
+        if index % 300 == 299 {
+            1_000_000
+        } else {
+            mixed_len(index)
+        }
+    };
+    let mut posted = std::collections::VecDeque::new();
+    let mut sends = Vec::new();
+    for index in 0..COUNT + AHEAD {
+        for (lane, port) in lanes {
+            if index < COUNT {
+                let buffer = vec![0xa5; len(index)];
+                posted.push_back(node.post_recv_from(peer, port, buffer).unwrap());
+                let bytes = payload(own, u32::from(port), index, len(index));
+                let target = Target::new(peer, port).lane(lane);
+                sends.push(node.isend(target, bytes).unwrap());
+            }
+            if let Some(arrived) = index.checked_sub(AHEAD) {
+                let done = node.wait(posted.pop_front().unwrap()).unwrap();
+                assert_eq!(done.len, len(arrived));
+                check(
+                    &done.buffer.unwrap(),
+                    peer,
+                    u32::from(port),
+                    arrived,
+                    done.len,
+                );
+            }
+        }
+    }
+    for send in sends {
+        node.wait(send).unwrap();
+    }
+    nothing_more(node, peer);
+}
+
+/// Exactly once: nothing came that nobody waited for.
+fn nothing_more(node: &mut Node, peer: u32) {
+    node.barrier().unwrap();
+    for port in [1, 2] {
+        let request = node.post_recv_from(peer, port, vec![0; 8]).unwrap();
+        for _ in 0..1_000 {
+            assert!(
+                node.test(request).unwrap().is_none(),
+                "a message came twice"
+            );
+        }
+    }
+}
+
+/// What arrives is intact, new, and together with what is counted as lost it is all.
+fn best_effort(node: &mut Node) {
+    let (own, peer) = (node.rank(), 1 - node.rank());
+    let seen = Arc::new(Mutex::new(Vec::<u32>::new()));
+    let list = Arc::clone(&seen);
+    let handler = move |_: &mut portolan::Context<'_>, message: portolan::Message<'_>| {
+        let index = u32::from_le_bytes(message.bytes()[..4].try_into().unwrap());
+        check(&message.bytes()[4..], peer, 3, index, 40);
+        list.lock().unwrap().push(index);
+    };
+    node.open_active(3, PortConfig::in_place(), handler)
+        .unwrap();
+    node.barrier().unwrap();
+    for index in 0..BEST_EFFORT_COUNT {
+        let body = payload(own, 3, index, 40);
+        let pieces: [&[u8]; 2] = [&index.to_le_bytes(), &body];
+        node.send_gather(Target::new(peer, 3).best_effort(), &pieces)
+            .unwrap();
+        node.progress();
+    }
+    node.barrier().unwrap();
+    // What the wire still holds comes within this time.
+    let end = std::time::Instant::now() + std::time::Duration::from_millis(50);
+    node.wait_until(|| std::time::Instant::now() > end);
+    account(node, &seen.lock().unwrap());
+}
+
+fn account(node: &Node, seen: &[u32]) {
+    let mut unique = seen.to_vec();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(
+        unique.len(),
+        seen.len(),
+        "a best-effort message was delivered twice"
+    );
+    let newest = u64::from(*unique.last().unwrap());
+    let lost = node.counters().best_effort_lost;
+    assert_eq!(
+        seen.len() as u64 + lost,
+        newest + 1,
+        "arrived and lost do not make all"
+    );
+    println!("\narrived={}", seen.len());
+}
+
+/// A fault setting, with a fixed seed.
+fn fault(percent: u32) -> String {
+    let drop = f64::from(percent) / 100.0;
+    format!("fault=drop={drop},dup=0.02,reorder=0.05,seed={percent}")
+}
+
+fn reliable_over(args: &[&str]) {
+    for percent in [1, 5, 20] {
+        let fault = fault(percent);
+        let args = [args, &["--option", &fault]].concat();
+        let what = format!("{percent} % loss, {args:?}");
+        let out = run_ranks(2, "reliable", &args).succeeded(&what);
+        assert!(
+            figure(&out, "retransmits") > 20,
+            "{what}: nothing was lost:\n{out}"
+        );
+        assert!(
+            figure(&out, "duplicates") > 20,
+            "{what}: nothing was doubled:\n{out}"
+        );
+    }
+}
+
+#[test]
+fn each_message_arrives_once_over_lossy_udp() {
+    reliable_over(&["--path", "udp", "--option", "frame_len_max=1472"]);
+}
+
+#[test]
+fn each_message_arrives_once_over_lossy_udp_with_the_longest_frames() {
+    reliable_over(&["--path", "udp"]);
+}
+
+#[test]
+fn each_message_arrives_once_over_two_lossy_paths() {
+    if can_make_labs() {
+        reliable_over(&["--new-lab", "2", "--path", "auto"]);
+    }
+}
+
+#[test]
+fn each_message_arrives_once_over_lossy_raw_ethernet() {
+    if can_make_labs() {
+        reliable_over(&["--new-lab", "2", "--path", "packet"]);
+    }
+}
+
+#[test]
+fn without_loss_best_effort_messages_all_arrive() {
+    let out = run_ranks(2, "best effort", &["--path", "udp"]).succeeded("best effort, no loss");
+    assert_eq!(figure(&out, "lost"), 0, "{out}");
+    assert_eq!(
+        figure(&out, "arrived"),
+        2 * u64::from(BEST_EFFORT_COUNT),
+        "{out}"
+    );
+}
+
+#[test]
+fn lost_best_effort_messages_are_counted() {
+    for percent in [1, 5, 20] {
+        let fault = fault(percent);
+        let args = [
+            "--path",
+            "udp",
+            "--option",
+            &fault,
+            "--option",
+            "frame_len_max=1472",
+        ];
+        let out = run_ranks(2, "best effort", &args).succeeded(&format!("{args:?}"));
+        assert!(figure(&out, "lost") > 0, "nothing was lost:\n{out}");
+        assert!(figure(&out, "arrived") > 0, "everything was lost:\n{out}");
+    }
+}

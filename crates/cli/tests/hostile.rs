@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A job under a rain of frames that are not its own: no crash, no growth, each counted by its
+//! reason, and the job's own messages all arrive.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::payload::{check, mix, mixed_len, payload};
+use common::ranks::{alone, role, run_ranks};
+use common::{KillOnDrop, can_make_labs};
+use portolan::{Node, PortConfig, Target};
+use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
+use portolan_link::udp::{Udp, UdpConfig};
+use portolan_link::{Link, LinkAddr, Segments, TxError, TxFrame};
+use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello};
+use std::io::IoSlice;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// Hostile frames that the target must have looked at.
+const FRAMES: u64 = 1_000_000;
+
+/// What memory may grow by, in bytes: a page table or an arena, but not a frame in a thousand.
+const GROWTH_MAX: u64 = 1 << 20;
+
+const PORT: u16 = 1;
+const ADDRESS_PORT: u16 = 2;
+
+/// Where to spray, in the environment of the sprayer: an address and perhaps a hardware address.
+const AIM: &str = "PORTOLAN_TEST_AIM";
+
+/// Not a test of its own: what each rank does, and the sprayer.
+#[test]
+fn as_rank() {
+    let Some(role) = role() else { return };
+    if role == "spray" {
+        spray(&std::env::var(AIM).unwrap());
+    }
+    let mut node = Node::join().unwrap();
+    node.open(PORT, PortConfig::default()).unwrap();
+    node.open(ADDRESS_PORT, PortConfig::default()).unwrap();
+    node.barrier().unwrap();
+    match node.rank() {
+        0 => target(&mut node, &role),
+        _ => bystander(&mut node),
+    }
+    node.barrier().unwrap();
+}
+
+/// Is sprayed, while it exchanges messages with the other rank.
+fn target(node: &mut Node, role: &str) {
+    let aim = own_aim(role == "packet");
+    node.send(Target::new(1, ADDRESS_PORT), aim.as_bytes())
+        .unwrap();
+    let (mut index, mut resident_before) = (0, 0);
+    while hostile(node) < FRAMES {
+        talk(node, index, true);
+        // By a tenth, every table and buffer has been used.
+        if resident_before == 0 && hostile(node) > FRAMES / 10 {
+            resident_before = resident();
+        }
+        index += 1;
+    }
+    let grown = resident().saturating_sub(resident_before);
+    talk(node, index, false);
+    println!("\nexchanged {index} drops {:?} grown {grown}", node.drops());
+    assert!(grown < GROWTH_MAX, "grew by {grown} bytes");
+    let drops = node.drops();
+    for reason in [
+        "truncated",
+        "wrong version",
+        "malformed",
+        "other job",
+        "stale session",
+    ] {
+        let count = drops.get(reason).copied().unwrap_or(0);
+        assert!(count > FRAMES / 100, "{reason}: {count} of {drops:?}");
+    }
+    assert!(index > 20, "the job hardly went on: {index} messages");
+}
+
+/// Starts the sprayer where it is, and answers.
+fn bystander(node: &mut Node) {
+    let mut aim = [0; 100];
+    let got = node.recv_from(0, ADDRESS_PORT, &mut aim).unwrap();
+    let aim = std::str::from_utf8(&aim[..got.len]).unwrap();
+    let sprayer = KillOnDrop(alone("spray").env(AIM, aim).spawn().unwrap());
+    let mut index = 0;
+    while answer(node, index) {
+        index += 1;
+    }
+    drop(sprayer);
+}
+
+/// One message to the other rank and one back; the first byte says whether more will follow.
+fn talk(node: &mut Node, index: u32, more: bool) {
+    let len = mixed_len(index);
+    let body = payload(0, 0, index, len);
+    let request = node.post_recv_from(1, PORT, vec![0; len]).unwrap();
+    node.send_gather(Target::new(1, PORT), &[&[u8::from(more)], &body])
+        .unwrap();
+    check(
+        &node.wait(request).unwrap().buffer.unwrap(),
+        1,
+        0,
+        index,
+        len,
+    );
+}
+
+fn answer(node: &mut Node, index: u32) -> bool {
+    let len = mixed_len(index);
+    let mut buffer = vec![0; len + 1];
+    node.recv_from(0, PORT, &mut buffer).unwrap();
+    check(&buffer[1..], 0, 0, index, len);
+    node.send(Target::new(0, PORT), &payload(1, 0, index, len))
+        .unwrap();
+    buffer[0] == 1
+}
+
+/// Everything that was dropped here but what belongs to the job itself.
+fn hostile(node: &Node) -> u64 {
+    let own = ["duplicate", "stale transfer"];
+    let drops = node.drops();
+    drops
+        .iter()
+        .filter(|(reason, _)| !own.contains(*reason))
+        .map(|(_, count)| count)
+        .sum()
+}
+
+/// Bytes of this process in memory.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split_whitespace().nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// This process's address: `IP:PORT`, and for raw Ethernet the hardware address behind it. Of its
+/// two sockets the first is that of messages; the other answers whether it lives.
+fn own_aim(with_mac: bool) -> String {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let own: Vec<String> = links
+        .filter_map(|link| link.to_str().map(str::to_owned))
+        .collect();
+    let table = std::fs::read_to_string("/proc/self/net/udp").unwrap();
+    let sockets = table.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = own
+            .iter()
+            .position(|link| *link == format!("socket:[{}]", words[9]))?;
+        Some((at, words[1].to_owned()))
+    });
+    let (_, local) = sockets.min().unwrap();
+    let (ip, port) = local.split_once(':').unwrap();
+    let ip = Ipv4Addr::from(u32::from_str_radix(ip, 16).unwrap().to_ne_bytes());
+    let port = u16::from_str_radix(port, 16).unwrap();
+    let interfaces = portolan_link::interfaces().unwrap();
+    let mac = interfaces.iter().find(|interface| interface.name == "eth0");
+    match mac.and_then(|interface| interface.mac).filter(|_| with_mac) {
+        Some(mac) => format!("{ip}:{port} {}", hex::encode(mac.0)),
+        None => format!("{ip}:{port}"),
+    }
+}
+
+/// Sends until it is killed.
+fn spray(aim: &str) -> ! {
+    let mut words = aim.split(' ');
+    let socket: SocketAddr = words.next().unwrap().parse().unwrap();
+    let mut link: Box<dyn Link> = match words.next() {
+        Some(mac) => {
+            let interface = InterfaceRef::Name("eth0".into());
+            let mut link = Packet::open(&PacketConfig::new(interface, 7)).unwrap();
+            let mac = <[u8; 6]>::try_from(hex::decode(mac).unwrap()).unwrap();
+            link.connect(
+                0,
+                &LinkAddr::Packet {
+                    mac,
+                    endpoint: socket.port(),
+                },
+            )
+            .unwrap();
+            Box::new(link)
+        }
+        None => {
+            let from: IpAddr = Ipv4Addr::LOCALHOST.into();
+            let mut config = UdpConfig::new(from);
+            config.frame_len_max = Some(1472);
+            let mut link = Udp::open(&config).unwrap();
+            link.connect(0, &LinkAddr::Udp { socket }).unwrap();
+            Box::new(link)
+        }
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut word = 1;
+    while Instant::now() < end {
+        word = mix(word + 1);
+        volley(&mut *link, word);
+    }
+    std::process::exit(3);
+}
+
+/// As many frames of one length as the link takes at once, each of another kind.
+fn volley(link: &mut dyn Link, word: u64) {
+    let count = link.caps().segments_max.min(32);
+    let len = usize::try_from(mix(word) % 200).unwrap() + 1;
+    let len = if word.is_multiple_of(4) {
+        FRAME_HEADER_LEN + HELLO_LEN
+    } else {
+        len
+    };
+    let mut frames = Vec::new();
+    for index in 0..count as u64 {
+        let mut bytes = payload(0, 1, (word >> 32) as u32 ^ index as u32, len);
+        disguise(&mut bytes, mix(word ^ index));
+        frames.extend(bytes);
+    }
+    let slices = [IoSlice::new(&frames)];
+    let cut = Segments {
+        header_len: 0,
+        payload_len: len,
+    };
+    let segments = (count > 1).then_some(cut);
+    let frame = TxFrame {
+        head: &[],
+        payload: &slices,
+        segments,
+    };
+    match link.transmit(0, &frame) {
+        Ok(()) | Err(TxError::Full) => {}
+        Err(error) => panic!("the sprayer cannot send: {error}"),
+    }
+    link.flush();
+    while link.poll_notice().is_some() {}
+}
+
+/// Makes random bytes look like something in one of several ways, where they are long enough.
+fn disguise(bytes: &mut [u8], word: u64) {
+    if bytes.len() < FRAME_HEADER_LEN {
+        return;
+    }
+    let len = u16::try_from(bytes.len()).unwrap();
+    let kinds = [
+        FrameKind::Data,
+        FrameKind::Unnumbered,
+        FrameKind::Bulk,
+        FrameKind::Reset,
+    ];
+    let kind = kinds[(word >> 8) as usize % kinds.len()];
+    let mut header = FrameHeader {
+        kind,
+        attempt: 0,
+        frame_len: len,
+        packet_num: 1,
+        session: word,
+    };
+    match word % 6 {
+        // Random bytes.
+        0 => return,
+        // A version that does not exist yet.
+        1 => {
+            header.emit(bytes);
+            bytes[0] = 0x20 | bytes[0] & 0x0f;
+            return;
+        }
+        // Cut off on the way.
+        2 => header.frame_len = len + 1,
+        // A session of the right peer, long ago.
+        3 => header.session = word << 20 | 1,
+        // A handshake of another job.
+        4 if bytes.len() >= FRAME_HEADER_LEN + HELLO_LEN => return hello(bytes, word),
+        // A kind of frame that does not exist.
+        5 => {
+            header.emit(bytes);
+            bytes[0] |= 0x0f;
+            return;
+        }
+        _ => {}
+    }
+    header.emit(bytes);
+}
+
+fn hello(bytes: &mut [u8], word: u64) {
+    let kind = FrameKind::Hello;
+    let frame_len = u16::try_from(bytes.len()).unwrap();
+    FrameHeader {
+        kind,
+        attempt: 0,
+        frame_len,
+        packet_num: 0,
+        session: 0,
+    }
+    .emit(bytes);
+    let mut job_id = [0; 16];
+    job_id[..8].copy_from_slice(&word.to_le_bytes());
+    let hello = Hello {
+        job_id,
+        from: 1,
+        to: 0,
+        epoch: u64::MAX,
+        token: word,
+        echo_token: 0,
+        credits: [u32::MAX; 2],
+        frame_len_max: 1472,
+        window_frames: u16::MAX,
+        path: 1,
+    };
+    hello.emit(bytes, |_| [7; 16]);
+}
+
+/// The job must end by itself and say that it counted.
+fn assert_withstood(role: &str, args: &[&str]) {
+    let out = run_ranks(2, role, args).succeeded(&format!("{role} {args:?}"));
+    assert!(out.contains("exchanged "), "{out}");
+}
+
+#[test]
+fn a_rain_of_hostile_datagrams_is_withstood() {
+    assert_withstood("udp", &["--path", "udp", "--option", "frame_len_max=1472"]);
+}
+
+#[test]
+fn a_rain_of_hostile_ethernet_frames_is_withstood() {
+    if can_make_labs() {
+        assert_withstood("packet", &["--new-lab", "2", "--path", "packet"]);
+    }
+}

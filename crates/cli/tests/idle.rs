@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Processes that wait use no CPU, and more processes than cores make progress.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::can_make_labs;
+use common::payload::{check, mixed_len, payload};
+use common::ranks::{role, run_ranks, timed};
+use nix::sys::resource::{UsageWho, getrusage};
+use portolan::{Node, PortConfig, Target};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a rank waits.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Of which it may use one part in so many.
+const PARTS: u32 = 100;
+
+const PORT: u16 = 1;
+
+/// Not a test of its own: what each rank does.
+#[test]
+fn as_rank() {
+    let Some(role) = role() else { return };
+    let mut node = Node::join().unwrap();
+    node.open(PORT, PortConfig::default()).unwrap();
+    node.barrier().unwrap();
+    match role.as_str() {
+        "idle" => idle(&mut node),
+        "all to all" => all_to_all(&mut node),
+        other => panic!("no role {other}"),
+    }
+    node.barrier().unwrap();
+}
+
+/// Processor time that this process has used.
+fn used() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
+    let times = [usage.user_time(), usage.system_time()];
+    let micros = times.map(|time| time.tv_sec() * 1_000_000 + time.tv_usec());
+    Duration::from_micros(u64::try_from(micros.iter().sum::<i64>()).unwrap())
+}
+
+/// Rank 0 is late; rank 1 waits for it alone, rank 2 for anybody, rank 3 for the barrier.
+fn idle(node: &mut Node) {
+    let before = used();
+    let ((), took) = timed(|| match node.rank() {
+        0 => {
+            std::thread::sleep(WAIT);
+            for to in 1..node.size().min(3) {
+                node.send(Target::new(to, PORT), b"sorry").unwrap();
+            }
+        }
+        1 => assert_eq!(node.recv_from(0, PORT, &mut [0; 8]).unwrap().len, 5),
+        2 => assert_eq!(node.recv(PORT, &mut [0; 8]).unwrap().len, 5),
+        _ => {}
+    });
+    let used = used() - before;
+    if node.rank() < 3 {
+        assert!(took >= WAIT - Duration::from_millis(100), "{took:?}");
+    } else {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(
+        used < WAIT / PARTS,
+        "waiting for {took:?} took {used:?} of a core"
+    );
+    println!("\nused {} us", used.as_micros());
+}
+
+/// Each to each, in rounds of windows: everybody waits for everybody.
+fn all_to_all(node: &mut Node) {
+    const COUNT: u32 = 60;
+    for index in 0..COUNT {
+        for to in 0..node.size() {
+            let bytes = payload(node.rank(), to, index, mixed_len(index));
+            node.isend_copy(Target::new(to, PORT), &bytes).unwrap();
+        }
+        for from in 0..node.size() {
+            let mut buffer = vec![0; mixed_len(index)];
+            let got = node.recv_from(from, PORT, &mut buffer).unwrap();
+            check(
+                &buffer[..got.len],
+                from,
+                node.rank(),
+                index,
+                mixed_len(index),
+            );
+        }
+    }
+}
+
+fn assert_idle(count: u32, args: &[&str]) {
+    let out = run_ranks(count, "idle", args).succeeded(&format!("{args:?}"));
+    assert_eq!(out.matches("used ").count(), count as usize, "{out}");
+}
+
+#[test]
+fn waiting_costs_nothing_over_shared_memory() {
+    assert_idle(3, &["--path", "shm"]);
+}
+
+#[test]
+fn waiting_costs_nothing_over_udp() {
+    assert_idle(3, &["--path", "udp"]);
+}
+
+#[test]
+fn waiting_costs_nothing_between_hosts() {
+    if can_make_labs() {
+        assert_idle(4, &["--new-lab", "2", "--path", "auto"]);
+    }
+}
+
+#[test]
+fn waiting_costs_nothing_over_raw_ethernet() {
+    if can_make_labs() {
+        assert_idle(2, &["--new-lab", "2", "--path", "packet"]);
+    }
+}
+
+#[test]
+fn more_ranks_than_cores_exchange_with_one_another() {
+    for path in ["shm", "udp"] {
+        run_ranks(8, "all to all", &["--path", path]).succeeded(path);
+    }
+}
+
+#[test]
+fn more_ranks_than_cores_exchange_over_the_network() {
+    if can_make_labs() {
+        run_ranks(8, "all to all", &["--new-lab", "2"]).succeeded("in a lab");
+    }
+}
+
+/// The example program, built beside the command.
+fn heat() -> PathBuf {
+    let beside = PathBuf::from(env!("CARGO_BIN_EXE_portolan"));
+    let mut build = Command::new(env!("CARGO"));
+    // The profile of this test, so that nothing is compiled twice.
+    let is_release = beside
+        .components()
+        .any(|part| part.as_os_str() == "release");
+    let profile = if is_release { "release" } else { "test" };
+    build.args([
+        "build",
+        "--quiet",
+        "--package",
+        "heat",
+        "--profile",
+        profile,
+    ]);
+    assert!(build.status().unwrap().success(), "heat cannot be built");
+    beside.with_file_name("heat")
+}
+
+fn solve(args: &[&str]) {
+    let (heat, dir) = (heat(), tempfile::tempdir().unwrap());
+    let input = dir.path().join("in.pgm");
+    let (heat, input) = (heat.to_str().unwrap(), input.to_str().unwrap());
+    let sample = Command::new(heat)
+        .args(["--make-input", "200", "150", input])
+        .status();
+    assert!(sample.unwrap().success());
+    let run = ["run", "-n", "8", "--timeout", "100"];
+    let program = ["--", heat, input, "--steps", "200", "--check"];
+    let out = common::run(&[&run, args, &program].concat()).succeeded(&format!("heat {args:?}"));
+    assert!(
+        out.contains("all 30000 cells equal the sequential solution"),
+        "{out}"
+    );
+}
+
+#[test]
+fn heat_is_right_with_more_ranks_than_cores() {
+    for path in ["shm", "udp"] {
+        solve(&["--path", path]);
+    }
+    if can_make_labs() {
+        solve(&["--new-lab", "2"]);
+    }
+}
