@@ -111,7 +111,7 @@ fn a_killed_rank_is_named_and_ends_the_others() {
         "{err}"
     );
     assert!(err.starts_with("portolan: rank "), "{err}");
-    assert_eq!(ranks(), []);
+    assert_eq!(ranks(), [] as [i32; 0]);
 }
 
 /// Whether the process is `run` itself, whose command line holds that of its ranks.
@@ -149,7 +149,7 @@ fn nothing_is_left_when_the_agent_is_killed() {
     let children = fs::read_to_string(format!("/proc/{run}/task/{run}/children")).unwrap();
     kill(children.trim().parse().unwrap(), "-9");
     assert_eq!(job.0.wait().unwrap().code(), Some(1));
-    assert_eq!(processes_with(&sleep), []);
+    assert_eq!(processes_with(&sleep), [] as [i32; 0]);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn interrupting_run_ends_the_ranks_with_the_status_of_a_shell() {
     let mut job = start_tree(&sleep);
     kill(i32::try_from(job.0.id()).unwrap(), "-TERM");
     assert_eq!(job.0.wait().unwrap().code(), Some(143));
-    assert_eq!(processes_with(&sleep), []);
+    assert_eq!(processes_with(&sleep), [] as [i32; 0]);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn ranks_that_ignore_signals_are_killed() {
     assert_eq!(ended.status, 124);
     assert!(ended.err.contains("after 0.3 s"), "{}", ended.err);
     assert!(start.elapsed() < Duration::from_secs(10));
-    assert_eq!(processes_with(&sleep), []);
+    assert_eq!(processes_with(&sleep), [] as [i32; 0]);
 }
 
 #[test]
@@ -347,5 +347,5 @@ fn a_connection_that_breaks_fails_the_job_and_names_the_host() {
         "{}",
         ended.err
     );
-    assert_eq!(processes_with(&sleep), []);
+    assert_eq!(processes_with(&sleep), [] as [i32; 0]);
 }

@@ -27,6 +27,7 @@ extern crate alloc;
 mod ack;
 mod best_effort;
 mod bulk;
+mod bulk_tx;
 mod config;
 mod core_state;
 mod counters;
@@ -49,6 +50,7 @@ mod session;
 mod slab;
 mod slot;
 mod time;
+mod timer;
 mod tx;
 
 pub use config::{Config, Limits, LinkId, LinkParams};

@@ -99,7 +99,7 @@ impl Peer {
             small: self.small == Some(link),
             bulk: self.bulk == Some(link),
             frame_len: path.frame_len,
-            rtt_min: path.rtt.min(),
+            rtt_min: path.probe.best.or(path.rtt.min()),
             rtt: path.rtt.smoothed(),
             inflight_count: path.inflight.len(),
         })
@@ -114,7 +114,8 @@ impl Peer {
             if path.params.lossless || preferred == Some(path.link) {
                 core::time::Duration::ZERO
             } else {
-                path.rtt.min().unwrap_or(core::time::Duration::MAX)
+                // Acknowledgements of data may come by another path: only probes compare paths.
+                path.probe.best.unwrap_or(core::time::Duration::MAX)
             }
         });
         let bulk = up().max_by_key(|path| {

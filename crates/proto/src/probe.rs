@@ -28,6 +28,8 @@ pub(crate) struct ProbeState {
     trying: usize,
     tries: u8,
     rounds: u8,
+    /// Shortest round trip of a probe and its answer, both by this path.
+    pub(crate) best: Option<Duration>,
     nonce: u32,
     sent_at: Instant,
     waiting: bool,
@@ -106,7 +108,9 @@ impl Path {
             return false;
         }
         if self.probe.trying == 0 {
-            self.rtt.on_sample(now.since(self.probe.sent_at));
+            let sample = now.since(self.probe.sent_at);
+            self.rtt.on_sample(sample);
+            self.probe.best = Some(self.probe.best.map_or(sample, |best| best.min(sample)));
             self.probe.rounds += 1;
         } else {
             self.frame_len = self.probe.trying;

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sending side of bulk data: runs of fragments of granted transfers, and chunks on lossless links.
+
+use crate::core_state::Shared;
+use crate::event::{Event, OpError};
+use crate::path::Cargo;
+use crate::peer::Peer;
+use crate::tx::{CALL_LEN_MAX, Sent, View};
+use crate::{Instant, LinkId};
+use portolan_wire::{BULK_HEADER_LEN, BulkHeader, CHUNK_LEN, Chunk, FrameHeader, FrameKind};
+
+/// Bytes of user data in one chunk: an eighth of shared memory's ring, so that both ends work
+/// at the same time.
+const CHUNK_PAYLOAD_MAX: usize = 32 * 1024;
+
+impl Peer {
+    pub(crate) fn next_chunk(&mut self, sh: &mut Shared, link: LinkId) -> Option<Sent> {
+        let key = *self.bulk_ready.front()?;
+        let Some(transfer) = sh.tx_transfers.get_mut(key) else {
+            self.bulk_ready.pop_front();
+            return self.next_chunk(sh, link);
+        };
+        let off = transfer.next_off;
+        let left = transfer.granted - off;
+        let len = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(CHUNK_PAYLOAD_MAX);
+        transfer.next_off += len as u64;
+        if transfer.next_off >= transfer.granted {
+            transfer.queued = false;
+            self.bulk_ready.pop_front();
+        }
+        sh.scratch.clear();
+        sh.scratch.resize(CHUNK_LEN, 0);
+        Chunk {
+            transfer: transfer.receiver_transfer,
+            offset: off,
+        }
+        .emit(&mut sh.scratch);
+        let what = View::Bulk {
+            op: transfer.op,
+            off,
+            len,
+            header_len: CHUNK_LEN,
+            fragment_len: len,
+        };
+        Some(Sent::Chunk {
+            peer: self.id,
+            link,
+            transfer: key,
+            off,
+            what,
+        })
+    }
+
+    /// The ring had no room for a chunk: it is sent again from its first byte.
+    pub(crate) fn rewind(&mut self, sh: &mut Shared, key: u32, off: u64) {
+        if let Some(transfer) = sh.tx_transfers.get_mut(key) {
+            transfer.next_off = off;
+            if !transfer.queued {
+                transfer.queued = true;
+                self.bulk_ready.push_front(key);
+            }
+        }
+    }
+
+    /// A run of fragments of a granted transfer.
+    pub(crate) fn next_bulk(
+        &mut self,
+        now: Instant,
+        sh: &mut Shared,
+        link: LinkId,
+    ) -> Option<Sent> {
+        if self.bulk != Some(link) {
+            return None;
+        }
+        let path = self.paths[link.index()].as_deref_mut()?;
+        let window = path.window_left();
+        let key = *self.bulk_ready.front()?;
+        let Some(transfer) = sh.tx_transfers.get_mut(key) else {
+            self.bulk_ready.pop_front();
+            return self.next_bulk(now, sh, link);
+        };
+        let fragment_len = usize::from(transfer.fragment_len);
+        let most = path
+            .params
+            .segments_max
+            .min(CALL_LEN_MAX / (fragment_len + BULK_HEADER_LEN));
+        let off = transfer.next_off;
+        // P5.4, whole fragments only: a grant may end within one, which waits for the next grant.
+        let left = usize::try_from(transfer.granted - off).unwrap_or(usize::MAX);
+        let is_end = transfer.granted == transfer.len;
+        let count = if is_end {
+            left.div_ceil(fragment_len)
+        } else {
+            left / fragment_len
+        };
+        let count = count.min(most.max(1)).min(window);
+        if count == 0 {
+            if window > 0 {
+                transfer.queued = false;
+                self.bulk_ready.pop_front();
+            }
+            return None;
+        }
+        let len = left.min(count * fragment_len);
+        transfer.next_off += len as u64;
+        let (op, receiver_transfer) = (transfer.op, transfer.receiver_transfer);
+        if transfer.next_off >= transfer.granted {
+            transfer.queued = false;
+            self.bulk_ready.pop_front();
+        }
+        let first_index = u32::try_from(off / fragment_len as u64).unwrap_or(u32::MAX);
+        sh.scratch.clear();
+        sh.scratch.resize(count * BULK_HEADER_LEN, 0);
+        let mut first = 0;
+        for ahead in 0..count {
+            let part = fragment_len.min(len - ahead * fragment_len);
+            let index = first_index + u32::try_from(ahead).unwrap_or(0);
+            let cargo = Cargo::Fragment {
+                transfer: key,
+                index,
+            };
+            let packet_num = path.push_inflight(now, cargo, part + BULK_HEADER_LEN);
+            if ahead == 0 {
+                first = packet_num;
+            }
+            let header = FrameHeader {
+                kind: FrameKind::Bulk,
+                attempt: 0,
+                frame_len: u16::try_from(part + BULK_HEADER_LEN).unwrap_or(u16::MAX),
+                packet_num,
+                session: self.session.token_theirs,
+            };
+            let out = &mut sh.scratch[ahead * BULK_HEADER_LEN..];
+            header.emit(out);
+            BulkHeader {
+                transfer: receiver_transfer,
+                fragment_index: index,
+            }
+            .emit(out);
+        }
+        path.loss.last_sent_at = now;
+        let what = View::Bulk {
+            op,
+            off,
+            len,
+            header_len: BULK_HEADER_LEN,
+            fragment_len,
+        };
+        let count = u32::try_from(count).unwrap_or(0);
+        Some(Sent::Numbered {
+            peer: self.id,
+            link,
+            first,
+            count,
+            what,
+        })
+    }
+}
+
+impl Shared {
+    /// Header and view of a fragment that must be sent again. `P5.8`
+    pub(crate) fn fragment_again(
+        &mut self,
+        key: u32,
+        index: u32,
+        packet_num: u32,
+        attempt: u8,
+        frame_len: usize,
+    ) -> Option<View> {
+        let transfer = self.tx_transfers.get(key)?;
+        let header = FrameHeader {
+            kind: FrameKind::Bulk,
+            attempt,
+            frame_len: u16::try_from(frame_len).unwrap_or(u16::MAX),
+            packet_num,
+            session: transfer.session,
+        };
+        let bulk = BulkHeader {
+            transfer: transfer.receiver_transfer,
+            fragment_index: index,
+        };
+        let off = u64::from(index) * u64::from(transfer.fragment_len);
+        let len = frame_len - BULK_HEADER_LEN;
+        let op = transfer.op;
+        self.scratch.clear();
+        self.scratch.resize(BULK_HEADER_LEN, 0);
+        header.emit(&mut self.scratch);
+        bulk.emit(&mut self.scratch);
+        Some(View::Bulk {
+            op,
+            off,
+            len,
+            header_len: BULK_HEADER_LEN,
+            fragment_len: len,
+        })
+    }
+
+    /// A fragment has arrived; the last one ends the send. `P5.7`
+    pub(crate) fn on_fragment_acked(&mut self, key: u32, index: u32) {
+        let Some(transfer) = self.tx_transfers.get_mut(key) else {
+            return;
+        };
+        let fragment_len = u64::from(transfer.fragment_len);
+        let off = u64::from(index) * fragment_len;
+        transfer.acked += fragment_len.min(transfer.len - off);
+        if transfer.acked >= transfer.len {
+            let (op, result) = (transfer.op, Ok::<(), OpError>(()));
+            self.tx_transfers.remove(key);
+            self.events.push_back(Event::SendDone { op, result });
+        }
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Timers: when something is due, and what is done then.
+
+use crate::core_state::Shared;
+use crate::event::Event;
+use crate::path::Path;
+use crate::peer::Peer;
+use crate::{Core, Instant};
+
+impl Core {
+    /// When [`Core::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Instant {
+        let limits = &self.sh.config.limits;
+        self.timed
+            .iter()
+            .filter_map(|id| self.peers[id.index()].as_deref())
+            .map(|peer| peer.timer(limits))
+            .min()
+            .unwrap_or(Instant::NEVER)
+    }
+
+    /// Does what is due: acknowledgements, retransmissions, handshakes. Events and transmits follow.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let mut index = 0;
+        while let Some(&id) = self.timed.get(index) {
+            let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
+                self.timed.swap_remove(index);
+                continue;
+            };
+            let limits = &self.sh.config.limits;
+            if peer.timer(limits) == Instant::NEVER && !peer.queued && !peer.is_blocked() {
+                peer.timed = false;
+                self.timed.swap_remove(index);
+                continue;
+            }
+            index += 1;
+            if now >= peer.timer(&self.sh.config.limits) {
+                peer.on_timer(now, &mut self.sh);
+                self.touch(id);
+            }
+        }
+    }
+}
+
+impl Peer {
+    fn is_blocked(&self) -> bool {
+        self.paths.iter().flatten().any(|path| path.blocked)
+    }
+
+    fn timer(&self, limits: &crate::Limits) -> Instant {
+        if self.session.failed.is_some() {
+            return Instant::NEVER;
+        }
+        let paths = self
+            .paths
+            .iter()
+            .flatten()
+            .filter(|path| !path.params.lossless);
+        let path_timer = |path: &Path| {
+            let due = if self.session.up {
+                path.rx.due()
+            } else {
+                Instant::NEVER
+            };
+            path.timer(limits).min(due).min(path.probe.timer())
+        };
+        paths
+            .map(|path| path_timer(path))
+            .min()
+            .unwrap_or(Instant::NEVER)
+            .min(self.session.timer())
+    }
+
+    fn on_timer(&mut self, now: Instant, sh: &mut Shared) {
+        self.on_hello_timer(now);
+        for path in self.paths.iter_mut().flatten() {
+            path.on_probe_timer(now);
+            let outcome = path.on_timer(now, &sh.config.limits);
+            if outcome.timed_out {
+                sh.counters.timeouts += 1;
+            }
+            if outcome.suspect {
+                sh.events.push_back(Event::Suspect {
+                    peer: self.id,
+                    link: path.link,
+                });
+            }
+        }
+    }
+}
