@@ -143,6 +143,10 @@ impl Drop for Liveness {
 
 impl Shared {
     fn run(&self, addrs: &[Option<SocketAddr>]) {
+        // Else every system call of the program would pay for this thread.
+        if let Err(error) = portolan_sys::descriptors::keep_only(self.socket.as_fd()) {
+            log::debug!("a descriptor table for the liveness thread: {error}");
+        }
         let by_addr: HashMap<SocketAddr, usize> = addrs
             .iter()
             .enumerate()

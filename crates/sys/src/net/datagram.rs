@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sending and receiving datagrams, one by one or in runs of equal segments.
+//!
+//! By `syscall(2)`, not by libc's functions of the same names: those are points where a thread may
+//! be cancelled, for which a process with threads pays two atomic operations at each call.
 #![allow(unsafe_code, reason = "message headers are structures of pointers")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "syscall(2) returns a long, which is as wide as isize on Linux"
+)]
 
 use super::{SockAddr, checked_len, socklen_of};
 use libc::{c_int, iovec, mmsghdr, msghdr};
@@ -17,15 +24,16 @@ use std::ptr;
 pub fn send_to(fd: BorrowedFd<'_>, to: &SockAddr, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: `bytes` and `to` are live with the lengths given; the kernel copies both.
     checked_len(unsafe {
-        libc::sendto(
+        libc::syscall(
+            libc::SYS_sendto,
             fd.as_raw_fd(),
-            bytes.as_ptr().cast(),
+            bytes.as_ptr(),
             bytes.len(),
             libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
             to.as_ptr(),
             to.len(),
         )
-    })
+    } as isize)
 }
 
 /// Sends `bytes` on a bound or connected socket.
@@ -36,13 +44,16 @@ pub fn send_to(fd: BorrowedFd<'_>, to: &SockAddr, bytes: &[u8]) -> io::Result<us
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: `bytes` is live with the length given; the kernel copies it.
     checked_len(unsafe {
-        libc::send(
+        libc::syscall(
+            libc::SYS_sendto,
             fd.as_raw_fd(),
-            bytes.as_ptr().cast(),
+            bytes.as_ptr(),
             bytes.len(),
             libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            ptr::null::<libc::sockaddr>(),
+            0,
         )
-    })
+    } as isize)
 }
 
 /// Receives one datagram into `buf`; `None` when none is waiting. The length returned is the
@@ -54,14 +65,17 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
     // SAFETY: `buf` is live and exclusively borrowed, with the length given.
     let returned = unsafe {
-        libc::recv(
+        libc::syscall(
+            libc::SYS_recvfrom,
             fd.as_raw_fd(),
-            buf.as_mut_ptr().cast(),
+            buf.as_mut_ptr(),
             buf.len(),
             libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+            ptr::null_mut::<libc::sockaddr>(),
+            ptr::null_mut::<libc::socklen_t>(),
         )
     };
-    none_if_empty(returned)
+    none_if_empty(returned as isize)
 }
 
 /// What one [`recv_segments`] brought.
@@ -92,8 +106,15 @@ pub fn recv_segments(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<Re
     message.msg_controllen = size_of::<Control>();
     // SAFETY: `message` points at `iov`, `control` and `buf`, all live and exclusively ours, with
     // their lengths.
-    let returned = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-    let Some(len) = none_if_empty(returned)? else {
+    let returned = unsafe {
+        libc::syscall(
+            libc::SYS_recvmsg,
+            fd.as_raw_fd(),
+            &raw mut message,
+            libc::MSG_DONTWAIT,
+        )
+    };
+    let Some(len) = none_if_empty(returned as isize)? else {
         return Ok(None);
     };
     let run = message.msg_controllen > 0 && control.is(libc::UDP_GRO, size_of::<c_int>());
@@ -204,12 +225,13 @@ impl Sender {
         // SAFETY: `message` points at `to`, at `control` and at our vector, whose entries point
         // at pieces borrowed for 'a, which outlives this call; the kernel only reads them.
         checked_len(unsafe {
-            libc::sendmsg(
+            libc::syscall(
+                libc::SYS_sendmsg,
                 fd.as_raw_fd(),
                 &raw const message,
                 libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
             )
-        })
+        } as isize)
     }
 
     /// Sends the gathered `pieces` to `to` in one system call as datagrams of `segment_len` bytes,
