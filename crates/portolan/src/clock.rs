@@ -2,26 +2,21 @@
 //! The engine's clock, as the protocol core wants it.
 
 use portolan_proto::Instant;
-use std::time;
 
-/// Monotonic nanoseconds since it was made.
+/// Monotonic nanoseconds since the system started. Read without the arithmetic of
+/// [`std::time::Instant`], since it is read for each frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    start: time::Instant,
-}
+pub(crate) struct Clock;
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Clock {
-            start: time::Instant::now(),
-        }
+        Clock
     }
 
     #[inline]
     pub(crate) fn now(&self) -> Instant {
-        let elapsed = self.start.elapsed();
-        Instant::from_nanos(
-            elapsed.as_secs().wrapping_mul(1_000_000_000) + u64::from(elapsed.subsec_nanos()),
-        )
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let (seconds, nanos) = (time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned());
+        Instant::from_nanos(seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos))
     }
 }

@@ -115,7 +115,7 @@ impl RxWindow {
         if out.len() < len {
             return 0;
         }
-        let delay_us = now.since(self.last_at).as_micros();
+        let delay_us = now.span_since(self.last_at).as_micros();
         Ack {
             path,
             word_count: u8::try_from(word_count).unwrap_or(0),

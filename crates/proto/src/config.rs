@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the core is told at its start: identity, links, limits.
 
+use crate::time::Span;
 use core::fmt;
 use core::time::Duration;
 
@@ -107,6 +108,26 @@ impl Default for Limits {
             rto_max: Duration::from_millis(100),
             suspect_after: Duration::from_millis(100),
             grant_len_max: 0,
+        }
+    }
+}
+
+/// The times among the limits, in the core's own unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) ack_delay: Span,
+    pub(crate) rto_min: Span,
+    pub(crate) rto_max: Span,
+    pub(crate) suspect_after: Span,
+}
+
+impl From<&Limits> for Times {
+    fn from(limits: &Limits) -> Times {
+        Times {
+            ack_delay: limits.ack_delay.into(),
+            rto_min: limits.rto_min.into(),
+            rto_max: limits.rto_max.into(),
+            suspect_after: limits.suspect_after.into(),
         }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state of the core, and the verbs that do not belong to one mechanism.
 
+use crate::config::Times;
 use crate::event::{Cause, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use crate::grant::Scheduler;
 use crate::held::HeldPool;
@@ -21,6 +22,7 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
+    pub(crate) times: Times,
     pub(crate) links: [Option<LinkParams>; LinkId::COUNT],
     pub(crate) ports: Ports,
     pub(crate) slots: SlotPool,
@@ -94,6 +96,7 @@ impl Core {
             ready: VecDeque::new(),
             timed: Vec::new(),
             sh: Shared {
+                times: Times::from(&config.limits),
                 config,
                 links: [None; LinkId::COUNT],
                 ports: Ports::new(),

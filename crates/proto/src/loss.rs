@@ -3,14 +3,15 @@
 //! it has arrived and a round trip and a quarter have passed (`P3.8`); a silent tail is
 //! probed by a timeout (`P3.9`).
 
+use crate::config::Times;
 use crate::path::{Cargo, InFlight, Path, TxState};
-use crate::{DropReason, Instant, Limits};
-use core::time::Duration;
+use crate::time::Span;
+use crate::{DropReason, Instant};
 use portolan_wire::Ack;
 
 /// Least tolerance for reordering. Two paths through one kernel overtake one another by a softirq's
 /// turn, some tens of microseconds.
-const REORDER_MIN: Duration = Duration::from_micros(50);
+const REORDER_MIN: Span = Span::from_micros(50);
 
 /// Doublings of the timeout after which it no longer grows by itself (the ceiling does the rest).
 const BACKOFF_MAX: u32 = 16;
@@ -105,8 +106,9 @@ impl Path {
             return;
         }
         let sent_at = entry.sent_at;
-        let delay = Duration::from_micros(u64::from(ack.delay_us));
-        self.rtt.on_sample(now.since(sent_at).saturating_sub(delay));
+        let delay = Span::from_micros(u64::from(ack.delay_us));
+        self.rtt
+            .on_sample(now.span_since(sent_at).saturating_sub(delay));
         if sent_at >= self.loss.newest.0 {
             self.loss.newest = (sent_at, ack.echo_num);
         }
@@ -156,22 +158,22 @@ impl Path {
     }
 
     /// When [`Path::on_timer`] has something to do.
-    pub(crate) fn timer(&self, limits: &Limits) -> Instant {
+    pub(crate) fn timer(&self, times: &Times) -> Instant {
         if self.inflight.is_empty() {
             return Instant::NEVER;
         }
-        self.loss.lost_at.min(self.timeout_at(limits))
+        self.loss.lost_at.min(self.timeout_at(times))
     }
 
-    fn timeout_at(&self, limits: &Limits) -> Instant {
-        let timeout = self.rtt.timeout(limits.rto_min, limits.rto_max);
-        let backed_off = timeout.saturating_mul(1 << self.loss.timeouts.min(BACKOFF_MAX));
-        self.loss.last_sent_at + backed_off.min(limits.rto_max)
+    fn timeout_at(&self, times: &Times) -> Instant {
+        let timeout = self.rtt.timeout(times.rto_min, times.rto_max);
+        let backed_off = timeout.doubled(self.loss.timeouts.min(BACKOFF_MAX));
+        self.loss.last_sent_at + backed_off.min(times.rto_max)
     }
 
     /// Declares losses that are due and, if the path has gone silent, sends its first frame again.
     /// `P3.9`
-    pub(crate) fn on_timer(&mut self, now: Instant, limits: &Limits) -> TimerOutcome {
+    pub(crate) fn on_timer(&mut self, now: Instant, times: &Times) -> TimerOutcome {
         let mut outcome = TimerOutcome::default();
         if self.inflight.is_empty() {
             return outcome;
@@ -179,7 +181,7 @@ impl Path {
         if now >= self.loss.lost_at {
             self.detect(now);
         }
-        if now < self.timeout_at(limits) {
+        if now < self.timeout_at(times) {
             return outcome;
         }
         outcome.timed_out = true;
@@ -197,9 +199,9 @@ impl Path {
             );
         }
         // P9.1
-        let silent_for = now.since(self.loss.progress_at);
-        if silent_for >= limits.suspect_after
-            && now.since(self.loss.suspected_at) >= limits.suspect_after
+        let silent_for = now.span_since(self.loss.progress_at);
+        if silent_for >= times.suspect_after
+            && now.span_since(self.loss.suspected_at) >= times.suspect_after
         {
             self.loss.suspected_at = now;
             outcome.suspect = true;

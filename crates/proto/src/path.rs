@@ -207,6 +207,18 @@ impl Path {
         num
     }
 
+    /// Something waits to be sent by this path.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.lost.is_empty()
+            || !self.runs.is_empty()
+            || self.open[0].is_some()
+            || self.open[1].is_some()
+            || !self.closed[0].is_empty()
+            || !self.closed[1].is_empty()
+            || self.probe.has_due()
+    }
+
     /// Something waits to be sent or acknowledged.
     pub(crate) fn has_unfinished(&self) -> bool {
         !self.inflight.is_empty()

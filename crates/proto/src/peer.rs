@@ -99,8 +99,8 @@ impl Peer {
             small: self.small == Some(link),
             bulk: self.bulk == Some(link),
             frame_len: path.frame_len,
-            rtt_min: path.probe.best.or(path.rtt.min()),
-            rtt: path.rtt.smoothed(),
+            rtt_min: path.probe.best.or(path.rtt.min()).map(Into::into),
+            rtt: path.rtt.smoothed().into(),
             inflight_count: path.inflight.len(),
         })
     }
@@ -112,10 +112,10 @@ impl Peer {
         let small = up().min_by_key(|path| {
             // Shared memory is chosen before its first round trip: it is lossless.
             if path.params.lossless || preferred == Some(path.link) {
-                core::time::Duration::ZERO
+                crate::time::Span::ZERO
             } else {
                 // Acknowledgements of data may come by another path: only probes compare paths.
-                path.probe.best.unwrap_or(core::time::Duration::MAX)
+                path.probe.best.unwrap_or(crate::time::Span::MAX)
             }
         });
         let bulk = up().max_by_key(|path| {

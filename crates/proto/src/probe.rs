@@ -5,15 +5,15 @@
 use crate::core_state::Shared;
 use crate::path::{FRAME_LEN_SAFE, Path};
 use crate::peer::Peer;
+use crate::time::Span;
 use crate::{Instant, LinkId};
-use core::time::Duration;
 use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, PROBE_LEN, Probe};
 
 /// Round trips measured per path before the choice is final. `P6.3`
 const ROUNDS: u8 = 8;
 
 /// Wait for an answer before a probe counts as lost; a peer that sleeps answers within this.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE: Span = Span::from_millis(20);
 
 /// Lost probes of one length before a shorter one is tried.
 const TRIES: u8 = 3;
@@ -29,7 +29,7 @@ pub(crate) struct ProbeState {
     tries: u8,
     rounds: u8,
     /// Shortest round trip of a probe and its answer, both by this path.
-    pub(crate) best: Option<Duration>,
+    pub(crate) best: Option<Span>,
     nonce: u32,
     sent_at: Instant,
     waiting: bool,
@@ -108,7 +108,7 @@ impl Path {
             return false;
         }
         if self.probe.trying == 0 {
-            let sample = now.since(self.probe.sent_at);
+            let sample = now.span_since(self.probe.sent_at);
             self.rtt.on_sample(sample);
             self.probe.best = Some(self.probe.best.map_or(sample, |best| best.min(sample)));
             self.probe.rounds += 1;

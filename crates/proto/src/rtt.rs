@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Round-trip estimation (RFC 6298, with the gains of Jacobson and Karels). `P3.7`
 
-use core::time::Duration;
+use crate::time::Span;
 
 /// Assumed before the first sample: a sleeping receiver on a quiet Ethernet answers within this.
-const INITIAL: Duration = Duration::from_millis(1);
+const INITIAL: Span = Span::from_millis(1);
 
 /// Smoothed round trip of one path.
 #[derive(Clone, Debug)]
 pub(crate) struct Rtt {
-    smoothed: Duration,
-    variance: Duration,
-    min: Duration,
+    smoothed: Span,
+    variance: Span,
+    min: Span,
     sample_count: u32,
 }
 
@@ -20,12 +20,12 @@ impl Rtt {
         Rtt {
             smoothed: INITIAL,
             variance: INITIAL / 2,
-            min: Duration::MAX,
+            min: Span::MAX,
             sample_count: 0,
         }
     }
 
-    pub(crate) fn on_sample(&mut self, sample: Duration) {
+    pub(crate) fn on_sample(&mut self, sample: Span) {
         self.min = self.min.min(sample);
         self.sample_count = self.sample_count.saturating_add(1);
         if self.sample_count == 1 {
@@ -38,17 +38,17 @@ impl Rtt {
         self.smoothed = (self.smoothed * 7 + sample) / 8;
     }
 
-    pub(crate) fn smoothed(&self) -> Duration {
+    pub(crate) fn smoothed(&self) -> Span {
         self.smoothed
     }
 
     /// Lowest sample, `None` before the first.
-    pub(crate) fn min(&self) -> Option<Duration> {
+    pub(crate) fn min(&self) -> Option<Span> {
         (self.sample_count > 0).then_some(self.min)
     }
 
     /// RFC 6298: smoothed round trip and four times its variance, within bounds. `P3.9`
-    pub(crate) fn timeout(&self, floor: Duration, ceiling: Duration) -> Duration {
+    pub(crate) fn timeout(&self, floor: Span, ceiling: Span) -> Span {
         (self.smoothed + self.variance * 4).clamp(floor, ceiling)
     }
 }
@@ -62,16 +62,16 @@ mod tests {
         let mut rtt = Rtt::new();
         assert_eq!(rtt.min(), None);
         for _ in 0..100 {
-            rtt.on_sample(Duration::from_micros(10));
+            rtt.on_sample(Span::from_micros(10));
         }
-        assert_eq!(rtt.min(), Some(Duration::from_micros(10)));
-        assert!(rtt.smoothed() <= Duration::from_micros(11));
-        let floor = Duration::from_micros(500);
-        assert_eq!(rtt.timeout(floor, Duration::from_secs(1)), floor);
-        rtt.on_sample(Duration::from_secs(9));
+        assert_eq!(rtt.min(), Some(Span::from_micros(10)));
+        assert!(rtt.smoothed() <= Span::from_micros(11));
+        let floor = Span::from_micros(500);
+        assert_eq!(rtt.timeout(floor, Span::from_millis(1000)), floor);
+        rtt.on_sample(Span::from_millis(9000));
         assert_eq!(
-            rtt.timeout(floor, Duration::from_secs(1)),
-            Duration::from_secs(1)
+            rtt.timeout(floor, Span::from_millis(1000)),
+            Span::from_millis(1000)
         );
     }
 }

@@ -6,9 +6,9 @@ use crate::event::{Cause, PeerId, PortId};
 use crate::fast::Admitted;
 use crate::path::Cargo;
 use crate::session::token_index;
+use crate::time::Span;
 use crate::{Core, DropReason, Instant, LinkId};
 use core::ops::Range;
-use core::time::Duration;
 use portolan_wire::{Ack, Credit, FRAME_HEADER_LEN, FrameHeader, FrameKind, Record, Records};
 
 impl Core {
@@ -149,9 +149,9 @@ impl Core {
                 };
                 let prompt = path.rx.has_gap() || path.rx.unacked_count() >= every;
                 let delay = if prompt {
-                    Duration::ZERO
+                    Span::ZERO
                 } else {
-                    limits.ack_delay
+                    self.sh.times.ack_delay
                 };
                 path.rx.set_due(now + delay);
                 if prompt {

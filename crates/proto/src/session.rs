@@ -8,16 +8,16 @@ use crate::core_state::{Shared, window_frames};
 use crate::event::{Cause, Event, PeerId};
 use crate::path::FRAME_LEN_LEAST;
 use crate::peer::Peer;
+use crate::time::Span;
 use crate::{Core, DropReason, Instant, LinkId};
-use core::time::Duration;
 use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello, MAC_LEN};
 
 /// Bits of a token that are the index of the peer it was handed to.
 const INDEX_BITS: u32 = 20;
 
 /// First repetition of a hello. Later ones double up to the maximum.
-const HELLO_RETRY: Duration = Duration::from_millis(1);
-const HELLO_RETRY_MAX: Duration = Duration::from_millis(50);
+const HELLO_RETRY: Span = Span::from_millis(1);
+const HELLO_RETRY_MAX: Span = Span::from_millis(50);
 
 /// Hellos on a path that stays silent while the session is up, or that nobody here has asked for,
 /// before the path is left alone.
@@ -113,6 +113,12 @@ impl SessionState {
         }
     }
 
+    /// A hello or an answer is to leave by `link`.
+    #[inline]
+    pub(crate) fn has_handshake(&self, link: LinkId) -> bool {
+        (self.hello_mask | self.answer_mask) >> link.as_u8() & 1 == 1
+    }
+
     /// When the next hello is due.
     pub(crate) fn timer(&self) -> Instant {
         self.hello_at
@@ -161,7 +167,7 @@ impl Peer {
             return;
         }
         session.hello_mask |= mask;
-        let retry = HELLO_RETRY * (1 << session.hello_count.min(8));
+        let retry = HELLO_RETRY.doubled(session.hello_count.min(8));
         session.hello_at = now + retry.min(HELLO_RETRY_MAX);
         session.hello_count += 1;
         session.hello_sent_at = now;
@@ -263,7 +269,7 @@ impl Peer {
         if proven && !path.up {
             path.up = true;
             if first_hello {
-                path.rtt.on_sample(now.since(sent_at));
+                path.rtt.on_sample(now.span_since(sent_at));
             }
             path.start_probing(now);
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Timers: when something is due, and what is done then.
 
+use crate::config::Times;
 use crate::core_state::Shared;
 use crate::event::Event;
 use crate::path::Path;
@@ -11,11 +12,11 @@ impl Core {
     /// When [`Core::handle_timeout`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
-        let limits = &self.sh.config.limits;
+        let times = &self.sh.times;
         self.timed
             .iter()
             .filter_map(|id| self.peers[id.index()].as_deref())
-            .map(|peer| peer.timer(limits))
+            .map(|peer| peer.timer(times))
             .min()
             .unwrap_or(Instant::NEVER)
     }
@@ -28,14 +29,14 @@ impl Core {
                 self.timed.swap_remove(index);
                 continue;
             };
-            let limits = &self.sh.config.limits;
-            if peer.timer(limits) == Instant::NEVER && !peer.queued && !peer.is_blocked() {
+            let times = &self.sh.times;
+            if peer.timer(times) == Instant::NEVER && !peer.queued && !peer.is_blocked() {
                 peer.timed = false;
                 self.timed.swap_remove(index);
                 continue;
             }
             index += 1;
-            if now >= peer.timer(&self.sh.config.limits) {
+            if now >= peer.timer(&self.sh.times) {
                 peer.on_timer(now, &mut self.sh);
                 self.touch(id);
             }
@@ -48,7 +49,7 @@ impl Peer {
         self.paths.iter().flatten().any(|path| path.blocked)
     }
 
-    fn timer(&self, limits: &crate::Limits) -> Instant {
+    fn timer(&self, times: &Times) -> Instant {
         if self.session.failed.is_some() {
             return Instant::NEVER;
         }
@@ -63,7 +64,7 @@ impl Peer {
             } else {
                 Instant::NEVER
             };
-            path.timer(limits).min(due).min(path.probe.timer())
+            path.timer(times).min(due).min(path.probe.timer())
         };
         paths
             .map(|path| path_timer(path))
@@ -76,7 +77,7 @@ impl Peer {
         self.on_hello_timer(now);
         for path in self.paths.iter_mut().flatten() {
             path.on_probe_timer(now);
-            let outcome = path.on_timer(now, &sh.config.limits);
+            let outcome = path.on_timer(now, &sh.times);
             if outcome.timed_out {
                 sh.counters.timeouts += 1;
             }

@@ -283,6 +283,10 @@ impl Peer {
         if path.blocked {
             return None;
         }
+        if !self.may_send(link, now) {
+            return None;
+        }
+        let path = self.paths[link.index()].as_deref_mut()?;
         if path.params.lossless {
             return self.next_lossless(sh, link);
         }
@@ -325,7 +329,21 @@ impl Peer {
         self.next_bulk(now, sh, link)
     }
 
+    /// Whether anything at all waits for `link`. Asked after each frame, so it must be cheap.
+    #[inline]
+    fn may_send(&self, link: LinkId, now: Instant) -> bool {
+        let Some(path) = self.paths[link.index()].as_deref() else {
+            return false;
+        };
+        let is_small = self.small == Some(link);
+        path.has_waiting()
+            || self.session.has_handshake(link)
+            || is_small && (self.has_control() || self.ack_is_due(now))
+            || self.bulk == Some(link) && !self.bulk_ready.is_empty()
+    }
+
     /// The lane's next frame. The high lane also carries control records, with or without messages.
+    #[inline]
     fn take_frame(
         &mut self,
         sh: &mut Shared,
@@ -336,6 +354,9 @@ impl Peer {
         let control = is_small && lane == LaneId::High && self.has_control();
         let path = self.paths[link.index()].as_deref_mut()?;
         let place = lane.index();
+        if !control && path.open[place].is_none() && path.closed[place].is_empty() {
+            return None;
+        }
         let numbered = match path.closed[place].front() {
             Some(frame) => frame.numbered,
             None => path.open[place].is_none_or(|open| open.numbered),
@@ -472,6 +493,7 @@ impl Peer {
         }
     }
 
+    #[inline]
     fn ack_is_due(&self, now: Instant) -> bool {
         self.paths.iter().flatten().any(|path| path.rx.due() <= now)
     }

@@ -10,8 +10,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// Bytes of one read: a welcome and a table of some dozen ranks come in one.
-const READ_LEN: usize = 16 << 10;
+/// Bytes of one read. Notices are short, and the buffer is cleared for each look; tables take some
+/// reads.
+const READ_LEN: usize = 2 << 10;
 
 /// Which part of which job this process is.
 #[derive(Clone)]

@@ -337,7 +337,7 @@ fn message_header(
 fn none_if_empty(returned: isize) -> io::Result<Option<usize>> {
     match checked_len(returned) {
         Ok(len) => Ok(Some(len)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(None),
         Err(error) => Err(error),
     }
 }
