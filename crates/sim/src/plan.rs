@@ -70,6 +70,8 @@ pub struct Plan {
     pub(crate) hosts: Vec<u32>,
     /// Processes of one host use shared memory.
     pub(crate) shm: Option<LinkParams>,
+    /// Single messages take the short way through it.
+    pub(crate) short_way: bool,
     pub(crate) udp: LinkParams,
     pub(crate) packet: Option<LinkParams>,
     pub(crate) net: NetPlan,
@@ -117,6 +119,7 @@ impl Plan {
         let mut plan = Plan {
             seed,
             nodes,
+            short_way: rng.random_bool(0.5),
             shm: rng.random_bool(0.8).then(|| draw_shm(rng)),
             udp: draw_udp(rng, &net),
             packet: rng.random_bool(0.6).then(|| draw_packet(rng, &net)),

@@ -121,7 +121,9 @@ impl Node {
         remote.ask_at = Some(cx.now + ASK_NS);
         let wants = remote.send_count > 0 || !remote.outbox_is_empty();
         let is_waited_for = wants || sourced && cx.now < cx.quiet_ns;
-        let is_silent = cx.now >= heard.saturating_add(ASK_NS);
+        // On shared memory silence means nothing: the system tells of the end of its process.
+        let is_far = !cx.plan.share_memory(self.id, peer);
+        let is_silent = is_far && cx.now >= heard.saturating_add(ASK_NS);
         if is_waited_for && is_silent {
             // Whether the session stands as well, its other end alone can tell.
             self.core.ask(PeerId(peer));
@@ -152,11 +154,6 @@ impl Node {
         let session = cx.ledger.open(self.id, peer);
         cx.trace.push(cx.now, self.id, Item::Up { peer, session });
         self.check_restless(cx, peer);
-        let waited_for = cx
-            .plan
-            .ports
-            .iter()
-            .any(|port| port.node == self.id && port.sourced);
         let remote = &mut self.peers[peer as usize];
         remote.session = Some(session);
         remote.life = cx.lives[peer as usize];
@@ -239,7 +236,11 @@ impl Node {
         let explained = match cause {
             // The peer may have given this side up for a reason, and come back much later.
             Cause::Restarted | Cause::Closed => cx.was_disturbed(self.id, peer),
-            Cause::Silent(_) | Cause::NoPath | Cause::ProcessGone => cx.excused(self.id, peer),
+            Cause::Silent(_) | Cause::NoPath | Cause::ProcessGone => {
+                // A life that is over may be missed when something waits for it again.
+                let is_over = cx.lives[peer as usize] != self.peers[peer as usize].life;
+                is_over || cx.excused(self.id, peer)
+            }
             _ => false,
         };
         if !explained {
@@ -328,6 +329,8 @@ impl Node {
         };
         let result = if out.ask && out.len > 0 {
             Err(Refused::TooLong)
+        } else if self.send_direct(cx, peer, &spec, &bytes) {
+            Ok(())
         } else {
             self.core
                 .eager(PeerId(peer), &spec, bytes.len())
@@ -375,6 +378,23 @@ impl Node {
             cx.ledger.accept(session, lane, out.port, entry);
         }
         Ok(())
+    }
+
+    /// The short way over shared memory; `false` where it is not open.
+    fn send_direct(&mut self, cx: &mut Context, peer: u32, spec: &SendSpec, bytes: &[u8]) -> bool {
+        let is_open = cx.plan.short_way && cx.alive[peer as usize];
+        let direct = is_open
+            .then(|| self.core.direct(PeerId(peer), spec, bytes.len()))
+            .flatten();
+        let Some(direct) = direct else {
+            return false;
+        };
+        let frame = [&direct.header[..], bytes].concat();
+        let sent = self.send_shared(cx, peer, vec![frame]);
+        if !sent {
+            self.core.direct_refused(PeerId(peer), spec, bytes.len());
+        }
+        sent
     }
 
     fn submit_rendezvous(
