@@ -61,6 +61,9 @@ impl Core {
     #[inline]
     pub fn direct(&mut self, peer: PeerId, spec: &SendSpec, len: usize) -> Option<Direct> {
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
+        if !state.session.up {
+            return None;
+        }
         let link = state.small?;
         let lane = spec.lane.index();
         let path = state.paths[link.index()].as_deref()?;
