@@ -19,7 +19,7 @@ const ASK_NS: u64 = 200_000_000;
 
 /// Sessions that two processes may open with one another, beside some for each fault, before they
 /// count as restless.
-const SESSIONS_MAX: usize = 4;
+const SESSIONS_MAX: u64 = 4;
 
 /// A peer as the engine sees it.
 #[derive(Debug, Default)]
@@ -182,10 +182,11 @@ impl Node {
             .plan
             .faults
             .iter()
-            .filter(|fault| fault.touches(self.id, peer))
-            .count();
-        // A fault of some seconds sees an attempt per second and per end.
-        if opened > SESSIONS_MAX + faults * 16 {
+            .filter(|fault| fault.touches(self.id, peer));
+        // Some for each fault, and an attempt per pause between attempts while it lasts.
+        let attempts =
+            faults.map(|fault| 16 + (fault.end_ns - fault.begin_ns) / cx.plan.reconnect_ns);
+        if opened as u64 > SESSIONS_MAX + attempts.sum::<u64>() {
             let id = self.id;
             cx.violate(format!(
                 "nodes {id} and {peer} have opened {opened} sessions: they do not come to rest"
