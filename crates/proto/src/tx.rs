@@ -128,6 +128,9 @@ impl Core {
             self.ready.pop_front();
             if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
                 peer.queued = false;
+                if peer.is_starved() {
+                    peer.wake_starved(&mut self.sh);
+                }
             }
         }
         None
