@@ -359,6 +359,8 @@ fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
     path(&mut pair, 1200);
     pair.ends[0].send(B, &LOW, &[1; 500]).unwrap();
     path(&mut pair, 8972);
+    // The short way into an open frame keeps to it as well.
+    assert!(pair.ends[0].core.append(B, &LOW, &[1; 2000]).is_none());
     for len in [500, 2000, 500] {
         pair.ends[0].send(B, &LOW, &pattern(7, len)).unwrap();
     }
