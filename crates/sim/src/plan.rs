@@ -73,7 +73,7 @@ pub struct Plan {
     pub(crate) hosts: Vec<u32>,
     /// Processes of one host use shared memory.
     pub(crate) shm: Option<LinkParams>,
-    /// Single messages take the short way through it.
+    /// Small messages take the short ways past queues and events.
     pub(crate) short_way: bool,
     pub(crate) udp: LinkParams,
     pub(crate) packet: Option<LinkParams>,

@@ -8,7 +8,7 @@ use crate::ledger::{Delivery, GREETING_PORT, Note};
 use crate::payload;
 use crate::trace::Item;
 use portolan_proto::{Data, Dest, Event, OpError, OpId, PeerId, Whole};
-use portolan_wire::{Record, Records};
+use portolan_wire::{MESSAGE_LEN, Message};
 use std::ops::Range;
 
 /// A receive that failed because of its peer is posted again after this time.
@@ -95,7 +95,7 @@ impl Node {
         }
     }
 
-    /// A message came the short way.
+    /// A message came the short way, out of `frame`.
     pub(super) fn on_whole(&mut self, cx: &mut Context, from: u32, frame: &[u8], whole: &Whole) {
         let room = whole.op.map_or(usize::MAX, |op| {
             self.take_buffer(cx, op, PeerId(from)).len()
@@ -103,8 +103,12 @@ impl Node {
         let bytes = frame.get(whole.off..whole.off + whole.len);
         let bytes = bytes.filter(|bytes| bytes.len() <= room);
         // The program is not told the lane; the checkers want it.
-        let record = Records::new(frame, 0, frame.len()).next();
-        let (Some(bytes), Some(Ok((Record::Message(message), _)))) = (bytes, record) else {
+        let header = whole
+            .off
+            .checked_sub(MESSAGE_LEN)
+            .and_then(|at| frame.get(at..));
+        let message = header.and_then(Message::peek);
+        let (Some(bytes), Some(message)) = (bytes, message) else {
             let id = self.id;
             cx.violate_always(format!(
                 "node {id}: the short way gave {whole:?} for {room} bytes"
@@ -119,7 +123,6 @@ impl Node {
             bytes: bytes.to_vec(),
         };
         self.hand_over(cx, got);
-        self.drain(cx, &[]);
     }
 
     /// A message was copied from its sender's memory, or could not be.

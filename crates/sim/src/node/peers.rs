@@ -330,7 +330,7 @@ impl Node {
         };
         let result = if out.ask && out.len > 0 {
             Err(Refused::TooLong)
-        } else if self.send_direct(cx, peer, &spec, &bytes) {
+        } else if self.send_shortly(cx, peer, &spec, &bytes) {
             Ok(())
         } else {
             self.core
@@ -381,8 +381,12 @@ impl Node {
         Ok(())
     }
 
-    /// The short way over shared memory; `false` where it is not open.
-    fn send_direct(&mut self, cx: &mut Context, peer: u32, spec: &SendSpec, bytes: &[u8]) -> bool {
+    /// The short ways: into a frame that is being filled, and at once over shared memory. `false`
+    /// where none is open.
+    fn send_shortly(&mut self, cx: &mut Context, peer: u32, spec: &SendSpec, bytes: &[u8]) -> bool {
+        if cx.plan.short_way && self.core.append(PeerId(peer), spec, bytes).is_some() {
+            return true;
+        }
         let is_open = cx.plan.short_way && cx.alive[peer as usize];
         let direct = is_open
             .then(|| self.core.direct(PeerId(peer), spec, bytes.len()))
