@@ -186,11 +186,10 @@ impl Core {
     /// The last transmit left: what lived for it alone is free.
     #[inline]
     fn settle(&mut self) {
-        match self.sent.take() {
-            Some(Sent::Lossless { frame, .. } | Sent::Unnumbered { frame, .. }) => {
-                self.sh.slots.release(frame.slot);
-            }
-            _ => {}
+        if let Some(Sent::Lossless { frame, .. } | Sent::Unnumbered { frame, .. }) =
+            self.sent.take()
+        {
+            self.sh.slots.release(frame.slot);
         }
     }
 

@@ -23,7 +23,7 @@ const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
 
 fn pattern(tag: u32, len: usize) -> Vec<u8> {
     (0..len)
-        .map(|at| (at as u32 ^ tag.wrapping_mul(0x9e37_79b9) >> 7) as u8)
+        .map(|at| (at ^ tag.wrapping_mul(0x9e37_79b9) as usize >> 7).to_le_bytes()[0])
         .collect()
 }
 
