@@ -64,6 +64,22 @@ impl Peer {
         }
     }
 
+    /// The first granted transfer that goes by `link`, and its place in the queue.
+    fn next_transfer(&mut self, sh: &Shared, link: LinkId) -> Option<(usize, u32)> {
+        loop {
+            let fits = |key: &u32| {
+                let transfer = sh.tx_transfers.get(*key);
+                transfer.is_none_or(|transfer| transfer.link == Some(link))
+            };
+            let place = self.bulk_ready.iter().position(fits)?;
+            let key = self.bulk_ready[place];
+            if sh.tx_transfers.get(key).is_some() {
+                return Some((place, key));
+            }
+            self.bulk_ready.remove(place);
+        }
+    }
+
     /// A run of fragments of a granted transfer.
     pub(crate) fn next_bulk(
         &mut self,
@@ -71,16 +87,10 @@ impl Peer {
         sh: &mut Shared,
         link: LinkId,
     ) -> Option<Sent> {
-        if self.bulk != Some(link) {
-            return None;
-        }
+        let (place, key) = self.next_transfer(sh, link)?;
         let path = self.paths[link.index()].as_deref_mut()?;
         let window = path.window_left();
-        let key = *self.bulk_ready.front()?;
-        let Some(transfer) = sh.tx_transfers.get_mut(key) else {
-            self.bulk_ready.pop_front();
-            return self.next_bulk(now, sh, link);
-        };
+        let transfer = sh.tx_transfers.get_mut(key)?;
         let fragment_len = usize::from(transfer.fragment_len);
         let most = path
             .params
@@ -99,7 +109,7 @@ impl Peer {
         if count == 0 {
             if window > 0 {
                 transfer.queued = false;
-                self.bulk_ready.pop_front();
+                self.bulk_ready.remove(place);
             }
             return None;
         }
@@ -108,7 +118,7 @@ impl Peer {
         let (op, receiver_transfer) = (transfer.op, transfer.receiver_transfer);
         if transfer.next_off >= transfer.granted {
             transfer.queued = false;
-            self.bulk_ready.pop_front();
+            self.bulk_ready.remove(place);
         }
         let first_index = u32::try_from(off / fragment_len as u64).unwrap_or(u32::MAX);
         sh.scratch.clear();

@@ -61,6 +61,9 @@ impl Core {
     #[inline]
     pub fn direct(&mut self, peer: PeerId, spec: &SendSpec, len: usize) -> Option<Direct> {
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
+        if !state.session.up {
+            return None;
+        }
         let link = state.small?;
         let lane = spec.lane.index();
         let path = state.paths[link.index()].as_deref()?;
@@ -68,9 +71,6 @@ impl Core {
         let eager = len <= self.sh.config.limits.eager_len_max_lossless;
         let charge = charge(len);
         let tx = &mut state.lanes_tx[lane];
-        if !state.session.up {
-            return None;
-        }
         if !path.params.lossless || !idle || !eager || spec.best_effort || !tx.has_credit(charge) {
             return None;
         }
@@ -110,12 +110,11 @@ impl Core {
         }
         let path = state.paths[state.small?.index()].as_deref_mut()?;
         let lane = spec.lane.index();
-        let capacity = path.shared_frame_len();
         let open = path.open[lane].as_mut()?;
         let (start, charge) = (open.len, charge(bytes.len()));
         let end = start + MESSAGE_LEN + bytes.len();
         let tx = &mut state.lanes_tx[lane];
-        if end > capacity || spec.best_effort || !tx.has_credit(charge) {
+        if end > open.len_max || spec.best_effort || !tx.has_credit(charge) {
             return None;
         }
         let message = Message {

@@ -132,6 +132,12 @@ impl Peer {
         !self.control.is_empty() || self.credit_due.iter().any(|due| *due)
     }
 
+    /// Some submission was refused.
+    #[inline]
+    pub(crate) fn is_starved(&self) -> bool {
+        self.lanes_tx.iter().any(|lane| lane.starved)
+    }
+
     /// Some submission was refused and would not be now.
     pub(crate) fn wake_starved(&mut self, sh: &mut Shared) {
         for lane in LaneId::ALL {

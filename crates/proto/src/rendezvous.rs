@@ -70,6 +70,8 @@ impl RxTransfer {
 pub(crate) struct TxTransfer {
     pub(crate) peer: PeerId,
     pub(crate) op: OpId,
+    /// By which its bytes go, whichever path is best by then: its fragments fit this one's frames.
+    pub(crate) link: Option<LinkId>,
     pub(crate) len: u64,
     pub(crate) receiver_transfer: u32,
     /// The peer's session, for fragments that are sent again.
@@ -192,7 +194,7 @@ impl Core {
             self.touch(peer);
             return Err(refused);
         }
-        let fragment_len = state.fragment_len();
+        let (link, fragment_len) = (state.bulk, state.fragment_len());
         let lane = &mut state.lanes_tx[spec.lane.index()];
         let room = self.sh.tx_transfers.len() < SLAB_LEN_MAX;
         let path_room = state
@@ -206,6 +208,7 @@ impl Core {
         let Ok(key) = self.sh.tx_transfers.insert(TxTransfer {
             peer,
             op,
+            link,
             len,
             receiver_transfer: 0,
             session: state.session.token_theirs,

@@ -181,7 +181,7 @@ impl Core {
         self.serve_unblocked();
         self.run_scheduler();
         if let Some(Some(peer)) = self.peers.get_mut(from.index())
-            && peer.lanes_tx.iter().any(|lane| lane.starved)
+            && peer.is_starved()
         {
             peer.wake_starved(&mut self.sh);
         }

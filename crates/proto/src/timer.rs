@@ -9,9 +9,12 @@ use crate::peer::Peer;
 use crate::{Core, Instant};
 
 impl Core {
-    /// When [`Core::handle_timeout`] has something to do.
+    /// When [`Core::handle_timeout`] has something to do; at once while events wait.
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
+        if !self.sh.events.is_empty() {
+            return Instant::default();
+        }
         let times = &self.sh.times;
         self.timed
             .iter()

@@ -128,6 +128,9 @@ impl Core {
             self.ready.pop_front();
             if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
                 peer.queued = false;
+                if peer.is_starved() {
+                    peer.wake_starved(&mut self.sh);
+                }
             }
         }
         None
@@ -183,11 +186,10 @@ impl Core {
     /// The last transmit left: what lived for it alone is free.
     #[inline]
     fn settle(&mut self) {
-        match self.sent.take() {
-            Some(Sent::Lossless { frame, .. } | Sent::Unnumbered { frame, .. }) => {
-                self.sh.slots.release(frame.slot);
-            }
-            _ => {}
+        if let Some(Sent::Lossless { frame, .. } | Sent::Unnumbered { frame, .. }) =
+            self.sent.take()
+        {
+            self.sh.slots.release(frame.slot);
         }
     }
 

@@ -126,7 +126,7 @@ impl Context {
             // A grant that was overtaken by a later one, which its transfer did not outlive.
             DropReason::StaleTransfer => true,
             DropReason::BestEffortNoBuffer => self.plan.flows.iter().any(|flow| flow.best_effort),
-            DropReason::OldIncarnation | DropReason::StaleTransfer => !self.plan.faults.is_empty(),
+            DropReason::OldIncarnation => !self.plan.faults.is_empty(),
             _ => self.plan.header_corruption,
         }
     }

@@ -91,7 +91,7 @@ impl Ledger {
 
     /// The session's owner has given it up, or is gone.
     pub(crate) fn end(&mut self, session: u64) {
-        self.sessions[session as usize].ended = true;
+        self.sessions[index(session)].ended = true;
     }
 
     pub(crate) fn take_id(&mut self) -> u64 {
@@ -101,7 +101,7 @@ impl Ledger {
 
     /// A message was accepted in `session`.
     pub(crate) fn accept(&mut self, session: u64, lane: LaneId, port: PortId, entry: Entry) {
-        let sent = &mut self.sessions[session as usize].sent;
+        let sent = &mut self.sessions[index(session)].sent;
         sent.entry((lane, port)).or_default().push_back(entry);
     }
 
@@ -141,7 +141,7 @@ impl Ledger {
             got.bound
                 .ok_or_else(|| format!("a message {place} came before the session's greeting"))?
         };
-        let sent = &mut self.sessions[session as usize].sent;
+        let sent = &mut self.sessions[index(session)].sent;
         let Some(entry) = sent.get_mut(&(lane, port)).and_then(VecDeque::pop_front) else {
             return Err(format!(
                 "session {session}: a message of {} bytes {place} that was never sent, or twice",
@@ -168,7 +168,7 @@ impl Ledger {
     /// The sender's session that a greeting names.
     fn greeted(&self, got: &Delivery<'_>) -> Result<u64, String> {
         let session = payload::number(got.bytes);
-        let known = session.and_then(|session| self.sessions.get(session as usize));
+        let known = session.and_then(|session| self.sessions.get(index(session)));
         match (session, known) {
             (Some(session), Some(known)) if (known.src, known.dst) == (got.src, got.dst) => {
                 Ok(session)
@@ -188,7 +188,7 @@ impl Ledger {
         let Some(sent) = self.best_effort.get_mut(&id) else {
             return Ok(None);
         };
-        let session = &self.sessions[sent.session as usize];
+        let session = &self.sessions[index(sent.session)];
         // Content alone tells that it is one: a reliable message may begin with the same bytes.
         if payload::first_difference(id, got.bytes, true).is_some() || session.dst != got.dst {
             return Ok(None);
@@ -213,12 +213,12 @@ impl Ledger {
 
     /// Whether the session's own end still stands.
     pub(crate) fn is_open(&self, session: u64) -> bool {
-        !self.sessions[session as usize].ended
+        !self.sessions[index(session)].ended
     }
 
     /// Messages of a session that have not been delivered: how many, and the oldest.
     pub(crate) fn undelivered(&self, session: u64) -> Option<(usize, LaneId, PortId, Entry)> {
-        let sent = &self.sessions[session as usize].sent;
+        let sent = &self.sessions[index(session)].sent;
         let count = sent.values().map(VecDeque::len).sum();
         let (&(lane, port), entry) = sent
             .iter()
@@ -241,4 +241,9 @@ impl Ledger {
         all.filter(|(_, s)| !s.ended)
             .map(|(n, s)| (n as u64, s.src, s.dst))
     }
+}
+
+/// Place of a session in the ledger.
+fn index(session: u64) -> usize {
+    usize::try_from(session).unwrap_or(usize::MAX)
 }

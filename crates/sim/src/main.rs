@@ -168,6 +168,6 @@ fn complain(args: &Args, failure: &Failure) {
 
 fn seed_of_the_clock() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    // Microseconds in six digits or so: short enough to be typed again.
-    since.map_or(1, |since| since.as_micros() as u64 % 1_000_000_000)
+    // Nine digits at most: short enough to be typed again.
+    since.map_or(1, |since| u64::from(since.subsec_nanos()))
 }

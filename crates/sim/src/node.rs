@@ -12,7 +12,7 @@ use crate::plan::GroupPlan;
 use crate::program::Program;
 use crate::queue::Happening;
 use peers::Remote;
-use portolan_proto::{Config, Core, LaneId, LinkId, OpId, PeerId, PortId, PortMode};
+use portolan_proto::{Admitted, Config, Core, LaneId, LinkId, OpId, PeerId, PortId, PortMode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Frames handled in one turn, so that a flood leaves time for the rest.
@@ -239,8 +239,13 @@ impl Node {
                     self.id,
                     crate::trace::Item::Arrived { from, link, len },
                 );
-                self.core.handle_frame(local, link, &frame);
-                self.drain(cx, &frame);
+                if cx.plan.short_way {
+                    let admitted = self.core.admit(local, link, &frame);
+                    self.take(cx, admitted, &frame, &frame);
+                } else {
+                    self.core.handle_frame(local, link, &frame);
+                    self.drain(cx, &frame);
+                }
                 cost_ns += cx.plan.frame_cost_ns;
             } else {
                 break;
@@ -259,10 +264,32 @@ impl Node {
         );
         // The rings of an earlier life were cut: this one is new, and so is its sender.
         self.core.connect(local, PeerId(from));
+        self.drain(cx, &[]);
         // A link hands the first bytes of a long entry over in private memory, see `RxFrame`.
-        let head = &frame[..frame.len().min(4096)];
-        self.core
-            .handle_lossless(local, link, PeerId(from), head, frame.len());
+        let head = &frame[..len.min(4096)];
+        let from = PeerId(from);
+        if cx.plan.short_way {
+            let admitted = self.core.admit_lossless(local, link, from, len);
+            self.take(cx, admitted, head, frame);
+        } else {
+            self.core.handle_lossless(local, link, from, head, len);
+            self.drain(cx, frame);
+        }
+    }
+
+    /// What was admitted of a frame: messages that can be delivered at once, then the rest.
+    fn take(&mut self, cx: &mut Context, admitted: Option<Admitted>, head: &[u8], frame: &[u8]) {
+        self.drain(cx, frame);
+        let Some(mut admitted) = admitted else {
+            return;
+        };
+        while let Some(whole) = self.core.take_whole(&mut admitted, head) {
+            self.on_whole(cx, admitted.from.0, frame, &whole);
+        }
+        if !admitted.is_done() {
+            self.core
+                .handle_rest(self.clock.local(cx.now), &admitted, head);
+        }
         self.drain(cx, frame);
     }
 
@@ -301,16 +328,6 @@ impl Node {
 
     /// What is not at its end; `None` when nothing is left to do.
     pub(crate) fn unfinished(&self, cx: &Context) -> Option<String> {
-        if std::env::var("DUMP").is_ok()
-            && cx.now % 1_000_000_000 < 2_000_000
-            && cx.now > 10_000_000_000
-        {
-            let text = format!("{:?}", self.core);
-            for key in ["tx_transfers", "unexpected: [U", "matched: 1"] {
-                let at = text.find(key).unwrap_or(0);
-                println!("{} {}", self.id, &text[at..(at + 1500).min(text.len())]);
-            }
-        }
         if let Some(what) = self.program.unfinished(cx) {
             return Some(what);
         }

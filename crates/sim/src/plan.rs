@@ -16,6 +16,9 @@ pub(crate) const NODES_MAX: u32 = 64;
 /// Largest message of the traffic.
 const MESSAGE_LEN_MAX: usize = 1_000_000;
 
+/// Share of frames whose headers are changed, where that is the point.
+const CORRUPT_SHARE: f64 = 0.05;
+
 const MS: u64 = 1_000_000;
 
 /// A stream of messages from one process to a port of another.
@@ -70,6 +73,8 @@ pub struct Plan {
     pub(crate) hosts: Vec<u32>,
     /// Processes of one host use shared memory.
     pub(crate) shm: Option<LinkParams>,
+    /// Small messages take the short ways past queues and events.
+    pub(crate) short_way: bool,
     pub(crate) udp: LinkParams,
     pub(crate) packet: Option<LinkParams>,
     pub(crate) net: NetPlan,
@@ -113,10 +118,14 @@ impl Plan {
             rng.random_range(1..200) * MS
         };
         let traffic_ns = traffic_ns.unwrap_or(drawn_ns);
-        let net = NetPlan::draw(rng, &hosts);
+        let mut net = NetPlan::draw(rng, &hosts);
+        if header_corruption {
+            net.corrupt = net.corrupt.max(CORRUPT_SHARE);
+        }
         let mut plan = Plan {
             seed,
             nodes,
+            short_way: rng.random_bool(0.5),
             shm: rng.random_bool(0.8).then(|| draw_shm(rng)),
             udp: draw_udp(rng, &net),
             packet: rng.random_bool(0.6).then(|| draw_packet(rng, &net)),

@@ -23,7 +23,7 @@ const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
 
 fn pattern(tag: u32, len: usize) -> Vec<u8> {
     (0..len)
-        .map(|at| (at as u32 ^ tag.wrapping_mul(0x9e37_79b9) >> 7) as u8)
+        .map(|at| (at ^ tag.wrapping_mul(0x9e37_79b9) as usize >> 7).to_le_bytes()[0])
         .collect()
 }
 
@@ -343,6 +343,9 @@ fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
     let mut pair = Pair::new(NETWORK, 13);
     pair.run(Duration::from_millis(5));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    for link in pair.ends[0].core.sh.links.iter_mut().flatten() {
+        link.frame_len_max = 8972;
+    }
     let path = |pair: &mut Pair, frame_len| {
         for path in pair.ends[0].core.peers[1]
             .as_mut()
@@ -356,6 +359,8 @@ fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
     path(&mut pair, 1200);
     pair.ends[0].send(B, &LOW, &[1; 500]).unwrap();
     path(&mut pair, 8972);
+    // The short way into an open frame keeps to it as well.
+    assert!(pair.ends[0].core.append(B, &LOW, &[1; 2000]).is_none());
     for len in [500, 2000, 500] {
         pair.ends[0].send(B, &LOW, &pattern(7, len)).unwrap();
     }
@@ -378,6 +383,23 @@ fn the_short_way_leaves_a_message_that_its_buffer_would_cut() {
         .admit_lossless(pair.now, LinkId::SHM, A, frame.len())
         .unwrap();
     assert!(core.take_whole(&mut admitted, &frame).is_none());
+}
+
+#[test]
+fn a_sender_refused_for_want_of_frames_is_told_when_they_have_left() {
+    let mut pair = Pair::new(&[LinkId::UDP], 15);
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    let spec = SendSpec {
+        best_effort: true,
+        ..LOW
+    };
+    while pair.ends[0].send(B, &spec, &[1; 1000]).is_ok() {}
+    // Nothing comes back that could tell: best effort is not acknowledged.
+    while pair.ends[0].core.poll_transmit(pair.now).is_some() {}
+    assert!(pair.ends[0].core.poll_timeout() <= pair.now);
+    assert_eq!(pair.ends[0].core.poll_event(), Some(Event::Writable(B)));
+    assert!(pair.ends[0].send(B, &spec, &[1; 1000]).is_ok());
 }
 
 #[test]

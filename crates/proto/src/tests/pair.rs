@@ -293,6 +293,10 @@ impl Pair {
             }
         }
         for (link, frame) in frames {
+            let limit = self.ends[index].core.sh.links[link.index()]
+                .unwrap()
+                .frame_len_max;
+            assert!(frame.len() <= limit, "{} bytes by {link}", frame.len());
             self.put(1 - index, link, frame);
         }
     }

@@ -211,3 +211,11 @@ fn a_peer_that_is_asked_is_heard_of() {
     assert!(pair.ends[0].core.last_heard(B).unwrap() > before);
     assert_eq!(pair.ends[0].core.peer_status(B), PeerStatus::Up);
 }
+
+#[test]
+fn the_short_way_is_closed_to_a_peer_that_was_given_up() {
+    let mut pair = Pair::new(&[LinkId::SHM], 10);
+    assert!(pair.ends[0].core.direct(B, &LOW, 8).is_some());
+    pair.ends[0].core.fail_peer(B, Cause::ProcessGone);
+    assert!(pair.ends[0].core.direct(B, &LOW, 8).is_none());
+}

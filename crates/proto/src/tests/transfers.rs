@@ -58,6 +58,23 @@ fn path(pair: &mut Pair, rank: usize, peer: usize) -> &mut crate::path::Path {
     peer.paths[LinkId::UDP.index()].as_deref_mut().unwrap()
 }
 
+#[test]
+fn a_transfer_keeps_to_the_path_that_its_fragments_were_cut_for() {
+    let mut pair = Pair::new(&[LinkId::UDP, LinkId::PACKET], 3);
+    pair.dead = Some(LinkId::UDP);
+    pair.run(Duration::from_millis(100));
+    pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();
+    pair.run(Duration::from_micros(100));
+    pair.dead = None;
+    pair.run(Duration::from_millis(100));
+    // Bulk data would now go by the other path, whose frames are shorter.
+    assert!(pair.ends[0].core.path_status(B, LinkId::UDP).unwrap().bulk);
+    pair.ends[1].post(PORT, 300_000, None);
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    pair.assert_clean();
+}
+
 /// Three processes on one wire that is never slow; payload is not looked at.
 struct Trio {
     cores: Vec<Core>,

@@ -7,7 +7,8 @@ use crate::context::Context;
 use crate::ledger::{Delivery, GREETING_PORT, Note};
 use crate::payload;
 use crate::trace::Item;
-use portolan_proto::{Data, Dest, Event, OpError, OpId, PeerId};
+use portolan_proto::{Data, Dest, Event, OpError, OpId, PeerId, Whole};
+use portolan_wire::{MESSAGE_LEN, Message};
 use std::ops::Range;
 
 /// A receive that failed because of its peer is posted again after this time.
@@ -92,6 +93,36 @@ impl Node {
                 from.len()
             )),
         }
+    }
+
+    /// A message came the short way, out of `frame`.
+    pub(super) fn on_whole(&mut self, cx: &mut Context, from: u32, frame: &[u8], whole: &Whole) {
+        let room = whole.op.map_or(usize::MAX, |op| {
+            self.take_buffer(cx, op, PeerId(from)).len()
+        });
+        let bytes = frame.get(whole.off..whole.off + whole.len);
+        let bytes = bytes.filter(|bytes| bytes.len() <= room);
+        // The program is not told the lane; the checkers want it.
+        let header = whole
+            .off
+            .checked_sub(MESSAGE_LEN)
+            .and_then(|at| frame.get(at..));
+        let message = header.and_then(Message::peek);
+        let (Some(bytes), Some(message)) = (bytes, message) else {
+            let id = self.id;
+            cx.violate_always(format!(
+                "node {id}: the short way gave {whole:?} for {room} bytes"
+            ));
+            return;
+        };
+        let got = Got {
+            src: from,
+            lane: message.lane,
+            port: whole.port,
+            len: whole.len,
+            bytes: bytes.to_vec(),
+        };
+        self.hand_over(cx, got);
     }
 
     /// A message was copied from its sender's memory, or could not be.

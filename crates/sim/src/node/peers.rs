@@ -19,7 +19,7 @@ const ASK_NS: u64 = 200_000_000;
 
 /// Sessions that two processes may open with one another, beside some for each fault, before they
 /// count as restless.
-const SESSIONS_MAX: usize = 4;
+const SESSIONS_MAX: u64 = 4;
 
 /// A peer as the engine sees it.
 #[derive(Debug, Default)]
@@ -121,7 +121,9 @@ impl Node {
         remote.ask_at = Some(cx.now + ASK_NS);
         let wants = remote.send_count > 0 || !remote.outbox_is_empty();
         let is_waited_for = wants || sourced && cx.now < cx.quiet_ns;
-        let is_silent = cx.now >= heard.saturating_add(ASK_NS);
+        // On shared memory silence means nothing: the system tells of the end of its process.
+        let is_far = !cx.plan.share_memory(self.id, peer);
+        let is_silent = is_far && cx.now >= heard.saturating_add(ASK_NS);
         if is_waited_for && is_silent {
             // Whether the session stands as well, its other end alone can tell.
             self.core.ask(PeerId(peer));
@@ -152,11 +154,6 @@ impl Node {
         let session = cx.ledger.open(self.id, peer);
         cx.trace.push(cx.now, self.id, Item::Up { peer, session });
         self.check_restless(cx, peer);
-        let waited_for = cx
-            .plan
-            .ports
-            .iter()
-            .any(|port| port.node == self.id && port.sourced);
         let remote = &mut self.peers[peer as usize];
         remote.session = Some(session);
         remote.life = cx.lives[peer as usize];
@@ -185,10 +182,11 @@ impl Node {
             .plan
             .faults
             .iter()
-            .filter(|fault| fault.touches(self.id, peer))
-            .count();
-        // A fault of some seconds sees an attempt per second and per end.
-        if opened > SESSIONS_MAX + faults * 16 {
+            .filter(|fault| fault.touches(self.id, peer));
+        // Some for each fault, and an attempt per pause between attempts while it lasts.
+        let attempts =
+            faults.map(|fault| 16 + (fault.end_ns - fault.begin_ns) / cx.plan.reconnect_ns);
+        if opened as u64 > SESSIONS_MAX + attempts.sum::<u64>() {
             let id = self.id;
             cx.violate(format!(
                 "nodes {id} and {peer} have opened {opened} sessions: they do not come to rest"
@@ -239,7 +237,11 @@ impl Node {
         let explained = match cause {
             // The peer may have given this side up for a reason, and come back much later.
             Cause::Restarted | Cause::Closed => cx.was_disturbed(self.id, peer),
-            Cause::Silent(_) | Cause::NoPath | Cause::ProcessGone => cx.excused(self.id, peer),
+            Cause::Silent(_) | Cause::NoPath | Cause::ProcessGone => {
+                // A life that is over may be missed when something waits for it again.
+                let is_over = cx.lives[peer as usize] != self.peers[peer as usize].life;
+                is_over || cx.excused(self.id, peer)
+            }
             _ => false,
         };
         if !explained {
@@ -328,6 +330,8 @@ impl Node {
         };
         let result = if out.ask && out.len > 0 {
             Err(Refused::TooLong)
+        } else if self.send_shortly(cx, peer, &spec, &bytes) {
+            Ok(())
         } else {
             self.core
                 .eager(PeerId(peer), &spec, bytes.len())
@@ -375,6 +379,27 @@ impl Node {
             cx.ledger.accept(session, lane, out.port, entry);
         }
         Ok(())
+    }
+
+    /// The short ways: into a frame that is being filled, and at once over shared memory. `false`
+    /// where none is open.
+    fn send_shortly(&mut self, cx: &mut Context, peer: u32, spec: &SendSpec, bytes: &[u8]) -> bool {
+        if cx.plan.short_way && self.core.append(PeerId(peer), spec, bytes).is_some() {
+            return true;
+        }
+        let is_open = cx.plan.short_way && cx.alive[peer as usize];
+        let direct = is_open
+            .then(|| self.core.direct(PeerId(peer), spec, bytes.len()))
+            .flatten();
+        let Some(direct) = direct else {
+            return false;
+        };
+        let frame = [&direct.header[..], bytes].concat();
+        let sent = self.send_shared(cx, peer, vec![frame]);
+        if !sent {
+            self.core.direct_refused(PeerId(peer), spec, bytes.len());
+        }
+        sent
     }
 
     fn submit_rendezvous(

@@ -82,7 +82,12 @@ impl Node {
     }
 
     /// A ring takes whole entries or nothing.
-    fn send_shared(&mut self, cx: &mut Context, peer: u32, frames: Vec<Vec<u8>>) -> bool {
+    pub(super) fn send_shared(
+        &mut self,
+        cx: &mut Context,
+        peer: u32,
+        frames: Vec<Vec<u8>>,
+    ) -> bool {
         let frame = frames.concat();
         let (to, link, len) = (peer, LinkId::SHM, frame.len());
         let sent = cx

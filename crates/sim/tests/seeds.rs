@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The simulator over the core as it is: no seed breaks a promise, and a bug that is put in is found.
+
+use portolan_sim::{Canary, Options, simulate};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Runs on which a canary must be found; in most it sits where nobody passes.
+const CANARY_SEEDS: u64 = 100;
+
+fn run_all(seeds: std::ops::Range<u64>, options: impl Fn(u64) -> Options + Sync) {
+    let next = AtomicU64::new(seeds.start);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    if let Err(failure) = simulate(&options(seed)) {
+                        panic!("{failure}");
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn seeded(seed: u64) -> Options {
+    Options {
+        seed,
+        ..Options::default()
+    }
+}
+
+#[test]
+fn hundreds_of_seeds_break_no_promise() {
+    run_all(1..401, seeded);
+}
+
+#[test]
+fn sixty_four_nodes_break_no_promise() {
+    run_all(0..6, |seed| Options {
+        nodes: Some(64),
+        ..seeded(10_000 + seed)
+    });
+}
+
+#[test]
+fn flipped_header_bits_neither_panic_nor_grow_memory() {
+    run_all(0..60, |seed| Options {
+        header_corruption: true,
+        ..seeded(20_000 + seed)
+    });
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in [7, 8, 9, 10] {
+        let first = simulate(&seeded(seed)).expect("holds");
+        assert_eq!(first, simulate(&seeded(seed)).expect("holds"));
+        let other = simulate(&seeded(seed + 100)).expect("holds");
+        assert_ne!(first.trace_hash, other.trace_hash);
+    }
+}
+
+#[test]
+fn every_canary_is_found() {
+    for canary in Canary::ALL {
+        let found = (0..CANARY_SEEDS).find(|&seed| {
+            let options = Options {
+                canary: Some(canary),
+                duration: Some(Duration::from_millis(20)),
+                ..seeded(seed)
+            };
+            simulate(&options).is_err()
+        });
+        assert!(found.is_some(), "{canary} lives");
+    }
+}
