@@ -42,7 +42,9 @@ fn send(node: &mut Node, len: usize, count: usize) -> Result<(), Error> {
         }
         requests.push_back(node.isend(Target::new(1, PORT), Arc::clone(&bytes))?);
     }
-    requests.into_iter().try_for_each(|request| node.wait(request).map(|_| ()))
+    requests
+        .into_iter()
+        .try_for_each(|request| node.wait(request).map(|_| ()))
 }
 
 fn receive(node: &mut Node, len: usize, count: usize) -> Result<(), Error> {
@@ -51,7 +53,9 @@ fn receive(node: &mut Node, len: usize, count: usize) -> Result<(), Error> {
         requests.push_back(node.post_recv_from(0, PORT, vec![0; len])?);
     }
     for done in 0..count {
-        let Some(request) = requests.pop_front() else { break };
+        let Some(request) = requests.pop_front() else {
+            break;
+        };
         let completion = node.wait(request)?;
         if let Some(buffer) = completion.buffer
             && done + WINDOW < count

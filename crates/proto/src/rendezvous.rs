@@ -327,16 +327,17 @@ impl Core {
 impl Peer {
     /// Bytes of user data in each bulk datagram; 0 on a lossless path, whose chunks have any size.
     fn fragment_len(&self) -> u16 {
-        let lossy = self
-            .paths
-            .iter()
-            .flatten()
-            .filter(|path| !path.params.lossless);
-        // The choice between paths may change before the grant comes: what all of them carry.
-        // 60 KB per call is the most that segmentation offload takes; longer frames than that exist
-        // on loopback only.
-        let frame_len = lossy.map(|path| path.frame_len.min(60_000)).min();
-        frame_len.map_or(0, |len| u16::try_from(len - BULK_HEADER_LEN).unwrap_or(0))
+        let path = self
+            .bulk
+            .and_then(|link| self.paths[link.index()].as_deref());
+        match path {
+            // 60 KB per call is the most that segmentation offload takes; longer frames than that
+            // exist on loopback only.
+            Some(path) if !path.params.lossless => {
+                u16::try_from(path.frame_len.min(60_000) - BULK_HEADER_LEN).unwrap_or(0)
+            }
+            _ => 0,
+        }
     }
 
     fn stage_rts(&mut self, sh: &mut Shared, rts: &Rts) {

@@ -53,7 +53,7 @@ mod tests {
     fn what_this_thread_closes_is_closed_although_the_other_one_had_it() {
         let (mut reader, writer) = io::pipe().unwrap();
         let (kept_reader, mut kept_writer) = io::pipe().unwrap();
-        let (told, tell) = std::sync::mpsc::channel();
+        let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             keep_only(kept_reader.as_fd()).unwrap();
             tell.send(()).unwrap();
