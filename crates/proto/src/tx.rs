@@ -341,7 +341,7 @@ impl Peer {
         path.has_waiting()
             || self.session.has_handshake(link)
             || is_small && (self.has_control() || self.ack_is_due(now))
-            || self.bulk == Some(link) && !self.bulk_ready.is_empty()
+            || !self.bulk_ready.is_empty()
     }
 
     /// The lane's next frame. The high lane also carries control records, with or without messages.
