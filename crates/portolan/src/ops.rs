@@ -183,7 +183,7 @@ impl Ops {
     #[inline]
     pub(crate) fn is_done(&self, id: OpId) -> bool {
         self.get(id)
-            .is_none_or(|op| matches!(op.state, State::Done(_)))
+            .is_none_or(|op| !matches!(op.state, State::Pending))
     }
 
     /// The operation's bytes for reading.
@@ -314,6 +314,16 @@ mod tests {
         assert_ne!(id, again);
         assert!(!ops.exists(id));
         assert_eq!(ops.bytes(id), &[] as &[u8]);
+    }
+
+    #[test]
+    fn a_failed_operation_is_done() {
+        let mut ops = Ops::default();
+        let id = ops.owned(OpKind::Send(PeerId(1)), Buffer::from(vec![]), false);
+        assert!(!ops.is_done(id));
+        ops.fail(id, Error::Cancelled);
+        assert!(ops.is_done(id));
+        assert!(matches!(ops.finish(id), Some(Err(Error::Cancelled))));
     }
 
     #[test]
