@@ -82,6 +82,8 @@ impl Inner {
         };
         if self.ops.fill(op, bytes, peer.0) {
             self.tell_handler(handlers, peer, whole.port, op, whole.len as u64);
+            // As above. Never within `drain`: its frame would be missing here.
+            self.drain(handlers, None);
         }
     }
 
@@ -100,7 +102,6 @@ impl Inner {
             .and_then(Result::ok)
             .and_then(|done| done.buffer);
         self.handle(handlers, peer, port, message_len, &[], buffer);
-        self.drain(handlers, None);
     }
 
     /// Acts on all events.
