@@ -213,7 +213,7 @@ fn volley(link: &mut dyn Link, word: u64) {
     };
     let mut frames = Vec::new();
     for index in 0..count as u64 {
-        let mut bytes = payload(0, 1, (word >> 32) as u32 ^ index as u32, len);
+        let mut bytes = payload(0, 1, u32::try_from((word ^ index) >> 32).unwrap(), len);
         disguise(&mut bytes, mix(word ^ index));
         frames.extend(bytes);
     }
