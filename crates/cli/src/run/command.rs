@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Fill one host after the other (slot) or take the hosts in turn (node).
     #[arg(long, value_enum, default_value_t = MapBy::Slot)]
     map_by: MapBy,
-    /// Put [rank] before each line of output.
+    /// Put the rank, in brackets, before each line of output.
     #[arg(long)]
     tag_output: bool,
     /// After a process failed, time for the others to report their own errors.
