@@ -8,6 +8,7 @@
 mod events;
 mod send;
 
+pub(crate) use events::Inbox;
 pub(crate) use send::{Submitted, spec_of};
 
 use crate::address::Address;
@@ -202,9 +203,15 @@ impl Engine {
     /// One turn; returns how many frames moved.
     #[inline]
     pub(crate) fn progress(&mut self) -> usize {
+        self.progress_into(None)
+    }
+
+    /// One turn, with a receive that waits for its message.
+    #[inline]
+    pub(crate) fn progress_into(&mut self, inbox: Option<&mut Inbox<'_>>) -> usize {
         let turn = self.inner.turn.wrapping_add(1);
         self.inner.turn = turn;
-        let mut moved = self.receive(turn);
+        let mut moved = self.receive(turn, inbox);
         if turn.is_multiple_of(CLOCK_TURNS) {
             self.look_at_clock();
         }
@@ -221,7 +228,7 @@ impl Engine {
     }
 
     #[inline]
-    fn receive(&mut self, turn: u32) -> usize {
+    fn receive(&mut self, turn: u32, mut inbox: Option<&mut Inbox<'_>>) -> usize {
         let mut moved = 0;
         let any_hot = self.links.any_hot(turn);
         for index in 0..self.links.len() {
@@ -232,12 +239,12 @@ impl Engine {
             let (inner, handlers) = (&mut self.inner, &mut self.handlers);
             let (id, lossless) = (open.id, open.lossless);
             let mut fresh = lossless;
-            let count = open.link.receive(RECEIVE_BUDGET, &mut |frame| {
+            let count = open.link.receive(RECEIVE_BUDGET, |frame| {
                 if !fresh {
                     inner.read_clock();
                     fresh = true;
                 }
-                inner.on_frame(handlers, id, lossless, &frame);
+                inner.on_frame(handlers, id, lossless, &frame, inbox.as_deref_mut());
             });
             if count > 0 {
                 open.heat(turn, HOT_TURNS);

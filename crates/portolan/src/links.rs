@@ -9,17 +9,56 @@ use portolan_link::pcap::Pcap;
 use portolan_link::shm::{Shm, ShmConfig};
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::{
-    Interface, InterfaceKind, Link, LinkAddr, LinkError, Notice, TxError, TxFrame, WakeSet,
+    Interface, InterfaceKind, Link, LinkAddr, LinkError, Notice, RxFrame, TxError, TxFrame, WakeSet,
 };
 use portolan_proto::{LinkId, LinkParams, PeerId};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
+/// A link; shared memory by its own type, so that its few instructions are not lost among those of
+/// calls by pointer.
+pub(crate) enum AnyLink {
+    Shm(Box<Shm>),
+    Other(Box<dyn Link + Send>),
+}
+
+impl AnyLink {
+    #[inline]
+    fn transmit(&mut self, peer: u32, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        match self {
+            AnyLink::Shm(shm) => shm.transmit(peer, frame),
+            AnyLink::Other(link) => link.transmit(peer, frame),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn receive(&mut self, budget: usize, mut sink: impl FnMut(RxFrame<'_>)) -> usize {
+        match self {
+            AnyLink::Shm(shm) => shm.receive_with(budget, &mut sink),
+            AnyLink::Other(link) => link.receive(budget, &mut sink),
+        }
+    }
+
+    fn as_dyn(&self) -> &dyn Link {
+        match self {
+            AnyLink::Shm(shm) => &**shm,
+            AnyLink::Other(link) => link,
+        }
+    }
+
+    fn as_dyn_mut(&mut self) -> &mut dyn Link {
+        match self {
+            AnyLink::Shm(shm) => &mut **shm,
+            AnyLink::Other(link) => link,
+        }
+    }
+}
+
 /// An open link.
 pub(crate) struct OpenLink {
     pub(crate) id: LinkId,
     pub(crate) lossless: bool,
-    pub(crate) link: Box<dyn Link + Send>,
+    pub(crate) link: AnyLink,
     /// Turn until which it is looked at every time.
     hot_until: u32,
     connected: Vec<bool>,
@@ -124,7 +163,7 @@ impl Links {
         };
         if plan.shm {
             let config = ShmConfig::new(job.job_id, job.rank, job.secret);
-            links.add(LinkId::SHM, Box::new(Shm::open(config)?));
+            links.add(LinkId::SHM, AnyLink::Shm(Box::new(Shm::open(config)?)));
         }
         let Some(network) = &plan.network else {
             return Ok(links);
@@ -135,13 +174,15 @@ impl Links {
         let LinkAddr::Udp { socket } = udp.local_addr() else {
             return Ok(links);
         };
-        links.add(LinkId::UDP, wrap(udp, plan, job)?);
+        links.add(LinkId::UDP, AnyLink::Other(wrap(udp, plan, job)?));
         if plan.packet
             && let Some(interface) = &network.interface
         {
             let reference = InterfaceRef::Index(interface.index);
             match Packet::open(&PacketConfig::new(reference, socket.port())) {
-                Ok(packet) => links.add(LinkId::PACKET, wrap(packet, plan, job)?),
+                Ok(packet) => {
+                    links.add(LinkId::PACKET, AnyLink::Other(wrap(packet, plan, job)?));
+                }
                 Err(error) if plan.packet_required => return Err(error.into()),
                 Err(error) => log::info!("without raw Ethernet frames: {error}"),
             }
@@ -149,8 +190,8 @@ impl Links {
         Ok(links)
     }
 
-    fn add(&mut self, id: LinkId, link: Box<dyn Link + Send>) {
-        let lossless = link.caps().lossless;
+    fn add(&mut self, id: LinkId, link: AnyLink) {
+        let lossless = link.as_dyn().caps().lossless;
         self.has_lossy |= !lossless;
         self.places[id.index()] = Some(self.open.len());
         self.open.push(OpenLink {
@@ -165,7 +206,7 @@ impl Links {
     /// What the core must know of each link.
     pub(crate) fn params(&self) -> impl Iterator<Item = (LinkId, LinkParams)> + '_ {
         self.open.iter().map(|open| {
-            let caps = open.link.caps();
+            let caps = open.link.as_dyn().caps();
             let params = LinkParams {
                 frame_len_max: caps.frame_len_max,
                 segments_max: caps.segments_max,
@@ -180,7 +221,7 @@ impl Links {
     pub(crate) fn addrs(&self) -> Vec<LinkAddr> {
         self.open
             .iter()
-            .map(|open| open.link.local_addr())
+            .map(|open| open.link.as_dyn().local_addr())
             .collect()
     }
 
@@ -220,7 +261,7 @@ impl Links {
             return Ok(());
         };
         let open = &mut self.open[place];
-        open.link.connect(peer.0, addr)?;
+        open.link.as_dyn_mut().connect(peer.0, addr)?;
         let index = peer.0 as usize;
         if index >= open.connected.len() {
             open.connected.resize(index + 1, false);
@@ -237,7 +278,7 @@ impl Links {
         if let Some(connected) = open.connected.get_mut(peer.0 as usize) {
             *connected = false;
         }
-        open.link.disconnect(peer.0);
+        open.link.as_dyn_mut().disconnect(peer.0);
     }
 
     #[inline]
@@ -264,7 +305,11 @@ impl Links {
         let Some(place) = self.places[LinkId::SHM.index()] else {
             return false;
         };
-        match self.open[place].link.pull(peer.0, remote_addr, dst) {
+        match self.open[place]
+            .link
+            .as_dyn_mut()
+            .pull(peer.0, remote_addr, dst)
+        {
             Ok(()) => true,
             Err(error) => {
                 log::debug!("pull from {peer}: {error}");
@@ -276,21 +321,21 @@ impl Links {
     pub(crate) fn poll_notice(&mut self) -> Option<(LinkId, Notice)> {
         self.open
             .iter_mut()
-            .find_map(|open| Some((open.id, open.link.poll_notice()?)))
+            .find_map(|open| Some((open.id, open.link.as_dyn_mut().poll_notice()?)))
     }
 
     /// Prepares all links for sleep; `false` if one has frames waiting.
     pub(crate) fn arm(&mut self, wake: &mut WakeSet) -> bool {
         let mut quiet = true;
         for open in &mut self.open {
-            quiet &= open.link.arm(wake);
+            quiet &= open.link.as_dyn_mut().arm(wake);
         }
         quiet
     }
 
     pub(crate) fn disarm(&mut self) {
         for open in &mut self.open {
-            open.link.disarm();
+            open.link.as_dyn_mut().disarm();
         }
     }
 }

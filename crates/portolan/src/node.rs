@@ -8,17 +8,18 @@
 use crate::address::Address;
 use crate::buffer::Buffer;
 use crate::clock::Clock;
-use crate::engine::{Engine, Inner, PeerInfo, PortUse};
+use crate::engine::{Engine, Inbox, Inner, PeerInfo, PortUse};
 use crate::error::Error;
 use crate::launch::{Job, Launch, PathChoice};
 use crate::links::{Links, Plan};
 use crate::liveness;
 use crate::ops::{Completion, OpKind, Ops, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
-use crate::wait::Waiter;
+use crate::wait::{LOOK_TURNS, Waiter};
 use portolan_link::HostId;
 use portolan_proto::{
     Config, Core, Counters, Instant, Limits, LinkId, OpId, PathStatus, PeerId, PortId, PortMode,
+    Want,
 };
 use rand::TryRngCore;
 use std::collections::BTreeMap;
@@ -388,12 +389,49 @@ impl Node {
             PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
             PortUse::Handled => return Err(Error::PortInUse { port: port.number }),
         }
+        if inner.core.is_quiet(port)
+            && let Some(got) = self.recv_at_once(port, source, bytes)
+        {
+            return Ok(got);
+        }
+        let inner = &mut self.engine.inner;
         let len = bytes.len() as u64;
         // SAFETY: as in `send_spec`; `bytes` is not used before the operation is done.
         let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, bytes) };
         inner.core.post_recv(port, op, len, source);
         self.drain();
         self.finish_lent(op, source.as_slice())
+    }
+
+    /// Takes a message that comes within the first turns straight from its frame. `None`, and
+    /// `bytes` as they were, when none comes, or one that does not fit or is not the wanted one.
+    #[inline]
+    fn recv_at_once(
+        &mut self,
+        port: PortId,
+        source: Option<PeerId>,
+        bytes: &mut [u8],
+    ) -> Option<Received> {
+        let want = Want {
+            port,
+            source,
+            len: bytes.len(),
+        };
+        let mut inbox = Inbox {
+            want,
+            bytes,
+            got: None,
+        };
+        for _ in 0..LOOK_TURNS {
+            let moved = self.engine.progress_into(Some(&mut inbox));
+            if inbox.got.is_some() {
+                break;
+            }
+            if moved > 0 && !self.engine.inner.core.is_quiet(port) {
+                break;
+            }
+        }
+        inbox.got
     }
 
     /// Waits for an operation whose memory is lent.
@@ -410,7 +448,7 @@ impl Node {
             .inner
             .ops
             .finish_lent(op)
-            .unwrap_or(Err(Error::StaleRequest))
+            .unwrap_or_else(|| Err(Error::StaleRequest))
     }
 
     /// Waits for a non-blocking operation; the completion holds its buffer.
@@ -438,7 +476,7 @@ impl Node {
             .inner
             .ops
             .finish(op)
-            .unwrap_or(Err(Error::StaleRequest))
+            .unwrap_or_else(|| Err(Error::StaleRequest))
     }
 
     /// Makes progress once; the completion if the operation has ended.
@@ -456,7 +494,7 @@ impl Node {
             .inner
             .ops
             .finish(request.0)
-            .unwrap_or(Err(Error::StaleRequest))
+            .unwrap_or_else(|| Err(Error::StaleRequest))
             .map(Some)
     }
 

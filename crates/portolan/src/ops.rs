@@ -167,6 +167,16 @@ impl Ops {
         op
     }
 
+    /// [`Ops::remove`], without moving the operation out.
+    #[inline]
+    fn clear(&mut self, id: OpId) {
+        if self.exists(id) {
+            let index = index_of(id);
+            self.places[index].1 = None;
+            self.free.push(u32::try_from(index).unwrap_or(0));
+        }
+    }
+
     #[inline]
     pub(crate) fn exists(&self, id: OpId) -> bool {
         self.get(id).is_some()
@@ -243,7 +253,7 @@ impl Ops {
     #[inline]
     pub(crate) fn finish_lent(&mut self, id: OpId) -> Option<Result<Received, Error>> {
         if let State::Done(received) = self.get(id)?.state {
-            self.remove(id);
+            self.forget(id);
             return Some(Ok(received));
         }
         self.finish(id).map(|done| {
@@ -277,8 +287,9 @@ impl Ops {
     }
 
     /// Forgets an operation in whatever state.
+    #[inline]
     pub(crate) fn forget(&mut self, id: OpId) {
-        self.remove(id);
+        self.clear(id);
     }
 
     /// Gives lent memory back while the operation goes on: on a copy, or into a buffer that nobody

@@ -19,7 +19,7 @@ const SPIN_MAX: Duration = Duration::from_millis(1);
 const SPIN_CROWDED: Duration = Duration::from_micros(2);
 
 /// Turns between looks at the clock while spinning.
-const LOOK_TURNS: u32 = 64;
+pub(crate) const LOOK_TURNS: u32 = 64;
 
 /// Yields before going to sleep: each lets the others of a crowded host have a turn.
 const YIELDS: u32 = 16;

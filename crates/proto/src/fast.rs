@@ -43,13 +43,36 @@ impl Admitted {
     }
 }
 
+/// A receive that is waited for without having been posted: it takes the next message of `port`
+/// that is at hand in its frame. The caller has seen that the port [is quiet](Core::is_quiet).
+#[derive(Clone, Copy, Debug)]
+pub struct Want {
+    /// The port.
+    pub port: PortId,
+    /// From this peer only.
+    pub source: Option<PeerId>,
+    /// Bytes of the buffer.
+    pub len: usize,
+}
+
+/// Where a [`Whole`] message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WholeDest {
+    /// To its port's handler, in place.
+    Handler,
+    /// Into the buffer of this operation.
+    Posted(OpId),
+    /// To the receive that was wanted.
+    Wanted,
+}
+
 /// A message that may be delivered at once, at `off..off + len` of its frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole {
     /// Its port.
     pub port: PortId,
-    /// The posted operation that it consumes; `None` for delivery in place.
-    pub op: Option<OpId>,
+    /// What takes it.
+    pub dest: WholeDest,
     /// First byte of the payload.
     pub off: usize,
     /// Bytes of payload.
@@ -136,10 +159,24 @@ impl Core {
         Some(())
     }
 
+    /// Whether nothing waits at an open port: neither a receive nor a message.
+    #[inline]
+    pub fn is_quiet(&mut self, port: PortId) -> bool {
+        self.sh
+            .ports
+            .get_mut(port)
+            .is_some_and(|port| port.is_quiet())
+    }
+
     /// Takes the next message of an admitted frame, if it is the next of its lane and finds a
     /// buffer that holds it. `head` is what [`Core::admit`] was given.
     #[inline]
-    pub fn take_whole(&mut self, frame: &mut Admitted, head: &[u8]) -> Option<Whole> {
+    pub fn take_whole(
+        &mut self,
+        frame: &mut Admitted,
+        head: &[u8],
+        want: Option<&Want>,
+    ) -> Option<Whole> {
         let bytes = head.get(frame.at..)?;
         let message = Message::peek(bytes)?;
         let len = usize::from(message.len);
@@ -158,9 +195,17 @@ impl Core {
             system: message.system,
         };
         let found = self.sh.ports.get_mut(port)?;
-        let op = match found.find_fitting(frame.from, len as u64) {
-            Match::InPlace => None,
-            Match::Posted(posted) => Some(posted.op),
+        let wanted = |want: &&Want| {
+            want.port == port
+                && want.len >= len
+                && want.source.is_none_or(|source| source == frame.from)
+        };
+        let dest = match found.find_fitting(frame.from, len as u64) {
+            Match::InPlace => WholeDest::Handler,
+            Match::Posted(posted) => WholeDest::Posted(posted.op),
+            Match::Nothing if want.filter(wanted).is_some() && found.is_quiet() => {
+                WholeDest::Wanted
+            }
             Match::Nothing => return None,
         };
         rx.take_next(charge);
@@ -172,6 +217,11 @@ impl Core {
         if state.credit_due[message.lane.index()] {
             self.touch(frame.from);
         }
-        Some(Whole { port, op, off, len })
+        Some(Whole {
+            port,
+            dest,
+            off,
+            len,
+        })
     }
 }

@@ -58,7 +58,7 @@ pub use core_state::{Core, CreditStatus};
 pub use counters::{Counters, DropReason};
 pub use eager::{FlushHint, Refused, SendSpec, Staging};
 pub use event::{Cause, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
-pub use fast::{Admitted, Direct, Whole};
+pub use fast::{Admitted, Direct, Want, Whole, WholeDest};
 pub use path::PathStatus;
 pub use peer::PeerStatus;
 pub use portolan_wire::LaneId;

@@ -78,6 +78,12 @@ impl Port {
         self.take_posted(peer).map_or(Match::Nothing, Match::Posted)
     }
 
+    /// Neither a receive nor a message waits.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.posted.is_empty() && self.unexpected.is_empty()
+    }
+
     /// [`Port::find`] for an eager message of `len` bytes, but only where the first buffer is the
     /// one to take, and holds the message.
     #[inline]

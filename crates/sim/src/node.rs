@@ -283,7 +283,7 @@ impl Node {
         let Some(mut admitted) = admitted else {
             return;
         };
-        while let Some(whole) = self.core.take_whole(&mut admitted, head) {
+        while let Some(whole) = self.core.take_whole(&mut admitted, head, None) {
             self.on_whole(cx, admitted.from.0, frame, &whole);
         }
         if !admitted.is_done() {

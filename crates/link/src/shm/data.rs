@@ -74,7 +74,7 @@ impl Shm {
     pub(super) fn receive_frames(
         &mut self,
         budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
+        sink: &mut (impl FnMut(RxFrame<'_>) + ?Sized),
     ) -> usize {
         let mut received = 0;
         // Each ring is visited once; a ring that breaks leaves and another takes its place.
@@ -107,7 +107,7 @@ fn take_turn(
     inbound: &mut Inbound,
     turn: usize,
     scratch: &mut Scratch,
-    sink: &mut dyn FnMut(RxFrame<'_>),
+    sink: &mut (impl FnMut(RxFrame<'_>) + ?Sized),
 ) -> (usize, Result<(), RingBroken>) {
     for count in 0..turn {
         let entry = match inbound.ring.peek() {
@@ -128,7 +128,7 @@ fn hand_over(
     entry: Entry<'_>,
     peer: PeerId,
     scratch: &mut Scratch,
-    sink: &mut dyn FnMut(RxFrame<'_>),
+    sink: &mut (impl FnMut(RxFrame<'_>) + ?Sized),
 ) {
     let head_len = if entry.len() <= WHOLE_LEN_MAX {
         entry.len()

@@ -76,6 +76,14 @@ pub struct Shm {
     can_pull: bool,
 }
 
+impl Shm {
+    /// [`Link::receive`] for a sink whose type is known, which then costs no call.
+    #[inline]
+    pub fn receive_with(&mut self, budget: usize, sink: &mut impl FnMut(RxFrame<'_>)) -> usize {
+        self.receive_frames(budget, sink)
+    }
+}
+
 impl Link for Shm {
     fn caps(&self) -> &LinkCaps {
         &self.caps

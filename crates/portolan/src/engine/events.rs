@@ -7,7 +7,9 @@ use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
 use crate::port::{Context, Handler, Message};
 use portolan_link::RxFrame;
-use portolan_proto::{Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, Whole};
+use portolan_proto::{
+    Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest,
+};
 use std::ops::Range;
 
 /// Longest message for which a handler's port gets a buffer of the library's own accord.
@@ -20,6 +22,25 @@ pub(crate) struct Pull {
     pub(super) remote_addr: u64,
     pub(super) op: OpId,
     pub(super) len: u64,
+}
+
+/// A blocking receive in its first turns: it takes its message straight from a frame, and is posted
+/// only when none comes soon.
+pub(crate) struct Inbox<'a> {
+    pub(crate) want: Want,
+    pub(crate) bytes: &'a mut [u8],
+    pub(crate) got: Option<Received>,
+}
+
+impl Inbox<'_> {
+    #[inline]
+    fn fill(&mut self, source: PeerId, bytes: &[u8]) {
+        self.bytes[..bytes.len()].copy_from_slice(bytes);
+        self.got = Some(Received {
+            len: bytes.len(),
+            source: source.0,
+        });
+    }
 }
 
 /// A delivered message.
@@ -43,6 +64,7 @@ impl Inner {
         link: LinkId,
         lossless: bool,
         frame: &RxFrame<'_>,
+        mut inbox: Option<&mut Inbox<'_>>,
     ) {
         let admitted = if lossless {
             let body_len = frame.body.map_or(0, |body| body.len());
@@ -53,11 +75,20 @@ impl Inner {
             self.core.admit(self.now, link, frame.head)
         };
         if let Some(mut admitted) = admitted {
-            while let Some(whole) = self.core.take_whole(&mut admitted, frame.head) {
-                self.deliver_whole(handlers, admitted.from, &whole, frame.head);
-            }
-            if admitted.is_done() {
-                return;
+            loop {
+                let open = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
+                let want = open.as_ref().map(|inbox| &inbox.want);
+                let Some(whole) = self.core.take_whole(&mut admitted, frame.head, want) else {
+                    break;
+                };
+                let bytes = &frame.head[whole.off..whole.off + whole.len];
+                match (whole.dest, open) {
+                    (WholeDest::Wanted, Some(inbox)) => inbox.fill(admitted.from, bytes),
+                    _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
+                }
+                if admitted.is_done() {
+                    return;
+                }
             }
             self.core.handle_rest(self.now, &admitted, frame.head);
         }
@@ -71,10 +102,9 @@ impl Inner {
         handlers: &mut Handlers,
         peer: PeerId,
         whole: &Whole,
-        frame: &[u8],
+        bytes: &[u8],
     ) {
-        let bytes = &frame[whole.off..whole.off + whole.len];
-        let Some(op) = whole.op else {
+        let WholeDest::Posted(op) = whole.dest else {
             self.handle(handlers, peer, whole.port, whole.len as u64, bytes, None);
             // The handler may have posted a buffer, or opened a port, for what waited.
             self.drain(handlers, None);

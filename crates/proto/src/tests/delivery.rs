@@ -382,7 +382,7 @@ fn the_short_way_leaves_a_message_that_its_buffer_would_cut() {
     let mut admitted = core
         .admit_lossless(pair.now, LinkId::SHM, A, frame.len())
         .unwrap();
-    assert!(core.take_whole(&mut admitted, &frame).is_none());
+    assert!(core.take_whole(&mut admitted, &frame, None).is_none());
 }
 
 #[test]

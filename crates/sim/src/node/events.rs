@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::ledger::{Delivery, GREETING_PORT, Note};
 use crate::payload;
 use crate::trace::Item;
-use portolan_proto::{Data, Dest, Event, OpError, OpId, PeerId, Whole};
+use portolan_proto::{Data, Dest, Event, OpError, OpId, PeerId, Whole, WholeDest};
 use portolan_wire::{MESSAGE_LEN, Message};
 use std::ops::Range;
 
@@ -97,9 +97,10 @@ impl Node {
 
     /// A message came the short way, out of `frame`.
     pub(super) fn on_whole(&mut self, cx: &mut Context, from: u32, frame: &[u8], whole: &Whole) {
-        let room = whole.op.map_or(usize::MAX, |op| {
-            self.take_buffer(cx, op, PeerId(from)).len()
-        });
+        let room = match whole.dest {
+            WholeDest::Posted(op) => self.take_buffer(cx, op, PeerId(from)).len(),
+            _ => usize::MAX,
+        };
         let bytes = frame.get(whole.off..whole.off + whole.len);
         let bytes = bytes.filter(|bytes| bytes.len() <= room);
         // The program is not told the lane; the checkers want it.
