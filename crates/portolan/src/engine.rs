@@ -384,7 +384,7 @@ impl Engine {
         while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
             if let Some(info) = self.inner.peers.get_mut(gone.rank as usize) {
                 info.report = Some(gone.cause);
-                self.inner.give_up(PeerId(gone.rank), Cause::ProcessGone);
+                self.give_up(PeerId(gone.rank), Cause::ProcessGone);
             }
         }
         self.check_watched();
@@ -396,6 +396,10 @@ impl Engine {
             Notice::PeerGone(rank) => {
                 self.links.disconnect(PeerId(rank), link);
                 self.inner.give_up(PeerId(rank), Cause::ProcessGone);
+            }
+            Notice::PeerClosed(rank) => {
+                self.links.disconnect(PeerId(rank), link);
+                self.inner.give_up(PeerId(rank), Cause::Closed);
             }
             Notice::Refused(rank) => self.doubt(PeerId(rank)),
             Notice::MtuShrunk {
@@ -433,7 +437,7 @@ impl Engine {
             }
             let peer = PeerId(rank);
             if self.check_standing(peer, now) == Standing::Gone {
-                self.inner.give_up(peer, Cause::ProcessGone);
+                self.give_up(peer, Cause::ProcessGone);
                 continue;
             }
             let Some(since) = watched_since else {
@@ -488,13 +492,19 @@ impl Engine {
             let own = &self.inner.table[self.inner.job.rank as usize];
             let links = own.common_links(&self.inner.table[peer.0 as usize]);
             let link = links.first().copied().unwrap_or(LinkId::UDP);
-            self.inner.give_up(peer, Cause::Silent(link));
+            self.give_up(peer, Cause::Silent(link));
             return;
         }
         let since = self.inner.peers[peer.0 as usize].connecting_since;
         if since.is_some_and(|since| now.since(since) >= CONNECT_TIMEOUT) {
-            self.inner.give_up(peer, Cause::NoPath);
+            self.give_up(peer, Cause::NoPath);
         }
+    }
+
+    /// As [`Inner::give_up`], and hangs up its ring, by which it learns that it was given up. `P8.8`
+    fn give_up(&mut self, peer: PeerId, cause: Cause) {
+        self.inner.give_up(peer, cause);
+        self.links.disconnect(peer, LinkId::SHM);
     }
 }
 
