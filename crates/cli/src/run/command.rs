@@ -8,6 +8,7 @@ use crate::lab::{Lab, TemporaryLab};
 use anyhow::Result;
 use clap::ValueEnum;
 use portolan::launch::{FD_VARIABLE, PathChoice};
+use portolan::settings;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -164,8 +165,10 @@ fn setting(text: &str) -> Result<(String, String)> {
 /// What was asked for, and Portolan's own variables; agents on this machine pass on everything else
 /// too, ssh does not.
 fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
-    let own =
-        |name: &str| (name.starts_with("PORTOLAN_") && name != FD_VARIABLE) || name == "RUST_LOG";
+    let own = |name: &str| {
+        let is_own = name.starts_with("PORTOLAN_") && name != FD_VARIABLE;
+        is_own || name == settings::RUST_LOG.variable
+    };
     let mut environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| own(name))
