@@ -8,8 +8,8 @@ use crate::run::wire::{End, Report, Start, Stream};
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use portolan::launch::FD_VARIABLE;
 use portolan::launch::wire::{ToAgent, ToProcess, VERSION, Welcome};
+use portolan::launch::{FD_VARIABLE, Job};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -223,16 +223,16 @@ fn command(start: &Start, program: &Path, socket: OwnedFd) -> Command {
 }
 
 fn welcome(start: &Start, local_rank: usize) -> Result<Welcome> {
+    let mut job = Job::alone(start.job_id, start.secret);
+    job.rank = start.ranks[local_rank];
+    job.size = start.size;
+    job.local_rank = u32::try_from(local_rank)?;
+    job.local_size = u32::try_from(start.ranks.len())?;
+    job.host_count = start.host_count;
+    job.path = start.path;
+    job.options.clone_from(&start.options);
     Ok(Welcome {
         version: VERSION,
-        job_id: start.job_id,
-        rank: start.ranks[local_rank],
-        size: start.size,
-        local_rank: u32::try_from(local_rank)?,
-        local_size: u32::try_from(start.ranks.len())?,
-        host_count: start.host_count,
-        secret: start.secret,
-        path: start.path,
-        options: start.options.clone(),
+        job,
     })
 }
