@@ -46,7 +46,7 @@ impl Rank {
         let mut command = command(start, program, theirs.into());
         let mut child = command
             .spawn()
-            .map_err(|error| UserError::new(program::explain(&start.program, &error)))?;
+            .map_err(|error| UserError::new(program::explain(&start.workload.program, &error)))?;
         // The command holds the process's end of the socket: while it lives there is no hang-up.
         drop(command);
         let out = child.stdout.take().context("standard output of a rank")?;
@@ -209,9 +209,9 @@ impl Rank {
 fn command(start: &Start, program: &Path, socket: OwnedFd) -> Command {
     let mut command = Command::new(program);
     command
-        .arg0(&start.program)
-        .args(&start.args)
-        .envs(&start.environment)
+        .arg0(&start.workload.program)
+        .args(&start.workload.args)
+        .envs(&start.workload.environment)
         .env(FD_VARIABLE, socket.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -229,8 +229,8 @@ fn welcome(start: &Start, local_rank: usize) -> Result<Welcome> {
     job.local_rank = u32::try_from(local_rank)?;
     job.local_size = u32::try_from(start.ranks.len())?;
     job.host_count = start.host_count;
-    job.path = start.path;
-    job.options.clone_from(&start.options);
+    job.path = start.workload.path;
+    job.options.clone_from(&start.workload.options);
     Ok(Welcome {
         version: VERSION,
         job,

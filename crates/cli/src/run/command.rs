@@ -2,7 +2,7 @@
 //! The arguments of `portolan run`.
 
 use super::hosts::{self, Host, MapBy};
-use super::{AgentOptions, Options, execute};
+use super::{AgentOptions, Options, Workload, execute};
 use crate::error::user_error;
 use crate::lab::{Lab, TemporaryLab};
 use anyhow::Result;
@@ -128,16 +128,18 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
         capture: false,
         grace: Duration::from_millis(args.grace_ms),
         limit: args.timeout,
-        path: args.path.into(),
-        options: args
-            .option
-            .iter()
-            .map(|text| setting(text))
-            .collect::<Result<_>>()?,
-        environment: environment(&args.env)?,
-        directory: directory(args.directory)?,
-        program,
-        args: command.collect(),
+        workload: Workload {
+            path: args.path.into(),
+            options: args
+                .option
+                .iter()
+                .map(|text| setting(text))
+                .collect::<Result<_>>()?,
+            environment: environment(&args.env)?,
+            directory: directory(args.directory)?,
+            program,
+            args: command.collect(),
+        },
         agent: AgentOptions {
             remote_program: args.remote_program,
         },
