@@ -3,7 +3,8 @@
 
 use crate::doctor::{self, Finding};
 use anyhow::Result;
-use portolan::launch::{FD_VARIABLE, wire};
+use portolan::launch::wire;
+use portolan::settings::{self, Setting};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -24,7 +25,7 @@ struct Info {
     launch_version: u32,
     links: Vec<LinkInfo>,
     limits: Vec<Entry>,
-    environment: Vec<Entry>,
+    settings: Vec<SettingInfo>,
 }
 
 #[derive(Serialize)]
@@ -33,14 +34,24 @@ struct LinkInfo {
     available: Finding,
 }
 
+/// A setting, and its value in this environment.
+#[derive(Serialize)]
+struct SettingInfo {
+    variable: &'static str,
+    option: Option<&'static str>,
+    value: Option<String>,
+    default: &'static str,
+    meaning: &'static str,
+}
+
 #[derive(Serialize)]
 struct Entry {
     name: &'static str,
     value: String,
 }
 
-/// Version of the JSON form.
-const SCHEMA: u32 = 1;
+/// Version of the JSON form. Since 2, `settings` takes the place of `environment`.
+const SCHEMA: u32 = 2;
 
 /// Prints it.
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -59,7 +70,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         println!("  {:<8} {}", link.name, doctor::outcome(&link.available));
     }
     print_entries("limits", &info.limits);
-    print_entries("environment variables", &info.environment);
+    print_settings(&info.settings);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -67,6 +78,26 @@ fn print_entries(title: &str, entries: &[Entry]) {
     println!("\n{title}");
     for entry in entries {
         println!("  {:<24} {}", entry.name, entry.value);
+    }
+}
+
+fn print_settings(settings: &[SettingInfo]) {
+    println!("\nsettings");
+    for setting in settings {
+        let value = match &setting.value {
+            Some(value) => format!("{value:?}"),
+            None => format!("not set (default: {})", setting.default),
+        };
+        println!("  {:<24} {value}", setting.variable);
+        let option = setting
+            .option
+            .map(|name| format!("; --option {name}=VALUE"));
+        println!(
+            "  {:<24} {}{}",
+            "",
+            setting.meaning,
+            option.unwrap_or_default()
+        );
     }
 }
 
@@ -87,7 +118,7 @@ fn collect() -> Info {
             .map(|(name, available)| LinkInfo { name, available })
             .collect(),
         limits: limits(),
-        environment: environment(),
+        settings: settings(),
     }
 }
 
@@ -107,19 +138,13 @@ fn limits() -> Vec<Entry> {
     ]
 }
 
-fn environment() -> Vec<Entry> {
-    let entry = |name, value: &str| Entry {
-        name,
-        value: value.to_owned(),
+fn settings() -> Vec<SettingInfo> {
+    let info = |setting: &Setting| SettingInfo {
+        variable: setting.variable,
+        option: setting.option,
+        value: setting.from_env(),
+        default: setting.default,
+        meaning: setting.meaning,
     };
-    vec![
-        entry(
-            FD_VARIABLE,
-            "set by portolan run: the descriptor of the connection to the launcher",
-        ),
-        entry(
-            "RUST_LOG",
-            "what the library and this command log, such as debug or portolan=trace",
-        ),
-    ]
+    settings::ALL.iter().map(info).collect()
 }

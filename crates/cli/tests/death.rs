@@ -42,6 +42,7 @@ fn as_rank() {
     match role.as_str() {
         "stopped" => stopped(&mut node),
         "cut off" => cut_off(&mut node),
+        "given up" => given_up(&mut node),
         _ if node.rank() == VICTIM => {
             std::thread::sleep(DELAY);
             kill(i32::try_from(std::process::id()).unwrap(), "-9");
@@ -132,6 +133,36 @@ fn stopped(node: &mut Node) {
     }
     node.barrier().unwrap();
     exchange(node, 0);
+    println!("\nlives on");
+}
+
+/// The victim is stopped for longer than the neighbour that waits for it has patience. It learns
+/// that it was given up, and the two speak again. The others of the job wait for something else.
+fn given_up(node: &mut Node) {
+    if node.rank() == VICTIM {
+        let pid = std::process::id();
+        let script = format!("kill -STOP {pid}; sleep 2; kill -CONT {pid}");
+        let mut child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        child.wait().unwrap();
+        let error = node.recv_from(0, PORT, &mut [0; 8]).unwrap_err();
+        println!("\nnoticed: {error}");
+        node.send(Target::new(0, PORT), b"again").unwrap();
+        node.recv_from(0, PORT, &mut [0; 8]).unwrap();
+    } else if node.rank() == 0 {
+        let error = node.recv_from(VICTIM, PORT, &mut [0; 8]).unwrap_err();
+        println!("\nnoticed: {error}");
+        let mut bytes = [0; 8];
+        wait_until("the victim speaks again", || {
+            for _ in 0..100 {
+                node.progress();
+            }
+            node.recv_from(VICTIM, PORT, &mut bytes).is_ok()
+        });
+        assert_eq!(bytes[..5], *b"again");
+        node.send(Target::new(VICTIM, PORT), b"heard").unwrap();
+    } else {
+        std::thread::sleep(Duration::from_secs(4));
+    }
     println!("\nlives on");
 }
 
@@ -293,6 +324,19 @@ fn a_rank_on_another_host_that_is_stopped_for_a_moment_is_not_given_up() {
     for path in ["auto", "udp", "packet"] {
         assert_stopped(2, &["--new-lab", "2", "--path", path]);
     }
+}
+
+#[test]
+fn a_neighbour_that_was_given_up_learns_it_and_comes_back() {
+    if !can_make_labs() {
+        return;
+    }
+    // Two hosts, so that neighbours are asked whether they live; ranks 0 and 1 share one.
+    let args = ["--new-lab", "2", "--map-by", "slot"];
+    let out = run_clean(4, "given up", &args).succeeded("given up");
+    assert!(out.contains("[0] noticed: rank 1 on "), "{out}");
+    assert!(out.contains("[1] noticed: rank 0 on "), "{out}");
+    assert_eq!(out.matches("lives on").count(), 4, "{out}");
 }
 
 #[test]

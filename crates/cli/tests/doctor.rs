@@ -124,3 +124,26 @@ fn info_names_the_links_that_open() {
     assert_eq!(links[0]["available"]["works"], true);
     assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
 }
+
+#[test]
+fn info_lists_every_setting_with_its_value() {
+    let output = portolan(&["info", "--json"])
+        .env("PORTOLAN_FRAME_LEN_MAX", "1400")
+        .env_remove("PORTOLAN_PCAP")
+        .output()
+        .unwrap();
+    let info: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let listed = info["settings"].as_array().unwrap();
+    assert_eq!(listed.len(), portolan::settings::ALL.len());
+    let of = |name: &str| listed.iter().find(|one| one["variable"] == name).unwrap();
+    let frame_len = of("PORTOLAN_FRAME_LEN_MAX");
+    assert_eq!(
+        (&frame_len["value"], &frame_len["option"]),
+        (&"1400".into(), &"frame_len_max".into())
+    );
+    let pcap = of("PORTOLAN_PCAP");
+    assert_eq!(
+        (&pcap["value"], &pcap["default"]),
+        (&Value::Null, &"none".into())
+    );
+}

@@ -294,33 +294,21 @@ fn hosts_that_cannot_be_reached_are_named_with_what_ssh_said() {
     let hosts = directory.path().join("hosts");
     fs::write(&hosts, "nodeA\n").unwrap();
     let args = ["run", "--hosts", hosts.to_str().unwrap(), "--", "true"];
-    let ended = with_ssh(
-        directory.path(),
-        "echo 'no such name nodeA' >&2; exit 255",
-        &args,
-    );
-    assert_eq!(ended.status, 2, "{}", ended.err);
-    assert!(
-        ended
-            .err
-            .contains("cannot reach host nodeA: no such name nodeA"),
-        "{}",
-        ended.err
-    );
-
-    let ended = with_ssh(
-        directory.path(),
-        "echo 'portolan: not found' >&2; exit 127",
-        &args,
-    );
-    assert_eq!(ended.status, 2, "{}", ended.err);
-    assert!(
-        ended
-            .err
-            .contains("portolan is not installed on host nodeA"),
-        "{}",
-        ended.err
-    );
+    let said = [
+        (
+            "echo 'no such name nodeA' >&2; exit 255",
+            "cannot reach host nodeA: no such name nodeA",
+        ),
+        (
+            "echo 'portolan: not found' >&2; exit 127",
+            "portolan is not installed on host nodeA",
+        ),
+    ];
+    for (script, sentence) in said {
+        let ended = with_ssh(directory.path(), script, &args);
+        assert_eq!(ended.status, 2, "{}", ended.err);
+        assert!(ended.err.contains(sentence), "{}", ended.err);
+    }
 }
 
 #[test]

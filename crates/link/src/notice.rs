@@ -73,7 +73,10 @@ pub enum PullError {
 pub enum Notice {
     /// The peer's process closed its end or died; only links that can be sure say so.
     PeerGone(PeerId),
-    /// The system says that nobody listens at the peer's address (ICMP unreachable).
+    /// The peer's process lives, and has closed its end of the connection.
+    PeerClosed(PeerId),
+    /// The system says that nobody listens at the peer's address (ICMP unreachable). It can be
+    /// forged: ask the peer before believing it.
     Refused(PeerId),
     /// Frames to this peer may be at most so long from now on. It can come from a forged ICMP
     /// message: probe before believing it.

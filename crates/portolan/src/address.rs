@@ -38,7 +38,7 @@ impl Address {
     }
 
     /// Links by which a process with address `self` reaches `other`. Shared memory alone where both
-    /// are on one host; else whatever both have, raw frames on a common network only.
+    /// are on one host; else whatever both have, raw frames on a common network only. `P6.6`
     pub(crate) fn common_links(&self, other: &Address) -> Vec<LinkId> {
         let both = |link| self.on(link).is_some() && other.on(link).is_some();
         if self.host == other.host && both(LinkId::SHM) {

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Reason};
 use crate::launch::{Job, Launch};
 use crate::links::Links;
-use crate::liveness::Liveness;
+use crate::liveness::{Liveness, Standing};
 use crate::ops::Ops;
 use crate::port::Handler;
 use portolan_link::{Notice, Segments, TxError, TxFrame};
@@ -43,11 +43,11 @@ const COLD_INTERVAL: u32 = 16;
 /// Between looks at notices, new connections and the launcher: three system calls or so.
 const SLOW_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Without any sign of life for so long, a peer that is waited for is asked.
+/// Without any sign of life for so long, a peer that is waited for is asked. `P9.3`
 const ASK_AFTER: Duration = Duration::from_millis(50);
 
 /// A session that does not open within this fails its operations. Peers have been told of by the
-/// launcher, so they exist; a loaded host takes a second to schedule them.
+/// launcher, so they exist; a loaded host takes a second to schedule them. `P9.5`
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the engine knows of a peer beside the core.
@@ -63,6 +63,8 @@ pub(crate) struct PeerInfo {
     pub(crate) watched_since: Option<Instant>,
     /// When it was last asked whether it lives.
     asked_at: Instant,
+    /// The network has said that it is gone, and it has not answered since.
+    is_doubted: bool,
 }
 
 /// What a port is open for.
@@ -389,9 +391,7 @@ impl Engine {
         while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
             if let Some(info) = self.inner.peers.get_mut(gone.rank as usize) {
                 info.report = Some(gone.cause);
-                let peer = PeerId(gone.rank);
-                self.inner.core.fail_peer(peer, Cause::ProcessGone);
-                self.inner.note_gone(peer);
+                self.give_up(PeerId(gone.rank), Cause::ProcessGone);
             }
         }
         self.check_watched();
@@ -400,11 +400,15 @@ impl Engine {
 
     fn on_notice(&mut self, link: LinkId, notice: Notice) {
         match notice {
-            Notice::PeerGone(rank) | Notice::Refused(rank) => {
+            Notice::PeerGone(rank) => {
                 self.links.disconnect(PeerId(rank), link);
-                self.inner.core.fail_peer(PeerId(rank), Cause::ProcessGone);
-                self.inner.note_gone(PeerId(rank));
+                self.inner.give_up(PeerId(rank), Cause::ProcessGone);
             }
+            Notice::PeerClosed(rank) => {
+                self.links.disconnect(PeerId(rank), link);
+                self.inner.give_up(PeerId(rank), Cause::Closed);
+            }
+            Notice::Refused(rank) => self.doubt(PeerId(rank)),
             Notice::MtuShrunk {
                 peer,
                 frame_len_max,
@@ -419,15 +423,33 @@ impl Engine {
         }
     }
 
+    /// The network says that nobody listens at an address of `peer`. Anybody can say so; the peer
+    /// itself is asked. `P9.4`
+    fn doubt(&mut self, peer: PeerId) {
+        if let Some(liveness) = &self.liveness {
+            liveness.doubt(peer);
+            self.inner.peers[peer.0 as usize].is_doubted = true;
+        }
+    }
+
     /// Asks peers that are waited for, and have been silent, whether they live; gives up those that
-    /// stay silent.
+    /// stay silent, and those that are doubted with reason.
     fn check_watched(&mut self) {
         let now = self.inner.now;
         for rank in 0..self.inner.job.size {
-            let Some(since) = self.inner.peers[rank as usize].watched_since else {
+            let info = &self.inner.peers[rank as usize];
+            let (watched_since, is_doubted) = (info.watched_since, info.is_doubted);
+            if watched_since.is_none() && !is_doubted {
+                continue;
+            }
+            let peer = PeerId(rank);
+            if self.check_standing(peer, now) == Standing::Gone {
+                self.give_up(peer, Cause::ProcessGone);
+                continue;
+            }
+            let Some(since) = watched_since else {
                 continue;
             };
-            let peer = PeerId(rank);
             if self.inner.core.peer_status(peer) == PeerStatus::Up
                 || self.inner.core.peer_status(peer) == PeerStatus::Unknown
             {
@@ -443,15 +465,27 @@ impl Engine {
         }
     }
 
+    /// Whether `peer` is gone, as the network says and its silence confirms. `P9.4`
+    fn check_standing(&mut self, peer: PeerId, now: Instant) -> Standing {
+        let Some(liveness) = &self.liveness else {
+            return Standing::Trusted;
+        };
+        let standing = liveness.standing(peer, now);
+        let info = &mut self.inner.peers[peer.0 as usize];
+        info.is_doubted = standing == Standing::Doubted;
+        // The question that doubt has asked, or its answer, may have been lost.
+        if info.is_doubted && now.since(info.asked_at) >= ASK_AFTER {
+            info.asked_at = now;
+            liveness.ask(peer);
+        }
+        standing
+    }
+
+    /// `P9.3`, and `P9.5` for a session that does not open.
     fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant) {
         let Some(liveness) = &self.liveness else {
             return;
         };
-        if liveness.is_refused(peer) {
-            self.inner.core.fail_peer(peer, Cause::ProcessGone);
-            self.inner.note_gone(peer);
-            return;
-        }
         let heard = heard.max(liveness.seen(peer));
         let silent_for = now.since(heard);
         let info = &mut self.inner.peers[peer.0 as usize];
@@ -465,15 +499,19 @@ impl Engine {
             let own = &self.inner.table[self.inner.job.rank as usize];
             let links = own.common_links(&self.inner.table[peer.0 as usize]);
             let link = links.first().copied().unwrap_or(LinkId::UDP);
-            self.inner.core.fail_peer(peer, Cause::Silent(link));
-            self.inner.note_gone(peer);
+            self.give_up(peer, Cause::Silent(link));
             return;
         }
         let since = self.inner.peers[peer.0 as usize].connecting_since;
         if since.is_some_and(|since| now.since(since) >= CONNECT_TIMEOUT) {
-            self.inner.core.fail_peer(peer, Cause::NoPath);
-            self.inner.note_gone(peer);
+            self.give_up(peer, Cause::NoPath);
         }
+    }
+
+    /// As [`Inner::give_up`], and hangs up its ring, by which it learns that it was given up. `P8.8`
+    fn give_up(&mut self, peer: PeerId, cause: Cause) {
+        self.inner.give_up(peer, cause);
+        self.links.disconnect(peer, LinkId::SHM);
     }
 }
 

@@ -39,6 +39,7 @@ mod liveness;
 mod node;
 mod ops;
 mod port;
+pub mod settings;
 mod wait;
 
 pub use address::Address;

@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
+use crate::settings;
 use portolan_link::fault::{Fault, FaultSpec};
 use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
 use portolan_link::pcap::Pcap;
@@ -116,16 +117,12 @@ impl Plan {
             PathChoice::Auto => job.host_count > 1,
             _ => true,
         };
-        let option = |name: &str| {
-            let from_env = || std::env::var(format!("PORTOLAN_{}", name.to_uppercase())).ok();
-            job.options.get(name).cloned().or_else(from_env)
-        };
-        let network = match option("interface") {
+        let network = match settings::INTERFACE.of(job) {
             Some(name) if wants_network => Some(named_network(&interfaces, name)?),
             _ if wants_network => Some(best_network(&interfaces)),
             _ => None,
         };
-        let fault = match option("fault") {
+        let fault = match settings::FAULT.of(job) {
             Some(text) => Some(text.parse::<FaultSpec>().map_err(|error| Error::Setting {
                 name: "fault",
                 value: text,
@@ -133,7 +130,7 @@ impl Plan {
             })?),
             None => None,
         };
-        let frame_len_max = match option("frame_len_max") {
+        let frame_len_max = match settings::FRAME_LEN_MAX.of(job) {
             Some(text) => Some(parse_frame_len(text)?),
             None => None,
         };
@@ -143,7 +140,9 @@ impl Plan {
             packet_required: job.path == PathChoice::Packet,
             network,
             fault,
-            pcap: option("pcap").map(|dir| PathBuf::from(dir).join(format!("{}.pcap", job.rank))),
+            pcap: settings::PCAP
+                .of(job)
+                .map(|dir| PathBuf::from(dir).join(format!("{}.pcap", job.rank))),
             frame_len_max,
         })
     }

@@ -6,46 +6,51 @@
 //! program does. Where the process is gone, the kernel answers in its place ("port unreachable");
 //! where the host is cut off or the process is stopped, nobody does.
 //!
-//! A question and its answer carry a keyed hash, so that nobody outside the job can keep a dead
-//! peer alive. A forged "port unreachable" is the one thing that is believed; the threat model in
-//! `docs/protocol.md` says so.
+//! A question and its answer carry a keyed hash and the time of the question, so that nobody
+//! outside the job can keep a dead peer alive, with recorded answers neither. A "port unreachable"
+//! can be forged; so it makes the peer doubted, and asked at once, and what became of that question
+//! decides: [`life`].
+
+mod life;
+mod message;
+
+pub(crate) use life::Standing;
 
 use crate::clock::Clock;
 use crate::error::Error;
+use life::Life;
+use message::{Key, Kind, LEN, Message};
 use portolan_proto::{Instant, PeerId};
-use portolan_sys::net::{enable_error_queue, recv_error};
+use portolan_sys::net::{enable_error_queue, recv_error_quoting};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// First bytes of every question and answer.
-const MAGIC: &[u8; 4] = b"PtL1";
-const ASK: u8 = 1;
-const ANSWER: u8 = 2;
-/// Magic, kind and padding, from, to, nonce, keyed hash.
-const LEN: usize = 4 + 4 + 4 + 4 + 8 + 16;
+/// Attempts to send a question: the first may be told the error of an earlier one instead.
+const SEND_ATTEMPTS: usize = 2;
 
 #[derive(Debug)]
 struct Shared {
     socket: UdpSocket,
-    key: [u8; 32],
+    key: Key,
     rank: u32,
     clock: Clock,
     stop: AtomicBool,
-    /// Per rank: nanoseconds of the last sign of life, and whether the kernel spoke for it.
-    seen: Vec<AtomicU64>,
-    refused: Vec<AtomicBool>,
+    /// By rank.
+    addrs: Vec<Option<SocketAddr>>,
+    by_addr: HashMap<SocketAddr, u32>,
+    /// By rank.
+    lives: Vec<Life>,
 }
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     shared: Arc<Shared>,
-    addrs: Arc<Vec<Option<SocketAddr>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -75,56 +80,59 @@ impl Unstarted {
         clock: Clock,
         addrs: Vec<Option<SocketAddr>>,
     ) -> Result<Liveness, Error> {
+        let ranks = (0..).zip(&addrs);
         let shared = Arc::new(Shared {
             socket: self.socket,
-            key: blake3::derive_key("portolan 2026 liveness", secret),
+            key: Key::derive(secret),
             rank,
             clock,
             stop: AtomicBool::new(false),
-            seen: addrs.iter().map(|_| AtomicU64::new(0)).collect(),
-            refused: addrs.iter().map(|_| AtomicBool::new(false)).collect(),
+            by_addr: ranks
+                .filter_map(|(rank, at)| Some(((*at)?, rank)))
+                .collect(),
+            lives: addrs.iter().map(|_| Life::default()).collect(),
+            addrs,
         });
-        let addrs = Arc::new(addrs);
-        let (in_thread, table) = (Arc::clone(&shared), Arc::clone(&addrs));
+        let in_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("portolan-alive".to_owned())
             // It holds a datagram and an address or two.
             .stack_size(64 * 1024)
-            .spawn(move || in_thread.run(&table))
+            .spawn(move || in_thread.run())
             .map_err(|source| Error::System {
                 what: "starting a thread",
                 source,
             })?;
         Ok(Liveness {
             shared,
-            addrs,
             thread: Some(thread),
         })
     }
 }
 
 impl Liveness {
-    /// Asks `peer`; the answer shows in [`Liveness::seen`] or [`Liveness::is_refused`].
+    /// Asks `peer`; the answer shows in [`Liveness::seen`] and [`Liveness::standing`].
     pub(crate) fn ask(&self, peer: PeerId) {
-        let Some(Some(addr)) = self.addrs.get(peer.0 as usize) else {
-            return;
-        };
-        let nonce = self.shared.clock.now().as_nanos();
-        let question = self.shared.message(ASK, self.shared.rank, peer.0, nonce);
-        if let Err(error) = self.shared.socket.send_to(&question, addr) {
-            // An error of an earlier question may be reported here; the thread reads the queue.
-            log::debug!("asking {peer}: {error}");
+        if !self.shared.ask(peer.0) {
+            // The thread's wake-up may have been spent on the attempts.
+            self.shared.read_errors();
         }
     }
 
+    /// When the newest question was asked that `peer` has answered.
     pub(crate) fn seen(&self, peer: PeerId) -> Instant {
-        let seen = self.shared.seen.get(peer.0 as usize);
-        Instant::from_nanos(seen.map_or(0, |seen| seen.load(Ordering::Relaxed)))
+        let life = self.shared.lives.get(peer.0 as usize);
+        life.map_or(Instant::default(), Life::seen)
     }
 
-    pub(crate) fn is_refused(&self, peer: PeerId) -> bool {
-        let refused = self.shared.refused.get(peer.0 as usize);
-        refused.is_some_and(|refused| refused.load(Ordering::Relaxed))
+    /// Somebody says that the process of `peer` is gone: asks it, if that is news.
+    pub(crate) fn doubt(&self, peer: PeerId) {
+        self.shared.doubt(peer.0);
+    }
+
+    pub(crate) fn standing(&self, peer: PeerId, now: Instant) -> Standing {
+        let life = self.shared.lives.get(peer.0 as usize);
+        life.map_or(Standing::Trusted, |life| life.standing(now))
     }
 }
 
@@ -142,121 +150,101 @@ impl Drop for Liveness {
 }
 
 impl Shared {
-    fn run(&self, addrs: &[Option<SocketAddr>]) {
+    fn run(&self) {
         // Else every system call of the program would pay for this thread.
         if let Err(error) = portolan_sys::descriptors::keep_only(self.socket.as_fd()) {
             log::debug!("a descriptor table for the liveness thread: {error}");
         }
-        let by_addr: HashMap<SocketAddr, usize> = addrs
-            .iter()
-            .enumerate()
-            .filter_map(|(rank, addr)| Some(((*addr)?, rank)))
-            .collect();
+        // One byte more, to notice that a datagram is longer.
         let mut bytes = [0; LEN + 1];
         while !self.stop.load(Ordering::Relaxed) {
             match self.socket.recv_from(&mut bytes) {
                 Ok((len, from)) => self.on_message(&bytes[..len], from),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => self.read_errors(&by_addr),
+                Err(_) => self.read_errors(),
             }
         }
     }
 
+    /// `P9.2`: a question is answered and proves nothing, since it may be a recorded one; an answer
+    /// proves life at the time of its question.
     fn on_message(&self, bytes: &[u8], from: SocketAddr) {
-        let Some((kind, sender, nonce)) = self.parse(bytes) else {
+        let message = Message::decode(bytes, &self.key).filter(|message| message.to == self.rank);
+        let Some(message) = message else {
             return;
         };
-        if let Some(seen) = self.seen.get(sender as usize) {
-            seen.store(self.clock.now().as_nanos(), Ordering::Relaxed);
-        }
-        if kind == ASK {
-            let answer = self.message(ANSWER, self.rank, sender, nonce);
-            let _ = self.socket.send_to(&answer, from);
-        }
-    }
-
-    fn read_errors(&self, by_addr: &HashMap<SocketAddr, usize>) {
-        while let Ok(Some(error)) = recv_error(self.socket.as_fd()) {
-            if error.errno == libc::ECONNREFUSED
-                && let Some(rank) = error.destination.and_then(|addr| by_addr.get(&addr))
-            {
-                self.refused[*rank].store(true, Ordering::Relaxed);
+        match message.kind {
+            Kind::Question => {
+                let answer = Message {
+                    kind: Kind::Answer,
+                    from: self.rank,
+                    to: message.from,
+                    nonce: message.nonce,
+                };
+                self.send(&answer, from);
+            }
+            Kind::Answer => {
+                if let Some(life) = self.lives.get(message.from as usize) {
+                    life.on_answer(message.nonce, self.clock.now());
+                }
             }
         }
     }
 
-    fn message(&self, kind: u8, from: u32, to: u32, nonce: u64) -> [u8; LEN] {
-        let mut bytes = [0; LEN];
-        bytes[..4].copy_from_slice(MAGIC);
-        bytes[4] = kind;
-        bytes[8..12].copy_from_slice(&from.to_le_bytes());
-        bytes[12..16].copy_from_slice(&to.to_le_bytes());
-        bytes[16..24].copy_from_slice(&nonce.to_le_bytes());
-        let mac = blake3::keyed_hash(&self.key, &bytes[..24]);
-        bytes[24..].copy_from_slice(&mac.as_bytes()[..16]);
-        bytes
+    /// `P9.4`: a report that quotes a question of ours, hash and all, is about that question;
+    /// another one is somebody's word.
+    fn read_errors(&self) {
+        let mut quoted = [0; LEN];
+        while let Ok(Some((error, len))) = recv_error_quoting(self.socket.as_fd(), &mut quoted) {
+            if error.errno != libc::ECONNREFUSED {
+                continue;
+            }
+            let question = Message::decode(&quoted[..len], &self.key)
+                .filter(|quoted| quoted.kind == Kind::Question && quoted.from == self.rank);
+            let sent_to = error.destination.and_then(|at| self.by_addr.get(&at));
+            if let Some(question) = question
+                && let Some(life) = self.lives.get(question.to as usize)
+            {
+                life.on_refusal(question.nonce);
+                self.doubt(question.to);
+            } else if let Some(rank) = sent_to {
+                self.doubt(*rank);
+            }
+        }
     }
 
-    /// Kind, sender and nonce of a genuine message to this process.
-    fn parse(&self, bytes: &[u8]) -> Option<(u8, u32, u64)> {
-        let bytes: &[u8; LEN] = bytes.try_into().ok()?;
-        let word = |at: usize| Some(u32::from_le_bytes(bytes[at..at + 4].try_into().ok()?));
-        let (kind, from, to) = (bytes[4], word(8)?, word(12)?);
-        let nonce = u64::from_le_bytes(bytes[16..24].try_into().ok()?);
-        let genuine = &self.message(kind, from, to, nonce) == bytes && to == self.rank;
-        genuine.then_some((kind, from, nonce))
+    fn doubt(&self, rank: u32) {
+        let life = self.lives.get(rank as usize);
+        if life.is_some_and(|life| life.doubt(self.clock.now())) {
+            self.ask(rank);
+        }
+    }
+
+    /// `true` if a question is on its way.
+    fn ask(&self, rank: u32) -> bool {
+        let Some(Some(addr)) = self.addrs.get(rank as usize) else {
+            return false;
+        };
+        let question = Message {
+            kind: Kind::Question,
+            from: self.rank,
+            to: rank,
+            nonce: self.clock.now().as_nanos(),
+        };
+        self.send(&question, *addr)
+    }
+
+    fn send(&self, message: &Message, to: SocketAddr) -> bool {
+        let bytes = message.encode(&self.key);
+        (0..SEND_ATTEMPTS).any(|_| match self.socket.send_to(&bytes, to) {
+            Ok(_) => true,
+            Err(error) => {
+                log::debug!("{:?} to {}: {error}", message.kind, message.to);
+                false
+            }
+        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::Ipv4Addr;
-    use std::time::{Duration, Instant as Time};
-
-    fn wait_for(what: impl Fn() -> bool) -> bool {
-        let end = Time::now() + Duration::from_secs(5);
-        while Time::now() < end {
-            if what() {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        false
-    }
-
-    #[test]
-    fn the_living_answer_and_the_kernel_answers_for_the_dead() {
-        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let ends: Vec<_> = (0..3).map(|_| Unstarted::bind(local).unwrap()).collect();
-        let addrs: Vec<_> = ends.iter().map(Unstarted::addr).collect();
-        let mut ends = ends.into_iter();
-        let start = |end: Unstarted, rank| {
-            end.start(rank, &[7; 32], Clock::new(), addrs.clone())
-                .unwrap()
-        };
-        let asking = start(ends.next().unwrap(), 0);
-        let _living = start(ends.next().unwrap(), 1);
-        drop(ends.next());
-        asking.ask(PeerId(1));
-        assert!(wait_for(|| asking.seen(PeerId(1)) > Instant::default()));
-        asking.ask(PeerId(2));
-        assert!(wait_for(|| asking.is_refused(PeerId(2))));
-        assert!(!asking.is_refused(PeerId(1)));
-    }
-
-    #[test]
-    fn a_message_of_another_job_is_no_sign_of_life() {
-        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let (a, b) = (
-            Unstarted::bind(local).unwrap(),
-            Unstarted::bind(local).unwrap(),
-        );
-        let addrs = vec![a.addr(), b.addr()];
-        let a = a.start(0, &[1; 32], Clock::new(), addrs.clone()).unwrap();
-        let _b = b.start(1, &[2; 32], Clock::new(), addrs).unwrap();
-        a.ask(PeerId(1));
-        std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(a.seen(PeerId(1)), Instant::default());
-    }
-}
+mod tests;

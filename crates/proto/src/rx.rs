@@ -60,9 +60,8 @@ impl Core {
             self.sh.counters.drop(DropReason::NoPath);
             return None;
         };
-        if peer.session.failed.is_some() {
-            self.sh.counters.drop(DropReason::StaleSession);
-            return None;
+        if let Some(cause) = peer.session.failed {
+            return self.admit_again(now, link, from, total_len, cause);
         }
         peer.last_heard = now;
         self.sh.counters.frames_received += 1;
@@ -72,6 +71,29 @@ impl Core {
             at: 0,
             total_len,
         })
+    }
+
+    /// A frame from a peer that was given up. `P8.2`: if it lives, it has connected anew, since the
+    /// link closed the connection on which it was given up.
+    #[cold]
+    fn admit_again(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        from: PeerId,
+        total_len: usize,
+        cause: Cause,
+    ) -> Option<Admitted> {
+        match cause {
+            Cause::ProcessGone | Cause::Violation(_) => {
+                self.sh.counters.drop(DropReason::StaleSession);
+                None
+            }
+            _ => {
+                self.connect(now, from);
+                self.admit_lossless(now, link, from, total_len)
+            }
+        }
     }
 
     /// The second half: the records that have not been taken.

@@ -10,11 +10,17 @@ use std::os::fd::AsFd;
 /// floods us is read on with the next call.
 const DRAIN_MAX: usize = 64;
 
+/// What is sent for a bell, and for a farewell.
+const BELL: u8 = 1;
+const FAREWELL: u8 = 2;
+
 /// What a look at the socket found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// The other end is there, with so many bells taken off.
     Bells(usize),
+    /// The other end is being closed by a process that lives on.
+    Farewell,
     /// The other end is closed.
     HungUp,
 }
@@ -22,7 +28,17 @@ pub enum Drained {
 /// Rings. A full socket buffer is as good as a ring: bells are waiting there. A closed other end is
 /// noticed when it is looked at.
 pub fn ring(socket: impl AsFd) {
-    let _ = net::send(socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    send(socket, BELL);
+}
+
+/// Says that this end is closed next, and its process lives on. Without it, or where it finds no
+/// room, the other end takes the process for dead.
+pub fn bid_farewell(socket: impl AsFd) {
+    send(socket, FAREWELL);
+}
+
+fn send(socket: impl AsFd, byte: u8) {
+    let _ = net::send(socket, &[byte], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 /// Takes off the bells that have been rung.
@@ -31,7 +47,9 @@ pub fn drain(socket: impl AsFd) -> Drained {
     for bells in 0..DRAIN_MAX {
         match net::recv(socket.as_fd(), &mut byte, RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Drained::HungUp,
-            Ok(_) | Err(Errno::INTR) => {}
+            Ok(_) if byte[0] == FAREWELL => return Drained::Farewell,
+            // A reset says that the other end left bells unread, and comes before what it sent.
+            Ok(_) | Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(Errno::AGAIN) => return Drained::Bells(bells),
             Err(_) => return Drained::HungUp,
         }
@@ -82,6 +100,21 @@ mod tests {
             ring(&theirs);
         }
         assert_eq!(drain(&ours), Drained::Bells(DRAIN_MAX));
+    }
+
+    #[test]
+    fn farewell_is_told_from_a_hang_up_even_if_bells_were_left_unread() {
+        let (ours, theirs) = pair();
+        ring(&ours);
+        ring(&theirs);
+        bid_farewell(&theirs);
+        assert_eq!(drain(&ours), Drained::Farewell);
+        let (ours, theirs) = pair();
+        ring(&ours);
+        bid_farewell(&theirs);
+        drop(theirs);
+        assert_eq!(drain(&ours), Drained::Farewell);
+        assert_eq!(drain(&ours), Drained::HungUp);
     }
 
     #[test]

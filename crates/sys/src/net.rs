@@ -20,7 +20,7 @@ mod poll;
 
 pub use addr::SockAddr;
 pub use datagram::{Received, Sender, recv, recv_segments, send, send_to};
-pub use error_queue::{ErrorOrigin, SocketError, recv_error};
+pub use error_queue::{ErrorOrigin, SocketError, recv_error, recv_error_quoting};
 pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces};
 pub use netns::enter_netns;
 pub use options::{

@@ -221,14 +221,14 @@ impl Agent {
                 start.version
             );
         }
-        if let Err(error) = std::env::set_current_dir(&start.directory) {
+        if let Err(error) = std::env::set_current_dir(&start.workload.directory) {
             user_error!(
                 "the working directory {} cannot be entered: {error}; start from a directory that \
                  all hosts have, or give one with --directory",
-                start.directory
+                start.workload.directory
             );
         }
-        let program = program::find(&start.program).map_err(UserError::new)?;
+        let program = program::find(&start.workload.program).map_err(UserError::new)?;
         for local_rank in 0..start.ranks.len() {
             self.ranks.push(Rank::spawn(start, &program, local_rank)?);
         }

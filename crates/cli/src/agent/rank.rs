@@ -8,8 +8,8 @@ use crate::run::wire::{End, Report, Start, Stream};
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use portolan::launch::FD_VARIABLE;
 use portolan::launch::wire::{ToAgent, ToProcess, VERSION, Welcome};
+use portolan::launch::{FD_VARIABLE, Job};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -46,7 +46,7 @@ impl Rank {
         let mut command = command(start, program, theirs.into());
         let mut child = command
             .spawn()
-            .map_err(|error| UserError::new(program::explain(&start.program, &error)))?;
+            .map_err(|error| UserError::new(program::explain(&start.workload.program, &error)))?;
         // The command holds the process's end of the socket: while it lives there is no hang-up.
         drop(command);
         let out = child.stdout.take().context("standard output of a rank")?;
@@ -209,9 +209,9 @@ impl Rank {
 fn command(start: &Start, program: &Path, socket: OwnedFd) -> Command {
     let mut command = Command::new(program);
     command
-        .arg0(&start.program)
-        .args(&start.args)
-        .envs(&start.environment)
+        .arg0(&start.workload.program)
+        .args(&start.workload.args)
+        .envs(&start.workload.environment)
         .env(FD_VARIABLE, socket.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -223,16 +223,16 @@ fn command(start: &Start, program: &Path, socket: OwnedFd) -> Command {
 }
 
 fn welcome(start: &Start, local_rank: usize) -> Result<Welcome> {
+    let mut job = Job::alone(start.job_id, start.secret);
+    job.rank = start.ranks[local_rank];
+    job.size = start.size;
+    job.local_rank = u32::try_from(local_rank)?;
+    job.local_size = u32::try_from(start.ranks.len())?;
+    job.host_count = start.host_count;
+    job.path = start.workload.path;
+    job.options.clone_from(&start.workload.options);
     Ok(Welcome {
         version: VERSION,
-        job_id: start.job_id,
-        rank: start.ranks[local_rank],
-        size: start.size,
-        local_rank: u32::try_from(local_rank)?,
-        local_size: u32::try_from(start.ranks.len())?,
-        host_count: start.host_count,
-        secret: start.secret,
-        path: start.path,
-        options: start.options.clone(),
+        job,
     })
 }

@@ -6,7 +6,7 @@ use super::place::{Place, Site, SiteKind};
 use super::worker::GRACE;
 use crate::lab::TemporaryLab;
 use crate::run::hosts::{self, Host, MapBy};
-use crate::run::{self, AgentOptions, Options};
+use crate::run::{self, AgentOptions, Options, Workload};
 use anyhow::{Context, Result, bail};
 use portolan::launch::PathChoice;
 use std::collections::BTreeMap;
@@ -60,12 +60,14 @@ pub(crate) fn run_job(
         capture: true,
         grace: ERROR_GRACE,
         limit: Some(lasts + GRACE),
-        path: choice(path),
-        options: BTreeMap::new(),
-        environment: BTreeMap::new(),
-        directory: directory.to_string_lossy().into_owned(),
-        program: program.clone(),
-        args: args.to_vec(),
+        workload: Workload {
+            path: choice(path),
+            options: BTreeMap::new(),
+            environment: BTreeMap::new(),
+            directory: directory.to_string_lossy().into_owned(),
+            program: program.clone(),
+            args: args.to_vec(),
+        },
         agent: AgentOptions {
             remote_program: "portolan".into(),
         },

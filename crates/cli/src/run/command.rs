@@ -2,12 +2,13 @@
 //! The arguments of `portolan run`.
 
 use super::hosts::{self, Host, MapBy};
-use super::{AgentOptions, Options, execute};
+use super::{AgentOptions, Options, Workload, execute};
 use crate::error::user_error;
 use crate::lab::{Lab, TemporaryLab};
 use anyhow::Result;
 use clap::ValueEnum;
 use portolan::launch::{FD_VARIABLE, PathChoice};
+use portolan::settings;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -127,16 +128,18 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
         capture: false,
         grace: Duration::from_millis(args.grace_ms),
         limit: args.timeout,
-        path: args.path.into(),
-        options: args
-            .option
-            .iter()
-            .map(|text| setting(text))
-            .collect::<Result<_>>()?,
-        environment: environment(&args.env)?,
-        directory: directory(args.directory)?,
-        program,
-        args: command.collect(),
+        workload: Workload {
+            path: args.path.into(),
+            options: args
+                .option
+                .iter()
+                .map(|text| setting(text))
+                .collect::<Result<_>>()?,
+            environment: environment(&args.env)?,
+            directory: directory(args.directory)?,
+            program,
+            args: command.collect(),
+        },
         agent: AgentOptions {
             remote_program: args.remote_program,
         },
@@ -164,8 +167,10 @@ fn setting(text: &str) -> Result<(String, String)> {
 /// What was asked for, and Portolan's own variables; agents on this machine pass on everything else
 /// too, ssh does not.
 fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
-    let own =
-        |name: &str| (name.starts_with("PORTOLAN_") && name != FD_VARIABLE) || name == "RUST_LOG";
+    let own = |name: &str| {
+        let is_own = name.starts_with("PORTOLAN_") && name != FD_VARIABLE;
+        is_own || name == settings::RUST_LOG.variable
+    };
     let mut environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| own(name))

@@ -25,13 +25,12 @@ use control::Control;
 pub(crate) use control::Failure;
 use hosts::{Host, MapBy};
 use nix::poll::PollFlags;
-use portolan::launch::PathChoice;
 use portolan::launch::wire::VERSION;
 use printer::Printer;
 use rand::TryRngCore;
-use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
+pub(crate) use wire::Workload;
 use wire::{Order, Report, Start, Stream};
 
 /// What to run, where and how.
@@ -50,15 +49,7 @@ pub(crate) struct Options {
     pub(crate) grace: Duration,
     /// How long the job may take.
     pub(crate) limit: Option<Duration>,
-    pub(crate) path: PathChoice,
-    /// Settings for the library in each process.
-    pub(crate) options: BTreeMap<String, String>,
-    /// Environment variables to set for each process.
-    pub(crate) environment: BTreeMap<String, String>,
-    /// Working directory of each process.
-    pub(crate) directory: String,
-    pub(crate) program: String,
-    pub(crate) args: Vec<String>,
+    pub(crate) workload: Workload,
     pub(crate) agent: AgentOptions,
 }
 
@@ -306,11 +297,6 @@ fn start_order(options: &Options, ranks: &[Vec<u32>]) -> Result<Start> {
         size: options.rank_count,
         host_count: u32::try_from(used)?,
         ranks: Vec::new(),
-        path: options.path,
-        options: options.options.clone(),
-        environment: options.environment.clone(),
-        directory: options.directory.clone(),
-        program: options.program.clone(),
-        args: options.args.clone(),
+        workload: options.workload.clone(),
     })
 }

@@ -43,11 +43,19 @@ pub(crate) struct Start {
     pub(crate) host_count: u32,
     /// The ranks of this host, in the order of their local ranks.
     pub(crate) ranks: Vec<u32>,
+    #[serde(flatten)]
+    pub(crate) workload: Workload,
+}
+
+/// What each rank runs, and with which settings.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Workload {
     pub(crate) path: PathChoice,
+    /// Settings for the library in each process.
     pub(crate) options: BTreeMap<String, String>,
-    /// Environment variables to set for the ranks.
+    /// Environment variables to set for each process.
     pub(crate) environment: BTreeMap<String, String>,
-    /// Working directory of the ranks.
+    /// Working directory of each process.
     pub(crate) directory: String,
     pub(crate) program: String,
     pub(crate) args: Vec<String>,

@@ -130,8 +130,7 @@ impl Bench {
     pub(super) fn receive_all(&mut self) {
         for at in 0..self.links.len() {
             while let Some(notice) = self.links[at].poll_notice() {
-                // A link may take being disconnected by its peer for the peer's end.
-                if let Notice::PeerGone(peer) = notice {
+                if let Notice::PeerGone(peer) | Notice::PeerClosed(peer) = notice {
                     self.links[at].disconnect(peer);
                 }
             }

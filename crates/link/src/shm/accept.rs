@@ -3,9 +3,10 @@
 
 use super::Shm;
 use super::hello::{HELLO_LEN, Hello};
-use super::peer::{Inbound, Life, Token};
-use portolan_sys::ring;
+use super::peer::{Inbound, Life, Returning, Token};
+use crate::PeerId;
 use portolan_sys::seqpacket::{Record, Seqpacket};
+use portolan_sys::{doorbell, ring};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -15,6 +16,14 @@ const GREETINGS_MAX: usize = 256;
 
 /// Connections taken in one go: as many as the kernel queues.
 const ACCEPT_MAX: usize = 4096;
+
+/// When a connection is taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entrance {
+    Open,
+    /// The peer's earlier connection has ended, and the caller does not know yet.
+    OnceForgotten,
+}
 
 /// A connection that has not said who it is.
 pub(super) struct Greeting {
@@ -108,7 +117,7 @@ impl Shm {
         Ok(())
     }
 
-    /// Makes the sender of a hello a peer, if all of it holds.
+    /// Makes the sender of a hello a peer, if all of it holds. `P8.6`
     fn admit(
         &mut self,
         socket: Seqpacket,
@@ -117,21 +126,41 @@ impl Shm {
     ) -> Result<(), &'static str> {
         let pid = self.check_user(&socket)?;
         self.check_hello(hello)?;
+        let entrance = self.entrance(hello.from, &socket)?;
         let ring_len = usize::try_from(hello.ring_len).map_err(|_| "shm: unusable ring")?;
         let ring = ring::open(memory, ring_len).map_err(|err| {
             log::warn!("shm link: hello of peer {}: {err}", hello.from);
             "shm: unusable ring"
         })?;
         let peer = hello.from;
+        let inbound = Inbound { ring, peer, socket };
+        match entrance {
+            Entrance::Open => self.take_in(inbound, pid),
+            Entrance::OnceForgotten => {
+                // Only its newest connection can still be meant.
+                self.returning.retain(|other| other.inbound.peer != peer);
+                self.returning.push(Returning { inbound, pid });
+                Ok(())
+            }
+        }
+    }
+
+    /// From now on the peer's ring is received from.
+    pub(super) fn take_in(
+        &mut self,
+        inbound: Inbound,
+        pid: Option<u32>,
+    ) -> Result<(), &'static str> {
         self.epoll
-            .add(&socket, Token::Inbound(peer).encode())
+            .add(&inbound.socket, Token::Inbound(inbound.peer).encode())
             .map_err(|_| "shm: cannot watch a connection")?;
-        let state = self.peers.entry(peer).or_default();
+        let state = self.peers.entry(inbound.peer).or_default();
         state.pid = state.pid.or(pid);
-        self.inbound.push(Inbound { ring, peer, socket });
+        self.inbound.push(inbound);
         Ok(())
     }
 
+    /// `P8.6`: what the hash does not settle.
     fn check_hello(&self, hello: &Hello) -> Result<(), &'static str> {
         if hello.job_id != self.config.job_id {
             return Err("shm: hello of another job");
@@ -142,25 +171,26 @@ impl Shm {
         if hello.from >= self.config.rank_count_max {
             return Err("shm: hello of a rank above the limit");
         }
-        if self
-            .inbound
-            .iter()
-            .any(|inbound| inbound.peer == hello.from)
-        {
-            return Err("shm: second hello of a peer");
-        }
-        // Leaving is in order: its connection may be accepted after its hang-up was seen.
-        if self
-            .peers
-            .get(&hello.from)
-            .is_some_and(|state| state.life == Life::Gone)
-        {
-            return Err("shm: hello of a peer that is gone");
-        }
         Ok(())
     }
 
-    /// The pid of the process that connected, if it is one of our user's.
+    /// When `peer`, who says hello by `socket`, may come in: one connection at a time, and a new
+    /// one once the end of the old was reported and taken note of. `P8.8`
+    fn entrance(&mut self, peer: PeerId, socket: &Seqpacket) -> Result<Entrance, &'static str> {
+        self.look_for_departure(peer);
+        let is_known = self.inbound.iter().any(|inbound| inbound.peer == peer);
+        let is_over = doorbell::is_hung_up(socket);
+        match self.life_of(peer).unwrap_or_default() {
+            Life::Live if is_known => Err("shm: second hello of a peer"),
+            Life::Live => Ok(Entrance::Open),
+            Life::Leaving | Life::Gone if !is_over => Ok(Entrance::OnceForgotten),
+            // Its first words may be accepted after its hang-up was seen.
+            Life::Leaving if !is_known => Ok(Entrance::Open),
+            Life::Leaving | Life::Gone => Err("shm: hello of a peer that is gone"),
+        }
+    }
+
+    /// The pid of the process that connected, if it is one of our user's. `P8.6`
     fn check_user(&self, socket: &Seqpacket) -> Result<Option<u32>, &'static str> {
         match socket.peer_cred() {
             Ok(cred) if cred.uid == self.uid => Ok(cred.pid),

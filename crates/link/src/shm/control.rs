@@ -8,9 +8,9 @@ use super::Shm;
 use super::config::ShmConfig;
 use super::data::Scratch;
 use super::hello::{Hello, HelloKey};
-use super::peer::{Channel, Life, Outbound, Token};
+use super::peer::{Channel, Departure, Life, Outbound, Token};
 use crate::{HostId, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId};
-use portolan_sys::doorbell::{self, Drained};
+use portolan_sys::doorbell;
 use portolan_sys::epoll::{Epoll, Ready};
 use portolan_sys::ring::{self, RingBroken};
 use portolan_sys::seqpacket::{PeerCred, Seqpacket, SeqpacketListener, effective_uid};
@@ -76,6 +76,7 @@ impl Shm {
             greeting_next: 0,
             is_accept_paused: false,
             peers: HashMap::new(),
+            returning: Vec::new(),
             leaving: Vec::new(),
             pending: Vec::new(),
             notices: VecDeque::new(),
@@ -83,6 +84,8 @@ impl Shm {
     }
 
     pub(super) fn connect_peer(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
+        // Else its hang-up, once seen, would end the new connection as well.
+        self.look_for_departure(peer);
         let name = self.check_addr(peer, addr)?;
         if self
             .outbound
@@ -118,11 +121,55 @@ impl Shm {
         Ok(())
     }
 
+    /// Gives the peer up: says so to it, if it lives, and closes all sockets with it. `P8.8`
     pub(super) fn forget(&mut self, peer: PeerId) {
+        if self.life_of(peer) == Some(Life::Live) {
+            // What it has connected until now ends with the rest.
+            self.accept_waiting();
+        }
+        let has_left = self.life_of(peer).is_some_and(|life| life != Life::Live);
+        self.bid_farewell(peer);
         self.close(peer);
         self.remove_inbound(peer);
         self.leaving.retain(|&other| other != peer);
         self.peers.remove(&peer);
+        let returning = self
+            .returning
+            .iter()
+            .position(|returning| returning.inbound.peer == peer);
+        if let Some(index) = returning {
+            let returning = self.returning.swap_remove(index);
+            if has_left && let Err(reason) = self.take_in(returning.inbound, returning.pid) {
+                self.refuse(reason);
+            }
+        }
+    }
+
+    pub(super) fn life_of(&self, peer: PeerId) -> Option<Life> {
+        self.peers.get(&peer).map(|state| state.life)
+    }
+
+    fn bid_farewell(&self, peer: PeerId) {
+        for socket in self.sockets_of(peer) {
+            doorbell::bid_farewell(socket);
+        }
+    }
+
+    fn sockets_of(&self, peer: PeerId) -> impl Iterator<Item = &Seqpacket> {
+        let outbound = self.outbound.get(peer as usize).and_then(Option::as_ref);
+        let inbound = self.inbound.iter().find(|inbound| inbound.peer == peer);
+        let socket_out = outbound.and_then(Outbound::socket);
+        socket_out
+            .into_iter()
+            .chain(inbound.map(|inbound| &inbound.socket))
+    }
+
+    /// Notices that a connection with `peer` has hung up before the epoll set says so.
+    pub(super) fn look_for_departure(&mut self, peer: PeerId) {
+        let departure = self.sockets_of(peer).find_map(Departure::of);
+        if let Some(departure) = departure {
+            self.leave(peer, departure);
+        }
     }
 
     /// Looks at everything that has something to say.
@@ -152,21 +199,22 @@ impl Shm {
         }
     }
 
-    /// Ends the connection with a peer whose ring cannot be trusted any more.
+    /// Ends the connection with a peer whose ring cannot be trusted any more. `P8.7`
     pub(super) fn break_off(&mut self, peer: PeerId, broken: RingBroken) {
         log::warn!("shm link: peer {peer}: {broken}; its connection is closed");
         self.refuse("shm: corrupt ring");
-        self.leave(peer);
+        self.leave(peer, Departure::Died);
         self.remove_inbound(peer);
         self.report_departed();
     }
 
     /// The first step of a departure: nothing more is sent, what has arrived may be received.
-    pub(super) fn leave(&mut self, peer: PeerId) {
+    pub(super) fn leave(&mut self, peer: PeerId, departure: Departure) {
         self.close(peer);
         let Some(state) = self.peers.get_mut(&peer) else {
             return;
         };
+        state.farewell |= departure == Departure::Closed;
         if state.life == Life::Live {
             state.life = Life::Leaving;
             self.leaving.push(peer);
@@ -180,21 +228,21 @@ impl Shm {
             Token::Outbound(peer) => {
                 let outbound = self.outbound.get(peer as usize).and_then(Option::as_ref);
                 if let Some(socket) = outbound.and_then(Outbound::socket)
-                    && is_gone(socket, event)
+                    && let Some(departure) = departure(socket, event)
                 {
-                    self.leave(peer);
+                    self.leave(peer, departure);
                 }
             }
             Token::Inbound(peer) => {
                 let inbound = self.inbound.iter().find(|inbound| inbound.peer == peer);
-                if inbound.is_some_and(|inbound| is_gone(&inbound.socket, event)) {
-                    self.leave(peer);
+                if let Some(departure) = inbound.and_then(|found| departure(&found.socket, event)) {
+                    self.leave(peer, departure);
                 }
             }
         }
     }
 
-    /// The second step of a departure, once all that a peer sent before was received.
+    /// The second step of a departure, once all that a peer sent before was received. `P8.8`
     fn report_departed(&mut self) {
         for peer in std::mem::take(&mut self.leaving) {
             let inbound = self.inbound.iter().find(|inbound| inbound.peer == peer);
@@ -203,10 +251,15 @@ impl Shm {
                 continue;
             }
             self.remove_inbound(peer);
+            let mut farewell = false;
             if let Some(state) = self.peers.get_mut(&peer) {
                 state.life = Life::Gone;
+                farewell = state.farewell;
             }
-            self.notices.push_back(Notice::PeerGone(peer));
+            self.notices.push_back(match farewell {
+                true => Notice::PeerClosed(peer),
+                false => Notice::PeerGone(peer),
+            });
         }
     }
 
@@ -248,7 +301,7 @@ impl Shm {
             return no("its rank is above the limit of this link; raise rank_count_max");
         }
         match self.peers.get(&peer).map(|state| state.life) {
-            Some(Life::Leaving | Life::Gone) => no("its process is gone; disconnect it first"),
+            Some(Life::Leaving | Life::Gone) => no("it has left; disconnect it first"),
             Some(Life::Live) | None => Ok(name),
         }
     }
@@ -305,14 +358,15 @@ impl Shm {
                 Ok(false) => self.pending.push(peer),
                 Err(err) => {
                     log::warn!("{err}");
-                    self.leave(peer);
+                    self.leave(peer, Departure::Died);
                 }
             }
         }
     }
 }
 
-/// Connects to `name`, makes sure that a process of user `uid` listens there, and sends the hello.
+/// Connects to `name`, makes sure that a process of user `uid` listens there, and sends the hello:
+/// `P8.6`.
 /// `None` if it is another user's: a name is free for anybody once its owner has died.
 fn connect_as(
     uid: u32,
@@ -329,9 +383,10 @@ fn connect_as(
     Ok(Some((socket, cred)))
 }
 
-/// Takes off the bells; says whether the other end is closed.
-fn is_gone(socket: &Seqpacket, event: Ready) -> bool {
-    doorbell::drain(socket) == Drained::HungUp || event.hung_up
+/// Takes off the bells; how the other end has gone, if it has. One hidden behind more bells than are
+/// taken off in one go counts as dead.
+fn departure(socket: &Seqpacket, event: Ready) -> Option<Departure> {
+    Departure::of(socket).or(event.hung_up.then_some(Departure::Died))
 }
 
 /// A full backlog, or too many descriptors of this user under way: both pass when peers accept.

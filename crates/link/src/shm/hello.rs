@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The greeting of a sender: who it is, whom it means, and how long its ring is.
+//! The greeting of a sender: who it is, whom it means, and how long its ring is. `P8.6`
 //!
 //! ```text
 //! 0    4  magic "PSHM"

@@ -11,6 +11,9 @@
 //! `pull` (reading a peer's memory). Data path: `data` (transmit, receive), `sleep` (arm, disarm).
 //! The ring itself is `portolan_sys::ring`.
 //!
+//! A peer that has left may connect again before it was forgotten here; its connection is kept back
+//! until [`Link::disconnect`].
+//!
 //! The one invariant: a peer is in at most one `outbound` and one `inbound`, both belong to a peer
 //! that is not gone, and what cannot be trusted is checked before it becomes either.
 
@@ -34,7 +37,7 @@ use crate::{
 use accept::Greeting;
 use data::Scratch;
 use hello::HelloKey;
-use peer::{Inbound, Outbound, Peer};
+use peer::{Inbound, Outbound, Peer, Returning};
 use portolan_sys::epoll::{Epoll, Ready};
 use portolan_sys::seqpacket::SeqpacketListener;
 use std::collections::{HashMap, VecDeque};
@@ -68,6 +71,8 @@ pub struct Shm {
     /// For want of descriptors; the listener is not watched meanwhile.
     is_accept_paused: bool,
     peers: HashMap<PeerId, Peer>,
+    /// Connected again before they were forgotten; at most one connection each.
+    returning: Vec<Returning>,
     /// Hung up, but frames of theirs may wait.
     leaving: Vec<PeerId>,
     /// Peers whose backlog was full when we connected.

@@ -2,7 +2,7 @@
 //! What is kept for each peer.
 
 use crate::PeerId;
-use portolan_sys::doorbell;
+use portolan_sys::doorbell::{self, Drained};
 use portolan_sys::ring::{Bell, RingReceiver, RingSender};
 use portolan_sys::seqpacket::Seqpacket;
 use std::os::fd::OwnedFd;
@@ -64,12 +64,40 @@ impl Inbound {
     }
 }
 
+/// A peer that has connected again, although it has not been forgotten after it left.
+pub(super) struct Returning {
+    pub(super) inbound: Inbound,
+    pub(super) pid: Option<u32>,
+}
+
 /// A peer that was connected to, or has said hello.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     pub(super) life: Life,
+    /// It bade farewell before it hung up: its process lives on.
+    pub(super) farewell: bool,
     /// Its process, as the kernel told; `None` where it cannot be read.
     pub(super) pid: Option<u32>,
+}
+
+/// How the other end of a socket has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Departure {
+    /// With its process.
+    Died,
+    /// Its process lives on.
+    Closed,
+}
+
+impl Departure {
+    /// Takes off the bells of `socket`; how its other end has gone, if it has.
+    pub(super) fn of(socket: &Seqpacket) -> Option<Departure> {
+        match doorbell::drain(socket) {
+            Drained::Bells(_) => None,
+            Drained::Farewell => Some(Departure::Closed),
+            Drained::HungUp => Some(Departure::Died),
+        }
+    }
 }
 
 /// Where a peer is between its first connection and [`crate::Link::disconnect`].

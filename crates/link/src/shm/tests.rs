@@ -248,6 +248,108 @@ fn disconnected_peer_can_come_back() {
 }
 
 #[test]
+fn disconnecting_tells_the_peer_that_the_process_lives() {
+    let (mut a, mut b) = pair();
+    a.service();
+    b.service();
+    // A bell that nobody reads must not hide the farewell.
+    assert!(b.arm(&mut WakeSet::default()));
+    send(&mut a, 1, b"last words").unwrap();
+    a.disconnect(1);
+    b.disarm();
+    assert_eq!(drain(&mut b), [(0, b"last words".to_vec())]);
+    assert_eq!(notices(&mut b), ["PeerClosed(0)"]);
+    assert!(matches!(
+        send(&mut b, 0, b"x"),
+        Err(TxError::NotConnected(0))
+    ));
+    drop(a);
+    assert!(notices(&mut b).is_empty(), "it has left already");
+}
+
+/// What an engine does: notices, then frames.
+fn turn(link: &mut Shm) -> (Vec<String>, Vec<(PeerId, Vec<u8>)>) {
+    let mut said = Vec::new();
+    while let Some(notice) = link.poll_notice() {
+        if let Notice::PeerGone(peer) | Notice::PeerClosed(peer) = notice {
+            link.disconnect(peer);
+        }
+        said.push(format!("{notice:?}"));
+    }
+    (said, drain(link))
+}
+
+#[test]
+fn a_peer_that_reconnects_at_once_is_taken_back_behind_its_earlier_frames() {
+    let (mut a, mut b) = pair();
+    a.service();
+    b.service();
+    for round in 0..200u8 {
+        send(&mut a, 1, &[round, 0]).unwrap();
+        a.disconnect(1);
+        a.connect(1, &b.local_addr()).unwrap();
+        send(&mut a, 1, &[round, 1]).unwrap();
+        let mut frames = Vec::new();
+        let mut said = Vec::new();
+        while frames.len() < 2 {
+            let (more_said, more) = turn(&mut b);
+            assert!(said.len() < 100, "{said:?}");
+            said.extend(more_said);
+            frames.extend(more.into_iter().map(|(_, bytes)| bytes));
+        }
+        assert_eq!(frames, [[round, 0], [round, 1]]);
+        assert_eq!(said, ["PeerClosed(0)"]);
+        b.connect(0, &a.local_addr()).unwrap();
+        send(&mut b, 0, &[round, 2]).unwrap();
+        assert_eq!(turn(&mut a), (vec![], vec![(1, vec![round, 2])]));
+    }
+    assert!(b.returning.is_empty() && b.inbound.len() == 1);
+}
+
+#[test]
+fn connections_that_cross_a_disconnection_do_not_end_the_next() {
+    let (mut a, mut b) = (open(0), open(1));
+    a.connect(1, &b.local_addr()).unwrap();
+    b.service();
+    // On its way, and not accepted, when the other side begins anew.
+    b.connect(0, &a.local_addr()).unwrap();
+    a.disconnect(1);
+    a.connect(1, &b.local_addr()).unwrap();
+    send(&mut a, 1, b"anew").unwrap();
+    // It has not looked, and is told.
+    let refused = b.connect(0, &a.local_addr()).unwrap_err().to_string();
+    assert!(refused.contains("disconnect it first"), "{refused}");
+    assert_eq!(
+        turn(&mut b),
+        (
+            vec!["PeerClosed(0)".to_owned()],
+            vec![(0, b"anew".to_vec())]
+        )
+    );
+    assert_eq!(turn(&mut a), (vec![], vec![]));
+    b.connect(0, &a.local_addr()).unwrap();
+    send(&mut b, 0, b"back").unwrap();
+    assert_eq!(turn(&mut a), (vec![], vec![(1, b"back".to_vec())]));
+}
+
+#[test]
+fn only_the_newest_of_many_returns_is_kept() {
+    let (mut a, mut b) = pair();
+    a.service();
+    b.service();
+    for _ in 0..50 {
+        a.disconnect(1);
+        a.connect(1, &b.local_addr()).unwrap();
+        b.service();
+        assert!(b.returning.len() <= 1);
+    }
+    send(&mut a, 1, b"newest").unwrap();
+    let (said, frames) = turn(&mut b);
+    assert_eq!(said, ["PeerClosed(0)"]);
+    assert_eq!(frames, [(0, b"newest".to_vec())]);
+}
+
+#[test]
 fn full_ring_is_back_pressure_and_its_sender_is_woken() {
     let (mut a, mut b) = pair();
     b.service();

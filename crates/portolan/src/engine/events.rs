@@ -8,7 +8,7 @@ use crate::ops::{OpKind, Received, Request};
 use crate::port::{Context, Handler, Message};
 use portolan_link::RxFrame;
 use portolan_proto::{
-    Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest,
+    Cause, Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest,
 };
 use std::ops::Range;
 
@@ -356,12 +356,19 @@ impl Inner {
         self.core.post_recv(port, op, len as u64, Some(peer));
     }
 
+    /// Gives `peer` up: what only it could have ended ends with `cause`. `P9.6`
+    pub(super) fn give_up(&mut self, peer: PeerId, cause: Cause) {
+        self.core.fail_peer(peer, cause);
+        self.note_gone(peer);
+    }
+
     /// A peer was given up: what waits for it ends.
     pub(crate) fn note_gone(&mut self, peer: PeerId) {
         let portolan_proto::PeerStatus::Failed(cause) = self.core.peer_status(peer) else {
             return;
         };
-        self.peers[peer.0 as usize].watched_since = None;
+        let info = &mut self.peers[peer.0 as usize];
+        (info.watched_since, info.is_doubted) = (None, false);
         for op in self.pending.take_peer(peer) {
             self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
         }

@@ -1,42 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The connection of a process to the agent that started it.
 
-use super::wire::{Gone, PathChoice, ToAgent, ToProcess, VERSION, Welcome};
-use super::{FD_VARIABLE, LaunchError, LineBuffer};
+use super::wire::{Gone, ToAgent, ToProcess, VERSION, Welcome};
+use super::{FD_VARIABLE, Job, LaunchError, LineBuffer};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use serde_json::Value;
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
-use std::io::{self, Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// Bytes of one read. Notices are short, and the buffer is cleared for each look; tables take some
-/// reads.
+/// Bytes of one read. Notices are short; tables take some reads.
 const READ_LEN: usize = 2 << 10;
-
-/// Which part of which job this process is.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Job {
-    /// Random; tells two jobs apart.
-    pub job_id: [u8; 16],
-    /// This process, from 0.
-    pub rank: u32,
-    /// Processes in the job.
-    pub size: u32,
-    /// This process among those of its host, from 0.
-    pub local_rank: u32,
-    /// Processes of the job on this host.
-    pub local_size: u32,
-    /// Hosts in the job.
-    pub host_count: u32,
-    /// Known to the processes of the job and to nobody else. Debug output leaves it out.
-    pub secret: [u8; 32],
-    /// Which links to use.
-    pub path: PathChoice,
-    /// Settings given to `portolan run --option NAME=VALUE`.
-    pub options: BTreeMap<String, String>,
-}
 
 /// The connection of a process to the agent that started it.
 ///
@@ -47,7 +23,7 @@ pub struct Launch {
     /// The agent has not hung up.
     open: bool,
     exchanged: bool,
-    lines: LineBuffer,
+    input: Input,
     gone: VecDeque<Gone>,
     job: Job,
 }
@@ -75,22 +51,22 @@ impl Launch {
 
     /// Reads the welcome from `stream`.
     fn from_stream(stream: UnixStream) -> Result<Launch, LaunchError> {
-        let mut lines = LineBuffer::default();
+        let mut input = Input::new();
         let welcome = loop {
-            match next_message(&mut lines)? {
+            match next_message(&mut input.lines)? {
                 Some(ToProcess::Welcome(welcome)) => break welcome,
                 Some(other) => return Err(LaunchError::Malformed(format!("{other:?}"))),
-                None if read_more(&stream, &mut lines)? == 0 => return Err(LaunchError::Closed),
-                None => {}
+                None if input.read_more(&stream, RecvFlags::empty())? > 0 => {}
+                None => return Err(LaunchError::Closed),
             }
         };
         Ok(Launch {
             stream,
             open: true,
             exchanged: false,
-            lines,
+            input,
             gone: VecDeque::new(),
-            job: Job::try_from(welcome)?,
+            job: welcomed(welcome)?,
         })
     }
 
@@ -113,7 +89,7 @@ impl Launch {
             address: address.clone(),
         })?;
         loop {
-            match next_message(&mut self.lines)? {
+            match next_message(&mut self.input.lines)? {
                 Some(ToProcess::Table { addresses }) => return self.check_table(addresses),
                 Some(ToProcess::Gone(gone)) => return Err(LaunchError::Gone(gone)),
                 Some(other) => return Err(LaunchError::Malformed(format!("{other:?}"))),
@@ -124,8 +100,8 @@ impl Launch {
 
     /// The next rank that ended before its time, if the agent has told of one. Does not wait.
     ///
-    /// One system call when nothing is there: not for every turn of a spin loop. Wait for
-    /// [`Launch::fd`] to become readable instead.
+    /// One system call, and nothing else, when nothing is there: not for every turn of a spin loop.
+    /// Wait for [`Launch::fd`] to become readable instead.
     pub fn poll(&mut self) -> Option<Gone> {
         if let Some(gone) = self.gone.pop_front() {
             return Some(gone);
@@ -174,8 +150,7 @@ impl Launch {
 
     /// Blocks until bytes arrive.
     fn wait_for_more(&mut self) -> Result<(), LaunchError> {
-        self.stream.set_nonblocking(false)?;
-        if read_more(&self.stream, &mut self.lines)? == 0 {
+        if self.input.read_more(&self.stream, RecvFlags::empty())? == 0 {
             self.open = false;
             return Err(LaunchError::Closed);
         }
@@ -184,15 +159,13 @@ impl Launch {
 
     /// Takes in what has arrived. Anything but notices, or a broken connection, ends the listening.
     fn receive(&mut self) {
-        let result = self.stream.set_nonblocking(true);
-        match result.and_then(|()| read_more(&self.stream, &mut self.lines)) {
-            Ok(0) => self.open = false,
+        match self.input.read_more(&self.stream, RecvFlags::DONTWAIT) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Ok(0) | Err(_) => self.open = false,
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.open = false,
         }
         loop {
-            match next_message(&mut self.lines) {
+            match next_message(&mut self.input.lines) {
                 Ok(Some(ToProcess::Gone(gone))) => self.gone.push_back(gone),
                 Ok(None) => return,
                 Ok(Some(_)) | Err(_) => {
@@ -214,70 +187,22 @@ impl Launch {
         let mut line = serde_json::to_vec(message)
             .map_err(|error| LaunchError::Malformed(error.to_string()))?;
         line.push(b'\n');
-        self.stream.set_nonblocking(false)?;
         Ok(self.stream.write_all(&line)?)
     }
 }
 
-impl Job {
-    /// A job of one process, for programs that no launcher has started.
-    #[must_use]
-    pub fn alone(job_id: [u8; 16], secret: [u8; 32]) -> Job {
-        Job {
-            job_id,
-            rank: 0,
-            size: 1,
-            local_rank: 0,
-            local_size: 1,
-            host_count: 1,
-            secret,
-            path: PathChoice::Auto,
-            options: BTreeMap::new(),
-        }
+/// The job of a welcome that this version understands.
+fn welcomed(welcome: Welcome) -> Result<Job, LaunchError> {
+    if welcome.version != VERSION {
+        return Err(LaunchError::Version {
+            ours: VERSION,
+            theirs: welcome.version,
+        });
     }
-}
-
-impl TryFrom<Welcome> for Job {
-    type Error = LaunchError;
-
-    fn try_from(welcome: Welcome) -> Result<Job, LaunchError> {
-        if welcome.version != VERSION {
-            return Err(LaunchError::Version {
-                ours: VERSION,
-                theirs: welcome.version,
-            });
-        }
-        if welcome.rank >= welcome.size || welcome.local_rank >= welcome.local_size {
-            return Err(LaunchError::Malformed(format!("{welcome:?}")));
-        }
-        Ok(Job {
-            job_id: welcome.job_id,
-            rank: welcome.rank,
-            size: welcome.size,
-            local_rank: welcome.local_rank,
-            local_size: welcome.local_size,
-            host_count: welcome.host_count,
-            secret: welcome.secret,
-            path: welcome.path,
-            options: welcome.options,
-        })
+    if !welcome.job.is_sound() {
+        return Err(LaunchError::Malformed(format!("{welcome:?}")));
     }
-}
-
-impl fmt::Debug for Job {
-    /// Leaves the secret out: debug output ends in logs.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job")
-            .field("job_id", &hex::encode(self.job_id))
-            .field("rank", &self.rank)
-            .field("size", &self.size)
-            .field("local_rank", &self.local_rank)
-            .field("local_size", &self.local_size)
-            .field("host_count", &self.host_count)
-            .field("path", &self.path)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
+    Ok(welcome.job)
 }
 
 fn next_message(lines: &mut LineBuffer) -> Result<Option<ToProcess>, LaunchError> {
@@ -290,16 +215,32 @@ fn next_message(lines: &mut LineBuffer) -> Result<Option<ToProcess>, LaunchError
         .map_err(|error| LaunchError::Malformed(format!("column {}", error.column())))
 }
 
-/// Reads once; the number of bytes, 0 at the end.
-fn read_more(mut stream: &UnixStream, lines: &mut LineBuffer) -> io::Result<usize> {
-    let mut bytes = [0; READ_LEN];
-    loop {
-        match stream.read(&mut bytes) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A process that was killed with unread bytes resets the connection.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(0),
-            Err(error) => return Err(error),
-            Ok(len) => return lines.append(&bytes[..len]).map(|()| len),
+/// The receiving half of the connection.
+#[derive(Debug)]
+struct Input {
+    lines: LineBuffer,
+    /// Made once: a look that finds nothing costs one system call and touches no memory.
+    bytes: Box<[u8; READ_LEN]>,
+}
+
+impl Input {
+    fn new() -> Self {
+        Input {
+            lines: LineBuffer::default(),
+            bytes: Box::new([0; READ_LEN]),
+        }
+    }
+
+    /// Reads once; the number of bytes, 0 at the end.
+    fn read_more(&mut self, stream: &UnixStream, flags: RecvFlags) -> io::Result<usize> {
+        loop {
+            match recv(stream, &mut self.bytes[..], flags) {
+                Err(Errno::INTR) => {}
+                // A process that was killed with unread bytes resets the connection.
+                Err(Errno::CONNRESET) => return Ok(0),
+                Err(errno) => return Err(errno.into()),
+                Ok((len, _)) => return self.lines.append(&self.bytes[..len]).map(|()| len),
+            }
         }
     }
 }

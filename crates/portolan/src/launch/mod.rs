@@ -10,14 +10,16 @@
 
 mod client;
 mod error;
+mod job;
 mod lines;
 pub mod wire;
 
-pub use client::{Job, Launch};
+pub use client::Launch;
 pub use error::LaunchError;
+pub use job::Job;
 pub use lines::LineBuffer;
 pub use wire::{Gone, PathChoice};
 
 /// Environment variable with the number of the inherited descriptor. Without it a program is a
 /// job of one process.
-pub const FD_VARIABLE: &str = "PORTOLAN_LAUNCH_FD";
+pub const FD_VARIABLE: &str = crate::settings::LAUNCH_FD.variable;

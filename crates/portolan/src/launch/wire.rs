@@ -6,9 +6,9 @@
 //! [`ToProcess::Gone`] whenever a rank ended before its time. A process takes its leave with
 //! [`ToAgent::Bye`].
 
+use super::Job;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// Version of the messages. Both ends refuse another one.
@@ -54,48 +54,13 @@ pub enum ToAgent {
 }
 
 /// Which part of which job a process is.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Welcome {
     /// [`VERSION`] of the sender.
     pub version: u32,
-    /// Random; tells two jobs apart.
-    #[serde(with = "hex::serde")]
-    pub job_id: [u8; 16],
-    /// This process, from 0.
-    pub rank: u32,
-    /// Processes in the job.
-    pub size: u32,
-    /// This process among those of its host, from 0.
-    pub local_rank: u32,
-    /// Processes of the job on this host.
-    pub local_size: u32,
-    /// Hosts in the job.
-    pub host_count: u32,
-    /// Known to the processes of the job and to nobody else.
-    #[serde(with = "hex::serde")]
-    pub secret: [u8; 32],
-    /// Which links to use.
-    pub path: PathChoice,
-    /// Settings given to `portolan run --option NAME=VALUE`.
-    #[serde(default)]
-    pub options: BTreeMap<String, String>,
-}
-
-impl fmt::Debug for Welcome {
-    /// Leaves the secret out: debug output ends in logs.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Welcome")
-            .field("version", &self.version)
-            .field("job_id", &hex::encode(self.job_id))
-            .field("rank", &self.rank)
-            .field("size", &self.size)
-            .field("local_rank", &self.local_rank)
-            .field("local_size", &self.local_size)
-            .field("host_count", &self.host_count)
-            .field("path", &self.path)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
+    /// The rest of the message.
+    #[serde(flatten)]
+    pub job: Job,
 }
 
 /// A rank that ended before its time.
@@ -152,15 +117,7 @@ mod tests {
     fn welcome() -> Welcome {
         Welcome {
             version: VERSION,
-            job_id: [1; 16],
-            rank: 0,
-            size: 1,
-            local_rank: 0,
-            local_size: 1,
-            host_count: 1,
-            secret: [0xab; 32],
-            path: PathChoice::Auto,
-            options: BTreeMap::new(),
+            job: Job::alone([1; 16], [0xab; 32]),
         }
     }
 
@@ -174,10 +131,11 @@ mod tests {
     #[test]
     fn messages_survive_the_way_through_json() {
         let line = serde_json::to_string(&ToProcess::Welcome(welcome())).unwrap();
-        assert!(line.starts_with(r#"{"type":"welcome""#) && !line.contains('\n'));
+        assert!(line.starts_with(r#"{"type":"welcome","version":1,"job_id":"0101"#));
+        assert!(!line.contains('\n'));
         let ToProcess::Welcome(back) = serde_json::from_str(&line).unwrap() else {
             panic!("another message came back");
         };
-        assert_eq!((back.secret, back.job_id), ([0xab; 32], [1; 16]));
+        assert_eq!((back.job.secret, back.job.job_id), ([0xab; 32], [1; 16]));
     }
 }

@@ -3,6 +3,7 @@
 
 use super::pair::*;
 use crate::*;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 const PORT: PortId = PortId::user(5);
@@ -218,4 +219,34 @@ fn the_short_way_is_closed_to_a_peer_that_was_given_up() {
     assert!(pair.ends[0].core.direct(B, &LOW, 8).is_some());
     pair.ends[0].core.fail_peer(B, Cause::ProcessGone);
     assert!(pair.ends[0].core.direct(B, &LOW, 8).is_none());
+}
+
+// P8.2
+#[test]
+fn a_peer_that_was_given_up_on_a_lossless_link_comes_back_with_a_connection() {
+    let mut pair = Pair::new(&[LinkId::SHM], 11);
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[0].send(B, &LOW, b"before").unwrap();
+    pair.run(Duration::from_millis(1));
+    pair.ends[0].core.fail_peer(B, Cause::Silent(LinkId::SHM));
+    pair.ends[1].core.fail_peer(A, Cause::Closed);
+    pair.ends[0].core.connect(pair.now, B);
+    pair.ends[0].send(B, &LOW, b"after").unwrap();
+    pair.run(Duration::from_millis(1));
+    assert_eq!(pair.ends[1].core.peer_status(A), PeerStatus::Up);
+    let got: Vec<_> = pair.ends[1].got.iter().map(|got| &got.bytes[..]).collect();
+    assert_eq!(got, [&b"before"[..], b"after"]);
+}
+
+#[test]
+fn a_peer_whose_process_ended_does_not_come_back_by_its_last_frames() {
+    let mut pair = Pair::new(&[LinkId::SHM], 12);
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[0].send(B, &LOW, b"last").unwrap();
+    let gone = PeerStatus::Failed(Cause::ProcessGone);
+    pair.ends[1].core.connect(pair.now, A);
+    pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
+    pair.run(Duration::from_millis(1));
+    assert_eq!(pair.ends[1].core.peer_status(A), gone);
+    assert!(pair.ends[1].got.is_empty());
 }

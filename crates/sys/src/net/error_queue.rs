@@ -47,16 +47,32 @@ struct Control([u8; CONTROL_LEN]);
 /// # Errors
 /// The errno of `recvmsg`.
 pub fn recv_error(fd: BorrowedFd<'_>) -> io::Result<Option<SocketError>> {
+    Ok(recv_error_quoting(fd, &mut [])?.map(|(error, _)| error))
+}
+
+/// As [`recv_error`], and copies into `quoted` what the report quotes of the datagram's payload; the
+/// number of bytes that are there. Linux quotes 548 bytes and more (RFC 1812, 4.3.2.3), and every
+/// system at least none (RFC 792 asks for the UDP header alone).
+///
+/// # Errors
+/// The errno of `recvmsg`.
+pub fn recv_error_quoting(
+    fd: BorrowedFd<'_>,
+    quoted: &mut [u8],
+) -> io::Result<Option<(SocketError, usize)>> {
     let mut control = Control([0; CONTROL_LEN]);
     let mut name = SockAddr::empty();
+    let mut pieces = [io::IoSliceMut::new(quoted)];
     // SAFETY: a C structure of numbers and pointers, for all of which zero is valid.
     let mut message: msghdr = unsafe { std::mem::zeroed() };
     message.msg_name = name.as_mut_ptr().cast();
     message.msg_namelen = name.len();
+    message.msg_iov = pieces.as_mut_ptr().cast();
+    message.msg_iovlen = pieces.len();
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = CONTROL_LEN;
-    // SAFETY: `message` points at `name` and `control`, live locals, with their lengths. There is
-    // no room for the offending datagram itself, which nobody reads.
+    // SAFETY: `message` points at `name`, `control` and `pieces`, live locals, with their lengths;
+    // an `IoSliceMut` has the layout of an `iovec`.
     let returned = unsafe {
         libc::recvmsg(
             fd.as_raw_fd(),
@@ -64,11 +80,11 @@ pub fn recv_error(fd: BorrowedFd<'_>) -> io::Result<Option<SocketError>> {
             libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
         )
     };
-    match checked_len(returned) {
+    let quoted_len = match checked_len(returned) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         other => other?,
     };
-    Ok(Some(parse(&message, &name)))
+    Ok(Some((parse(&message, &name), quoted_len)))
 }
 
 fn parse(message: &msghdr, name: &SockAddr) -> SocketError {
@@ -135,6 +151,23 @@ mod tests {
         assert_eq!(error.errno, libc::ECONNREFUSED);
         assert_eq!(error.origin, ErrorOrigin::Icmp);
         assert_eq!(error.destination, Some(gone));
+    }
+
+    #[test]
+    fn refusal_quotes_what_was_sent() {
+        let gone = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = gone.local_addr().unwrap();
+        drop(gone);
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        enable_error_queue(socket.as_fd(), false).unwrap();
+        send_to(socket.as_fd(), &to.into(), b"anybody?").unwrap();
+        let mut quoted = [0xa5; 16];
+        let (error, len) = recv_error_quoting(socket.as_fd(), &mut quoted)
+            .unwrap()
+            .unwrap();
+        assert_eq!(error.errno, libc::ECONNREFUSED);
+        assert_eq!((len, &quoted[..len]), (8, &b"anybody?"[..]));
+        assert_eq!(quoted[8..], [0xa5; 8]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub const RING_LEN_MIN: usize = 16 * 1024;
 /// Far beyond any cache; a bound for what a peer can make us map.
 pub const RING_LEN_MAX: usize = 64 * 1024 * 1024;
 
-/// What an entry's word says.
+/// What an entry's word says. `P8.7`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// Nothing committed here yet.

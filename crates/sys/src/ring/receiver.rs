@@ -102,6 +102,7 @@ impl RingReceiver {
             Word::Empty => return Ok(None),
             Word::Frame(len) => len,
             Word::Padding => self.skip_padding()?,
+            // P8.7: a word that cannot be breaks the ring.
             Word::Invalid => return Err(RingBroken("an entry's word is invalid")),
         };
         if layout::entry_len(len) > self.to_end() {

@@ -127,6 +127,7 @@ impl RingSender {
     fn refresh_head(&mut self) -> Result<(), RingBroken> {
         // SYNC: space (acquire; the receiver has finished reading all bytes below).
         let head = self.memory.head().load(Ordering::Acquire);
+        // P8.7: a head that cannot be breaks the ring.
         if head < self.head || head > self.tail {
             return Err(RingBroken("the receiver's index is out of bounds"));
         }
@@ -148,7 +149,7 @@ impl RingSender {
     #[inline]
     fn commit(&mut self, at: u64, entry: usize, len: usize) {
         let next = at + entry as u64;
-        // First the zero behind, which is where the receiver looks next.
+        // P8.7: first the zero behind, which is where the receiver looks next.
         self.memory
             .word(next)
             .store(Word::Empty.encode(), Ordering::Relaxed);

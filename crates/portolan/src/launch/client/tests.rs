@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The client against an agent played by the test.
 
+use super::super::PathChoice;
 use super::*;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 
 fn welcome() -> Welcome {
+    let mut job = Job::alone([7; 16], [9; 32]);
+    (job.rank, job.size, job.host_count) = (1, 2, 2);
+    job.path = PathChoice::Udp;
+    job.options = BTreeMap::from([("linger".to_owned(), "5".to_owned())]);
     Welcome {
         version: VERSION,
-        job_id: [7; 16],
-        rank: 1,
-        size: 2,
-        local_rank: 0,
-        local_size: 1,
-        host_count: 2,
-        secret: [9; 32],
-        path: PathChoice::Udp,
-        options: BTreeMap::from([("linger".to_owned(), "5".to_owned())]),
+        job,
     }
 }
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which part of which job a process is.
+
+use super::wire::PathChoice;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Which part of which job this process is.
+#[derive(Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Job {
+    /// Random; tells two jobs apart.
+    #[serde(with = "hex::serde")]
+    pub job_id: [u8; 16],
+    /// This process, from 0.
+    pub rank: u32,
+    /// Processes in the job.
+    pub size: u32,
+    /// This process among those of its host, from 0.
+    pub local_rank: u32,
+    /// Processes of the job on this host.
+    pub local_size: u32,
+    /// Hosts in the job.
+    pub host_count: u32,
+    /// Known to the processes of the job and to nobody else. Debug output leaves it out.
+    #[serde(with = "hex::serde")]
+    pub secret: [u8; 32],
+    /// Which links to use.
+    pub path: PathChoice,
+    /// Settings given to `portolan run --option NAME=VALUE`.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+}
+
+impl Job {
+    /// A job of one process, for programs that no launcher has started.
+    #[must_use]
+    pub fn alone(job_id: [u8; 16], secret: [u8; 32]) -> Job {
+        Job {
+            job_id,
+            rank: 0,
+            size: 1,
+            local_rank: 0,
+            local_size: 1,
+            host_count: 1,
+            secret,
+            path: PathChoice::Auto,
+            options: BTreeMap::new(),
+        }
+    }
+
+    /// Whether each number is below the count that it belongs to.
+    pub(super) fn is_sound(&self) -> bool {
+        self.rank < self.size && self.local_rank < self.local_size
+    }
+}
+
+impl fmt::Debug for Job {
+    /// Leaves the secret out: debug output ends in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("job_id", &hex::encode(self.job_id))
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("local_rank", &self.local_rank)
+            .field("local_size", &self.local_size)
+            .field("host_count", &self.host_count)
+            .field("path", &self.path)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

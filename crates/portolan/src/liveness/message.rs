@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Questions and answers, as they travel (`P9.2`).
+
+const MAGIC: &[u8; 4] = b"PtL1";
+
+/// Magic, kind and padding, from, to, nonce, keyed hash.
+pub(super) const LEN: usize = MAC_OFF + 16;
+const MAC_OFF: usize = 24;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Question,
+    Answer,
+}
+
+/// A question or an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) kind: Kind,
+    pub(super) from: u32,
+    pub(super) to: u32,
+    /// When the asker asked, by its own clock; the answer returns it.
+    pub(super) nonce: u64,
+}
+
+/// What the hash is keyed with, derived so that the job's secret has one purpose at a time.
+#[derive(Debug)]
+pub(super) struct Key([u8; 32]);
+
+impl Key {
+    pub(super) fn derive(secret: &[u8; 32]) -> Self {
+        Key(blake3::derive_key("portolan 2026 liveness", secret))
+    }
+
+    fn hash(&self, fields: &[u8]) -> [u8; 16] {
+        let mut short = [0; 16];
+        short.copy_from_slice(&blake3::keyed_hash(&self.0, fields).as_bytes()[..16]);
+        short
+    }
+}
+
+impl Message {
+    pub(super) fn encode(&self, key: &Key) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..4].copy_from_slice(MAGIC);
+        bytes[4] = match self.kind {
+            Kind::Question => 1,
+            Kind::Answer => 2,
+        };
+        bytes[8..12].copy_from_slice(&self.from.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.to.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.nonce.to_le_bytes());
+        let hash = key.hash(&bytes[..MAC_OFF]);
+        bytes[MAC_OFF..].copy_from_slice(&hash);
+        bytes
+    }
+
+    /// The message, if a process of the job wrote it.
+    pub(super) fn decode(bytes: &[u8], key: &Key) -> Option<Message> {
+        let bytes: &[u8; LEN] = bytes.try_into().ok()?;
+        let word = |at: usize| Some(u32::from_le_bytes(bytes[at..at + 4].try_into().ok()?));
+        let message = Message {
+            kind: match bytes[4] {
+                1 => Kind::Question,
+                2 => Kind::Answer,
+                _ => return None,
+            },
+            from: word(8)?,
+            to: word(12)?,
+            nonce: u64::from_le_bytes(bytes[16..24].try_into().ok()?),
+        };
+        (&message.encode(key) == bytes).then_some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: Message = Message {
+        kind: Kind::Question,
+        from: 3,
+        to: 0x0102,
+        nonce: 0x1122_3344_5566_7788,
+    };
+
+    #[test]
+    fn fields_lie_where_the_rule_says() {
+        let bytes = QUESTION.encode(&Key::derive(&[7; 32]));
+        assert_eq!(bytes[..8], *b"PtL1\x01\0\0\0");
+        assert_eq!(bytes[8..16], [3, 0, 0, 0, 2, 1, 0, 0]);
+        assert_eq!(
+            bytes[16..24],
+            [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]
+        );
+    }
+
+    #[test]
+    fn only_what_the_job_wrote_is_read() {
+        let key = Key::derive(&[7; 32]);
+        let answer = Message {
+            kind: Kind::Answer,
+            ..QUESTION
+        };
+        for message in [QUESTION, answer] {
+            let bytes = message.encode(&key);
+            assert_eq!(Message::decode(&bytes, &key), Some(message));
+            assert_eq!(Message::decode(&bytes, &Key::derive(&[8; 32])), None);
+            assert_eq!(Message::decode(&bytes[..LEN - 1], &key), None);
+            for at in 0..LEN {
+                let mut forged = bytes;
+                forged[at] ^= 1;
+                assert_eq!(Message::decode(&forged, &key), None, "byte {at}");
+            }
+        }
+    }
+}

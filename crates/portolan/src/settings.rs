@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every setting that the library and the command read from options or the environment: one table,
+//! from which they are read and `portolan info` lists them.
+
+use crate::launch::Job;
+
+/// A setting: what it is called, and what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Setting {
+    /// Its name for `portolan run --option NAME=VALUE`, if it can be set for a job.
+    pub option: Option<&'static str>,
+    /// The environment variable.
+    pub variable: &'static str,
+    /// What holds when it is not set.
+    pub default: &'static str,
+    /// Effect, unit and limits.
+    pub meaning: &'static str,
+}
+
+/// The network interface of a job.
+pub const INTERFACE: Setting = Setting {
+    option: Some("interface"),
+    variable: "PORTOLAN_INTERFACE",
+    default: "hardware and bonds first, then veth, VLANs and bridges, tunnels",
+    meaning: "network interface for udp and packet, the same name on all hosts",
+};
+
+/// The longest frame over UDP.
+pub const FRAME_LEN_MAX: Setting = Setting {
+    option: Some("frame_len_max"),
+    variable: "PORTOLAN_FRAME_LEN_MAX",
+    default: "what the MTU allows",
+    meaning: "longest frame on udp in bytes, from 512 to 65507; for comparing",
+};
+
+/// Faults on purpose.
+pub const FAULT: Setting = Setting {
+    option: Some("fault"),
+    variable: "PORTOLAN_FAULT",
+    default: "none",
+    meaning: "faults on network links, such as drop=0.01,delay=0.01:200us,seed=7",
+};
+
+/// Recordings of network frames.
+pub const PCAP: Setting = Setting {
+    option: Some("pcap"),
+    variable: "PORTOLAN_PCAP",
+    default: "none",
+    meaning: "directory, which must exist, to record network frames in, a file a rank and link",
+};
+
+/// The connection to the launcher.
+pub const LAUNCH_FD: Setting = Setting {
+    option: None,
+    variable: "PORTOLAN_LAUNCH_FD",
+    default: "none: a program is a job of one",
+    meaning: "set by portolan run, not by people: descriptor of the connection to the launcher",
+};
+
+/// What is logged.
+pub const RUST_LOG: Setting = Setting {
+    option: None,
+    variable: "RUST_LOG",
+    default: "error",
+    meaning: "what portolan logs, such as debug or portolan=trace, and a program with a logger",
+};
+
+/// All of them.
+pub const ALL: &[Setting] = &[INTERFACE, FRAME_LEN_MAX, FAULT, PCAP, LAUNCH_FD, RUST_LOG];
+
+impl Setting {
+    /// The value in the environment, if there is one.
+    #[must_use]
+    pub fn from_env(&self) -> Option<String> {
+        let value = std::env::var_os(self.variable)?;
+        Some(value.to_string_lossy().into_owned())
+    }
+
+    /// The value for `job`: its option wins over the environment.
+    pub(crate) fn of(&self, job: &Job) -> Option<String> {
+        let option = self.option.and_then(|name| job.options.get(name));
+        option.cloned().or_else(|| self.from_env())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn workspace() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    /// All Rust files below `dir`, tests of their own left out.
+    fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|ext| ext == "rs") && !path.ends_with("tests.rs")
+            {
+                found.push(path);
+            }
+        }
+    }
+
+    /// What stands behind each `PORTOLAN_` in `text`: the rest of a variable's name.
+    fn names(text: &str) -> Vec<String> {
+        let rests = text.split("PORTOLAN_").skip(1);
+        let in_name = |c: &char| c.is_ascii_uppercase() || c.is_ascii_digit() || *c == '_';
+        rests
+            .map(|rest| rest.chars().take_while(in_name).collect::<String>())
+            .collect()
+    }
+
+    #[test]
+    fn every_setting_that_is_read_is_in_the_table() {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(workspace().join("crates")).unwrap().flatten() {
+            sources(&entry.path().join("src"), &mut files);
+        }
+        assert!(files.len() > 100, "these are not the sources: {files:?}");
+        let mut read = 0;
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            for name in names(code) {
+                // `portolan run` hands on all that begin so.
+                if name.is_empty() && file.ends_with("run/command.rs") {
+                    continue;
+                }
+                read += 1;
+                let variable = format!("PORTOLAN_{name}");
+                let listed = ALL.iter().any(|setting| setting.variable == variable);
+                assert!(listed, "{}: {variable:?} is not in `ALL`", file.display());
+            }
+            let reads = code.matches(".options.get(").count();
+            let allowed = usize::from(file.ends_with("settings.rs") || file.ends_with("node.rs"));
+            assert!(
+                reads <= allowed,
+                "{}: read by `Setting::of`",
+                file.display()
+            );
+        }
+        assert!(read >= ALL.len() - 1, "{read}");
+    }
+
+    #[test]
+    fn the_readme_has_every_setting() {
+        let readme = fs::read_to_string(workspace().join("README.md")).unwrap();
+        for setting in ALL {
+            assert!(readme.contains(setting.variable), "{}", setting.variable);
+        }
+    }
+
+    #[test]
+    fn an_option_wins_over_the_environment() {
+        let mut job = Job::alone([0; 16], [0; 32]);
+        assert_eq!(PCAP.of(&job), PCAP.from_env());
+        job.options.insert("pcap".to_owned(), "here".to_owned());
+        assert_eq!(PCAP.of(&job).as_deref(), Some("here"));
+        job.options
+            .insert("PORTOLAN_LAUNCH_FD".to_owned(), "3".to_owned());
+        assert_eq!(LAUNCH_FD.of(&job), LAUNCH_FD.from_env());
+    }
+}
