@@ -3,13 +3,17 @@
 //! frame is counted by its reason, and the frame forgotten.
 
 use crate::event::{Cause, PeerId, PortId};
+use crate::failover::TIMEOUTS;
 use crate::fast::Admitted;
 use crate::path::Cargo;
+use crate::recut::PIECE_HEADER_LEN;
 use crate::session::token_index;
 use crate::time::Span;
 use crate::{Core, DropReason, Instant, LinkId};
 use core::ops::Range;
-use portolan_wire::{Ack, Credit, FRAME_HEADER_LEN, FrameHeader, FrameKind, Record, Records};
+use portolan_wire::{
+    Ack, BULK_HEADER_LEN, Credit, FRAME_HEADER_LEN, FrameHeader, FrameKind, Record, Records,
+};
 
 impl Core {
     /// A datagram that arrived by `link`. Events follow; see the crate's contract.
@@ -131,6 +135,10 @@ impl Core {
                 if let Err(reason) = path.rx.check(num) {
                     if reason == DropReason::Duplicate {
                         path.rx.on_duplicate(now, num, header.attempt);
+                        // P6.7: what was said of it does not arrive.
+                        if u32::from(header.attempt) >= TIMEOUTS {
+                            peer.doubt_paths(now);
+                        }
                         self.touch(from);
                     }
                     return Err(reason);
@@ -230,8 +238,8 @@ impl Core {
                 // P6.4
                 if !probe.reply {
                     path.on_probe_asked(probe.nonce);
-                } else if path.on_probe_answered(now, probe.nonce) {
-                    peer.choose_paths(self.sh.preferred);
+                } else {
+                    peer.on_probe_answered(now, &mut self.sh, link, probe.nonce);
                 }
                 Ok(())
             }
@@ -251,9 +259,10 @@ impl Core {
         let link = LinkId::from_u8(ack.path).ok_or(DropReason::BadAck)?;
         let path = peer.path_mut(link).ok_or(DropReason::BadAck)?;
         let sh = &mut self.sh;
-        path.on_ack(now, ack, words, |cargo, _| match cargo {
+        path.on_ack(now, ack, words, |cargo, len| match cargo {
             Cargo::Slot { slot, .. } => sh.slots.release(slot),
-            Cargo::Fragment { transfer, index } => sh.on_fragment_acked(transfer, index),
+            Cargo::Fragment { transfer, .. } => sh.on_part_acked(transfer, len, BULK_HEADER_LEN),
+            Cargo::Piece { transfer, .. } => sh.on_part_acked(transfer, len, PIECE_HEADER_LEN),
             Cargo::Nothing => {}
         })
     }
