@@ -12,10 +12,14 @@ use crate::{DropReason, LinkId, PortMode};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
-use portolan_wire::LaneId;
+use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records};
 
 /// Charged per message beside its bytes, so that credit also bounds the bookkeeping of small ones.
 pub(crate) const CHARGE_OVERHEAD: u32 = 32;
+
+/// Credit per peer and lane up to which messages are held although memory is full, so that what
+/// others have not read holds nobody up. One longest message, and hundreds of tiny ones.
+const HELD_RESERVE: u32 = 16 * 1024;
 
 /// What a message of `eager_len` bytes costs of its lane's credit. `P4.3`
 #[inline]
@@ -178,6 +182,17 @@ impl LaneRx {
             .any(|entry| !matches!(entry.state, State::Gone))
     }
 
+    /// Credit that the peer has spent on what is not consumed: early, unread, or under way in parts.
+    fn outstanding(&self) -> u32 {
+        self.arrived.wrapping_sub(self.consumed)
+    }
+
+    /// A part of this message has arrived, and has its place.
+    fn has_begun(&self, seq: u16) -> bool {
+        self.index(seq)
+            .is_ok_and(|index| matches!(self.entries.get(index), Some(Some(_))))
+    }
+
     /// Nothing waits before the message with this number.
     #[inline]
     pub(crate) fn is_next(&self, seq: u16) -> bool {
@@ -186,6 +201,40 @@ impl LaneRx {
 }
 
 impl Peer {
+    /// Whether `frame` has a message that would have to be held beyond what every peer may have
+    /// held. Asked only when memory is full. `P3.10`
+    #[cold]
+    pub(crate) fn must_hold(&self, sh: &mut Shared, frame: &[u8]) -> bool {
+        let mut taken: Vec<PortId> = Vec::new();
+        let mut ahead = [0u16; 2];
+        for item in Records::new(frame, FRAME_HEADER_LEN, frame.len()) {
+            let (message, is_part) = match item {
+                Ok((Record::Message(message), _)) if !message.best_effort => (message, false),
+                Ok((Record::Fragment(fragment), _)) => (fragment.message, true),
+                Ok(_) => continue,
+                Err(_) => break,
+            };
+            let rx = &self.lanes_rx[message.lane.index()];
+            if rx.outstanding() < HELD_RESERVE || rx.has_begun(message.seq) {
+                continue;
+            }
+            let port = PortId {
+                number: message.port,
+                system: message.system,
+            };
+            let used = taken.iter().filter(|&&other| other == port).count();
+            let ahead = &mut ahead[message.lane.index()];
+            let in_turn = rx.is_next(message.seq.wrapping_sub(*ahead));
+            let takes = |found: &mut Port| found.would_take(self.id, message.lane, !is_part, used);
+            if !in_turn || !sh.ports.get_mut(port).is_some_and(takes) {
+                return true;
+            }
+            *ahead += 1;
+            taken.push(port);
+        }
+        false
+    }
+
     /// A whole eager message, at `payload` of the frame being handled.
     #[inline]
     pub(crate) fn on_whole(
@@ -404,10 +453,6 @@ impl Peer {
                 break;
             }
             rx.matched += 1;
-            if matches!(entry.state, State::Transferring { .. }) {
-                let charge = core::mem::take(&mut entry.charge);
-                self.consume(sh, lane, charge);
-            }
         }
         self.deliver_ready(sh, lane);
     }

@@ -119,6 +119,10 @@ impl Core {
             return Err(DropReason::StaleSession);
         }
         peer.last_heard = now;
+        let is_full = self.sh.held.total_len() > self.sh.config.limits.held_len_max;
+        // P3.10
+        let refused =
+            is_full && header.kind == FrameKind::Data && peer.must_hold(&mut self.sh, frame);
         let Some(path) = peer.path_mut(link) else {
             return Err(DropReason::NoPath);
         };
@@ -143,8 +147,7 @@ impl Core {
                     }
                     return Err(reason);
                 }
-                // P3.10
-                if self.sh.held.total_len() > self.sh.config.limits.held_len_max {
+                if refused {
                     return Err(DropReason::NoMemory);
                 }
                 path.rx.insert(now, num, header.attempt);

@@ -138,16 +138,19 @@ impl End {
                 staging.push(second);
                 Ok(())
             }
-            Err(Refused::TooLong) => {
-                let op = self.op(bytes.to_vec());
-                let result = self.core.rendezvous(to, spec, op, bytes.len() as u64, 0);
-                if result.is_err() {
-                    self.memory.remove(&op.0);
-                }
-                result
-            }
+            Err(Refused::TooLong) => self.ask(to, spec, bytes),
             Err(refused) => Err(refused),
         }
+    }
+
+    /// Sends by rendezvous, however short.
+    pub(super) fn ask(&mut self, to: PeerId, spec: &SendSpec, bytes: &[u8]) -> Result<(), Refused> {
+        let op = self.op(bytes.to_vec());
+        let result = self.core.rendezvous(to, spec, op, bytes.len() as u64, 0);
+        if result.is_err() {
+            self.memory.remove(&op.0);
+        }
+        result
     }
 
     fn drain(&mut self, frame: &[u8]) {
