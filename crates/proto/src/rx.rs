@@ -73,6 +73,7 @@ impl Core {
         Some(Admitted {
             from,
             link,
+            reliable: true,
             at: 0,
             total_len,
         })
@@ -87,9 +88,30 @@ impl Core {
             };
             if let Err(reason) = outcome {
                 self.sh.counters.drop(reason);
+                // P8.9
+                if self.is_violation(frame.link, reason) {
+                    self.fail_peer(frame.from, Cause::Violation(reason.name()));
+                    break;
+                }
             }
         }
         self.after_records(frame.from);
+    }
+
+    /// On a lossless link nothing is lost, copied or altered: what contradicts the protocol there was
+    /// sent so, and what it was meant to be will never come.
+    #[cold]
+    fn is_violation(&self, link: LinkId, reason: DropReason) -> bool {
+        let params = self.sh.links[link.index()];
+        let contradicts = matches!(
+            reason,
+            DropReason::Truncated
+                | DropReason::Malformed
+                | DropReason::Misplaced
+                | DropReason::BeyondCredit
+                | DropReason::BadFragment
+        );
+        contradicts && params.is_some_and(|params| params.lossless)
     }
 
     fn on_datagram(
@@ -182,6 +204,7 @@ impl Core {
         Ok(Some(Admitted {
             from,
             link,
+            reliable: header.kind == FrameKind::Data,
             at: FRAME_HEADER_LEN,
             total_len: frame.len(),
         }))
@@ -209,6 +232,10 @@ impl Core {
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let (from, link) = (frame.from, frame.link);
+        // P3.11
+        if !frame.reliable && !may_be_lost(record) {
+            return Err(DropReason::Misplaced);
+        }
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::StaleSession);
         };
@@ -278,6 +305,15 @@ impl crate::peer::Peer {
         if (credit.limit.wrapping_sub(tx.limit) as i32) > 0 {
             tx.limit = credit.limit;
         }
+    }
+}
+
+/// Whether a frame without a number may carry the record. `P3.11`, `P7.2`
+fn may_be_lost(record: &Record) -> bool {
+    match record {
+        Record::Message(message) => message.best_effort,
+        Record::Ack(_) | Record::Probe(_) => true,
+        _ => false,
     }
 }
 
