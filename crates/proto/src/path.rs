@@ -27,7 +27,7 @@ const CLOSED_MAX: usize = 64;
 pub struct PathStatus {
     /// Link it uses.
     pub link: LinkId,
-    /// The peer has answered on it.
+    /// The peer has answered on it, and it was not left for another since.
     pub up: bool,
     /// Small messages take it.
     pub small: bool,

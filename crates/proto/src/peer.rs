@@ -100,7 +100,7 @@ impl Peer {
         let path = self.paths[link.index()].as_deref()?;
         Some(PathStatus {
             link,
-            up: path.up,
+            up: path.is_usable(),
             small: self.small == Some(link),
             bulk: self.bulk == Some(link),
             frame_len: path.frame_len,
