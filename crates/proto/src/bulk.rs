@@ -25,7 +25,7 @@ impl Core {
         self.place(bulk.transfer, off, BULK_HEADER_LEN..frame.len())
     }
 
-    /// A chunk on a lossless link.
+    /// A chunk: on a lossless link, or a fragment that was cut again for a narrower path.
     pub(crate) fn on_chunk(
         &mut self,
         from: PeerId,
@@ -33,23 +33,30 @@ impl Core {
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
         let transfer = self.sh.rx_transfers.get(chunk.transfer);
-        let transfer = transfer.filter(|transfer| transfer.peer == from && transfer.lossless);
-        let Some(transfer) = transfer else {
+        let Some(transfer) = transfer.filter(|transfer| transfer.peer == from) else {
             return Err(DropReason::StaleTransfer);
         };
         let end = chunk.offset.checked_add(payload.len() as u64);
-        // P8.3, chunks come in order: anything else is a hole or an overlap.
-        if chunk.offset != transfer.received || end.is_none_or(|end| end > transfer.granted) {
+        // P8.3, chunks of a lossless link come in order: anything else is a hole or an overlap.
+        let astray = transfer.lossless && chunk.offset != transfer.received;
+        if astray || end.is_none_or(|end| end > transfer.granted) {
             return Err(DropReason::BadFragment);
         }
         self.place(chunk.transfer, chunk.offset, payload)
     }
 
     fn place(&mut self, key: u32, off: u64, src: Range<usize>) -> Result<(), DropReason> {
-        let part = src.len() as u64;
+        let mut part = src.len() as u64;
         let Some(transfer) = self.sh.rx_transfers.get_mut(key) else {
             return Err(DropReason::StaleTransfer);
         };
+        // P3.12
+        if !transfer.lossless {
+            part = transfer.arrived.insert(off, off + part);
+            if part == 0 {
+                return Err(DropReason::Duplicate);
+            }
+        }
         transfer.received += part;
         let (posted, link) = (transfer.posted, transfer.link);
         let done = transfer.received >= transfer.len;

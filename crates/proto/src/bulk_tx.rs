@@ -5,9 +5,13 @@ use crate::core_state::Shared;
 use crate::event::{Event, OpError};
 use crate::path::Cargo;
 use crate::peer::Peer;
+use crate::recut::{PIECE_HEADER_LEN, Piece};
+use crate::rendezvous::TxTransfer;
 use crate::tx::{CALL_LEN_MAX, Sent, View};
 use crate::{Instant, LinkId};
-use portolan_wire::{BULK_HEADER_LEN, BulkHeader, CHUNK_LEN, Chunk, FrameHeader, FrameKind};
+use portolan_wire::{
+    BULK_HEADER_LEN, BulkHeader, CHUNK_LEN, Chunk, FRAME_HEADER_LEN, FrameHeader, FrameKind,
+};
 
 /// Bytes of user data in one chunk: an eighth of shared memory's ring, so that both ends work
 /// at the same time.
@@ -69,7 +73,7 @@ impl Peer {
         loop {
             let fits = |key: &u32| {
                 let transfer = sh.tx_transfers.get(*key);
-                transfer.is_none_or(|transfer| transfer.link == Some(link))
+                transfer.is_none_or(|transfer| self.route(transfer) == Some(link))
             };
             let place = self.bulk_ready.iter().position(fits)?;
             let key = self.bulk_ready[place];
@@ -78,6 +82,91 @@ impl Peer {
             }
             self.bulk_ready.remove(place);
         }
+    }
+
+    /// By which link a transfer goes: the one that its fragments were made for, while it works and
+    /// carries them; else the one for bulk data.
+    fn route(&self, transfer: &TxTransfer) -> Option<LinkId> {
+        let whole = usize::from(transfer.fragment_len) + BULK_HEADER_LEN;
+        let own = transfer
+            .link
+            .and_then(|link| self.paths[link.index()].as_deref());
+        let own = own.filter(|path| path.is_usable() && path.frame_len >= whole);
+        own.map(|path| path.link).or(self.bulk)
+    }
+
+    /// Puts fragments that are too long for their path among the pieces.
+    fn cut_fragments(&mut self, transfer: u32, first: u32, fragment_len: usize, len: usize) {
+        for (index, off) in (first..).zip((0..len).step_by(fragment_len)) {
+            self.pieces.push_back(Piece {
+                transfer,
+                index,
+                within: 0,
+                len: u16::try_from(fragment_len.min(len - off)).unwrap_or(u16::MAX),
+            });
+        }
+    }
+
+    /// The next part of a transfer that has left its path or does not fit it: a fragment as it
+    /// was, or a chunk as long as the path carries. `P3.12`
+    pub(crate) fn next_piece(
+        &mut self,
+        now: Instant,
+        sh: &mut Shared,
+        link: LinkId,
+    ) -> Option<Sent> {
+        let path = self.paths[link.index()].as_deref_mut()?;
+        if path.window_left() == 0 {
+            return None;
+        }
+        let (piece, whole_len) = loop {
+            let piece = self.pieces.pop_front()?;
+            if let Some(transfer) = sh.tx_transfers.get(piece.transfer) {
+                let fragment_len = u64::from(transfer.fragment_len);
+                let left = transfer.len - u64::from(piece.index) * fragment_len;
+                break (piece, fragment_len.min(left));
+            }
+        };
+        let Piece {
+            transfer,
+            index,
+            within,
+            ..
+        } = piece;
+        let len = usize::from(piece.len);
+        let is_whole = within == 0 && u64::from(piece.len) == whole_len;
+        let first = path.next_num();
+        let what = if is_whole && len + BULK_HEADER_LEN <= path.frame_len {
+            let frame_len = len + BULK_HEADER_LEN;
+            path.push_inflight(now, Cargo::Fragment { transfer, index }, frame_len);
+            sh.fragment_view(transfer, index, first, 0, frame_len)
+        } else {
+            let part = len.min(path.frame_len - PIECE_HEADER_LEN);
+            if part < len {
+                let part = u16::try_from(part).unwrap_or(u16::MAX);
+                self.pieces.push_front(Piece {
+                    within: within + part,
+                    len: piece.len - part,
+                    ..piece
+                });
+            }
+            let frame_len = part + PIECE_HEADER_LEN;
+            let cargo = Cargo::Piece {
+                transfer,
+                index,
+                within,
+            };
+            path.push_inflight(now, cargo, frame_len);
+            sh.piece_view(transfer, (index, within), first, 0, frame_len)
+        }?;
+        path.loss.last_sent_at = now;
+        Some(Sent::Numbered {
+            peer: self.id,
+            link,
+            first,
+            count: 1,
+            what,
+        })
     }
 
     /// A run of fragments of a granted transfer.
@@ -121,6 +210,10 @@ impl Peer {
             self.bulk_ready.remove(place);
         }
         let first_index = u32::try_from(off / fragment_len as u64).unwrap_or(u32::MAX);
+        if fragment_len + BULK_HEADER_LEN > path.frame_len {
+            self.cut_fragments(key, first_index, fragment_len, len);
+            return self.next_piece(now, sh, link);
+        }
         sh.scratch.clear();
         sh.scratch.resize(count * BULK_HEADER_LEN, 0);
         let mut first = 0;
@@ -170,8 +263,8 @@ impl Peer {
 }
 
 impl Shared {
-    /// Header and view of a fragment that must be sent again. `P5.8`
-    pub(crate) fn fragment_again(
+    /// Header and view of a fragment that is sent by itself, or again. `P5.8`
+    pub(crate) fn fragment_view(
         &mut self,
         key: u32,
         index: u32,
@@ -207,14 +300,65 @@ impl Shared {
         })
     }
 
-    /// A fragment has arrived; the last one ends the send. `P5.7`
-    pub(crate) fn on_fragment_acked(&mut self, key: u32, index: u32) {
+    /// The same of a part of a fragment, which is a chunk in a data frame. `P3.12`
+    pub(crate) fn piece_view(
+        &mut self,
+        key: u32,
+        (index, within): (u32, u16),
+        packet_num: u32,
+        attempt: u8,
+        frame_len: usize,
+    ) -> Option<View> {
+        let transfer = self.tx_transfers.get(key)?;
+        let header = FrameHeader {
+            kind: FrameKind::Data,
+            attempt,
+            frame_len: u16::try_from(frame_len).unwrap_or(u16::MAX),
+            packet_num,
+            session: transfer.session,
+        };
+        let off = u64::from(index) * u64::from(transfer.fragment_len) + u64::from(within);
+        let chunk = Chunk {
+            transfer: transfer.receiver_transfer,
+            offset: off,
+        };
+        let len = frame_len - PIECE_HEADER_LEN;
+        let op = transfer.op;
+        self.scratch.clear();
+        self.scratch.resize(PIECE_HEADER_LEN, 0);
+        header.emit(&mut self.scratch);
+        chunk.emit(&mut self.scratch[FRAME_HEADER_LEN..]);
+        Some(View::Bulk {
+            op,
+            off,
+            len,
+            header_len: PIECE_HEADER_LEN,
+            fragment_len: len,
+        })
+    }
+
+    /// A frame that only fills its number: what it carried has moved.
+    pub(crate) fn empty_view(&mut self, session: u64, packet_num: u32, attempt: u8) -> View {
+        self.scratch.clear();
+        self.scratch.resize(FRAME_HEADER_LEN, 0);
+        FrameHeader {
+            kind: FrameKind::Data,
+            attempt,
+            frame_len: u16::try_from(FRAME_HEADER_LEN).unwrap_or(0),
+            packet_num,
+            session,
+        }
+        .emit(&mut self.scratch);
+        View::Empty
+    }
+
+    /// A part of a transfer has arrived, in a frame of `frame_len` bytes; the last one ends the
+    /// send. `P5.7`
+    pub(crate) fn on_part_acked(&mut self, key: u32, frame_len: u16, header_len: usize) {
         let Some(transfer) = self.tx_transfers.get_mut(key) else {
             return;
         };
-        let fragment_len = u64::from(transfer.fragment_len);
-        let off = u64::from(index) * fragment_len;
-        transfer.acked += fragment_len.min(transfer.len - off);
+        transfer.acked += usize::from(frame_len).saturating_sub(header_len) as u64;
         if transfer.acked >= transfer.len {
             let (op, result) = (transfer.op, Ok::<(), OpError>(()));
             self.tx_transfers.remove(key);

@@ -351,15 +351,16 @@ impl Core {
         !self.ready.is_empty()
     }
 
-    /// The system says that frames to `peer` by `link` may be at most `frame_len_max` bytes long. A
-    /// shorter length is believed at once (too short costs speed only), a longer one never. `P6.2`
+    /// The system says that frames to `peer` by `link` may be at most `frame_len_max` bytes long.
+    /// Anybody can make it say so: probes must agree. `P6.2`
     pub fn shrink_path(&mut self, peer: PeerId, link: LinkId, frame_len_max: usize) {
-        if let Some(Some(peer)) = self.peers.get_mut(peer.index())
-            && let Some(path) = peer.path_mut(link)
+        if let Some(Some(state)) = self.peers.get_mut(peer.index())
+            && let Some(path) = state.path_mut(link)
+            && frame_len_max < path.frame_len
         {
-            let len = frame_len_max.max(crate::path::FRAME_LEN_LEAST);
-            path.frame_len = path.frame_len.min(len);
-            path.frame_len_bound = path.frame_len_bound.min(len);
+            // The clock of the attempt starts when its probe leaves.
+            path.confirm_frame_len(Instant::NEVER, frame_len_max);
+            self.touch(peer);
         }
     }
 

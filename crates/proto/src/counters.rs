@@ -86,6 +86,8 @@ pub struct Counters {
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// Paths that were left because another answered and they did not.
+    pub paths_left: u64,
     /// Messages accepted for sending.
     pub messages_sent: u64,
     /// Messages delivered.

@@ -167,7 +167,12 @@ impl Core {
         let Some(path) = state.paths[bulk.index()].as_deref_mut() else {
             return Err(Refused::NotUp);
         };
-        Ok(path.stage_run(&mut self.sh.slots, &message, len))
+        let fragment = Fragment {
+            message,
+            message_len: u32::try_from(len).unwrap_or(u32::MAX),
+            offset: 0,
+        };
+        Ok(path.stage_run(&mut self.sh.slots, &fragment, len))
     }
 }
 
@@ -231,11 +236,12 @@ impl Path {
         }
     }
 
-    /// Cuts a message into frames of one fragment each, behind one another in one buffer.
-    fn stage_run<'a>(
+    /// Cuts `len` bytes of a message, those from the offset of `whole` on, into frames of one
+    /// fragment each, behind one another in one buffer.
+    pub(crate) fn stage_run<'a>(
         &mut self,
         slots: &'a mut SlotPool,
-        message: &Message,
+        whole: &Fragment,
         len: usize,
     ) -> Staging<'a> {
         let header_len = FRAME_HEADER_LEN + FRAGMENT_LEN;
@@ -252,10 +258,10 @@ impl Path {
             let fragment = Fragment {
                 message: Message {
                     len: u16::try_from(part).unwrap_or(u16::MAX),
-                    ..*message
+                    ..whole.message
                 },
-                message_len: u32::try_from(len).unwrap_or(u32::MAX),
-                offset: u32::try_from(offset).unwrap_or(u32::MAX),
+                message_len: whole.message_len,
+                offset: whole.offset + u32::try_from(offset).unwrap_or(u32::MAX),
             };
             fragment.emit(&mut bytes[index * segment_len + FRAME_HEADER_LEN..]);
         }

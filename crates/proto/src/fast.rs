@@ -28,6 +28,8 @@ pub struct Admitted {
     pub from: PeerId,
     /// By which link.
     pub(crate) link: LinkId,
+    /// It has a number or came by a lossless link: it may carry what must not be lost.
+    pub(crate) reliable: bool,
     /// First byte of the next record.
     pub(crate) at: usize,
     /// Bytes of the frame, padding left out.
@@ -181,7 +183,7 @@ impl Core {
         let message = Message::peek(bytes)?;
         let len = usize::from(message.len);
         let off = frame.at + MESSAGE_LEN;
-        if message.best_effort || off + len > head.len().min(frame.total_len) {
+        if message.best_effort || !frame.reliable || off + len > head.len().min(frame.total_len) {
             return None;
         }
         let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;

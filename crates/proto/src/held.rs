@@ -6,10 +6,12 @@ use crate::HeldId;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Smallest buffer; sizes double from here.
-const CLASS_LEN_MIN: usize = 256;
-/// Number of sizes: up to 256 << 9 = 128 KiB, above any eager message.
-const CLASS_COUNT: usize = 10;
+/// Smallest buffer; sizes double from here. A cache line: most messages that nobody reads are tiny.
+const CLASS_LEN_MIN: usize = 64;
+/// Number of sizes: up to 64 << 11 = 128 KiB, above any eager message.
+const CLASS_COUNT: usize = 12;
+/// Counted per message beside its buffer: the entries here and in the queue of its lane or port.
+const BOOKKEEPING_LEN: usize = 128;
 /// Free buffers kept per size; more go back to the allocator, so that a burst leaves no lasting mark.
 const FREE_MAX: usize = 256;
 
@@ -34,7 +36,7 @@ impl HeldPool {
         let bytes = self.free_bytes[class]
             .pop()
             .unwrap_or_else(|| vec![0; CLASS_LEN_MIN << class]);
-        self.total_len += bytes.len();
+        self.total_len += bytes.len() + BOOKKEEPING_LEN;
         let held = Some(Held { bytes, len });
         match self.free_ids.pop() {
             Some(id) => {
@@ -64,7 +66,7 @@ impl HeldPool {
         let entry = self.entries[id.0 as usize].take();
         debug_assert!(entry.is_some(), "held memory was released twice");
         if let Some(held) = entry {
-            self.total_len -= held.bytes.len();
+            self.total_len -= held.bytes.len() + BOOKKEEPING_LEN;
             self.free_ids.push(id.0);
             let class = &mut self.free_bytes[class_of(held.bytes.len())];
             if class.len() < FREE_MAX {
@@ -73,7 +75,7 @@ impl HeldPool {
         }
     }
 
-    /// Bytes in use.
+    /// Bytes in use, bookkeeping included.
     pub(crate) fn total_len(&self) -> usize {
         self.total_len
     }
@@ -93,7 +95,7 @@ mod tests {
         let mut pool = HeldPool::default();
         let a = pool.take(0);
         let b = pool.take(257);
-        assert_eq!(pool.total_len(), 256 + 512);
+        assert_eq!(pool.total_len(), 64 + 512 + 2 * BOOKKEEPING_LEN);
         assert_eq!(pool.bytes(b).len(), 257);
         pool.release(a);
         pool.release(b);

@@ -3,6 +3,7 @@
 //! although they came by several paths (`P4.1`). The two lanes share nothing (`P4.2`).
 
 use crate::core_state::Shared;
+use crate::coverage::Coverage;
 use crate::event::{Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
 use crate::peer::Peer;
 use crate::port::{Match, Port, Posted, Unexpected, Waiting};
@@ -11,10 +12,14 @@ use crate::{DropReason, LinkId, PortMode};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
-use portolan_wire::LaneId;
+use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records};
 
 /// Charged per message beside its bytes, so that credit also bounds the bookkeeping of small ones.
 pub(crate) const CHARGE_OVERHEAD: u32 = 32;
+
+/// Credit per peer and lane up to which messages are held although memory is full, so that what
+/// others have not read holds nobody up. One longest message, and hundreds of tiny ones.
+const HELD_RESERVE: u32 = 16 * 1024;
 
 /// What a message of `eager_len` bytes costs of its lane's credit. `P4.3`
 #[inline]
@@ -45,13 +50,13 @@ impl LaneTx {
 #[derive(Debug)]
 enum State {
     /// Fragments gather in held memory; not matched yet.
-    Gathering { held: HeldId, received: usize },
+    Gathering { held: HeldId, received: Coverage },
     /// All there, not matched yet.
     Held(HeldId),
     /// Asked to be sent, not matched yet.
     Request(Asked),
     /// Matched; fragments go straight to the buffer.
-    Placing { posted: Posted, received: usize },
+    Placing { posted: Posted, received: Coverage },
     /// Matched; a rendezvous fills the buffer.
     Transferring { transfer: u32 },
     /// Matched and all there: deliver in its turn.
@@ -137,6 +142,15 @@ impl LaneRx {
         Ok(usize::from(ahead))
     }
 
+    /// Index of `seq`, of which nothing has arrived yet.
+    fn fresh(&self, seq: u16) -> Result<usize, DropReason> {
+        let index = self.index(seq)?;
+        match self.entries.get(index) {
+            Some(Some(_)) => Err(DropReason::Duplicate),
+            _ => Ok(index),
+        }
+    }
+
     fn place(&mut self, index: usize) -> &mut Option<Entry> {
         if index >= self.entries.len() {
             self.entries.resize_with(index + 1, || None);
@@ -168,6 +182,17 @@ impl LaneRx {
             .any(|entry| !matches!(entry.state, State::Gone))
     }
 
+    /// Credit that the peer has spent on what is not consumed: early, unread, or under way in parts.
+    fn outstanding(&self) -> u32 {
+        self.arrived.wrapping_sub(self.consumed)
+    }
+
+    /// A part of this message has arrived, and has its place.
+    fn has_begun(&self, seq: u16) -> bool {
+        self.index(seq)
+            .is_ok_and(|index| matches!(self.entries.get(index), Some(Some(_))))
+    }
+
     /// Nothing waits before the message with this number.
     #[inline]
     pub(crate) fn is_next(&self, seq: u16) -> bool {
@@ -176,6 +201,40 @@ impl LaneRx {
 }
 
 impl Peer {
+    /// Whether `frame` has a message that would have to be held beyond what every peer may have
+    /// held. Asked only when memory is full. `P3.10`
+    #[cold]
+    pub(crate) fn must_hold(&self, sh: &mut Shared, frame: &[u8]) -> bool {
+        let mut taken: Vec<PortId> = Vec::new();
+        let mut ahead = [0u16; 2];
+        for item in Records::new(frame, FRAME_HEADER_LEN, frame.len()) {
+            let (message, is_part) = match item {
+                Ok((Record::Message(message), _)) if !message.best_effort => (message, false),
+                Ok((Record::Fragment(fragment), _)) => (fragment.message, true),
+                Ok(_) => continue,
+                Err(_) => break,
+            };
+            let rx = &self.lanes_rx[message.lane.index()];
+            if rx.outstanding() < HELD_RESERVE || rx.has_begun(message.seq) {
+                continue;
+            }
+            let port = PortId {
+                number: message.port,
+                system: message.system,
+            };
+            let used = taken.iter().filter(|&&other| other == port).count();
+            let ahead = &mut ahead[message.lane.index()];
+            let in_turn = rx.is_next(message.seq.wrapping_sub(*ahead));
+            let takes = |found: &mut Port| found.would_take(self.id, message.lane, !is_part, used);
+            if !in_turn || !sh.ports.get_mut(port).is_some_and(takes) {
+                return true;
+            }
+            *ahead += 1;
+            taken.push(port);
+        }
+        false
+    }
+
     /// A whole eager message, at `payload` of the frame being handled.
     #[inline]
     pub(crate) fn on_whole(
@@ -188,8 +247,8 @@ impl Peer {
     ) -> Result<(), DropReason> {
         let rx = &mut self.lanes_rx[lane.index()];
         let charge = charge(payload.len());
-        rx.admit(charge)?;
         if rx.is_next(seq) {
+            rx.admit(charge)?;
             let found = match sh.ports.get_mut(port) {
                 Some(found) => found.find(self.id, lane, true),
                 None => Match::Nothing,
@@ -197,7 +256,7 @@ impl Peer {
             let (op, capacity) = match found {
                 Match::InPlace => (None, u64::MAX),
                 Match::Posted(posted) => (Some(posted.op), posted.len),
-                Match::Nothing => return self.keep_whole(sh, lane, port, seq, payload),
+                Match::Nothing => return self.keep_whole(sh, lane, port, 0, payload),
             };
             rx.next_seq = rx.next_seq.wrapping_add(1);
             let len = payload.len() as u64;
@@ -207,7 +266,10 @@ impl Peer {
             self.consume(sh, lane, charge);
             return Ok(());
         }
-        self.keep_whole(sh, lane, port, seq, payload)
+        // P3.12: what has come by another path costs nothing a second time.
+        let index = rx.fresh(seq)?;
+        rx.admit(charge)?;
+        self.keep_whole(sh, lane, port, index, payload)
     }
 
     /// Copies a message that cannot be delivered straight from its frame into held memory.
@@ -216,15 +278,9 @@ impl Peer {
         sh: &mut Shared,
         lane: LaneId,
         port: PortId,
-        seq: u16,
+        index: usize,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
-        let rx = &mut self.lanes_rx[lane.index()];
-        let index = rx.index(seq)?;
-        let place = rx.place(index);
-        if place.is_some() {
-            return Err(DropReason::Duplicate);
-        }
         let len = payload.len();
         let held = sh.held.take(len);
         sh.counters.messages_held += 1;
@@ -233,7 +289,7 @@ impl Peer {
             src: payload,
         });
         let state = State::Held(held);
-        *place = Some(Entry {
+        *self.lanes_rx[lane.index()].place(index) = Some(Entry {
             port,
             len: len as u64,
             charge: charge(len),
@@ -269,7 +325,8 @@ impl Peer {
         if rx.entries.get(index).is_none_or(Option::is_none) {
             rx.admit(charge(len))?;
             let held = sh.held.take(len);
-            let state = State::Gathering { held, received: 0 };
+            let received = Coverage::default();
+            let state = State::Gathering { held, received };
             *rx.place(index) = Some(Entry {
                 port,
                 len: len as u64,
@@ -286,21 +343,25 @@ impl Peer {
         else {
             return Err(DropReason::BadFragment);
         };
-        let at = fragment.offset as usize;
-        let part = payload.len();
+        let at = u64::from(fragment.offset);
+        let end = at + payload.len() as u64;
         match &mut entry.state {
             State::Gathering { held, received } => {
-                let dest = Dest::Held(*held, at);
+                if received.insert(at, end) == 0 && len > 0 {
+                    return Err(DropReason::Duplicate);
+                }
+                let dest = Dest::Held(*held, fragment.offset as usize);
                 sh.events.push_back(Event::Place { dest, src: payload });
-                *received += part;
-                if *received >= len {
+                if received.reaches(len as u64) {
                     entry.state = State::Held(*held);
                 }
             }
             State::Placing { posted, received } => {
-                place_clipped(sh, posted, at as u64, payload);
-                *received += part;
-                if *received >= len {
+                if received.insert(at, end) == 0 && len > 0 {
+                    return Err(DropReason::Duplicate);
+                }
+                place_clipped(sh, posted, at, payload);
+                if received.reaches(len as u64) {
                     let error = truncation(len as u64, posted.len);
                     entry.state = State::Ready {
                         op: Some(posted.op),
@@ -309,7 +370,11 @@ impl Peer {
                     };
                 }
             }
-            _ => return Err(DropReason::BadFragment),
+            // P3.12: it is whole already, and waits for its turn.
+            State::Held(_) | State::Ready { .. } | State::Gone => {
+                return Err(DropReason::Duplicate);
+            }
+            State::Request(_) | State::Transferring { .. } => return Err(DropReason::BadFragment),
         }
         self.advance(sh, lane);
         Ok(())
@@ -337,19 +402,15 @@ impl Peer {
             system: rts.message.system,
         };
         let rx = &mut self.lanes_rx[lane.index()];
+        let index = rx.fresh(rts.message.seq)?;
         rx.admit(charge(0))?;
-        let index = rx.index(rts.message.seq)?;
-        let place = rx.place(index);
-        if place.is_some() {
-            return Err(DropReason::Duplicate);
-        }
         let state = State::Request(Asked {
             sender_transfer: rts.transfer,
             remote_addr: rts.remote_addr,
             fragment_len: rts.message.len,
             link,
         });
-        *place = Some(Entry {
+        *rx.place(index) = Some(Entry {
             port,
             len: rts.message_len,
             charge: charge(0),
@@ -392,10 +453,6 @@ impl Peer {
                 break;
             }
             rx.matched += 1;
-            if matches!(entry.state, State::Transferring { .. }) {
-                let charge = core::mem::take(&mut entry.charge);
-                self.consume(sh, lane, charge);
-            }
         }
         self.deliver_ready(sh, lane);
     }
@@ -474,11 +531,12 @@ impl Peer {
 
 /// Takes a message in its turn to its port; `false` if it must wait for more of itself.
 fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -> bool {
-    match entry.state {
+    match &entry.state {
         State::Gathering { held, received } => {
-            if received > 0 {
+            if !received.is_empty() {
                 return false;
             }
+            let held = *held;
             let port = sh.ports.entry(entry.port);
             if port.mode == Some(PortMode::InPlace) {
                 return false;
@@ -487,9 +545,10 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
                 return false;
             };
             sh.held.release(held);
+            let received = Coverage::default();
             entry.state = State::Placing { posted, received };
         }
-        State::Held(held) => {
+        &State::Held(held) => {
             let port = sh.ports.entry(entry.port);
             entry.state = match port.find(peer, lane, true) {
                 Match::InPlace => State::Ready {
@@ -505,7 +564,7 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
                 Match::Nothing => put_aside(port, peer, lane, entry, Waiting::Held(held)),
             };
         }
-        State::Request(asked) => {
+        &State::Request(asked) => {
             if !sh.has_transfer_room() {
                 return false;
             }

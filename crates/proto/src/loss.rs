@@ -25,7 +25,9 @@ pub(crate) struct LossState {
     /// When the last numbered frame left.
     pub(crate) last_sent_at: Instant,
     /// Timeouts since something was acknowledged.
-    timeouts: u32,
+    pub(crate) timeouts: u32,
+    /// When something was last acknowledged.
+    pub(crate) acked_at: Instant,
     /// When something was last acknowledged, or put under way with nothing before it.
     pub(crate) progress_at: Instant,
     /// When the engine was last asked about a silent peer.
@@ -39,9 +41,18 @@ impl Default for LossState {
             lost_at: Instant::NEVER,
             last_sent_at: Instant::default(),
             timeouts: 0,
+            acked_at: Instant::default(),
             progress_at: Instant::default(),
             suspected_at: Instant::default(),
         }
+    }
+}
+
+impl LossState {
+    /// The path works again: what was said of its silence is forgotten.
+    pub(crate) fn restart(&mut self) {
+        self.timeouts = 0;
+        self.lost_at = Instant::NEVER;
     }
 }
 
@@ -92,6 +103,7 @@ impl Path {
         if progress {
             self.loss.timeouts = 0;
             self.loss.progress_at = now;
+            self.loss.acked_at = now;
         }
         self.detect(now);
         Ok(())
@@ -159,7 +171,7 @@ impl Path {
 
     /// When [`Path::on_timer`] has something to do.
     pub(crate) fn timer(&self, times: &Times) -> Instant {
-        if self.inflight.is_empty() {
+        if self.inflight.is_empty() || self.standing.silent {
             return Instant::NEVER;
         }
         self.loss.lost_at.min(self.timeout_at(times))
@@ -175,7 +187,7 @@ impl Path {
     /// `P3.9`
     pub(crate) fn on_timer(&mut self, now: Instant, times: &Times) -> TimerOutcome {
         let mut outcome = TimerOutcome::default();
-        if self.inflight.is_empty() {
+        if self.inflight.is_empty() || self.standing.silent {
             return outcome;
         }
         if now >= self.loss.lost_at {

@@ -3,7 +3,7 @@
 
 use crate::ack::RxWindow;
 use crate::rtt::Rtt;
-use crate::slot::SlotId;
+use crate::slot::{SlotId, SlotPool};
 use crate::{Instant, LinkId, LinkParams};
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -27,7 +27,7 @@ const CLOSED_MAX: usize = 64;
 pub struct PathStatus {
     /// Link it uses.
     pub link: LinkId,
-    /// The peer has answered on it.
+    /// The peer has answered on it, and it was not left for another since.
     pub up: bool,
     /// Small messages take it.
     pub small: bool,
@@ -50,7 +50,14 @@ pub(crate) enum Cargo {
     Slot { slot: SlotId, off: u32 },
     /// A fragment of the user's memory.
     Fragment { transfer: u32, index: u32 },
-    /// Acknowledged, or its transfer is gone.
+    /// A part of one that was cut again for a narrower path.
+    Piece {
+        transfer: u32,
+        index: u32,
+        within: u16,
+    },
+    /// Acknowledged; or moved to other frames, or its transfer is gone: then its number is filled
+    /// by an empty frame.
     Nothing,
 }
 
@@ -111,6 +118,7 @@ pub(crate) struct Path {
     pub(crate) inflight: VecDeque<InFlight>,
     pub(crate) lost: VecDeque<u32>,
     pub(crate) loss: crate::loss::LossState,
+    pub(crate) standing: crate::failover::Standing,
 
     /// One frame per lane, so that the lanes share nothing that is lost or ordered.
     pub(crate) open: [Option<OpenFrame>; 2],
@@ -145,6 +153,7 @@ impl Path {
             inflight: VecDeque::new(),
             lost: VecDeque::new(),
             loss: crate::loss::LossState::default(),
+            standing: crate::failover::Standing::default(),
             open: [None; 2],
             closed: [VecDeque::new(), VecDeque::new()],
             runs: VecDeque::new(),
@@ -177,6 +186,17 @@ impl Path {
     #[inline]
     pub(crate) fn has_room(&self, lane: usize) -> bool {
         self.closed[lane].len() < CLOSED_MAX && self.runs.len() < CLOSED_MAX
+    }
+
+    /// An empty frame for messages.
+    pub(crate) fn new_frame(&self, slots: &mut SlotPool) -> OpenFrame {
+        let len_max = self.shared_frame_len();
+        OpenFrame {
+            slot: slots.take(len_max + crate::ack::ACK_LEN_MAX),
+            len: self.header_len(),
+            len_max,
+            numbered: false,
+        }
     }
 
     /// Frames that may still be put under way. `P3.3`
@@ -221,7 +241,8 @@ impl Path {
 
     /// Something waits to be sent or acknowledged.
     pub(crate) fn has_unfinished(&self) -> bool {
-        !self.inflight.is_empty()
+        // What is under way on a path that was left has moved: only its numbers have not arrived.
+        !self.inflight.is_empty() && !self.standing.silent
             || !self.runs.is_empty()
             || self.open.iter().any(Option::is_some)
             || self.closed.iter().any(|closed| !closed.is_empty())

@@ -45,6 +45,9 @@ pub(crate) struct Peer {
     pub(crate) control: VecDeque<Control>,
     /// Transfers to this peer that have been granted bytes which are not sent yet.
     pub(crate) bulk_ready: VecDeque<u32>,
+    /// Parts of transfers that are to be sent again, by whichever path carries bulk data.
+    pub(crate) pieces: VecDeque<crate::recut::Piece>,
+    pub(crate) doubt: crate::failover::Doubt,
     pub(crate) last_heard: Instant,
     /// Stands in the queue of peers with something to transmit.
     pub(crate) queued: bool,
@@ -65,6 +68,8 @@ impl Peer {
             credit_due: [false; 2],
             control: VecDeque::new(),
             bulk_ready: VecDeque::new(),
+            pieces: VecDeque::new(),
+            doubt: crate::failover::Doubt::default(),
             last_heard: Instant::default(),
             queued: false,
             timed: false,
@@ -95,7 +100,7 @@ impl Peer {
         let path = self.paths[link.index()].as_deref()?;
         Some(PathStatus {
             link,
-            up: path.up,
+            up: path.is_usable(),
             small: self.small == Some(link),
             bulk: self.bulk == Some(link),
             frame_len: path.frame_len,
@@ -108,7 +113,7 @@ impl Peer {
     /// Chooses the paths by what was measured: small messages take the shortest round trip, bulk
     /// data the most bytes per call. `P6.5`
     pub(crate) fn choose_paths(&mut self, preferred: Option<LinkId>) {
-        let up = || self.paths.iter().flatten().filter(|path| path.up);
+        let up = || self.paths.iter().flatten().filter(|path| path.is_usable());
         let small = up().min_by_key(|path| {
             // Shared memory is chosen before its first round trip: it is lossless.
             if path.params.lossless || preferred == Some(path.link) {

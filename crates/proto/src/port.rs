@@ -84,6 +84,17 @@ impl Port {
         self.posted.is_empty() && self.unexpected.is_empty()
     }
 
+    /// Whether [`Port::find`] would find a buffer after `used` others were taken.
+    pub(crate) fn would_take(&self, peer: PeerId, lane: LaneId, eager: bool, used: usize) -> bool {
+        let mut waiting = self.unexpected.iter();
+        if waiting.any(|item| item.peer == peer && item.lane == lane) {
+            return false;
+        }
+        let fits = |post: &&Posted| post.source.is_none_or(|source| source == peer);
+        eager && self.mode == Some(PortMode::InPlace)
+            || self.posted.iter().filter(fits).nth(used).is_some()
+    }
+
     /// [`Port::find`] for an eager message of `len` bytes, but only where the first buffer is the
     /// one to take, and holds the message.
     #[inline]

@@ -7,6 +7,7 @@ use crate::path::{FRAME_LEN_SAFE, Path};
 use crate::peer::Peer;
 use crate::time::Span;
 use crate::{Instant, LinkId};
+use alloc::collections::VecDeque;
 use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, PROBE_LEN, Probe};
 
 /// Round trips measured per path before the choice is final. `P6.3`
@@ -22,6 +23,25 @@ const TRIES: u8 = 3;
 /// safe.
 const LENGTHS: [usize; 3] = [1472, 1400, FRAME_LEN_SAFE];
 
+/// Lengths tried when frames do not pass that passed before: the least as well.
+const LENGTH_LEAST: usize = crate::path::FRAME_LEN_LEAST;
+
+/// Marks the nonces of questions that measure nothing, of which only the answer counts.
+const ASKED: u32 = 1 << 31;
+
+/// Attempts at a doubtful length of which nothing at all was answered, before the doubt is dropped:
+/// the path is silent, not narrow.
+const SILENCE_MAX: u8 = 12;
+
+/// Answers that may wait; a peer asks for a length and for a sign of life at the same time.
+const ANSWERS_MAX: usize = 4;
+
+/// Pause before a path that became narrower is tried at its former length again. `P6.2`
+const REGROW: Span = Span::from_millis(10_000);
+
+/// Timeouts in a row after which the length of frames is doubted.
+const DOUBT_TIMEOUTS: u32 = 3;
+
 #[derive(Debug, Default)]
 pub(crate) struct ProbeState {
     /// Frame length being tried; 0 when settled.
@@ -35,28 +55,48 @@ pub(crate) struct ProbeState {
     waiting: bool,
     /// To be sent now.
     due: bool,
-    /// Nonce of a probe to be answered.
-    answer: Option<u32>,
+    /// Nonces of probes to be answered.
+    answers: VecDeque<u32>,
     /// The peer is to be asked for a sign of life; nothing is measured by that.
     pub(crate) asked: bool,
+    /// The length in use is doubted: it is being tried again, then shorter ones.
+    doubted: bool,
+    /// Meanwhile: a short frame was answered, and attempts of which nothing was.
+    short_passed: bool,
+    silences: u8,
+    /// What the system says that the path carries.
+    hint: usize,
+    /// Longest frame that has ever passed, and when it is to be tried again.
+    widest: usize,
+    regrow_at: Instant,
 }
 
 impl ProbeState {
     pub(crate) fn has_due(&self) -> bool {
-        self.due || self.asked || self.answer.is_some()
+        self.due || self.asked || !self.answers.is_empty()
     }
 
-    pub(crate) fn timer(&self) -> Instant {
-        if self.waiting {
-            self.sent_at + PATIENCE
-        } else {
-            Instant::NEVER
-        }
+    /// Nothing is measured any more.
+    pub(crate) fn stop(&mut self) {
+        self.trying = 0;
+        (self.waiting, self.due, self.doubted) = (false, false, false);
     }
 }
 
 impl Path {
+    /// When [`Path::on_probe_timer`] has something to do.
+    pub(crate) fn probe_timer(&self) -> Instant {
+        if self.probe.waiting {
+            self.probe.sent_at + PATIENCE
+        } else if self.frame_len < self.probe.widest && self.is_usable() {
+            self.probe.regrow_at
+        } else {
+            Instant::NEVER
+        }
+    }
+
     pub(crate) fn start_probing(&mut self, now: Instant) {
+        self.probe.tries = 0;
         self.probe.trying = if self.frame_len < self.frame_len_bound {
             self.frame_len_bound
         } else {
@@ -65,20 +105,56 @@ impl Path {
         self.next_probe(now);
     }
 
+    /// Frames stay unacknowledged: perhaps long ones no longer pass. `P6.2`
+    pub(crate) fn doubt_frame_len(&mut self, now: Instant) {
+        let is_long = |entry: &crate::path::InFlight| usize::from(entry.len) > LENGTH_LEAST;
+        if self.loss.timeouts >= DOUBT_TIMEOUTS && self.inflight.front().is_some_and(is_long) {
+            self.confirm_frame_len(now, 0);
+        }
+    }
+
+    /// Tries the length in use again, and shorter ones (the one that was told of first) if it no
+    /// longer passes while short frames do. `P6.2`
+    pub(crate) fn confirm_frame_len(&mut self, now: Instant, told: usize) {
+        if self.probe.doubted || self.frame_len <= LENGTH_LEAST || !self.is_usable() {
+            return;
+        }
+        self.probe.doubted = true;
+        self.probe.hint = told;
+        (self.probe.tries, self.probe.silences) = (0, 0);
+        self.probe.trying = self.frame_len;
+        self.next_probe(now);
+    }
+
     fn next_probe(&mut self, now: Instant) {
         self.probe.waiting = false;
         if self.probe.trying == 0 && self.probe.rounds >= ROUNDS {
             return;
         }
-        self.probe.nonce = self.probe.nonce.wrapping_add(1);
+        self.probe.nonce = self.probe.nonce.wrapping_add(1) & !ASKED;
         self.probe.sent_at = now;
         self.probe.waiting = true;
         self.probe.due = true;
+        if self.probe.doubted {
+            self.probe.short_passed = false;
+            self.probe.asked = true;
+        }
     }
 
     pub(crate) fn on_probe_timer(&mut self, now: Instant) {
-        if now < self.probe.timer() {
+        if now < self.probe_timer() {
             return;
+        }
+        if !self.probe.waiting {
+            self.probe.regrow_at = now + REGROW;
+            return self.start_probing(now);
+        }
+        if self.probe.doubted && !self.probe.short_passed {
+            self.probe.silences += 1;
+            if self.probe.silences >= SILENCE_MAX {
+                self.probe.stop();
+            }
+            return self.next_probe(now);
         }
         self.probe.tries += 1;
         if self.probe.trying == 0 {
@@ -88,22 +164,34 @@ impl Path {
             }
         } else if self.probe.tries >= TRIES {
             self.probe.tries = 0;
-            let trying = self.probe.trying;
-            self.probe.trying = LENGTHS
-                .into_iter()
-                .find(|&len| len < trying && len > self.frame_len)
-                .unwrap_or(0);
+            self.probe.trying = self.shorter().unwrap_or(0);
+            self.probe.doubted &= self.probe.trying != 0;
         }
         self.next_probe(now);
     }
 
-    /// The peer asks: answer by this path. `P6.4`
-    pub(crate) fn on_probe_asked(&mut self, nonce: u32) {
-        self.probe.answer = Some(nonce);
+    /// The next length to try.
+    fn shorter(&self) -> Option<usize> {
+        let (trying, probe) = (self.probe.trying, &self.probe);
+        if !probe.doubted {
+            let mut lengths = LENGTHS.into_iter();
+            return lengths.find(|&len| len < trying && len > self.frame_len);
+        }
+        let hint = (trying == self.frame_len).then_some(probe.hint);
+        let hint = hint.filter(|&len| len > LENGTH_LEAST && len < trying);
+        let mut lengths = LENGTHS.into_iter().chain([LENGTH_LEAST]);
+        hint.or_else(|| lengths.find(|&len| len < trying))
     }
 
-    /// The peer answers; `true` if the choice between paths may change.
-    pub(crate) fn on_probe_answered(&mut self, now: Instant, nonce: u32) -> bool {
+    /// The peer asks: answer by this path. `P6.4`
+    pub(crate) fn on_probe_asked(&mut self, nonce: u32) {
+        if self.probe.answers.len() < ANSWERS_MAX {
+            self.probe.answers.push_back(nonce);
+        }
+    }
+
+    /// The peer answers; `true` if the choice between paths, or the length of frames, may change.
+    fn on_answer(&mut self, now: Instant, nonce: u32) -> bool {
         if !self.probe.waiting || nonce != self.probe.nonce {
             return false;
         }
@@ -114,11 +202,41 @@ impl Path {
             self.probe.rounds += 1;
         } else {
             self.frame_len = self.probe.trying;
+            self.probe.widest = self.probe.widest.max(self.frame_len);
+            self.probe.regrow_at = now + REGROW;
             self.probe.trying = 0;
+            self.probe.doubted = false;
         }
         self.probe.tries = 0;
         self.next_probe(now);
         true
+    }
+}
+
+impl Peer {
+    /// An answer to a probe came by `link`.
+    pub(crate) fn on_probe_answered(
+        &mut self,
+        now: Instant,
+        sh: &mut Shared,
+        link: LinkId,
+        nonce: u32,
+    ) {
+        let Some(path) = self.path_mut(link) else {
+            return;
+        };
+        if nonce & ASKED != 0 {
+            path.probe.short_passed = true;
+            return self.on_asked_answered(sh, link);
+        }
+        let before = path.frame_len;
+        if path.on_answer(now, nonce) {
+            let frame_len = path.frame_len;
+            self.choose_paths(sh.preferred);
+            if frame_len < before {
+                self.move_frames(sh, link, frame_len);
+            }
+        }
     }
 }
 
@@ -131,7 +249,7 @@ impl Peer {
         };
         let probe = &mut path.probe;
         let short = FRAME_HEADER_LEN + PROBE_LEN;
-        let (record, frame_len) = if let Some(nonce) = probe.answer.take() {
+        let (record, frame_len) = if let Some(nonce) = probe.answers.pop_front() {
             (
                 Probe {
                     reply: true,
@@ -153,7 +271,7 @@ impl Peer {
             let record = Probe {
                 reply: false,
                 path: link.as_u8(),
-                nonce: probe.nonce,
+                nonce: probe.nonce | ASKED,
             };
             (record, short)
         } else {

@@ -52,6 +52,8 @@ pub(crate) struct RxTransfer {
     pub(crate) posted: Posted,
     pub(crate) len: u64,
     pub(crate) received: u64,
+    /// Which bytes; on a network only.
+    pub(crate) arrived: crate::coverage::Coverage,
     pub(crate) granted: u64,
     pub(crate) fragment_len: u16,
     pub(crate) origin: Origin,
@@ -115,6 +117,7 @@ impl Shared {
             posted,
             len: req.len,
             received: 0,
+            arrived: Default::default(),
             granted: 0,
             fragment_len: asked.fragment_len,
             origin,

@@ -3,13 +3,17 @@
 //! frame is counted by its reason, and the frame forgotten.
 
 use crate::event::{Cause, PeerId, PortId};
+use crate::failover::TIMEOUTS;
 use crate::fast::Admitted;
 use crate::path::Cargo;
+use crate::recut::PIECE_HEADER_LEN;
 use crate::session::token_index;
 use crate::time::Span;
 use crate::{Core, DropReason, Instant, LinkId};
 use core::ops::Range;
-use portolan_wire::{Ack, Credit, FRAME_HEADER_LEN, FrameHeader, FrameKind, Record, Records};
+use portolan_wire::{
+    Ack, BULK_HEADER_LEN, Credit, FRAME_HEADER_LEN, FrameHeader, FrameKind, Record, Records,
+};
 
 impl Core {
     /// A datagram that arrived by `link`. Events follow; see the crate's contract.
@@ -68,6 +72,7 @@ impl Core {
         Some(Admitted {
             from,
             link,
+            reliable: true,
             at: 0,
             total_len,
         })
@@ -105,9 +110,30 @@ impl Core {
             };
             if let Err(reason) = outcome {
                 self.sh.counters.drop(reason);
+                // P8.9
+                if self.is_violation(frame.link, reason) {
+                    self.fail_peer(frame.from, Cause::Violation(reason.name()));
+                    break;
+                }
             }
         }
         self.after_records(frame.from);
+    }
+
+    /// On a lossless link nothing is lost, copied or altered: what contradicts the protocol there was
+    /// sent so, and what it was meant to be will never come.
+    #[cold]
+    fn is_violation(&self, link: LinkId, reason: DropReason) -> bool {
+        let params = self.sh.links[link.index()];
+        let contradicts = matches!(
+            reason,
+            DropReason::Truncated
+                | DropReason::Malformed
+                | DropReason::Misplaced
+                | DropReason::BeyondCredit
+                | DropReason::BadFragment
+        );
+        contradicts && params.is_some_and(|params| params.lossless)
     }
 
     fn on_datagram(
@@ -137,6 +163,10 @@ impl Core {
             return Err(DropReason::StaleSession);
         }
         peer.last_heard = now;
+        let is_full = self.sh.held.total_len() > self.sh.config.limits.held_len_max;
+        // P3.10
+        let refused =
+            is_full && header.kind == FrameKind::Data && peer.must_hold(&mut self.sh, frame);
         let Some(path) = peer.path_mut(link) else {
             return Err(DropReason::NoPath);
         };
@@ -153,12 +183,15 @@ impl Core {
                 if let Err(reason) = path.rx.check(num) {
                     if reason == DropReason::Duplicate {
                         path.rx.on_duplicate(now, num, header.attempt);
+                        // P6.7: what was said of it does not arrive.
+                        if u32::from(header.attempt) >= TIMEOUTS {
+                            peer.doubt_paths(now);
+                        }
                         self.touch(from);
                     }
                     return Err(reason);
                 }
-                // P3.10
-                if self.sh.held.total_len() > self.sh.config.limits.held_len_max {
+                if refused {
                     return Err(DropReason::NoMemory);
                 }
                 path.rx.insert(now, num, header.attempt);
@@ -193,6 +226,7 @@ impl Core {
         Ok(Some(Admitted {
             from,
             link,
+            reliable: header.kind == FrameKind::Data,
             at: FRAME_HEADER_LEN,
             total_len: frame.len(),
         }))
@@ -220,6 +254,10 @@ impl Core {
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let (from, link) = (frame.from, frame.link);
+        // P3.11
+        if !frame.reliable && !may_be_lost(record) {
+            return Err(DropReason::Misplaced);
+        }
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::StaleSession);
         };
@@ -252,8 +290,8 @@ impl Core {
                 // P6.4
                 if !probe.reply {
                     path.on_probe_asked(probe.nonce);
-                } else if path.on_probe_answered(now, probe.nonce) {
-                    peer.choose_paths(self.sh.preferred);
+                } else {
+                    peer.on_probe_answered(now, &mut self.sh, link, probe.nonce);
                 }
                 Ok(())
             }
@@ -273,9 +311,10 @@ impl Core {
         let link = LinkId::from_u8(ack.path).ok_or(DropReason::BadAck)?;
         let path = peer.path_mut(link).ok_or(DropReason::BadAck)?;
         let sh = &mut self.sh;
-        path.on_ack(now, ack, words, |cargo, _| match cargo {
+        path.on_ack(now, ack, words, |cargo, len| match cargo {
             Cargo::Slot { slot, .. } => sh.slots.release(slot),
-            Cargo::Fragment { transfer, index } => sh.on_fragment_acked(transfer, index),
+            Cargo::Fragment { transfer, .. } => sh.on_part_acked(transfer, len, BULK_HEADER_LEN),
+            Cargo::Piece { transfer, .. } => sh.on_part_acked(transfer, len, PIECE_HEADER_LEN),
             Cargo::Nothing => {}
         })
     }
@@ -288,6 +327,15 @@ impl crate::peer::Peer {
         if (credit.limit.wrapping_sub(tx.limit) as i32) > 0 {
             tx.limit = credit.limit;
         }
+    }
+}
+
+/// Whether a frame without a number may carry the record. `P3.11`, `P7.2`
+fn may_be_lost(record: &Record) -> bool {
+    match record {
+        Record::Message(message) => message.best_effort,
+        Record::Ack(_) | Record::Probe(_) => true,
+        _ => false,
     }
 }
 

@@ -6,5 +6,6 @@ extern crate std;
 mod delivery;
 mod hostile;
 mod pair;
+mod paths;
 mod sessions;
 mod transfers;

@@ -4,6 +4,7 @@
 use crate::config::Times;
 use crate::core_state::Shared;
 use crate::event::Event;
+use crate::failover::TIMEOUTS;
 use crate::path::Path;
 use crate::peer::Peer;
 use crate::{Core, Instant};
@@ -67,22 +68,28 @@ impl Peer {
             } else {
                 Instant::NEVER
             };
-            path.timer(times).min(due).min(path.probe.timer())
+            let path_timer = path.timer(times).min(path.retry_timer());
+            path_timer.min(due).min(path.probe_timer())
         };
         paths
             .map(|path| path_timer(path))
             .min()
             .unwrap_or(Instant::NEVER)
             .min(self.session.timer())
+            .min(self.doubt_timer())
     }
 
     fn on_timer(&mut self, now: Instant, sh: &mut Shared) {
         self.on_hello_timer(now);
+        self.on_doubt_timer(now, sh);
+        let mut doubtful = false;
         for path in self.paths.iter_mut().flatten() {
             path.on_probe_timer(now);
             let outcome = path.on_timer(now, &sh.times);
             if outcome.timed_out {
                 sh.counters.timeouts += 1;
+                doubtful |= path.loss.timeouts >= TIMEOUTS;
+                path.doubt_frame_len(now);
             }
             if outcome.suspect {
                 sh.events.push_back(Event::Suspect {
@@ -90,6 +97,9 @@ impl Peer {
                     link: path.link,
                 });
             }
+        }
+        if doubtful {
+            self.doubt_paths(now);
         }
     }
 }

@@ -111,6 +111,8 @@ pub(crate) enum View {
         header_len: usize,
         fragment_len: usize,
     },
+    /// A frame without records, in the scratch buffer.
+    Empty,
 }
 
 impl Core {
@@ -218,6 +220,10 @@ impl Core {
             } => (peer, link, what),
         };
         match what {
+            View::Empty => {
+                let bytes = &self.sh.scratch[..];
+                Transmit::Frame { peer, link, bytes }
+            }
             View::Slot {
                 slot,
                 off,
@@ -310,7 +316,7 @@ impl Peer {
         }
         let path = self.paths[link.index()].as_deref_mut()?;
         if !path.lost.is_empty()
-            && let Some(sent) = path.next_lost(now, sh, self.id)
+            && let Some(sent) = path.next_lost(now, sh, self.id, self.session.token_theirs)
         {
             return Some(sent);
         }
@@ -328,6 +334,12 @@ impl Peer {
         if let Some(run) = path.take_run() {
             return Some(path.seal_run(now, sh, self.id, self.session.token_theirs, run));
         }
+        if !self.pieces.is_empty()
+            && self.bulk == Some(link)
+            && let Some(sent) = self.next_piece(now, sh, link)
+        {
+            return Some(sent);
+        }
         self.next_bulk(now, sh, link)
     }
 
@@ -342,6 +354,7 @@ impl Peer {
             || self.session.has_handshake(link)
             || is_small && (self.has_control() || self.ack_is_due(now))
             || !self.bulk_ready.is_empty()
+            || !self.pieces.is_empty()
     }
 
     /// The lane's next frame. The high lane also carries control records, with or without messages.
@@ -539,12 +552,19 @@ impl Peer {
         }
         self.control.clear();
         self.bulk_ready.clear();
+        self.pieces.clear();
     }
 }
 
 impl Path {
     /// The next lost frame, or run of lost fragments, to be sent again. `P3.1`
-    fn next_lost(&mut self, now: Instant, sh: &mut Shared, peer: PeerId) -> Option<Sent> {
+    fn next_lost(
+        &mut self,
+        now: Instant,
+        sh: &mut Shared,
+        peer: PeerId,
+        session: u64,
+    ) -> Option<Sent> {
         let link = self.link;
         while let Some(num) = self.lost.pop_front() {
             let Some(entry) = self.entry_mut(num) else {
@@ -568,13 +588,18 @@ impl Path {
                         segment_len: len,
                     }
                 }
-                Cargo::Fragment { transfer, index } => {
-                    let Some(view) = sh.fragment_again(transfer, index, num, attempt, len) else {
-                        continue;
-                    };
-                    view
-                }
-                Cargo::Nothing => continue,
+                Cargo::Fragment { transfer, index } => sh
+                    .fragment_view(transfer, index, num, attempt, len)
+                    .unwrap_or_else(|| sh.empty_view(session, num, attempt)),
+                Cargo::Piece {
+                    transfer,
+                    index,
+                    within,
+                } => sh
+                    .piece_view(transfer, (index, within), num, attempt, len)
+                    .unwrap_or_else(|| sh.empty_view(session, num, attempt)),
+                // P3.12
+                Cargo::Nothing => sh.empty_view(session, num, attempt),
             };
             self.loss.last_sent_at = now;
             sh.counters.retransmits += 1;

@@ -19,17 +19,20 @@ pub enum Canary {
     LostWakeup,
     /// A send's buffer is used again before the send has ended.
     EarlyReuse,
+    /// When a link of a process goes down, its others go down as well, for good.
+    NoOtherLink,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 6] = [
+    pub const ALL: [Canary; 7] = [
         Canary::LostPlacement,
         Canary::DeliverTwice,
         Canary::WrongOrder,
         Canary::LeakHeld,
         Canary::LostWakeup,
         Canary::EarlyReuse,
+        Canary::NoOtherLink,
     ];
 
     /// The name on the command line.
@@ -42,6 +45,7 @@ impl Canary {
             Canary::LeakHeld => "leak-held",
             Canary::LostWakeup => "lost-wakeup",
             Canary::EarlyReuse => "early-reuse",
+            Canary::NoOtherLink => "no-other-link",
         }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Faults that have a beginning and an end, and what they excuse.
 
+use portolan_proto::LinkId;
 use std::fmt;
 
 /// What goes wrong.
@@ -13,6 +14,15 @@ pub(crate) enum FaultKind {
     /// Frames between the processes in `side` (a bit each) and the others vanish; one way: only
     /// those from `side`.
     Partition { side: u64, one_way: bool },
+    /// Frames by one link from and to the process vanish; one way: only those to it. There is
+    /// another link, so it excuses nothing.
+    LinkDown {
+        node: u32,
+        link: LinkId,
+        one_way: bool,
+    },
+    /// A bug of the simulation's own: no link of the process works, and nobody is told.
+    Mute { node: u32 },
 }
 
 /// One fault.
@@ -33,6 +43,7 @@ impl Fault {
         match self.kind {
             FaultKind::Pause { node } | FaultKind::Crash { node, .. } => node == a || node == b,
             FaultKind::Partition { side, .. } => (side >> a ^ side >> b) & 1 == 1,
+            FaultKind::LinkDown { .. } | FaultKind::Mute { .. } => false,
         }
     }
 
@@ -45,13 +56,26 @@ impl Fault {
         self.touches(a, b) && now >= self.begin_ns && now <= end_ns
     }
 
-    /// Whether it swallows frames from `from` to `to` while it lasts.
+    /// Whether it swallows frames from `from` to `to` by `link` while it lasts.
+    pub(crate) fn cuts_link(&self, from: u32, to: u32, link: LinkId) -> bool {
+        match self.kind {
+            FaultKind::LinkDown {
+                node,
+                link: down,
+                one_way,
+            } => down == link && (to == node || from == node && !one_way),
+            _ => self.cuts(from, to),
+        }
+    }
+
+    /// Whether nothing gets from `from` to `to` while it lasts.
     pub(crate) fn cuts(&self, from: u32, to: u32) -> bool {
         match self.kind {
             FaultKind::Partition { side, one_way } => {
                 let (from, to) = (side >> from & 1 == 1, side >> to & 1 == 1);
                 from != to && (from || !one_way)
             }
+            FaultKind::Mute { node } => from == node || to == node,
             _ => false,
         }
     }
@@ -61,6 +85,8 @@ impl Fault {
             FaultKind::Pause { .. } => "pause",
             FaultKind::Crash { .. } => "crash",
             FaultKind::Partition { .. } => "partition",
+            FaultKind::LinkDown { .. } => "link down",
+            FaultKind::Mute { .. } => "mute",
         }
     }
 }
@@ -81,6 +107,15 @@ impl fmt::Display for Fault {
                 let how = if one_way { "one way" } else { "both ways" };
                 write!(f, "partition {side:#x} {how}")?;
             }
+            FaultKind::LinkDown {
+                node,
+                link,
+                one_way,
+            } => {
+                let how = if one_way { "one way" } else { "both ways" };
+                write!(f, "{link} of {node} down {how}")?;
+            }
+            FaultKind::Mute { node } => write!(f, "{node} mute")?,
         }
         write!(
             f,

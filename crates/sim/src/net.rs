@@ -217,7 +217,11 @@ impl Net {
         if len + headers_len > self.plan.way_mtu {
             return Err("too long for the way");
         }
-        if self.active.iter().any(|fault| fault.cuts(from, to)) {
+        if self
+            .active
+            .iter()
+            .any(|fault| fault.cuts_link(from, to, link))
+        {
             return Err("partition");
         }
         if self.roll(self.plan.loss) {

@@ -4,7 +4,7 @@
 use crate::clock::Clock;
 use crate::faults::{Fault, FaultKind};
 use crate::net::NetPlan;
-use portolan_proto::{LaneId, Limits, LinkParams, PortMode};
+use portolan_proto::{LaneId, Limits, LinkId, LinkParams, PortMode};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -152,7 +152,31 @@ impl Plan {
         } else {
             plan.draw_groups(rng);
         }
+        plan.draw_link_down(seed);
         plan
+    }
+
+    /// A link of a process goes down for a while. One at most, so that another always works.
+    fn draw_link_down(&mut self, seed: u64) {
+        // A stream of its own, behind those of the processes.
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 2);
+        if self.packet.is_none() || rng.random_bool(0.5) {
+            return;
+        }
+        let begin_ns = rng.random_range(0..self.traffic_ns);
+        let long = rng.random_bool(0.3);
+        self.faults.push(Fault {
+            begin_ns,
+            end_ns: begin_ns + rng.random_range(1..if long { 4000 } else { 300 }) * MS,
+            kind: FaultKind::LinkDown {
+                node: rng.random_range(0..self.nodes),
+                link: *[LinkId::UDP, LinkId::PACKET]
+                    .choose(&mut rng)
+                    .unwrap_or(&LinkId::UDP),
+                one_way: rng.random_bool(0.3),
+            },
+        });
     }
 
     /// Whether two processes reach one another through shared memory.

@@ -2,7 +2,7 @@
 //! The run: takes what happens next, until everything has come to its end or a promise is broken.
 
 use crate::context::Context;
-use crate::faults::FaultKind;
+use crate::faults::{Fault, FaultKind};
 use crate::node::{Node, Op};
 use crate::queue::Happening;
 use crate::{Canary, Plan};
@@ -206,9 +206,20 @@ impl World {
                 self.trace_fault(node, index, what);
                 self.crash(node);
             }
-            FaultKind::Partition { .. } => {
+            FaultKind::Partition { .. } | FaultKind::Mute { .. } => {
                 self.trace_fault(0, index, what);
                 self.cx.net.active.push(fault);
+            }
+            FaultKind::LinkDown { node, .. } => {
+                self.trace_fault(node, index, what);
+                self.cx.net.active.push(fault);
+                if self.cx.strikes(Canary::NoOtherLink) {
+                    self.cx.net.active.push(Fault {
+                        end_ns: u64::MAX,
+                        kind: FaultKind::Mute { node },
+                        ..fault
+                    });
+                }
             }
         }
     }
@@ -231,8 +242,8 @@ impl World {
                 self.nodes[node as usize].restart(&mut self.cx);
                 self.pull(node);
             }
-            FaultKind::Partition { .. } => {
-                self.trace_fault(0, index, "partition heals");
+            FaultKind::Partition { .. } | FaultKind::LinkDown { .. } => {
+                self.trace_fault(0, index, "the network heals");
                 self.cx
                     .net
                     .active

@@ -29,7 +29,7 @@ pub enum FrameKind {
     Hello,
     /// Answers a hello.
     HelloAck,
-    /// The sender's end of the session is gone. Set aside: nobody sends it (`P1.4`).
+    /// The sender has given the session up (`P2.8`).
     Reset,
 }
 

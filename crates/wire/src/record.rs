@@ -259,7 +259,8 @@ impl Grant {
     }
 }
 
-/// A part of a granted transfer on a lossless link; the rest of the frame is payload.
+/// A part of a granted transfer, on a lossless link or cut again for a narrower path; the rest of the
+/// frame is payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// The receiver's number for the transfer.
@@ -295,7 +296,7 @@ impl Chunk {
 pub enum DoneStatus {
     /// Every byte has arrived.
     Complete,
-    /// The receiver gave it up (its buffer is gone).
+    /// The receiver gave it up. Set aside: this version understands it and does not send it.
     Refused,
     /// An end nobody defined.
     Other(u8),

@@ -122,6 +122,114 @@ fn random_records_in_a_valid_session_stay_within_bounds() {
     assert!(slots < 100 && transfers < 70_000, "{slots} {transfers}");
 }
 
+/// Throws one frame with the given records at rank 0, in the session of its peer.
+fn throw(pair: &mut Pair, kind: FrameKind, records: &[u8]) {
+    let FrameProbe { session, num } = FrameProbe::new(pair);
+    let mut frame = vec![0; 16 + records.len()];
+    let header = FrameHeader {
+        kind,
+        attempt: 0,
+        frame_len: u16::try_from(frame.len()).unwrap(),
+        packet_num: if kind == FrameKind::Data { num } else { 0 },
+        session,
+    };
+    header.emit(&mut frame);
+    frame[16..].copy_from_slice(records);
+    let core = &mut pair.ends[0].core;
+    // The short way must not take it either.
+    if let Some(mut admitted) = core.admit(pair.now, LinkId::UDP, &frame) {
+        assert!(core.take_whole(&mut admitted, &frame).is_none() || kind == FrameKind::Data);
+        core.handle_rest(pair.now, &admitted, &frame);
+    }
+}
+
+fn message(best_effort: bool) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    let message = portolan_wire::Message {
+        lane: LaneId::Low,
+        best_effort,
+        system: false,
+        port: 1,
+        len: 4,
+        seq: 0,
+    };
+    message.emit(&mut bytes);
+    bytes
+}
+
+// P3.11
+#[test]
+fn a_reliable_record_in_a_frame_without_a_number_is_dropped_and_counted() {
+    let mut pair = up(6);
+    pair.ends[0]
+        .core
+        .open_port(PortId::user(1), PortMode::InPlace);
+    throw(&mut pair, FrameKind::Unnumbered, &message(true));
+    let counters = pair.ends[0].core.counters().clone();
+    assert_eq!(
+        (
+            counters.messages_received,
+            counters.drops(DropReason::Misplaced)
+        ),
+        (1, 0)
+    );
+    let credit = portolan_wire::Credit {
+        lane: LaneId::Low,
+        limit: 1 << 30,
+    };
+    let mut bytes = [0; 8];
+    credit.emit(&mut bytes);
+    throw(&mut pair, FrameKind::Unnumbered, &bytes);
+    throw(&mut pair, FrameKind::Unnumbered, &message(false));
+    let counters = pair.ends[0].core.counters().clone();
+    assert_eq!(
+        (
+            counters.messages_received,
+            counters.drops(DropReason::Misplaced)
+        ),
+        (1, 2)
+    );
+    assert!(pair.ends[0].core.credit(B, LaneId::Low).unwrap().limit < 1 << 30);
+}
+
+// P2.7
+#[test]
+fn a_hello_cannot_make_frames_too_short_for_a_record() {
+    let mut pair = Pair::new(&[LinkId::UDP], 7);
+    let own = config(0, 0);
+    let mut frame = hello(own.job_id, &own.secret, 999);
+    frame[16 + 56..16 + 58].copy_from_slice(&10u16.to_le_bytes());
+    let mac = blake3::keyed_hash(&own.secret, &frame[16..16 + 64]);
+    frame[16 + 64..].copy_from_slice(&mac.as_bytes()[..16]);
+    pair.ends[0]
+        .core
+        .handle_frame(pair.now, LinkId::UDP, &frame);
+    let status = pair.ends[0].core.path_status(B, LinkId::UDP).unwrap();
+    assert_eq!(status.frame_len, 512);
+}
+
+// P8.9
+#[test]
+fn a_peer_that_breaks_the_protocol_of_shared_memory_is_given_up() {
+    let mut pair = Pair::new(&[LinkId::SHM], 8);
+    pair.ends[1].core.connect(pair.now, A);
+    pair.run(Duration::from_millis(1));
+    let op = pair.ends[0].post(PortId::user(1), 10, Some(B));
+    let frame = [99; 24];
+    pair.ends[0]
+        .core
+        .handle_lossless(pair.now, LinkId::SHM, B, &frame, frame.len());
+    pair.run(Duration::from_millis(1));
+    let cause = Cause::Violation(DropReason::Malformed.name());
+    let error = OpError::PeerGone(B, cause);
+    assert!(
+        pair.ends[0]
+            .failed
+            .contains(&Event::RecvFailed { op, error })
+    );
+    assert_eq!(pair.ends[0].core.peer_status(B), PeerStatus::Failed(cause));
+}
+
 struct FrameProbe {
     session: u64,
     num: u32,

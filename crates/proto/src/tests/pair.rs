@@ -56,6 +56,10 @@ pub(super) struct Pair {
     pub(super) latency: Duration,
     /// Frames by this link vanish.
     pub(super) dead: Option<LinkId>,
+    /// Frames by this link to this end vanish.
+    pub(super) deaf: Option<(usize, LinkId)>,
+    /// Frames by this link of more than so many bytes vanish.
+    pub(super) narrow: Option<(LinkId, usize)>,
     wires: Vec<Wire>,
     order: u64,
     rng: ChaCha8Rng,
@@ -134,16 +138,19 @@ impl End {
                 staging.push(second);
                 Ok(())
             }
-            Err(Refused::TooLong) => {
-                let op = self.op(bytes.to_vec());
-                let result = self.core.rendezvous(to, spec, op, bytes.len() as u64, 0);
-                if result.is_err() {
-                    self.memory.remove(&op.0);
-                }
-                result
-            }
+            Err(Refused::TooLong) => self.ask(to, spec, bytes),
             Err(refused) => Err(refused),
         }
+    }
+
+    /// Sends by rendezvous, however short.
+    pub(super) fn ask(&mut self, to: PeerId, spec: &SendSpec, bytes: &[u8]) -> Result<(), Refused> {
+        let op = self.op(bytes.to_vec());
+        let result = self.core.rendezvous(to, spec, op, bytes.len() as u64, 0);
+        if result.is_err() {
+            self.memory.remove(&op.0);
+        }
+        result
     }
 
     fn drain(&mut self, frame: &[u8]) {
@@ -219,6 +226,8 @@ impl Pair {
             faults: Faults::default(),
             latency: Duration::from_micros(5),
             dead: None,
+            deaf: None,
+            narrow: None,
             wires: Vec::new(),
             order: 0,
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -302,7 +311,11 @@ impl Pair {
     }
 
     fn put(&mut self, to: usize, link: LinkId, mut frame: Vec<u8>) {
-        if self.dead == Some(link) {
+        let is_long = |(narrow, len)| narrow == link && frame.len() > len;
+        if self.dead == Some(link)
+            || self.deaf == Some((to, link))
+            || self.narrow.is_some_and(is_long)
+        {
             return;
         }
         let lossless = link == LinkId::SHM;

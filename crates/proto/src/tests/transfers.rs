@@ -78,26 +78,36 @@ fn a_transfer_keeps_to_the_path_that_its_fragments_were_cut_for() {
 /// Three processes on one wire that is never slow; payload is not looked at.
 struct Trio {
     cores: Vec<Core>,
-    sends_done: [usize; 3],
+    sends_done: Vec<usize>,
+    got: Vec<usize>,
     /// Neither sends nor receives any more.
     dead: Option<usize>,
 }
 
 impl Trio {
     fn new() -> Trio {
-        let cores = (0..3).map(|rank| {
+        Trio::of(3, Limits::default())
+    }
+
+    /// Not only three.
+    fn of(size: u32, limits: Limits) -> Trio {
+        let cores = (0..size).map(|rank| {
             let config = Config {
-                size: 3,
-                ..config(rank, 100)
+                size,
+                limits: limits.clone(),
+                seed: [u8::try_from(rank).unwrap() + 1; 32],
+                ..config(0, 100)
             };
+            let config = Config { rank, ..config };
             let mut core = Core::new(config);
             core.add_link(LinkId::UDP, params(false));
-            (0..3).for_each(|peer| core.allow(PeerId(peer), &[LinkId::UDP]));
+            (0..size).for_each(|peer| core.allow(PeerId(peer), &[LinkId::UDP]));
             core
         });
         Trio {
             cores: cores.collect(),
-            sends_done: [0; 3],
+            sends_done: vec![0; size as usize],
+            got: vec![0; size as usize],
             dead: None,
         }
     }
@@ -106,7 +116,7 @@ impl Trio {
         let dead = self.dead;
         loop {
             let mut frames = Vec::new();
-            for from in (0..3).filter(|rank| dead != Some(*rank)) {
+            for from in (0..self.cores.len()).filter(|rank| dead != Some(*rank)) {
                 self.drain(from);
                 while let Some(transmit) = self.cores[from].poll_transmit(now) {
                     frames.extend(frames_of(&transmit));
@@ -124,9 +134,26 @@ impl Trio {
 
     fn drain(&mut self, rank: usize) {
         while let Some(event) = self.cores[rank].poll_event() {
-            if let Event::SendDone { result: Ok(()), .. } = event {
-                self.sends_done[rank] += 1;
+            match event {
+                Event::SendDone { result: Ok(()), .. } => self.sends_done[rank] += 1,
+                Event::Deliver { data, .. } => {
+                    self.got[rank] += 1;
+                    if let Data::Held(id) = data {
+                        self.cores[rank].release(id);
+                    }
+                }
+                _ => {}
             }
+        }
+    }
+
+    fn pass(&mut self, now: &mut Instant, turns: usize) {
+        for _ in 0..turns {
+            *now = *now + Duration::from_micros(500);
+            for core in &mut self.cores {
+                core.handle_timeout(*now);
+            }
+            self.run(*now);
         }
     }
 }
@@ -205,4 +232,126 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
         trio.run(now);
     }
     assert_eq!(trio.sends_done, [0, 1, 0]);
+}
+
+// P4.4, P4.8
+#[test]
+fn transfers_that_are_open_on_a_lane_keep_their_credit() {
+    let mut pair = Pair::new(&[LinkId::UDP], 21);
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].post(PORT, 100_000, None);
+    for _ in 0..10_000 {
+        pair.ends[1].post(PORT, 1, None);
+    }
+    // The first transfer is held up, for less time than it takes to doubt the path; those behind it
+    // are matched, and end for their sender.
+    pair.narrow = Some((LinkId::UDP, 1471));
+    pair.ends[0].send(B, &LOW, &[1; 100_000]).unwrap();
+    let mut accepted = 0;
+    for _ in 0..400 {
+        while accepted < 10_000 && pair.ends[0].ask(B, &LOW, &[2]).is_ok() {
+            accepted += 1;
+        }
+        pair.run(Duration::from_micros(100));
+    }
+    // 256 KiB of credit at 32 bytes each.
+    assert_eq!(accepted, 8191);
+    assert_eq!(pair.ends[1].got.len(), 0);
+    pair.narrow = None;
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.ends[1].got.len(), 8192);
+    assert_eq!(
+        pair.ends[1].core.counters().drops(DropReason::BeyondCredit),
+        0
+    );
+    assert!(pair.ends[0].ask(B, &LOW, &[2]).is_ok());
+}
+
+// P3.10
+#[test]
+fn what_many_peers_have_sent_unread_stalls_no_message_that_is_waited_for() {
+    const PEERS: u32 = 200;
+    let limits = Limits {
+        held_len_max: 1 << 20,
+        ..Limits::default()
+    };
+    let mut crowd = Trio::of(PEERS + 2, limits);
+    let mut now = Instant::from_nanos(1);
+    for rank in 1..PEERS + 2 {
+        crowd.cores[rank as usize].connect(now, A);
+    }
+    crowd.pass(&mut now, 4);
+    let mut accepted = 0;
+    for _ in 0..8 {
+        for rank in 1..=PEERS as usize {
+            for _ in 0..200 {
+                let staged = crowd.cores[rank].eager(A, &LOW, 1);
+                accepted += usize::from(staged.map(|mut staging| staging.push(b"x")).is_ok());
+            }
+        }
+        crowd.pass(&mut now, 2);
+    }
+    // Memory is full, beyond what it may be by what each peer may have held whatever the others do.
+    let refused = crowd.cores[0].counters().drops(DropReason::NoMemory);
+    let held_len = crowd.cores[0].usage().1;
+    assert!(refused > 0);
+    assert!((1 << 20..(1 << 20) + PEERS as usize * 128 * 1024).contains(&held_len));
+    // A peer that has sent nothing yet, to the program that waits; and one of the many, whose next
+    // message in turn finds a buffer.
+    let awaited = SendSpec {
+        port: PortId::user(6),
+        ..LOW
+    };
+    let last = PEERS as usize + 1;
+    crowd.cores[0].post_recv(awaited.port, OpId(1), 1, Some(PeerId(PEERS + 1)));
+    let _ = crowd.cores[last]
+        .eager(A, &awaited, 1)
+        .map(|mut staging| staging.push(b"y"));
+    crowd.pass(&mut now, 2);
+    assert_eq!(crowd.got[0], 1);
+    // As the program reads, all of it arrives.
+    crowd.cores[0].open_port(PORT, PortMode::InPlace);
+    for _ in 0..50 {
+        if crowd.got[0] == 1 + accepted {
+            break;
+        }
+        crowd.pass(&mut now, 10);
+    }
+    assert_eq!(crowd.got[0], 1 + accepted);
+    assert_eq!(crowd.cores[0].usage().1, 0);
+}
+
+// P3.10
+#[test]
+fn full_memory_takes_what_finds_a_buffer_at_once() {
+    let limits = Limits {
+        held_len_max: 1000,
+        ..Limits::default()
+    };
+    let mut trio = Trio::of(3, limits);
+    let mut now = Instant::from_nanos(1);
+    trio.cores[1].connect(now, A);
+    trio.pass(&mut now, 4);
+    let spec = |port, lane| SendSpec {
+        port: PortId::user(port),
+        lane,
+        best_effort: false,
+    };
+    // Unread, and more than what each peer may have held whatever the others do.
+    let unread = spec(7, LaneId::Low);
+    let staged = trio.cores[1].eager(A, &unread, 20_000);
+    staged.unwrap().push(&[1; 20_000]);
+    trio.run(now);
+    assert_eq!(trio.cores[0].counters().drops(DropReason::NoMemory), 0);
+    trio.cores[0].post_recv(PortId::user(8), OpId(1), 10, None);
+    for port in [8, 7] {
+        let staged = trio.cores[1].eager(A, &spec(port, LaneId::Low), 10);
+        staged.unwrap().push(&[2; 10]);
+        trio.run(now);
+    }
+    assert_eq!(trio.got[0], 1);
+    assert_eq!(trio.cores[0].counters().drops(DropReason::NoMemory), 1);
+    trio.cores[0].open_port(PortId::user(7), PortMode::InPlace);
+    trio.pass(&mut now, 20);
+    assert_eq!(trio.got[0], 3);
 }

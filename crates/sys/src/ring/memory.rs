@@ -106,15 +106,15 @@ impl RingMemory {
         }
     }
 
-    /// Asks for the cache line at stream position `index`, to be written soon. A hint.
+    /// Asks for the cache line at stream position `index`, to be read soon. A hint.
     #[inline]
-    pub(super) fn expect_write(&self, index: u64) {
+    pub(super) fn expect_read(&self, index: u64) {
         #[cfg(target_arch = "x86_64")]
         {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let line: *const AtomicU64 = self.word(index);
             // SAFETY: a prefetch reads and writes nothing, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = index;

@@ -57,7 +57,7 @@ impl RingMemory {
         &self.0.sender_waiting
     }
 
-    pub(super) fn expect_write(&self, _index: u64) {}
+    pub(super) fn expect_read(&self, _index: u64) {}
 
     pub(super) fn word(&self, index: u64) -> &AtomicU64 {
         &self.0.words[layout::to_usize(index) / 8 % self.0.words.len()]

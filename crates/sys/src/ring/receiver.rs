@@ -11,6 +11,9 @@ use std::sync::atomic::Ordering;
 /// rarely touched, and small enough that a full ring drains in steps while the sender refills it.
 const PORTIONS: usize = 8;
 
+/// Bytes of a cache line.
+const LINE_LEN: u64 = 64;
+
 /// Reads frames from a ring. One per ring, in the process it was passed to.
 #[derive(Debug)]
 pub struct RingReceiver {
@@ -99,7 +102,13 @@ impl RingReceiver {
         // SYNC: entry (acquire; the frame behind the word was written before).
         let raw = self.memory.word(self.head).load(Ordering::Acquire);
         let len = match Word::decode(raw, self.frame_len_max) {
-            Word::Empty => return Ok(None),
+            Word::Empty => {
+                // A message of 64 bytes lies in two lines, and the second would be fetched only
+                // when the word in the first has been seen: half again the time of one line. Asked
+                // for at each look, both come together.
+                self.memory.expect_read(self.head + LINE_LEN);
+                return Ok(None);
+            }
             Word::Frame(len) => len,
             Word::Padding => self.skip_padding()?,
             // P8.7: a word that cannot be breaks the ring.

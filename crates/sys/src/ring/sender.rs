@@ -22,13 +22,6 @@ pub enum PushError {
     Broken(#[from] RingBroken),
 }
 
-/// Bytes of a cache line.
-const LINE_LEN: u64 = 64;
-
-/// Lines that are fetched in advance: with the first, they hold a message of 64 bytes with its
-/// header, which is what latency is counted for.
-const LINES_AHEAD: u64 = 2;
-
 /// Writes frames into a ring. One per ring, in the process that created it.
 #[derive(Debug)]
 pub struct RingSender {
@@ -165,12 +158,6 @@ impl RingSender {
                 .store(Word::Padding.encode(), Ordering::Release);
         }
         self.tail = next;
-        // The receiver's cache still has the lines that the next entry goes to. The one it looks at
-        // stays with it; were another fetched only while the entry is written, the commit would
-        // wait for that one, and the receiver take the first one back meanwhile.
-        for line in 1..=LINES_AHEAD {
-            self.memory.expect_write(next + line * LINE_LEN);
-        }
     }
 
     /// Whether the receiver sleeps. One load of a line that changes only when it does.

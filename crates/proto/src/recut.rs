@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a path cannot carry any more is cut again: for another path when it has gone silent, for
+//! itself when its frames have become shorter (`P3.12`). Rare, so it copies.
+
+use crate::LinkId;
+use crate::core_state::Shared;
+use crate::path::{Cargo, OpenFrame, Path, TxState};
+use crate::peer::{Control, Peer};
+use crate::slot::SlotPool;
+use alloc::vec::Vec;
+use portolan_wire::{
+    BULK_HEADER_LEN, CHUNK_LEN, FRAME_HEADER_LEN, Fragment, MESSAGE_LEN, Message, RTS_LEN, Record,
+    Records,
+};
+
+/// Bytes in front of a piece of a bulk fragment: they travel as a chunk in a data frame.
+pub(crate) const PIECE_HEADER_LEN: usize = FRAME_HEADER_LEN + CHUNK_LEN;
+
+/// Bytes of a transfer that are to be sent again, by whichever path carries bulk data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) transfer: u32,
+    /// Fragment, and where in it the piece begins.
+    pub(crate) index: u32,
+    pub(crate) within: u16,
+    pub(crate) len: u16,
+}
+
+/// What was taken off a path.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Frames, each from its first byte.
+    frames: Vec<Vec<u8>>,
+    pieces: Vec<Piece>,
+}
+
+impl Path {
+    /// Takes everything that waits or is under way in frames of more than `len_max` bytes. The
+    /// numbers of frames under way stay in use, and are filled by empty frames.
+    fn take_longer(&mut self, slots: &mut SlotPool, len_max: usize) -> Taken {
+        let mut taken = Taken::default();
+        let silent = self.standing.silent;
+        let mut num = self.base_num;
+        for entry in &mut self.inflight {
+            let len = usize::from(entry.len);
+            if entry.state != TxState::Acked && len > len_max {
+                match core::mem::replace(&mut entry.cargo, Cargo::Nothing) {
+                    Cargo::Slot { slot, off } => {
+                        let off = off as usize;
+                        taken
+                            .frames
+                            .push(slots.bytes(slot)[off..off + len].to_vec());
+                        slots.release(slot);
+                    }
+                    Cargo::Fragment { transfer, index } => taken.pieces.push(Piece {
+                        transfer,
+                        index,
+                        within: 0,
+                        len: payload_len(len, BULK_HEADER_LEN),
+                    }),
+                    Cargo::Piece {
+                        transfer,
+                        index,
+                        within,
+                    } => taken.pieces.push(Piece {
+                        transfer,
+                        index,
+                        within,
+                        len: payload_len(len, PIECE_HEADER_LEN),
+                    }),
+                    Cargo::Nothing => {}
+                }
+                if !silent && entry.state == TxState::Sent {
+                    entry.state = TxState::Lost;
+                    self.lost.push_back(num);
+                }
+            }
+            if silent && entry.state == TxState::Lost {
+                entry.state = TxState::Sent;
+            }
+            num = num.wrapping_add(1);
+        }
+        if silent {
+            self.lost.clear();
+        }
+        self.take_waiting(slots, len_max, &mut taken.frames);
+        taken
+    }
+
+    /// Of that, what has not been numbered yet.
+    fn take_waiting(&mut self, slots: &mut SlotPool, len_max: usize, frames: &mut Vec<Vec<u8>>) {
+        for lane in [1, 0] {
+            let room = self.shared_frame_len();
+            if let Some(open) = &mut self.open[lane] {
+                open.len_max = open.len_max.min(room.max(open.len));
+                if open.len > len_max {
+                    self.close(lane);
+                }
+            }
+            self.closed[lane].retain(|frame| {
+                if frame.len > len_max {
+                    frames.push(slots.bytes(frame.slot)[..frame.len].to_vec());
+                    slots.release(frame.slot);
+                }
+                frame.len <= len_max
+            });
+        }
+        self.runs.retain(|run| {
+            if run.segment_len > len_max {
+                let bytes = &slots.bytes(run.slot)[run.off..run.off + run.len];
+                frames.extend(bytes.chunks(run.segment_len).map(<[u8]>::to_vec));
+                slots.release(run.slot);
+            }
+            run.segment_len <= len_max
+        });
+    }
+}
+
+impl Peer {
+    /// Moves what `link` has in frames of more than `len_max` bytes to the paths that small messages
+    /// and bulk data take now, in frames that these carry.
+    pub(crate) fn move_frames(&mut self, sh: &mut Shared, link: LinkId, len_max: usize) {
+        let Some(path) = self.path_mut(link) else {
+            return;
+        };
+        let taken = path.take_longer(&mut sh.slots, len_max);
+        let mut moved: [Vec<OpenFrame>; 2] = Default::default();
+        for frame in &taken.frames {
+            self.move_records(sh, frame, &mut moved);
+        }
+        if let Some(path) = self.small_path() {
+            for (lane, frames) in moved.into_iter().enumerate() {
+                for frame in frames.into_iter().rev() {
+                    path.closed[lane].push_front(frame);
+                }
+            }
+        }
+        self.pieces.extend(taken.pieces);
+    }
+
+    fn move_records(&mut self, sh: &mut Shared, frame: &[u8], moved: &mut [Vec<OpenFrame>; 2]) {
+        for item in Records::new(frame, FRAME_HEADER_LEN, frame.len()) {
+            let Ok((record, range)) = item else { return };
+            let payload = &frame[range];
+            match record {
+                Record::Message(message) => self.move_message(sh, &message, payload, moved),
+                Record::Fragment(fragment) => self.cut(sh, &fragment, payload),
+                Record::Rts(rts) => {
+                    let mut bytes = [0; RTS_LEN];
+                    rts.emit(&mut bytes);
+                    self.move_record(sh, rts.message.lane.index(), true, &[&bytes], moved);
+                }
+                // P3.12: the limit of now, not that of then.
+                Record::Credit(credit) => self.credit_due[credit.lane.index()] = true,
+                Record::Grant(grant) => self.control.push_back(Control::Grant(grant)),
+                Record::Done(done) => self.control.push_back(Control::Done(done)),
+                // Older than what will be said anyway.
+                Record::Ack(_) | Record::Probe(_) | Record::Chunk(_) => {}
+            }
+        }
+    }
+
+    fn move_message(
+        &mut self,
+        sh: &mut Shared,
+        message: &Message,
+        payload: &[u8],
+        moved: &mut [Vec<OpenFrame>; 2],
+    ) {
+        let room = self.small_path().map_or(0, |path| path.shared_frame_len());
+        if FRAME_HEADER_LEN + MESSAGE_LEN + payload.len() <= room {
+            let mut header = [0; MESSAGE_LEN];
+            message.emit(&mut header);
+            let lane = message.lane.index();
+            self.move_record(sh, lane, !message.best_effort, &[&header, payload], moved);
+        } else if !message.best_effort {
+            let fragment = Fragment {
+                message: *message,
+                message_len: u32::from(message.len),
+                offset: 0,
+            };
+            self.cut(sh, &fragment, payload);
+        }
+    }
+
+    /// Appends a record to the frames that gather in `moved`.
+    fn move_record(
+        &mut self,
+        sh: &mut Shared,
+        lane: usize,
+        numbered: bool,
+        parts: &[&[u8]],
+        moved: &mut [Vec<OpenFrame>; 2],
+    ) {
+        let Some(path) = self.small_path() else {
+            return;
+        };
+        let (room, frames) = (path.shared_frame_len(), &mut moved[lane]);
+        let need: usize = parts.iter().map(|part| part.len()).sum();
+        if frames.last().is_none_or(|frame| frame.len + need > room) {
+            frames.push(path.new_frame(&mut sh.slots));
+        }
+        let Some(frame) = frames.last_mut() else {
+            return;
+        };
+        frame.numbered |= numbered;
+        for part in parts {
+            sh.slots.bytes_mut(frame.slot)[frame.len..frame.len + part.len()].copy_from_slice(part);
+            frame.len += part.len();
+        }
+    }
+
+    /// Cuts a fragment into such as the path for bulk data carries.
+    fn cut(&mut self, sh: &mut Shared, fragment: &Fragment, payload: &[u8]) {
+        if let Some(path) = self.bulk.and_then(|link| self.path_mut(link)) {
+            path.stage_run(&mut sh.slots, fragment, payload.len())
+                .push(payload);
+        }
+    }
+}
+
+fn payload_len(frame_len: usize, header_len: usize) -> u16 {
+    u16::try_from(frame_len.saturating_sub(header_len)).unwrap_or(u16::MAX)
+}

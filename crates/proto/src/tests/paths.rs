@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Paths that die, heal and become narrower under way: what they carried arrives all the same.
+
+use super::delivery::disturbed_mixture;
+use super::pair::*;
+use crate::*;
+use core::time::Duration;
+
+const PORT: PortId = PortId::user(5);
+const LOW: SendSpec = SendSpec {
+    port: PORT,
+    lane: LaneId::Low,
+    best_effort: false,
+};
+const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
+
+fn up(seed: u64) -> Pair {
+    let mut pair = Pair::new(NETWORK, seed);
+    for end in &mut pair.ends {
+        end.core.prefer(LinkId::PACKET);
+    }
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[1].lends = true;
+    pair
+}
+
+fn status(pair: &Pair, rank: usize, link: LinkId) -> PathStatus {
+    let peer = if rank == 0 { B } else { A };
+    pair.ends[rank].core.path_status(peer, link).unwrap()
+}
+
+// P6.7, P3.12
+#[test]
+fn a_mixture_arrives_although_paths_die_and_heal_in_turn() {
+    let mut left = 0;
+    for seed in 0..24 {
+        let faults = Faults {
+            drop: [0.0, 0.02][seed % 2],
+            ..Faults::default()
+        };
+        let pair = disturbed_mixture(NETWORK, seed as u64, faults, false, |pair, turn| {
+            // Soon after the handshake one path dies for 75 ms, later the other one.
+            let (first, second) =
+                [(LinkId::UDP, LinkId::PACKET), (LinkId::PACKET, LinkId::UDP)][seed / 2 % 2];
+            pair.dead = match turn.checked_sub(1 + seed % 3) {
+                Some(0..250) => Some(first),
+                Some(600..850) => Some(second),
+                _ => None,
+            };
+        });
+        for end in &pair.ends {
+            assert_eq!(end.core.counters().drops(DropReason::BadFragment), 0);
+            assert_eq!(end.core.counters().drops(DropReason::BeyondCredit), 0);
+            left += end.core.counters().paths_left;
+        }
+    }
+    assert!(left > 12, "{left} paths were left");
+}
+
+// P6.7
+#[test]
+fn what_was_under_way_on_a_path_that_dies_goes_by_another() {
+    for dead in [LinkId::UDP, LinkId::PACKET] {
+        let mut pair = up(1);
+        pair.dead = Some(dead);
+        for len in [10, 20_000, 400_000, 1000, 5000] {
+            pair.ends[0].send(B, &LOW, &[7; 400_000][..len]).unwrap();
+        }
+        pair.run(Duration::from_millis(90));
+        assert_eq!(pair.ends[1].got.len(), 5, "{dead} dead");
+        assert_eq!(pair.ends[0].core.counters().paths_left, 1);
+        assert!(!status(&pair, 0, dead).small && !status(&pair, 0, dead).bulk);
+        // Nothing waits for the dead path, and nobody was suspected.
+        assert!(!pair.ends[0].core.has_unfinished());
+        pair.assert_clean();
+        assert!(pair.ends[0].failed.is_empty());
+        pair.dead = None;
+        pair.run(Duration::from_secs(2));
+        let (small, bulk) = (
+            status(&pair, 0, LinkId::PACKET),
+            status(&pair, 0, LinkId::UDP),
+        );
+        assert!(bulk.bulk && (small.small || bulk.small), "{dead} healed");
+        assert_eq!(status(&pair, 0, dead).inflight_count, 0);
+        pair.ends[0].send(B, &LOW, &[8; 400_000]).unwrap();
+        pair.run(Duration::from_millis(50));
+        assert_eq!(pair.ends[1].got.len(), 6);
+    }
+}
+
+// P6.7
+#[test]
+fn acknowledgements_that_do_not_arrive_take_another_path_too() {
+    for link in NETWORK {
+        let mut pair = up(2);
+        pair.deaf = Some((0, *link));
+        for _ in 0..40 {
+            pair.ends[0].send(B, &LOW, &[7; 900]).unwrap();
+        }
+        pair.ends[0].send(B, &LOW, &[7; 400_000]).unwrap();
+        pair.run(Duration::from_millis(300));
+        assert_eq!(pair.ends[1].got.len(), 41, "{link}");
+        assert!(!pair.ends[0].core.has_unfinished());
+        pair.assert_clean();
+    }
+}
+
+// P6.7, P9.1
+#[test]
+fn no_path_is_blamed_when_none_answers() {
+    let mut pair = up(3);
+    pair.faults.drop = 1.0;
+    pair.ends[0].send(B, &LOW, b"x").unwrap();
+    pair.run(Duration::from_millis(500));
+    assert_eq!(pair.ends[0].core.counters().paths_left, 0);
+    assert!(
+        pair.ends[0]
+            .failed
+            .iter()
+            .any(|event| matches!(event, Event::Suspect { .. }))
+    );
+    pair.faults.drop = 0.0;
+    pair.run(Duration::from_millis(200));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    let best = status(&pair, 0, LinkId::UDP);
+    assert_eq!((best.bulk, best.frame_len), (true, 1472));
+}
+
+// P6.2, P3.12
+#[test]
+fn a_path_that_becomes_narrower_is_noticed_and_its_frames_are_cut_again() {
+    for links in [&[LinkId::UDP][..], NETWORK] {
+        let mut pair = Pair::new(links, 4);
+        pair.run(Duration::from_millis(50));
+        pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+        pair.ends[1].lends = true;
+        pair.narrow = Some((LinkId::UDP, 1300));
+        for len in [10, 1400, 20_000, 400_000, 1000, 5000] {
+            pair.ends[0].send(B, &LOW, &[7; 400_000][..len]).unwrap();
+        }
+        pair.run(Duration::from_millis(900));
+        assert_eq!(pair.ends[1].got.len(), 6);
+        assert_eq!(status(&pair, 0, LinkId::UDP).frame_len, 1200);
+        pair.assert_clean();
+        // It is tried again, some time later.
+        pair.narrow = None;
+        pair.run(Duration::from_secs(12));
+        assert_eq!(status(&pair, 0, LinkId::UDP).frame_len, 1472);
+    }
+}
+
+// P6.2
+#[test]
+fn a_forged_word_of_a_narrower_path_changes_nothing() {
+    let mut pair = up(5);
+    pair.ends[0].core.shrink_path(B, LinkId::UDP, 600);
+    assert_eq!(status(&pair, 0, LinkId::UDP).frame_len, 1472);
+    pair.run(Duration::from_secs(1));
+    assert_eq!(status(&pair, 0, LinkId::UDP).frame_len, 1472);
+}
+
+// P6.2
+#[test]
+fn a_true_word_of_a_narrower_path_is_confirmed_without_traffic() {
+    let mut pair = up(6);
+    pair.narrow = Some((LinkId::UDP, 1000));
+    pair.ends[0].core.shrink_path(B, LinkId::UDP, 1000);
+    pair.run(Duration::from_millis(200));
+    assert_eq!(status(&pair, 0, LinkId::UDP).frame_len, 1000);
+}
+
+// P5.1, P3.12
+#[test]
+fn a_transfer_announced_for_a_wider_path_goes_by_a_narrower_one() {
+    let mut pair = up(7);
+    pair.narrow = Some((LinkId::PACKET, 1496));
+    // As it is before UDP has proven its frames: raw frames are longest.
+    let peer = pair.ends[0].core.peers[1].as_mut().unwrap();
+    peer.bulk = Some(LinkId::PACKET);
+    pair.ends[0].send(B, &LOW, &[9; 400_000]).unwrap();
+    pair.dead = Some(LinkId::PACKET);
+    pair.run(Duration::from_millis(200));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    assert_eq!(pair.ends[1].got[0].bytes, [9; 400_000]);
+    pair.assert_clean();
+}
