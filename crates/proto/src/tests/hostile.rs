@@ -138,7 +138,7 @@ fn throw(pair: &mut Pair, kind: FrameKind, records: &[u8]) {
     let core = &mut pair.ends[0].core;
     // The short way must not take it either.
     if let Some(mut admitted) = core.admit(pair.now, LinkId::UDP, &frame) {
-        assert!(core.take_whole(&mut admitted, &frame).is_none() || kind == FrameKind::Data);
+        assert!(core.take_whole(&mut admitted, &frame, None).is_none() || kind == FrameKind::Data);
         core.handle_rest(pair.now, &admitted, &frame);
     }
 }
