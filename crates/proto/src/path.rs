@@ -89,6 +89,8 @@ pub(crate) struct Run {
     pub(crate) off: usize,
     pub(crate) len: usize,
     pub(crate) segment_len: usize,
+    /// Most bytes of one call.
+    pub(crate) call_len: usize,
 }
 
 #[derive(Debug)]
@@ -177,6 +179,12 @@ impl Path {
     #[inline]
     pub(crate) fn has_room(&self, lane: usize) -> bool {
         self.closed[lane].len() < CLOSED_MAX && self.runs.len() < CLOSED_MAX
+    }
+
+    /// Nothing waits, and no more is under way than frames whose acknowledgement may be waiting for
+    /// company: what is sent now is a message on its own. `P4.11`
+    pub(crate) fn is_quiet(&self, ack_every: u32) -> bool {
+        self.runs.is_empty() && self.inflight.len() < ack_every as usize
     }
 
     /// Frames that may still be put under way. `P3.3`
