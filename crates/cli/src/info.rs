@@ -23,6 +23,7 @@ struct Info {
     build: &'static str,
     launch_version: u32,
     links: Vec<LinkInfo>,
+    model: String,
     limits: Vec<Entry>,
     environment: Vec<Entry>,
 }
@@ -58,6 +59,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     for link in &info.links {
         println!("  {:<8} {}", link.name, doctor::outcome(&link.available));
     }
+    println!("\nmodel of paths: {}", info.model);
     print_entries("limits", &info.limits);
     print_entries("environment variables", &info.environment);
     Ok(ExitCode::SUCCESS)
@@ -86,9 +88,16 @@ fn collect() -> Info {
             .into_iter()
             .map(|(name, available)| LinkInfo { name, available })
             .collect(),
+        model: model(),
         limits: limits(),
         environment: environment(),
     }
+}
+
+/// What a job that is started here would make of the stored model.
+fn model() -> String {
+    let setting = std::env::var(portolan::model::VARIABLE).ok();
+    portolan::model::load(setting.as_deref()).1.to_string()
 }
 
 fn limits() -> Vec<Entry> {
@@ -116,6 +125,10 @@ fn environment() -> Vec<Entry> {
         entry(
             FD_VARIABLE,
             "set by portolan run: the descriptor of the connection to the launcher",
+        ),
+        entry(
+            portolan::model::VARIABLE,
+            "the model of this machine's paths to use (see portolan tune): a file, or off",
         ),
         entry(
             "RUST_LOG",
