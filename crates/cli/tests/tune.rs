@@ -2,6 +2,8 @@
 //! `portolan tune` with a tiny budget: what is asserted is that everything was measured and makes
 //! sense, never a time.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 
 use common::{portolan, refused};

@@ -46,6 +46,10 @@ pub struct Stages {
     /// The part of the sender's work that the receiver does not wait for: it comes after the
     /// message has left, and counts in a stream only.
     pub overlap: Stage,
+    /// What a message in a stream costs beyond the slowest stage: the question, where its answer is
+    /// waited for. Negative where cores that are kept busy work faster than when they are timed
+    /// on their own.
+    pub in_stream: Stage,
 }
 
 /// Memory makes long messages dearer: bytes beyond a length cost more each.
@@ -76,7 +80,8 @@ pub struct PathModel {
     pub asked: Option<Stages>,
     /// Microseconds for the question and its answer.
     pub ask_us: f64,
-    /// Microseconds of grants and acknowledgements for each call but the first.
+    /// Microseconds that each call but the first costs beyond the slowest stage; may be negative,
+    /// for the same reason as [`Stages::in_stream`].
     pub further_call_us: f64,
     /// What memory adds to long messages on their own, by ascending length.
     pub far: Vec<Far>,

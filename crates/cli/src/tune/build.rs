@@ -3,8 +3,7 @@
 //!
 //! Sender and receiver are fitted to the times of their own calls. What a lone message takes beyond
 //! both is the wire's; what it takes less is work that the sender does when the message has left
-//! already. Of messages in several calls, what the pipeline does not explain is put to the calls
-//! (grants, acknowledgements) and to memory.
+//! already. What the pipeline does not explain of long messages is put to memory.
 
 use super::fit::{Row, nonnegative, signed};
 use super::points::{EAGER_LEN, Kind, Points, SINGLE_LEN_MAX, Variant, fitted_lens};
@@ -28,8 +27,9 @@ const DATAGRAM_LEN_MAX: u64 = 16 << 10;
 /// Longest message that goes directly into shared memory's ring as one of many.
 const SHM_FRAME_LEN: u64 = 504;
 
-/// Lengths from which on memory may make bytes dearer: about those of the caches of a core.
-const FAR_LENS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
+/// Lengths from which on memory may make bytes dearer: those of a core's own caches, and of what a
+/// guest gets of a shared one.
+const FAR_LENS: [u64; 4] = [64 << 10, 256 << 10, 1 << 20, 2 << 20];
 
 /// The model of `path`; `None` if nothing was measured of it.
 pub(super) fn path_model(path: Path, points: &Points, mtu: usize) -> Option<PathModel> {
@@ -98,6 +98,7 @@ fn eager_lens(path: Path) -> impl Iterator<Item = (u64, Variant)> {
 struct Seen {
     len: u64,
     lone: f64,
+    stream: Option<f64>,
     sender: f64,
     receiver: f64,
 }
@@ -107,6 +108,7 @@ impl Seen {
         Some(Seen {
             len,
             lone: points.us(len, variant, Kind::Lone)?,
+            stream: points.us(len, variant, Kind::Stream),
             sender: points.us(len, variant, Kind::Sender)?,
             receiver: points.us(len, variant, Kind::Receiver)?,
         })
@@ -141,29 +143,97 @@ fn fit_stages(model: &mut PathModel, seen: &[Seen], way: Way) {
         receiver: stage(|seen| seen.receiver),
         ..Stages::default()
     };
+    if datagram_len == 0 {
+        divide(&mut stages, seen, way);
+        set(model, way, stages);
+    } else {
+        set(model, way, stages);
+        fit_rest(model, seen, &mut stages, way);
+        set(model, way, stages);
+    }
+    // Beyond which bytes hide, the question does not: in a stream it is waited for, too.
+    let rows = seen.iter().filter_map(|seen| {
+        let us = seen.stream?;
+        Some(Row {
+            columns: columns(seen),
+            y: us - model.predict(seen.len, way, Load::Stream, 0)?,
+            weight: 1.0 / us,
+        })
+    });
+    let mut rest = signed(&rows.map(once).collect::<Vec<_>>());
+    rest.resize(3, 0.0);
+    stages.in_stream = stage_of(&rest);
     set(model, way, stages);
+}
+
+/// Only what a message costs once, and its bytes: calls and datagrams grow with them.
+fn once(row: Row) -> Row {
+    let bytes = row.columns[2];
+    Row {
+        columns: vec![1.0, 0.0, bytes],
+        ..row
+    }
+}
+
+/// A ring's calls are so short that timing them apart from one another mostly times cold caches. So
+/// the whole is fitted to lone messages, and divided as those times are. Memory that is asked for is
+/// copied by the receiver alone.
+#[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
+fn divide(stages: &mut Stages, seen: &[Seen], way: Way) {
+    let rows = seen.iter().map(|seen| Row {
+        columns: vec![1.0, 0.0, seen.len as f64],
+        y: seen.lone,
+        weight: 1.0 / seen.lone,
+    });
+    let mut costs = nonnegative(&rows.collect::<Vec<_>>());
+    costs.resize(3, 0.0);
+    let whole = stage_of(&costs);
+    let share = |of: fn(&Stage) -> f64| match of(&stages.sender) + of(&stages.receiver) {
+        sum if way == Way::Eager && sum > 0.0 => of(&stages.sender) / sum,
+        _ => 0.0,
+    };
+    let (calls, bytes) = (share(|s| s.per_call_us), share(|s| s.per_byte_ns));
+    let part = |calls: f64, bytes: f64| Stage {
+        per_call_us: whole.per_call_us * calls,
+        per_datagram_us: 0.0,
+        per_byte_ns: whole.per_byte_ns * bytes,
+    };
+    stages.sender = part(calls, bytes);
+    stages.receiver = part(1.0 - calls, 1.0 - bytes);
+}
+
+/// What lone messages take beyond sender and receiver, or less.
+#[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
+fn fit_rest(model: &mut PathModel, seen: &[Seen], stages: &mut Stages, way: Way) {
+    let by_call = model.call_len == model.datagram_len;
     let rows = seen.iter().map(|seen| {
+        let pieces = match seen.len {
+            len if len <= model.frame_len => 1.0,
+            len => len.div_ceil(model.datagram_len) as f64,
+        };
         let known = model.predict(seen.len, way, Load::Lone, 0).unwrap_or(0.0);
-        let mut columns = columns(seen);
-        if by_call {
-            // Only the first frame goes through the wire alone.
-            columns = vec![1.0, 0.0, seen.len.min(model.datagram_len) as f64];
-        }
+        // Frames by themselves: what each further one costs. Calls: what their datagrams cost.
+        let head = seen.len.min(model.datagram_len) as f64;
         Row {
-            columns,
+            columns: match by_call {
+                true => vec![1.0, pieces - 1.0, head],
+                false => vec![1.0, pieces, 0.0],
+            },
             y: seen.lone - known,
             weight: 1.0 / seen.lone,
         }
     });
     let mut rest = signed(&rows.collect::<Vec<_>>());
     rest.resize(3, 0.0);
+    if by_call {
+        model.further_call_us = std::mem::take(&mut rest[1]);
+    }
     if way == Way::Asked {
         model.ask_us = rest[0].max(0.0);
         rest[0] = rest[0].min(0.0);
     }
     stages.wire = stage_of(&rest.iter().map(|cost| cost.max(0.0)).collect::<Vec<_>>());
     stages.overlap = stage_of(&rest.iter().map(|cost| (-cost).max(0.0)).collect::<Vec<_>>());
-    set(model, way, stages);
 }
 
 fn set(model: &mut PathModel, way: Way, stages: Stages) {
@@ -191,14 +261,9 @@ fn fit_long(model: &mut PathModel, points: &Points) {
         lens.filter_map(move |len| {
             let us = points.us(len, Variant::Usual, kind)?;
             let known = model.predict(len, Way::Asked, load, 0)?;
-            let calls = match model.call_len {
-                0 => 1.0,
-                call => (len as f64 / call as f64).ceil(),
-            };
-            let far = FAR_LENS.map(|from| len.saturating_sub(from) as f64);
-            let columns = [calls - 1.0].into_iter().chain(far);
+            let columns = FAR_LENS.map(|from| len.saturating_sub(from) as f64);
             Some(Row {
-                columns: columns.collect(),
+                columns: columns.to_vec(),
                 y: us - known,
                 weight: 1.0 / us,
             })
@@ -207,22 +272,14 @@ fn fit_long(model: &mut PathModel, points: &Points) {
     };
     let lone = signed(&long(Kind::Lone, Load::Lone));
     let stream = signed(&long(Kind::Stream, Load::Stream));
-    // Calls and bytes of long messages grow together: what would be a negative cost of calls is
-    // told by the bytes alone.
-    model.far = far_of(&lone, model.call_len);
-    model.far_streaming = far_of(&stream, model.call_len);
+    (model.far, model.far_streaming) = (far_of(&lone), far_of(&stream));
 }
 
-#[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
-fn far_of(costs: &[f64], call_len: u64) -> Vec<Far> {
-    let [calls, far @ ..] = costs else {
-        return Vec::new();
-    };
-    let per_byte = calls / call_len.max(1) as f64;
-    let steps = FAR_LENS.iter().zip(far).enumerate();
-    let steps = steps.map(|(index, (from_len, cost))| Far {
+fn far_of(costs: &[f64]) -> Vec<Far> {
+    let steps = FAR_LENS.iter().zip(costs);
+    let steps = steps.map(|(from_len, cost)| Far {
         from_len: *from_len,
-        per_byte_ns: (cost + if index == 0 { per_byte } else { 0.0 }) * 1e3,
+        per_byte_ns: cost * 1e3,
     });
     steps.filter(|far| far.per_byte_ns != 0.0).collect()
 }

@@ -119,8 +119,9 @@ fn eliminate(matrix: &mut [Vec<f64>]) -> Option<()> {
         }
         for other in (0..size).filter(|other| *other != pivot) {
             let factor = matrix[other][pivot] / matrix[pivot][pivot];
-            for column in pivot..=size {
-                matrix[other][column] -= factor * matrix[pivot][column];
+            let from = matrix[pivot].clone();
+            for (to, from) in matrix[other].iter_mut().zip(from) {
+                *to -= factor * from;
             }
         }
     }

@@ -14,7 +14,7 @@ pub(super) const SINGLE_LEN_MAX: u64 = 60_000;
 
 /// Shortest message whose stream is measured: shorter ones share frames, which the model of a
 /// message on its own says nothing about.
-const STREAM_LEN_MIN: u64 = 2048;
+const STREAM_LEN_MIN: u64 = 1536;
 
 /// Bytes of a call that lone messages are cut into, for trial.
 pub(super) const CALL_LENS: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
@@ -117,7 +117,7 @@ pub(super) fn tasks(path: Path) -> Vec<Task> {
     let mut lens: Vec<u64> = fitted_lens().chain(unseen_lens()).collect();
     lens.sort_unstable();
     let short: Vec<u64> = (lens.iter().copied())
-        .filter(|len| (2048..=32 << 10).contains(len))
+        .filter(|len| (STREAM_LEN_MIN..=EAGER_LEN[0]).contains(len))
         .collect();
     if path == Path::Packet {
         // Longer ones go by UDP.

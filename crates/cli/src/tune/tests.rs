@@ -28,6 +28,7 @@ fn machine(path: Path, receiver_ns: f64) -> PathModel {
         wire: stage(0.7, 0.0, 0.0),
         receiver: stage(1.2, 0.0, receiver_ns),
         overlap: Stage::default(),
+        in_stream: Stage::default(),
     };
     PathModel {
         path: path.to_string(),
@@ -148,8 +149,8 @@ fn frames_are_chosen_up_to_where_offload_overtakes_them() {
     let udp = machine(Path::Udp, 0.3);
     // A frame costs less than a datagram, but each costs a call.
     let mut packet = machine(Path::Packet, 0.3);
-    packet.eager.sender.per_call_us = 1.0;
-    packet.eager.receiver.per_call_us = 0.5;
+    packet.eager.sender.per_call_us = 0.6;
+    packet.eager.receiver.per_call_us = 0.4;
     let measured = [
         (Path::Udp, measured(&udp, Path::Udp, 0.0)),
         (Path::Packet, measured(&packet, Path::Packet, 0.0)),

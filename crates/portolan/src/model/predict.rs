@@ -37,12 +37,20 @@ impl Stage {
             + self.per_byte_ns * work.bytes / 1e3
     }
 
-    fn is_sane(&self) -> bool {
+    fn is_finite(&self) -> bool {
         [self.per_call_us, self.per_datagram_us, self.per_byte_ns]
             .iter()
-            .all(|cost| cost.is_finite() && *cost >= 0.0)
+            .all(|cost| cost.is_finite())
+    }
+
+    fn is_sane(&self) -> bool {
+        let least = self.per_call_us.min(self.per_datagram_us);
+        self.is_finite() && least.min(self.per_byte_ns) >= 0.0
     }
 }
+
+/// Corrections never take away more than this part of what the stages themselves cost.
+const FLOOR: f64 = 0.1;
 
 impl Stages {
     /// The stage that a stream waits for.
@@ -89,7 +97,13 @@ impl PathModel {
         let all = self.work(len, calls);
         let further = self.further_call_us * (calls - 1.0);
         let us = match load {
-            Load::Stream => stages.slowest(all) + further + far(&self.far_streaming, len),
+            Load::Stream => {
+                let slowest = stages.slowest(all);
+                // Once a message, whatever it is cut into.
+                let once = Work { calls: 1.0, ..all };
+                let beyond = stages.in_stream.cost(once) + far(&self.far_streaming, len);
+                (slowest + further + beyond).max(FLOOR * slowest)
+            }
             Load::Lone => {
                 let head = self.work(first, 1.0);
                 let rest = Work {
@@ -99,7 +113,7 @@ impl PathModel {
                 };
                 let asks = if way == Way::Asked { self.ask_us } else { 0.0 };
                 let piped = stages.through(head) + stages.slowest(rest);
-                asks + piped + further + far(&self.far, len)
+                (asks + piped + further + far(&self.far, len)).max(FLOOR * piped)
             }
         };
         Some(us)
@@ -148,16 +162,20 @@ impl PathModel {
     }
 
     pub(super) fn is_sane(&self) -> bool {
-        let stages = [Some(&self.eager), self.asked.as_ref()];
-        let stages = stages.into_iter().flatten();
+        let ways = || {
+            [Some(&self.eager), self.asked.as_ref()]
+                .into_iter()
+                .flatten()
+        };
         let far = self.far.iter().chain(&self.far_streaming);
-        stages
+        ways()
             .flat_map(|stages| [stages.sender, stages.wire, stages.receiver, stages.overlap])
             .all(|stage| stage.is_sane())
+            && ways().all(|stages| stages.in_stream.is_finite())
             && far.map(|far| far.per_byte_ns).all(f64::is_finite)
-            && [self.ask_us, self.further_call_us]
-                .iter()
-                .all(|cost| cost.is_finite() && *cost >= 0.0)
+            && self.further_call_us.is_finite()
+            && self.ask_us.is_finite()
+            && self.ask_us >= 0.0
     }
 }
 

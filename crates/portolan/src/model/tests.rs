@@ -21,6 +21,7 @@ fn path() -> PathModel {
         wire: stage(1.0, 0.0, 1.0),
         receiver: stage(1.0, 0.0, 1.0),
         overlap: Stage::default(),
+        in_stream: Stage::default(),
     };
     PathModel {
         path: "udp".into(),
@@ -164,7 +165,8 @@ fn a_stored_model_comes_back_and_its_directories_are_made() {
 fn a_model_of_another_machine_kernel_or_version_is_refused() {
     let dir = Dir::new("foreign");
     let file = dir.0.join("model.json");
-    let changes: [(&str, fn(&mut Host)); 4] = [
+    type Change = fn(&mut Host);
+    let changes: [(&str, Change); 4] = [
         ("processor", |host| host.cpu = "Z80".into()),
         ("core count", |host| host.core_count += 1),
         ("kernel", |host| host.kernel = "2.2.13".into()),
