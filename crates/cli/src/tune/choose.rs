@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What follows from the model: crossovers, eager limits, pieces of lone messages.
 //!
-//! The model proposes and a measurement must agree: where both ways of a length were measured, the
-//! slower one is never chosen.
+//! The model proposes and a measurement must agree: where one job measured both ways of a length,
+//! the plain one is left only for one that won three rounds of four.
 
 use super::points::{
     CALL_LENS, EAGER_LEN, Kind, Points, Variant, fitted_lens, is_fitted, unseen_lens,
@@ -62,9 +62,7 @@ fn eager_limit(model: &PathModel, points: &Points, path: Path) -> usize {
         let time = |way| model.predict(*len, way, Load::Lone, 0);
         let (eager, asked) = (time(Way::Eager), time(Way::Asked));
         let predicted = matches!((eager, asked), (Some(e), Some(a)) if a < e * (1.0 - GAIN_MIN));
-        let us = |variant| points.us(*len, variant, Kind::Lone);
-        let seen = matches!((us(Variant::Usual), us(Variant::Asked)), (Some(e), Some(a)) if a < e);
-        predicted && seen
+        predicted && points.wins(*len, Variant::Asked, Variant::Usual)
     };
     let range = lens()
         .into_iter()
@@ -124,7 +122,8 @@ pub(super) fn best_pieces(udp: &PathModel, points: &Points, len: u64) -> Option<
     let call_len = udp.best_call_len(len, &smaller, GAIN_MIN);
     let whole = points.us(len, Variant::Usual, Kind::Lone)?;
     let cut = points.us(len, Variant::Pieces(call_len), Kind::Lone)?;
-    (cut < whole * (1.0 - GAIN_MIN)).then_some(call_len)
+    let won = points.wins(len, Variant::Pieces(call_len), Variant::Usual);
+    (won && cut < whole * (1.0 - GAIN_MIN)).then_some(call_len)
 }
 
 fn to_usize(len: u64) -> usize {

@@ -170,13 +170,28 @@ impl Points {
         });
     }
 
+    /// Whether lone messages of `len` bytes were faster as `one` than as `other` in most rounds, of
+    /// which each measured both: medians of a machine that changes its mood say less.
+    pub(super) fn wins(&self, len: u64, one: Variant, other: Variant) -> bool {
+        let rounds = |variant| {
+            let point = self.find(Task { len, variant }, Kind::Lone);
+            point.map_or(&[][..], |point| &point.rounds_us)
+        };
+        let (one, other) = (rounds(one), rounds(other));
+        let pairs = one.iter().zip(other);
+        let won = pairs.clone().filter(|(one, other)| one < other).count();
+        won * 4 >= pairs.len() * 3 && won > 0
+    }
+
+    fn find(&self, task: Task, kind: Kind) -> Option<&Point> {
+        self.0
+            .iter()
+            .find(|point| point.task == task && point.kind == kind)
+    }
+
     /// The median of the rounds.
     pub(super) fn us(&self, len: u64, variant: Variant, kind: Kind) -> Option<f64> {
-        let task = Task { len, variant };
-        let point = self
-            .0
-            .iter()
-            .find(|point| point.task == task && point.kind == kind)?;
+        let point = self.find(Task { len, variant }, kind)?;
         quantile(point.rounds_us.clone(), 0.5)
     }
 }

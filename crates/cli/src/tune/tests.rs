@@ -170,3 +170,23 @@ fn without_measurements_nothing_is_modelled_or_chosen() {
     assert!(path_model(Path::Udp, &Points::default(), 1500).is_none());
     assert_eq!(choices(&model(vec![]), &[]), Choices::default());
 }
+
+#[test]
+fn a_way_must_win_most_rounds_not_only_the_median() {
+    let (one, other) = (Variant::Pieces(4096), Variant::Usual);
+    let wins = |rounds: [f64; 4]| {
+        let mut points = Points::default();
+        for us in rounds {
+            let task = |variant| Task { len: 64, variant };
+            points.add(task(one), Kind::Lone, us);
+            points.add(task(other), Kind::Lone, 10.0);
+        }
+        points.wins(64, one, other)
+    };
+    assert!(wins([9.0, 9.0, 9.0, 99.0]));
+    assert!(!wins([1.0, 1.0, 11.0, 11.0]));
+    assert!(
+        !Points::default().wins(64, one, other),
+        "nothing was measured"
+    );
+}
