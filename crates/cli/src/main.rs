@@ -15,6 +15,7 @@ mod orphans;
 mod program;
 mod run;
 mod signals;
+mod tune;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -39,6 +40,11 @@ enum Command {
     Info(info::Args),
     /// Measure Portolan beside the machine's limit and the kernel's protocols.
     Bench(bench::BenchArgs),
+    /// Measure this machine's paths, and store the model that jobs here decide by.
+    Tune(tune::TuneArgs),
+    /// One end of what `tune` measures; not for people.
+    #[command(hide = true)]
+    TuneWorker(tune::WorkerArgs),
     /// One end of what `bench` measures; not for people.
     #[command(hide = true)]
     BenchWorker(bench::WorkerArgs),
@@ -55,6 +61,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Info(args) => info::main(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Tune(args) => tune::run(&args),
+        Command::TuneWorker(args) => tune::work(&args),
         Command::BenchWorker(args) => bench::work(&args),
         Command::Agent => agent::main(),
     };

@@ -96,6 +96,8 @@ pub(crate) struct Run {
     pub(crate) off: usize,
     pub(crate) len: usize,
     pub(crate) segment_len: usize,
+    /// Most bytes of one call.
+    pub(crate) call_len: usize,
 }
 
 #[derive(Debug)]
@@ -197,6 +199,12 @@ impl Path {
             len_max,
             numbered: false,
         }
+    }
+
+    /// Nothing waits, and no more is under way than frames whose acknowledgement may be waiting for
+    /// company: what is sent now is a message on its own. `P4.11`
+    pub(crate) fn is_quiet(&self, ack_every: u32) -> bool {
+        self.runs.is_empty() && self.inflight.len() < ack_every as usize
     }
 
     /// Frames that may still be put under way. `P3.3`

@@ -7,14 +7,14 @@
 //! by `worker`, Portolan's by the launcher. A new metric is a variant of [`args::Metric`], its
 //! programs in `rows`, and a line in `plan`.
 
-mod args;
+pub(crate) mod args;
 mod control;
 mod end;
 mod machine;
 mod measure;
 mod patience;
 mod pattern;
-mod place;
+pub(crate) mod place;
 mod plan;
 mod portolan_rows;
 mod rounds;
@@ -22,7 +22,7 @@ mod rows;
 mod schema;
 mod socket;
 mod spec;
-mod surroundings;
+pub(crate) mod surroundings;
 mod sys;
 mod table;
 mod worker;
