@@ -221,6 +221,13 @@ impl Core {
         &self.sh.counters
     }
 
+    /// Whether there is an event.
+    #[inline]
+    #[must_use]
+    pub fn has_event(&self) -> bool {
+        !self.sh.events.is_empty()
+    }
+
     /// The next event, in order.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {

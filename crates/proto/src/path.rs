@@ -17,7 +17,7 @@ pub(crate) const FRAME_LEN_LEAST: usize = 512;
 
 /// Bytes of the longest frame in which a lossless link's messages share. A frame costs a ring next
 /// to nothing, so a burst leaves in parts that the receiver works on while the next part gathers.
-pub(crate) const SHARED_FRAME_LEN_LOSSLESS: usize = 512;
+pub(crate) const SHARED_FRAME_LEN_LOSSLESS: usize = 256;
 
 /// Closed frames that may wait on a path before submissions are refused.
 const CLOSED_MAX: usize = 64;
