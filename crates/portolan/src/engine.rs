@@ -211,9 +211,15 @@ impl Engine {
     /// One turn, with a receive that waits for its message.
     #[inline]
     pub(crate) fn progress_into(&mut self, inbox: Option<&mut Inbox<'_>>) -> usize {
+        self.work(inbox) + self.leave()
+    }
+
+    /// The first half of a turn: receives, and acts on what has come.
+    #[inline]
+    pub(crate) fn work(&mut self, inbox: Option<&mut Inbox<'_>>) -> usize {
         let turn = self.inner.turn.wrapping_add(1);
         self.inner.turn = turn;
-        let mut moved = self.receive(turn, inbox);
+        let moved = self.receive(turn, inbox);
         if turn.is_multiple_of(CLOCK_TURNS) {
             self.look_at_clock();
         }
@@ -223,10 +229,26 @@ impl Engine {
         if !self.inner.pending.is_empty() {
             self.inner.retry_pending();
         }
-        if self.inner.core.wants_transmit() || self.full_mask != 0 {
-            moved += self.flush();
-        }
         moved
+    }
+
+    /// The second half of a turn: sends what is ready.
+    #[inline]
+    pub(crate) fn leave(&mut self) -> usize {
+        if self.inner.core.wants_transmit() || self.full_mask != 0 {
+            return self.flush();
+        }
+        0
+    }
+
+    /// Instead of the second half where a wait has ended: leaves acknowledgements of short messages to
+    /// the program's next call. Most programs answer now, and an acknowledgement
+    /// that rides on the answer saves its own system calls at both ends.
+    #[inline]
+    pub(crate) fn leave_to_caller(&mut self) {
+        if self.inner.core.is_pressed() {
+            self.flush();
+        }
     }
 
     #[inline]

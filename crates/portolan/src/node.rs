@@ -445,10 +445,12 @@ impl Node {
             got: None,
         };
         for _ in 0..LOOK_TURNS {
-            let moved = self.engine.progress_into(Some(&mut inbox));
+            let moved = self.engine.work(Some(&mut inbox));
             if inbox.got.is_some() {
+                self.engine.leave_to_caller();
                 break;
             }
+            self.engine.leave();
             if moved > 0 && !self.engine.inner.core.is_quiet(port) {
                 break;
             }
@@ -466,11 +468,10 @@ impl Node {
             // Done: nothing is lent any more.
             std::mem::forget(guard);
         }
-        self.engine
-            .inner
-            .ops
-            .finish_lent(op)
-            .unwrap_or_else(|| Err(Error::StaleRequest))
+        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
+            return Err(Error::StaleRequest);
+        };
+        done
     }
 
     /// Waits for a non-blocking operation; the completion holds its buffer.
@@ -494,11 +495,10 @@ impl Node {
             let Node { engine, waiter, .. } = self;
             waiter.until(engine, about.as_slice(), |inner| inner.ops.is_done(op));
         }
-        self.engine
-            .inner
-            .ops
-            .finish(op)
-            .unwrap_or_else(|| Err(Error::StaleRequest))
+        let Some(done) = self.engine.inner.ops.finish(op) else {
+            return Err(Error::StaleRequest);
+        };
+        done
     }
 
     /// Makes progress once; the completion if the operation has ended.
@@ -512,12 +512,10 @@ impl Node {
                 return Ok(None);
             }
         }
-        self.engine
-            .inner
-            .ops
-            .finish(request.0)
-            .unwrap_or_else(|| Err(Error::StaleRequest))
-            .map(Some)
+        let Some(done) = self.engine.inner.ops.finish(request.0) else {
+            return Err(Error::StaleRequest);
+        };
+        done.map(Some)
     }
 
     /// Receives and sends what is ready, runs handlers, and returns at once; the number of frames

@@ -60,10 +60,12 @@ impl Waiter {
     ) {
         // Most waits end within the first turns; they should not pay for the set-up of long ones.
         for _ in 0..LOOK_TURNS {
-            engine.progress();
+            engine.work(None);
             if done(&engine.inner) {
+                engine.leave_to_caller();
                 return;
             }
+            engine.leave();
             // No `pause` here: it takes as long as a cache line does between cores (140 cycles since
             // Skylake), and a turn is long enough to leave a sibling hyperthread its share.
         }
@@ -80,10 +82,12 @@ impl Waiter {
         let mut yields = 0;
         let mut turn = 0u32;
         loop {
-            let moved = engine.progress();
+            let moved = engine.work(None);
             if done(&engine.inner) {
+                engine.leave_to_caller();
                 break;
             }
+            let moved = moved + engine.leave();
             if moved > 0 {
                 turn = 0;
                 yields = 0;

@@ -133,6 +133,18 @@ impl RxWindow {
         len
     }
 
+    /// The sender waits for an acknowledgement of what has arrived: it is due whatever the time.
+    pub(crate) fn set_awaited(&mut self) {
+        if self.unacked_count > 0 {
+            self.due = Instant::default();
+        }
+    }
+
+    /// Whether [`RxWindow::set_awaited`] was called, and nothing sent since.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.due == Instant::default()
+    }
+
     #[inline]
     fn place(&self, num: u32) -> (usize, u32) {
         let at = num.wrapping_sub(self.base & !63);

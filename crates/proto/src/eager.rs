@@ -259,7 +259,8 @@ impl Path {
         let payload_len = segment_len - header_len;
         let count = len.div_ceil(payload_len);
         let total_len = len + count * header_len;
-        let slot = slots.take(total_len);
+        // The last frame may carry acknowledgements, up to the length of the others.
+        let slot = slots.take(count * segment_len);
         let bytes = &mut slots.bytes_mut(slot)[..total_len];
         for index in 0..count {
             let offset = index * payload_len;

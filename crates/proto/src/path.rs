@@ -100,6 +100,18 @@ pub(crate) struct Run {
     pub(crate) call_len: usize,
 }
 
+impl Run {
+    /// Bytes by which the last frame is shorter than the others.
+    pub(crate) fn room_in_last(&self) -> usize {
+        self.len.next_multiple_of(self.segment_len) - self.len
+    }
+
+    /// Whether acknowledgements of all paths fit the last frame.
+    pub(crate) fn has_room_for_acks(&self) -> bool {
+        self.room_in_last() >= LinkId::COUNT * crate::ack::ACK_LEN_MAX
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) link: LinkId,

@@ -270,6 +270,10 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) else {
             return;
         };
+        // P3.5
+        for path in peer.paths.iter_mut().flatten() {
+            path.rx.set_awaited();
+        }
         // P8.4
         if done.lossless {
             let record = Done {

@@ -138,6 +138,17 @@ impl Core {
         None
     }
 
+    /// Whether anything waits that should not wait for the program's next call: all but
+    /// acknowledgements for which the sender has no need yet.
+    #[must_use]
+    pub fn is_pressed(&self) -> bool {
+        let peers = self
+            .ready
+            .iter()
+            .filter_map(|id| self.peers.get(id.index()));
+        peers.flatten().any(|peer| peer.is_pressed())
+    }
+
     /// The link had no room for the last transmit: it will be handed out again once
     /// [`Core::link_ready`] was called.
     pub fn transmit_refused(&mut self) {
@@ -326,12 +337,19 @@ impl Peer {
                 return Some(self.seal(now, sh, link, frame));
             }
         }
-        if is_small && self.ack_is_due(now) {
+        let path = self.paths[link.index()].as_deref_mut()?;
+        let carries_acks = path.run_can_carry_acks();
+        if is_small && self.ack_is_due(now) && !carries_acks {
             let frame = self.empty_frame(sh, link)?;
             return Some(self.seal(now, sh, link, frame));
         }
         let path = self.paths[link.index()].as_deref_mut()?;
-        if let Some(run) = path.take_run() {
+        if let Some(mut run) = path.take_run() {
+            let is_last_part = !path.runs.front().is_some_and(|rest| rest.slot == run.slot);
+            if is_last_part && run.has_room_for_acks() {
+                run.len += self.append_acks_to_run(now, sh, &run);
+            }
+            let path = self.paths[link.index()].as_deref_mut()?;
             return Some(path.seal_run(now, sh, self.id, self.session.token_theirs, run));
         }
         if !self.pieces.is_empty()
@@ -355,6 +373,18 @@ impl Peer {
             || is_small && (self.has_control() || self.ack_is_due(now))
             || !self.bulk_ready.is_empty()
             || !self.pieces.is_empty()
+    }
+
+    /// See [`Core::is_pressed`].
+    fn is_pressed(&self) -> bool {
+        let waits = |path: &Path| {
+            path.has_waiting() || path.rx.is_awaited() || self.session.has_handshake(path.link)
+        };
+        self.session.failed.is_some()
+            || self.has_control()
+            || !self.bulk_ready.is_empty()
+            || !self.pieces.is_empty()
+            || self.paths.iter().flatten().any(|path| waits(path))
     }
 
     /// The lane's next frame. The high lane also carries control records, with or without messages.
@@ -508,6 +538,19 @@ impl Peer {
         }
     }
 
+    /// [`Peer::append_acks`] for the last frame of a run; returns the bytes they take.
+    fn append_acks_to_run(&mut self, now: Instant, sh: &mut Shared, run: &Run) -> usize {
+        let mut end = run.off + run.len;
+        let limit = end + run.room_in_last();
+        for path in self.paths.iter_mut().flatten() {
+            if path.rx.unacked_count() > 0 {
+                let out = sh.slots.bytes_mut(run.slot).get_mut(end..limit);
+                end += path.rx.emit(now, path.link.as_u8(), out.unwrap_or(&mut []));
+            }
+        }
+        end - run.off - run.len
+    }
+
     #[inline]
     fn ack_is_due(&self, now: Instant) -> bool {
         self.paths.iter().flatten().any(|path| path.rx.due() <= now)
@@ -614,17 +657,27 @@ impl Path {
         None
     }
 
+    /// Whether the next run leaves whole, now, with room for acknowledgements in its last frame.
+    fn run_can_carry_acks(&self) -> bool {
+        self.runs
+            .front()
+            .is_some_and(|run| run.has_room_for_acks() && self.run_part(run) == run.len)
+    }
+
+    /// Bytes of a run that one call and the window take.
+    fn run_part(&self, run: &Run) -> usize {
+        let per_call = (run.call_len / run.segment_len).max(1);
+        let count = self.params.segments_max.max(1).min(per_call);
+        run.len.min(count.min(self.window_left()) * run.segment_len)
+    }
+
     /// As much of the first run of eager fragments as one call and the window take.
     fn take_run(&mut self) -> Option<Run> {
-        let window = self.window_left();
-        let segments_max = self.params.segments_max.max(1);
-        let run = self.runs.front_mut()?;
-        let per_call = (run.call_len / run.segment_len).max(1);
-        let count = segments_max.min(window).min(per_call);
-        if count == 0 {
+        let len = self.run_part(self.runs.front()?);
+        if len == 0 {
             return None;
         }
-        let len = run.len.min(count * run.segment_len);
+        let run = self.runs.front_mut()?;
         let part = Run { len, ..*run };
         if len == run.len {
             self.runs.pop_front();
