@@ -2,7 +2,7 @@
 //! The state of the core, and the verbs that do not belong to one mechanism.
 
 use crate::config::Times;
-use crate::event::{Cause, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use crate::event::{Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use crate::grant::Scheduler;
 use crate::held::HeldPool;
 use crate::path::{Path, PathStatus};
@@ -271,24 +271,6 @@ impl Core {
         self.sh.ports.cancel(port, op)
     }
 
-    /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
-    /// `P9.6`
-    pub fn fail_peer(&mut self, peer: PeerId, cause: Cause) {
-        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
-            return;
-        };
-        if state.session.failed.is_some() {
-            return;
-        }
-        state.session.failed = Some(cause);
-        state.session.up = false;
-        let error = OpError::PeerGone(peer, cause);
-        self.abandon(peer, error);
-        self.sh.events.push_back(Event::PeerFailed { peer, cause });
-        // What had been granted to it may be granted to others, who may say nothing until then.
-        self.run_scheduler();
-    }
-
     /// How the credit of a lane shared with `peer` stands.
     #[must_use]
     pub fn credit(&self, peer: PeerId, lane: portolan_wire::LaneId) -> Option<CreditStatus> {
@@ -394,28 +376,6 @@ impl Core {
             state.timed = true;
             self.timed.push(peer);
         }
-    }
-
-    /// Ends everything that belongs to a peer's session.
-    pub(crate) fn abandon(&mut self, peer: PeerId, error: OpError) {
-        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
-            return;
-        };
-        let (mut held, mut ops) = (Vec::new(), Vec::new());
-        for lane in &mut state.lanes_rx {
-            lane.abandon(&mut held, &mut ops);
-        }
-        state.abandon_tx(&mut self.sh);
-        for id in held
-            .into_iter()
-            .chain(self.sh.ports.forget(peer, error, &mut self.sh.events))
-        {
-            self.sh.held.release(id);
-        }
-        for op in ops {
-            self.sh.events.push_back(Event::RecvFailed { op, error });
-        }
-        self.sh.abandon_transfers(peer, error);
     }
 
     fn waits_from(&mut self, port: PortId, source: PeerId) -> bool {

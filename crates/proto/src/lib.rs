@@ -40,6 +40,7 @@ mod grant;
 pub mod group;
 mod held;
 mod lane;
+mod leave;
 mod loss;
 mod path;
 mod peer;
