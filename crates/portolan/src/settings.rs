@@ -50,6 +50,14 @@ pub const PCAP: Setting = Setting {
     meaning: "directory, which must exist, to record network frames in, a file a rank and link",
 };
 
+/// The order of bulk transfers.
+pub const SCHEDULE: Setting = Setting {
+    option: Some("schedule"),
+    variable: "PORTOLAN_SCHEDULE",
+    default: "shortest",
+    meaning: "whose bulk data comes first: shortest (the least left) or fair (each in turn)",
+};
+
 /// The connection to the launcher.
 pub const LAUNCH_FD: Setting = Setting {
     option: None,
@@ -67,7 +75,15 @@ pub const RUST_LOG: Setting = Setting {
 };
 
 /// All of them.
-pub const ALL: &[Setting] = &[INTERFACE, FRAME_LEN_MAX, FAULT, PCAP, LAUNCH_FD, RUST_LOG];
+pub const ALL: &[Setting] = &[
+    INTERFACE,
+    FRAME_LEN_MAX,
+    FAULT,
+    PCAP,
+    SCHEDULE,
+    LAUNCH_FD,
+    RUST_LOG,
+];
 
 impl Setting {
     /// The value in the environment, if there is one.

@@ -472,9 +472,12 @@ pub(crate) fn window_frames(config: &Config, params: &LinkParams) -> u16 {
     u16::try_from(frames).unwrap_or(u16::MAX)
 }
 
+/// Bytes of bulk data that may be on their way by a link: what it buffers, less an eighth for headers,
+/// small messages and what is sent twice. `P5.3`
 fn grant_budget(config: &Config, params: &LinkParams) -> usize {
+    let most = params.rx_buffer_len - params.rx_buffer_len / 8;
     match config.limits.grant_len_max {
-        0 => params.rx_buffer_len,
-        len => len.min(params.rx_buffer_len),
+        0 => most,
+        len => len.min(most),
     }
 }

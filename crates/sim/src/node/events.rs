@@ -250,6 +250,14 @@ impl Node {
         if port == GREETING_PORT {
             return self.on_greeting(cx, got);
         }
+        if !port.system {
+            cx.deliveries.push(crate::Arrival {
+                at: std::time::Duration::from_nanos(cx.now),
+                from: src,
+                to: self.id,
+                len,
+            });
+        }
         if let Note::Group { op, round } = entry.note {
             self.program.on_group(op, round, src);
         }
