@@ -102,6 +102,9 @@ pub struct Limits {
     pub suspect_after: Duration,
     /// Bytes of granted but not yet received bulk data per link; 0 means what the link buffers.
     pub grant_len_max: usize,
+    /// Windows follow the delay of the network (`P3.13`); `false` leaves the receiver's bounds alone,
+    /// for comparing.
+    pub congestion_control: bool,
     /// Whose bulk data comes first when several send to this process.
     pub schedule: Schedule,
 }
@@ -120,6 +123,7 @@ impl Default for Limits {
             rto_max: Duration::from_millis(100),
             suspect_after: Duration::from_millis(100),
             grant_len_max: 0,
+            congestion_control: true,
             schedule: Schedule::default(),
         }
     }

@@ -2,6 +2,7 @@
 //! The state of the core, and the verbs that do not belong to one mechanism.
 
 use crate::config::Times;
+use crate::congestion::Congestion;
 use crate::event::{Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use crate::grant::Scheduler;
 use crate::held::HeldPool;
@@ -158,7 +159,11 @@ impl Core {
         {
             if let Some(params) = self.sh.links[link.index()] {
                 let window = window_frames(&self.sh.config, &params);
-                new.paths[link.index()] = Some(Box::new(Path::new(link, params, window)));
+                let mut path = Path::new(link, params, window);
+                if self.sh.config.limits.congestion_control && !params.lossless {
+                    path.congestion = Some(Congestion::new(params.segments_max));
+                }
+                new.paths[link.index()] = Some(Box::new(path));
             }
         }
         new.open_session(now, &mut self.sh);

@@ -29,6 +29,7 @@ mod best_effort;
 mod bulk;
 mod bulk_tx;
 mod config;
+mod congestion;
 mod core_state;
 mod counters;
 mod coverage;

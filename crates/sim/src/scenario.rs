@@ -59,8 +59,8 @@ pub struct Scenario {
 
 impl Scenario {
     /// Processes of hosts of their own on 10 Gb/s Ethernet, MTU 1500, with a switch of 256 KiB a
-    /// port and Linux's default receive buffer. Of its 212,992 bytes two thirds are taken for
-    /// payload, as `portolan-link` does.
+    /// port and the receive buffer that Linux grants by default: 212,992 bytes, of which
+    /// `portolan-link` counts on half for payload.
     #[must_use]
     pub fn ethernet(nodes: u32, flows: Vec<Flow>) -> Scenario {
         Scenario {
@@ -69,7 +69,7 @@ impl Scenario {
             bandwidth: 1_250_000_000,
             latency_ns: 5_000,
             port_len: 256 << 10,
-            socket_len: 212_992 * 2 / 3,
+            socket_len: 212_992 / 2,
             loss: 0.0,
             // A run of datagrams that the kernel has joined costs a fraction of this each.
             frame_cost_ns: 500,
