@@ -16,11 +16,12 @@ use crate::liveness;
 use crate::model;
 use crate::ops::{Completion, OpKind, Ops, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
+use crate::settings;
 use crate::wait::{LOOK_TURNS, Waiter};
 use portolan_link::HostId;
 use portolan_proto::{
     Config, Core, Counters, Instant, Limits, LinkId, OpId, PathStatus, PeerId, PortId, PortMode,
-    Want,
+    Schedule, Want,
 };
 use rand::TryRngCore;
 use std::collections::BTreeMap;
@@ -676,7 +677,10 @@ fn new_core(job: &Job, links: &Links, table: &[Address]) -> Result<Core, Error> 
         size: job.size,
         epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
         seed: random()?,
-        limits: Limits::default(),
+        limits: Limits {
+            schedule: schedule(job)?,
+            ..Limits::default()
+        },
     });
     for (link, params) in links.params() {
         core.add_link(link, params);
@@ -689,6 +693,19 @@ fn new_core(job: &Job, links: &Links, table: &[Address]) -> Result<Core, Error> 
         core.allow(PeerId(rank), &own.common_links(other));
     }
     Ok(core)
+}
+
+/// The order of bulk transfers that the job has chosen.
+fn schedule(job: &Job) -> Result<Schedule, Error> {
+    match settings::SCHEDULE.of(job).as_deref() {
+        None | Some("shortest") => Ok(Schedule::ShortestFirst),
+        Some("fair") => Ok(Schedule::Fair),
+        Some(other) => Err(Error::Setting {
+            name: "schedule",
+            value: other.to_owned(),
+            why: "write shortest or fair".to_owned(),
+        }),
+    }
 }
 
 fn random<const N: usize>() -> Result<[u8; N], Error> {

@@ -58,6 +58,14 @@ pub const MODEL: Setting = Setting {
     meaning: "model of the paths to choose by: a file, or off",
 };
 
+/// The order of bulk transfers.
+pub const SCHEDULE: Setting = Setting {
+    option: Some("schedule"),
+    variable: "PORTOLAN_SCHEDULE",
+    default: "shortest",
+    meaning: "whose bulk data comes first: shortest (the least left) or fair (each in turn)",
+};
+
 /// The connection to the launcher.
 pub const LAUNCH_FD: Setting = Setting {
     option: None,
@@ -81,6 +89,7 @@ pub const ALL: &[Setting] = &[
     FAULT,
     PCAP,
     MODEL,
+    SCHEDULE,
     LAUNCH_FD,
     RUST_LOG,
 ];

@@ -359,13 +359,12 @@ impl Shared {
         View::Empty
     }
 
-    /// A part of a transfer has arrived, in a frame of `frame_len` bytes; the last one ends the
-    /// send. `P5.7`
-    pub(crate) fn on_part_acked(&mut self, key: u32, frame_len: u16, header_len: usize) {
+    /// `len` bytes of a transfer have arrived; the last ones end the send. `P5.7`
+    pub(crate) fn on_part_acked(&mut self, key: u32, len: u64) {
         let Some(transfer) = self.tx_transfers.get_mut(key) else {
             return;
         };
-        transfer.acked += usize::from(frame_len).saturating_sub(header_len) as u64;
+        transfer.acked += len;
         if transfer.acked >= transfer.len {
             let (op, result) = (transfer.op, Ok::<(), OpError>(()));
             self.tx_transfers.remove(key);

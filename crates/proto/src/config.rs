@@ -64,6 +64,16 @@ pub struct LinkParams {
     pub rx_buffer_len: usize,
 }
 
+/// The order in which a receiver grants the transfers that wait for it. `P5.3`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// The least bytes left first: the mean time of a transfer is the shortest possible.
+    #[default]
+    ShortestFirst,
+    /// Each in turn: all get the same share, and equal ones end together.
+    Fair,
+}
+
 /// Sizes and times with a reason each; every holder of memory in the core is bounded by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -92,6 +102,11 @@ pub struct Limits {
     pub suspect_after: Duration,
     /// Bytes of granted but not yet received bulk data per link; 0 means what the link buffers.
     pub grant_len_max: usize,
+    /// Windows follow the delay of the network (`P3.13`); `false` leaves the receiver's bounds alone,
+    /// for comparing.
+    pub congestion_control: bool,
+    /// Whose bulk data comes first when several send to this process.
+    pub schedule: Schedule,
 }
 
 impl Default for Limits {
@@ -108,6 +123,8 @@ impl Default for Limits {
             rto_max: Duration::from_millis(100),
             suspect_after: Duration::from_millis(100),
             grant_len_max: 0,
+            congestion_control: true,
+            schedule: Schedule::default(),
         }
     }
 }

@@ -2,7 +2,8 @@
 //! The state of the core, and the verbs that do not belong to one mechanism.
 
 use crate::config::Times;
-use crate::event::{Cause, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use crate::congestion::Congestion;
+use crate::event::{Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use crate::grant::Scheduler;
 use crate::held::HeldPool;
 use crate::path::{Path, PathStatus};
@@ -166,7 +167,11 @@ impl Core {
         {
             if let Some(params) = self.sh.links[link.index()] {
                 let window = window_frames(&self.sh.config, &params);
-                new.paths[link.index()] = Some(Box::new(Path::new(link, params, window)));
+                let mut path = Path::new(link, params, window);
+                if self.sh.config.limits.congestion_control && !params.lossless {
+                    path.congestion = Some(Congestion::new(params.segments_max));
+                }
+                new.paths[link.index()] = Some(Box::new(path));
             }
         }
         new.open_session(now, &mut self.sh);
@@ -286,24 +291,6 @@ impl Core {
         self.sh.ports.cancel(port, op)
     }
 
-    /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
-    /// `P9.6`
-    pub fn fail_peer(&mut self, peer: PeerId, cause: Cause) {
-        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
-            return;
-        };
-        if state.session.failed.is_some() {
-            return;
-        }
-        state.session.failed = Some(cause);
-        state.session.up = false;
-        let error = OpError::PeerGone(peer, cause);
-        self.abandon(peer, error);
-        self.sh.events.push_back(Event::PeerFailed { peer, cause });
-        // What had been granted to it may be granted to others, who may say nothing until then.
-        self.run_scheduler();
-    }
-
     /// How the credit of a lane shared with `peer` stands.
     #[must_use]
     pub fn credit(&self, peer: PeerId, lane: portolan_wire::LaneId) -> Option<CreditStatus> {
@@ -421,28 +408,6 @@ impl Core {
         }
     }
 
-    /// Ends everything that belongs to a peer's session.
-    pub(crate) fn abandon(&mut self, peer: PeerId, error: OpError) {
-        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
-            return;
-        };
-        let (mut held, mut ops) = (Vec::new(), Vec::new());
-        for lane in &mut state.lanes_rx {
-            lane.abandon(&mut held, &mut ops);
-        }
-        state.abandon_tx(&mut self.sh);
-        for id in held
-            .into_iter()
-            .chain(self.sh.ports.forget(peer, error, &mut self.sh.events))
-        {
-            self.sh.held.release(id);
-        }
-        for op in ops {
-            self.sh.events.push_back(Event::RecvFailed { op, error });
-        }
-        self.sh.abandon_transfers(peer, error);
-    }
-
     fn waits_from(&mut self, port: PortId, source: PeerId) -> bool {
         let port = self.sh.ports.get_mut(port);
         port.is_some_and(|port| port.unexpected.iter().any(|item| item.peer == source))
@@ -537,9 +502,12 @@ pub(crate) fn window_frames(config: &Config, params: &LinkParams) -> u16 {
     u16::try_from(frames).unwrap_or(u16::MAX)
 }
 
+/// Bytes of bulk data that may be on their way by a link: what it buffers, less an eighth for headers,
+/// small messages and what is sent twice. `P5.3`
 fn grant_budget(config: &Config, params: &LinkParams) -> usize {
+    let most = params.rx_buffer_len - params.rx_buffer_len / 8;
     match config.limits.grant_len_max {
-        0 => params.rx_buffer_len,
-        len => len.min(params.rx_buffer_len),
+        0 => most,
+        len => len.min(most),
     }
 }

@@ -98,6 +98,7 @@ impl Path {
         for entry in &mut self.inflight {
             if entry.state == TxState::Sent && matches!(entry.cargo, Cargo::Nothing) {
                 entry.state = TxState::Lost;
+                self.flying -= 1;
                 self.lost.push_back(num);
             }
             num = num.wrapping_add(1);

@@ -5,6 +5,7 @@
 use crate::core_state::Shared;
 use crate::coverage::Coverage;
 use crate::event::{Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
+use crate::leave::Remains;
 use crate::peer::Peer;
 use crate::port::{Match, Port, Posted, Unexpected, Waiting};
 use crate::rendezvous::{Asked, Origin, Request};
@@ -630,22 +631,71 @@ pub(crate) fn place_clipped(sh: &mut Shared, posted: &Posted, off: u64, src: Ran
     }
 }
 
-impl LaneRx {
-    /// Held memory and transfers that die with the peer.
-    pub(crate) fn abandon(&mut self, held: &mut Vec<HeldId>, ops: &mut Vec<OpId>) {
-        for entry in self.entries.drain(..).flatten() {
+impl Peer {
+    /// Ends the messages of a peer that is gone which have been matched with a buffer: those that
+    /// are whole are delivered, if none is missing at their port. `P9.7`
+    pub(crate) fn end_matched(&mut self, sh: &mut Shared, lane: LaneId, remains: &mut Remains) {
+        let rx = &mut self.lanes_rx[lane.index()];
+        let matched = core::mem::take(&mut rx.matched);
+        let rest = rx.entries.split_off(matched);
+        let entries = core::mem::replace(&mut rx.entries, rest);
+        self.end_entries(sh, lane, remains, entries);
+    }
+
+    /// The same for those that have not, which may find a buffer now or wait at their port.
+    pub(crate) fn end_unmatched(&mut self, sh: &mut Shared, lane: LaneId, remains: &mut Remains) {
+        let entries = core::mem::take(&mut self.lanes_rx[lane.index()].entries);
+        self.end_entries(sh, lane, remains, entries);
+    }
+
+    fn end_entries(
+        &mut self,
+        sh: &mut Shared,
+        lane: LaneId,
+        remains: &mut Remains,
+        entries: VecDeque<Option<Entry>>,
+    ) {
+        // Of a number that never arrived nobody knows the port.
+        let mut complete = true;
+        for entry in entries {
+            let Some(mut entry) = entry else {
+                complete = false;
+                continue;
+            };
+            let keeps = complete && remains.keeps_at(lane, entry.port);
+            if keeps && matches!(entry.state, State::Held(_)) {
+                // The peer has no more use for credit.
+                entry.charge = 0;
+                match_entry(sh, self.id, lane, &mut entry);
+            }
             match entry.state {
-                State::Gathering { held: id, .. } | State::Held(id) => held.push(id),
-                State::Ready { op, data, .. } => {
-                    if let Data::Held(id) = data {
-                        held.push(id);
-                    }
-                    ops.extend(op);
+                State::Gone => {}
+                State::Ready { op, data, error } if keeps => {
+                    self.deliver(sh, lane, entry.port, op, entry.len, data, error);
+                    sh.unblocked_ports.push(entry.port);
                 }
-                State::Placing { posted, .. } => ops.push(posted.op),
-                State::Request(_) | State::Transferring { .. } | State::Gone => {}
+                state => {
+                    remains.broken.push((lane, entry.port));
+                    state.end(remains);
+                }
             }
         }
-        self.matched = 0;
+    }
+}
+
+impl State {
+    /// What a message that will not be delivered holds.
+    fn end(self, remains: &mut Remains) {
+        match self {
+            State::Gathering { held, .. } | State::Held(held) => remains.held.push(held),
+            State::Ready { op, data, .. } => {
+                if let Data::Held(held) = data {
+                    remains.held.push(held);
+                }
+                remains.ops.extend(op);
+            }
+            State::Placing { posted, .. } => remains.ops.push(posted.op),
+            State::Request(_) | State::Transferring { .. } | State::Gone => {}
+        }
     }
 }

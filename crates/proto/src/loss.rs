@@ -79,10 +79,11 @@ impl Path {
             return Err(DropReason::BadAck);
         }
         self.sample(now, ack);
+        let flying = self.flying;
         let mut progress = false;
         if !old {
             for entry in self.inflight.range_mut(..ahead as usize) {
-                progress |= take(entry, &mut acked);
+                progress |= take(entry, &mut self.flying, &mut acked);
             }
         }
         for (index, word) in words.chunks_exact(8).enumerate() {
@@ -94,8 +95,9 @@ impl Path {
             while bits != 0 {
                 let num = first.wrapping_add(bits.trailing_zeros());
                 bits &= bits - 1;
-                if let Some(entry) = self.entry_mut(num) {
-                    progress |= take(entry, &mut acked);
+                let index = num.wrapping_sub(self.base_num) as usize;
+                if let Some(entry) = self.inflight.get_mut(index) {
+                    progress |= take(entry, &mut self.flying, &mut acked);
                 }
             }
         }
@@ -106,6 +108,7 @@ impl Path {
             self.loss.acked_at = now;
         }
         self.detect(now);
+        self.judge_window(now, flying);
         Ok(())
     }
 
@@ -119,10 +122,24 @@ impl Path {
         }
         let sent_at = entry.sent_at;
         let delay = Span::from_micros(u64::from(ack.delay_us));
-        self.rtt
-            .on_sample(now.span_since(sent_at).saturating_sub(delay));
+        let sample = now.span_since(sent_at).saturating_sub(delay);
+        self.rtt.on_sample(sample);
+        if let Some(congestion) = &mut self.congestion {
+            congestion.on_sample(sample);
+        }
         if sent_at >= self.loss.newest.0 {
             self.loss.newest = (sent_at, ack.echo_num);
+        }
+    }
+
+    /// Of `flying` frames that were under way, some have arrived. `P3.13`
+    fn judge_window(&mut self, now: Instant, flying: usize) {
+        if let Some(congestion) = &mut self.congestion
+            && let Some(base) = self.rtt.min()
+        {
+            let landed = flying.saturating_sub(self.flying);
+            let times = (base, self.rtt.smoothed());
+            congestion.on_acked(now, (landed, flying), times, self.window_frames);
         }
     }
 
@@ -158,6 +175,10 @@ impl Path {
                 if now >= entry.sent_at + patience {
                     entry.state = TxState::Lost;
                     self.lost.push_back(num);
+                    self.flying -= 1;
+                    if let Some(congestion) = &mut self.congestion {
+                        congestion.on_lost();
+                    }
                 } else {
                     self.loss.lost_at = self.loss.lost_at.min(entry.sent_at + patience);
                 }
@@ -205,6 +226,7 @@ impl Path {
             .position(|entry| entry.state == TxState::Sent);
         if let Some(index) = first {
             self.inflight[index].state = TxState::Lost;
+            self.flying -= 1;
             self.lost.push_back(
                 self.base_num
                     .wrapping_add(u32::try_from(index).unwrap_or(0)),
@@ -227,14 +249,17 @@ impl Path {
             && entry.state == TxState::Sent
         {
             entry.state = TxState::Lost;
+            self.flying -= 1;
             self.lost.push_front(num);
         }
     }
 }
 
-fn take(entry: &mut InFlight, acked: &mut impl FnMut(Cargo, u16)) -> bool {
-    if entry.state == TxState::Acked {
-        return false;
+fn take(entry: &mut InFlight, flying: &mut usize, acked: &mut impl FnMut(Cargo, u16)) -> bool {
+    match entry.state {
+        TxState::Acked => return false,
+        TxState::Sent => *flying -= 1,
+        TxState::Lost => {}
     }
     entry.state = TxState::Acked;
     acked(

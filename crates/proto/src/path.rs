@@ -131,7 +131,11 @@ pub(crate) struct Path {
     pub(crate) base_num: u32,
     pub(crate) inflight: VecDeque<InFlight>,
     pub(crate) lost: VecDeque<u32>,
+    /// How many of those are on their way: neither acknowledged nor lost.
+    pub(crate) flying: usize,
     pub(crate) loss: crate::loss::LossState,
+    /// `None`: the receiver's window alone holds this side back.
+    pub(crate) congestion: Option<crate::congestion::Congestion>,
     pub(crate) standing: crate::failover::Standing,
 
     /// One frame per lane, so that the lanes share nothing that is lost or ordered.
@@ -166,7 +170,9 @@ impl Path {
             base_num: 0,
             inflight: VecDeque::new(),
             lost: VecDeque::new(),
+            flying: 0,
             loss: crate::loss::LossState::default(),
+            congestion: None,
             standing: crate::failover::Standing::default(),
             open: [None; 2],
             closed: [VecDeque::new(), VecDeque::new()],
@@ -219,10 +225,18 @@ impl Path {
         self.runs.is_empty() && self.inflight.len() < ack_every as usize
     }
 
-    /// Frames that may still be put under way. `P3.3`
+    /// Frames that may still be put under way. `P3.3`, `P3.13`
     #[inline]
     pub(crate) fn window_left(&self) -> usize {
-        self.window_frames.saturating_sub(self.inflight.len())
+        let room = self.window_frames.saturating_sub(self.inflight.len());
+        room.min(self.flying_left())
+    }
+
+    /// Frames that may still be put under way for the network's sake. `P3.13`
+    #[inline]
+    pub(crate) fn flying_left(&self) -> usize {
+        let window = self.congestion.as_ref().map_or(usize::MAX, |c| c.window());
+        window.saturating_sub(self.flying)
     }
 
     #[inline]
@@ -237,6 +251,7 @@ impl Path {
         if self.inflight.is_empty() {
             self.loss.progress_at = now;
         }
+        self.flying += 1;
         self.inflight.push_back(InFlight {
             cargo,
             sent_at: now,

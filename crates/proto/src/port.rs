@@ -3,8 +3,9 @@
 //!
 //! Matching by 64-bit tags will stand beside this table with queues of the same two kinds.
 
+use crate::leave::Remains;
 use crate::rendezvous::Asked;
-use crate::{Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use crate::{Event, HeldId, OpId, PeerId, PortId, PortMode};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -226,12 +227,8 @@ impl Ports {
         page[usize::from(id.number & 0xff)].get_or_insert_default()
     }
 
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Port> {
-        self.user
-            .iter_mut()
-            .chain(self.system.iter_mut())
-            .flatten()
-            .flat_map(|page| page.iter_mut().filter_map(|port| port.as_deref_mut()))
+    fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut Port)> {
+        numbered(&mut self.user, false).chain(numbered(&mut self.system, true))
     }
 
     /// Withdraws a posted receive; `false` if it is not waiting (any more).
@@ -246,39 +243,74 @@ impl Ports {
         reserved.count() > 0 || port.posted.len() < before
     }
 
-    /// Forgets what waits from `peer`: returns held memory to release, and fails receives that
-    /// only it could have filled.
-    pub(crate) fn forget(
-        &mut self,
-        peer: PeerId,
-        error: OpError,
-        events: &mut VecDeque<Event>,
-    ) -> Vec<HeldId> {
-        let mut held = Vec::new();
-        for port in self.iter_mut() {
-            port.unexpected.retain(|item| {
+    /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
+    /// none is missing; the rest goes to the `remains`. `P9.7`
+    pub(crate) fn end_waiting(&mut self, peer: PeerId, remains: &mut Remains) {
+        for (id, port) in self.iter_mut() {
+            port.unexpected.retain_mut(|item| {
                 if item.peer != peer {
                     return true;
                 }
-                if let Waiting::Held(id) = item.what {
-                    held.push(id);
+                match item.what {
+                    Waiting::Held(_) if remains.keeps_at(item.lane, id) => {
+                        item.charge = 0;
+                        return true;
+                    }
+                    Waiting::Held(held) => remains.held.push(held),
+                    Waiting::Request(_) | Waiting::Transferring { .. } => {
+                        remains.broken.push((item.lane, id));
+                    }
                 }
-                if let Some(Posted { op, .. }) = item.buffer {
-                    events.push_back(Event::RecvFailed { op, error });
-                }
-                false
-            });
-            port.posted.retain(|posted| {
-                if posted.source != Some(peer) {
-                    return true;
-                }
-                events.push_back(Event::RecvFailed {
-                    op: posted.op,
-                    error,
-                });
+                remains.ops.extend(item.buffer.map(|posted| posted.op));
                 false
             });
         }
-        held
     }
+
+    /// Withdraws the receives that only `peer` could have filled.
+    pub(crate) fn take_sourced(&mut self, peer: PeerId) -> Vec<OpId> {
+        let mut ops = Vec::new();
+        for (_, port) in self.iter_mut() {
+            port.posted.retain(|posted| {
+                if posted.source == Some(peer) {
+                    ops.push(posted.op);
+                }
+                posted.source != Some(peer)
+            });
+        }
+        ops
+    }
+
+    /// Messages from `peer` that wait whole: how many at each port, per lane.
+    pub(crate) fn unread(&mut self, peer: PeerId) -> Vec<(PortId, LaneId, usize)> {
+        let mut found = Vec::new();
+        for (id, port) in self.iter_mut() {
+            for lane in LaneId::ALL {
+                let is_whole = |item: &&Unexpected| {
+                    let from = (item.peer, item.lane) == (peer, lane);
+                    from && matches!(item.what, Waiting::Held(_))
+                };
+                let count = port.unexpected.iter().filter(is_whole).count();
+                if count > 0 {
+                    found.push((id, lane, count));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The ports that exist, with their numbers.
+fn numbered(
+    pages: &mut [Option<Box<Page>>],
+    system: bool,
+) -> impl Iterator<Item = (PortId, &mut Port)> {
+    let pages = pages.iter_mut().enumerate();
+    let pages = pages.filter_map(|(high, page)| Some((high, page.as_deref_mut()?)));
+    pages.flat_map(move |(high, page)| {
+        page.iter_mut().enumerate().filter_map(move |(low, port)| {
+            let number = u16::try_from(high * PAGE_LEN + low).ok()?;
+            Some((PortId { number, system }, port.as_deref_mut()?))
+        })
+    })
 }

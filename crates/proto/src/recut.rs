@@ -73,11 +73,13 @@ impl Path {
                 }
                 if !silent && entry.state == TxState::Sent {
                     entry.state = TxState::Lost;
+                    self.flying -= 1;
                     self.lost.push_back(num);
                 }
             }
             if silent && entry.state == TxState::Lost {
                 entry.state = TxState::Sent;
+                self.flying += 1;
             }
             num = num.wrapping_add(1);
         }

@@ -55,6 +55,8 @@ pub(crate) struct RxTransfer {
     /// Which bytes; on a network only.
     pub(crate) arrived: crate::coverage::Coverage,
     pub(crate) granted: u64,
+    /// Place in the order of grants: when the last was made, or the transfer began.
+    pub(crate) served_at: u64,
     pub(crate) fragment_len: u16,
     pub(crate) origin: Origin,
     pub(crate) port: PortId,
@@ -119,6 +121,7 @@ impl Shared {
             received: 0,
             arrived: Default::default(),
             granted: 0,
+            served_at: self.scheduler.stamp(),
             fragment_len: asked.fragment_len,
             origin,
             port: req.port,

@@ -2,6 +2,7 @@
 //! Receiving: from bytes to records to the mechanisms they belong to. Whatever is wrong with a
 //! frame is counted by its reason, and the frame forgotten.
 
+use crate::core_state::Shared;
 use crate::event::{Cause, PeerId, PortId};
 use crate::failover::TIMEOUTS;
 use crate::fast::Admitted;
@@ -311,12 +312,25 @@ impl Core {
         let link = LinkId::from_u8(ack.path).ok_or(DropReason::BadAck)?;
         let path = peer.path_mut(link).ok_or(DropReason::BadAck)?;
         let sh = &mut self.sh;
-        path.on_ack(now, ack, words, |cargo, len| match cargo {
+        // Fragments of one transfer come in runs, of which the transfer is told once.
+        let (mut run, mut run_len) = (0, 0);
+        let mut on_part = |sh: &mut Shared, transfer, frame_len: u16, header_len| {
+            if transfer != run {
+                sh.on_part_acked(run, core::mem::take(&mut run_len));
+                run = transfer;
+            }
+            run_len += usize::from(frame_len).saturating_sub(header_len) as u64;
+        };
+        let result = path.on_ack(now, ack, words, |cargo, len| match cargo {
             Cargo::Slot { slot, .. } => sh.slots.release(slot),
-            Cargo::Fragment { transfer, .. } => sh.on_part_acked(transfer, len, BULK_HEADER_LEN),
-            Cargo::Piece { transfer, .. } => sh.on_part_acked(transfer, len, PIECE_HEADER_LEN),
+            Cargo::Fragment { transfer, .. } => on_part(sh, transfer, len, BULK_HEADER_LEN),
+            Cargo::Piece { transfer, .. } => on_part(sh, transfer, len, PIECE_HEADER_LEN),
             Cargo::Nothing => {}
-        })
+        });
+        if run_len > 0 {
+            sh.on_part_acked(run, run_len);
+        }
+        result
     }
 }
 

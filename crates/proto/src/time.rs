@@ -120,6 +120,14 @@ impl Mul<u64> for Span {
     }
 }
 
+impl Div for Span {
+    type Output = u64;
+    #[inline]
+    fn div(self, rhs: Span) -> u64 {
+        self.ns / rhs.ns.max(1)
+    }
+}
+
 impl Div<u64> for Span {
     type Output = Span;
     #[inline]

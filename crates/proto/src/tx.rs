@@ -327,6 +327,7 @@ impl Peer {
         }
         let path = self.paths[link.index()].as_deref_mut()?;
         if !path.lost.is_empty()
+            && path.flying_left() > 0
             && let Some(sent) = path.next_lost(now, sh, self.id, self.session.token_theirs)
         {
             return Some(sent);
@@ -583,6 +584,7 @@ impl Peer {
                     sh.slots.release(slot);
                 }
             }
+            path.flying = 0;
             path.lost.clear();
             let open = path.open.iter_mut().filter_map(Option::take);
             let closed = path.closed.iter_mut().flat_map(|closed| closed.drain(..));
@@ -620,6 +622,7 @@ impl Path {
             entry.sent_at = now;
             entry.attempt = entry.attempt.saturating_add(1);
             let (cargo, len, attempt) = (entry.cargo, usize::from(entry.len), entry.attempt);
+            self.flying += 1;
             let what = match cargo {
                 Cargo::Slot { slot, off } => {
                     let off = off as usize;

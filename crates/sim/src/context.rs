@@ -30,6 +30,9 @@ pub(crate) struct Context {
     pub(crate) quiet_ns: u64,
     /// The programs make no more work.
     pub(crate) ending: bool,
+    /// When frames found a full receive buffer.
+    pub(crate) socket_losses: Vec<std::time::Duration>,
+    pub(crate) deliveries: Vec<crate::Arrival>,
     canary: Option<(Canary, u32)>,
     violation: Option<String>,
 }
@@ -55,6 +58,8 @@ impl Context {
             paused_until: vec![0; plan.nodes as usize],
             entered: vec![0; plan.groups.len()],
             ending: false,
+            socket_losses: Vec::new(),
+            deliveries: Vec::new(),
             canary,
             violation: None,
             plan,

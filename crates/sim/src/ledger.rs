@@ -34,6 +34,7 @@ pub(crate) struct Entry {
     pub(crate) len: usize,
     pub(crate) note: Note,
     pub(crate) at_ns: u64,
+    pub(crate) best_effort: bool,
 }
 
 #[derive(Debug)]
@@ -61,7 +62,8 @@ pub(crate) struct Delivery<'a> {
     pub(crate) dst: u32,
     pub(crate) lane: LaneId,
     pub(crate) port: PortId,
-    /// Session of the sender that the receiver's session is bound to in this lane.
+    /// Session of the sender that the message comes from: the one that the receiver's session is
+    /// bound to in this lane, or an earlier one of which messages were left.
     pub(crate) bound: Option<u64>,
     /// Bytes of the message, which the buffer may have cut.
     pub(crate) len: usize,
@@ -208,6 +210,7 @@ impl Ledger {
             len: got.len,
             note: Note::Nothing,
             at_ns: 0,
+            best_effort: true,
         }))
     }
 

@@ -23,10 +23,12 @@ mod payload;
 mod plan;
 mod program;
 mod queue;
+mod scenario;
 mod shm;
 mod trace;
 mod world;
 
 pub use canary::Canary;
 pub use plan::Plan;
-pub use world::{Failure, Options, Report, simulate};
+pub use scenario::{Flow, OPENING_LEN, Scenario};
+pub use world::{Arrival, Failure, Options, Report, simulate, simulate_plan};

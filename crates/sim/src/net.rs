@@ -104,6 +104,9 @@ pub(crate) struct Net {
     pub(crate) active: Vec<Fault>,
     pub(crate) frame_count: u64,
     pub(crate) byte_count: u64,
+    /// When frames found a full port of the switch, and the longest queue at one, in bytes.
+    pub(crate) switch_losses: Vec<std::time::Duration>,
+    pub(crate) switch_queue_len_max: u64,
 }
 
 impl Net {
@@ -121,6 +124,8 @@ impl Net {
             active: Vec::new(),
             frame_count: 0,
             byte_count: 0,
+            switch_losses: Vec::new(),
+            switch_queue_len_max: 0,
         }
     }
 
@@ -230,8 +235,13 @@ impl Net {
         let at_switch = self.wire_free[src] + self.plan.latency_ns[src];
         let backlog_ns = self.port_free[dst].saturating_sub(at_switch);
         if backlog_ns > self.wire_ns(self.plan.buffer_len) {
+            self.switch_losses
+                .push(std::time::Duration::from_nanos(now));
             return Err("switch buffer full");
         }
+        let queue_len =
+            u64::try_from(u128::from(backlog_ns) * u128::from(self.plan.bandwidth) / 1_000_000_000);
+        self.switch_queue_len_max = self.switch_queue_len_max.max(queue_len.unwrap_or(0));
         self.port_free[dst] = self.port_free[dst].max(at_switch) + wire_ns;
         Ok(self.port_free[dst] + self.plan.latency_ns[dst])
     }

@@ -144,6 +144,8 @@ impl Node {
         let len = &mut self.inbox_len[link.index()];
         if *len + frame.len() > room {
             let (to, why) = (self.id, "socket buffer full");
+            cx.socket_losses
+                .push(std::time::Duration::from_nanos(cx.now));
             cx.trace
                 .push(cx.now, from, crate::trace::Item::Lost { to, link, why });
             return;

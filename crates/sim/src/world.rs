@@ -70,6 +70,27 @@ pub struct Report {
     pub virtual_time: Duration,
     /// Hash over everything that happened.
     pub trace_hash: u64,
+    /// When frames were lost to full receive buffers of processes.
+    pub socket_losses: Vec<Duration>,
+    /// When frames were lost to full ports of the switch.
+    pub switch_losses: Vec<Duration>,
+    /// Bytes that waited at one port of the switch at most.
+    pub switch_queue_len_max: u64,
+    /// When each message was delivered, and from whom to whom, in that order.
+    pub deliveries: Vec<Arrival>,
+}
+
+/// A delivered message of the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Sender.
+    pub from: u32,
+    /// Receiver.
+    pub to: u32,
+    /// Bytes.
+    pub len: usize,
 }
 
 /// A broken promise.
@@ -106,7 +127,14 @@ impl std::error::Error for Failure {}
 /// # Errors
 /// [`Failure`] names the first broken promise.
 pub fn simulate(options: &Options) -> Result<Report, Box<Failure>> {
-    let plan = options.plan();
+    simulate_plan(options.plan(), options)
+}
+
+/// Runs a plan that was made by hand, with the other options.
+///
+/// # Errors
+/// [`Failure`] names the first broken promise.
+pub fn simulate_plan(plan: Plan, options: &Options) -> Result<Report, Box<Failure>> {
     // Not the first opportunity always: which one follows from the seed.
     let canary = options
         .canary
@@ -386,6 +414,10 @@ impl World {
                 .sum(),
             virtual_time: at,
             trace_hash: self.cx.trace.hash(),
+            socket_losses: std::mem::take(&mut self.cx.socket_losses),
+            switch_losses: std::mem::take(&mut self.cx.net.switch_losses),
+            switch_queue_len_max: self.cx.net.switch_queue_len_max,
+            deliveries: std::mem::take(&mut self.cx.deliveries),
         })
     }
 

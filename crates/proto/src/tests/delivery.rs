@@ -429,3 +429,111 @@ fn receives_name_their_source() {
     assert!(!pair.ends[1].memory.contains_key(&op.0));
     assert_eq!(pair.ends[1].memory.len(), 1);
 }
+
+// P9.7
+#[test]
+fn what_has_arrived_outlives_its_sender() {
+    for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
+        let mut pair = Pair::new(links, 21);
+        pair.run(Duration::from_millis(20));
+        // One waits without a buffer, one is cut into fragments, and one asks in vain for a buffer:
+        // what came behind it at its port may not take its place.
+        for len in [10, 5000] {
+            pair.ends[0].send(B, &LOW, &pattern(1, len)).unwrap();
+        }
+        let other = SendSpec {
+            port: PortId::user(9),
+            ..LOW
+        };
+        pair.ends[0].send(B, &other, &pattern(2, 50_000)).unwrap();
+        pair.ends[0].send(B, &other, &pattern(3, 20)).unwrap();
+        pair.ends[0].send(B, &LOW, &pattern(4, 30)).unwrap();
+        pair.run(Duration::from_millis(20));
+        let cause = Cause::ProcessGone;
+        pair.ends[1].core.fail_peer(A, cause);
+        pair.run(Duration::from_millis(1));
+        assert_eq!(pair.ends[1].core.unread(A), [(LOW.port, LOW.lane, 3)]);
+        for source in [Some(A), None, Some(A)] {
+            pair.ends[1].post(LOW.port, 5000, source);
+        }
+        let late = [LOW.port, other.port].map(|port| pair.ends[1].post(port, 5000, Some(A)));
+        pair.run(Duration::from_millis(1));
+        let got: Vec<_> = pair.ends[1]
+            .got
+            .iter()
+            .map(|got| got.bytes.clone())
+            .collect();
+        assert_eq!(got, [pattern(1, 10), pattern(1, 5000), pattern(4, 30)]);
+        let error = OpError::PeerGone(A, cause);
+        for op in late {
+            let failed = Event::RecvFailed { op, error };
+            assert!(
+                pair.ends[1].failed.contains(&failed),
+                "{:?}",
+                pair.ends[1].failed
+            );
+        }
+        assert!(pair.ends[1].memory.is_empty());
+        assert_eq!(pair.ends[1].core.usage(), (0, 0, 0));
+    }
+}
+
+// P9.7
+#[test]
+fn a_matched_message_behind_a_lost_transfer_is_delivered() {
+    let mut pair = Pair::new(&[LinkId::UDP], 22);
+    pair.run(Duration::from_millis(20));
+    let other = SendSpec {
+        port: PortId::user(9),
+        ..LOW
+    };
+    let lost = pair.ends[1].post(other.port, 1_000_000, None);
+    pair.ends[1].post(LOW.port, 100, Some(A));
+    let unfilled = pair.ends[1].post(LOW.port, 100, Some(A));
+    pair.ends[0].ask(B, &other, &pattern(1, 1_000_000)).unwrap();
+    pair.ends[0].send(B, &LOW, &pattern(2, 100)).unwrap();
+    // The request has arrived with the message behind it, the first fragment has not.
+    pair.run(Duration::from_micros(7));
+    assert_eq!(pair.ends[1].got.len(), 0, "its turn has not come");
+    assert_eq!(pair.ends[1].core.usage().2, 1);
+    let cause = Cause::ProcessGone;
+    pair.ends[1].core.fail_peer(A, cause);
+    pair.run(Duration::from_micros(1));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    assert_eq!(pair.ends[1].got[0].bytes, pattern(2, 100));
+    let error = OpError::PeerGone(A, cause);
+    for op in [lost, unfilled] {
+        assert!(
+            pair.ends[1]
+                .failed
+                .contains(&Event::RecvFailed { op, error })
+        );
+    }
+    assert_eq!(pair.ends[1].core.usage(), (0, 0, 0));
+}
+
+// P9.7: the next session's messages come behind those of the last.
+#[test]
+fn a_new_session_does_not_overtake_what_the_last_has_left() {
+    let mut pair = Pair::new(&[LinkId::UDP], 23);
+    pair.run(Duration::from_millis(20));
+    pair.ends[0].send(B, &LOW, b"old").unwrap();
+    pair.run(Duration::from_millis(20));
+    pair.ends[0].core.fail_peer(B, Cause::Silent(LinkId::UDP));
+    pair.ends[0].core.connect(pair.now, B);
+    pair.run(Duration::from_millis(50));
+    pair.ends[0].send(B, &LOW, b"new").unwrap();
+    pair.run(Duration::from_millis(20));
+    for _ in 0..2 {
+        pair.ends[1].post(LOW.port, 10, Some(A));
+    }
+    pair.run(Duration::from_millis(20));
+    let got: Vec<_> = pair.ends[1].got.iter().map(|got| &got.bytes[..]).collect();
+    assert_eq!(got, [b"old", b"new"]);
+    let credit = pair.ends[1].core.credit(A, LOW.lane).unwrap();
+    assert_eq!(
+        credit.consumed, 35,
+        "credit of one session is not given back to the next"
+    );
+    pair.assert_clean();
+}

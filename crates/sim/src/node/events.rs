@@ -227,7 +227,7 @@ impl Node {
             dst: self.id,
             lane,
             port,
-            bound: remote.bound[lane.index()],
+            bound: remote.session_of_next(port, lane),
             len,
             bytes: &got.bytes,
         };
@@ -235,6 +235,9 @@ impl Node {
             Ok(entry) => entry,
             Err(what) => return cx.violate(what),
         };
+        if !entry.best_effort {
+            self.peers[src as usize].take_left(port, lane);
+        }
         let id = entry.id;
         let item = Item::Delivered {
             from: src,
@@ -246,6 +249,14 @@ impl Node {
         cx.trace.push(cx.now, self.id, item);
         if port == GREETING_PORT {
             return self.on_greeting(cx, got);
+        }
+        if !port.system {
+            cx.deliveries.push(crate::Arrival {
+                at: std::time::Duration::from_nanos(cx.now),
+                from: src,
+                to: self.id,
+                len,
+            });
         }
         if let Note::Group { op, round } = entry.note {
             self.program.on_group(op, round, src);

@@ -7,8 +7,8 @@ use crate::ledger::{Entry, GREETING_PORT, Note};
 use crate::payload;
 use crate::program::Outgoing;
 use crate::trace::Item;
-use portolan_proto::{Cause, LaneId, LinkId, PeerId, PeerStatus, Refused, SendSpec};
-use std::collections::VecDeque;
+use portolan_proto::{Cause, LaneId, LinkId, PeerId, PeerStatus, PortId, Refused, SendSpec};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Silence after a suspicion, or time without an answer to the first hello, after which a peer is
 /// given up.
@@ -30,6 +30,8 @@ pub(crate) struct Remote {
     pub(crate) bound: [Option<u64>; 2],
     /// The newest session of the peer that this life has seen.
     pub(crate) newest_bound: Option<u64>,
+    /// Messages of sessions that are over which wait at a port, the oldest session first.
+    pub(crate) left: BTreeMap<(PortId, LaneId), VecDeque<(u64, usize)>>,
     /// Since when, and on which path, the peer is suspected to be gone.
     pub(crate) suspect: Option<(u64, LinkId)>,
     pub(crate) connecting_since: Option<u64>,
@@ -53,6 +55,37 @@ impl Remote {
         let connecting = self.connecting_since.map(|since| since + SILENCE_NS);
         let all = [suspect, connecting, self.reconnect_at, self.ask_at];
         all.into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+
+    /// The session ends: what is unread beyond earlier leavings is of the session bound now.
+    fn keep_left(&mut self, unread: Vec<(PortId, LaneId, usize)>) {
+        for (port, lane, count) in unread {
+            let left = self.left.entry((port, lane)).or_default();
+            let earlier: usize = left.iter().map(|(_, count)| count).sum();
+            if let Some(session) = self.bound[lane.index()]
+                && count > earlier
+            {
+                left.push_back((session, count - earlier));
+            }
+        }
+    }
+
+    /// The session of the next message from a port and lane.
+    pub(crate) fn session_of_next(&self, port: PortId, lane: LaneId) -> Option<u64> {
+        let left = self.left.get(&(port, lane)).and_then(VecDeque::front);
+        left.map(|(session, _)| *session)
+            .or(self.bound[lane.index()])
+    }
+
+    /// A message from a port and lane was delivered.
+    pub(crate) fn take_left(&mut self, port: PortId, lane: LaneId) {
+        let Some(left) = self.left.get_mut(&(port, lane)) else {
+            return;
+        };
+        if let Some((_, count)) = left.front_mut() {
+            *count -= 1;
+            left.pop_front_if(|(_, count)| *count == 0);
+        }
     }
 
     fn outbox_is_empty(&self) -> bool {
@@ -203,6 +236,7 @@ impl Node {
         if let Some(session) = remote.session.take() {
             cx.ledger.end(session);
         }
+        remote.keep_left(self.core.unread(PeerId(peer)));
         remote.bound = [None; 2];
         remote.blocked = [false; 2];
         (remote.suspect, remote.connecting_since) = (None, None);
@@ -371,6 +405,7 @@ impl Node {
             len,
             note,
             at_ns,
+            best_effort: out.best_effort,
         };
         if out.best_effort {
             cx.ledger

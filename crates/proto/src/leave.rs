@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A peer is given up: what it has sent and this side has whole stays, and is delivered; what can
+//! no longer be completed ends (`P9.6`, `P9.7`).
+
+use crate::event::{Cause, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
+use crate::{Core, LaneId};
+use alloc::vec::Vec;
+
+/// What a peer that is gone leaves unfinished.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    /// Memory of messages that will not be delivered.
+    pub(crate) held: Vec<HeldId>,
+    /// Receives that will not be filled.
+    pub(crate) ops: Vec<OpId>,
+    /// Where a message is missing: no later one may be delivered there as if it were the next.
+    pub(crate) broken: Vec<(LaneId, PortId)>,
+    /// There is memory for messages that outlive their session.
+    pub(crate) keeps: bool,
+}
+
+impl Remains {
+    pub(crate) fn keeps_at(&self, lane: LaneId, port: PortId) -> bool {
+        self.keeps && !self.broken.contains(&(lane, port))
+    }
+}
+
+impl Core {
+    /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
+    /// Messages that have arrived from it are still delivered. `P9.6`, `P9.7`
+    pub fn fail_peer(&mut self, peer: PeerId, cause: Cause) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        if state.session.failed.is_some() {
+            return;
+        }
+        state.session.failed = Some(cause);
+        state.session.up = false;
+        let error = OpError::PeerGone(peer, cause);
+        self.abandon(peer, error);
+        self.sh.events.push_back(Event::PeerFailed { peer, cause });
+        // What had been granted to it may be granted to others, who may say nothing until then.
+        self.run_scheduler();
+    }
+
+    /// Messages from `peer` that have arrived and wait for a receive: how many at each port, per
+    /// lane. They outlive its session.
+    #[must_use]
+    pub fn unread(&mut self, peer: PeerId) -> Vec<(PortId, LaneId, usize)> {
+        self.sh.ports.unread(peer)
+    }
+
+    /// Ends everything that belongs to a peer's session.
+    fn abandon(&mut self, peer: PeerId, error: OpError) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        state.abandon_tx(&mut self.sh);
+        let mut remains = Remains {
+            held: Vec::new(),
+            ops: Vec::new(),
+            broken: Vec::new(),
+            // Peers that come and go could otherwise pile up what nobody reads.
+            keeps: self.sh.held.total_len() <= self.sh.config.limits.held_len_max,
+        };
+        // From the oldest to the youngest: what waits at a port was taken there after what its lane
+        // has matched, and before the rest of its lane.
+        for lane in LaneId::ALL {
+            state.end_matched(&mut self.sh, lane, &mut remains);
+        }
+        self.sh.ports.end_waiting(peer, &mut remains);
+        for lane in LaneId::ALL {
+            state.end_unmatched(&mut self.sh, lane, &mut remains);
+        }
+        self.sh.abandon_transfers(peer, error);
+        self.forget_held(&remains.held);
+        // Receives that are posted take what waited behind messages of other ports.
+        self.serve_unblocked();
+        remains.ops.extend(self.sh.ports.take_sourced(peer));
+        for op in remains.ops {
+            self.sh.events.push_back(Event::RecvFailed { op, error });
+        }
+    }
+
+    /// Frees the memory of messages, and forgets what of the frame at hand was to be placed there.
+    fn forget_held(&mut self, held: &[HeldId]) {
+        if held.is_empty() {
+            return;
+        }
+        self.sh.events.retain(|event| match event {
+            Event::Place {
+                dest: Dest::Held(id, _),
+                ..
+            } => !held.contains(id),
+            _ => true,
+        });
+        for &id in held {
+            self.sh.held.release(id);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Plans made by hand: bulk streams over one switch, for experiments whose outcome is a figure.
+
+use crate::Plan;
+use crate::clock::Clock;
+use crate::net::NetPlan;
+use crate::plan::{Flow as Stream, PortPlan};
+use portolan_proto::{LaneId, Limits, LinkParams, PortMode};
+
+/// Port of all streams.
+const PORT: u16 = 1;
+
+/// Bytes of the message that opens a session; the figures of a run leave it out.
+pub const OPENING_LEN: usize = 8;
+
+/// Messages from one process to another, one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Sender.
+    pub from: u32,
+    /// Receiver.
+    pub to: u32,
+    /// Messages.
+    pub count: u32,
+    /// Bytes of each.
+    pub len: usize,
+    /// Nanoseconds from one message to the next, and before the first.
+    pub gap_ns: u64,
+    /// Nanoseconds before the first message.
+    pub start_ns: u64,
+}
+
+/// A network and what is sent over it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Drawn from it: which frames are lost.
+    pub seed: u64,
+    /// Host of each process.
+    pub hosts: Vec<u32>,
+    /// Bytes a second of each host's wire.
+    pub bandwidth: u64,
+    /// Nanoseconds from a host to the switch.
+    pub latency_ns: u64,
+    /// Bytes that a port of the switch holds.
+    pub port_len: u64,
+    /// Bytes of payload that a process's socket holds.
+    pub socket_len: usize,
+    /// Share of frames that are lost by chance.
+    pub loss: f64,
+    /// Processor time of the receiver per frame.
+    pub frame_cost_ns: u64,
+    /// Processor time of the sender per call.
+    pub call_cost_ns: u64,
+    /// Limits of every process.
+    pub limits: Limits,
+    /// The traffic.
+    pub flows: Vec<Flow>,
+}
+
+impl Scenario {
+    /// Processes of hosts of their own on 10 Gb/s Ethernet, MTU 1500, with a switch of 256 KiB a
+    /// port and the receive buffer that Linux grants by default: 212,992 bytes, of which
+    /// `portolan-link` counts on half for payload.
+    #[must_use]
+    pub fn ethernet(nodes: u32, flows: Vec<Flow>) -> Scenario {
+        Scenario {
+            seed: 1,
+            hosts: (0..nodes).collect(),
+            bandwidth: 1_250_000_000,
+            latency_ns: 5_000,
+            port_len: 256 << 10,
+            socket_len: 212_992 / 2,
+            loss: 0.0,
+            // A run of datagrams that the kernel has joined costs a fraction of this each.
+            frame_cost_ns: 500,
+            call_cost_ns: 5_000,
+            limits: Limits::default(),
+            flows,
+        }
+    }
+
+    /// The plan that this scenario stands for.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        let nodes = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
+        let host_count = self.hosts.iter().max().map_or(0, |last| *last as usize + 1);
+        Plan {
+            seed: self.seed,
+            nodes,
+            hosts: self.hosts.clone(),
+            shm: None,
+            short_way: false,
+            udp: LinkParams {
+                frame_len_max: 1472,
+                segments_max: 44,
+                lossless: false,
+                pull: false,
+                rx_buffer_len: self.socket_len,
+            },
+            packet: None,
+            net: NetPlan {
+                bandwidth: self.bandwidth,
+                latency_ns: vec![self.latency_ns; host_count],
+                buffer_len: self.port_len,
+                mtu: 1500,
+                way_mtu: 1500,
+                loss: self.loss,
+                duplicate: 0.0,
+                reorder: 0.0,
+                reorder_ns: 1,
+                corrupt: 0.0,
+            },
+            limits: self.limits.clone(),
+            clocks: vec![
+                Clock {
+                    offset_ns: 1,
+                    drift_ppm: 0
+                };
+                self.hosts.len()
+            ],
+            frame_cost_ns: self.frame_cost_ns,
+            call_cost_ns: self.call_cost_ns,
+            flows: self.flows.iter().flat_map(streams).collect(),
+            ports: self.ports(),
+            groups: Vec::new(),
+            faults: Vec::new(),
+            told_after_ns: None,
+            reconnect_ns: 1_000_000,
+            traffic_ns: 1_000_000,
+            header_corruption: false,
+        }
+    }
+
+    fn ports(&self) -> Vec<PortPlan> {
+        let mut receivers: Vec<u32> = self.flows.iter().map(|flow| flow.to).collect();
+        receivers.sort_unstable();
+        receivers.dedup();
+        let longest = self.flows.iter().map(|flow| flow.len).max();
+        let port = |node| PortPlan {
+            node,
+            port: PORT,
+            mode: PortMode::Posted,
+            sourced: true,
+            depth: 2,
+            open_ns: 0,
+            again_ns: 0,
+            buffer_len: longest.unwrap_or(0),
+        };
+        receivers.into_iter().map(port).collect()
+    }
+}
+
+/// A short message opens the session, so that the bulk data finds it up, and measured.
+fn streams(flow: &Flow) -> [Stream; 2] {
+    let stream = Stream {
+        src: flow.from,
+        dst: flow.to,
+        port: PORT,
+        lane: LaneId::Low,
+        best_effort: false,
+        ask_share: 0.0,
+        count: flow.count,
+        len_min: flow.len,
+        len_max: flow.len,
+        burst: 1,
+        gap_ns: flow.gap_ns,
+        start_ns: flow.start_ns,
+    };
+    let opening = Stream {
+        count: 1,
+        len_min: OPENING_LEN,
+        len_max: OPENING_LEN,
+        start_ns: 0,
+        ..stream.clone()
+    };
+    [opening, stream]
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bulk data over a simulated Ethernet: many senders to one receiver, and what order they end in.
+
+use portolan_proto::{Limits, Schedule};
+use portolan_sim::{Arrival, Flow, OPENING_LEN, Options, Report, Scenario, simulate_plan};
+use std::time::Duration;
+
+const MB: usize = 1_000_000;
+
+/// The streams begin when the sessions are up and their paths measured: the probes of 63 peers at once
+/// fill a socket by themselves, and lost ones are tried again after 20 ms.
+const START_NS: u64 = 100_000_000;
+
+fn run(scenario: &Scenario) -> Report {
+    let mut report = simulate_plan(scenario.plan(), &Options::default())
+        .unwrap_or_else(|failure| panic!("{failure}"));
+    report
+        .deliveries
+        .retain(|arrival| arrival.len > OPENING_LEN);
+    report
+}
+
+/// Frames lost since the start of the streams, to full sockets and to full ports of the switch.
+fn losses(report: &Report) -> (usize, usize) {
+    let count = |losses: &[Duration]| {
+        let late = losses.iter().filter(|at| since_start(**at) > 0.0);
+        late.count()
+    };
+    (count(&report.socket_losses), count(&report.switch_losses))
+}
+
+fn flow(from: u32, to: u32, len: usize) -> Flow {
+    Flow {
+        from,
+        to,
+        count: 1,
+        len,
+        gap_ns: 0,
+        start_ns: START_NS,
+    }
+}
+
+fn since_start(at: Duration) -> f64 {
+    at.as_secs_f64() - START_NS as f64 / 1e9
+}
+
+/// Seconds from the start of the streams to the last delivery.
+fn seconds(report: &Report) -> f64 {
+    since_start(report.deliveries.last().expect("delivered").at)
+}
+
+fn incast(senders: u32, schedule: Schedule, lens: impl Fn(u32) -> usize) -> Scenario {
+    let flows = (1..=senders).map(|from| flow(from, 0, lens(from)));
+    let mut scenario = Scenario::ethernet(senders + 1, flows.collect());
+    scenario.limits = Limits {
+        schedule,
+        ..Limits::default()
+    };
+    scenario
+}
+
+/// Bytes a second of one stream, for comparison.
+fn single_rate() -> f64 {
+    let len = 16 * MB;
+    let alone = run(&incast(1, Schedule::ShortestFirst, |_| len));
+    len as f64 / seconds(&alone)
+}
+
+fn check_incast(senders: u32, schedule: Schedule) -> Vec<Arrival> {
+    // The last number has the least: nobody's turn comes by accident. 4 MB on average.
+    let len = |from: u32| 2 * MB + 4 * MB * (senders - from) as usize / senders as usize;
+    let report = run(&incast(senders, schedule, len));
+    let total: usize = (1..=senders).map(len).sum();
+    let rate = total as f64 / seconds(&report);
+    let share = rate / single_rate();
+    let (lost_at_socket, lost_at_switch) = losses(&report);
+    println!(
+        "{senders} senders, {schedule:?}: {share:.3} of one stream, {} lost at the socket, {} at the \
+         switch, {} sent again",
+        lost_at_socket, lost_at_switch, report.retransmit_count
+    );
+    assert_eq!(lost_at_socket, 0, "lost to a full receive buffer");
+    assert_eq!(lost_at_switch, 0, "lost to a full switch");
+    assert!(share >= 0.8, "{share:.3} of the rate of one stream");
+    assert_eq!(report.deliveries.len(), senders as usize);
+    report.deliveries
+}
+
+// P5.3
+#[test]
+fn many_senders_lose_nothing_and_end_shortest_first() {
+    for senders in [8, 63] {
+        let deliveries = check_incast(senders, Schedule::ShortestFirst);
+        let lens: Vec<usize> = deliveries.iter().map(|arrival| arrival.len).collect();
+        // Two have grants at a time, so neighbours may change places.
+        let late = lens.windows(3).filter(|lens| lens[0] > lens[2]).count();
+        assert!(late <= lens.len() / 8, "{late} of {}: {lens:?}", lens.len());
+        let first = since_start(deliveries[0].at);
+        let last = since_start(deliveries[lens.len() - 1].at);
+        assert!(
+            first < last * 4.0 / f64::from(senders),
+            "{first} of {last} s"
+        );
+    }
+}
+
+// P5.3
+#[test]
+fn many_senders_lose_nothing_and_have_their_share_if_fair() {
+    for senders in [8, 63] {
+        let deliveries = check_incast(senders, Schedule::Fair);
+        // With equal shares, the time of each follows from the lengths alone.
+        let lens: Vec<usize> = deliveries.iter().map(|arrival| arrival.len).collect();
+        let total: usize = lens.iter().sum();
+        let last = since_start(deliveries[lens.len() - 1].at);
+        let mut before = 0;
+        for (index, arrival) in deliveries.iter().enumerate() {
+            let served = before + arrival.len * (lens.len() - index);
+            before += arrival.len;
+            let due = last * served as f64 / total as f64;
+            let at = since_start(arrival.at);
+            let error = (at / due - 1.0).abs();
+            assert!(error < 0.1, "number {index} after {at}, due {due} s");
+        }
+    }
+}
+
+// P5.9
+#[test]
+fn a_huge_transfer_is_not_starved_by_small_ones() {
+    // More small transfers than the wire carries, for as long as the huge one lasts and longer.
+    let huge = 8 * MB;
+    let small = |from| Flow {
+        count: 1200,
+        len: 50_000,
+        gap_ns: 70_000,
+        ..flow(from, 0, 0)
+    };
+    let flows = (2..=3).map(small).chain([flow(1, 0, huge)]).collect();
+    let report = run(&Scenario::ethernet(4, flows));
+    let end = report.deliveries.iter().find(|arrival| arrival.from == 1);
+    let end = since_start(end.expect("delivered").at);
+    println!(
+        "{:.1} ms, all after {:.1} ms",
+        end * 1e3,
+        seconds(&report) * 1e3
+    );
+    // An eighth of the wire at least, with a margin for headers and for the start.
+    let wire = huge as f64 / 1.25e9;
+    assert!(end < wire * 8.0 * 1.25, "{end} s");
+    assert!(
+        seconds(&report) > end * 1.2,
+        "the small ones have to last longer"
+    );
+    assert_eq!(losses(&report), (0, 0));
+}
+
+/// Goodput of one stream, in bytes a second, with these losses by chance.
+fn lossy_rate(loss: f64, socket_len: usize) -> f64 {
+    let len = 32 * MB;
+    let mut scenario = incast(1, Schedule::ShortestFirst, |_| len);
+    (scenario.loss, scenario.socket_len) = (loss, socket_len);
+    let report = run(&scenario);
+    len as f64 / seconds(&report)
+}
+
+// P3.13
+#[test]
+fn loss_by_chance_costs_little() {
+    // Frames that are sent again keep their part of the receiver's budget meanwhile: with the default
+    // buffer, which is little more than what is under way, the wire falls idle after some losses.
+    let (default, enlarged) = (212_992 / 2, 1 << 20);
+    for (socket_len, least) in [(default, [0.75, 0.35]), (enlarged, [0.85, 0.5])] {
+        let clean = lossy_rate(0.0, socket_len);
+        for (loss, least) in [0.01, 0.05].into_iter().zip(least) {
+            let share = lossy_rate(loss, socket_len) / clean;
+            println!(
+                "loss {loss}, {socket_len} B: {share:.3} of {:.2} GB/s",
+                clean / 1e9
+            );
+            assert!(
+                share >= least,
+                "{share:.3} at a loss of {loss}, {socket_len} B"
+            );
+        }
+    }
+}
+
+/// Streams of 32 MB to processes of one host, which know nothing of one another.
+fn shared_port(port_len: u64, congestion_control: bool) -> Report {
+    let senders = 8;
+    let flows = (0..senders).map(|index| flow(senders + index, index, 32 * MB));
+    let mut scenario = Scenario::ethernet(2 * senders, flows.collect());
+    let hosts = (0..senders).map(|_| 0).chain(1..=senders);
+    scenario.hosts = hosts.collect();
+    scenario.port_len = port_len;
+    // An enlarged buffer, so that it is not what holds the senders back.
+    scenario.socket_len = 4 << 20;
+    scenario.limits.congestion_control = congestion_control;
+    run(&scenario)
+}
+
+/// Jain's index of fairness over the times at which the streams ended.
+fn fairness(report: &Report) -> f64 {
+    let rates = report
+        .deliveries
+        .iter()
+        .map(|arrival| 1.0 / since_start(arrival.at));
+    let (count, sum, squares) = rates.fold((0.0, 0.0, 0.0), |(count, sum, squares), rate| {
+        (count + 1.0, sum + rate, squares + rate * rate)
+    });
+    sum * sum / (count * squares)
+}
+
+// P3.13
+#[test]
+fn senders_to_one_port_share_it_without_collapse() {
+    for (port_len, loss_max) in [(256 << 10, 0.1), (2 << 20, 0.01)] {
+        let [
+            (share, fixed_share),
+            (loss, fixed_loss),
+            (fair, fixed_fair),
+            (queue, fixed_queue),
+        ] = {
+            let (own, fixed) = (shared_port(port_len, true), shared_port(port_len, false));
+            let wire = 8.0 * 32e6 * (1538.0 / 1448.0) / 1.25e9;
+            let loss = |report: &Report| losses(report).1 as f64 / report.frame_count as f64;
+            [
+                (wire / seconds(&own), wire / seconds(&fixed)),
+                (loss(&own), loss(&fixed)),
+                (fairness(&own), fairness(&fixed)),
+                (
+                    own.switch_queue_len_max as f64,
+                    fixed.switch_queue_len_max as f64,
+                ),
+            ]
+        };
+        println!(
+            "{} KiB: {share:.3} of the wire (fixed {fixed_share:.3}), loss {loss:.4} \
+             ({fixed_loss:.4}), fairness {fair:.3} ({fixed_fair:.3}), queue {queue} ({fixed_queue})",
+            port_len >> 10
+        );
+        assert!(share >= 0.8, "{share:.3} of the wire");
+        assert!(loss <= loss_max && loss <= fixed_loss, "{loss:.4} lost");
+        assert!(fair >= 0.8, "fairness {fair:.3}");
+    }
+}
