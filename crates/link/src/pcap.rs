@@ -108,6 +108,7 @@ impl<L: Link> Link for Pcap<L> {
         self.inner.flush();
     }
 
+    // Plans are ignored: a record shows a frame in one piece, as the other links hand it over.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let unknown = self.seen_peer(None);
         let (own, peers, capture) = (self.own, &self.peers, &mut self.capture);

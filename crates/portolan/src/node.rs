@@ -8,13 +8,14 @@
 use crate::address::Address;
 use crate::buffer::Buffer;
 use crate::clock::Clock;
-use crate::engine::{Engine, Inbox, Inner, PeerInfo, PortUse};
+use crate::engine::{Engine, Inbox, Inner, PeerInfo, Placement, PortUse};
 use crate::error::Error;
 use crate::launch::{Job, Launch, PathChoice};
 use crate::links::{Links, Plan};
 use crate::liveness;
 use crate::ops::{Completion, OpKind, Ops, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
+use crate::settings;
 use crate::wait::{LOOK_TURNS, Waiter};
 use portolan_link::HostId;
 use portolan_proto::{
@@ -114,7 +115,9 @@ impl Node {
         let core = new_core(&job, &links, &table)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let waiter = Waiter::new(job.local_size, cores);
+        let placement = Placement::new(settings::PLACEMENT.of(&job), clock)?;
         let inner = Inner {
+            placement,
             core,
             ops: Ops::default(),
             clock,

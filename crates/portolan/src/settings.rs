@@ -50,6 +50,14 @@ pub const PCAP: Setting = Setting {
     meaning: "directory, which must exist, to record network frames in, a file a rank and link",
 };
 
+/// Where bulk data is received.
+pub const PLACEMENT: Setting = Setting {
+    option: Some("placement"),
+    variable: "PORTOLAN_PLACEMENT",
+    default: "auto: what costs less here, by measurement",
+    meaning: "bulk data on udp is received at its place (speculative) or copied there (bounce), or auto",
+};
+
 /// The connection to the launcher.
 pub const LAUNCH_FD: Setting = Setting {
     option: None,
@@ -67,7 +75,15 @@ pub const RUST_LOG: Setting = Setting {
 };
 
 /// All of them.
-pub const ALL: &[Setting] = &[INTERFACE, FRAME_LEN_MAX, FAULT, PCAP, LAUNCH_FD, RUST_LOG];
+pub const ALL: &[Setting] = &[
+    INTERFACE,
+    FRAME_LEN_MAX,
+    FAULT,
+    PCAP,
+    PLACEMENT,
+    LAUNCH_FD,
+    RUST_LOG,
+];
 
 impl Setting {
     /// The value in the environment, if there is one.

@@ -4,6 +4,7 @@
 use crate::config::Times;
 use crate::event::{Cause, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use crate::grant::Scheduler;
+use crate::guess::Guess;
 use crate::held::HeldPool;
 use crate::path::{Path, PathStatus};
 use crate::peer::{Peer, PeerStatus};
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) tx_transfers: Slab<TxTransfer>,
     pub(crate) rx_transfers: Slab<RxTransfer>,
     pub(crate) scheduler: Scheduler,
+    pub(crate) guesses: [Guess; LinkId::COUNT],
     /// Ports to be served, because what they waited for was delivered.
     pub(crate) unblocked_ports: Vec<PortId>,
     pub(crate) events: VecDeque<Event>,
@@ -105,6 +107,7 @@ impl Core {
                 tx_transfers: Slab::new(),
                 rx_transfers: Slab::new(),
                 scheduler: Scheduler::default(),
+                guesses: Default::default(),
                 unblocked_ports: Vec::new(),
                 events: VecDeque::new(),
                 counters: Counters::default(),

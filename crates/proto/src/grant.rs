@@ -109,6 +109,7 @@ impl Core {
         transfer.granted += extension;
         if !transfer.lossless {
             scheduler.outstanding[link.index()] += extension;
+            self.sh.guesses[link.index()].on_granted(key);
         }
         let record = Grant {
             transfer: transfer.sender_transfer,

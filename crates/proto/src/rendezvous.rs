@@ -55,6 +55,8 @@ pub(crate) struct RxTransfer {
     /// Which bytes; on a network only.
     pub(crate) arrived: crate::coverage::Coverage,
     pub(crate) granted: u64,
+    /// The transfer whose fragments came in the batch after the last one of this.
+    pub(crate) followed_by: u32,
     pub(crate) fragment_len: u16,
     pub(crate) origin: Origin,
     pub(crate) port: PortId,
@@ -119,6 +121,7 @@ impl Shared {
             received: 0,
             arrived: Default::default(),
             granted: 0,
+            followed_by: 0,
             fragment_len: asked.fragment_len,
             origin,
             port: req.port,
