@@ -39,6 +39,7 @@ mod liveness;
 mod node;
 mod ops;
 mod port;
+mod region;
 pub mod settings;
 mod wait;
 
@@ -51,3 +52,4 @@ pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};
 pub use port::{Context, Lane, Message, PortConfig, Target};
 pub use portolan_proto::{Counters, DropReason};
+pub use region::Region;
