@@ -319,6 +319,7 @@ fn caps(config: &UdpConfig, interfaces: &[Interface], fd: BorrowedFd<'_>) -> io:
         gather_max: GATHER_MAX,
         lossless: false,
         pull: false,
+        placement: true,
         rx_buffer_len: payload_capacity(net::receive_buffer_len(fd)?),
     })
 }
