@@ -65,6 +65,9 @@ impl Receiver for Intake<'_, '_> {
     #[inline]
     fn plan(&mut self) -> Option<Plan<'_>> {
         self.inner.placement.end_batch();
+        if !self.inner.placement.may_speculate() {
+            return None;
+        }
         let run = self.inner.core.expected_run(self.link)?;
         if !self.inner.placement.begin_batch() {
             return None;

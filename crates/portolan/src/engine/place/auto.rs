@@ -108,6 +108,12 @@ impl Placement {
         })
     }
 
+    /// Whether anything is ever received at its place.
+    #[inline]
+    pub(crate) fn may_speculate(&self) -> bool {
+        self.mode != Mode::Bounce
+    }
+
     /// A batch is about to be received of which bulk payload is expected; whether it is to be
     /// received at its place.
     #[inline]
