@@ -106,8 +106,8 @@ pub(crate) struct Inner {
     pub(crate) scratch: Vec<u8>,
     /// What links dropped, by their names for it.
     pub(crate) link_drops: BTreeMap<&'static str, u64>,
-    /// How bulk payload is received.
-    pub(crate) placement: Placement,
+    /// How bulk payload is received; apart, to keep what every message touches together.
+    pub(crate) placement: Box<Placement>,
     /// Silence after which a peer that is waited for is given up.
     pub(crate) peer_timeout: Duration,
 }

@@ -117,7 +117,7 @@ impl Node {
         let waiter = Waiter::new(job.local_size, cores);
         let placement = Placement::new(settings::PLACEMENT.of(&job), clock)?;
         let inner = Inner {
-            placement,
+            placement: Box::new(placement),
             core,
             ops: Ops::default(),
             clock,

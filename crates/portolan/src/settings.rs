@@ -55,7 +55,7 @@ pub const PLACEMENT: Setting = Setting {
     option: Some("placement"),
     variable: "PORTOLAN_PLACEMENT",
     default: "auto: what costs less here, by measurement",
-    meaning: "bulk data on udp is received at its place (speculative) or copied there (bounce), or auto",
+    meaning: "bulk data on udp: speculative (received at its place), bounce (copied there) or auto",
 };
 
 /// The connection to the launcher.
