@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which bulk frames a link most likely brings next, so that they can be received where they belong.
+//! Which bulk frames a link most likely brings next, so that they can be received in their place.
 //!
 //! A guess may be wrong, and what comes instead is then written where the expected fragments
 //! belong before anybody can look at it. So a guess names only bytes of which nothing has arrived:
@@ -183,8 +183,8 @@ impl Core {
         }
     }
 
-    /// A datagram that [`ExpectedRun::matches`] has recognised, with its header alone: `payload_len`
-    /// bytes behind it are already where the run says. No event asks to copy them.
+    /// A datagram that [`ExpectedRun::matches`] has recognised, with its header alone:
+    /// `payload_len` bytes behind it are already where the run says. No event asks to copy them.
     pub fn handle_placed(&mut self, now: Instant, link: LinkId, head: &[u8], payload_len: usize) {
         match self.on_datagram(now, link, head, head.len() + payload_len) {
             Ok(None) => self.sh.counters.placement_hits += 1,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks of placement plans: followed or ignored, whatever comes must be handed over as it was sent.
+//! Checks of placement plans: followed or ignored, what comes must be handed over as it was sent.
 
 use super::bench::{Bench, PATIENCE};
 use super::checks::pattern;

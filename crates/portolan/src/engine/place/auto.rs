@@ -22,8 +22,8 @@ const BETWEEN_PROBES: u32 = 1024;
 /// Bytes below which a batch says little: the price of the call hides that of the copy.
 const BATCH_LEN_MIN: usize = 16 << 10;
 
-/// The other way must be cheaper by this part (5 %) to be taken: medians of two equal ways differ by
-/// some per cent, and changing for nothing only makes measurements hard to repeat.
+/// The other way must be cheaper by this part (5 %) to be taken: medians of two equal ways differ
+/// by some per cent, and changing for nothing only makes measurements hard to repeat.
 const MARGIN: u64 = 20;
 
 /// How bulk payload is received.
