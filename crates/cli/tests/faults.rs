@@ -43,6 +43,7 @@ fn report(node: &Node) {
         counters.retransmits
     );
     println!("\nlost={}", counters.best_effort_lost);
+    println!("\nplaced={}", counters.placement_hits);
 }
 
 /// Sum over all ranks of a figure that they printed.
@@ -184,6 +185,18 @@ fn reliable_over(args: &[&str]) {
 #[test]
 fn each_message_arrives_once_over_lossy_udp() {
     reliable_over(&["--path", "udp", "--option", "frame_len_max=1472"]);
+}
+
+#[test]
+fn each_message_arrives_once_over_lossy_udp_however_it_is_placed() {
+    for (placement, is_placed) in [("speculative", true), ("bounce", false)] {
+        let placement = format!("placement={placement}");
+        let fault = fault(1);
+        let mut args = vec!["--path", "udp", "--option", "frame_len_max=1472"];
+        args.extend(["--option", &fault, "--option", &placement]);
+        let out = run_ranks(2, "reliable", &args).succeeded(&placement);
+        assert_eq!(figure(&out, "placed") > 0, is_placed, "{placement}:\n{out}");
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! A boxed link is a link, so that wrappers go around whatever was chosen at run time.
 
 use crate::{
-    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, RxFrame, TxError, TxFrame,
-    WakeSet,
+    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, Receiver, RxFrame, TxError,
+    TxFrame, WakeSet,
 };
 
 impl<L: Link + ?Sized> Link for Box<L> {
@@ -33,6 +33,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         (**self).receive(budget, sink)
+    }
+
+    fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
+        (**self).receive_placed(budget, receiver)
     }
 
     fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {

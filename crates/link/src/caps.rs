@@ -42,6 +42,8 @@ pub struct LinkCaps {
     pub lossless: bool,
     /// [`crate::Link::pull`] may work with some peers.
     pub pull: bool,
+    /// [`crate::Link::receive_placed`] follows plans.
+    pub placement: bool,
     /// Bytes of payload that the receive side buffers while nobody receives (socket buffer or ring).
     pub rx_buffer_len: usize,
 }

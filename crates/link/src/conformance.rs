@@ -18,6 +18,7 @@
 
 mod bench;
 mod checks;
+mod plans;
 
 use crate::Link;
 

@@ -15,8 +15,8 @@ pub use spec::{FaultSpec, FaultSpecError};
 
 use crate::cut::Run;
 use crate::{
-    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, RxFrame, TxError, TxFrame,
-    WakeSet,
+    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, Receiver, RxFrame, TxError,
+    TxFrame, WakeSet,
 };
 use plan::{Fate, Plan};
 use std::collections::{BTreeSet, VecDeque};
@@ -235,6 +235,12 @@ impl<L: Link> Link for Fault<L> {
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         self.release_due();
         self.inner.receive(budget, sink)
+    }
+
+    /// Faults are made where frames are sent, so what arrives may as well arrive in place.
+    fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
+        self.release_due();
+        self.inner.receive_placed(budget, receiver)
     }
 
     fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {

@@ -23,6 +23,7 @@ mod notice;
 pub mod packet;
 pub mod pcap;
 mod peers;
+mod place;
 pub mod shm;
 pub mod sim;
 pub mod udp;
@@ -31,6 +32,7 @@ pub use addr::{HostId, LinkAddr};
 pub use caps::{LinkCaps, LinkKind};
 pub use frame::{Body, RxFrame, Segments, TxFrame};
 pub use notice::{LinkError, Notice, PullError, TxError, WakeSet};
+pub use place::{Expected, Plan, Receiver};
 pub use portolan_sys::net::{Interface, InterfaceKind, MacAddr, Network, interfaces};
 pub use shm::{Shm, ShmConfig};
 
@@ -68,6 +70,12 @@ pub trait Link {
     /// Hands frames that have arrived to `sink`, at most about `budget` of them, and returns how
     /// many it handed over. Never blocks.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize;
+
+    /// As [`Link::receive`], for a receiver that may say where the payload of bulk frames belongs. A
+    /// link that cannot receive there ignores its plans: this default.
+    fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
+        self.receive(budget, &mut |frame| receiver.frame(frame))
+    }
 
     /// Copies `dst.len()` bytes that `peer` announced at its address `remote_addr` into `dst`
     /// without the peer's help (`process_vm_readv`).

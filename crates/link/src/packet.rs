@@ -322,6 +322,7 @@ fn caps(interface: &Interface, booked_len: usize) -> LinkCaps {
         // The kernel books a full frame with about 1.6 times its length where drivers use 2 KiB
         // buffers, with about three times where they give each frame a page. Much shorter frames
         // cost more: at least 768 bytes each.
+        placement: false,
         rx_buffer_len: booked_len / 3,
     }
 }

@@ -32,6 +32,7 @@ const SNAP_LEN: u32 = 262_144;
 /// The wrapper.
 pub struct Pcap<L> {
     inner: L,
+    caps: LinkCaps,
     own: (MacAddr, u16),
     peers: BTreeMap<PeerId, (MacAddr, u16)>,
     capture: Capture,
@@ -47,6 +48,11 @@ impl<L: Link> Pcap<L> {
         let own = seen_as(&inner.local_addr(), MacAddr([2, 0, 0, 0, 0, 0]));
         let capture = Capture::create(path)?;
         Ok(Pcap {
+            caps: LinkCaps {
+                // A record shows each frame in one piece, so it must arrive in one.
+                placement: false,
+                ..inner.caps().clone()
+            },
             inner,
             own,
             peers: BTreeMap::new(),
@@ -80,7 +86,7 @@ impl<L: Link> Pcap<L> {
 
 impl<L: Link> Link for Pcap<L> {
     fn caps(&self) -> &LinkCaps {
-        self.inner.caps()
+        &self.caps
     }
 
     fn local_addr(&self) -> LinkAddr {

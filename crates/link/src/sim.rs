@@ -76,6 +76,7 @@ impl SimNet {
             gather_max: 256,
             lossless: params.loss == 0.0 && params.delay.0 == params.delay.1,
             pull: false,
+            placement: false,
             rx_buffer_len: params.queue_frames_max * params.frame_len_max,
         };
         SimNet {

@@ -13,13 +13,16 @@
 //! [`Notice`], and never costs a frame that is being sent or received when it comes in.
 
 mod data;
+mod place;
 
 use crate::peers::PeerTable;
+use crate::place::Unplanned;
 use crate::{
-    Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame,
-    WakeSet,
+    Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, Receiver, RxFrame, TxError,
+    TxFrame, WakeSet,
 };
-use portolan_sys::net::{self, ErrorOrigin, Interface, Sender, SockAddr, SocketError};
+use place::Slots;
+use portolan_sys::net::{self, ErrorOrigin, Interface, Scatter, Sender, SockAddr, SocketError};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -89,6 +92,8 @@ pub struct Udp {
     segmentation: bool,
     sender: Sender,
     rx_buf: Box<[u8]>,
+    scatter: Scatter,
+    slots: Slots,
     /// The last look found nothing waiting.
     polled_empty: bool,
     notices: VecDeque<Notice>,
@@ -134,6 +139,8 @@ impl Udp {
             sender: Sender::new(),
             // Also the longest run that the kernel puts together (GRO_LEGACY_MAX_SIZE).
             rx_buf: vec![0; 1 << 16].into_boxed_slice(),
+            scatter: Scatter::new(place::PIECES_MAX),
+            slots: Slots::new(),
             polled_empty: true,
             notices: VecDeque::with_capacity(NOTICES_MAX),
             drops_seen: 0,
@@ -258,7 +265,12 @@ impl Link for Udp {
 
     #[inline]
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        self.receive_runs(budget, sink)
+        self.receive_runs(budget, &mut Unplanned(sink))
+    }
+
+    #[inline]
+    fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
+        self.receive_runs(budget, receiver)
     }
 
     fn poll_notice(&mut self) -> Option<Notice> {
@@ -307,6 +319,7 @@ fn caps(config: &UdpConfig, interfaces: &[Interface], fd: BorrowedFd<'_>) -> io:
         gather_max: GATHER_MAX,
         lossless: false,
         pull: false,
+        placement: true,
         rx_buffer_len: payload_capacity(net::receive_buffer_len(fd)?),
     })
 }

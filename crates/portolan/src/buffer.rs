@@ -2,19 +2,21 @@
 //! Buffers of non-blocking operations: the library owns them while an operation is under way, and
 //! gives them back with its completion.
 
+use crate::region::Region;
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// Memory for a non-blocking send or a posted receive.
 ///
-/// A `Vec<u8>` belongs to one operation at a time; an `Arc<[u8]>` may be sent many times at once,
-/// and cannot be received into.
+/// A `Vec<u8>` or a [`Region`] belongs to one operation at a time; an `Arc<[u8]>` may be sent many
+/// times at once, and cannot be received into.
 #[derive(Clone, Debug)]
 pub struct Buffer(Kind);
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Kind {
     Owned(Vec<u8>),
+    Region(Region),
     Shared(Arc<[u8]>),
 }
 
@@ -24,16 +26,40 @@ impl Buffer {
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match &mut self.0 {
             Kind::Owned(bytes) => Some(bytes),
+            Kind::Region(bytes) => Some(bytes),
             Kind::Shared(_) => None,
         }
     }
 
-    /// The bytes as a vector; shared ones are copied.
+    /// The region that the buffer was made of.
+    ///
+    /// # Errors
+    /// The buffer itself, if it was made of something else.
+    pub fn into_region(self) -> Result<Region, Buffer> {
+        match self.0 {
+            Kind::Region(region) => Ok(region),
+            _ => Err(self),
+        }
+    }
+
+    /// The bytes as a vector; shared ones and those of a region are copied.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
             Kind::Owned(bytes) => bytes,
+            Kind::Region(bytes) => bytes.to_vec(),
             Kind::Shared(bytes) => bytes.to_vec(),
+        }
+    }
+}
+
+impl Clone for Kind {
+    /// The copy of a region is a vector: allocating another region could fail.
+    fn clone(&self) -> Kind {
+        match self {
+            Kind::Owned(bytes) => Kind::Owned(bytes.clone()),
+            Kind::Region(bytes) => Kind::Owned(bytes.to_vec()),
+            Kind::Shared(bytes) => Kind::Shared(Arc::clone(bytes)),
         }
     }
 }
@@ -45,6 +71,7 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Kind::Owned(bytes) => bytes,
+            Kind::Region(bytes) => bytes,
             Kind::Shared(bytes) => bytes,
         }
     }
@@ -53,6 +80,12 @@ impl Deref for Buffer {
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Self {
         Buffer(Kind::Owned(bytes))
+    }
+}
+
+impl From<Region> for Buffer {
+    fn from(bytes: Region) -> Self {
+        Buffer(Kind::Region(bytes))
     }
 }
 
@@ -65,5 +98,32 @@ impl From<Arc<[u8]>> for Buffer {
 impl From<Buffer> for Vec<u8> {
     fn from(buffer: Buffer) -> Self {
         buffer.into_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_comes_back_as_it_went() {
+        let mut region = Region::new(3 << 20).unwrap();
+        region[7] = 7;
+        let at = region.as_ptr();
+        let mut buffer = Buffer::from(region);
+        assert_eq!((buffer.as_ptr(), buffer.len()), (at, 3 << 20));
+        buffer.as_mut_slice().unwrap()[8] = 8;
+        assert_eq!(buffer.clone().into_vec()[..9], [0, 0, 0, 0, 0, 0, 0, 7, 8]);
+        let region = buffer.into_region().unwrap();
+        assert_eq!((region.as_ptr(), region[7], region[8]), (at, 7, 8));
+    }
+
+    #[test]
+    fn what_is_no_region_stays_what_it_is() {
+        let buffer = Buffer::from(vec![1, 2]).into_region().unwrap_err();
+        assert_eq!(buffer.into_vec(), [1, 2]);
+        let mut shared = Buffer::from(Arc::from([3_u8]));
+        assert!(shared.as_mut_slice().is_none());
+        assert!(shared.into_region().is_err());
     }
 }

@@ -6,10 +6,14 @@
 //! calls; the only other thread of the process is that of [`crate::liveness`].
 
 mod events;
+mod place;
 mod send;
 
 pub(crate) use events::Inbox;
+pub(crate) use place::Placement;
 pub(crate) use send::{Submitted, spec_of};
+
+use place::Intake;
 
 use crate::address::Address;
 use crate::clock::Clock;
@@ -102,6 +106,8 @@ pub(crate) struct Inner {
     pub(crate) scratch: Vec<u8>,
     /// What links dropped, by their names for it.
     pub(crate) link_drops: BTreeMap<&'static str, u64>,
+    /// How bulk payload is received; apart, to keep what every message touches together.
+    pub(crate) placement: Box<Placement>,
     /// Silence after which a peer that is waited for is given up.
     pub(crate) peer_timeout: Duration,
 }
@@ -261,15 +267,17 @@ impl Engine {
                 continue;
             }
             let (inner, handlers) = (&mut self.inner, &mut self.handlers);
-            let (id, lossless) = (open.id, open.lossless);
-            let mut fresh = lossless;
-            let count = open.link.receive(RECEIVE_BUDGET, |frame| {
-                if !fresh {
-                    inner.read_clock();
-                    fresh = true;
-                }
-                inner.on_frame(handlers, id, lossless, &frame, inbox.as_deref_mut());
-            });
+            let id = open.id;
+            let count = if open.lossless {
+                open.link.receive(RECEIVE_BUDGET, |frame| {
+                    inner.on_frame(handlers, id, true, &frame, inbox.as_deref_mut());
+                })
+            } else {
+                let mut intake = Intake::new(inner, handlers, id, inbox.as_deref_mut());
+                let count = open.link.receive_placed(RECEIVE_BUDGET, &mut intake);
+                inner.placement.end_batch();
+                count
+            };
             if count > 0 {
                 open.heat(turn, HOT_TURNS);
                 moved += count;

@@ -40,6 +40,7 @@ pub mod model;
 mod node;
 mod ops;
 mod port;
+mod region;
 pub mod settings;
 mod wait;
 
@@ -52,3 +53,4 @@ pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};
 pub use port::{Context, Lane, Message, PortConfig, Target};
 pub use portolan_proto::{Counters, DropReason};
+pub use region::Region;

@@ -10,7 +10,8 @@ use portolan_link::pcap::Pcap;
 use portolan_link::shm::{Shm, ShmConfig};
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::{
-    Interface, InterfaceKind, Link, LinkAddr, LinkError, Notice, RxFrame, TxError, TxFrame, WakeSet,
+    Interface, InterfaceKind, Link, LinkAddr, LinkError, Notice, Receiver, RxFrame, TxError,
+    TxFrame, WakeSet,
 };
 use portolan_proto::{LinkId, LinkParams, PeerId};
 use std::net::{IpAddr, Ipv4Addr};
@@ -38,6 +39,11 @@ impl AnyLink {
             AnyLink::Shm(shm) => shm.receive_with(budget, &mut sink),
             AnyLink::Other(link) => link.receive(budget, &mut sink),
         }
+    }
+
+    #[inline]
+    pub(crate) fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
+        self.as_dyn_mut().receive_placed(budget, receiver)
     }
 
     fn as_dyn(&self) -> &dyn Link {

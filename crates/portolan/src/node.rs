@@ -8,7 +8,7 @@
 use crate::address::Address;
 use crate::buffer::Buffer;
 use crate::clock::Clock;
-use crate::engine::{Engine, Inbox, Inner, PeerInfo, PortUse};
+use crate::engine::{Engine, Inbox, Inner, PeerInfo, Placement, PortUse};
 use crate::error::Error;
 use crate::launch::{Job, Launch, PathChoice};
 use crate::links::{Links, Plan};
@@ -124,7 +124,9 @@ impl Node {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let waiter = Waiter::new(job.local_size, cores);
+        let placement = Placement::new(settings::PLACEMENT.of(&job), clock)?;
         let inner = Inner {
+            placement: Box::new(placement),
             core,
             ops: Ops::default(),
             clock,

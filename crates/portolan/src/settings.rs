@@ -66,6 +66,14 @@ pub const SCHEDULE: Setting = Setting {
     meaning: "whose bulk data comes first: shortest (the least left) or fair (each in turn)",
 };
 
+/// Where bulk data is received.
+pub const PLACEMENT: Setting = Setting {
+    option: Some("placement"),
+    variable: "PORTOLAN_PLACEMENT",
+    default: "auto: what costs less here, by measurement",
+    meaning: "bulk data on udp: speculative (received at its place), bounce (copied there) or auto",
+};
+
 /// The connection to the launcher.
 pub const LAUNCH_FD: Setting = Setting {
     option: None,
@@ -90,6 +98,7 @@ pub const ALL: &[Setting] = &[
     PCAP,
     MODEL,
     SCHEDULE,
+    PLACEMENT,
     LAUNCH_FD,
     RUST_LOG,
 ];

@@ -3,13 +3,20 @@
 
 use crate::event::PeerId;
 use crate::lane::place_clipped;
-use crate::{Core, DropReason};
+use crate::{Core, DropReason, LinkId};
 use core::ops::Range;
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, Chunk};
 
 impl Core {
     /// A bulk frame whose packet number is new. `P5.6`
-    pub(crate) fn on_bulk(&mut self, from: PeerId, frame: &[u8]) -> Result<(), DropReason> {
+    /// Of a frame of `frame_len` bytes that is at its place already, `frame` is the header alone.
+    pub(crate) fn on_bulk(
+        &mut self,
+        from: PeerId,
+        link: LinkId,
+        frame: &[u8],
+        frame_len: usize,
+    ) -> Result<(), DropReason> {
         let bulk = BulkHeader::parse(frame)?;
         let transfer = self.sh.rx_transfers.get(bulk.transfer);
         let transfer = transfer.filter(|transfer| transfer.peer == from && !transfer.lossless);
@@ -18,11 +25,13 @@ impl Core {
         };
         let fragment_len = u64::from(transfer.fragment_len);
         let off = u64::from(bulk.fragment_index) * fragment_len;
-        let part = (frame.len() - BULK_HEADER_LEN) as u64;
+        let part = (frame_len - BULK_HEADER_LEN) as u64;
         if off >= transfer.granted || part != fragment_len.min(transfer.len - off) {
             return Err(DropReason::BadFragment);
         }
-        self.place(bulk.transfer, off, BULK_HEADER_LEN..frame.len())
+        self.note_fragment(link, bulk.transfer);
+        let copied = frame.len() == frame_len;
+        self.place(bulk.transfer, off, BULK_HEADER_LEN..frame_len, copied)
     }
 
     /// A chunk: on a lossless link, or a fragment that was cut again for a narrower path.
@@ -42,10 +51,18 @@ impl Core {
         if astray || end.is_none_or(|end| end > transfer.granted) {
             return Err(DropReason::BadFragment);
         }
-        self.place(chunk.transfer, chunk.offset, payload)
+        self.place(chunk.transfer, chunk.offset, payload, true)
     }
 
-    fn place(&mut self, key: u32, off: u64, src: Range<usize>) -> Result<(), DropReason> {
+    /// Accounts for a part of a transfer, which is to be `copied` from the frame unless it is at its
+    /// place already.
+    fn place(
+        &mut self,
+        key: u32,
+        off: u64,
+        src: Range<usize>,
+        copied: bool,
+    ) -> Result<(), DropReason> {
         let mut part = src.len() as u64;
         let Some(transfer) = self.sh.rx_transfers.get_mut(key) else {
             return Err(DropReason::StaleTransfer);
@@ -63,7 +80,9 @@ impl Core {
         if !transfer.lossless {
             self.sh.scheduler.on_received(link, part);
         }
-        place_clipped(&mut self.sh, &posted, off, src);
+        if copied {
+            place_clipped(&mut self.sh, &posted, off, src);
+        }
         if done {
             self.finish_rx(key);
         }

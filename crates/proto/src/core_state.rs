@@ -5,6 +5,7 @@ use crate::config::Times;
 use crate::congestion::Congestion;
 use crate::event::{Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use crate::grant::Scheduler;
+use crate::guess::Guess;
 use crate::held::HeldPool;
 use crate::path::{Path, PathStatus};
 use crate::peer::{Peer, PeerStatus};
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) tx_transfers: Slab<TxTransfer>,
     pub(crate) rx_transfers: Slab<RxTransfer>,
     pub(crate) scheduler: Scheduler,
+    pub(crate) guesses: [Guess; LinkId::COUNT],
     /// Ports to be served, because what they waited for was delivered.
     pub(crate) unblocked_ports: Vec<PortId>,
     pub(crate) events: VecDeque<Event>,
@@ -112,6 +114,7 @@ impl Core {
                 tx_transfers: Slab::new(),
                 rx_transfers: Slab::new(),
                 scheduler: Scheduler::default(),
+                guesses: Default::default(),
                 unblocked_ports: Vec::new(),
                 events: VecDeque::new(),
                 counters: Counters::default(),

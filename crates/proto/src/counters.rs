@@ -98,6 +98,12 @@ pub struct Counters {
     pub messages_held: u64,
     /// Best-effort messages that never arrived here, by the gaps in their numbers.
     pub best_effort_lost: u64,
+    /// Bulk frames that were received at their place, without a copy.
+    pub placement_hits: u64,
+    /// Frames that were received where another was expected.
+    pub placement_misses: u64,
+    /// Bytes of those, headers included, that were copied to put them right.
+    pub placement_repaired_bytes: u64,
     /// Frames whose sending the link put off.
     pub link_full: u64,
     drops: [u64; DropReason::ALL.len()],

@@ -38,6 +38,11 @@ impl Coverage {
         high - low - known
     }
 
+    /// Nothing has arrived from here on.
+    pub(crate) fn end(&self) -> u64 {
+        self.ranges.last().map_or(self.prefix, |range| range.1)
+    }
+
     /// Nothing has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.prefix == 0 && self.ranges.is_empty()
@@ -68,6 +73,8 @@ mod tests {
                 let fresh = table[start..end].iter().filter(|byte| !**byte).count();
                 table[start..end].fill(true);
                 assert_eq!(coverage.insert(start as u64, end as u64), fresh as u64);
+                let beyond = table.iter().rposition(|byte| *byte).map_or(0, |at| at + 1);
+                assert_eq!(coverage.end(), beyond as u64);
                 let whole = table.iter().all(|byte| *byte);
                 assert_eq!(coverage.reaches(500), whole);
             }

@@ -97,7 +97,7 @@ impl Scheduler {
 }
 
 /// A grant that may be made.
-struct Choice {
+struct Turn {
     key: u32,
     bytes: u64,
     aged: bool,
@@ -113,14 +113,14 @@ impl Core {
             return;
         }
         for link in LinkId::ALL {
-            while let Some(choice) = self.choose(link) {
-                self.grant(link, &choice);
+            while let Some(turn) = self.next_turn(link) {
+                self.grant(link, &turn);
             }
         }
     }
 
     /// The transfer by `link` whose turn it is, if there is room for a grant.
-    fn choose(&mut self, link: LinkId) -> Option<Choice> {
+    fn next_turn(&mut self, link: LinkId) -> Option<Turn> {
         let is_fair = self.sh.config.limits.schedule == Schedule::Fair;
         let scheduler = &mut self.sh.scheduler;
         let account = &mut scheduler.accounts[link.index()];
@@ -149,11 +149,11 @@ impl Core {
         account.needed = transfer.wanted().min(account.quantum());
         let bytes = transfer.whole_fragments(room);
         let is_enough = room >= account.needed && bytes > 0;
-        is_enough.then_some(Choice { key, bytes, aged })
+        is_enough.then_some(Turn { key, bytes, aged })
     }
 
-    fn grant(&mut self, link: LinkId, choice: &Choice) {
-        let Choice { key, bytes, aged } = *choice;
+    fn grant(&mut self, link: LinkId, turn: &Turn) {
+        let Turn { key, bytes, aged } = *turn;
         let Some(transfer) = self.sh.rx_transfers.get_mut(key) else {
             return;
         };
@@ -165,6 +165,7 @@ impl Core {
             let account = &mut scheduler.accounts[link.index()];
             account.outstanding += bytes;
             account.passed = if aged { 0 } else { account.passed + bytes };
+            self.sh.guesses[link.index()].on_granted(key);
         }
         if transfer.wanted() == 0 {
             scheduler.active.retain(|&active| active != key);

@@ -57,6 +57,8 @@ pub(crate) struct RxTransfer {
     pub(crate) granted: u64,
     /// Place in the order of grants: when the last was made, or the transfer began.
     pub(crate) served_at: u64,
+    /// The transfer whose fragments came in the batch after the last one of this.
+    pub(crate) followed_by: u32,
     pub(crate) fragment_len: u16,
     pub(crate) origin: Origin,
     pub(crate) port: PortId,
@@ -122,6 +124,7 @@ impl Shared {
             arrived: Default::default(),
             granted: 0,
             served_at: self.scheduler.stamp(),
+            followed_by: 0,
             fragment_len: asked.fragment_len,
             origin,
             port: req.port,

@@ -43,10 +43,11 @@ impl Core {
     /// `None` when nothing is left to do but the events. Between the halves,
     /// [`Core::take_whole`] may take messages.
     pub fn admit(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Option<Admitted> {
-        self.on_datagram(now, link, bytes).unwrap_or_else(|reason| {
-            self.sh.counters.drop(reason);
-            None
-        })
+        self.on_datagram(now, link, bytes, bytes.len())
+            .unwrap_or_else(|reason| {
+                self.sh.counters.drop(reason);
+                None
+            })
     }
 
     /// The first half of [`Core::handle_lossless`].
@@ -137,13 +138,18 @@ impl Core {
         contradicts && params.is_some_and(|params| params.lossless)
     }
 
-    fn on_datagram(
+    /// A datagram of `total_len` bytes. Where `bytes` are its header alone, the payload is at its
+    /// place already.
+    pub(crate) fn on_datagram(
         &mut self,
         now: Instant,
         link: LinkId,
         bytes: &[u8],
+        total_len: usize,
     ) -> Result<Option<Admitted>, DropReason> {
-        let (header, frame) = FrameHeader::parse(bytes)?;
+        let header = FrameHeader::parse_head(bytes, total_len)?;
+        let frame_len = usize::from(header.frame_len);
+        let frame = &bytes[..frame_len.min(bytes.len())];
         if matches!(header.kind, FrameKind::Hello | FrameKind::HelloAck) {
             self.on_handshake(now, link, &header, frame)?;
             self.sh.counters.frames_received += 1;
@@ -220,7 +226,7 @@ impl Core {
         }
         self.sh.counters.frames_received += 1;
         if header.kind == FrameKind::Bulk {
-            self.on_bulk(from, frame)?;
+            self.on_bulk(from, link, frame, frame_len)?;
             self.after_records(from);
             return Ok(None);
         }

@@ -7,5 +7,6 @@ mod delivery;
 mod hostile;
 mod pair;
 mod paths;
+mod placement;
 mod sessions;
 mod transfers;

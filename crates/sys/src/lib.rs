@@ -16,6 +16,7 @@ pub mod inherit;
 pub mod mapping;
 pub mod memfd;
 pub mod net;
+pub mod pages;
 pub mod ring;
 pub mod seqpacket;
 pub mod vm_read;

@@ -17,6 +17,7 @@ mod netns;
 mod options;
 mod packet;
 mod poll;
+mod scatter;
 
 pub use addr::SockAddr;
 pub use datagram::{Received, Sender, recv, recv_segments, send, send_to};
@@ -32,6 +33,7 @@ pub use packet::{
     packet_socket,
 };
 pub use poll::{Readiness, readiness, wait_readable};
+pub use scatter::Scatter;
 
 use std::io;
 

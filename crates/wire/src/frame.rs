@@ -91,26 +91,36 @@ impl FrameHeader {
     /// [`Malformed`] when the bytes are short, of another version or kind, or shorter than they say.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(FrameHeader, &[u8]), Malformed> {
-        if bytes.len() < FRAME_HEADER_LEN {
+        let header = FrameHeader::parse_head(bytes, bytes.len())?;
+        Ok((header, &bytes[..usize::from(header.frame_len)]))
+    }
+
+    /// Reads the header of a datagram of `total_len` bytes, of which `head` holds the first.
+    ///
+    /// # Errors
+    /// As [`FrameHeader::parse`].
+    #[inline]
+    pub fn parse_head(head: &[u8], total_len: usize) -> Result<FrameHeader, Malformed> {
+        if head.len() < FRAME_HEADER_LEN {
             return Err(Malformed::Truncated);
         }
         // P1.2
-        if bytes[0] >> 4 != VERSION {
-            return Err(Malformed::Version(bytes[0] >> 4));
+        if head[0] >> 4 != VERSION {
+            return Err(Malformed::Version(head[0] >> 4));
         }
         let header = FrameHeader {
-            kind: FrameKind::from_nibble(bytes[0] & 0x0f)?,
-            attempt: bytes[1],
-            frame_len: u16_at(bytes, 2),
-            packet_num: u32_at(bytes, 4),
-            session: u64_at(bytes, 8),
+            kind: FrameKind::from_nibble(head[0] & 0x0f)?,
+            attempt: head[1],
+            frame_len: u16_at(head, 2),
+            packet_num: u32_at(head, 4),
+            session: u64_at(head, 8),
         };
         // P1.3
         let frame_len = usize::from(header.frame_len);
-        if frame_len < FRAME_HEADER_LEN || frame_len > bytes.len() {
+        if frame_len < FRAME_HEADER_LEN || frame_len > total_len {
             return Err(Malformed::Length);
         }
-        Ok((header, &bytes[..frame_len]))
+        Ok(header)
     }
 
     /// Writes the header into the first [`FRAME_HEADER_LEN`] bytes.

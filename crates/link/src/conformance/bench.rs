@@ -6,7 +6,7 @@ use crate::{Link, LinkCaps, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame}
 use std::time::{Duration, Instant};
 
 /// Longer than any scheduler keeps a test from running.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Ethernet pads frames to 60 bytes; 18 of them are the packet link's header.
 const PADDED_LEN: usize = 42;
@@ -143,7 +143,7 @@ impl Bench {
         std::mem::take(&mut self.inboxes[at]).len()
     }
 
-    fn same(&self, got: &[u8], sent: &[u8]) -> bool {
+    pub(super) fn same(&self, got: &[u8], sent: &[u8]) -> bool {
         match got.strip_prefix(sent) {
             Some([]) => true,
             Some(_) => self.caps().kind == LinkKind::Packet && got.len() <= PADDED_LEN,

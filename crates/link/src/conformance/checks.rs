@@ -2,6 +2,7 @@
 //! The checks.
 
 use super::bench::{Bench, rank};
+use super::plans;
 use crate::{Segments, TxError, TxFrame, WakeSet};
 use portolan_sys::net::wait_readable;
 use std::io::IoSlice;
@@ -24,6 +25,14 @@ pub(super) const ALL: &[Check] = &[
     (
         "what cannot be sent is refused",
         what_cannot_be_sent_is_refused,
+    ),
+    (
+        "plans are followed or ignored",
+        plans::plans_are_followed_or_ignored,
+    ),
+    (
+        "whatever was planned, frames arrive as sent",
+        plans::whatever_was_planned_frames_arrive_as_sent,
     ),
     ("back-pressure passes", back_pressure_passes),
     ("budget is honoured", budget_is_honoured),
@@ -313,7 +322,7 @@ fn arm(bench: &mut Bench, at: usize) -> bool {
 }
 
 /// Bytes that differ from place to place and from `salt` to `salt`.
-fn pattern(len: usize, salt: usize) -> Vec<u8> {
+pub(super) fn pattern(len: usize, salt: usize) -> Vec<u8> {
     let byte = |index: usize| (index * 31 + index / 256 + salt * 17 + 1).to_le_bytes()[0];
     (0..len).map(byte).collect()
 }

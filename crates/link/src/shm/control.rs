@@ -406,6 +406,7 @@ fn caps(config: &ShmConfig) -> LinkCaps {
         lossless: true,
         pull: config.allow_pull,
         // The rest may be padding, and space consumed but not yet given back.
+        placement: false,
         rx_buffer_len: config.ring_len / 2,
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The data path of the UDP link.
 
+use super::place::Landed;
 use super::{DATAGRAM_LEN_MAX, Notice, RxFrame, SEGMENTS_MAX, SockAddr, TxError, TxFrame, Udp};
-use crate::PeerId;
 use crate::cut::Run;
+use crate::{PeerId, Receiver};
 use portolan_sys::net::{self, Received};
 use std::io;
 use std::os::fd::AsFd;
@@ -107,21 +108,21 @@ impl Udp {
     /// handed over without looking for more, so that its answer need not wait for a system
     /// call that brings nothing; the next call finds what else may have come.
     #[inline]
-    pub(super) fn receive_runs(
+    pub(super) fn receive_runs<R: Receiver + ?Sized>(
         &mut self,
         budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
+        receiver: &mut R,
     ) -> usize {
         let mut handed = 0;
         let mut failed = false;
         while handed < budget {
-            match net::recv_segments(self.socket.as_fd(), &mut self.rx_buf) {
+            match self.receive_run(receiver) {
                 Ok(None) => {
                     self.polled_empty = true;
                     break;
                 }
-                Ok(Some(received)) => {
-                    handed += self.hand_over(received, sink);
+                Ok(Some(count)) => {
+                    handed += count;
                     if std::mem::replace(&mut self.polled_empty, false) {
                         break;
                     }
@@ -137,10 +138,56 @@ impl Udp {
         handed
     }
 
+    /// One call, and what it brought; `None` when nothing was waiting.
     #[inline]
-    fn hand_over(&mut self, received: Received, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        if received.truncated || received.len == 0 {
-            let why = if received.truncated {
+    fn receive_run<R: Receiver + ?Sized>(&mut self, receiver: &mut R) -> io::Result<Option<usize>> {
+        if let Some(plan) = receiver.plan()
+            && self.slots.divide(&plan, self.rx_buf.len())
+        {
+            let pieces = self.slots.pieces(plan.dst, &mut self.rx_buf);
+            let Some(got) = self.scatter.receive(self.socket.as_fd(), pieces)? else {
+                return Ok(None);
+            };
+            let landed = self.slots.settle(&plan, &got, &mut self.rx_buf);
+            return Ok(Some(self.hand_over_landed(&got, &landed, receiver)));
+        }
+        let got = net::recv_segments(self.socket.as_fd(), &mut self.rx_buf)?;
+        Ok(got.map(|got| self.hand_over(&got, got.len, receiver)))
+    }
+
+    fn hand_over_landed<R: Receiver + ?Sized>(
+        &mut self,
+        got: &Received,
+        landed: &Landed,
+        receiver: &mut R,
+    ) -> usize {
+        for index in 0..landed.placed_count {
+            let is_last = index + 1 == landed.placed_count;
+            let payload_len = match is_last {
+                true => landed.last_len,
+                false => self.slots.fragment_len(),
+            };
+            receiver.placed(self.slots.header(index), payload_len);
+        }
+        if landed.missed_count > 0 {
+            receiver.missed(landed.missed_count, landed.copied_len);
+        }
+        if landed.placed_count > 0 && landed.rest_len == 0 {
+            return landed.placed_count;
+        }
+        landed.placed_count + self.hand_over(got, landed.rest_len, receiver)
+    }
+
+    /// Hands over the first `len` bytes of the buffer, datagram by datagram.
+    #[inline]
+    fn hand_over<R: Receiver + ?Sized>(
+        &mut self,
+        got: &Received,
+        len: usize,
+        receiver: &mut R,
+    ) -> usize {
+        if got.truncated || len == 0 {
+            let why = if got.truncated {
                 "udp_truncated"
             } else {
                 "udp_empty"
@@ -149,8 +196,8 @@ impl Udp {
             return 0;
         }
         let mut count = 0;
-        for head in self.rx_buf[..received.len].chunks(received.segment_len.max(1)) {
-            sink(RxFrame {
+        for head in self.rx_buf[..len].chunks(got.segment_len.max(1)) {
+            receiver.frame(RxFrame {
                 from: None,
                 head,
                 body: None,

@@ -53,7 +53,7 @@ struct Arrival {
     error: Option<OpError>,
 }
 
-type Handlers = Vec<Option<Handler>>;
+pub(super) type Handlers = Vec<Option<Handler>>;
 
 impl Inner {
     /// A frame has arrived.

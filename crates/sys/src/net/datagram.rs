@@ -96,16 +96,30 @@ pub struct Received {
 /// The errno of `recvmsg`; a pending error of the socket is reported here too.
 #[inline]
 pub fn recv_segments(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<Received>> {
-    let mut control = Control::EMPTY;
-    let mut iov = iovec {
+    let mut iov = [iovec {
         iov_base: buf.as_mut_ptr().cast(),
         iov_len: buf.len(),
-    };
-    let mut message = message_header(ptr::null(), 0, &raw mut iov, 1);
+    }];
+    // SAFETY: the entry describes `buf`, live and exclusively ours.
+    unsafe { recv_into(fd, &mut iov) }
+}
+
+/// Receives one datagram or a run into the pieces that `iov` describes, in their order.
+///
+/// # Safety
+/// Every entry must describe memory that may be written during the call, and that nothing else
+/// refers to meanwhile.
+#[inline]
+pub(super) unsafe fn recv_into(
+    fd: BorrowedFd<'_>,
+    iov: &mut [iovec],
+) -> io::Result<Option<Received>> {
+    let mut control = Control::EMPTY;
+    let mut message = message_header(ptr::null(), 0, iov.as_mut_ptr(), iov.len());
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = size_of::<Control>();
-    // SAFETY: `message` points at `iov`, `control` and `buf`, all live and exclusively ours, with
-    // their lengths.
+    // SAFETY: `message` points at `iov` and `control`, live and exclusively ours, with their
+    // lengths; what the entries point at is as the caller promises.
     let returned = unsafe {
         libc::syscall(
             libc::SYS_recvmsg,

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the datagrams of one call land when there is a plan, and what becomes of those that were
+//! not expected.
+//!
+//! The call fills pieces in this order: header, payload, header, payload, … for as many frames as
+//! the plan has, and behind them the bounce buffer, which alone takes the longest run, so that
+//! nothing is ever cut off.
+//!
+//! The one invariant: after [`Slots::settle`] no frame that is handed over as an ordinary one has
+//! bytes in the plan's destination, so that copying one to its place cannot spoil another.
+
+use crate::place::Plan;
+use portolan_sys::net::Received;
+
+/// Most frames of one run that the kernel puts together (`UDP_GRO_CNT_MAX` of
+/// net/ipv4/udp_offload.c).
+const SLOTS_MAX: usize = 64;
+
+/// Pieces of the longest call.
+pub(super) const PIECES_MAX: usize = 2 * SLOTS_MAX + 1;
+
+/// Longest header that is worth a piece of its own: that of the protocol has 24 bytes.
+const HEADER_LEN_MAX: usize = 64;
+
+/// Room for the headers of planned frames, and how the plan of this call divides it.
+pub(super) struct Slots {
+    headers: Box<[u8]>,
+    header_len: usize,
+    fragment_len: usize,
+    count: usize,
+}
+
+/// What a call has brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Landed {
+    /// Frames, from the first, that are the expected ones.
+    pub(super) placed_count: usize,
+    /// Payload of the last of those; the others have the plan's length.
+    pub(super) last_len: usize,
+    /// Bytes of the other frames, at the start of the bounce buffer.
+    pub(super) rest_len: usize,
+    /// Others that had landed in the plan's pieces.
+    pub(super) missed_count: usize,
+    /// Bytes of those that were copied to the bounce buffer.
+    pub(super) copied_len: usize,
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Slots {
+            headers: vec![0; SLOTS_MAX * HEADER_LEN_MAX].into_boxed_slice(),
+            header_len: 0,
+            fragment_len: 0,
+            count: 0,
+        }
+    }
+
+    /// Divides the room for `plan`; `false` for a plan that cannot be followed.
+    pub(super) fn divide(&mut self, plan: &Plan<'_>, bounce_len: usize) -> bool {
+        let (header_len, fragment_len) = (plan.header_len, plan.fragment_len);
+        let fits = (1..=HEADER_LEN_MAX).contains(&header_len);
+        if !fits || fragment_len == 0 || plan.dst.is_empty() {
+            return false;
+        }
+        // More than one call can bring would only cost the kernel time.
+        let count_max = bounce_len
+            .div_ceil(header_len + fragment_len)
+            .min(SLOTS_MAX);
+        self.count = plan.dst.len().div_ceil(fragment_len).min(count_max);
+        (self.header_len, self.fragment_len) = (header_len, fragment_len);
+        true
+    }
+
+    /// The pieces for one call.
+    pub(super) fn pieces<'a>(
+        &'a mut self,
+        dst: &'a mut [u8],
+        bounce: &'a mut [u8],
+    ) -> impl Iterator<Item = &'a mut [u8]> {
+        let headers = self.headers.chunks_mut(self.header_len);
+        let slots = headers
+            .zip(dst.chunks_mut(self.fragment_len))
+            .take(self.count);
+        let pieces = slots.flat_map(|(header, payload)| [header, payload]);
+        pieces.chain(std::iter::once(bounce))
+    }
+
+    /// Header of a placed frame.
+    pub(super) fn header(&self, index: usize) -> &[u8] {
+        &self.headers[index * self.header_len..][..self.header_len]
+    }
+
+    /// Payload of a placed frame that is not the batch's last.
+    pub(super) fn fragment_len(&self) -> usize {
+        self.fragment_len
+    }
+
+    /// Tells the frames that were expected from the others, and puts the others together in
+    /// `bounce`.
+    pub(super) fn settle(&self, plan: &Plan<'_>, got: &Received, bounce: &mut [u8]) -> Landed {
+        let segment_len = got.segment_len.max(1);
+        let placed_count = self.count_expected(plan, got, segment_len);
+        let placed_len = (placed_count * segment_len).min(got.len);
+        let rest_len = got.len - placed_len;
+        let (header_len, slot_len) = (self.header_len, self.header_len + self.fragment_len);
+        let payload_len = plan.dst.len().min(self.count * self.fragment_len);
+        let slots_len = self.count * header_len + payload_len;
+        let missed_len = got.len.min(slots_len).saturating_sub(placed_len);
+        let beyond_len = got.len.saturating_sub(slots_len);
+        if missed_len > 0 {
+            // What is in the bounce buffer makes way for what comes before it.
+            bounce.copy_within(..beyond_len, missed_len);
+            self.gather(plan, placed_len / slot_len, &mut bounce[..missed_len]);
+        }
+        Landed {
+            placed_count,
+            last_len: placed_len
+                .saturating_sub(placed_count.saturating_sub(1) * segment_len + header_len),
+            rest_len,
+            missed_count: missed_len.div_ceil(segment_len),
+            copied_len: missed_len,
+        }
+    }
+
+    fn count_expected(&self, plan: &Plan<'_>, got: &Received, segment_len: usize) -> usize {
+        let slot_len = self.header_len + self.fragment_len;
+        let is_expected = |index: &usize| {
+            let datagram_len = segment_len.min(got.len - (index * segment_len).min(got.len));
+            let room = plan.dst.len() - (index * self.fragment_len).min(plan.dst.len());
+            let Some(payload_len) = datagram_len.checked_sub(self.header_len) else {
+                return false;
+            };
+            // It begins where its pieces do, and does not reach beyond them.
+            (*index == 0 || segment_len == slot_len)
+                && payload_len <= room.min(self.fragment_len)
+                && plan
+                    .expected
+                    .matches(*index, self.header(*index), payload_len)
+        };
+        (0..self.count).take_while(is_expected).count()
+    }
+
+    /// Copies the bytes that landed in the slots from `first` on, end to end.
+    fn gather(&self, plan: &Plan<'_>, first: usize, mut to: &mut [u8]) {
+        let payloads = plan.dst.chunks(self.fragment_len).skip(first);
+        for (index, payload) in (first..).zip(payloads) {
+            for piece in [self.header(index), payload] {
+                let len = piece.len().min(to.len());
+                let (front, rest) = to.split_at_mut(len);
+                front.copy_from_slice(&piece[..len]);
+                to = rest;
+            }
+            if to.is_empty() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Receiving from a network link, with bulk payload straight at its place where that pays.
+//!
+//! [`Intake`] stands between a link and the core for one receive call: before each batch it asks
+//! the core what is expected next, and lends the link that part of the operation's buffer. Whether
+//! it does is decided by [`Placement`].
+
+mod auto;
+
+pub(crate) use auto::Placement;
+
+use super::Inner;
+use super::events::{Handlers, Inbox};
+use portolan_link::{Expected, Plan, Receiver, RxFrame};
+use portolan_proto::{ExpectedRun, LinkId};
+
+/// What the core expects, in the link's terms.
+#[derive(Default)]
+struct Run(ExpectedRun);
+
+impl Expected for Run {
+    fn matches(&self, index: usize, header: &[u8], payload_len: usize) -> bool {
+        self.0.matches(index, header, payload_len)
+    }
+}
+
+/// See the module documentation.
+pub(super) struct Intake<'a, 'b> {
+    inner: &'a mut Inner,
+    handlers: &'a mut Handlers,
+    link: LinkId,
+    inbox: Option<&'a mut Inbox<'b>>,
+    /// The clock was read for this call.
+    is_fresh: bool,
+    run: Run,
+}
+
+impl<'a, 'b> Intake<'a, 'b> {
+    pub(super) fn new(
+        inner: &'a mut Inner,
+        handlers: &'a mut Handlers,
+        link: LinkId,
+        inbox: Option<&'a mut Inbox<'b>>,
+    ) -> Self {
+        Intake {
+            inner,
+            handlers,
+            link,
+            inbox,
+            is_fresh: false,
+            run: Run::default(),
+        }
+    }
+
+    #[inline]
+    fn freshen(&mut self) {
+        if !self.is_fresh {
+            self.is_fresh = true;
+            self.inner.read_clock();
+        }
+    }
+}
+
+impl Receiver for Intake<'_, '_> {
+    #[inline]
+    fn plan(&mut self) -> Option<Plan<'_>> {
+        self.inner.placement.end_batch();
+        if !self.inner.placement.may_speculate() {
+            return None;
+        }
+        let run = self.inner.core.expected_run(self.link)?;
+        if !self.inner.placement.begin_batch() {
+            return None;
+        }
+        self.run = Run(run);
+        let off = usize::try_from(run.off()).ok()?;
+        let len = usize::try_from(run.len()).ok()?;
+        let bytes = self.inner.ops.bytes_mut(run.op());
+        let dst = bytes.get_mut(off..)?.get_mut(..len)?;
+        Some(Plan {
+            header_len: ExpectedRun::HEADER_LEN,
+            fragment_len: run.fragment_len(),
+            dst,
+            expected: &self.run,
+        })
+    }
+
+    #[inline]
+    fn frame(&mut self, frame: RxFrame<'_>) {
+        self.freshen();
+        self.inner.placement.count(frame.head.len());
+        let inbox = self.inbox.as_deref_mut();
+        self.inner
+            .on_frame(self.handlers, self.link, false, &frame, inbox);
+    }
+
+    #[inline]
+    fn placed(&mut self, header: &[u8], payload_len: usize) {
+        self.freshen();
+        self.inner.placement.count(header.len() + payload_len);
+        let now = self.inner.now;
+        self.inner
+            .core
+            .handle_placed(now, self.link, header, payload_len);
+        self.inner.drain(self.handlers, None);
+    }
+
+    fn missed(&mut self, frame_count: usize, copied_len: usize) {
+        self.inner.core.note_missed(frame_count, copied_len);
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bulk data that is received where it is expected: whatever comes instead, no byte is ever wrong.
+
+use super::pair::*;
+use crate::*;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const FAULTS: Faults = Faults {
+    drop: 0.03,
+    duplicate: 0.03,
+    reorder: 0.05,
+    corrupt: 0.0,
+};
+
+/// A message that no other looks like.
+fn message(rng: &mut ChaCha8Rng, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    rng.fill(&mut bytes[..]);
+    bytes
+}
+
+fn port(lane: LaneId) -> PortId {
+    PortId::user(if lane == LaneId::Low { 1 } else { 2 })
+}
+
+/// Messages of all lengths on both lanes at once, each way of posting; returns the hits.
+fn exchange(seed: u64, faults: Faults, speculates: bool) -> u64 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut pair = Pair::new(&[LinkId::UDP], seed);
+    pair.run(Duration::from_millis(50));
+    (pair.faults, pair.speculates) = (faults, speculates);
+    let mut sent = Vec::new();
+    for _ in 0..12 {
+        for lane in [LaneId::Low, LaneId::High] {
+            let len = match rng.random_range(0..4) {
+                0 => rng.random_range(1..500),
+                1 => 1448 * rng.random_range(24..100),
+                _ => rng.random_range(33_000..300_000),
+            };
+            // Exact, longer, and now and then too short.
+            let room = match rng.random_range(0..5) {
+                0 => len + 5000,
+                1 => len - rng.random_range(0..len),
+                _ => len,
+            };
+            let (early, bytes) = (rng.random(), message(&mut rng, len));
+            if early {
+                pair.ends[1].post(port(lane), room, None);
+            }
+            let spec = SendSpec {
+                port: port(lane),
+                lane,
+                best_effort: false,
+            };
+            while pair.ends[0].send(B, &spec, &bytes).is_err() {
+                pair.run(Duration::from_micros(100));
+            }
+            if !early {
+                pair.ends[1].post(port(lane), room, None);
+            }
+            sent.push((port(lane), room, bytes));
+        }
+        pair.run(Duration::from_micros(rng.random_range(0..200)));
+    }
+    pair.run(Duration::from_secs(5));
+    for at in [LaneId::Low, LaneId::High].map(port) {
+        let got = pair.ends[1].got.iter().filter(|got| got.port == at);
+        let sent: Vec<_> = sent.iter().filter(|sent| sent.0 == at).collect();
+        assert_eq!(got.clone().count(), sent.len(), "seed {seed}");
+        for (got, (_, room, bytes)) in got.zip(sent) {
+            let fits = *room.min(&bytes.len());
+            assert!(got.bytes[..fits] == bytes[..fits], "seed {seed}");
+            assert_eq!(got.error.is_some(), *room < bytes.len(), "seed {seed}");
+        }
+    }
+    pair.assert_clean();
+    pair.ends[1].core.counters().placement_hits
+}
+
+#[test]
+fn speculation_never_leaves_a_wrong_byte() {
+    for seed in 0..12 {
+        assert!(exchange(seed, FAULTS, true) > 0);
+        assert_eq!(exchange(seed, FAULTS, false), 0);
+    }
+}
+
+#[test]
+fn what_comes_in_order_is_nearly_all_hits() {
+    let hits = exchange(7, Faults::default(), true);
+    assert!(hits > 500, "{hits} hits");
+}
+
+#[test]
+fn nothing_is_expected_into_a_buffer_that_is_too_short() {
+    let mut pair = Pair::new(&[LinkId::UDP], 1);
+    pair.run(Duration::from_millis(50));
+    pair.speculates = true;
+    let spec = SendSpec {
+        port: PortId::user(1),
+        lane: LaneId::Low,
+        best_effort: false,
+    };
+    pair.ends[1].post(spec.port, 99_999, None);
+    pair.ends[0].send(B, &spec, &[7; 100_000]).unwrap();
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    assert_eq!(pair.ends[1].core.counters().placement_hits, 0);
+}
