@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a person asks `portolan bench` to measure.
 
+use super::conditions::{Conditions, PlacementChoice};
+use super::spec::Gather;
 use clap::ValueEnum;
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,12 @@ pub(crate) struct BenchArgs {
     /// Rounds; every round measures every row once, and the medians of the rounds are reported.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = rounds())]
     pub(crate) repeat: u32,
+    /// Where Portolan's rows receive bulk data; a row for each.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub(crate) placement: Vec<PlacementChoice>,
+    /// How Portolan's rows put headers between the pieces of bulk data; a row for each.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub(crate) gather: Vec<Gather>,
     /// Stay on this host's loopback interface even where a lab would be allowed.
     #[arg(long)]
     pub(crate) loopback: bool,
@@ -64,6 +72,16 @@ impl BenchArgs {
         }
     }
 
+    /// The conditions of Portolan's rows: every placement with every way to gather.
+    pub(crate) fn conditions(&self) -> Vec<Conditions> {
+        let placements = self.placement.iter().flat_map(|choice| choice.placements());
+        let mut all = vec![Conditions::default()];
+        all = each(&all, placements, |one, placement| {
+            one.placement = Some(placement)
+        });
+        each(&all, &self.gather, |one, gather| one.gather = Some(gather))
+    }
+
     /// The paths to measure, `all` resolved, each once.
     pub(crate) fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
@@ -73,6 +91,28 @@ impl BenchArgs {
             }
         }
         paths
+    }
+}
+
+/// `all`, with each of `values` set by `set`, each once; as it is if there are none.
+fn each<'a, T: Copy + 'a>(
+    all: &[Conditions],
+    values: impl IntoIterator<Item = &'a T>,
+    set: impl Fn(&mut Conditions, T),
+) -> Vec<Conditions> {
+    let mut product = Vec::new();
+    for value in values {
+        for mut conditions in all.iter().copied() {
+            set(&mut conditions, *value);
+            if !product.contains(&conditions) {
+                product.push(conditions);
+            }
+        }
+    }
+    if product.is_empty() {
+        all.to_vec()
+    } else {
+        product
     }
 }
 
@@ -303,6 +343,30 @@ mod tests {
         );
         assert_eq!(args.versus, [Versus::Tcp, Versus::Udp]);
         assert_eq!(args.sizes_for(Metric::Pingpong), [8, 64, 1024]);
+    }
+
+    #[test]
+    fn every_placement_meets_every_gathering_once() {
+        let args = parse("stream --placement all,bounce --gather list,copy").expect("valid");
+        let conditions = args.conditions();
+        assert_eq!(conditions.len(), 6);
+        assert!(
+            conditions
+                .iter()
+                .all(|one| one.placement.is_some() && one.gather.is_some())
+        );
+        assert_eq!(
+            parse("stream").expect("valid").conditions(),
+            [Conditions::default()]
+        );
+    }
+
+    #[test]
+    fn unknown_placements_are_refused_with_the_known_ones() {
+        for line in ["stream --placement guess", "stream --gather scatter"] {
+            let error = parse(line).expect_err("refused").to_string();
+            assert!(error.contains("possible values"), "{error}");
+        }
     }
 
     #[test]

@@ -8,14 +8,18 @@
 //! programs in `rows`, and a line in `plan`.
 
 mod args;
+mod conditions;
 mod control;
+mod cpu;
 mod end;
+mod extra;
 mod machine;
 mod measure;
 mod patience;
 mod pattern;
 mod place;
 mod plan;
+mod portolan_account;
 mod portolan_rows;
 mod rounds;
 mod rows;
@@ -68,6 +72,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         slower_variants: vec![],
         notes,
     };
+    note_ignored(args, &mut report.notes);
     let bench = Bench { args, site };
     let mut complete = true;
     for metric in &args.metrics {
@@ -81,6 +86,22 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Says which options the rows of Portolan are measured without.
+fn note_ignored(args: &BenchArgs, notes: &mut Vec<String>) {
+    let mut ignored: Vec<String> = args
+        .conditions()
+        .iter()
+        .flat_map(conditions::Conditions::ignored)
+        .collect();
+    ignored.sort_unstable();
+    ignored.dedup();
+    for name in ignored {
+        notes.push(format!(
+            "this build of Portolan has no option {name}: its rows are measured with the default"
+        ));
+    }
 }
 
 /// A lab where a network path was asked for and a lab is allowed, otherwise this host.
@@ -137,9 +158,10 @@ impl Bench<'_> {
         for (measurement, why) in outcome.failures {
             let program = measurement.program;
             complete &= !matches!(program, Program::Portolan(..));
-            report
-                .notes
-                .push(format!("{metric}, {size} bytes, {}: {why}", program.name()));
+            report.notes.push(format!(
+                "{metric}, {size} bytes, {}: {why}",
+                measurement.name()
+            ));
         }
         complete
     }
@@ -166,6 +188,7 @@ impl Bench<'_> {
         };
         Spec {
             program: measurement.program,
+            conditions: measurement.conditions,
             role: Role::Driver,
             size,
             pace,

@@ -2,6 +2,7 @@
 //! Which rows a request consists of, and which measurements they need.
 
 use super::args::{BenchArgs, Metric, Path, Versus};
+use super::conditions::Conditions;
 use super::rows::pingpong::UDP_SIZE_MAX;
 use super::spec::{Cargo, Copying, Gather, Lines, Program, Publish, Scatter, Wait, Writes};
 
@@ -16,6 +17,32 @@ pub(crate) struct Measurement {
     pub(crate) program: Program,
     /// Between two hosts rather than within one.
     pub(crate) between_hosts: bool,
+    /// Under which conditions.
+    pub(crate) conditions: Conditions,
+}
+
+impl Measurement {
+    /// What sets this way of doing the work apart; empty where there is only one.
+    pub(crate) fn variant(&self) -> String {
+        let words = [
+            self.program.variant().to_owned(),
+            self.conditions.describe(),
+        ];
+        let words: Vec<String> = words
+            .into_iter()
+            .filter(|words| !words.is_empty())
+            .collect();
+        words.join(", ")
+    }
+
+    /// How a person knows the work.
+    pub(crate) fn name(&self) -> String {
+        let name = self.program.name();
+        match self.conditions.describe() {
+            conditions if conditions.is_empty() => name,
+            conditions => format!("{name} ({conditions})"),
+        }
+    }
 }
 
 /// A row that was asked for.
@@ -29,15 +56,23 @@ pub(crate) struct Wanted {
     pub(crate) candidates: Vec<Measurement>,
 }
 
+impl Wanted {
+    fn under(mut self, conditions: Conditions) -> Self {
+        for candidate in &mut self.candidates {
+            candidate.conditions = conditions;
+        }
+        self
+    }
+}
+
 /// The rows for messages of `size` bytes, those to be compared next to one another.
 pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted> {
     let mut rows = Vec::new();
     for path in args.paths() {
-        rows.push(wanted(
-            "portolan",
-            path,
-            vec![Program::Portolan(metric, path)],
-        ));
+        for conditions in args.conditions() {
+            let program = Program::Portolan(metric, path);
+            rows.push(wanted("portolan", path, vec![program]).under(conditions));
+        }
         if args.limits {
             rows.push(wanted(
                 "limit",
@@ -79,6 +114,7 @@ fn wanted(system: &'static str, path: Path, programs: Vec<Program>) -> Wanted {
     let candidates = programs.into_iter().map(|program| Measurement {
         program,
         between_hosts,
+        conditions: Conditions::default(),
     });
     Wanted {
         system,

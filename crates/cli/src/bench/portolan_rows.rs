@@ -5,9 +5,11 @@
 //! because a job's standard output belongs to the launcher.
 
 use super::args::{Metric, Path};
+use super::cpu::Meter;
 use super::measure::{SHM_BATCH, Sample, Turn, drive};
 use super::pattern::{Flags, stamp, verify};
 use super::place::pin;
+use super::portolan_account;
 use super::rows::turn_flags;
 use super::spec::{Program, Role, Spec, window};
 use super::surroundings::run_job;
@@ -46,7 +48,8 @@ pub(crate) fn run(spec: &mut Spec, path: Path) -> Result<Sample> {
         .context("this program's own file has a name that is not text")?;
     let mut command = vec![program.to_owned()];
     command.extend(worker::arguments(spec)?);
-    run_job(&command, &spec.hosts, path, worker::lasts(spec.pace))?;
+    let setting = (path, spec.conditions.options());
+    run_job(&command, &spec.hosts, setting, worker::lasts(spec.pace))?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;
     serde_json::from_str(&text).context("rank 0 left no result")
 }
@@ -66,21 +69,42 @@ pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
     if let Some(cores) = spec.cores {
         pin(cores[role.index()]).context("cannot pin to a core")?;
     }
-    let sample = match (metric, role) {
-        (Metric::Pingpong, Role::Driver) => Some(serve(&mut node, spec)?),
-        (Metric::Pingpong, Role::Answerer) => answer(&mut node, spec)?,
-        (Metric::Stream, Role::Driver) => Some(send_stream(&mut node, spec)?),
-        (Metric::Stream, Role::Answerer) => receive_stream(&mut node, spec)?,
-        (Metric::Rate, Role::Driver) => Some(send_rate(&mut node, spec)?),
-        (Metric::Rate, Role::Answerer) => receive_rate(&mut node, spec)?,
-    };
+    match role {
+        Role::Driver => measure(&mut node, spec, metric),
+        Role::Answerer => account(&mut node, spec, metric),
+    }?;
     // Whoever leaves first must not look like a failure to the other.
-    node.barrier()?;
-    if let (Some(sample), Some(path)) = (sample, &spec.result) {
-        fs::write(path, serde_json::to_vec(&sample)?)
-            .with_context(|| format!("cannot write the result to {}", path.display()))?;
-    }
-    Ok(())
+    Ok(node.barrier()?)
+}
+
+/// Rank 0: leaves its sample, completed by the other rank's account.
+fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
+    let mut sample = match metric {
+        Metric::Pingpong => serve(node, spec),
+        Metric::Stream => send_stream(node, spec),
+        Metric::Rate => send_rate(node, spec),
+    }?;
+    sample.take(portolan_account::hear(node, 1, ANSWERS)?);
+    let own = portolan_account::of(node, &Meter::default());
+    sample.add("sender", own.counters);
+    let path = spec
+        .result
+        .as_ref()
+        .context("nobody said where the result goes")?;
+    fs::write(path, serde_json::to_vec(&sample)?)
+        .with_context(|| format!("cannot write the result to {}", path.display()))
+}
+
+/// Rank 1: works, then tells rank 0 its account.
+fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
+    let mut meter = Meter::default();
+    match metric {
+        Metric::Pingpong => answer(node, spec),
+        Metric::Stream => receive_stream(node, spec, &mut meter),
+        Metric::Rate => receive_rate(node, spec),
+    }?;
+    let account = portolan_account::of(node, &meter);
+    portolan_account::tell(node, Target::new(0, ANSWERS), &account)
 }
 
 fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
@@ -117,7 +141,7 @@ fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
     )
 }
 
-fn answer(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
+fn answer(node: &mut Node, spec: &Spec) -> Result<()> {
     node.open(DATA, PortConfig::default())?;
     node.barrier()?;
     let (mut tx, mut rx) = (vec![0; spec.size], vec![0; spec.size]);
@@ -135,7 +159,7 @@ fn answer(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
         node.send(Target::new(0, ANSWERS), &tx)?;
         seq += 1;
     }
-    Ok(None)
+    Ok(())
 }
 
 /// One buffer for all sends of a window, as in the bare rows: it is written between windows, when
@@ -171,7 +195,7 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
 
 /// Keeps [`POSTED`] receives posted, so that the next message is asked for while this one is looked
 /// at.
-fn receive_stream(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
+fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<()> {
     node.open(DATA, PortConfig::default())?;
     let mut posted = VecDeque::new();
     for _ in 0..POSTED {
@@ -198,8 +222,11 @@ fn receive_stream(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
         }
         seq += 1;
         node.send(Target::new(0, ANSWERS), &ACK)?;
+        if !flags.last {
+            meter.turn(window(spec.size) * spec.size as u64);
+        }
     }
-    Ok(None)
+    Ok(())
 }
 
 /// A window of sends that are not waited for, then its acknowledgement, in the manner of
@@ -229,7 +256,7 @@ fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
 }
 
 /// A receiver handler checks the messages where they lie and answers each full window.
-fn receive_rate(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
+fn receive_rate(node: &mut Node, spec: &Spec) -> Result<()> {
     let seen = Arc::new(Tally::default());
     let (tally, size, messages) = (Arc::clone(&seen), spec.size, window(spec.size));
     node.open_active(DATA, PortConfig::in_place(), move |context, message| {
@@ -247,7 +274,7 @@ fn receive_rate(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
         );
         node.progress();
     }
-    Ok(None)
+    Ok(())
 }
 
 /// What the handler of the rate row has seen. One thread uses it; atomics only because handlers

@@ -2,6 +2,8 @@
 //! The JSON that scripts read. Fields are only ever added; a change of meaning changes [`SCHEMA`].
 
 use super::args::{Metric, Path};
+use super::conditions::Conditions;
+use super::extra::Extra;
 use super::place::SiteKind;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +70,9 @@ pub(crate) struct Row {
     /// Way of doing the work, where there are several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) variant: String,
+    /// Under which conditions; absent fields are the default.
+    #[serde(flatten)]
+    pub(crate) conditions: Conditions,
     /// Messages measured, all rounds together.
     pub(crate) iterations: u64,
     /// Median.
@@ -87,6 +92,9 @@ pub(crate) struct Row {
     /// round.
     #[serde(default)]
     pub(crate) per_round: Vec<f64>,
+    /// What only some rows tell.
+    #[serde(flatten)]
+    pub(crate) extra: Extra,
 }
 
 impl Row {
@@ -126,7 +134,9 @@ pub(crate) mod tests {
             min_us: 1.5,
             mbytes_per_s: 37.6,
             msgs_per_s: 588_235.0,
+            conditions: Conditions::default(),
             per_round: vec![1.5, 1.6, 1.7],
+            extra: Extra::default(),
         };
         let machine = Machine {
             kernel: "6.18.0".into(),

@@ -2,8 +2,10 @@
 //! What one end of a row is told to do: the argument of the hidden worker command.
 
 use super::args::{Metric, Path};
+use super::conditions::Conditions;
 use super::measure::Pace;
 use super::place::Place;
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -129,7 +131,8 @@ impl Cargo {
 }
 
 /// How a sender of datagrams puts headers between the pieces of its buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Gather {
     /// The kernel gathers.
     List,
@@ -179,6 +182,9 @@ pub(crate) enum Role {
 pub(crate) struct Spec {
     /// The work.
     pub(crate) program: Program,
+    /// Under which conditions.
+    #[serde(default)]
+    pub(crate) conditions: Conditions,
     /// The part in it. Ignored by Portolan rows, where the rank says it.
     pub(crate) role: Role,
     /// Bytes of a message.

@@ -37,14 +37,14 @@ pub(crate) fn open_lab(mtu: u32) -> Result<Site> {
     })
 }
 
-/// Runs `command` as a job of two ranks, one at each of `places`, to its end.
+/// Runs `command` as a job of one rank at each of `places`, to its end.
 ///
 /// # Errors
 /// The job cannot be started, or a rank fails.
 pub(crate) fn run_job(
     command: &[String],
-    places: &[Place; 2],
-    path: Path,
+    places: &[Place],
+    (path, options): (Path, BTreeMap<String, String>),
     lasts: Duration,
 ) -> Result<()> {
     let [program, args @ ..] = command else {
@@ -52,7 +52,7 @@ pub(crate) fn run_job(
     };
     let directory = std::env::current_dir().context("the working directory is gone")?;
     let options = Options {
-        rank_count: 2,
+        rank_count: u32::try_from(places.len())?,
         hosts: hosts_of(places),
         map_by: MapBy::Slot,
         tag_output: false,
@@ -62,7 +62,7 @@ pub(crate) fn run_job(
         limit: Some(lasts + GRACE),
         workload: Workload {
             path: choice(path),
-            options: BTreeMap::new(),
+            options,
             environment: BTreeMap::new(),
             directory: directory.to_string_lossy().into_owned(),
             program: program.clone(),
@@ -78,9 +78,9 @@ pub(crate) fn run_job(
     }
 }
 
-fn hosts_of(places: &[Place; 2]) -> Vec<Host> {
-    if places[0] == places[1] {
-        return hosts::here(Some(2));
+fn hosts_of(places: &[Place]) -> Vec<Host> {
+    if places.iter().all(|place| place.netns.is_none()) {
+        return hosts::here(u32::try_from(places.len()).ok());
     }
     places.iter().map(host_of).collect()
 }

@@ -49,15 +49,26 @@ fn section(metric: Metric, rows: &[Row]) -> String {
         Metric::Rate => "rate: messages in one direction",
     };
     let mut text = format!("\n{title}\n");
+    let with_cpu = rows.iter().any(|row| row.extra.cpu.is_some());
+    let cpu_title = if with_cpu {
+        "   send s/GB   recv s/GB"
+    } else {
+        ""
+    };
     let _ = writeln!(
         text,
-        "{:7} {:12} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}  how",
+        "{:7} {:12} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}{cpu_title}  how",
         "path", "system", "size", "p50 us", "p99 us", "MB/s", "Mmsg/s", "x limit", "x tcp"
     );
     for row in rows {
+        let cpu = if with_cpu {
+            cpu_cells(row)
+        } else {
+            String::new()
+        };
         let _ = writeln!(
             text,
-            "{:7} {:12} {:>8} {:>10.3} {:>10.3} {:>10.1} {:>10.3} {:>8} {:>7}  {}",
+            "{:7} {:12} {:>8} {:>10.3} {:>10.3} {:>10.1} {:>10.3} {:>8} {:>7}{cpu}  {}",
             row.path,
             row.system,
             size(row.size),
@@ -73,10 +84,25 @@ fn section(metric: Metric, rows: &[Row]) -> String {
     text
 }
 
+/// Processor seconds per 10^9 bytes at both ends.
+fn cpu_cells(row: &Row) -> String {
+    match &row.extra.cpu {
+        Some(cpu) => format!(
+            "{:>12.3}{:>12.3}",
+            cpu.sender_s_per_gb, cpu.receiver_s_per_gb
+        ),
+        None => format!("{:>12}{:>12}", "-", "-"),
+    }
+}
+
 /// The row's headline figure divided by that of `system` on the same path and size.
 fn ratio(row: &Row, rows: &[Row], system: &str) -> String {
-    let same =
-        |other: &&Row| other.system == system && other.path == row.path && other.size == row.size;
+    let same = |other: &&Row| {
+        other.system == system
+            && other.path == row.path
+            && other.size == row.size
+            && other.conditions.of_network() == row.conditions.of_network()
+    };
     match rows.iter().find(same) {
         Some(other) if row.system != system && other.headline() > 0.0 => {
             format!("{:.2}", row.headline() / other.headline())
