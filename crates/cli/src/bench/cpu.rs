@@ -81,6 +81,11 @@ impl Meter {
         self.latest = Some(reading);
     }
 
+    /// Payload of all turns so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Seconds per 10^9 bytes; `None` when there were too few turns to say.
     pub(crate) fn s_per_gb(&self) -> Option<f64> {
         let (first, latest) = (self.first?, self.latest?);

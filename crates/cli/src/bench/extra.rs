@@ -34,6 +34,13 @@ pub(crate) struct Extra {
     /// `loaded`: the same ping-pong without the stream; the row's own times are with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idle: Option<Latency>,
+    /// `loaded`: 10^6 bytes per second of the stream meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bulk_mbytes_per_s: Option<f64>,
+    /// Throughput divided by that of the same work undisturbed (under loss or interference), or by
+    /// that of a single sender (`incast`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) relative: Option<f64>,
     /// `incast`: what one sender alone achieves in the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) single_mbytes_per_s: Option<f64>,
@@ -66,6 +73,8 @@ impl Extra {
                 receiver_s_per_gb,
             }),
             idle: idle.map(|(p50_us, p99_us)| Latency { p50_us, p99_us }),
+            bulk_mbytes_per_s: figure(|extra| extra.bulk_mbytes_per_s),
+            relative: None,
             single_mbytes_per_s: figure(|extra| extra.single_mbytes_per_s),
             finish_us: finishing_times(rounds),
             counters,

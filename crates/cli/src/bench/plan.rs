@@ -4,7 +4,7 @@
 use super::args::{BenchArgs, Metric, Path, Versus};
 use super::conditions::Conditions;
 use super::rows::pingpong::UDP_SIZE_MAX;
-use super::spec::{Cargo, Copying, Gather, Lines, Program, Publish, Scatter, Wait, Writes};
+use super::spec::{Cargo, Chunk, Copying, Gather, Lines, Program, Publish, Scatter, Wait, Writes};
 
 /// Bytes of the smallest message whose stream has a limit row: below it, a bare row that sends each
 /// message by itself is no limit for a system that joins them.
@@ -69,7 +69,7 @@ impl Wanted {
 pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted> {
     let mut rows = Vec::new();
     for path in args.paths() {
-        for conditions in args.conditions() {
+        for conditions in args.conditions(metric, path) {
             let program = Program::Portolan(metric, path);
             rows.push(wanted("portolan", path, vec![program]).under(conditions));
         }
@@ -84,14 +84,14 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted>
             }
         }
         for versus in &args.versus {
-            rows.push(match versus {
-                Versus::Tcp => wanted("tcp", path, tcp(metric)),
-                Versus::Udp => wanted(
+            match versus {
+                Versus::Tcp => rows.extend(tcp_rows(args, metric, path)),
+                Versus::Udp => rows.push(wanted(
                     "udp",
                     path,
                     limit(metric, Path::Udp, size, args.mtu as usize),
-                ),
-            });
+                )),
+            }
         }
     }
     rows.retain(|row| !row.candidates.is_empty());
@@ -179,8 +179,26 @@ fn single(path: Path) -> Vec<Program> {
     }
 }
 
+fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
+    let row = |conditions: Conditions| {
+        let mut programs = tcp(metric);
+        if conditions.loss_ppm > 0 {
+            // What the network drops is a segment here, and a burst of them with offload. Either
+            // may suit TCP better.
+            programs.push(Program::TcpSegments);
+        }
+        wanted("tcp", path, programs).under(conditions)
+    };
+    args.losses(metric, path).into_iter().map(row).collect()
+}
+
 fn tcp(metric: Metric) -> Vec<Program> {
     match metric {
+        Metric::Loaded => vec![
+            Program::TcpLoaded(Chunk::Small),
+            Program::TcpLoaded(Chunk::Large),
+        ],
+        Metric::Incast => Vec::new(),
         Metric::Pingpong => vec![Program::TcpPingpong],
         Metric::Stream => vec![
             Program::TcpStream(Wait::Block),

@@ -15,6 +15,9 @@ const ACCOUNT_LEN_MAX: usize = 8 << 10;
 /// (RFC 4113 calls them udpInErrors; Linux counts this cause by itself).
 const RECEIVE_BUFFER_ERRORS: &str = "RcvbufErrors";
 
+/// How losses to full socket buffers are called.
+pub(crate) const FULL_BUFFERS: &str = "lost to full socket buffers";
+
 /// This rank's account; `meter` if it received bulk data.
 pub(crate) fn of(node: &Node, meter: &Meter) -> Account {
     Account {
@@ -32,7 +35,7 @@ fn counters(node: &Node) -> BTreeMap<String, u64> {
         ("link full", counted.link_full),
         ("messages held", counted.messages_held),
     ];
-    let of_host = [("lost to full socket buffers", full_buffer_losses())];
+    let of_host = [(FULL_BUFFERS, full_buffer_losses())];
     let mut counters: BTreeMap<String, u64> = of_protocol
         .into_iter()
         .chain(of_host)
@@ -43,7 +46,8 @@ fn counters(node: &Node) -> BTreeMap<String, u64> {
             .into_iter()
             .map(|(name, count)| (format!("dropped: {name}"), count)),
     );
-    counters.retain(|_, count| *count > 0);
+    // That nothing was lost to full buffers is worth saying.
+    counters.retain(|name, count| *count > 0 || name == FULL_BUFFERS);
     counters
 }
 

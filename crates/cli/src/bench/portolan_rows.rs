@@ -6,15 +6,17 @@
 
 use super::args::{Metric, Path};
 use super::cpu::Meter;
+use super::interfere::Conductor;
 use super::measure::{SHM_BATCH, Sample, Turn, drive};
 use super::pattern::{Flags, stamp, verify};
-use super::place::pin;
+use super::place::{Place, pin};
 use super::portolan_account;
 use super::rows::turn_flags;
 use super::spec::{Program, Role, Spec, window};
 use super::surroundings::run_job;
 use super::worker;
-use anyhow::{Context, Result, ensure};
+use super::{incast, interfere, loaded};
+use anyhow::{Context, Result, bail, ensure};
 use portolan::{Node, PortConfig, Target};
 use std::collections::VecDeque;
 use std::fs;
@@ -39,7 +41,7 @@ const LAST: u64 = 1 << 63;
 ///
 /// # Errors
 /// The job fails, or leaves no sample.
-pub(crate) fn run(spec: &mut Spec, path: Path) -> Result<Sample> {
+pub(crate) fn run(spec: &mut Spec, path: Path, places: &[Place]) -> Result<Sample> {
     let result = tempfile::NamedTempFile::new().context("cannot make a file for the result")?;
     spec.result = Some(result.path().to_path_buf());
     let program = std::env::current_exe().context("cannot find this program's own file")?;
@@ -49,7 +51,7 @@ pub(crate) fn run(spec: &mut Spec, path: Path) -> Result<Sample> {
     let mut command = vec![program.to_owned()];
     command.extend(worker::arguments(spec)?);
     let setting = (path, spec.conditions.options());
-    run_job(&command, &spec.hosts, setting, worker::lasts(spec.pace))?;
+    run_job(&command, places, setting, worker::lasts(spec.pace))?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;
     serde_json::from_str(&text).context("rank 0 left no result")
 }
@@ -60,21 +62,37 @@ pub(crate) fn run(spec: &mut Spec, path: Path) -> Result<Sample> {
 /// A message was wrong, the other rank is gone, or the result cannot be written.
 pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
     let mut node = Node::join()?;
-    ensure!(node.size() == 2, "a row has two ranks, not {}", node.size());
-    let role = if node.rank() == 0 {
-        Role::Driver
-    } else {
-        Role::Answerer
+    let expected = ranks(spec, metric);
+    ensure!(
+        node.size() == expected,
+        "a row has {expected} ranks, not {}",
+        node.size()
+    );
+    let role = match node.rank() {
+        0 => Some(Role::Driver),
+        1 => Some(Role::Answerer),
+        _ => None,
     };
-    if let Some(cores) = spec.cores {
+    // More than two spinning processes must share the cores as the scheduler sees fit.
+    if let (Some(cores), Some(role), 2) = (spec.cores, role, expected) {
         pin(cores[role.index()]).context("cannot pin to a core")?;
     }
-    match role {
-        Role::Driver => measure(&mut node, spec, metric),
-        Role::Answerer => account(&mut node, spec, metric),
+    match (metric, node.rank()) {
+        (_, 0) => measure(&mut node, spec, metric),
+        (Metric::Incast, _) => incast::send(&mut node, spec),
+        (_, interfere::RANK) => interfere::work(&mut node),
+        _ => account(&mut node, spec, metric),
     }?;
     // Whoever leaves first must not look like a failure to the other.
     Ok(node.barrier()?)
+}
+
+fn ranks(spec: &Spec, metric: Metric) -> u32 {
+    match metric {
+        Metric::Incast => spec.senders + 1,
+        _ if spec.conditions.interfere > 0 => interfere::RANK + 1,
+        _ => 2,
+    }
 }
 
 /// Rank 0: leaves its sample, completed by the other rank's account.
@@ -83,10 +101,19 @@ fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
         Metric::Pingpong => serve(node, spec),
         Metric::Stream => send_stream(node, spec),
         Metric::Rate => send_rate(node, spec),
+        Metric::Loaded => {
+            node.open(ANSWERS, PortConfig::default())?;
+            loaded::measure(node, spec)
+        }
+        Metric::Incast => incast::receive(node, spec),
     }?;
-    sample.take(portolan_account::hear(node, 1, ANSWERS)?);
-    let own = portolan_account::of(node, &Meter::default());
-    sample.add("sender", own.counters);
+    let own = portolan_account::of(node, &Meter::default()).counters;
+    if metric == Metric::Incast {
+        sample.add("receiver", own);
+    } else {
+        sample.take(portolan_account::hear(node, 1, ANSWERS)?);
+        sample.add("sender", own);
+    }
     let path = spec
         .result
         .as_ref()
@@ -98,12 +125,24 @@ fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
 /// Rank 1: works, then tells rank 0 its account.
 fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
     let mut meter = Meter::default();
+    let foreign = (spec.conditions.interfere > 0)
+        .then(|| interfere::count(node))
+        .transpose()?;
     match metric {
         Metric::Pingpong => answer(node, spec),
         Metric::Stream => receive_stream(node, spec, &mut meter),
         Metric::Rate => receive_rate(node, spec),
+        Metric::Loaded => loaded::answer(node),
+        Metric::Incast => bail!("rank 1 of an incast is a sender like the others"),
     }?;
-    let account = portolan_account::of(node, &meter);
+    let mut account = portolan_account::of(node, &meter);
+    if let Some(foreign) = foreign {
+        let (foreign, stream) = (foreign.load(Relaxed), meter.bytes() / spec.size as u64);
+        account.counters.insert("foreign messages".into(), foreign);
+        account
+            .counters
+            .insert("datagrams".into(), stream * interfere::datagrams(spec));
+    }
     portolan_account::tell(node, Target::new(0, ANSWERS), &account)
 }
 
@@ -171,7 +210,8 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
     let mut message: Arc<[u8]> = vec![0; spec.size].into();
     let mut seq = 0;
     let mut requests = Vec::with_capacity(usize::try_from(messages)?);
-    drive(
+    let mut conductor = Conductor::new(spec);
+    let sample = drive(
         spec.pace,
         Turn {
             messages,
@@ -188,9 +228,16 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
             for request in requests.drain(..) {
                 node.wait(request)?;
             }
-            await_ack(node)
+            await_ack(node)?;
+            conductor
+                .as_mut()
+                .map_or(Ok(()), |conductor| conductor.turn(node))
         },
-    )
+    )?;
+    if conductor.is_some() {
+        interfere::stop(node)?;
+    }
+    Ok(sample)
 }
 
 /// Keeps [`POSTED`] receives posted, so that the next message is asked for while this one is looked

@@ -107,7 +107,8 @@ fn summarize(
         .iter()
         .map(|sample| match metric {
             Metric::Pingpong => sample.p50_us,
-            Metric::Stream => sample.msgs_per_s * megabytes,
+            Metric::Stream | Metric::Incast => sample.msgs_per_s * megabytes,
+            Metric::Loaded => sample.p99_us,
             Metric::Rate => sample.msgs_per_s,
         })
         .collect();

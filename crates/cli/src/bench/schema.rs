@@ -4,6 +4,7 @@
 use super::args::{Metric, Path};
 use super::conditions::Conditions;
 use super::extra::Extra;
+use super::half_power::HalfPower;
 use super::place::SiteKind;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,9 @@ pub(crate) struct Report {
     /// Other ways of doing the work of a `limit`, `tcp` or `udp` row, which were slower.
     #[serde(default)]
     pub(crate) slower_variants: Vec<Row>,
+    /// Half-power points, of systems whose ping-pong was measured at enough sizes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) half_power: Vec<HalfPower>,
     /// Rows that were asked for and are missing, with the reason.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
@@ -102,7 +106,8 @@ impl Row {
     pub(crate) fn headline(&self) -> f64 {
         match self.metric {
             Metric::Pingpong => self.p50_us,
-            Metric::Stream => self.mbytes_per_s,
+            Metric::Stream | Metric::Incast => self.mbytes_per_s,
+            Metric::Loaded => self.p99_us,
             Metric::Rate => self.msgs_per_s,
         }
     }
@@ -110,8 +115,8 @@ impl Row {
     /// Whether it did the same better than `other`.
     pub(crate) fn beats(&self, other: &Row) -> bool {
         match self.metric {
-            Metric::Pingpong => self.headline() < other.headline(),
-            Metric::Stream | Metric::Rate => self.headline() > other.headline(),
+            Metric::Pingpong | Metric::Loaded => self.headline() < other.headline(),
+            Metric::Stream | Metric::Rate | Metric::Incast => self.headline() > other.headline(),
         }
     }
 }
@@ -157,6 +162,7 @@ pub(crate) mod tests {
             machine,
             results: vec![row],
             slower_variants: vec![],
+            half_power: vec![],
             notes,
         }
     }

@@ -35,8 +35,12 @@ pub(crate) enum Program {
     TcpPingpong,
     /// Windows of large messages.
     TcpStream(Wait),
+    /// Windows of large messages without segmentation offload.
+    TcpSegments,
     /// Windows of small messages.
     TcpRate(Writes),
+    /// Bytes there and back beside a stream.
+    TcpLoaded(Chunk),
 }
 
 impl Program {
@@ -47,7 +51,11 @@ impl Program {
             Program::ShmPingpong(_) | Program::ShmStream(_) | Program::ShmRate(_) => "bare memory",
             Program::PacketPingpong | Program::PacketFlow(_) => "bare Ethernet",
             Program::UdpPingpong | Program::UdpFlow(_) | Program::UdpStream(..) => "bare UDP",
-            Program::TcpPingpong | Program::TcpStream(_) | Program::TcpRate(_) => "TCP",
+            Program::TcpPingpong
+            | Program::TcpStream(_)
+            | Program::TcpSegments
+            | Program::TcpRate(_)
+            | Program::TcpLoaded(_) => "TCP",
         };
         match self.variant() {
             "" => name.into(),
@@ -74,6 +82,9 @@ impl Program {
             Program::UdpStream(Gather::Copy, Scatter::List) => "copy, scatter list",
             Program::TcpStream(Wait::Block) => "blocking",
             Program::TcpStream(Wait::Spin) => "spinning",
+            Program::TcpSegments => "blocking, without segmentation offload",
+            Program::TcpLoaded(Chunk::Small) => "spinning, TCP_NODELAY, stream in 64 KB calls",
+            Program::TcpLoaded(Chunk::Large) => "spinning, TCP_NODELAY, stream in 1 MB calls",
             Program::TcpRate(Writes::Each) => "one write per message",
             Program::TcpRate(Writes::Window) => "one write per window",
         }
@@ -158,6 +169,15 @@ pub(crate) enum Wait {
     Spin,
 }
 
+/// Bytes of a stream that a call may move before the other connection is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Chunk {
+    /// 64 KB: what the kernel moves at a time.
+    Small,
+    /// A whole message.
+    Large,
+}
+
 /// How many messages a `write` carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Writes {
@@ -197,6 +217,9 @@ pub(crate) struct Spec {
     pub(crate) cores: Option<[usize; 2]>,
     /// Host of the driver and of the answerer.
     pub(crate) hosts: [Place; 2],
+    /// Senders of an incast.
+    #[serde(default)]
+    pub(crate) senders: u32,
     /// File behind the shared memory.
     pub(crate) shared: Option<PathBuf>,
     /// Where rank 0 of a Portolan row leaves its sample; other ends report on their standard

@@ -13,22 +13,24 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+/// The first of the addresses that labs are documented to have.
+const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+
 /// How long the second rank may report its own error after the first failed: it may be the cause.
 const ERROR_GRACE: Duration = Duration::from_millis(500);
 
-/// Opens a temporary lab of two hosts.
+/// Opens a temporary lab of `count` hosts.
 ///
 /// # Errors
 /// Labs are not allowed here, or something that they need is missing.
-pub(crate) fn open_lab(mtu: u32) -> Result<Site> {
-    let lab = TemporaryLab::up(2, mtu)?;
-    let place = |index: u8| Place {
-        netns: Some(lab.lab().namespace(u32::from(index))),
-        // The addresses that labs are documented to have.
-        addr: IpAddr::V4(Ipv4Addr::new(10, 77, 0, index + 1)),
+pub(crate) fn open_lab(mtu: u32, count: u32) -> Result<Site> {
+    let lab = TemporaryLab::up(count, mtu)?;
+    let place = |index: u32| Place {
+        netns: Some(lab.lab().namespace(index)),
+        addr: IpAddr::V4(Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + index)),
         interface: "eth0".into(),
     };
-    let hosts = [place(0), place(1)];
+    let hosts = (0..count).map(place).collect();
     Ok(Site {
         kind: SiteKind::Lab,
         hosts,

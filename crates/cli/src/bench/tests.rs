@@ -30,6 +30,7 @@ fn spec(program: Program, size: usize) -> Spec {
         // Other tests run on the same cores: yield rather than spin.
         cores: None,
         hosts: [Place::loopback(), Place::loopback()],
+        senders: 0,
         shared: None,
         result: None,
     }
