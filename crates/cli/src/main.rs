@@ -12,6 +12,7 @@ mod info;
 mod lab;
 mod launch_io;
 mod orphans;
+mod plot;
 mod program;
 mod run;
 mod signals;
@@ -39,6 +40,8 @@ enum Command {
     Info(info::Args),
     /// Measure Portolan beside the machine's limit and the kernel's protocols.
     Bench(bench::BenchArgs),
+    /// Draw the results of `bench` and `tune` as SVG.
+    Plot(plot::PlotArgs),
     /// One end of what `bench` measures; not for people.
     #[command(hide = true)]
     BenchWorker(bench::WorkerArgs),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Info(args) => info::main(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Plot(args) => plot::run(&args),
         Command::BenchWorker(args) => bench::work(&args),
         Command::Agent => agent::main(),
     };

@@ -37,18 +37,20 @@ mod sys;
 mod table;
 mod worker;
 
-pub(crate) use args::BenchArgs;
+pub(crate) use args::{BenchArgs, Metric};
+pub(crate) use half_power::throughput;
+pub(crate) use schema::{Report, Row};
 pub(crate) use worker::{WorkerArgs, work};
 
 use crate::error::UserError;
 use anyhow::{Context, Result};
-use args::{Metric, Path};
+use args::Path;
 use loss::Loss;
 use measure::{Pace, Sample};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use place::{Place, Site};
 use plan::Measurement;
-use schema::{Report, SCHEMA};
+use schema::SCHEMA;
 use spec::{Program, Role, Spec};
 use std::fs::{self, File};
 use std::io::Write;
