@@ -24,6 +24,7 @@ struct Info {
     build: &'static str,
     launch_version: u32,
     links: Vec<LinkInfo>,
+    model: String,
     limits: Vec<Entry>,
     settings: Vec<SettingInfo>,
 }
@@ -69,6 +70,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     for link in &info.links {
         println!("  {:<8} {}", link.name, doctor::outcome(&link.available));
     }
+    println!("\nmodel of paths: {}", info.model);
     print_entries("limits", &info.limits);
     print_settings(&info.settings);
     Ok(ExitCode::SUCCESS)
@@ -117,9 +119,16 @@ fn collect() -> Info {
             .into_iter()
             .map(|(name, available)| LinkInfo { name, available })
             .collect(),
+        model: model(),
         limits: limits(),
         settings: settings(),
     }
+}
+
+/// What a job that is started here would make of the stored model.
+fn model() -> String {
+    let setting = settings::MODEL.from_env();
+    portolan::model::load(setting.as_deref()).1.to_string()
 }
 
 fn limits() -> Vec<Entry> {

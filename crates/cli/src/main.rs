@@ -16,6 +16,7 @@ mod plot;
 mod program;
 mod run;
 mod signals;
+mod tune;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -42,6 +43,11 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Draw the results of `bench` and `tune` as SVG.
     Plot(plot::PlotArgs),
+    /// Measure this machine's paths, and store the model that jobs here decide by.
+    Tune(tune::TuneArgs),
+    /// One end of what `tune` measures; not for people.
+    #[command(hide = true)]
+    TuneWorker(tune::WorkerArgs),
     /// One end of what `bench` measures; not for people.
     #[command(hide = true)]
     BenchWorker(bench::WorkerArgs),
@@ -59,6 +65,8 @@ fn main() -> ExitCode {
         Command::Info(args) => info::main(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Plot(args) => plot::run(&args),
+        Command::Tune(args) => tune::run(&args),
+        Command::TuneWorker(args) => tune::work(&args),
         Command::BenchWorker(args) => bench::work(&args),
         Command::Agent => agent::main(),
     };

@@ -36,6 +36,7 @@ mod group;
 pub mod launch;
 mod links;
 mod liveness;
+pub mod model;
 mod node;
 mod ops;
 mod port;

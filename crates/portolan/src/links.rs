@@ -95,6 +95,8 @@ pub(crate) struct Plan {
     fault: Option<FaultSpec>,
     pcap: Option<PathBuf>,
     frame_len_max: Option<usize>,
+    /// File of the model, or `off`.
+    model: Option<String>,
 }
 
 /// The interface that a job's network traffic takes.
@@ -144,11 +146,17 @@ impl Plan {
                 .of(job)
                 .map(|dir| PathBuf::from(dir).join(format!("{}.pcap", job.rank))),
             frame_len_max,
+            model: settings::MODEL.of(job),
         })
     }
 
     pub(crate) fn network(&self) -> Option<&Network> {
         self.network.as_ref()
+    }
+
+    /// The setting that says which model is used.
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.model.as_deref()
     }
 }
 

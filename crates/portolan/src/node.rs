@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::launch::{Job, Launch, PathChoice};
 use crate::links::{Links, Plan};
 use crate::liveness;
+use crate::model;
 use crate::ops::{Completion, OpKind, Ops, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
 use crate::wait::{LOOK_TURNS, Waiter};
@@ -70,6 +71,7 @@ pub struct Node {
     engine: Engine,
     waiter: Waiter,
     clean: bool,
+    model: model::Status,
 }
 
 impl Node {
@@ -111,7 +113,14 @@ impl Node {
             }
             None => None,
         };
-        let core = new_core(&job, &links, &table)?;
+        let mut core = new_core(&job, &links, &table)?;
+        let (stored, status) = model::load(plan.model());
+        if let Some(stored) = &stored {
+            core.choose(stored.choices.to_core());
+        }
+        if matches!(status, model::Status::Refused(..)) {
+            log::warn!("model: {status}");
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let waiter = Waiter::new(job.local_size, cores);
         let inner = Inner {
@@ -136,6 +145,7 @@ impl Node {
             engine: Engine::new(inner, links, launch, liveness),
             waiter,
             clean: true,
+            model: status,
         })
     }
 
@@ -155,6 +165,18 @@ impl Node {
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
         self.engine.inner.job.options.get(name).map(String::as_str)
+    }
+
+    /// What became of the stored model of this machine's paths.
+    #[must_use]
+    pub fn model(&self) -> &model::Status {
+        &self.model
+    }
+
+    /// Sends by `choices` from now on, instead of by those of the stored model. Limits of the
+    /// protocol stay limits.
+    pub fn choose(&mut self, choices: &model::Choices) {
+        self.engine.inner.core.choose(choices.to_core());
     }
 
     /// What the protocol has done so far.

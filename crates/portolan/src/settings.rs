@@ -50,6 +50,14 @@ pub const PCAP: Setting = Setting {
     meaning: "directory, which must exist, to record network frames in, a file a rank and link",
 };
 
+/// The model of this machine's paths.
+pub const MODEL: Setting = Setting {
+    option: Some("model"),
+    variable: "PORTOLAN_MODEL",
+    default: "the one that portolan tune has stored for this user, if it is for this machine",
+    meaning: "model of the paths to choose by: a file, or off",
+};
+
 /// The connection to the launcher.
 pub const LAUNCH_FD: Setting = Setting {
     option: None,
@@ -67,7 +75,15 @@ pub const RUST_LOG: Setting = Setting {
 };
 
 /// All of them.
-pub const ALL: &[Setting] = &[INTERFACE, FRAME_LEN_MAX, FAULT, PCAP, LAUNCH_FD, RUST_LOG];
+pub const ALL: &[Setting] = &[
+    INTERFACE,
+    FRAME_LEN_MAX,
+    FAULT,
+    PCAP,
+    MODEL,
+    LAUNCH_FD,
+    RUST_LOG,
+];
 
 impl Setting {
     /// The value in the environment, if there is one.

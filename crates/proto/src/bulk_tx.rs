@@ -179,12 +179,19 @@ impl Peer {
         let (place, key) = self.next_transfer(sh, link)?;
         let path = self.paths[link.index()].as_deref_mut()?;
         let window = path.window_left();
+        let is_lone = sh.tx_transfers.len() == 1;
         let transfer = sh.tx_transfers.get_mut(key)?;
         let fragment_len = usize::from(transfer.fragment_len);
+        // P4.11
+        let call_len = if is_lone {
+            sh.choice.lone_call_len(transfer.len)
+        } else {
+            CALL_LEN_MAX
+        };
         let most = path
             .params
             .segments_max
-            .min(CALL_LEN_MAX / (fragment_len + BULK_HEADER_LEN));
+            .min(call_len / (fragment_len + BULK_HEADER_LEN));
         let off = transfer.next_off;
         // P5.4, whole fragments only: a grant may end within one, which waits for the next grant.
         let left = usize::try_from(transfer.granted - off).unwrap_or(usize::MAX);

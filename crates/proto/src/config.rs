@@ -112,6 +112,55 @@ impl Default for Limits {
     }
 }
 
+/// Steps of [`Choice::lone`]; the papers' table had six.
+pub const LONE_STEPS: usize = 6;
+
+/// What a measured model of the paths decides. All of it is the sender's own matter: two processes
+/// may choose differently. [`Choice::default`] is what is right without a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Longest message that is sent without asking; [`Limits::eager_len_max`] stays its ceiling.
+    pub eager_len_max: usize,
+    /// The same on lossless links, below [`Limits::eager_len_max_lossless`].
+    pub eager_len_max_lossless: usize,
+    /// Longest message of several frames that takes the path of small messages. `P6.5`
+    pub small_run_len_max: usize,
+    /// Pieces of a message that nothing waits behind, by ascending message length. `P4.11`
+    pub lone: [LoneStep; LONE_STEPS],
+}
+
+/// Messages of up to `message_len_max` bytes, and beyond the step before, leave `call_len` bytes a
+/// call when nothing waits behind them, so that sender and receiver work at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoneStep {
+    /// Last message length of the step; 0 ends the table.
+    pub message_len_max: u64,
+    /// Bytes of a call; 0 for as many as it takes.
+    pub call_len: usize,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Choice {
+            eager_len_max: usize::MAX,
+            eager_len_max_lossless: usize::MAX,
+            small_run_len_max: 0,
+            lone: [LoneStep::default(); LONE_STEPS],
+        }
+    }
+}
+
+impl Choice {
+    /// Most bytes of a call for a message of `len` bytes that nothing waits behind.
+    pub(crate) fn lone_call_len(&self, len: u64) -> usize {
+        let step = self.lone.iter().find(|step| len <= step.message_len_max);
+        match step {
+            Some(step) if step.call_len > 0 => step.call_len.min(crate::tx::CALL_LEN_MAX),
+            _ => crate::tx::CALL_LEN_MAX,
+        }
+    }
+}
+
 /// The times among the limits, in the core's own unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {

@@ -13,7 +13,7 @@ use crate::session::{Entropy, SessionState};
 use crate::slab::Slab;
 use crate::slot::SlotPool;
 use crate::tx::Sent;
-use crate::{Config, Counters, Instant, LinkId, LinkParams};
+use crate::{Choice, Config, Counters, Instant, LinkId, LinkParams};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -37,6 +37,11 @@ pub(crate) struct Shared {
     pub(crate) entropy: Entropy,
     /// Small messages take this link where it works.
     pub(crate) preferred: Option<LinkId>,
+    /// Of a model, or none; its eager limits are among those of `config`.
+    pub(crate) choice: Choice,
+    /// The limits that were configured, before a choice lowered them: longest eager message that
+    /// is sent (on networks, on lossless links) or taken.
+    pub(crate) eager_bounds: [usize; 2],
     /// Headers and short frames that live for one transmit only.
     pub(crate) scratch: Vec<u8>,
 }
@@ -90,6 +95,7 @@ impl Core {
         );
         assert!(config.size <= 1 << 20, "a job has at most 2^20 processes");
         let entropy = Entropy::new(config.seed, config.epoch);
+        let eager_bounds = [limits.eager_len_max, limits.eager_len_max_lossless];
         Core {
             peers: (0..config.size).map(|_| None).collect(),
             allowed: alloc::vec![0; config.size as usize],
@@ -110,6 +116,8 @@ impl Core {
                 counters: Counters::default(),
                 entropy,
                 preferred: None,
+                choice: Choice::default(),
+                eager_bounds,
                 scratch: Vec::new(),
             },
             sent: None,
@@ -211,6 +219,13 @@ impl Core {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.sh.counters
+    }
+
+    /// Whether there is an event.
+    #[inline]
+    #[must_use]
+    pub fn has_event(&self) -> bool {
+        !self.sh.events.is_empty()
     }
 
     /// The next event, in order.
@@ -367,6 +382,16 @@ impl Core {
     /// Makes small messages to every peer take `link` wherever it works, whatever was measured.
     pub fn prefer(&mut self, link: LinkId) {
         self.sh.preferred = Some(link);
+    }
+
+    /// Sends by `choice` from now on. It may lower the configured eager limits, never raise them:
+    /// peers take no more.
+    pub fn choose(&mut self, choice: Choice) {
+        let [eager, lossless] = self.sh.eager_bounds;
+        let limits = &mut self.sh.config.limits;
+        limits.eager_len_max = choice.eager_len_max.min(eager);
+        limits.eager_len_max_lossless = choice.eager_len_max_lossless.min(lossless);
+        self.sh.choice = choice;
     }
 
     /// Puts `peer` into the queue of those with something to transmit, and among the timed.

@@ -5,6 +5,7 @@ use crate::event::{Cause, PeerId, PortId};
 use crate::lane::charge;
 use crate::path::{OpenFrame, Path, Run};
 use crate::slot::SlotPool;
+use crate::tx::CALL_LEN_MAX;
 use crate::{Core, LaneId};
 use portolan_wire::{FRAGMENT_LEN, FRAME_HEADER_LEN, Fragment, MESSAGE_LEN, Message};
 
@@ -163,16 +164,23 @@ impl Core {
         if path.params.lossless {
             return Ok(path.stage_alone(&mut self.sh.slots, &message));
         }
-        let bulk = state.bulk.unwrap_or(small);
-        let Some(path) = state.paths[bulk.index()].as_deref_mut() else {
+        let by = match state.bulk {
+            Some(bulk) if len > self.sh.choice.small_run_len_max => bulk,
+            _ => small,
+        };
+        let Some(path) = state.paths[by.index()].as_deref_mut() else {
             return Err(Refused::NotUp);
+        };
+        let call_len = match path.is_quiet(self.sh.config.limits.ack_every) {
+            true => self.sh.choice.lone_call_len(len as u64),
+            false => CALL_LEN_MAX,
         };
         let fragment = Fragment {
             message,
             message_len: u32::try_from(len).unwrap_or(u32::MAX),
             offset: 0,
         };
-        Ok(path.stage_run(&mut self.sh.slots, &fragment, len))
+        Ok(path.stage_run(&mut self.sh.slots, &fragment, len, call_len))
     }
 }
 
@@ -243,6 +251,7 @@ impl Path {
         slots: &'a mut SlotPool,
         whole: &Fragment,
         len: usize,
+        call_len: usize,
     ) -> Staging<'a> {
         let header_len = FRAME_HEADER_LEN + FRAGMENT_LEN;
         // A fragment's length is a 16-bit field and the run must fit one buffer.
@@ -270,6 +279,7 @@ impl Path {
             off: 0,
             len: total_len,
             segment_len,
+            call_len,
         });
         Staging {
             bytes: &mut bytes[header_len..],

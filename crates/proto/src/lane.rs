@@ -312,12 +312,8 @@ impl Peer {
             system: fragment.message.system,
         };
         let len = fragment.message_len as usize;
-        if len
-            > sh.config
-                .limits
-                .eager_len_max
-                .max(sh.config.limits.eager_len_max_lossless)
-        {
+        let [eager, lossless] = sh.eager_bounds;
+        if len > eager.max(lossless) {
             return Err(DropReason::BadFragment);
         }
         let rx = &mut self.lanes_rx[lane.index()];

@@ -56,7 +56,7 @@ mod time;
 mod timer;
 mod tx;
 
-pub use config::{Config, Limits, LinkId, LinkParams};
+pub use config::{Choice, Config, LONE_STEPS, Limits, LinkId, LinkParams, LoneStep};
 pub use core_state::{Core, CreditStatus};
 pub use counters::{Counters, DropReason};
 pub use eager::{FlushHint, Refused, SendSpec, Staging};

@@ -17,7 +17,7 @@ pub(crate) const FRAME_LEN_LEAST: usize = 512;
 
 /// Bytes of the longest frame in which a lossless link's messages share. A frame costs a ring next
 /// to nothing, so a burst leaves in parts that the receiver works on while the next part gathers.
-pub(crate) const SHARED_FRAME_LEN_LOSSLESS: usize = 512;
+pub(crate) const SHARED_FRAME_LEN_LOSSLESS: usize = 256;
 
 /// Closed frames that may wait on a path before submissions are refused.
 const CLOSED_MAX: usize = 64;
@@ -96,6 +96,8 @@ pub(crate) struct Run {
     pub(crate) off: usize,
     pub(crate) len: usize,
     pub(crate) segment_len: usize,
+    /// Most bytes of one call.
+    pub(crate) call_len: usize,
 }
 
 #[derive(Debug)]
@@ -197,6 +199,12 @@ impl Path {
             len_max,
             numbered: false,
         }
+    }
+
+    /// Nothing waits, and no more is under way than frames whose acknowledgement may be waiting for
+    /// company: what is sent now is a message on its own. `P4.11`
+    pub(crate) fn is_quiet(&self, ack_every: u32) -> bool {
+        self.runs.is_empty() && self.inflight.len() < ack_every as usize
     }
 
     /// Frames that may still be put under way. `P3.3`

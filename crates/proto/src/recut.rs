@@ -7,6 +7,7 @@ use crate::core_state::Shared;
 use crate::path::{Cargo, OpenFrame, Path, TxState};
 use crate::peer::{Control, Peer};
 use crate::slot::SlotPool;
+use crate::tx::CALL_LEN_MAX;
 use alloc::vec::Vec;
 use portolan_wire::{
     BULK_HEADER_LEN, CHUNK_LEN, FRAME_HEADER_LEN, Fragment, MESSAGE_LEN, Message, RTS_LEN, Record,
@@ -213,7 +214,7 @@ impl Peer {
     /// Cuts a fragment into such as the path for bulk data carries.
     fn cut(&mut self, sh: &mut Shared, fragment: &Fragment, payload: &[u8]) {
         if let Some(path) = self.bulk.and_then(|link| self.path_mut(link)) {
-            path.stage_run(&mut sh.slots, fragment, payload.len())
+            path.stage_run(&mut sh.slots, fragment, payload.len(), CALL_LEN_MAX)
                 .push(payload);
         }
     }

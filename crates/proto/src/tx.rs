@@ -619,7 +619,7 @@ impl Path {
         let window = self.window_left();
         let segments_max = self.params.segments_max.max(1);
         let run = self.runs.front_mut()?;
-        let per_call = (CALL_LEN_MAX / run.segment_len).max(1);
+        let per_call = (run.call_len / run.segment_len).max(1);
         let count = segments_max.min(window).min(per_call);
         if count == 0 {
             return None;

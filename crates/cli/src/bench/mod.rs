@@ -7,7 +7,7 @@
 //! by `worker`, Portolan's by the launcher. A new metric is a variant of [`args::Metric`], its
 //! programs in `rows`, and a line in `plan`.
 
-mod args;
+pub(crate) mod args;
 mod conditions;
 mod control;
 mod cpu;
@@ -22,7 +22,7 @@ mod machine;
 mod measure;
 mod patience;
 mod pattern;
-mod place;
+pub(crate) mod place;
 mod plan;
 mod portolan_account;
 mod portolan_rows;
@@ -32,7 +32,7 @@ mod rows;
 mod schema;
 mod socket;
 mod spec;
-mod surroundings;
+pub(crate) mod surroundings;
 mod sys;
 mod table;
 mod worker;

@@ -75,7 +75,7 @@ fn charts(file: &Path) -> Result<Vec<(&'static str, String)>> {
     let Some(picked) = pick::pick(&json) else {
         user_error!(
             "{shown} is JSON, but not of `portolan bench` or `portolan tune`: it has neither \
-             results nor points"
+             results nor rows"
         );
     };
     let lines = picked

@@ -93,11 +93,7 @@ fn series(rows: &[Row], metric: Metric, value: fn(&Row) -> f64) -> Vec<Series> {
             }),
         }
     }
-    all.retain(|series| series.points.len() > 1);
-    for series in &mut all {
-        series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    all
+    tidy(all)
 }
 
 fn bars(title: &str, measure: &str, legend: &[&str], groups: Vec<(String, Vec<f64>)>) -> Bars {
@@ -186,45 +182,88 @@ fn incast(rows: &[Row]) -> Bars {
     )
 }
 
-/// `portolan tune`: an array `points` of objects with `path`, `size`, `predicted_us` and
-/// `measured_us`.
+/// `portolan tune`: `rows` hold what was predicted beside what was measured, `pieces` whole messages
+/// beside pieces.
 fn of_tune(json: &Value) -> Option<Picked> {
-    let points = json.get("points")?.as_array()?;
-    let mut series: Vec<Series> = Vec::new();
-    for point in points {
-        let path = point.get("path")?.as_str()?;
-        let size = point.get("size")?.as_f64()?;
-        for field in ["measured_us", "predicted_us"] {
-            let name = format!("{path}, {}", field.trim_end_matches("_us"));
-            let Some(us) = point
-                .get(field)
-                .and_then(Value::as_f64)
-                .filter(|us| *us > 0.0)
-            else {
-                continue;
-            };
-            let place = series.iter().position(|series| series.name == name);
-            let place = place.unwrap_or_else(|| {
-                series.push(Series {
-                    name,
-                    points: Vec::new(),
-                });
-                series.len() - 1
-            });
-            series[place].points.push((size, size / us));
-        }
-    }
-    series.retain(|series| series.points.len() > 1);
-    for series in &mut series {
-        series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    let lines = Lines {
-        title: "The model and what was measured".into(),
-        measure: "MB/s end to end".into(),
-        series,
+    let rows = json.get("rows")?.as_array()?;
+    let pieces = json.get("pieces").and_then(Value::as_array);
+    let of_model = |field: &str| {
+        let usual = |row: &&Value| row["kind"] == "lone" && row["variant"] == "usual";
+        let point = |row: &Value| point(row, &row[field], row["path"].as_str()?);
+        let name = field.trim_end_matches("_us");
+        collect(rows.iter().filter(usual).filter_map(point), name)
     };
+    let of_pieces = |load: &str| {
+        let of = |manner: &str| {
+            let field = format!("{load}_{manner}");
+            let point = |row: &Value| point(row, &row[&field]["measured_us"], load);
+            collect(pieces.into_iter().flatten().filter_map(point), manner)
+        };
+        [of("whole"), of("pieces")].concat()
+    };
+    let charts = [
+        (
+            "model",
+            "The model beside what was measured",
+            [of_model("measured_us"), of_model("predicted_us")].concat(),
+        ),
+        (
+            "pieces-lone",
+            "A lone message, whole and in pieces",
+            of_pieces("lone"),
+        ),
+        (
+            "pieces-stream",
+            "A stream, whole messages and pieces",
+            of_pieces("stream"),
+        ),
+    ];
+    let lines = charts
+        .into_iter()
+        .filter(|(_, _, series)| !series.is_empty())
+        .map(|(name, title, series)| {
+            (
+                name,
+                Lines {
+                    title: title.into(),
+                    measure: "MB/s".into(),
+                    series,
+                },
+            )
+        });
     Some(Picked {
-        lines: vec![("model", lines)],
+        lines: lines.collect(),
         bars: Vec::new(),
     })
+}
+
+/// What a row of `tune` says about the throughput of its length: name, length, 10^6 bytes a second.
+fn point(row: &Value, us: &Value, name: &str) -> Option<(String, (f64, f64))> {
+    let (len, us) = (row["len"].as_f64()?, us.as_f64()?);
+    (us > 0.0).then(|| (name.to_owned(), (len, len / us)))
+}
+
+/// Lines of two points or more, by name.
+fn collect(points: impl Iterator<Item = (String, (f64, f64))>, suffix: &str) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for (name, point) in points {
+        let name = format!("{name}, {suffix}");
+        match all.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => all.push(Series {
+                name,
+                points: vec![point],
+            }),
+        }
+    }
+    tidy(all)
+}
+
+/// Without lines of one point; sizes in ascending order.
+fn tidy(mut all: Vec<Series>) -> Vec<Series> {
+    all.retain(|series| series.points.len() > 1);
+    for series in &mut all {
+        series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    all
 }

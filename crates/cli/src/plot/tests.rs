@@ -103,14 +103,20 @@ fn the_same_figures_give_the_same_bytes() {
 
 #[test]
 fn the_model_stands_beside_the_measurement() {
-    let point =
-        |size: u64| json!({"path": "udp", "size": size, "predicted_us": 5.0, "measured_us": 6.0});
-    let charts = draw(&json!({"points": [point(64), point(4096)]})).expect("drawn");
-    let [("model", svg)] = &charts[..] else {
-        panic!("one chart")
+    let row = |len: u64| {
+        json!({"path": "udp", "len": len, "variant": "usual", "kind": "lone", "predicted_us": 5.0,
+            "measured_us": 6.0, "error": 0.1, "fitted": true})
     };
-    assert_well_formed(svg);
-    assert!(svg.contains("udp, predicted") && svg.contains("udp, measured"));
+    let pair = json!({"predicted_us": 1.0, "measured_us": 2.0});
+    let pieces = |len: u64| json!({"len": len, "lone_whole": pair, "lone_pieces": pair});
+    let json = json!({"rows": [row(64), row(4096)], "pieces": [pieces(64), pieces(128)]});
+    let charts = draw(&json).expect("drawn");
+    let names: Vec<_> = charts.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["model", "pieces-lone"]);
+    for (_, svg) in &charts {
+        assert_well_formed(svg);
+    }
+    assert!(charts[0].1.contains("udp, predicted") && charts[0].1.contains("udp, measured"));
 }
 
 #[test]

@@ -137,6 +137,12 @@ impl Inner {
     /// Acts on all events.
     #[inline]
     pub(crate) fn drain(&mut self, handlers: &mut Handlers, frame: Option<&RxFrame<'_>>) {
+        if self.core.has_event() {
+            self.drain_events(handlers, frame);
+        }
+    }
+
+    fn drain_events(&mut self, handlers: &mut Handlers, frame: Option<&RxFrame<'_>>) {
         while let Some(event) = self.core.poll_event() {
             match event {
                 Event::Place {

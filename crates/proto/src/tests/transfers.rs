@@ -355,3 +355,95 @@ fn full_memory_takes_what_finds_a_buffer_at_once() {
     trio.pass(&mut now, 20);
     assert_eq!(trio.got[0], 3);
 }
+
+/// Sends one message of each length at once and returns how many transmits it took.
+fn transmits(choice: Choice, lens: &[usize]) -> u64 {
+    let mut pair = Pair::new(&[LinkId::UDP], 3);
+    pair.run(Duration::from_millis(50));
+    pair.ends[0].core.choose(choice);
+    pair.ends[1].core.open_port(PORT, PortMode::Posted);
+    for &len in lens {
+        pair.ends[1].post(PORT, len, None);
+    }
+    let before = pair.ends[0].core.counters().frames_sent;
+    for &len in lens {
+        pair.ends[0].send(B, &LOW, &vec![7; len]).unwrap();
+    }
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.ends[1].got.len(), lens.len());
+    pair.assert_clean();
+    pair.ends[0].core.counters().frames_sent - before
+}
+
+fn pieces(call_len: usize) -> Choice {
+    let mut choice = Choice::default();
+    choice.lone[0] = LoneStep {
+        message_len_max: u64::MAX,
+        call_len,
+    };
+    choice
+}
+
+#[test]
+fn a_lone_message_leaves_in_the_pieces_that_were_chosen() {
+    for len in [30_000, 60_000] {
+        let whole = transmits(Choice::default(), &[len]);
+        let cut = transmits(pieces(8_000), &[len]);
+        assert!(cut >= whole + 2, "{len} bytes: {whole} and {cut} calls");
+    }
+}
+
+#[test]
+fn messages_with_others_behind_them_leave_whole() {
+    // The first may be cut: nothing waits behind it yet.
+    for len in [30_000, 60_000] {
+        let whole = transmits(Choice::default(), &[len; 4]);
+        let cut = transmits(pieces(8_000), &[len; 4]);
+        let lone = transmits(pieces(8_000), &[len]) - transmits(Choice::default(), &[len]);
+        assert!(cut <= whole + lone, "{len} bytes: {whole} and {cut} calls");
+    }
+}
+
+#[test]
+fn a_choice_lowers_the_eager_limit_and_never_raises_it() {
+    let mut pair = Pair::new(&[LinkId::UDP], 4);
+    pair.run(Duration::from_millis(50));
+    let core = &mut pair.ends[0].core;
+    core.choose(Choice {
+        eager_len_max: 4000,
+        ..Choice::default()
+    });
+    assert_eq!(core.eager(B, &LOW, 5000).unwrap_err(), Refused::TooLong);
+    core.choose(Choice::default());
+    assert!(core.eager(B, &LOW, 5000).is_ok());
+    assert_eq!(core.eager(B, &LOW, 33 << 10).unwrap_err(), Refused::TooLong);
+}
+
+#[test]
+fn a_run_takes_the_path_of_small_messages_up_to_the_chosen_length() {
+    for (small_run_len_max, by_packet) in [(0, false), (4000, true)] {
+        let mut pair = Pair::new(&[LinkId::UDP, LinkId::PACKET], 5);
+        pair.ends[0].core.prefer(LinkId::PACKET);
+        pair.run(Duration::from_millis(50));
+        let core = &mut pair.ends[0].core;
+        let status = |core: &Core, link| core.path_status(B, link).unwrap();
+        let (small, bulk) = match status(core, LinkId::PACKET).small {
+            true => (LinkId::PACKET, LinkId::UDP),
+            false => (LinkId::UDP, LinkId::PACKET),
+        };
+        assert!(status(core, bulk).bulk && !status(core, small).bulk);
+        core.choose(Choice {
+            small_run_len_max,
+            ..Choice::default()
+        });
+        let payload = vec![7; 4000];
+        core.eager(B, &LOW, payload.len()).unwrap().push(&payload);
+        let transmit = core.poll_transmit(Instant::default()).unwrap();
+        let link = match transmit {
+            Transmit::Frame { link, .. }
+            | Transmit::Run { link, .. }
+            | Transmit::Bulk { link, .. } => link,
+        };
+        assert_eq!(link == small, by_packet);
+    }
+}

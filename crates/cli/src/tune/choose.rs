@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What follows from the model: crossovers, eager limits, pieces of lone messages.
+//!
+//! The model proposes and a measurement must agree: where one job measured both ways of a length,
+//! the plain one is left only for one that won three rounds of four.
+
+use super::points::{
+    CALL_LENS, EAGER_LEN, Kind, Points, Variant, fitted_lens, is_fitted, unseen_lens,
+};
+use crate::bench::args::Path;
+use portolan::model::{Choices, Load, LonePieces, Model, PathModel, Way};
+
+/// A change must gain this part of the time; less is noise, and the plain way is left alone.
+pub(super) const GAIN_MIN: f64 = 0.05;
+
+/// Steps that the protocol's table holds.
+const LONE_STEPS: usize = 6;
+
+/// Decides.
+pub(super) fn choices(model: &Model, measured: &[(Path, Points)]) -> Choices {
+    let points = |path| {
+        measured
+            .iter()
+            .find(|(of, _)| *of == path)
+            .map(|(_, points)| points)
+    };
+    let eager = |path: Path| {
+        Some(eager_limit(
+            model.path(&path.to_string())?,
+            points(path)?,
+            path,
+        ))
+    };
+    let mut choices = Choices {
+        eager_len_max: eager(Path::Udp),
+        eager_len_max_shm: eager(Path::Shm),
+        ..Choices::default()
+    };
+    let both = (model.path("udp"), model.path("packet"));
+    if let ((Some(udp), Some(packet)), Some(at_udp), Some(at_packet)) =
+        (both, points(Path::Udp), points(Path::Packet))
+    {
+        choices.packet_len_max = packet_limit((udp, at_udp), (packet, at_packet));
+    }
+    if let (Some(udp), Some(points)) = (model.path("udp"), points(Path::Udp)) {
+        choices.lone = lone_steps(udp, points);
+    }
+    choices
+}
+
+/// The lengths that are looked at, in ascending order.
+fn lens() -> Vec<u64> {
+    let mut lens: Vec<u64> = fitted_lens().chain(unseen_lens()).collect();
+    lens.sort_unstable();
+    lens
+}
+
+/// The longest message that is faster without asking, and all shorter ones as well.
+fn eager_limit(model: &PathModel, points: &Points, path: Path) -> usize {
+    let bound = EAGER_LEN[usize::from(path == Path::Shm)];
+    let asking_pays = |len: &u64| {
+        let time = |way| model.predict(*len, way, Load::Lone, 0);
+        let (eager, asked) = (time(Way::Eager), time(Way::Asked));
+        let predicted = matches!((eager, asked), (Some(e), Some(a)) if a < e * (1.0 - GAIN_MIN));
+        predicted && points.wins(*len, Variant::Asked, Variant::Usual)
+    };
+    let range = lens()
+        .into_iter()
+        .filter(|len| *len > model.frame_len && *len <= bound);
+    let longest = range.rev().find(|len| !asking_pays(len));
+    to_usize(longest.unwrap_or(model.frame_len))
+}
+
+/// The longest message of several frames that is faster frame by frame, and all shorter ones too.
+fn packet_limit(udp: (&PathModel, &Points), packet: (&PathModel, &Points)) -> usize {
+    let pays = |len: &u64| {
+        let time = |model: &PathModel| model.predict(*len, Way::Eager, Load::Lone, 0);
+        let (by_udp, by_packet) = (time(udp.0), time(packet.0));
+        let predicted =
+            matches!((by_udp, by_packet), (Some(u), Some(p)) if p < u * (1.0 - GAIN_MIN));
+        let seen = |points: &Points, variant, kind| points.us(*len, variant, kind);
+        let faster = |kind| {
+            let by = (
+                seen(udp.1, Variant::Usual, kind),
+                seen(packet.1, Variant::Frames, kind),
+            );
+            matches!(by, (Some(u), Some(p)) if p < u)
+        };
+        // It is for streams, too: there is no second choice by load.
+        predicted && faster(Kind::Lone) && faster(Kind::Stream)
+    };
+    let range = lens().into_iter().filter(|len| *len > packet.0.frame_len);
+    range.take_while(pays).last().map_or(0, to_usize)
+}
+
+/// Where cutting lone messages pays, by ascending length; empty if nowhere.
+fn lone_steps(udp: &PathModel, points: &Points) -> Vec<LonePieces> {
+    let mut steps: Vec<LonePieces> = Vec::new();
+    for len in lens()
+        .into_iter()
+        .filter(|len| is_fitted(*len) && *len > udp.frame_len)
+    {
+        let call_len = best_pieces(udp, points, len).unwrap_or(0);
+        match steps.last_mut() {
+            Some(last) if last.call_len == to_usize(call_len) => last.message_len_max = len,
+            _ => steps.push(LonePieces {
+                message_len_max: len,
+                call_len: to_usize(call_len),
+            }),
+        }
+    }
+    while steps.last().is_some_and(|step| step.call_len == 0) {
+        steps.pop();
+    }
+    steps.truncate(LONE_STEPS);
+    steps
+}
+
+/// The best call length for a lone message, if it was measured to gain.
+pub(super) fn best_pieces(udp: &PathModel, points: &Points, len: u64) -> Option<u64> {
+    let smaller: Vec<u64> = CALL_LENS.into_iter().filter(|call| *call < len).collect();
+    let call_len = udp.best_call_len(len, &smaller, GAIN_MIN);
+    let whole = points.us(len, Variant::Usual, Kind::Lone)?;
+    let cut = points.us(len, Variant::Pieces(call_len), Kind::Lone)?;
+    let won = points.wins(len, Variant::Pieces(call_len), Variant::Usual);
+    (won && cut < whole * (1.0 - GAIN_MIN)).then_some(call_len)
+}
+
+fn to_usize(len: u64) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX)
+}

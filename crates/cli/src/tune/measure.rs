@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The two ranks that measure a path. Rank 0 sends first, keeps the clock, and says when the rounds
+//! are over; both go through the same tasks in the same order.
+//!
+//! The stages of a path are told apart by separating them in time: the sender's call is timed while
+//! the receiver does nothing, and the receiver's when everything has arrived.
+
+use super::points::{Kind, Points, Task, quantile, tasks};
+use crate::bench::args::Path;
+use crate::bench::place::pin;
+use anyhow::{Context, Result, ensure};
+use portolan::{Node, PortConfig, Target};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Port of what is measured, and port of what the ranks tell one another.
+const DATA: u16 = 1;
+const WORDS: u16 = 2;
+
+/// Bytes that a task's round trips carry in a round, all together, between the bounds below.
+const ROUND_LEN: u64 = 1 << 20;
+/// Few are enough for a quartile; many short ones are over in no time.
+const TURNS: std::ops::RangeInclusive<u64> = 5..=40;
+
+/// Bytes of a window, and its messages.
+const WINDOW_LEN: u64 = 4 << 20;
+const WINDOW: std::ops::RangeInclusive<u64> = 3..=64;
+/// Windows in a round.
+const WINDOWS: usize = 3;
+
+/// Times that the stages are told apart in a round.
+const SEPARATIONS: usize = 4;
+
+/// Until the acknowledgements of what went before have passed: they wait for 50 µs.
+const SETTLED: Duration = Duration::from_micros(120);
+/// Until everything has arrived, after the sender may begin.
+const ARRIVED: Duration = Duration::from_micros(300);
+/// For the announcement of a message; it is repeated when it was lost.
+const ANNOUNCED: Duration = Duration::from_millis(20);
+
+/// What the ranks are told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) path: Path,
+    /// Rounds begin until this is over; there is at least one.
+    pub(super) seconds: f64,
+    pub(super) cores: Option<[usize; 2]>,
+    /// Where rank 0 leaves its points.
+    pub(super) result: PathBuf,
+}
+
+/// Options of the hidden command.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct WorkerArgs {
+    /// What to do, as JSON.
+    #[arg(long)]
+    order: String,
+}
+
+/// Is one rank.
+///
+/// # Errors
+/// The order is not one, the other rank is gone, or the result cannot be written.
+pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
+    let order: Order = serde_json::from_str(&args.order).context("--order is not an order")?;
+    let mut node = Node::join()?;
+    ensure!(node.size() == 2, "a path has two ends, not {}", node.size());
+    let rank = node.rank() as usize;
+    if let Some(cores) = order.cores {
+        pin(cores[rank]).context("cannot pin to a core")?;
+    }
+    node.open(DATA, PortConfig::default())?;
+    node.open(WORDS, PortConfig::default())?;
+    node.barrier()?;
+    let mut end = End {
+        peer: 1 - node.rank(),
+        node,
+        path: order.path,
+        points: Points::default(),
+    };
+    end.run(Duration::from_secs_f64(order.seconds))?;
+    end.node.barrier()?;
+    if end.drives() {
+        fs::write(&order.result, serde_json::to_vec(&end.points)?)
+            .with_context(|| format!("cannot write {}", order.result.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct End {
+    node: Node,
+    peer: u32,
+    path: Path,
+    points: Points,
+}
+
+impl End {
+    fn drives(&self) -> bool {
+        self.peer == 1
+    }
+
+    fn run(&mut self, limit: Duration) -> Result<()> {
+        let tasks = tasks(self.path);
+        let start = Instant::now();
+        // The first round warms caches, and learns the path's frame length.
+        let mut round = 0;
+        loop {
+            for task in &tasks {
+                self.task(*task, round > 0)?;
+            }
+            round += 1;
+            let go_on = round < 2 || start.elapsed() < limit;
+            let word = self.tell(if go_on { 1.0 } else { 0.0 })?;
+            if word == 0.0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Rank 0's word, at both.
+    fn tell(&mut self, word: f64) -> Result<f64> {
+        if self.drives() {
+            self.say(word)?;
+            return Ok(word);
+        }
+        self.hear()
+    }
+
+    fn say(&mut self, word: f64) -> Result<()> {
+        Ok(self
+            .node
+            .send(Target::new(self.peer, WORDS), &word.to_le_bytes())?)
+    }
+
+    fn hear(&mut self) -> Result<f64> {
+        let mut word = [0; 8];
+        self.node.recv(WORDS, &mut word)?;
+        Ok(f64::from_le_bytes(word))
+    }
+
+    fn task(&mut self, task: Task, counts: bool) -> Result<()> {
+        self.node.choose(&task.variant.choices());
+        let len = usize::try_from(task.len)?;
+        let message: Arc<[u8]> = vec![0x5a; len].into();
+        let lone = self.lone(&message)?;
+        self.keep(task, Kind::Lone, lone, counts);
+        if task.has_stream() {
+            let stream = self.stream(&message)?;
+            self.keep(task, Kind::Stream, stream, counts);
+        }
+        if task.has_stages() {
+            let (sender, receiver) = self.stages(task, &message)?;
+            self.keep(task, Kind::Sender, sender, counts);
+            self.keep(task, Kind::Receiver, receiver, counts);
+        }
+        Ok(())
+    }
+
+    /// Keeps the lower quartile: what other processes do only ever makes a time longer.
+    fn keep(&mut self, task: Task, kind: Kind, times_us: Vec<f64>, counts: bool) {
+        if let Some(us) = quantile(times_us, 0.25).filter(|_| counts) {
+            self.points.add(task, kind, us);
+        }
+    }
+
+    /// Round trips, halved.
+    fn lone(&mut self, message: &[u8]) -> Result<Vec<f64>> {
+        let turns = (ROUND_LEN / message.len() as u64).clamp(*TURNS.start(), *TURNS.end());
+        let to = Target::new(self.peer, DATA);
+        let mut answer = vec![0; message.len()];
+        let mut times = Vec::new();
+        for _ in 0..turns {
+            let start = Instant::now();
+            if self.drives() {
+                self.node.send(to, message)?;
+            }
+            let got = self.node.recv(DATA, &mut answer)?;
+            if !self.drives() {
+                self.node.send(to, message)?;
+            }
+            times.push(micros(start) / 2.0);
+            ensure!(
+                got.len == message.len() && answer.last() == message.last(),
+                "a message of {} bytes came as {}",
+                message.len(),
+                got.len
+            );
+        }
+        Ok(times)
+    }
+
+    /// Windows of messages, each with a word at its end; the time of one message.
+    fn stream(&mut self, message: &Arc<[u8]>) -> Result<Vec<f64>> {
+        let count = (WINDOW_LEN / message.len() as u64).clamp(*WINDOW.start(), *WINDOW.end());
+        let mut times = Vec::new();
+        let mut posted = VecDeque::new();
+        if !self.drives() {
+            for _ in 0..2 {
+                posted.push_back(self.node.post_recv(DATA, vec![0; message.len()])?);
+            }
+        }
+        for window in 1..=WINDOWS {
+            let start = Instant::now();
+            if self.drives() {
+                self.send_window(message, count)?;
+            } else {
+                let extra = if window == WINDOWS { 2 } else { 0 };
+                self.receive_window(&mut posted, count, extra)?;
+            }
+            #[allow(clippy::cast_precision_loss, reason = "64 at most")]
+            times.push(micros(start) / count as f64);
+        }
+        Ok(times)
+    }
+
+    fn send_window(&mut self, message: &Arc<[u8]>, count: u64) -> Result<()> {
+        let to = Target::new(self.peer, DATA);
+        let mut requests = Vec::new();
+        for _ in 0..count {
+            requests.push(self.node.isend(to, Arc::clone(message))?);
+        }
+        for request in requests {
+            self.node.wait(request)?;
+        }
+        self.hear().map(|_| ())
+    }
+
+    /// Two receives stay posted until the last `extra` messages, which find theirs.
+    fn receive_window(
+        &mut self,
+        posted: &mut VecDeque<portolan::Request>,
+        count: u64,
+        extra: u64,
+    ) -> Result<()> {
+        for done in 1..=count {
+            let request = posted.pop_front().context("a receive is always posted")?;
+            let buffer = self.node.wait(request)?.buffer;
+            if done + extra <= count {
+                let buffer = buffer.context("a receive gives its buffer back")?;
+                posted.push_back(self.node.post_recv(DATA, buffer)?);
+            }
+        }
+        self.say(1.0)
+    }
+
+    /// The sender's call and the receiver's, apart from one another.
+    fn stages(&mut self, task: Task, message: &Arc<[u8]>) -> Result<(Vec<f64>, Vec<f64>)> {
+        let granted = self.path != Path::Shm && task.asks(self.path);
+        let (mut sender, mut receiver) = (Vec::new(), Vec::new());
+        // Written before: a page's first touch is not the path's cost.
+        let mut buffer = message.to_vec();
+        for _ in 0..SEPARATIONS {
+            if self.drives() {
+                self.hear()?;
+                self.settle(SETTLED + SETTLED / 2);
+                sender.push(self.timed_send(message, granted)?);
+                receiver.push(self.hear()?);
+            } else {
+                let request = self.node.post_recv(DATA, buffer)?;
+                self.say(1.0)?;
+                self.settle(SETTLED);
+                if granted {
+                    self.await_announcement();
+                }
+                idle(ARRIVED);
+                let start = Instant::now();
+                let completion = self.node.wait(request)?;
+                let us = micros(start);
+                let back = completion
+                    .buffer
+                    .context("a receive gives its buffer back")?;
+                buffer = back.into_vec();
+                self.say(us)?;
+            }
+        }
+        Ok((sender, receiver))
+    }
+
+    /// Sends, and returns the time of the call that the bytes left in: the longest one, where a
+    /// grant lets them go.
+    fn timed_send(&mut self, message: &Arc<[u8]>, granted: bool) -> Result<f64> {
+        let start = Instant::now();
+        let request = self
+            .node
+            .isend(Target::new(self.peer, DATA), Arc::clone(message))?;
+        let mut longest = if granted { 0.0 } else { micros(start) };
+        if granted {
+            let end = start + ARRIVED;
+            while Instant::now() < end {
+                let start = Instant::now();
+                self.node.progress();
+                longest = micros(start).max(longest);
+            }
+        }
+        self.node.wait(request)?;
+        Ok(longest)
+    }
+
+    fn settle(&mut self, time: Duration) {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            self.node.progress();
+        }
+    }
+
+    /// Until a frame came: the announcement, which the same call has answered.
+    fn await_announcement(&mut self) {
+        let start = Instant::now();
+        while self.node.progress() == 0 && start.elapsed() < ANNOUNCED {}
+    }
+}
+
+fn micros(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e6
+}
+
+fn idle(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan tune`: measures this machine's paths, fits the pipeline model of [`portolan::model`],
+//! stores it, and says how far it can be believed.
+//!
+//! One job of two ranks per path measures everything, round after round (`measure`), so that what
+//! is compared is disturbed alike. `fit` makes costs of times, `build` a model of costs and
+//! decisions of a model, `report` the tables and the JSON. Sizes halfway between those that the fit
+//! has seen are measured, too: on them its error is told.
+
+mod build;
+mod choose;
+mod fit;
+mod measure;
+mod points;
+mod report;
+mod table;
+
+pub(crate) use measure::{WorkerArgs, work};
+
+use crate::bench::args::Path;
+use crate::bench::place::{Site, SiteKind, pick_cores};
+use crate::bench::surroundings::{open_lab, run_job};
+use crate::error::{UserError, user_error};
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use measure::Order;
+use points::Points;
+use portolan::model::{self, Host, Model, SCHEMA};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Options of `portolan tune`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TuneArgs {
+    /// Paths to measure.
+    #[arg(
+        long = "path",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "all"
+    )]
+    paths: Vec<PathName>,
+    /// Fail where no lab can be made, instead of measuring network paths on loopback.
+    #[arg(long)]
+    lab: bool,
+    /// Seconds of measurement, all paths together.
+    #[arg(long, value_name = "S", default_value_t = 40.0, value_parser = parse_seconds)]
+    seconds: f64,
+    /// MTU of the temporary lab.
+    #[arg(long, value_name = "M", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    mtu: u32,
+    /// Write the model and the measurements as JSON to FILE; `-` is the standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Only measure and report; leave the stored model as it is.
+    #[arg(long)]
+    no_store: bool,
+}
+
+/// A path as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PathName {
+    /// Shared memory within one host.
+    Shm,
+    /// UDP between two hosts.
+    Udp,
+    /// Raw Ethernet frames between two hosts.
+    Packet,
+    /// All of these.
+    All,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.01..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!(
+            "'{text}' is not a time; use seconds from 0.01 to 600"
+        )),
+    }
+}
+
+impl TuneArgs {
+    fn paths(&self) -> Vec<Path> {
+        let wanted = |name| self.paths.contains(&name) || self.paths.contains(&PathName::All);
+        [
+            (PathName::Shm, Path::Shm),
+            (PathName::Udp, Path::Udp),
+            (PathName::Packet, Path::Packet),
+        ]
+        .into_iter()
+        .filter_map(|(name, path)| wanted(name).then_some(path))
+        .collect()
+    }
+}
+
+/// Runs `portolan tune`. The exit status is 1 when a path could not be measured.
+///
+/// # Errors
+/// No path could be measured, or the results cannot be written.
+pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
+    let paths = args.paths();
+    let mut notes = Vec::new();
+    let site = choose_site(args, &paths, &mut notes)?;
+    let mtu = match site.kind {
+        SiteKind::Lab => site.mtu,
+        // The loopback interface's own.
+        SiteKind::Loopback => 65_536,
+    };
+    #[allow(clippy::cast_precision_loss, reason = "three at most")]
+    let seconds = args.seconds / paths.len() as f64;
+    let mut measured = Vec::new();
+    for path in paths {
+        match measure_path(&site, path, seconds) {
+            Ok(points) => measured.push((path, points)),
+            Err(error) => notes.push(format!("{path} was not measured: {error:#}")),
+        }
+    }
+    if measured.is_empty() {
+        user_error!("no path could be measured: {}", notes.join("; "));
+    }
+    let fitted = measured
+        .iter()
+        .filter_map(|(path, points)| build::path_model(*path, points, mtu));
+    let mut model = Model {
+        schema: SCHEMA,
+        host: Host::current(),
+        mtu,
+        paths: fitted.collect(),
+        choices: model::Choices::default(),
+    };
+    model.choices = choose::choices(&model, &measured);
+    let complete = notes.is_empty();
+    let mut report = report::Report::new(model, &measured, site.kind, notes);
+    report.stored = store(args, &report.model)?;
+    publish(args, &report)?;
+    Ok(ExitCode::from(u8::from(!complete)))
+}
+
+fn choose_site(args: &TuneArgs, paths: &[Path], notes: &mut Vec<String>) -> Result<Site> {
+    let loopback = 65_536;
+    if paths.iter().all(|path| *path == Path::Shm) {
+        return Ok(Site::loopback(loopback, 2));
+    }
+    match open_lab(args.mtu, 2) {
+        Ok(site) => Ok(site),
+        Err(error) if args.lab => Err(error.context("--lab: no lab can be made here")),
+        Err(error) => {
+            let why = "measured on loopback, which is no network";
+            notes.push(format!("network paths {why}: no lab: {error:#}"));
+            Ok(Site::loopback(loopback, 2))
+        }
+    }
+}
+
+fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
+    let result = tempfile::NamedTempFile::new().context("cannot make a file for the result")?;
+    let order = Order {
+        path,
+        seconds,
+        cores: pick_cores(),
+        result: result.path().to_path_buf(),
+    };
+    let places = match path {
+        Path::Shm => Site::loopback(site.mtu, 2).hosts,
+        _ => site.hosts.clone(),
+    };
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = program
+        .to_str()
+        .context("this program's file has a name that is not text")?;
+    let json = serde_json::to_string(&order)?;
+    let command = [program, "tune-worker", "--order", &json].map(str::to_owned);
+    run_job(
+        &command,
+        &places,
+        (path, BTreeMap::new()),
+        Duration::from_secs_f64(seconds),
+    )?;
+    let text = fs::read_to_string(result.path()).context("cannot read the result")?;
+    serde_json::from_str(&text).context("rank 0 left no result")
+}
+
+/// Stores the model where jobs look for it, and says where; a partial one is not stored.
+fn store(args: &TuneArgs, model: &Model) -> Result<Option<PathBuf>> {
+    let whole = model.path("udp").is_some() && model.path("shm").is_some();
+    if args.no_store || !whole {
+        return Ok(None);
+    }
+    let file = model::default_file().ok_or(model::StoreError::NoDirectory);
+    let file = file.map_err(|error| UserError::new(error.to_string()))?;
+    model::save(model, &file).map_err(|error| UserError::new(error.to_string()))?;
+    Ok(Some(file))
+}
+
+fn publish(args: &TuneArgs, report: &report::Report) -> Result<()> {
+    let table = table::render(report);
+    let Some(file) = &args.json else {
+        print!("{table}");
+        return Ok(());
+    };
+    let mut json = serde_json::to_vec_pretty(report)?;
+    json.push(b'\n');
+    if file.as_os_str() == "-" {
+        eprint!("{table}");
+        let mut out = std::io::stdout();
+        return out.write_all(&json).context("cannot write the results");
+    }
+    print!("{table}");
+    fs::write(file, json).map_err(|error| {
+        let file = file.display();
+        let why = format!("the results cannot be written to {file} ({error}): name another --json");
+        UserError::new(why).into()
+    })
+}
+
+#[cfg(test)]
+mod tests;

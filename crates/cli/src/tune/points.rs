@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is measured of a path: the tasks of a round, and the times that came of them.
+
+use crate::bench::args::Path;
+use portolan::model::{Choices, LonePieces};
+use serde::{Deserialize, Serialize};
+
+/// Longest message of a network that goes without asking, and of shared memory (`P4.5`).
+pub(super) const EAGER_LEN: [u64; 2] = [32 << 10, 16 << 10];
+
+/// Longest message of which a stage is timed on its own: it goes in one call, and waits in a
+/// default socket buffer.
+pub(super) const SINGLE_LEN_MAX: u64 = 60_000;
+
+/// Shortest message whose stream is measured: shorter ones share frames, which the model of a
+/// message on its own says nothing about.
+const STREAM_LEN_MIN: u64 = 1536;
+
+/// Bytes of a call that lone messages are cut into, for trial.
+pub(super) const CALL_LENS: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Variant {
+    /// As without a model.
+    Usual,
+    /// Asking first, although it need not.
+    Asked,
+    /// Frame by frame on the path of small messages.
+    Frames,
+    /// In calls of so many bytes.
+    Pieces(u64),
+}
+
+impl Variant {
+    /// What makes the protocol send so.
+    pub(super) fn choices(self) -> Choices {
+        let mut choices = Choices::default();
+        match self {
+            Variant::Usual => {}
+            Variant::Asked => {
+                choices.eager_len_max = Some(0);
+                choices.eager_len_max_shm = Some(0);
+            }
+            Variant::Frames => choices.packet_len_max = usize::MAX,
+            Variant::Pieces(call_len) => {
+                choices.lone = vec![LonePieces {
+                    message_len_max: u64::MAX,
+                    call_len: usize::try_from(call_len).unwrap_or(usize::MAX),
+                }]
+            }
+        }
+        choices
+    }
+}
+
+/// What a time is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    /// Half a round trip.
+    Lone,
+    /// From one message of a window to the next.
+    Stream,
+    /// The sender's call, while the receiver does nothing.
+    Sender,
+    /// The receiver's call, when everything is there already.
+    Receiver,
+}
+
+/// One thing to measure in each round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// Bytes of the message.
+    pub(super) len: u64,
+    /// How it is sent.
+    pub(super) variant: Variant,
+}
+
+impl Task {
+    /// Whether its stages are timed on their own.
+    pub(super) fn has_stages(self) -> bool {
+        self.len <= SINGLE_LEN_MAX && !matches!(self.variant, Variant::Pieces(_))
+    }
+
+    pub(super) fn has_stream(self) -> bool {
+        self.len >= STREAM_LEN_MIN
+    }
+
+    /// Whether the message is announced, and its bytes follow when they are granted.
+    pub(super) fn asks(self, path: Path) -> bool {
+        let bound = EAGER_LEN[usize::from(path == Path::Shm)];
+        self.variant == Variant::Asked || self.len > bound
+    }
+}
+
+/// Lengths that the fit sees: a geometric series.
+pub(super) fn fitted_lens() -> impl Iterator<Item = u64> {
+    (6..=22).map(|shift| 1 << shift)
+}
+
+/// Lengths that it does not see: halfway between.
+pub(super) fn unseen_lens() -> impl Iterator<Item = u64> {
+    (6..=21).map(|shift| 3 << (shift - 1))
+}
+
+/// Whether the fit sees messages of `len` bytes.
+pub(super) fn is_fitted(len: u64) -> bool {
+    len.is_power_of_two()
+}
+
+/// The tasks of a round on `path`.
+pub(super) fn tasks(path: Path) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    let task = |variant| move |len| Task { len, variant };
+    let mut lens: Vec<u64> = fitted_lens().chain(unseen_lens()).collect();
+    lens.sort_unstable();
+    let short: Vec<u64> = (lens.iter().copied())
+        .filter(|len| (STREAM_LEN_MIN..=EAGER_LEN[0]).contains(len))
+        .collect();
+    if path == Path::Packet {
+        // Longer ones go by UDP.
+        tasks.extend(
+            lens.iter()
+                .copied()
+                .filter(|len| *len <= 1024)
+                .map(task(Variant::Usual)),
+        );
+        tasks.extend(short.iter().copied().map(task(Variant::Frames)));
+        return tasks;
+    }
+    tasks.extend(lens.iter().copied().map(task(Variant::Usual)));
+    tasks.extend(short.iter().copied().map(task(Variant::Asked)));
+    if path == Path::Udp {
+        for call_len in CALL_LENS {
+            let lens = fitted_lens().filter(|len| (2 * call_len..=256 << 10).contains(len));
+            tasks.extend(lens.map(task(Variant::Pieces(call_len))));
+        }
+    }
+    tasks
+}
+
+/// A time, in each round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Point {
+    pub(super) task: Task,
+    pub(super) kind: Kind,
+    /// Microseconds: the lower quartile of each round.
+    pub(super) rounds_us: Vec<f64>,
+}
+
+/// All times of a path.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Points(pub(super) Vec<Point>);
+
+impl Points {
+    /// Adds a round's time.
+    pub(super) fn add(&mut self, task: Task, kind: Kind, us: f64) {
+        let same = |point: &&mut Point| point.task == task && point.kind == kind;
+        if let Some(point) = self.0.iter_mut().find(same) {
+            point.rounds_us.push(us);
+            return;
+        }
+        let rounds_us = vec![us];
+        self.0.push(Point {
+            task,
+            kind,
+            rounds_us,
+        });
+    }
+
+    /// Whether lone messages of `len` bytes were faster as `one` than as `other` in most rounds, of
+    /// which each measured both: medians of a machine that changes its mood say less.
+    pub(super) fn wins(&self, len: u64, one: Variant, other: Variant) -> bool {
+        let rounds = |variant| {
+            let point = self.find(Task { len, variant }, Kind::Lone);
+            point.map_or(&[][..], |point| &point.rounds_us)
+        };
+        let (one, other) = (rounds(one), rounds(other));
+        let pairs = one.iter().zip(other);
+        let won = pairs.clone().filter(|(one, other)| one < other).count();
+        won * 4 >= pairs.len() * 3 && won > 0
+    }
+
+    fn find(&self, task: Task, kind: Kind) -> Option<&Point> {
+        self.0
+            .iter()
+            .find(|point| point.task == task && point.kind == kind)
+    }
+
+    /// The median of the rounds.
+    pub(super) fn us(&self, len: u64, variant: Variant, kind: Kind) -> Option<f64> {
+        let point = self.find(Task { len, variant }, kind)?;
+        quantile(point.rounds_us.clone(), 0.5)
+    }
+}
+
+/// The value below which a part `q` of `values` lies.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "an index below the length"
+)]
+pub(super) fn quantile(mut values: Vec<f64>, q: f64) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    values.get((last as f64 * q).round() as usize).copied()
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The results as a person reads them.
+
+use super::points::{Kind, Variant};
+use super::report::{ErrorSummary, PiecesRow, Report};
+use crate::bench::place::SiteKind;
+use portolan::model::{PathModel, Stage};
+use std::fmt::Write;
+
+/// The whole report as text. Writing to a `String` cannot fail.
+pub(super) fn render(report: &Report) -> String {
+    let host = &report.model.host;
+    let site = match report.site {
+        SiteKind::Lab => "two hosts of a temporary lab",
+        SiteKind::Loopback => "this host alone",
+    };
+    let mut text = format!(
+        "{}, {} cores, Linux {}, Portolan {}\n{site}, MTU {}\n",
+        host.cpu, host.core_count, host.kernel, host.portolan, report.model.mtu
+    );
+    costs(&mut text, &report.model.paths);
+    plan(&mut text, report);
+    predictions(&mut text, report);
+    pieces(&mut text, &report.pieces);
+    error(&mut text, &report.error);
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    let _ = match &report.stored {
+        Some(file) => writeln!(text, "stored in {}", file.display()),
+        None => writeln!(text, "not stored (it needs shm and udp, and no --no-store)"),
+    };
+    text
+}
+
+fn costs(text: &mut String, paths: &[PathModel]) {
+    let _ = writeln!(
+        text,
+        "\ncosts (us a call + us a datagram + ns a byte)\n{:7} {:6} {:>24} {:>24} {:>24}",
+        "path", "way", "sender", "wire", "receiver"
+    );
+    for path in paths {
+        let ways = [("eager", Some(&path.eager)), ("asked", path.asked.as_ref())];
+        for (way, stages) in ways {
+            let Some(stages) = stages else { continue };
+            let _ = writeln!(
+                text,
+                "{:7} {way:6} {:>24} {:>24} {:>24}",
+                path.path,
+                stage(&stages.sender),
+                stage(&stages.wire),
+                stage(&stages.receiver)
+            );
+        }
+        if path.asked.is_some() {
+            let _ = writeln!(text, "{:7} asking costs {:.2} us", "", path.ask_us);
+        }
+    }
+}
+
+fn stage(stage: &Stage) -> String {
+    format!(
+        "{:.2} + {:.3} + {:.3}",
+        stage.per_call_us, stage.per_datagram_us, stage.per_byte_ns
+    )
+}
+
+fn plan(text: &mut String, report: &Report) {
+    let _ = writeln!(
+        text,
+        "\nmessage size -> path and fragments, for a message on its own\n\
+         {:>8} {:7} {:6} {:>9} {:>11} {:>13} {:>12}",
+        "size", "path", "asks", "fragment", "bytes/call", "predicted us", "measured us"
+    );
+    for row in &report.plan {
+        let _ = writeln!(
+            text,
+            "{:>8} {:7} {:6} {:>9} {:>11} {:>13.2} {:>12.2}",
+            row.len,
+            row.path,
+            if row.asks { "yes" } else { "no" },
+            row.fragment_len,
+            row.lone_call_len,
+            row.predicted_us,
+            row.measured_us
+        );
+    }
+}
+
+fn predictions(text: &mut String, report: &Report) {
+    let _ = writeln!(
+        text,
+        "\npredicted and measured (* not seen by the fit)\n{:7} {:>9} {:7} {:7} {:>13} {:>12} {:>7}",
+        "path", "size", "load", "way", "predicted us", "measured us", "error"
+    );
+    for row in &report.rows {
+        let way = match row.variant {
+            Variant::Usual => "usual",
+            Variant::Asked => "asked",
+            Variant::Frames => "frames",
+            Variant::Pieces(_) => continue,
+        };
+        let load = match row.kind {
+            Kind::Lone => "lone",
+            _ => "stream",
+        };
+        let _ = writeln!(
+            text,
+            "{:7} {:>8}{} {load:7} {way:7} {:>13.2} {:>12.2} {:>+6.0}%",
+            row.path,
+            row.len,
+            if row.fitted { ' ' } else { '*' },
+            row.predicted_us,
+            row.measured_us,
+            row.error * 100.0
+        );
+    }
+}
+
+fn pieces(text: &mut String, rows: &[PiecesRow]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\nlone messages in pieces, so that both ends work at once (us: predicted/measured; the\n\
+         stream is predicted as if all its messages were cut, and measured as it is: by load)\n\
+         {:>8} {:>10} {:>17} {:>17} {:>17} {:>17}",
+        "size", "bytes/call", "lone, whole", "lone, pieces", "stream, whole", "stream, pieces"
+    );
+    for row in rows {
+        let pairs = [
+            row.lone_whole,
+            row.lone_pieces,
+            row.stream_whole,
+            row.stream_pieces,
+        ];
+        let _ = write!(text, "{:>8} {:>10}", row.len, row.call_len);
+        for pair in pairs {
+            let both = format!("{:.1}/{:.1}", pair.predicted_us, pair.measured_us);
+            let _ = write!(text, " {both:>17}");
+        }
+        let _ = writeln!(text, "{}", if row.chosen { "  chosen" } else { "" });
+    }
+    if !rows.iter().any(|row| row.chosen) {
+        let _ = writeln!(
+            text,
+            "Pieces gain nothing at any size on this machine: messages stay whole."
+        );
+    }
+}
+
+fn error(text: &mut String, error: &ErrorSummary) {
+    let percent = |part: f64| part * 100.0;
+    let _ = writeln!(
+        text,
+        "\nerror of the model: lone messages {:.0}% (median), {:.0}% at most, {:.0}% of them within \
+         a quarter; at sizes that the fit has not seen {:.0}% and {:.0}%; streams {:.0}% and {:.0}%",
+        percent(error.lone_median),
+        percent(error.lone_max),
+        percent(error.lone_within_quarter),
+        percent(error.unseen_median),
+        percent(error.unseen_max),
+        percent(error.stream_median),
+        percent(error.stream_max)
+    );
+}

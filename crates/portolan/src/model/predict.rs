@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The pipeline model: what a message takes, on its own and in a stream.
+
+use super::{Far, PathModel, Stage, Stages};
+
+/// How a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Way {
+    /// Copied, without asking.
+    Eager,
+    /// After a question and its answer.
+    Asked,
+}
+
+/// What a message shares the path with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Nothing waits behind it: the time from its call to its arrival.
+    Lone,
+    /// Others wait behind it: the time from one arrival to the next.
+    Stream,
+}
+
+/// Calls, datagrams and bytes that a stage works on.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    calls: f64,
+    datagrams: f64,
+    bytes: f64,
+}
+
+impl Stage {
+    /// Its share of a message, in microseconds.
+    fn cost(&self, work: Work) -> f64 {
+        self.per_call_us * work.calls
+            + self.per_datagram_us * work.datagrams
+            + self.per_byte_ns * work.bytes / 1e3
+    }
+
+    fn is_finite(&self) -> bool {
+        [self.per_call_us, self.per_datagram_us, self.per_byte_ns]
+            .iter()
+            .all(|cost| cost.is_finite())
+    }
+
+    fn is_sane(&self) -> bool {
+        let least = self.per_call_us.min(self.per_datagram_us);
+        self.is_finite() && least.min(self.per_byte_ns) >= 0.0
+    }
+}
+
+/// Corrections never take away more than this part of what the stages themselves cost.
+const FLOOR: f64 = 0.1;
+
+impl Stages {
+    /// The stage that a stream waits for.
+    fn slowest(&self, work: Work) -> f64 {
+        let stages = [self.sender, self.wire, self.receiver];
+        stages
+            .map(|stage| stage.cost(work))
+            .into_iter()
+            .fold(0.0, f64::max)
+    }
+
+    /// Through all stages, one after another.
+    fn through(&self, work: Work) -> f64 {
+        let forth = self.sender.cost(work) + self.wire.cost(work) + self.receiver.cost(work);
+        // The receiver's own work at least is never hidden.
+        (forth - self.overlap.cost(work)).max(self.receiver.cost(work))
+    }
+}
+
+impl PathModel {
+    /// The way that the protocol's own limit gives a message of `len` bytes.
+    #[must_use]
+    pub fn usual_way(&self, len: u64) -> Way {
+        if len <= self.eager_len_bound || self.asked.is_none() {
+            Way::Eager
+        } else {
+            Way::Asked
+        }
+    }
+
+    /// Predicts a message of `len` bytes in calls of at most `call_len` (0: as many bytes as a call
+    /// takes), in microseconds. `None` where this way was not measured.
+    ///
+    /// A lone message in n calls takes the first one through all stages, and each further one
+    /// through the slowest: while that works on one call, the others are done with theirs.
+    #[must_use]
+    pub fn predict(&self, len: u64, way: Way, load: Load, call_len: u64) -> Option<f64> {
+        let stages = match way {
+            Way::Eager => &self.eager,
+            Way::Asked => self.asked.as_ref()?,
+        };
+        let first = self.first_call(len, call_len);
+        let calls = (len as f64 / first.max(1) as f64).ceil().max(1.0);
+        let all = self.work(len, calls);
+        let further = self.further_call_us * (calls - 1.0);
+        let us = match load {
+            Load::Stream => {
+                let slowest = stages.slowest(all);
+                // Once a message, whatever it is cut into.
+                let once = Work { calls: 1.0, ..all };
+                let beyond = stages.in_stream.cost(once) + far(&self.far_streaming, len);
+                (slowest + further + beyond).max(FLOOR * slowest)
+            }
+            Load::Lone => {
+                let head = self.work(first, 1.0);
+                let rest = Work {
+                    calls: all.calls - head.calls,
+                    datagrams: (all.datagrams - head.datagrams).max(0.0),
+                    bytes: all.bytes - head.bytes,
+                };
+                let asks = if way == Way::Asked { self.ask_us } else { 0.0 };
+                let piped = stages.through(head) + stages.slowest(rest);
+                (asks + piped + further + far(&self.far, len)).max(FLOOR * piped)
+            }
+        };
+        Some(us)
+    }
+
+    /// The call length, of `candidates`, by which a lone message of `len` bytes takes the least
+    /// time; 0 for a whole message, which wins unless another gains `gain_min` of its time.
+    #[must_use]
+    pub fn best_call_len(&self, len: u64, candidates: &[u64], gain_min: f64) -> u64 {
+        let way = self.usual_way(len);
+        let time = |call_len| self.predict(len, way, Load::Lone, call_len);
+        let Some(whole) = time(0) else { return 0 };
+        let cut = candidates
+            .iter()
+            .filter_map(|call| Some((time(*call)?, *call)));
+        match cut.min_by(|a, b| a.0.total_cmp(&b.0)) {
+            Some((us, call_len)) if us < whole * (1.0 - gain_min) => call_len,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the first call.
+    fn first_call(&self, len: u64, call_len: u64) -> u64 {
+        let bound = if len <= self.frame_len || self.call_len == 0 {
+            len
+        } else {
+            self.call_len
+        };
+        match call_len {
+            0 => len.min(bound),
+            _ => len.min(bound).min(call_len.max(self.datagram_len)),
+        }
+    }
+
+    fn work(&self, len: u64, calls: f64) -> Work {
+        let divided = self.datagram_len > 0 && len > self.frame_len;
+        Work {
+            calls,
+            datagrams: if divided {
+                len.div_ceil(self.datagram_len) as f64
+            } else {
+                1.0
+            },
+            bytes: len as f64,
+        }
+    }
+
+    pub(super) fn is_sane(&self) -> bool {
+        let ways = || {
+            [Some(&self.eager), self.asked.as_ref()]
+                .into_iter()
+                .flatten()
+        };
+        let far = self.far.iter().chain(&self.far_streaming);
+        ways()
+            .flat_map(|stages| [stages.sender, stages.wire, stages.receiver, stages.overlap])
+            .all(|stage| stage.is_sane())
+            && ways().all(|stages| stages.in_stream.is_finite())
+            && far.map(|far| far.per_byte_ns).all(f64::is_finite)
+            && self.further_call_us.is_finite()
+            && self.ask_us.is_finite()
+            && self.ask_us >= 0.0
+    }
+}
+
+fn far(steps: &[Far], len: u64) -> f64 {
+    let beyond = steps
+        .iter()
+        .map(|far| len.saturating_sub(far.from_len) as f64 * far.per_byte_ns);
+    beyond.sum::<f64>() / 1e3
+}

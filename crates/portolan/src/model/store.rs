@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a model is kept, and which one is refused.
+//!
+//! Loading is never fatal: a job runs without a model, by defaults. Saving is: whoever tunes wants
+//! to know that it was in vain.
+
+use super::{Host, Model, SCHEMA};
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Longest file that is read: a model takes a few kilobytes.
+const FILE_LEN_MAX: u64 = 1 << 20;
+
+/// What became of the stored model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Used, from this file.
+    Used(PathBuf),
+    /// There is none.
+    Absent,
+    /// Switched off by a setting.
+    Off,
+    /// Refused: the file, and why.
+    Refused(PathBuf, String),
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Status::Used(file) => write!(f, "used, {}", file.display()),
+            Status::Absent => f.write_str("none, defaults hold; `portolan tune` measures one"),
+            Status::Off => f.write_str("switched off, defaults hold"),
+            Status::Refused(file, why) => write!(
+                f,
+                "refused, defaults hold: {}: {why}; run `portolan tune` again",
+                file.display()
+            ),
+        }
+    }
+}
+
+/// Why a model could not be stored.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no directory for the user's settings.
+    #[error("neither XDG_CONFIG_HOME nor HOME names a directory to keep the model in; set one")]
+    NoDirectory,
+    /// The system refuses.
+    #[error("the model cannot be written to {}: {source}; make it writable, or name another \
+             directory in XDG_CONFIG_HOME", file.display())]
+    Write {
+        /// Where to.
+        file: PathBuf,
+        /// The errno.
+        source: io::Error,
+    },
+}
+
+/// The file that the user's model is kept in: `portolan/model.json` under `XDG_CONFIG_HOME`, or
+/// under `~/.config`.
+#[must_use]
+pub fn default_file() -> Option<PathBuf> {
+    file_in(
+        std::env::var_os("XDG_CONFIG_HOME"),
+        std::env::var_os("HOME"),
+    )
+}
+
+/// The XDG base directory specification: relative paths are to be ignored.
+fn file_in(config: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    let config = config.and_then(absolute);
+    let base = config.or_else(|| Some(home.and_then(absolute)?.join(".config")))?;
+    Some(base.join("portolan/model.json"))
+}
+
+/// Loads the model that `setting` names (a file, or `off`), or the user's own.
+#[must_use]
+pub fn load(setting: Option<&str>) -> (Option<Model>, Status) {
+    let file = match setting {
+        Some("off") => return (None, Status::Off),
+        Some(file) => Some(PathBuf::from(file)),
+        None => default_file(),
+    };
+    let Some(file) = file else {
+        return (None, Status::Absent);
+    };
+    match read(&file, &Host::current()) {
+        Ok(Some(model)) => (Some(model), Status::Used(file)),
+        // One that was asked for by name should be there.
+        Ok(None) if setting.is_some() => {
+            (None, Status::Refused(file, "there is no such file".into()))
+        }
+        Ok(None) => (None, Status::Absent),
+        Err(why) => (None, Status::Refused(file, why)),
+    }
+}
+
+fn read(file: &Path, here: &Host) -> Result<Option<Model>, String> {
+    let meta = match fs::metadata(file) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    // A device or a pipe of that name must not hold up the start of a job.
+    if !meta.is_file() || meta.len() > FILE_LEN_MAX {
+        return Err("it is not a file that `portolan tune` has written".into());
+    }
+    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| format!("it is not JSON: {error}"))?;
+    let schema = value.get("schema").and_then(serde_json::Value::as_u64);
+    if schema != Some(u64::from(SCHEMA)) {
+        return Err(format!("it is not of schema {SCHEMA}"));
+    }
+    let model: Model =
+        serde_json::from_value(value).map_err(|error| format!("it is not a model: {error}"))?;
+    match here.difference(&model.host) {
+        Some(difference) => Err(difference),
+        None => model.check().map(|()| Some(model)),
+    }
+}
+
+impl Model {
+    /// A model from a file may say anything; what it says must at least be numbers.
+    fn check(&self) -> Result<(), String> {
+        for path in &self.paths {
+            if !path.is_sane() {
+                return Err(format!("the costs of {} are not costs", path.path));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stores `model` in `file`, whose directories are made. Whoever reads meanwhile gets the old model
+/// or the new one, whole.
+///
+/// # Errors
+/// [`StoreError::Write`].
+pub fn save(model: &Model, file: &Path) -> Result<(), StoreError> {
+    write(model, file).map_err(|source| StoreError::Write {
+        file: file.to_owned(),
+        source,
+    })
+}
+
+fn write(model: &Model, file: &Path) -> io::Result<()> {
+    if let Some(parent) = file.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut json = serde_json::to_vec_pretty(model)?;
+    json.push(b'\n');
+    let draft = file.with_extension(format!("{}.tmp", std::process::id()));
+    let written = fs::File::create(&draft).and_then(|mut draft| draft.write_all(&json));
+    let renamed = written.and_then(|()| fs::rename(&draft, file));
+    if renamed.is_err() {
+        // May never have been made; the first error is the one to tell.
+        let _ = fs::remove_file(&draft);
+    }
+    renamed
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_follows_the_base_directory_specification() {
+        let of = |config: &str, home: &str| file_in(Some(config.into()), Some(home.into()));
+        let at = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(of("/c", "/h"), at("/c/portolan/model.json"));
+        assert_eq!(of("", "/h"), at("/h/.config/portolan/model.json"));
+        assert_eq!(of("relative", "/h"), at("/h/.config/portolan/model.json"));
+        assert_eq!(file_in(None, None), None);
+    }
+
+    #[test]
+    fn a_switched_off_model_is_not_looked_for() {
+        assert_eq!(load(Some("off")), (None, Status::Off));
+    }
+
+    #[test]
+    fn a_named_file_that_is_not_there_is_told() {
+        let (model, status) = load(Some("/nowhere/model.json"));
+        assert_eq!(model, None);
+        assert!(status.to_string().contains("no such file"), "{status}");
+    }
+
+    pub(crate) fn read_as(file: &Path, here: &Host) -> Result<Option<Model>, String> {
+        read(file, here)
+    }
+}

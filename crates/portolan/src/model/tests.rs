@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Models that are made up: what is predicted from them, and which are refused.
+
+use super::store::tests::read_as;
+use super::*;
+use std::fs;
+use std::path::PathBuf;
+
+fn stage(per_call_us: f64, per_datagram_us: f64, per_byte_ns: f64) -> Stage {
+    Stage {
+        per_call_us,
+        per_datagram_us,
+        per_byte_ns,
+    }
+}
+
+/// 1 µs a call and 1 ns a byte in each stage; 1 µs a datagram at the sender.
+fn path() -> PathModel {
+    let stages = Stages {
+        sender: stage(1.0, 1.0, 1.0),
+        wire: stage(1.0, 0.0, 1.0),
+        receiver: stage(1.0, 0.0, 1.0),
+        overlap: Stage::default(),
+        in_stream: Stage::default(),
+    };
+    PathModel {
+        path: "udp".into(),
+        frame_len: 1000,
+        datagram_len: 1000,
+        call_len: 50_000,
+        eager_len_bound: 20_000,
+        eager: stages,
+        asked: Some(stages),
+        ask_us: 10.0,
+        further_call_us: 0.5,
+        far: vec![],
+        far_streaming: vec![],
+    }
+}
+
+fn model() -> Model {
+    Model {
+        schema: SCHEMA,
+        host: Host::current(),
+        mtu: 1500,
+        paths: vec![path()],
+        choices: Choices {
+            eager_len_max: Some(9000),
+            eager_len_max_shm: None,
+            packet_len_max: 3000,
+            lone: vec![LonePieces {
+                message_len_max: 30_000,
+                call_len: 8000,
+            }],
+        },
+    }
+}
+
+fn close(got: Option<f64>, want: f64) {
+    let got = got.expect("predicted");
+    assert!((got - want).abs() < 1e-9, "{got} instead of {want}");
+}
+
+#[test]
+fn a_lone_message_goes_through_all_stages_and_a_stream_waits_for_the_slowest() {
+    let path = path();
+    close(
+        path.predict(1000, Way::Eager, Load::Lone, 0),
+        3.0 + 1.0 + 3.0,
+    );
+    close(
+        path.predict(1000, Way::Eager, Load::Stream, 0),
+        1.0 + 1.0 + 1.0,
+    );
+    // Ten datagrams in one call.
+    close(
+        path.predict(10_000, Way::Eager, Load::Lone, 0),
+        3.0 + 10.0 + 30.0,
+    );
+    close(path.predict(10_000, Way::Asked, Load::Lone, 0), 10.0 + 43.0);
+}
+
+#[test]
+fn pieces_of_a_lone_message_overlap() {
+    // The first 5000 bytes through all stages: 3 + 5 + 15; the rest at the sender: 1 + 5 + 5.
+    let path = path();
+    let cut = path.predict(10_000, Way::Eager, Load::Lone, 5000);
+    close(cut, 23.0 + 11.0 + 0.5);
+    assert_eq!(path.best_call_len(10_000, &[5000], 0.05), 5000);
+    // Nothing to overlap with where the sender does everything.
+    let mut alone = path.clone();
+    alone.eager.wire = Stage::default();
+    alone.eager.receiver = Stage::default();
+    assert_eq!(alone.best_call_len(10_000, &[2000, 5000], 0.05), 0);
+}
+
+#[test]
+fn what_the_sender_does_afterwards_counts_in_a_stream_only() {
+    let mut path = path();
+    path.eager.overlap = stage(1.5, 0.0, 0.0);
+    close(path.predict(1000, Way::Eager, Load::Lone, 0), 7.0 - 1.5);
+    close(path.predict(1000, Way::Eager, Load::Stream, 0), 3.0);
+}
+
+#[test]
+fn far_memory_is_dearer_by_the_byte() {
+    let mut path = path();
+    let near = path.predict(40_000, Way::Asked, Load::Lone, 0).unwrap();
+    path.far = vec![Far {
+        from_len: 30_000,
+        per_byte_ns: 2.0,
+    }];
+    close(path.predict(40_000, Way::Asked, Load::Lone, 0), near + 20.0);
+    assert_eq!(path.predict(30_000, Way::Asked, Load::Lone, 0), {
+        path.far.clear();
+        path.predict(30_000, Way::Asked, Load::Lone, 0)
+    });
+}
+
+#[test]
+fn choices_reach_the_core() {
+    let choice = model().choices.to_core();
+    assert_eq!(
+        (choice.eager_len_max, choice.small_run_len_max),
+        (9000, 3000)
+    );
+    assert_eq!(choice.eager_len_max_lossless, usize::MAX);
+    assert_eq!(choice.lone[0].call_len, 8000);
+    assert_eq!(choice.lone[1], LoneStep::default());
+    assert_eq!(Choices::default().to_core(), Choice::default());
+}
+
+/// A directory that is removed when the test ends.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Dir {
+        let dir = std::env::temp_dir().join(format!("portolan-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).expect("a directory of the test's own");
+        Dir(dir)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_stored_model_comes_back_and_its_directories_are_made() {
+    let dir = Dir::new("stored");
+    let file = dir.0.join("a/b/model.json");
+    assert_eq!(read_as(&file, &Host::current()), Ok(None));
+    save(&model(), &file).expect("writable");
+    assert_eq!(read_as(&file, &Host::current()), Ok(Some(model())));
+    let files = fs::read_dir(file.parent().unwrap()).unwrap().count();
+    assert_eq!(files, 1, "a draft was left behind");
+    let (loaded, status) = load(file.to_str());
+    assert_eq!((loaded, status), (Some(model()), Status::Used(file)));
+}
+
+#[test]
+fn a_model_of_another_machine_kernel_or_version_is_refused() {
+    let dir = Dir::new("foreign");
+    let file = dir.0.join("model.json");
+    type Change = fn(&mut Host);
+    let changes: [(&str, Change); 4] = [
+        ("processor", |host| host.cpu = "Z80".into()),
+        ("core count", |host| host.core_count += 1),
+        ("kernel", |host| host.kernel = "2.2.13".into()),
+        ("Portolan", |host| host.portolan = "0.0.1".into()),
+    ];
+    for (what, change) in changes {
+        let mut foreign = model();
+        change(&mut foreign.host);
+        save(&foreign, &file).expect("writable");
+        let why = read_as(&file, &Host::current()).expect_err(what);
+        assert!(why.contains(what), "{why}");
+        let (model, status) = load(file.to_str());
+        assert!(
+            model.is_none() && status.to_string().contains(&why),
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_model_is_refused_and_not_fatal() {
+    let dir = Dir::new("broken");
+    let file = dir.0.join("model.json");
+    let mut mad = model();
+    mad.paths[0].ask_us = -1.0;
+    let mut texts = vec![
+        (String::new(), "JSON"),
+        ("{\"schema\":1".into(), "JSON"),
+        ("{\"schema\":2}".into(), "schema"),
+        ("{\"schema\":1}".into(), "not a model"),
+        (serde_json::to_string(&mad).unwrap(), "not costs"),
+    ];
+    texts.push(("[".repeat(100_000), "JSON"));
+    for (text, word) in texts {
+        fs::write(&file, text).unwrap();
+        let why = read_as(&file, &Host::current()).expect_err(word);
+        assert!(why.contains(word), "{why}");
+    }
+    assert!(read_as(&dir.0, &Host::current()).is_err(), "a directory");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let dir = Dir::new("unwritable");
+    // A file where a directory should be stops even a privileged user.
+    fs::write(dir.0.join("portolan"), "").unwrap();
+    let file = dir.0.join("portolan/model.json");
+    let error = save(&model(), &file).expect_err("not writable").to_string();
+    assert!(
+        error.contains("model.json") && error.contains("XDG_CONFIG_HOME"),
+        "{error}"
+    );
+}
