@@ -26,7 +26,7 @@ const ACCOUNTS: u16 = 2;
 const WORDS: u16 = 5;
 
 /// Bytes of a word as JSON, at most.
-const WORD_LEN_MAX: usize = 64;
+const WORD_LEN_MAX: usize = 128;
 
 /// What the receiver tells a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
