@@ -9,7 +9,7 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
-/// Size of a chart in pixels.
+/// Size of a chart in pixels, names below it not counted.
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 480;
 
@@ -76,7 +76,7 @@ impl Lines {
     /// # Errors
     /// There is nothing to draw.
     pub(super) fn svg(&self) -> Result<String> {
-        drawn(|area| self.draw(area))
+        drawn(HEIGHT, |area| self.draw(area))
     }
 
     fn draw(&self, area: &Area<'_>) -> Result<()> {
@@ -141,7 +141,9 @@ impl Bars {
         }
         // Half a decade of air, so that the shortest bar is seen too.
         let (floor, ceiling) = (least / 3.0, top * 1.5);
-        drawn(|area| match self.logarithmic {
+        // The groups' names stand below, however many there are.
+        let names = LEGEND_ROW * (u32::try_from(self.groups.len())? + 1);
+        drawn(HEIGHT + names, |area| match self.logarithmic {
             true => self.draw(area, (floor..ceiling).log_scale(), floor),
             false => self.draw(area, 0.0..top * 1.1, 0.0),
         })
@@ -153,8 +155,7 @@ impl Bars {
         R: AsRangedCoord<Value = f64>,
         R::CoordDescType: ValueFormatter<f64>,
     {
-        let rows = u32::try_from(self.groups.len())?;
-        let (above, below) = area.split_vertically(HEIGHT - LEGEND_ROW * (rows + 1));
+        let (above, below) = area.split_vertically(HEIGHT);
         let mut chart = ChartBuilder::on(&above)
             .margin(MARGIN)
             .caption(&self.title, TITLE_FONT)
@@ -217,10 +218,10 @@ impl Bars {
     }
 }
 
-fn drawn(draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<String> {
+fn drawn(height: u32, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<String> {
     let mut svg = String::new();
     {
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
         area.fill(&WHITE).map_err(refused)?;
         draw(&area)?;
         area.present().map_err(refused)?;
