@@ -12,6 +12,7 @@ mod info;
 mod lab;
 mod launch_io;
 mod orphans;
+mod plot;
 mod program;
 mod run;
 mod signals;
@@ -40,6 +41,8 @@ enum Command {
     Info(info::Args),
     /// Measure Portolan beside the machine's limit and the kernel's protocols.
     Bench(bench::BenchArgs),
+    /// Draw the results of `bench` and `tune` as SVG.
+    Plot(plot::PlotArgs),
     /// Measure this machine's paths, and store the model that jobs here decide by.
     Tune(tune::TuneArgs),
     /// One end of what `tune` measures; not for people.
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Info(args) => info::main(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Plot(args) => plot::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::TuneWorker(args) => tune::work(&args),
         Command::BenchWorker(args) => bench::work(&args),

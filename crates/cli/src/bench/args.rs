@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a person asks `portolan bench` to measure.
 
+use super::conditions::{Conditions, PPM_PER_PERCENT, PlacementChoice, Schedule};
+use super::spec::Gather;
+use crate::error::user_error;
 use clap::ValueEnum;
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use serde::{Deserialize, Serialize};
@@ -50,6 +53,25 @@ pub(crate) struct BenchArgs {
     /// Rounds; every round measures every row once, and the medians of the rounds are reported.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = rounds())]
     pub(crate) repeat: u32,
+    /// Where Portolan's rows receive bulk data; a row for each.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub(crate) placement: Vec<PlacementChoice>,
+    /// How Portolan's rows put headers between the pieces of bulk data; a row for each.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub(crate) gather: Vec<Gather>,
+    /// Random loss in percent, each way, beside rows without: 1,5 (with stream).
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = parse_loss)]
+    pub(crate) loss: Vec<u32>,
+    /// One datagram from elsewhere to N of Portolan's stream, beside rows without: 100,10000 (with
+    /// stream).
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = intervals())]
+    pub(crate) interfere: Vec<u32>,
+    /// Senders to one receiver (with incast).
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = senders())]
+    pub(crate) senders: u32,
+    /// Order in which the receiver serves them; a row for each (with incast).
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub(crate) schedule: Vec<Schedule>,
     /// Stay on this host's loopback interface even where a lab would be allowed.
     #[arg(long)]
     pub(crate) loopback: bool,
@@ -64,6 +86,84 @@ impl BenchArgs {
         }
     }
 
+    /// The conditions of Portolan's rows for `metric` on `path`: every placement with every way to
+    /// gather, order of service, loss and interference that the metric knows.
+    pub(crate) fn conditions(&self, metric: Metric, path: Path) -> Vec<Conditions> {
+        let mut all = vec![Conditions::default()];
+        if !metric.is_bulk() {
+            return all;
+        }
+        let placements = self.placement.iter().flat_map(|choice| choice.placements());
+        all = each(&all, placements, |one, placement| {
+            one.placement = Some(placement)
+        });
+        all = each(&all, &self.gather, |one, gather| one.gather = Some(gather));
+        if metric == Metric::Incast {
+            all = each(&all, &self.schedule, |one, schedule| {
+                one.schedule = Some(schedule)
+            });
+        }
+        if metric == Metric::Stream && path != Path::Shm {
+            all = each(&all, &undisturbed_and(&self.loss), |one, ppm| {
+                one.loss_ppm = ppm
+            });
+            all = each(&all, &undisturbed_and(&self.interfere), |one, n| {
+                one.interfere = n
+            });
+        }
+        all
+    }
+
+    /// What the network does to the other systems' rows.
+    pub(crate) fn losses(&self, metric: Metric, path: Path) -> Vec<Conditions> {
+        let all = [Conditions::default()];
+        if metric == Metric::Stream && path != Path::Shm {
+            each(&all, &undisturbed_and(&self.loss), |one, ppm| {
+                one.loss_ppm = ppm
+            })
+        } else {
+            all.to_vec()
+        }
+    }
+
+    /// Refuses options that none of the metrics knows: a row that looks as if it were measured
+    /// under them would be a lie.
+    ///
+    /// # Errors
+    /// A sentence that names the option and the metric that it belongs to.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let belongs = [
+            (!self.loss.is_empty(), "--loss", Metric::Stream),
+            (!self.interfere.is_empty(), "--interfere", Metric::Stream),
+            (!self.schedule.is_empty(), "--schedule", Metric::Incast),
+        ];
+        for (given, option, metric) in belongs {
+            if given && !self.metrics.contains(&metric) {
+                user_error!(
+                    "{option} has no effect without the metric {metric}: add it or leave {option} out"
+                );
+            }
+        }
+        let bulk = self.metrics.iter().any(|metric| metric.is_bulk());
+        if !bulk && (!self.placement.is_empty() || !self.gather.is_empty()) {
+            user_error!(
+                "--placement and --gather have no effect without bulk data: add stream, loaded or \
+                 incast, or leave them out"
+            );
+        }
+        for metric in &self.metrics {
+            for size in self.sizes_for(*metric) {
+                let least = metric.size_min();
+                if size < least {
+                    user_error!(
+                        "{metric} needs messages of at least {least} bytes: {size} is too few"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The paths to measure, `all` resolved, each once.
     pub(crate) fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
@@ -73,6 +173,33 @@ impl BenchArgs {
             }
         }
         paths
+    }
+}
+
+/// Nothing, and then what was asked for.
+fn undisturbed_and(values: &[u32]) -> Vec<u32> {
+    [&[0], values].concat()
+}
+
+/// `all`, with each of `values` set by `set`, each once; as it is if there are none.
+fn each<'a, T: Copy + 'a>(
+    all: &[Conditions],
+    values: impl IntoIterator<Item = &'a T>,
+    set: impl Fn(&mut Conditions, T),
+) -> Vec<Conditions> {
+    let mut product = Vec::new();
+    for value in values {
+        for mut conditions in all.iter().copied() {
+            set(&mut conditions, *value);
+            if !product.contains(&conditions) {
+                product.push(conditions);
+            }
+        }
+    }
+    if product.is_empty() {
+        all.to_vec()
+    } else {
+        product
     }
 }
 
@@ -87,6 +214,11 @@ pub(crate) enum Metric {
     Stream,
     /// Small messages per second in one direction.
     Rate,
+    /// Half the round trip of one message, alone and while a stream runs between the same
+    /// processes.
+    Loaded,
+    /// Bytes per second of several senders into one receiver.
+    Incast,
 }
 
 impl Metric {
@@ -95,15 +227,22 @@ impl Metric {
             Metric::Pingpong => &[8, 64, 1024],
             Metric::Stream => &[1 << 20],
             Metric::Rate => &[8],
+            Metric::Loaded => &[64],
+            Metric::Incast => &[4 << 20],
         }
     }
 
     /// Bytes of the smallest message that can carry the row's check mark.
     pub(crate) fn size_min(self) -> usize {
         match self {
-            Metric::Pingpong | Metric::Stream => 1,
+            Metric::Pingpong | Metric::Stream | Metric::Loaded | Metric::Incast => 1,
             Metric::Rate => 8,
         }
+    }
+
+    /// Whether large messages are part of it.
+    pub(crate) fn is_bulk(self) -> bool {
+        matches!(self, Metric::Stream | Metric::Loaded | Metric::Incast)
     }
 }
 
@@ -113,6 +252,8 @@ impl fmt::Display for Metric {
             Metric::Pingpong => "pingpong",
             Metric::Stream => "stream",
             Metric::Rate => "rate",
+            Metric::Loaded => "loaded",
+            Metric::Incast => "incast",
         })
     }
 }
@@ -229,6 +370,34 @@ fn rounds() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1000)
 }
 
+/// From a probe that meets traffic now and then to one beside each tenth datagram.
+fn intervals() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(10..=10_000_000)
+}
+
+/// One sender is no incast; each is a process and a host of the lab.
+fn senders() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(2..=64)
+}
+
+/// Percent to parts per million.
+fn parse_loss(text: &str) -> Result<u32, String> {
+    match text.parse::<f64>() {
+        // Below, no run is long enough to see it; above, nothing but timeouts is measured.
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "below 10^6"
+        )]
+        Ok(percent) if (0.001..=50.0).contains(&percent) => {
+            Ok((percent * PPM_PER_PERCENT).round() as u32)
+        }
+        _ => Err(format!(
+            "'{text}' is not a loss; use percent from 0.001 to 50"
+        )),
+    }
+}
+
 fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         // An hour a row is a mistake; below a millisecond a round may hold no message at all.
@@ -303,6 +472,85 @@ mod tests {
         );
         assert_eq!(args.versus, [Versus::Tcp, Versus::Udp]);
         assert_eq!(args.sizes_for(Metric::Pingpong), [8, 64, 1024]);
+    }
+
+    #[test]
+    fn every_placement_meets_every_gathering_once() {
+        let args = parse("stream --placement all,bounce --gather list,copy").expect("valid");
+        let conditions = args.conditions(Metric::Stream, Path::Udp);
+        assert_eq!(conditions.len(), 6);
+        assert!(
+            conditions
+                .iter()
+                .all(|one| one.placement.is_some() && one.gather.is_some())
+        );
+        let plain = parse("stream").expect("valid");
+        assert_eq!(
+            plain.conditions(Metric::Stream, Path::Udp),
+            [Conditions::default()]
+        );
+        assert_eq!(
+            args.conditions(Metric::Pingpong, Path::Udp),
+            [Conditions::default()]
+        );
+    }
+
+    #[test]
+    fn what_is_disturbed_stands_beside_what_is_not() {
+        let args = parse("stream --loss 1,0.5 --interfere 100").expect("valid");
+        let of = |path| args.conditions(Metric::Stream, path).len();
+        assert_eq!((of(Path::Udp), of(Path::Shm)), (6, 1));
+        let losses: Vec<u32> = args
+            .losses(Metric::Stream, Path::Udp)
+            .iter()
+            .map(|one| one.loss_ppm)
+            .collect();
+        assert_eq!(losses, [0, 10_000, 5_000]);
+        for line in [
+            "stream --loss 0",
+            "stream --loss 51",
+            "stream --loss nan",
+            "stream --interfere 9",
+            "incast --senders 1",
+            "incast --schedule first",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn options_that_would_have_no_effect_are_refused() {
+        for line in [
+            "rate --loss 1",
+            "pingpong --interfere 100",
+            "stream --schedule fair",
+            "rate --placement auto",
+            "pingpong --gather list",
+        ] {
+            let error = parse(line)
+                .expect("well-formed")
+                .check()
+                .expect_err(line)
+                .to_string();
+            assert!(
+                error.contains("no effect") && error.contains("leave"),
+                "{error}"
+            );
+        }
+        assert!(
+            parse("stream incast --loss 1 --schedule fair")
+                .expect("valid")
+                .check()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn unknown_placements_are_refused_with_the_known_ones() {
+        for line in ["stream --placement guess", "stream --gather scatter"] {
+            let error = parse(line).expect_err("refused").to_string();
+            assert!(error.contains("possible values"), "{error}");
+        }
     }
 
     #[test]

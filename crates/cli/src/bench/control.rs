@@ -5,6 +5,7 @@
 //! hears nothing from the command any more ends itself (see `worker`), so nothing here waits for
 //! ever.
 
+use super::extra::Account;
 use super::measure::Sample;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
@@ -29,7 +30,8 @@ pub(crate) struct Offer {
 #[serde(rename_all = "lowercase")]
 enum Word {
     Offer(Offer),
-    Done(Option<Sample>),
+    /// A driver's sample, or an answerer's account.
+    Done(Option<Box<Sample>>, Account),
     Failed(String),
 }
 
@@ -64,9 +66,13 @@ impl Wire {
     ///
     /// # Errors
     /// The command is gone.
-    pub(crate) fn report(&mut self, outcome: &Result<Option<Sample>>) -> Result<()> {
+    pub(crate) fn report(
+        &mut self,
+        outcome: Result<Option<Sample>>,
+        account: Account,
+    ) -> Result<()> {
         self.say(&match outcome {
-            Ok(sample) => Word::Done(*sample),
+            Ok(sample) => Word::Done(sample.map(Box::new), account),
             Err(error) => Word::Failed(format!("{error:#}")),
         })
     }
@@ -93,13 +99,13 @@ impl Wire {
         match self.hear()? {
             Word::Offer(offer) => Ok(offer),
             Word::Failed(why) => Err(anyhow!(why)),
-            Word::Done(_) => bail!("reported before it began"),
+            Word::Done(..) => bail!("reported before it began"),
         }
     }
 
-    fn hear_report(&mut self) -> Result<Option<Sample>> {
+    fn hear_report(&mut self) -> Result<(Option<Box<Sample>>, Account)> {
         match self.hear()? {
-            Word::Done(sample) => Ok(sample),
+            Word::Done(sample, account) => Ok((sample, account)),
             Word::Failed(why) => Err(anyhow!(why)),
             Word::Offer(_) => bail!("offered twice"),
         }
@@ -116,10 +122,12 @@ pub(crate) fn conduct(driver: &mut Wire, answerer: &mut Wire) -> Result<Sample> 
     let answerer_offer = answerer.hear_offer()?;
     driver.say(&answerer_offer)?;
     answerer.say(&driver_offer)?;
-    let driver_report = driver.hear_report();
-    if let Err(error) = driver_report {
-        return Err(answerer.hear_report().err().unwrap_or(error));
-    }
-    answerer.hear_report()?;
-    driver_report?.context("the driver measured nothing")
+    let (sample, _) = match driver.hear_report() {
+        Ok(report) => report,
+        Err(error) => return Err(answerer.hear_report().err().unwrap_or(error)),
+    };
+    let (_, account) = answerer.hear_report()?;
+    let mut sample = *sample.context("the driver measured nothing")?;
+    sample.take(account);
+    Ok(sample)
 }

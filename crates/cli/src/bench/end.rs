@@ -2,11 +2,13 @@
 //! One end of a bare row, as its program sees it.
 
 use super::control::{Offer, Wire};
+use super::cpu::Meter;
+use super::extra::Account;
 use super::measure::{Sample, Turn, drive};
 use super::patience::Patience;
 use super::place::{Place, pin};
 use super::rows;
-use super::spec::{Program, Role, Spec};
+use super::spec::{Program, Role, Spec, Wait};
 use super::sys::SharedMap;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
@@ -15,6 +17,8 @@ use std::fs::File;
 pub(crate) struct End {
     /// What it was told.
     pub(crate) spec: Spec,
+    /// A receiver's account of its processor time; nothing is said where it is not kept.
+    pub(crate) meter: Meter,
     wire: Wire,
 }
 
@@ -24,9 +28,17 @@ impl End {
     /// # Errors
     /// The command that waits for the report is gone.
     pub(crate) fn work(spec: Spec, wire: Wire) -> Result<()> {
-        let mut end = End { spec, wire };
+        let mut end = End {
+            spec,
+            meter: Meter::default(),
+            wire,
+        };
         let outcome = end.run();
-        end.wire.report(&outcome)
+        let account = Account {
+            cpu_s_per_gb: end.meter.s_per_gb(),
+            ..Account::default()
+        };
+        end.wire.report(outcome, account)
     }
 
     fn run(&mut self) -> Result<Option<Sample>> {
@@ -48,6 +60,8 @@ impl End {
             Program::UdpFlow(cargo) => rows::flow::udp(self, cargo),
             Program::UdpStream(gather, scatter) => rows::udp_stream::run(self, gather, scatter),
             Program::TcpStream(wait) => rows::tcp::stream(self, wait),
+            Program::TcpSegments => rows::tcp::stream(self, Wait::Block),
+            Program::TcpLoaded(chunk) => rows::tcp_loaded::run(self, chunk),
             Program::TcpRate(writes) => rows::tcp::rate(self, writes),
             Program::Portolan(..) => bail!("a Portolan row is run by the launcher"),
         }

@@ -6,10 +6,13 @@
 //! to 25 ns): rows through shared memory put [`SHM_BATCH`] round trips into one turn, and what they
 //! report is the mean of each batch.
 
+use super::cpu::process_time;
+use super::extra::{Account, Extra};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use quanta::Clock;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Round trips of one turn through shared memory: reading the clock adds less than 1 % to 64 round
@@ -51,7 +54,7 @@ pub(crate) struct Turn {
 }
 
 /// Figures of one row in one round. Times are per message, or half a round trip.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
     /// Messages measured.
     pub(crate) iterations: u64,
@@ -65,6 +68,31 @@ pub(crate) struct Sample {
     pub(crate) min_us: f64,
     /// Messages per second over the whole measurement.
     pub(crate) msgs_per_s: f64,
+    /// Processor seconds of the process that measured, over the whole measurement.
+    #[serde(default)]
+    pub(crate) cpu_s: f64,
+    /// Processor seconds of the receiver per 10^9 bytes, if it kept account.
+    #[serde(default)]
+    pub(crate) receiver_cpu_s_per_gb: Option<f64>,
+    /// What only some rows tell.
+    #[serde(default)]
+    pub(crate) extra: Extra,
+}
+
+impl Sample {
+    /// Adds what the receiver says.
+    pub(crate) fn take(&mut self, account: Account) {
+        self.receiver_cpu_s_per_gb = account.cpu_s_per_gb;
+        self.add("receiver", account.counters);
+    }
+
+    /// Adds what was counted at `end`.
+    pub(crate) fn add(&mut self, end: &str, counters: BTreeMap<String, u64>) {
+        let named = counters
+            .into_iter()
+            .map(|(name, count)| (format!("{end}: {name}"), count));
+        self.extra.counters.extend(named);
+    }
 }
 
 /// Runs `turn` for a warm-up, then until `pace` is used up, then once more with `true`: the last
@@ -82,6 +110,7 @@ pub(crate) fn drive(
     let mut times = Histogram::<u64>::new_with_bounds(1, TURN_PS_MAX, DIGITS)
         .context("cannot make a histogram")?;
     let divisor = shape.messages * shape.halves;
+    let spent_before = process_time();
     let start = Instant::now();
     let mut turns = 0_u64;
     let mut before = clock.raw();
@@ -96,13 +125,10 @@ pub(crate) fn drive(
         turns += 1;
     }
     let elapsed = start.elapsed();
+    let cpu_s = (process_time() - spent_before).as_secs_f64();
     turn(true)?;
-    Ok(sample(
-        &times,
-        turns * shape.messages,
-        shape.halves,
-        elapsed,
-    ))
+    let sample = sample(&times, turns * shape.messages, shape.halves, elapsed);
+    Ok(Sample { cpu_s, ..sample })
 }
 
 fn warm_up(pace: Pace, shape: Turn, turn: &mut impl FnMut(bool) -> Result<()>) -> Result<()> {
@@ -139,6 +165,7 @@ fn sample(times: &Histogram<u64>, messages: u64, halves: u64, elapsed: Duration)
         mean_us: elapsed.as_secs_f64() * 1e6 / (messages * halves) as f64,
         min_us: times.min() as f64 / PS_PER_US,
         msgs_per_s: (messages * halves) as f64 / elapsed.as_secs_f64(),
+        ..Sample::default()
     }
 }
 

@@ -8,15 +8,25 @@
 //! programs in `rows`, and a line in `plan`.
 
 pub(crate) mod args;
+mod conditions;
 mod control;
+mod cpu;
 mod end;
+mod extra;
+mod half_power;
+mod incast;
+mod interfere;
+mod loaded;
+mod loss;
 mod machine;
 mod measure;
 mod patience;
 mod pattern;
 pub(crate) mod place;
 mod plan;
+mod portolan_account;
 mod portolan_rows;
+mod relative;
 mod rounds;
 mod rows;
 mod schema;
@@ -27,17 +37,20 @@ mod sys;
 mod table;
 mod worker;
 
-pub(crate) use args::BenchArgs;
+pub(crate) use args::{BenchArgs, Metric};
+pub(crate) use half_power::throughput;
+pub(crate) use schema::{Report, Row};
 pub(crate) use worker::{WorkerArgs, work};
 
-use crate::error::{UserError, user_error};
+use crate::error::UserError;
 use anyhow::{Context, Result};
-use args::{Metric, Path};
+use args::Path;
+use loss::Loss;
 use measure::{Pace, Sample};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use place::{Place, Site};
 use plan::Measurement;
-use schema::{Report, SCHEMA};
+use schema::SCHEMA;
 use spec::{Program, Role, Spec};
 use std::fs::{self, File};
 use std::io::Write;
@@ -50,31 +63,31 @@ use std::process::ExitCode;
 /// # Errors
 /// The request makes no sense, or the results cannot be written.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
-    for metric in &args.metrics {
-        for size in args.sizes_for(*metric) {
-            let least = metric.size_min();
-            if size < least {
-                user_error!("{metric} needs messages of at least {least} bytes: {size} is too few");
-            }
-        }
-    }
+    args.check()?;
     let mut notes = Vec::new();
-    let site = choose_site(args, &mut notes);
+    let site = choose_site(args, 2, &mut notes);
     let machine = machine::describe(&site, args.repeat);
     let mut report = Report {
         schema: SCHEMA,
         machine,
         results: vec![],
         slower_variants: vec![],
+        half_power: vec![],
         notes,
     };
-    let bench = Bench { args, site };
+    note_ignored(args, &mut report.notes);
+    let crowd = args
+        .metrics
+        .contains(&Metric::Incast)
+        .then(|| choose_site(args, args.senders + 1, &mut report.notes));
+    let bench = Bench { args, site, crowd };
     let mut complete = true;
     for metric in &args.metrics {
         for size in args.sizes_for(*metric) {
             complete &= bench.add(&mut report, *metric, size);
         }
     }
+    report.half_power = half_power::of(&report.results);
     publish(args, &report)?;
     Ok(if complete {
         ExitCode::SUCCESS
@@ -83,16 +96,35 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     })
 }
 
+/// Says which options the rows of Portolan are measured without.
+fn note_ignored(args: &BenchArgs, notes: &mut Vec<String>) {
+    let metrics = args.metrics.iter();
+    let conditions: Vec<conditions::Conditions> = metrics
+        .flat_map(|metric| args.conditions(*metric, Path::Auto))
+        .collect();
+    let mut ignored: Vec<String> = conditions
+        .iter()
+        .flat_map(conditions::Conditions::ignored)
+        .collect();
+    ignored.sort_unstable();
+    ignored.dedup();
+    for name in ignored {
+        notes.push(format!(
+            "this build of Portolan has no option {name}: its rows are measured with the default"
+        ));
+    }
+}
+
 /// A lab where a network path was asked for and a lab is allowed, otherwise this host.
-fn choose_site(args: &BenchArgs, notes: &mut Vec<String>) -> Site {
+fn choose_site(args: &BenchArgs, count: u32, notes: &mut Vec<String>) -> Site {
     let network = args.paths().iter().any(|path| *path != Path::Shm);
     if network && !args.loopback {
-        match surroundings::open_lab(args.mtu) {
+        match surroundings::open_lab(args.mtu, count) {
             Ok(site) => return site,
             Err(error) => notes.push(format!("network paths on loopback: no lab: {error:#}")),
         }
     }
-    Site::loopback(args.mtu as usize)
+    Site::loopback(args.mtu as usize, count)
 }
 
 fn publish(args: &BenchArgs, report: &Report) -> Result<()> {
@@ -122,6 +154,8 @@ fn publish(args: &BenchArgs, report: &Report) -> Result<()> {
 struct Bench<'a> {
     args: &'a BenchArgs,
     site: Site,
+    /// The hosts of an incast.
+    crowd: Option<Site>,
 }
 
 impl Bench<'_> {
@@ -131,15 +165,16 @@ impl Bench<'_> {
         let outcome = rounds::run(&wanted, (metric, size), self.args.repeat, |measurement| {
             self.measure(measurement, size)
         });
-        report.results.extend(outcome.rows);
+        report.results.extend(relative::related(outcome.rows));
         report.slower_variants.extend(outcome.slower);
         let mut complete = true;
         for (measurement, why) in outcome.failures {
             let program = measurement.program;
             complete &= !matches!(program, Program::Portolan(..));
-            report
-                .notes
-                .push(format!("{metric}, {size} bytes, {}: {why}", program.name()));
+            report.notes.push(format!(
+                "{metric}, {size} bytes, {}: {why}",
+                measurement.name()
+            ));
         }
         complete
     }
@@ -147,16 +182,49 @@ impl Bench<'_> {
     fn measure(&self, measurement: &Measurement, size: usize) -> Result<Sample> {
         let mut spec = self.spec(measurement, size);
         if let Program::Portolan(_, path) = measurement.program {
-            return portolan_rows::run(&mut spec, path);
+            return portolan_rows::run(&mut spec, path, &self.places(measurement, path));
         }
+        let _loss = self.lose(measurement)?;
         // Kept open until the ends are done; it has no name that could be left behind.
         let _shared = share(&mut spec)?;
         worker::run_bare(&spec)
     }
 
+    /// Where the ranks of a Portolan row run.
+    fn places(&self, measurement: &Measurement, path: Path) -> Vec<Place> {
+        let Program::Portolan(metric, _) = measurement.program else {
+            return Vec::new();
+        };
+        let site = match &self.crowd {
+            Some(crowd) if metric == Metric::Incast => crowd,
+            _ => &self.site,
+        };
+        let mut places = if path == Path::Shm {
+            site.hosts.iter().map(|_| Place::loopback()).collect()
+        } else {
+            site.hosts.clone()
+        };
+        if measurement.conditions.interfere > 0 {
+            // Beside the sender.
+            places.push(places[0].clone());
+        }
+        places
+    }
+
+    /// Has the lab lose packets for the time of a bare row, if it is to.
+    fn lose(&self, measurement: &Measurement) -> Result<Option<Loss>> {
+        match measurement.conditions.loss_ppm {
+            0 => Ok(None),
+            ppm => {
+                let offload = measurement.program != Program::TcpSegments;
+                Loss::apply(&self.site.hosts, ppm, offload).map(Some)
+            }
+        }
+    }
+
     fn spec(&self, measurement: &Measurement, size: usize) -> Spec {
         let hosts = if measurement.between_hosts {
-            self.site.hosts.clone()
+            [self.site.hosts[0].clone(), self.site.hosts[1].clone()]
         } else {
             [Place::loopback(), Place::loopback()]
         };
@@ -166,12 +234,14 @@ impl Bench<'_> {
         };
         Spec {
             program: measurement.program,
+            conditions: measurement.conditions,
             role: Role::Driver,
             size,
             pace,
             mtu: self.site.mtu,
             cores: place::pick_cores(),
             hosts,
+            senders: self.args.senders,
             shared: None,
             result: None,
         }

@@ -46,11 +46,11 @@ impl Place {
     }
 }
 
-/// What the two hosts of a network path are.
+/// What the hosts of a network path are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SiteKind {
-    /// Two network namespaces joined by a veth pair.
+    /// Network namespaces joined by a veth pair, or by a bridge when they are more than two.
     Lab,
     /// One host and its loopback interface.
     Loopback,
@@ -60,8 +60,8 @@ pub(crate) enum SiteKind {
 pub(crate) struct Site {
     /// What they are.
     pub(crate) kind: SiteKind,
-    /// Place of the end that measures, and of the one that answers.
-    pub(crate) hosts: [Place; 2],
+    /// Places of the end that measures, of the one that answers, and of any others.
+    pub(crate) hosts: Vec<Place>,
     /// MTU between them.
     pub(crate) mtu: usize,
     /// Takes a temporary lab down when dropped.
@@ -69,9 +69,9 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Both ends on this host.
-    pub(crate) fn loopback(mtu: usize) -> Self {
-        let hosts = [Place::loopback(), Place::loopback()];
+    /// All `count` ends on this host.
+    pub(crate) fn loopback(mtu: usize, count: u32) -> Self {
+        let hosts = (0..count).map(|_| Place::loopback()).collect();
         // Frames are cut to the MTU of a lab, so that the figures have something to do with a
         // network's.
         Site {

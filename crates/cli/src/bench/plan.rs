@@ -2,8 +2,9 @@
 //! Which rows a request consists of, and which measurements they need.
 
 use super::args::{BenchArgs, Metric, Path, Versus};
+use super::conditions::Conditions;
 use super::rows::pingpong::UDP_SIZE_MAX;
-use super::spec::{Cargo, Copying, Gather, Lines, Program, Publish, Scatter, Wait, Writes};
+use super::spec::{Cargo, Chunk, Copying, Gather, Lines, Program, Publish, Scatter, Wait, Writes};
 
 /// Bytes of the smallest message whose stream has a limit row: below it, a bare row that sends each
 /// message by itself is no limit for a system that joins them.
@@ -16,6 +17,32 @@ pub(crate) struct Measurement {
     pub(crate) program: Program,
     /// Between two hosts rather than within one.
     pub(crate) between_hosts: bool,
+    /// Under which conditions.
+    pub(crate) conditions: Conditions,
+}
+
+impl Measurement {
+    /// What sets this way of doing the work apart; empty where there is only one.
+    pub(crate) fn variant(&self) -> String {
+        let words = [
+            self.program.variant().to_owned(),
+            self.conditions.describe(),
+        ];
+        let words: Vec<String> = words
+            .into_iter()
+            .filter(|words| !words.is_empty())
+            .collect();
+        words.join(", ")
+    }
+
+    /// How a person knows the work.
+    pub(crate) fn name(&self) -> String {
+        let name = self.program.name();
+        match self.conditions.describe() {
+            conditions if conditions.is_empty() => name,
+            conditions => format!("{name} ({conditions})"),
+        }
+    }
 }
 
 /// A row that was asked for.
@@ -29,15 +56,23 @@ pub(crate) struct Wanted {
     pub(crate) candidates: Vec<Measurement>,
 }
 
+impl Wanted {
+    fn under(mut self, conditions: Conditions) -> Self {
+        for candidate in &mut self.candidates {
+            candidate.conditions = conditions;
+        }
+        self
+    }
+}
+
 /// The rows for messages of `size` bytes, those to be compared next to one another.
 pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted> {
     let mut rows = Vec::new();
     for path in args.paths() {
-        rows.push(wanted(
-            "portolan",
-            path,
-            vec![Program::Portolan(metric, path)],
-        ));
+        for conditions in args.conditions(metric, path) {
+            let program = Program::Portolan(metric, path);
+            rows.push(wanted("portolan", path, vec![program]).under(conditions));
+        }
         if args.limits {
             rows.push(wanted(
                 "limit",
@@ -49,14 +84,14 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted>
             }
         }
         for versus in &args.versus {
-            rows.push(match versus {
-                Versus::Tcp => wanted("tcp", path, tcp(metric)),
-                Versus::Udp => wanted(
+            match versus {
+                Versus::Tcp => rows.extend(tcp_rows(args, metric, path)),
+                Versus::Udp => rows.push(wanted(
                     "udp",
                     path,
                     limit(metric, Path::Udp, size, args.mtu as usize),
-                ),
-            });
+                )),
+            }
         }
     }
     rows.retain(|row| !row.candidates.is_empty());
@@ -79,6 +114,7 @@ fn wanted(system: &'static str, path: Path, programs: Vec<Program>) -> Wanted {
     let candidates = programs.into_iter().map(|program| Measurement {
         program,
         between_hosts,
+        conditions: Conditions::default(),
     });
     Wanted {
         system,
@@ -143,8 +179,26 @@ fn single(path: Path) -> Vec<Program> {
     }
 }
 
+fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
+    let row = |conditions: Conditions| {
+        let mut programs = tcp(metric);
+        if conditions.loss_ppm > 0 {
+            // What the network drops is a segment here, and a burst of them with offload. Either
+            // may suit TCP better.
+            programs.push(Program::TcpSegments);
+        }
+        wanted("tcp", path, programs).under(conditions)
+    };
+    args.losses(metric, path).into_iter().map(row).collect()
+}
+
 fn tcp(metric: Metric) -> Vec<Program> {
     match metric {
+        Metric::Loaded => vec![
+            Program::TcpLoaded(Chunk::Small),
+            Program::TcpLoaded(Chunk::Large),
+        ],
+        Metric::Incast => Vec::new(),
         Metric::Pingpong => vec![Program::TcpPingpong],
         Metric::Stream => vec![
             Program::TcpStream(Wait::Block),

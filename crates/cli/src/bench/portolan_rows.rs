@@ -5,14 +5,18 @@
 //! because a job's standard output belongs to the launcher.
 
 use super::args::{Metric, Path};
+use super::cpu::Meter;
+use super::interfere::Conductor;
 use super::measure::{SHM_BATCH, Sample, Turn, drive};
 use super::pattern::{Flags, stamp, verify};
-use super::place::pin;
+use super::place::{Place, pin};
+use super::portolan_account;
 use super::rows::turn_flags;
 use super::spec::{Program, Role, Spec, window};
 use super::surroundings::run_job;
 use super::worker;
-use anyhow::{Context, Result, ensure};
+use super::{incast, interfere, loaded};
+use anyhow::{Context, Result, bail, ensure};
 use portolan::{Node, PortConfig, Target};
 use std::collections::VecDeque;
 use std::fs;
@@ -37,7 +41,7 @@ const LAST: u64 = 1 << 63;
 ///
 /// # Errors
 /// The job fails, or leaves no sample.
-pub(crate) fn run(spec: &mut Spec, path: Path) -> Result<Sample> {
+pub(crate) fn run(spec: &mut Spec, path: Path, places: &[Place]) -> Result<Sample> {
     let result = tempfile::NamedTempFile::new().context("cannot make a file for the result")?;
     spec.result = Some(result.path().to_path_buf());
     let program = std::env::current_exe().context("cannot find this program's own file")?;
@@ -46,7 +50,8 @@ pub(crate) fn run(spec: &mut Spec, path: Path) -> Result<Sample> {
         .context("this program's own file has a name that is not text")?;
     let mut command = vec![program.to_owned()];
     command.extend(worker::arguments(spec)?);
-    run_job(&command, &spec.hosts, path, worker::lasts(spec.pace))?;
+    let setting = (path, spec.conditions.options());
+    run_job(&command, places, setting, worker::lasts(spec.pace))?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;
     serde_json::from_str(&text).context("rank 0 left no result")
 }
@@ -57,30 +62,88 @@ pub(crate) fn run(spec: &mut Spec, path: Path) -> Result<Sample> {
 /// A message was wrong, the other rank is gone, or the result cannot be written.
 pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
     let mut node = Node::join()?;
-    ensure!(node.size() == 2, "a row has two ranks, not {}", node.size());
-    let role = if node.rank() == 0 {
-        Role::Driver
-    } else {
-        Role::Answerer
+    let expected = ranks(spec, metric);
+    ensure!(
+        node.size() == expected,
+        "a row has {expected} ranks, not {}",
+        node.size()
+    );
+    let role = match node.rank() {
+        0 => Some(Role::Driver),
+        1 => Some(Role::Answerer),
+        _ => None,
     };
-    if let Some(cores) = spec.cores {
+    // More than two spinning processes must share the cores as the scheduler sees fit.
+    if let (Some(cores), Some(role), 2) = (spec.cores, role, expected) {
         pin(cores[role.index()]).context("cannot pin to a core")?;
     }
-    let sample = match (metric, role) {
-        (Metric::Pingpong, Role::Driver) => Some(serve(&mut node, spec)?),
-        (Metric::Pingpong, Role::Answerer) => answer(&mut node, spec)?,
-        (Metric::Stream, Role::Driver) => Some(send_stream(&mut node, spec)?),
-        (Metric::Stream, Role::Answerer) => receive_stream(&mut node, spec)?,
-        (Metric::Rate, Role::Driver) => Some(send_rate(&mut node, spec)?),
-        (Metric::Rate, Role::Answerer) => receive_rate(&mut node, spec)?,
-    };
+    match (metric, node.rank()) {
+        (_, 0) => measure(&mut node, spec, metric),
+        (Metric::Incast, _) => incast::send(&mut node, spec),
+        (_, interfere::RANK) => interfere::work(&mut node),
+        _ => account(&mut node, spec, metric),
+    }?;
     // Whoever leaves first must not look like a failure to the other.
-    node.barrier()?;
-    if let (Some(sample), Some(path)) = (sample, &spec.result) {
-        fs::write(path, serde_json::to_vec(&sample)?)
-            .with_context(|| format!("cannot write the result to {}", path.display()))?;
+    Ok(node.barrier()?)
+}
+
+fn ranks(spec: &Spec, metric: Metric) -> u32 {
+    match metric {
+        Metric::Incast => spec.senders + 1,
+        _ if spec.conditions.interfere > 0 => interfere::RANK + 1,
+        _ => 2,
     }
-    Ok(())
+}
+
+/// Rank 0: leaves its sample, completed by the other rank's account.
+fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
+    let mut sample = match metric {
+        Metric::Pingpong => serve(node, spec),
+        Metric::Stream => send_stream(node, spec),
+        Metric::Rate => send_rate(node, spec),
+        Metric::Loaded => {
+            node.open(ANSWERS, PortConfig::default())?;
+            loaded::measure(node, spec)
+        }
+        Metric::Incast => incast::receive(node, spec),
+    }?;
+    let own = portolan_account::of(node, &Meter::default()).counters;
+    if metric == Metric::Incast {
+        sample.add("receiver", own);
+    } else {
+        sample.take(portolan_account::hear(node, 1, ANSWERS)?);
+        sample.add("sender", own);
+    }
+    let path = spec
+        .result
+        .as_ref()
+        .context("nobody said where the result goes")?;
+    fs::write(path, serde_json::to_vec(&sample)?)
+        .with_context(|| format!("cannot write the result to {}", path.display()))
+}
+
+/// Rank 1: works, then tells rank 0 its account.
+fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
+    let mut meter = Meter::default();
+    let foreign = (spec.conditions.interfere > 0)
+        .then(|| interfere::count(node))
+        .transpose()?;
+    match metric {
+        Metric::Pingpong => answer(node, spec),
+        Metric::Stream => receive_stream(node, spec, &mut meter),
+        Metric::Rate => receive_rate(node, spec),
+        Metric::Loaded => loaded::answer(node),
+        Metric::Incast => bail!("rank 1 of an incast is a sender like the others"),
+    }?;
+    let mut account = portolan_account::of(node, &meter);
+    if let Some(foreign) = foreign {
+        let (foreign, stream) = (foreign.load(Relaxed), meter.bytes() / spec.size as u64);
+        account.counters.insert("foreign messages".into(), foreign);
+        account
+            .counters
+            .insert("datagrams".into(), stream * interfere::datagrams(spec));
+    }
+    portolan_account::tell(node, Target::new(0, ANSWERS), &account)
 }
 
 fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
@@ -117,7 +180,7 @@ fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
     )
 }
 
-fn answer(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
+fn answer(node: &mut Node, spec: &Spec) -> Result<()> {
     node.open(DATA, PortConfig::default())?;
     node.barrier()?;
     let (mut tx, mut rx) = (vec![0; spec.size], vec![0; spec.size]);
@@ -135,7 +198,7 @@ fn answer(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
         node.send(Target::new(0, ANSWERS), &tx)?;
         seq += 1;
     }
-    Ok(None)
+    Ok(())
 }
 
 /// One buffer for all sends of a window, as in the bare rows: it is written between windows, when
@@ -147,7 +210,8 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
     let mut message: Arc<[u8]> = vec![0; spec.size].into();
     let mut seq = 0;
     let mut requests = Vec::with_capacity(usize::try_from(messages)?);
-    drive(
+    let mut conductor = Conductor::new(spec);
+    let sample = drive(
         spec.pace,
         Turn {
             messages,
@@ -164,14 +228,21 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
             for request in requests.drain(..) {
                 node.wait(request)?;
             }
-            await_ack(node)
+            await_ack(node)?;
+            conductor
+                .as_mut()
+                .map_or(Ok(()), |conductor| conductor.turn(node))
         },
-    )
+    )?;
+    if conductor.is_some() {
+        interfere::stop(node)?;
+    }
+    Ok(sample)
 }
 
 /// Keeps [`POSTED`] receives posted, so that the next message is asked for while this one is looked
 /// at.
-fn receive_stream(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
+fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<()> {
     node.open(DATA, PortConfig::default())?;
     let mut posted = VecDeque::new();
     for _ in 0..POSTED {
@@ -198,8 +269,11 @@ fn receive_stream(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
         }
         seq += 1;
         node.send(Target::new(0, ANSWERS), &ACK)?;
+        if !flags.last {
+            meter.turn(window(spec.size) * spec.size as u64);
+        }
     }
-    Ok(None)
+    Ok(())
 }
 
 /// A window of sends that are not waited for, then its acknowledgement, in the manner of
@@ -229,7 +303,7 @@ fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
 }
 
 /// A receiver handler checks the messages where they lie and answers each full window.
-fn receive_rate(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
+fn receive_rate(node: &mut Node, spec: &Spec) -> Result<()> {
     let seen = Arc::new(Tally::default());
     let (tally, size, messages) = (Arc::clone(&seen), spec.size, window(spec.size));
     // Counted down: a division per message would cost as much as receiving it.
@@ -254,7 +328,7 @@ fn receive_rate(node: &mut Node, spec: &Spec) -> Result<Option<Sample>> {
         );
         node.progress();
     }
-    Ok(None)
+    Ok(())
 }
 
 /// What the handler of the rate row has seen. One thread uses it; atomics only because handlers

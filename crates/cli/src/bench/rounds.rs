@@ -3,6 +3,8 @@
 //! disturbed alike. Rows report the medians of the rounds.
 
 use super::args::Metric;
+use super::cpu::{Cpu, per_gb};
+use super::extra::Extra;
 use super::measure::Sample;
 use super::plan::{Measurement, Wanted, measurements};
 use super::schema::Row;
@@ -86,7 +88,8 @@ fn summarize(
         path: row.path,
         metric,
         size,
-        variant: measurement.program.variant().into(),
+        variant: measurement.variant(),
+        conditions: measurement.conditions,
         iterations: samples.iter().map(|sample| sample.iterations).sum(),
         p50_us: of(|sample| sample.p50_us),
         p99_us: of(|sample| sample.p99_us),
@@ -98,20 +101,40 @@ fn summarize(
         mbytes_per_s: msgs_per_s * megabytes,
         msgs_per_s,
         per_round: Vec::new(),
+        extra: Extra::of_rounds(&extras(metric, size, samples)),
     };
     summary.per_round = samples
         .iter()
         .map(|sample| match metric {
             Metric::Pingpong => sample.p50_us,
-            Metric::Stream => sample.msgs_per_s * megabytes,
+            Metric::Stream | Metric::Incast => sample.msgs_per_s * megabytes,
+            Metric::Loaded => sample.p99_us,
             Metric::Rate => sample.msgs_per_s,
         })
         .collect();
     summary
 }
 
+/// The extra figures of each round, processor time per byte of a stream among them.
+fn extras(metric: Metric, size: usize, samples: &[Sample]) -> Vec<Extra> {
+    let of = |sample: &Sample| {
+        let mut extra = sample.extra.clone();
+        if metric == Metric::Stream {
+            let sender = per_gb(sample.cpu_s, sample.iterations * size as u64);
+            extra.cpu = sender
+                .zip(sample.receiver_cpu_s_per_gb)
+                .map(|(sender, receiver)| Cpu {
+                    sender_s_per_gb: sender,
+                    receiver_s_per_gb: receiver,
+                });
+        }
+        extra
+    };
+    samples.iter().map(of).collect()
+}
+
 /// The middle value; the mean of the two middle ones of an even number.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {
@@ -125,6 +148,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
     use crate::bench::args::Path;
+    use crate::bench::conditions::Conditions;
     use crate::bench::spec::{Lines, Program};
     use anyhow::bail;
 
@@ -137,6 +161,7 @@ mod tests {
             mean_us: p50_us,
             min_us: p50_us,
             msgs_per_s,
+            ..Sample::default()
         }
     }
 
@@ -144,6 +169,7 @@ mod tests {
         Measurement {
             program,
             between_hosts: true,
+            conditions: Conditions::default(),
         }
     }
 

@@ -2,6 +2,9 @@
 //! The JSON that scripts read. Fields are only ever added; a change of meaning changes [`SCHEMA`].
 
 use super::args::{Metric, Path};
+use super::conditions::Conditions;
+use super::extra::Extra;
+use super::half_power::HalfPower;
 use super::place::SiteKind;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +23,9 @@ pub(crate) struct Report {
     /// Other ways of doing the work of a `limit`, `tcp` or `udp` row, which were slower.
     #[serde(default)]
     pub(crate) slower_variants: Vec<Row>,
+    /// Half-power points, of systems whose ping-pong was measured at enough sizes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) half_power: Vec<HalfPower>,
     /// Rows that were asked for and are missing, with the reason.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
@@ -68,6 +74,9 @@ pub(crate) struct Row {
     /// Way of doing the work, where there are several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) variant: String,
+    /// Under which conditions; absent fields are the default.
+    #[serde(flatten)]
+    pub(crate) conditions: Conditions,
     /// Messages measured, all rounds together.
     pub(crate) iterations: u64,
     /// Median.
@@ -87,6 +96,9 @@ pub(crate) struct Row {
     /// round.
     #[serde(default)]
     pub(crate) per_round: Vec<f64>,
+    /// What only some rows tell.
+    #[serde(flatten)]
+    pub(crate) extra: Extra,
 }
 
 impl Row {
@@ -94,7 +106,8 @@ impl Row {
     pub(crate) fn headline(&self) -> f64 {
         match self.metric {
             Metric::Pingpong => self.p50_us,
-            Metric::Stream => self.mbytes_per_s,
+            Metric::Stream | Metric::Incast => self.mbytes_per_s,
+            Metric::Loaded => self.p99_us,
             Metric::Rate => self.msgs_per_s,
         }
     }
@@ -102,8 +115,8 @@ impl Row {
     /// Whether it did the same better than `other`.
     pub(crate) fn beats(&self, other: &Row) -> bool {
         match self.metric {
-            Metric::Pingpong => self.headline() < other.headline(),
-            Metric::Stream | Metric::Rate => self.headline() > other.headline(),
+            Metric::Pingpong | Metric::Loaded => self.headline() < other.headline(),
+            Metric::Stream | Metric::Rate | Metric::Incast => self.headline() > other.headline(),
         }
     }
 }
@@ -126,7 +139,9 @@ pub(crate) mod tests {
             min_us: 1.5,
             mbytes_per_s: 37.6,
             msgs_per_s: 588_235.0,
+            conditions: Conditions::default(),
             per_round: vec![1.5, 1.6, 1.7],
+            extra: Extra::default(),
         };
         let machine = Machine {
             kernel: "6.18.0".into(),
@@ -147,6 +162,7 @@ pub(crate) mod tests {
             machine,
             results: vec![row],
             slower_variants: vec![],
+            half_power: vec![],
             notes,
         }
     }

@@ -99,10 +99,28 @@ pub(crate) fn segments_max(segment_len: usize) -> usize {
 /// # Errors
 /// The system refuses.
 pub(crate) fn tcp(end: &mut End) -> Result<TcpStream> {
-    let stream = if end.drives() {
+    let [stream] = connections(end)?;
+    Ok(stream)
+}
+
+/// Opens two connections at once, in the same order at both ends.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn tcp_pair(end: &mut End) -> Result<[TcpStream; 2]> {
+    connections(end)
+}
+
+/// The listener takes connections in the order in which they were made.
+fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
+    let mut streams = Vec::with_capacity(N);
+    if end.drives() {
         let peer = end.exchange(&Offer::default())?;
         let port = peer.port.context("the other end did not say its port")?;
-        TcpStream::connect(SocketAddr::new(end.there().addr, port)).context("cannot connect")?
+        let to = SocketAddr::new(end.there().addr, port);
+        for _ in 0..N {
+            streams.push(TcpStream::connect(to).context("cannot connect")?);
+        }
     } else {
         let listener = TcpListener::bind(SocketAddr::new(end.here().addr, 0));
         let listener = listener.with_context(|| format!("cannot bind to {}", end.here().addr))?;
@@ -111,13 +129,20 @@ pub(crate) fn tcp(end: &mut End) -> Result<TcpStream> {
             port: Some(port),
             ..Offer::default()
         })?;
-        let (stream, from) = listener.accept().context("cannot accept")?;
-        ensure!(
-            from.ip() == end.there().addr,
-            "a connection came from {from}: not the other end"
-        );
-        stream
-    };
-    stream.set_nodelay(true)?;
-    Ok(stream)
+        for _ in 0..N {
+            let (stream, from) = listener.accept().context("cannot accept")?;
+            ensure!(
+                from.ip() == end.there().addr,
+                "a connection came from {from}: not the other end"
+            );
+            streams.push(stream);
+        }
+    }
+    for stream in &streams {
+        stream.set_nodelay(true)?;
+    }
+    streams
+        .try_into()
+        .ok()
+        .context("as many connections as asked for")
 }

@@ -2,8 +2,10 @@
 //! What one end of a row is told to do: the argument of the hidden worker command.
 
 use super::args::{Metric, Path};
+use super::conditions::Conditions;
 use super::measure::Pace;
 use super::place::Place;
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -33,8 +35,12 @@ pub(crate) enum Program {
     TcpPingpong,
     /// Windows of large messages.
     TcpStream(Wait),
+    /// Windows of large messages without segmentation offload.
+    TcpSegments,
     /// Windows of small messages.
     TcpRate(Writes),
+    /// Bytes there and back beside a stream.
+    TcpLoaded(Chunk),
 }
 
 impl Program {
@@ -45,7 +51,11 @@ impl Program {
             Program::ShmPingpong(_) | Program::ShmStream(_) | Program::ShmRate(_) => "bare memory",
             Program::PacketPingpong | Program::PacketFlow(_) => "bare Ethernet",
             Program::UdpPingpong | Program::UdpFlow(_) | Program::UdpStream(..) => "bare UDP",
-            Program::TcpPingpong | Program::TcpStream(_) | Program::TcpRate(_) => "TCP",
+            Program::TcpPingpong
+            | Program::TcpStream(_)
+            | Program::TcpSegments
+            | Program::TcpRate(_)
+            | Program::TcpLoaded(_) => "TCP",
         };
         match self.variant() {
             "" => name.into(),
@@ -72,6 +82,9 @@ impl Program {
             Program::UdpStream(Gather::Copy, Scatter::List) => "copy, scatter list",
             Program::TcpStream(Wait::Block) => "blocking",
             Program::TcpStream(Wait::Spin) => "spinning",
+            Program::TcpSegments => "blocking, without segmentation offload",
+            Program::TcpLoaded(Chunk::Small) => "spinning, TCP_NODELAY, stream in 64 KB calls",
+            Program::TcpLoaded(Chunk::Large) => "spinning, TCP_NODELAY, stream in 1 MB calls",
             Program::TcpRate(Writes::Each) => "one write per message",
             Program::TcpRate(Writes::Window) => "one write per window",
         }
@@ -129,7 +142,8 @@ impl Cargo {
 }
 
 /// How a sender of datagrams puts headers between the pieces of its buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Gather {
     /// The kernel gathers.
     List,
@@ -153,6 +167,15 @@ pub(crate) enum Wait {
     Block,
     /// Trying again.
     Spin,
+}
+
+/// Bytes of a stream that a call may move before the other connection is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Chunk {
+    /// 64 KB: what the kernel moves at a time.
+    Small,
+    /// A whole message.
+    Large,
 }
 
 /// How many messages a `write` carries.
@@ -179,6 +202,9 @@ pub(crate) enum Role {
 pub(crate) struct Spec {
     /// The work.
     pub(crate) program: Program,
+    /// Under which conditions.
+    #[serde(default)]
+    pub(crate) conditions: Conditions,
     /// The part in it. Ignored by Portolan rows, where the rank says it.
     pub(crate) role: Role,
     /// Bytes of a message.
@@ -191,6 +217,9 @@ pub(crate) struct Spec {
     pub(crate) cores: Option<[usize; 2]>,
     /// Host of the driver and of the answerer.
     pub(crate) hosts: [Place; 2],
+    /// Senders of an incast.
+    #[serde(default)]
+    pub(crate) senders: u32,
     /// File behind the shared memory.
     pub(crate) shared: Option<PathBuf>,
     /// Where rank 0 of a Portolan row leaves its sample; other ends report on their standard

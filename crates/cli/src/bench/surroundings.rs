@@ -13,22 +13,24 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+/// The first of the addresses that labs are documented to have.
+const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+
 /// How long the second rank may report its own error after the first failed: it may be the cause.
 const ERROR_GRACE: Duration = Duration::from_millis(500);
 
-/// Opens a temporary lab of two hosts.
+/// Opens a temporary lab of `count` hosts.
 ///
 /// # Errors
 /// Labs are not allowed here, or something that they need is missing.
-pub(crate) fn open_lab(mtu: u32) -> Result<Site> {
-    let lab = TemporaryLab::up(2, mtu)?;
-    let place = |index: u8| Place {
-        netns: Some(lab.lab().namespace(u32::from(index))),
-        // The addresses that labs are documented to have.
-        addr: IpAddr::V4(Ipv4Addr::new(10, 77, 0, index + 1)),
+pub(crate) fn open_lab(mtu: u32, count: u32) -> Result<Site> {
+    let lab = TemporaryLab::up(count, mtu)?;
+    let place = |index: u32| Place {
+        netns: Some(lab.lab().namespace(index)),
+        addr: IpAddr::V4(Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + index)),
         interface: "eth0".into(),
     };
-    let hosts = [place(0), place(1)];
+    let hosts = (0..count).map(place).collect();
     Ok(Site {
         kind: SiteKind::Lab,
         hosts,
@@ -37,14 +39,14 @@ pub(crate) fn open_lab(mtu: u32) -> Result<Site> {
     })
 }
 
-/// Runs `command` as a job of two ranks, one at each of `places`, to its end.
+/// Runs `command` as a job of one rank at each of `places`, to its end.
 ///
 /// # Errors
 /// The job cannot be started, or a rank fails.
 pub(crate) fn run_job(
     command: &[String],
-    places: &[Place; 2],
-    path: Path,
+    places: &[Place],
+    (path, options): (Path, BTreeMap<String, String>),
     lasts: Duration,
 ) -> Result<()> {
     let [program, args @ ..] = command else {
@@ -52,7 +54,7 @@ pub(crate) fn run_job(
     };
     let directory = std::env::current_dir().context("the working directory is gone")?;
     let options = Options {
-        rank_count: 2,
+        rank_count: u32::try_from(places.len())?,
         hosts: hosts_of(places),
         map_by: MapBy::Slot,
         tag_output: false,
@@ -62,7 +64,7 @@ pub(crate) fn run_job(
         limit: Some(lasts + GRACE),
         workload: Workload {
             path: choice(path),
-            options: BTreeMap::new(),
+            options,
             environment: BTreeMap::new(),
             directory: directory.to_string_lossy().into_owned(),
             program: program.clone(),
@@ -78,9 +80,9 @@ pub(crate) fn run_job(
     }
 }
 
-fn hosts_of(places: &[Place; 2]) -> Vec<Host> {
-    if places[0] == places[1] {
-        return hosts::here(Some(2));
+fn hosts_of(places: &[Place]) -> Vec<Host> {
+    if places.iter().all(|place| place.netns.is_none()) {
+        return hosts::here(u32::try_from(places.len()).ok());
     }
     places.iter().map(host_of).collect()
 }

@@ -2,7 +2,9 @@
 //! The results as a person reads them.
 
 use super::args::Metric;
+use super::half_power::HalfPower;
 use super::place::SiteKind;
+use super::portolan_account::FULL_BUFFERS;
 use super::schema::{Machine, Report, Row};
 use std::fmt::Write;
 
@@ -18,6 +20,9 @@ pub(crate) fn render(report: &Report) -> String {
         let (table, others) = rest.split_at(len);
         text.push_str(&section(first.metric, table));
         rest = others;
+    }
+    if !report.half_power.is_empty() {
+        text.push_str(&half_power_section(&report.half_power));
     }
     for note in &report.notes {
         // Writing to a String cannot fail.
@@ -47,17 +52,30 @@ fn section(metric: Metric, rows: &[Row]) -> String {
         Metric::Pingpong => "pingpong: half round trip",
         Metric::Stream => "stream: one direction",
         Metric::Rate => "rate: messages in one direction",
+        Metric::Loaded => "loaded: half round trip beside a stream",
+        Metric::Incast => "incast: several senders, one receiver",
     };
     let mut text = format!("\n{title}\n");
+    let with_cpu = rows.iter().any(|row| row.extra.cpu.is_some());
+    let cpu_title = if with_cpu {
+        "   send s/GB   recv s/GB"
+    } else {
+        ""
+    };
     let _ = writeln!(
         text,
-        "{:7} {:12} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}  how",
+        "{:7} {:12} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}{cpu_title}  how",
         "path", "system", "size", "p50 us", "p99 us", "MB/s", "Mmsg/s", "x limit", "x tcp"
     );
     for row in rows {
+        let cpu = if with_cpu {
+            cpu_cells(row)
+        } else {
+            String::new()
+        };
         let _ = writeln!(
             text,
-            "{:7} {:12} {:>8} {:>10.3} {:>10.3} {:>10.1} {:>10.3} {:>8} {:>7}  {}",
+            "{:7} {:12} {:>8} {:>10.3} {:>10.3} {:>10.1} {:>10.3} {:>8} {:>7}{cpu}  {}",
             row.path,
             row.system,
             size(row.size),
@@ -67,16 +85,94 @@ fn section(metric: Metric, rows: &[Row]) -> String {
             row.msgs_per_s / 1e6,
             ratio(row, rows, "limit"),
             ratio(row, rows, "tcp"),
-            row.variant
+            remarks(row)
         );
     }
     text
 }
 
+/// How the work was done, and what only such rows tell.
+fn remarks(row: &Row) -> String {
+    let extra = &row.extra;
+    let mut words = vec![row.variant.clone()];
+    if let Some(idle) = &extra.idle {
+        words.push(format!(
+            "idle p50 {:.3} p99 {:.3}",
+            idle.p50_us, idle.p99_us
+        ));
+    }
+    if let Some(bulk) = extra.bulk_mbytes_per_s {
+        words.push(format!("stream {bulk:.1} MB/s"));
+    }
+    if let Some(relative) = extra.relative {
+        let base = if row.metric == Metric::Incast {
+            "a single sender"
+        } else {
+            "undisturbed"
+        };
+        words.push(format!("{relative:.2} x {base}"));
+    }
+    let finish = extra.finish_us.iter().copied();
+    let (first, last) = (
+        finish.clone().fold(f64::INFINITY, f64::min),
+        finish.fold(0.0, f64::max),
+    );
+    if !extra.finish_us.is_empty() {
+        words.push(format!(
+            "senders finish after {:.1} to {:.1} ms",
+            first / 1e3,
+            last / 1e3
+        ));
+    }
+    let lost = format!("receiver: {FULL_BUFFERS}");
+    if let (Metric::Incast, Some(lost)) = (row.metric, extra.counters.get(&lost)) {
+        words.push(format!("{lost} {FULL_BUFFERS}"));
+    }
+    words.retain(|words| !words.is_empty());
+    words.join("; ")
+}
+
+/// Half-power points.
+fn half_power_section(points: &[HalfPower]) -> String {
+    let mut text = String::from("\nhalf-power points (size / half round trip)\n");
+    let _ = writeln!(
+        text,
+        "{:7} {:12} {:>12} {:>10} {:>10}",
+        "path", "system", "bytes", "best MB/s", "at"
+    );
+    for point in points {
+        let _ = writeln!(
+            text,
+            "{:7} {:12} {:>12.0} {:>10.1} {:>10}",
+            point.path,
+            point.system,
+            point.half_power_bytes,
+            point.peak_mbytes_per_s,
+            size(point.peak_size)
+        );
+    }
+    text
+}
+
+/// Processor seconds per 10^9 bytes at both ends.
+fn cpu_cells(row: &Row) -> String {
+    match &row.extra.cpu {
+        Some(cpu) => format!(
+            "{:>12.3}{:>12.3}",
+            cpu.sender_s_per_gb, cpu.receiver_s_per_gb
+        ),
+        None => format!("{:>12}{:>12}", "-", "-"),
+    }
+}
+
 /// The row's headline figure divided by that of `system` on the same path and size.
 fn ratio(row: &Row, rows: &[Row], system: &str) -> String {
-    let same =
-        |other: &&Row| other.system == system && other.path == row.path && other.size == row.size;
+    let same = |other: &&Row| {
+        other.system == system
+            && other.path == row.path
+            && other.size == row.size
+            && other.conditions.of_network() == row.conditions.of_network()
+    };
     match rows.iter().find(same) {
         Some(other) if row.system != system && other.headline() > 0.0 => {
             format!("{:.2}", row.headline() / other.headline())

@@ -2,6 +2,7 @@
 //! Short runs of every bare row on loopback, both ends as threads of the test. What is asserted is
 //! that the work was done and has the shape of a result; never a time.
 
+use super::conditions::Conditions;
 use super::control::{Wire, conduct};
 use super::end::End;
 use super::measure::{Pace, Sample};
@@ -21,6 +22,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 fn spec(program: Program, size: usize) -> Spec {
     Spec {
         program,
+        conditions: Conditions::default(),
         role: Role::Driver,
         size,
         pace: Pace::Iterations(200),
@@ -28,6 +30,7 @@ fn spec(program: Program, size: usize) -> Spec {
         // Other tests run on the same cores: yield rather than spin.
         cores: None,
         hosts: [Place::loopback(), Place::loopback()],
+        senders: 0,
         shared: None,
         result: None,
     }

@@ -26,6 +26,7 @@ use clap::ValueEnum;
 use measure::Order;
 use points::Points;
 use portolan::model::{self, Host, Model, SCHEMA};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -142,15 +143,15 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
 fn choose_site(args: &TuneArgs, paths: &[Path], notes: &mut Vec<String>) -> Result<Site> {
     let loopback = 65_536;
     if paths.iter().all(|path| *path == Path::Shm) {
-        return Ok(Site::loopback(loopback));
+        return Ok(Site::loopback(loopback, 2));
     }
-    match open_lab(args.mtu) {
+    match open_lab(args.mtu, 2) {
         Ok(site) => Ok(site),
         Err(error) if args.lab => Err(error.context("--lab: no lab can be made here")),
         Err(error) => {
             let why = "measured on loopback, which is no network";
             notes.push(format!("network paths {why}: no lab: {error:#}"));
-            Ok(Site::loopback(loopback))
+            Ok(Site::loopback(loopback, 2))
         }
     }
 }
@@ -164,7 +165,7 @@ fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
         result: result.path().to_path_buf(),
     };
     let places = match path {
-        Path::Shm => Site::loopback(site.mtu).hosts,
+        Path::Shm => Site::loopback(site.mtu, 2).hosts,
         _ => site.hosts.clone(),
     };
     let program = std::env::current_exe().context("cannot find this program's own file")?;
@@ -173,7 +174,12 @@ fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
         .context("this program's file has a name that is not text")?;
     let json = serde_json::to_string(&order)?;
     let command = [program, "tune-worker", "--order", &json].map(str::to_owned);
-    run_job(&command, &places, path, Duration::from_secs_f64(seconds))?;
+    run_job(
+        &command,
+        &places,
+        (path, BTreeMap::new()),
+        Duration::from_secs_f64(seconds),
+    )?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;
     serde_json::from_str(&text).context("rank 0 left no result")
 }

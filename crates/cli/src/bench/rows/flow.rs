@@ -136,10 +136,13 @@ impl Flow {
         }
     }
 
-    fn run(mut self, end: &End, mut load: impl Load) -> Result<Option<Sample>> {
+    fn run(mut self, end: &mut End, mut load: impl Load) -> Result<Option<Sample>> {
         let units = load.turn_units().unwrap_or(TURN_UNITS);
         if !end.drives() {
-            while !self.receive_turn(units, &mut load)? {}
+            let bytes = load.turn_messages(units) * end.spec.size as u64;
+            while !self.receive_turn(units, &mut load)? {
+                end.meter.turn(bytes);
+            }
             return Ok(None);
         }
         let messages = load.turn_messages(units);

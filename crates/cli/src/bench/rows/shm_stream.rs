@@ -51,7 +51,7 @@ pub(crate) fn run(end: &mut End, copying: Copying) -> Result<Option<Sample>> {
     if end.drives() {
         send(end, channel, message, copying)
     } else {
-        receive(channel, message, copying, &peer)
+        receive(end, channel, message, copying, &peer)
     }
 }
 
@@ -84,6 +84,7 @@ fn send(
 }
 
 fn receive(
+    end: &mut End,
     mut channel: Channel<'_>,
     mut message: Vec<u8>,
     copying: Copying,
@@ -102,6 +103,7 @@ fn receive(
         if flags.last {
             break;
         }
+        end.meter.turn(messages * message.len() as u64);
     }
     Ok(None)
 }

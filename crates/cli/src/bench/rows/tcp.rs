@@ -52,6 +52,9 @@ pub(crate) fn stream(end: &mut End, wait: Wait) -> Result<Option<Sample>> {
         }
         pipe.write(&ACK)?;
         seq += 1;
+        if !flags.last {
+            end.meter.turn(messages * message.len() as u64);
+        }
     }
     Ok(None)
 }

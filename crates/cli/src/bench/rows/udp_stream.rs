@@ -7,6 +7,7 @@
 //! calls under way as the receive buffer holds, which is as large as the system lets anybody make
 //! it. There is nothing else: a lost datagram ends the row.
 
+use crate::bench::cpu::Meter;
 use crate::bench::end::End;
 use crate::bench::measure::{Sample, Turn};
 use crate::bench::patience::Patience;
@@ -68,7 +69,7 @@ pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Opt
             bounce,
             acknowledged: 0,
         }
-        .run(message, scatter)
+        .run(&mut end.meter, message, scatter)
     }
 }
 
@@ -187,7 +188,12 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn run(mut self, mut message: Vec<u8>, scatter: Scatter) -> Result<Option<Sample>> {
+    fn run(
+        mut self,
+        meter: &mut Meter,
+        mut message: Vec<u8>,
+        scatter: Scatter,
+    ) -> Result<Option<Sample>> {
         let messages = window(message.len());
         let mut flags = Flags::NONE;
         let mut seq = 0;
@@ -198,6 +204,9 @@ impl Receiver {
             }
             self.acknowledge()?;
             seq += 1;
+            if !flags.last {
+                meter.turn(messages * message.len() as u64);
+            }
         }
         Ok(None)
     }
