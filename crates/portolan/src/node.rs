@@ -32,6 +32,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// sleep in between the error is there within one.
 const PEER_TIMEOUT: Duration = Duration::from_millis(900);
 
+/// Longest buffer that waits for its message without being posted: what every path carries in one
+/// frame. The parts of a longer message must find their place when the first arrives.
+const INBOX_LEN_MAX: usize = 1024;
+
 /// How long a leaving process sees to it that what it sent arrives.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -414,7 +418,8 @@ impl Node {
             PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
             PortUse::Handled => return Err(Error::PortInUse { port: port.number }),
         }
-        if inner.core.is_quiet(port)
+        if bytes.len() <= INBOX_LEN_MAX
+            && inner.core.is_quiet(port)
             && let Some(got) = self.recv_at_once(port, source, bytes)
         {
             return Ok(got);

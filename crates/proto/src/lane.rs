@@ -110,15 +110,24 @@ impl LaneRx {
         self.consumed
     }
 
+    /// Half of the credit is used up: soon the peer waits for it.
+    pub(crate) fn owes_credit(&self, credit_len: u32) -> bool {
+        self.unadvertised(credit_len) >= credit_len / 2
+    }
+
+    /// Credit that the peer has not been told of.
+    #[inline]
+    fn unadvertised(&self, credit_len: u32) -> u32 {
+        let limit = self.consumed.wrapping_add(credit_len);
+        limit.wrapping_sub(self.advertised)
+    }
+
     /// Gives `charge` back to the peer; `true` when it is time to say so.
     #[inline]
     pub(crate) fn consume(&mut self, charge: u32, credit_len: u32) -> bool {
         self.consumed = self.consumed.wrapping_add(charge);
         // A quarter: seldom enough to cost little, early enough that a stream never stops for it.
-        self.consumed
-            .wrapping_add(credit_len)
-            .wrapping_sub(self.advertised)
-            >= credit_len / 4
+        self.unadvertised(credit_len) >= credit_len / 4
     }
 
     #[inline]

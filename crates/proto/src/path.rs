@@ -105,11 +105,6 @@ impl Run {
     pub(crate) fn room_in_last(&self) -> usize {
         self.len.next_multiple_of(self.segment_len) - self.len
     }
-
-    /// Whether acknowledgements of all paths fit the last frame.
-    pub(crate) fn has_room_for_acks(&self) -> bool {
-        self.room_in_last() >= LinkId::COUNT * crate::ack::ACK_LEN_MAX
-    }
 }
 
 #[derive(Debug)]

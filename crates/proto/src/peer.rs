@@ -36,6 +36,8 @@ pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) session: SessionState,
     pub(crate) paths: [Option<Box<Path>>; LinkId::COUNT],
+    /// A run went ahead of credit or acknowledgements that are due.
+    pub(crate) ack_waited: bool,
     /// Paths for small messages and for bulk data.
     pub(crate) small: Option<LinkId>,
     pub(crate) bulk: Option<LinkId>,
@@ -61,6 +63,7 @@ impl Peer {
             id,
             session,
             paths: [const { None }; LinkId::COUNT],
+            ack_waited: false,
             small: None,
             bulk: None,
             lanes_tx: Default::default(),

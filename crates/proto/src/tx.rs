@@ -146,7 +146,9 @@ impl Core {
             .ready
             .iter()
             .filter_map(|id| self.peers.get(id.index()));
-        peers.flatten().any(|peer| peer.is_pressed())
+        peers
+            .flatten()
+            .any(|peer| peer.is_pressed(self.sh.config.limits.credit_len))
     }
 
     /// The link had no room for the last transmit: it will be handed out again once
@@ -338,18 +340,17 @@ impl Peer {
                 return Some(self.seal(now, sh, link, frame));
             }
         }
-        let path = self.paths[link.index()].as_deref_mut()?;
-        let carries_acks = path.run_can_carry_acks();
-        if is_small && self.ack_is_due(now) && !carries_acks {
+        if is_small && self.ack_is_due(now) && !self.run_goes_first() {
             let frame = self.empty_frame(sh, link)?;
             return Some(self.seal(now, sh, link, frame));
         }
         let path = self.paths[link.index()].as_deref_mut()?;
         if let Some(mut run) = path.take_run() {
             let is_last_part = !path.runs.front().is_some_and(|rest| rest.slot == run.slot);
-            if is_last_part && run.has_room_for_acks() {
-                run.len += self.append_acks_to_run(now, sh, &run);
+            if is_last_part {
+                run.len += self.append_to_run(now, sh, &run);
             }
+            self.ack_waited = self.ack_is_due(now) || self.has_control();
             let path = self.paths[link.index()].as_deref_mut()?;
             return Some(path.seal_run(now, sh, self.id, self.session.token_theirs, run));
         }
@@ -377,15 +378,26 @@ impl Peer {
     }
 
     /// See [`Core::is_pressed`].
-    fn is_pressed(&self) -> bool {
+    fn is_pressed(&self, credit_len: u32) -> bool {
         let waits = |path: &Path| {
             path.has_waiting() || path.rx.is_awaited() || self.session.has_handshake(path.link)
         };
         self.session.failed.is_some()
-            || self.has_control()
+            || !self.control.is_empty()
+            || self
+                .lanes_rx
+                .iter()
+                .any(|lane| lane.owes_credit(credit_len))
             || !self.bulk_ready.is_empty()
             || !self.pieces.is_empty()
             || self.paths.iter().flatten().any(|path| waits(path))
+    }
+
+    /// Whether a run leaves now, by whatever path: credit and acknowledgements ride on it if they
+    /// fit, else they follow it. Data does not wait for them, nor they for more than one run.
+    fn run_goes_first(&self) -> bool {
+        let mut paths = self.paths.iter().flatten();
+        !self.ack_waited && paths.any(|path| !path.blocked && path.has_run_to_send())
     }
 
     /// The lane's next frame. The high lane also carries control records, with or without messages.
@@ -397,7 +409,10 @@ impl Peer {
         lane: LaneId,
         is_small: bool,
     ) -> Option<OpenFrame> {
-        let control = is_small && lane == LaneId::High && self.has_control();
+        let control = is_small
+            && lane == LaneId::High
+            && self.has_control()
+            && !(self.control.is_empty() && self.run_goes_first());
         let path = self.paths[link.index()].as_deref_mut()?;
         let place = lane.index();
         if !control && path.open[place].is_none() && path.closed[place].is_empty() {
@@ -441,6 +456,7 @@ impl Peer {
             path.map_or((0, false), |path| (path.frame_len, path.window_left() > 0));
         self.append_control(sh, &mut frame, limit, room);
         self.append_acks(now, sh, &mut frame, limit);
+        self.ack_waited = false;
         let session = self.session.token_theirs;
         let peer = self.id;
         let frame_len = u16::try_from(frame.len).unwrap_or(u16::MAX);
@@ -539,10 +555,23 @@ impl Peer {
         }
     }
 
-    /// [`Peer::append_acks`] for the last frame of a run; returns the bytes they take.
-    fn append_acks_to_run(&mut self, now: Instant, sh: &mut Shared, run: &Run) -> usize {
+    /// Credit and acknowledgements for the last frame of a run; returns the bytes they take.
+    fn append_to_run(&mut self, now: Instant, sh: &mut Shared, run: &Run) -> usize {
         let mut end = run.off + run.len;
         let limit = end + run.room_in_last();
+        for lane in LaneId::ALL {
+            if self.credit_due[lane.index()] && end + CREDIT_LEN <= limit {
+                self.credit_due[lane.index()] = false;
+                let credit = self.lanes_rx[lane.index()].advertise(sh.config.limits.credit_len);
+                let out = &mut sh.slots.bytes_mut(run.slot)[end..limit];
+                Credit {
+                    lane,
+                    limit: credit,
+                }
+                .emit(out);
+                end += CREDIT_LEN;
+            }
+        }
         for path in self.paths.iter_mut().flatten() {
             if path.rx.unacked_count() > 0 {
                 let out = sh.slots.bytes_mut(run.slot).get_mut(end..limit);
@@ -660,11 +689,9 @@ impl Path {
         None
     }
 
-    /// Whether the next run leaves whole, now, with room for acknowledgements in its last frame.
-    fn run_can_carry_acks(&self) -> bool {
-        self.runs
-            .front()
-            .is_some_and(|run| run.has_room_for_acks() && self.run_part(run) == run.len)
+    /// Whether a run, or a part of one, fits a call and the window.
+    fn has_run_to_send(&self) -> bool {
+        self.runs.front().is_some_and(|run| self.run_part(run) > 0)
     }
 
     /// Bytes of a run that one call and the window take.
