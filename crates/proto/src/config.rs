@@ -80,8 +80,9 @@ pub struct Limits {
     /// Bytes of eager messages per peer and lane that may be under way or unconsumed. Trade-off: a
     /// stream needs bandwidth × round trip (5 GB/s × 20 µs = 100 KB); memory is this × busy peers.
     pub credit_len: u32,
-    /// Longest message that is sent without asking. Beyond, the extra round trip (4 µs) costs less
-    /// than the copy into and out of eager memory (64 KB at 10 GB/s: 6 µs each).
+    /// Longest message that is sent without asking, at most 64 KiB. Asking costs two short frames
+    /// and a call for each message, which one call of segmentation offload does not pay back: a
+    /// stream of 64 KiB messages gains 60 % by not asking.
     pub eager_len_max: usize,
     /// The same on lossless links, where a pulled message saves a copy and asking is cheap.
     pub eager_len_max_lossless: usize,
@@ -113,7 +114,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             credit_len: 256 * 1024,
-            eager_len_max: 32 * 1024,
+            eager_len_max: 64 * 1024,
             eager_len_max_lossless: 16 * 1024,
             held_len_max: 256 * 1024 * 1024,
             window_frames_max: 4096,

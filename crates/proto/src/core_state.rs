@@ -93,7 +93,7 @@ impl Core {
             "eager_len_max"
         );
         assert!(
-            eager_len_max <= 48 * 1024,
+            eager_len_max <= crate::slot::MESSAGE_LEN_MAX,
             "eager messages must fit a frame buffer"
         );
         assert!(config.size <= 1 << 20, "a job has at most 2^20 processes");

@@ -5,9 +5,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Sizes of buffers: a frame of an ordinary Ethernet, of one with jumbo frames, and a run of
-/// fragments for one segmentation-offload call.
-const CLASS_LENS: [usize; 3] = [2048, 9216, 65_536];
+/// Longest message that is cut into fragments in a buffer.
+pub(crate) const MESSAGE_LEN_MAX: usize = 64 * 1024;
+
+/// Sizes of buffers: a frame of an ordinary Ethernet, of one with jumbo frames, and the fragments of
+/// the longest message in the shortest frames: 137 of 512 bytes, the last one made up to that.
+const CLASS_LENS: [usize; 3] = [2048, 9216, 72 * 1024];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId(u32);
@@ -28,7 +31,7 @@ pub(crate) struct SlotPool {
 }
 
 impl SlotPool {
-    /// A buffer of at least `len` bytes (at most 65,536) with one reference.
+    /// A buffer of at least `len` bytes (at most 73,728) with one reference.
     pub(crate) fn take(&mut self, len: usize) -> SlotId {
         let class = CLASS_LENS.iter().position(|&class_len| len <= class_len);
         let class = class.unwrap_or(CLASS_LENS.len() - 1);

@@ -44,7 +44,9 @@ pub(super) fn disturbed_mixture(
     pair.faults = faults;
     pair.ends[1].core.connect(pair.now, A);
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0xabcd);
-    let lens = [0, 1, 8, 64, 1000, 1470, 1500, 5000, 30_000, 40_000, 300_000];
+    let lens = [
+        0, 1, 8, 64, 1000, 1470, 1500, 5000, 30_000, 40_000, 65_536, 65_537, 300_000,
+    ];
     let mut plan: [Vec<(LaneId, Vec<u8>)>; 2] = Default::default();
     for side in &mut plan {
         for tag in 0..60 {
@@ -172,19 +174,19 @@ fn messages_without_a_buffer_wait_and_keep_their_order() {
             .send(
                 B,
                 &LOW,
-                &pattern(tag, if tag % 5 == 4 { 50_000 } else { 100 }),
+                &pattern(tag, if tag % 5 == 4 { 70_000 } else { 100 }),
             )
             .unwrap();
     }
     pair.run(Duration::from_millis(5));
     assert_eq!(pair.ends[1].got.len(), 0);
     for _ in 0..20 {
-        pair.ends[1].post(PORT, 50_000, None);
+        pair.ends[1].post(PORT, 70_000, None);
     }
     pair.run(Duration::from_millis(50));
     let lens: Vec<_> = pair.ends[1].got.iter().map(|got| got.bytes.len()).collect();
     let want: Vec<_> = (0..20)
-        .map(|tag| if tag % 5 == 4 { 50_000 } else { 100 })
+        .map(|tag| if tag % 5 == 4 { 70_000 } else { 100 })
         .collect();
     assert_eq!(lens, want);
     pair.assert_clean();
@@ -217,9 +219,9 @@ fn a_buffer_that_a_message_wanted_is_not_given_to_another() {
     pair.ends[1].lends = true;
     // The second of the low lane waits for the first; meanwhile the high lane's may come.
     pair.ends[0].send(B, &LOW, &pattern(1, 2_000_000)).unwrap();
-    pair.ends[0].send(B, &LOW, &pattern(2, 40_000)).unwrap();
+    pair.ends[0].send(B, &LOW, &pattern(2, 70_000)).unwrap();
     pair.run(Duration::from_micros(20));
-    pair.ends[0].send(B, &HIGH, &pattern(3, 50_000)).unwrap();
+    pair.ends[0].send(B, &HIGH, &pattern(3, 70_000)).unwrap();
     pair.run(Duration::from_millis(50));
     assert_eq!(pair.ends[1].got.len(), 3);
     assert!(pair.ends[1].got.iter().all(|got| got.error.is_none()));
@@ -445,7 +447,7 @@ fn what_has_arrived_outlives_its_sender() {
             port: PortId::user(9),
             ..LOW
         };
-        pair.ends[0].send(B, &other, &pattern(2, 50_000)).unwrap();
+        pair.ends[0].send(B, &other, &pattern(2, 70_000)).unwrap();
         pair.ends[0].send(B, &other, &pattern(3, 20)).unwrap();
         pair.ends[0].send(B, &LOW, &pattern(4, 30)).unwrap();
         pair.run(Duration::from_millis(20));

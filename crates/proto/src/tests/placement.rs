@@ -39,7 +39,7 @@ fn exchange(seed: u64, faults: Faults, speculates: bool) -> u64 {
             let len = match rng.random_range(0..4) {
                 0 => rng.random_range(1..500),
                 1 => 1448 * rng.random_range(24..100),
-                _ => rng.random_range(33_000..300_000),
+                _ => rng.random_range(66_000..300_000),
             };
             // Exact, longer, and now and then too short.
             let room = match rng.random_range(0..5) {

@@ -416,7 +416,7 @@ fn a_choice_lowers_the_eager_limit_and_never_raises_it() {
     assert_eq!(core.eager(B, &LOW, 5000).unwrap_err(), Refused::TooLong);
     core.choose(Choice::default());
     assert!(core.eager(B, &LOW, 5000).is_ok());
-    assert_eq!(core.eager(B, &LOW, 33 << 10).unwrap_err(), Refused::TooLong);
+    assert_eq!(core.eager(B, &LOW, 65 << 10).unwrap_err(), Refused::TooLong);
 }
 
 #[test]
