@@ -20,7 +20,8 @@ const ROUNDS: u8 = MISSES + 1;
 /// path in twenty is left in vain, and is back with the next answer.
 const MISSES: u8 = 3;
 
-/// Pause between questions on a path that was left, at first and at most.
+/// Pause between questions on a path that was left, or on all when none answered, and how often it
+/// doubles.
 const RETRY: Span = Span::from_millis(100);
 const RETRY_DOUBLINGS: u32 = 3;
 
@@ -32,6 +33,11 @@ pub(crate) const TIMEOUTS: u32 = 2;
 pub(crate) struct Doubt {
     next_at: Instant,
     rounds_left: u8,
+    /// No path answered in the last rounds, most likely because the program at the other end
+    /// computes: none is asked again before this.
+    quiet_until: Instant,
+    /// How often that has happened in a row.
+    quiet_count: u32,
 }
 
 impl Default for Doubt {
@@ -39,6 +45,8 @@ impl Default for Doubt {
         Doubt {
             next_at: Instant::NEVER,
             rounds_left: 0,
+            quiet_until: Instant::default(),
+            quiet_count: 0,
         }
     }
 }
@@ -124,6 +132,9 @@ impl Peer {
         {
             return;
         }
+        if now < self.doubt.quiet_until {
+            return;
+        }
         self.doubt.rounds_left = ROUNDS;
         if self.doubt.next_at == Instant::NEVER {
             self.doubt.next_at = now;
@@ -166,6 +177,13 @@ impl Peer {
         }
         if let Some(link) = blamed {
             self.leave_path(now, sh, link);
+        }
+        if someone {
+            self.doubt.quiet_count = 0;
+        } else if self.doubt.rounds_left == 0 {
+            let pause = RETRY.doubled(self.doubt.quiet_count.min(RETRY_DOUBLINGS));
+            self.doubt.quiet_until = now + pause;
+            self.doubt.quiet_count += 1;
         }
         self.begin_round(now);
     }

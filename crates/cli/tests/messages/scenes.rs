@@ -184,7 +184,7 @@ fn handlers_in_place(node: &mut Node) {
 /// Half of them come before the port is open; all lanes and sources wait for buffers at once.
 fn long_to_a_handler(node: &mut Node) {
     const COUNT: u32 = 20;
-    let len = |index: u32| mixed_len(index) + 60_000;
+    let len = |index: u32| mixed_len(index) + 70_000;
     let seen = Arc::new(AtomicU32::new(0));
     for index in 0..COUNT {
         if index == COUNT / 2 {
