@@ -131,9 +131,9 @@ fn a_huge_transfer_is_not_starved_by_small_ones() {
     // More small transfers than the wire carries, for as long as the huge one lasts and longer.
     let huge = 8 * MB;
     let small = |from| Flow {
-        count: 1200,
-        len: 50_000,
-        gap_ns: 70_000,
+        count: 860,
+        len: 70_000,
+        gap_ns: 98_000,
         ..flow(from, 0, 0)
     };
     let flows = (2..=3).map(small).chain([flow(1, 0, huge)]).collect();
