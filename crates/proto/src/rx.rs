@@ -164,7 +164,7 @@ impl Core {
         let from = peer.id;
         if !peer.session.up || peer.session.failed.is_some() {
             if header.kind != FrameKind::Reset {
-                peer.session.on_frame_after_end(link);
+                peer.session.on_frame_out_of_session(link);
                 self.touch(from);
             }
             return Err(DropReason::StaleSession);

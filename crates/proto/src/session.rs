@@ -97,10 +97,19 @@ impl SessionState {
         }
     }
 
-    /// A frame of this session came by `link`, although it was given up.
-    pub(crate) fn on_frame_after_end(&mut self, link: LinkId) {
-        if self.failed.is_some() && self.token_theirs != 0 {
+    /// A frame of this session came by `link`, although it is not up: it was given up, or the peer
+    /// knows of it and this side's own hellos, or their answers, were lost.
+    #[cold]
+    pub(crate) fn on_frame_out_of_session(&mut self, link: LinkId) {
+        if self.token_theirs == 0 {
+            return;
+        }
+        if self.failed.is_some() {
             self.reset_by = Some(link);
+        } else if self.hello_at == Instant::NEVER {
+            // P2.1: one more, in the rhythm of the last ones, as long as the peer sends.
+            self.hello_count = HELLO_PATH_MAX - 1;
+            self.hello_at = Instant::default();
         }
     }
 

@@ -18,8 +18,8 @@ struct Args {
     /// Number of seeds to run, counted upwards from the first.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Number of processes (2 to 64) instead of the drawn one.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=64))]
+    /// Number of processes (2 to 256) instead of the drawn one.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=256))]
     nodes: Option<u32>,
     /// Milliseconds of virtual time in which the programs make work, instead of the drawn time.
     #[arg(long, value_name = "MS")]

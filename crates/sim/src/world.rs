@@ -191,16 +191,22 @@ impl World {
 
     fn happen(&mut self, what: Happening) {
         match what {
-            Happening::Arrive {
-                from,
-                to,
-                link,
-                frame,
-            } => {
+            Happening::Arrive(flight) => {
+                let to = flight.to;
                 if self.cx.alive[to as usize] {
-                    self.nodes[to as usize].on_arrival(&mut self.cx, from, link, frame);
+                    self.nodes[to as usize].on_arrival(&mut self.cx, flight);
                     self.pull(to);
                 }
+            }
+            Happening::Switch { leg, flight } => {
+                let Context {
+                    net,
+                    queue,
+                    trace,
+                    now,
+                    ..
+                } = &mut self.cx;
+                net.forward((queue, trace), *now, leg, flight);
             }
             Happening::Wake { node } => {
                 if self.cx.alive[node as usize] {
@@ -234,7 +240,11 @@ impl World {
                 self.trace_fault(node, index, what);
                 self.crash(node);
             }
-            FaultKind::Partition { .. } | FaultKind::Mute { .. } => {
+            FaultKind::Partition { .. }
+            | FaultKind::Narrow { .. }
+            | FaultKind::Storm { .. }
+            | FaultKind::Detour { .. }
+            | FaultKind::Mute { .. } => {
                 self.trace_fault(0, index, what);
                 self.cx.net.active.push(fault);
             }
@@ -270,7 +280,11 @@ impl World {
                 self.nodes[node as usize].restart(&mut self.cx);
                 self.pull(node);
             }
-            FaultKind::Partition { .. } | FaultKind::LinkDown { .. } => {
+            FaultKind::Partition { .. }
+            | FaultKind::LinkDown { .. }
+            | FaultKind::Narrow { .. }
+            | FaultKind::Storm { .. }
+            | FaultKind::Detour { .. } => {
                 self.trace_fault(0, index, "the network heals");
                 self.cx
                     .net
