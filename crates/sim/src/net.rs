@@ -84,11 +84,6 @@ impl NetPlan {
             corrupt: chance(rng, 0.2, &[0.001, 0.02]),
         }
     }
-
-    /// Frames are lost, doubled, late or broken only where faults say so.
-    pub(crate) fn calm(&mut self) {
-        (self.loss, self.duplicate, self.reorder, self.corrupt) = (0.0, 0.0, 0.0, 0.0);
-    }
 }
 
 /// 1, 10 or 100 Gb/s; some clusters are mixed.
@@ -201,8 +196,7 @@ impl Net {
     ) {
         self.frame_count += 1;
         self.byte_count += frame.len() as u64;
-        let len = frame.len();
-        trace.push(now, from, Item::Sent { to, link, len });
+        trace.push_frame(now, (from, to), link, &frame);
         let flight = Flight {
             from,
             to,

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use std::fmt;
 
 /// Processes of one run at most.
-pub const NODES_MAX: u32 = 256;
+pub(crate) const NODES_MAX: u32 = 256;
 
 /// Largest message of the traffic.
 const MESSAGE_LEN_MAX: usize = 1_000_000;
@@ -212,6 +212,14 @@ impl Plan {
     /// Whether two processes reach one another through shared memory.
     pub(crate) fn share_memory(&self, a: u32, b: u32) -> bool {
         self.shm.is_some() && self.hosts[a as usize] == self.hosts[b as usize]
+    }
+
+    pub(crate) fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    pub(crate) fn fault_count(&self) -> usize {
+        self.faults.len()
     }
 
     pub(crate) fn port(&self, node: u32, port: u16) -> Option<&PortPlan> {
