@@ -97,19 +97,16 @@ impl SessionState {
         }
     }
 
-    /// A frame of this session came by `link`, although it is not up: it was given up, or the peer
-    /// knows of it and this side's own hellos, or their answers, were lost.
-    #[cold]
+    /// A frame of this session came by `link`, although it was given up, or is not up here.
     pub(crate) fn on_frame_out_of_session(&mut self, link: LinkId) {
         if self.token_theirs == 0 {
             return;
         }
         if self.failed.is_some() {
             self.reset_by = Some(link);
-        } else if self.hello_at == Instant::NEVER {
-            // P2.1: one more, in the rhythm of the last ones, as long as the peer sends.
-            self.hello_count = HELLO_PATH_MAX - 1;
-            self.hello_at = Instant::default();
+        } else {
+            // P2.1: the peer has the session and repeats no hello; only the proof was lost.
+            self.hello_mask |= 1 << link.as_u8();
         }
     }
 
