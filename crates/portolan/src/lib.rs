@@ -42,6 +42,7 @@ mod ops;
 mod port;
 mod region;
 pub mod settings;
+mod tagged;
 mod wait;
 
 pub use address::Address;
@@ -54,3 +55,4 @@ pub use ops::{Completion, Received, Request};
 pub use port::{Context, Lane, Message, PortConfig, Target};
 pub use portolan_proto::{Counters, DropReason};
 pub use region::Region;
+pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};

@@ -11,7 +11,7 @@
 
 use crate::buffer::Buffer;
 use crate::error::Error;
-use portolan_proto::{OpId, PeerId, PortId};
+use portolan_proto::{Label, OpId, PeerId, PortId};
 
 /// A message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,10 @@ pub struct Completion {
     pub source: u32,
     /// The operation's buffer.
     pub buffer: Option<Buffer>,
+    /// Tag of a tagged message that was received; else 0.
+    pub tag: u64,
+    /// Its immediate data.
+    pub imm: Option<u64>,
 }
 
 /// What a posted receive is for.
@@ -44,6 +48,9 @@ pub(crate) enum OpKind {
     Send(PeerId),
     Recv {
         port: PortId,
+        source: Option<PeerId>,
+    },
+    RecvTagged {
         source: Option<PeerId>,
     },
 }
@@ -72,6 +79,8 @@ struct Op {
     state: State,
     /// Completed by its port's handler, not by a wait.
     handled: bool,
+    /// Of the message that a tagged receive has taken.
+    label: Option<Label>,
 }
 
 /// See the module documentation.
@@ -93,6 +102,7 @@ impl Ops {
             memory: Memory::Owned(buffer),
             state: State::Pending,
             handled,
+            label: None,
         })
     }
 
@@ -108,6 +118,7 @@ impl Ops {
             memory,
             state: State::Pending,
             handled: false,
+            label: None,
         })
     }
 
@@ -123,6 +134,7 @@ impl Ops {
             memory,
             state: State::Pending,
             handled: false,
+            label: None,
         })
     }
 
@@ -231,6 +243,14 @@ impl Ops {
         self.complete_ok(id, Received { len, source })
     }
 
+    /// Notes the label of the message that a tagged receive takes.
+    #[inline]
+    pub(crate) fn set_label(&mut self, id: OpId, label: Label) {
+        if let Some(op) = self.get_mut(id) {
+            op.label = Some(label);
+        }
+    }
+
     /// Completes an operation with success; `true` if a handler must be told.
     #[inline]
     pub(crate) fn complete_ok(&mut self, id: OpId, received: Received) -> bool {
@@ -280,6 +300,8 @@ impl Ops {
                 len: got.len,
                 source: got.source,
                 buffer,
+                tag: op.label.map_or(0, |label| label.tag),
+                imm: op.label.and_then(|label| label.imm),
             })),
             State::Failed(error) => Some(Err(*error)),
             State::Pending => None,

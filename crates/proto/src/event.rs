@@ -4,7 +4,7 @@
 use crate::LinkId;
 use core::fmt;
 use core::ops::Range;
-use portolan_wire::LaneId;
+use portolan_wire::{Label, LaneId, Message};
 
 /// A peer: its rank in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,6 +59,49 @@ impl PortId {
             number,
             system: true,
         }
+    }
+}
+
+/// What a message is matched with a buffer by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// The port that it goes to.
+    Port(PortId),
+    /// Its label.
+    Label(Label),
+}
+
+impl Address {
+    /// Where a message goes that has arrived.
+    #[inline]
+    pub(crate) fn of(message: &Message) -> Address {
+        match message.label {
+            Some(label) => Address::Label(label),
+            None => Address::Port(PortId {
+                number: message.port,
+                system: message.system,
+            }),
+        }
+    }
+
+    /// Messages to both wait in one queue: at one port, or in one space.
+    pub(crate) fn shares_queue(&self, other: &Address) -> bool {
+        match (self, other) {
+            (Address::Label(one), Address::Label(other)) => one.space == other.space,
+            (one, other) => one == other,
+        }
+    }
+}
+
+impl From<PortId> for Address {
+    fn from(port: PortId) -> Address {
+        Address::Port(port)
+    }
+}
+
+impl From<Label> for Address {
+    fn from(label: Label) -> Address {
+        Address::Label(label)
     }
 }
 
@@ -166,6 +209,21 @@ pub enum Event {
         data: Data,
         /// The posted buffer was too short.
         error: Option<OpError>,
+    },
+    /// A message with a label has arrived, for a receive that takes it.
+    Matched {
+        /// Sender.
+        peer: PeerId,
+        /// The receive.
+        op: OpId,
+        /// What it was matched by, and its immediate data.
+        label: Label,
+        /// Bytes of the message.
+        len: u64,
+        /// Where it is.
+        data: Data,
+        /// The buffer was too short.
+        truncated: bool,
     },
     /// A posted receive ended without a message.
     RecvFailed {
