@@ -145,7 +145,8 @@ impl Ops {
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         });
         let place = &mut self.places[index as usize];
-        place.0 = place.0.wrapping_add(1);
+        // The highest bit of a number belongs to the core.
+        place.0 = place.0.wrapping_add(1) & (u32::MAX >> 1);
         place.1 = Some(op);
         OpId(u64::from(place.0) << 32 | u64::from(index))
     }

@@ -23,7 +23,8 @@ impl fmt::Display for PeerId {
     }
 }
 
-/// An operation of the engine, by a number that the engine chose.
+/// An operation of the engine, by a number that the engine chose. Those with the highest bit set are
+/// parts of other operations, and chosen by the core ([`Event::Portion`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub u64);
 
@@ -209,6 +210,20 @@ pub enum Event {
         data: Data,
         /// The posted buffer was too short.
         error: Option<OpError>,
+    },
+    /// A receive of many messages has taken one, into a part of its buffer. The part is an operation
+    /// of its own from now on, and ends as such.
+    Portion {
+        /// The receive.
+        op: OpId,
+        /// The part.
+        part: OpId,
+        /// Where in the buffer it begins.
+        off: u64,
+        /// Bytes of the buffer that it has.
+        len: u64,
+        /// The receive takes no more messages.
+        is_last: bool,
     },
     /// A message with a label has arrived, for a receive that takes it.
     Matched {

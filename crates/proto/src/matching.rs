@@ -3,7 +3,7 @@
 //!
 //! The one invariant: no message that waits here matches a receive that waits here.
 
-use crate::event::{OpError, OpId, PeerId};
+use crate::event::{Event, OpError, OpId, PeerId};
 use crate::leave::Remains;
 use crate::port::{Posted, Waiting};
 use crate::rendezvous::Request;
@@ -71,11 +71,50 @@ pub(crate) enum Claimed {
 /// A receive with the bits of the tag that it ignores.
 #[derive(Clone, Copy, Debug)]
 struct Wanting {
+    /// For a receive of many messages, what is left of its buffer.
     posted: Posted,
     ignore: u64,
+    many: Option<Many>,
 }
 
+/// A receive that takes messages until its buffer is used up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Many {
+    /// First byte that no message has.
+    pub(crate) at: u64,
+    /// With fewer bytes left it takes no more.
+    pub(crate) free_min: u64,
+}
+
+/// Operations with this bit are parts of others.
+const PART_BIT: u64 = 1 << 63;
+
 impl Wanting {
+    /// A part of the buffer for a message of `len` bytes, what to tell of it, and whether it is the
+    /// last.
+    fn take_part(&mut self, len: u64, count: &mut u64) -> Option<(Posted, Event, bool)> {
+        let many = self.many.as_mut()?;
+        let (off, len) = (many.at, len.min(self.posted.len));
+        let part = OpId(PART_BIT | *count);
+        *count += 1;
+        many.at += len;
+        self.posted.len -= len;
+        let is_last = self.posted.len < many.free_min.max(1);
+        let event = Event::Portion {
+            op: self.posted.op,
+            part,
+            off,
+            len,
+            is_last,
+        };
+        let part = Posted {
+            op: part,
+            len,
+            source: self.posted.source,
+        };
+        Some((part, event, is_last))
+    }
+
     #[inline]
     fn is_for(&self, peer: PeerId) -> bool {
         self.posted.source.is_none_or(|source| source == peer)
@@ -124,6 +163,7 @@ pub(crate) struct Matching {
     claimed: Slab<Claimed>,
     /// Receives that have taken a request while all transfers were in use.
     pub(crate) late: VecDeque<(Posted, Request)>,
+    part_count: u64,
 }
 
 impl Matching {
@@ -132,18 +172,35 @@ impl Matching {
             spaces: Default::default(),
             claimed: Slab::new(),
             late: VecDeque::new(),
+            part_count: 0,
         }
     }
 
-    /// Takes the first receive for a message of this label from `peer`.
+    /// Takes the first receive for a message of this label and `len` bytes from `peer`, or a part of
+    /// it.
     #[inline]
-    pub(crate) fn take_posted(&mut self, peer: PeerId, label: &Label) -> Option<Posted> {
+    pub(crate) fn take_posted(
+        &mut self,
+        peer: PeerId,
+        label: &Label,
+        len: u64,
+        events: &mut VecDeque<Event>,
+    ) -> Option<Posted> {
         let queues = &mut self.spaces[label.space.index()];
         let index = queues.find_posted(peer, label.tag)?;
+        let wanting = queues.posted.get_mut(index)?;
+        if wanting.many.is_some() {
+            let (part, event, is_last) = wanting.take_part(len, &mut self.part_count)?;
+            events.push_back(event);
+            if is_last {
+                queues.posted.remove(index);
+            }
+            return Some(part);
+        }
         queues.posted.remove(index).map(|wanting| wanting.posted)
     }
 
-    /// The same, but only if its buffer holds `len` bytes.
+    /// The same, but only a whole receive, and only if its buffer holds `len` bytes.
     #[inline]
     pub(crate) fn take_fitting(
         &mut self,
@@ -154,7 +211,7 @@ impl Matching {
         let queues = &mut self.spaces[label.space.index()];
         let index = queues.find_posted(peer, label.tag)?;
         let wanting = queues.posted.get(index)?;
-        if wanting.posted.len < len as u64 {
+        if wanting.posted.len < len as u64 || wanting.many.is_some() {
             return None;
         }
         queues.posted.remove(index).map(|wanting| wanting.posted)
@@ -166,18 +223,24 @@ impl Matching {
             (tag ^ label.tag) & !wanting.ignore == 0 && wanting.is_for(peer)
         };
         let posted = &self.spaces[label.space.index()].posted;
+        // One of many messages may take but one more.
         posted.count_where(|tag, wanting| takes(wanting, tag)) > used
     }
 
     /// Appends a receive; no message that waits matches it.
-    pub(crate) fn post(&mut self, selector: &Selector, posted: Posted) {
+    pub(crate) fn post(&mut self, selector: &Selector, posted: Posted, many: Option<Many>) {
         let listed = match selector.ignore {
             0 => Listed::ByTag,
             _ => Listed::Among,
         };
         let ignore = selector.ignore;
         let queue = &mut self.spaces[selector.space.index()].posted;
-        queue.push(selector.tag, listed, Wanting { posted, ignore });
+        let wanting = Wanting {
+            posted,
+            ignore,
+            many,
+        };
+        queue.push(selector.tag, listed, wanting);
     }
 
     /// Appends a message; no receive that waits matches it.

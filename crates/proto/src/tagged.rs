@@ -4,7 +4,7 @@
 use crate::core_state::Shared;
 use crate::event::{Data, Event, OpError, OpId};
 use crate::lane::truncation;
-use crate::matching::{Arrived, ClaimId, Claimed, Envelope, Selector};
+use crate::matching::{Arrived, ClaimId, Claimed, Envelope, Many, Selector};
 use crate::port::{Posted, Waiting};
 use crate::rendezvous::{Origin, Request};
 use crate::{Core, PeerStatus};
@@ -32,12 +32,47 @@ impl Core {
             self.fill_late(&arrived, posted);
             return;
         }
-        match selector.source.map(|peer| (peer, self.peer_status(peer))) {
-            Some((peer, PeerStatus::Failed(cause))) => {
-                let error = OpError::PeerGone(peer, cause);
-                self.sh.events.push_back(Event::RecvFailed { op, error });
-            }
-            _ => self.sh.matching.post(selector, posted),
+        match self.source_gone(selector) {
+            Some(error) => self.sh.events.push_back(Event::RecvFailed { op, error }),
+            None => self.sh.matching.post(selector, posted, None),
+        }
+    }
+
+    /// Posts a buffer of `len` bytes for many messages that `selector` takes, behind one another as
+    /// they match, until fewer than `free_min` bytes are left. Each is told by an
+    /// [`Event::Portion`] and ends as an operation of its own; one that is longer than what is left
+    /// is cut.
+    pub fn post_many(&mut self, selector: &Selector, op: OpId, len: u64, free_min: u64) {
+        let source = selector.source;
+        let many = Some(Many { at: 0, free_min });
+        // Posted first, it takes its parts as any other; no earlier receive takes what waits.
+        self.sh
+            .matching
+            .post(selector, Posted { op, len, source }, many);
+        while let Some(waiting) = self.sh.matching.peek(selector).copied() {
+            let Shared {
+                matching, events, ..
+            } = &mut self.sh;
+            let (peer, label, len) = (waiting.peer, waiting.label, waiting.len);
+            let Some(part) = matching.take_posted(peer, &label, len, events) else {
+                return;
+            };
+            matching.take_arrived(selector);
+            self.fill_late(&waiting, part);
+        }
+        if let Some(error) = self.source_gone(selector)
+            && self.sh.matching.cancel(op)
+        {
+            self.sh.events.push_back(Event::RecvFailed { op, error });
+        }
+    }
+
+    /// Nobody is left that such a receive could wait for.
+    fn source_gone(&self, selector: &Selector) -> Option<OpError> {
+        let peer = selector.source?;
+        match self.peer_status(peer) {
+            PeerStatus::Failed(cause) => Some(OpError::PeerGone(peer, cause)),
+            _ => None,
         }
     }
 

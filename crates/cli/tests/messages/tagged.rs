@@ -150,6 +150,8 @@ fn withdrawn(node: &mut Node) {
     assert!(node.cancel(first));
     assert!(!node.cancel(first));
     assert!(matches!(node.wait(first), Err(Error::Cancelled)));
+    // Nobody sends before everybody has withdrawn.
+    node.barrier().unwrap();
     node.send_tagged(TagTarget::new(to, 5), b"x").unwrap();
     let done = node.wait(second).unwrap();
     assert_eq!(done.buffer.unwrap()[..], *b"x");

@@ -34,17 +34,20 @@ impl Peer {
     ) -> Result<(), DropReason> {
         let rx = &mut self.lanes_rx[lane.index()];
         let charge = charge(payload.len());
+        let len = payload.len() as u64;
         // P3.12: what has come by another path costs nothing a second time.
         let index = rx.fresh(seq)?;
         rx.admit(charge)?;
         if !rx.is_next(seq) {
             return self.keep_whole(sh, lane, label.into(), index, payload);
         }
-        let Some(posted) = sh.matching.take_posted(self.id, &label) else {
+        let Some(posted) = sh
+            .matching
+            .take_posted(self.id, &label, len, &mut sh.events)
+        else {
             return self.keep_whole(sh, lane, label.into(), index, payload);
         };
         rx.next_seq = rx.next_seq.wrapping_add(1);
-        let len = payload.len() as u64;
         let error = truncation(len, posted.len);
         let (to, data) = (label.into(), Data::Frame(payload));
         self.deliver_to(sh, lane, &to, Some(posted.op), len, data, error);
@@ -94,6 +97,8 @@ pub(super) fn match_entry(
     label: &Label,
     entry: &mut Entry,
 ) -> bool {
+    let len = entry.len;
+    let take_posted = |sh: &mut Shared| sh.matching.take_posted(peer, label, len, &mut sh.events);
     match &entry.state {
         State::Gathering { held, received } => {
             // Before its first part is placed, it may still go straight to a buffer.
@@ -101,7 +106,7 @@ pub(super) fn match_entry(
                 return false;
             }
             let held = *held;
-            let Some(posted) = sh.matching.take_posted(peer, label) else {
+            let Some(posted) = take_posted(sh) else {
                 return false;
             };
             sh.held.release(held);
@@ -109,7 +114,7 @@ pub(super) fn match_entry(
             entry.state = State::Placing { posted, received };
         }
         &State::Held(held) => {
-            entry.state = match sh.matching.take_posted(peer, label) {
+            entry.state = match take_posted(sh) {
                 Some(posted) => State::Ready {
                     op: Some(posted.op),
                     data: Data::Held(held),
@@ -119,7 +124,7 @@ pub(super) fn match_entry(
             };
         }
         &State::Request(asked) => {
-            entry.state = match sh.matching.take_posted(peer, label) {
+            entry.state = match take_posted(sh) {
                 Some(posted) => {
                     let request = Request {
                         peer,

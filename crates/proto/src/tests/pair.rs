@@ -48,6 +48,8 @@ pub(super) struct End {
     next_op: u64,
     pub(super) got: Vec<Got>,
     pub(super) got_labelled: Vec<GotLabelled>,
+    /// (receive, part, offset, last) of receives of many.
+    pub(super) portions: Vec<(OpId, OpId, u64, bool)>,
     pub(super) sent: BTreeMap<u64, Result<(), OpError>>,
     pub(super) failed: Vec<Event>,
     /// Buffers that are wanted are posted at once.
@@ -120,6 +122,7 @@ impl End {
             next_op: 1,
             got: Vec::new(),
             got_labelled: Vec::new(),
+            portions: Vec::new(),
             sent: BTreeMap::new(),
             failed: Vec::new(),
             lends: false,
@@ -252,6 +255,17 @@ impl End {
                         bytes,
                         truncated,
                     });
+                }
+                Event::Portion {
+                    op,
+                    part,
+                    off,
+                    len,
+                    is_last,
+                } => {
+                    let len = usize::try_from(len).unwrap();
+                    self.memory.insert(part.0, vec![0xa5; len]);
+                    self.portions.push((op, part, off, is_last));
                 }
                 Event::SendDone { op, result } => {
                     self.memory.remove(&op.0);
