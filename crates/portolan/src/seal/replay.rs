@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which counts of a key have been seen: a window below the highest, in the manner of RFC 6479.
 
-/// Words of the window. A network reorders within some frames, and a frame that comes later than
-/// 1024 others is as good as lost; it comes again under another count.
-const WORDS: usize = 16;
+/// Counts that are told apart below the highest. A network reorders within some frames, and a frame
+/// that comes later than so many others is as good as lost; it comes again under another count.
+const WINDOW: u32 = 1024;
 
-/// Counts that are told apart below the highest.
-const WINDOW: u32 = 64 * WORDS as u32;
+const WORDS: usize = WINDOW as usize / 64;
 
 /// See the module documentation.
 #[derive(Debug)]

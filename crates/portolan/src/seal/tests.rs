@@ -187,7 +187,7 @@ fn runs_and_bulk_data_are_sealed_frame_by_frame() {
     let headers: Vec<_> = (0..3)
         .map(|num| a.frame(num, &[2; 8])[..24].to_vec())
         .collect();
-    let payload: Vec<u8> = (0..250).map(|byte| byte as u8).collect();
+    let payload: Vec<u8> = (0..250).collect();
     let mut heads = headers.concat();
     for (num, head) in heads.chunks_mut(24).enumerate() {
         let len: u16 = if num == 2 { 24 + 50 } else { 24 + 100 };
