@@ -75,6 +75,7 @@ pub use matching::{ClaimId, Envelope, Selector};
 pub use path::PathStatus;
 pub use peer::PeerStatus;
 pub use portolan_wire::{Label, LaneId, Space};
+pub use session::SessionIds;
 pub use time::Instant;
 pub use tx::Transmit;
 
