@@ -43,6 +43,7 @@ mod ops;
 mod port;
 mod reduce;
 mod region;
+mod seal;
 pub mod settings;
 mod wait;
 
