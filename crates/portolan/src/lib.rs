@@ -42,6 +42,7 @@ mod node;
 mod ops;
 mod port;
 mod region;
+mod seal;
 pub mod settings;
 mod table;
 mod wait;

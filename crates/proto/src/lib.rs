@@ -70,6 +70,7 @@ pub use guess::ExpectedRun;
 pub use path::PathStatus;
 pub use peer::PeerStatus;
 pub use portolan_wire::{CARD_LEN, Card, LaneId};
+pub use session::SessionIds;
 pub use time::Instant;
 pub use tx::Transmit;
 

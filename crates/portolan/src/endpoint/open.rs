@@ -44,6 +44,7 @@ impl Endpoint {
         let token = random()?;
         let key = endpoint_key(&token);
         let job = standalone(config, key)?;
+        refuse_sealing(&job)?;
         let plan = Plan::new(&job)?;
         let directory = Arc::new(Directory::new(&token));
         let shm = ShmConfig::open(OpenConfig {
@@ -87,6 +88,7 @@ fn inner(
 ) -> Inner {
     Inner {
         placement: Box::new(placement),
+        seals: None,
         core,
         ops: Ops::default(),
         clock,
@@ -132,6 +134,19 @@ fn standalone(config: &EndpointConfig, key: [u8; 32]) -> Result<Job, Error> {
     Ok(job)
 }
 
+/// Frames between endpoints are not sealed in this version; nobody should believe that they are.
+fn refuse_sealing(job: &Job) -> Result<(), Error> {
+    match settings::AUTH.of(job) {
+        Some(value) if value != "token" => Err(Error::Setting {
+            name: "auth",
+            value,
+            why: "endpoints have auth=token only; unset it, or run the program by `portolan run`"
+                .to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 fn own_address(plan: &Plan, links: &Links) -> Result<(Address, Unstarted), Error> {
     let system = |what| move |source| Error::System { what, source };
     let network = plan.network().ok_or_else(|| {
@@ -157,7 +172,8 @@ fn new_core(links: &Links, config: &EndpointConfig) -> Result<Core, Error> {
     let mut core = Core::new(Config {
         job_id: [0; 16],
         secret: random()?,
-        rank: 0,
+        // Ranks do not matter here, so none may equal a peer's number.
+        rank: u32::MAX,
         size: 0,
         epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
         seed: random()?,
