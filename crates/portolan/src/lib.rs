@@ -41,6 +41,7 @@ mod node;
 mod ops;
 mod port;
 mod region;
+mod seal;
 pub mod settings;
 mod wait;
 

@@ -69,6 +69,7 @@ pub use guess::ExpectedRun;
 pub use path::PathStatus;
 pub use peer::PeerStatus;
 pub use portolan_wire::LaneId;
+pub use session::SessionIds;
 pub use time::Instant;
 pub use tx::Transmit;
 
