@@ -124,6 +124,15 @@ pub enum Error {
     /// The operation was withdrawn.
     #[error("the operation was cancelled")]
     Cancelled,
+    /// Bytes that should have been the address of an endpoint.
+    #[error("not the address of an endpoint: {why}")]
+    BadAddress {
+        /// What is wrong, and what to do.
+        why: &'static str,
+    },
+    /// An endpoint knows as many peers as it can.
+    #[error("an endpoint knows at most 2^20 peers; open another one")]
+    TooManyPeers,
     /// A setting has a value that cannot be.
     #[error("setting {name}: `{value}`: {why}")]
     Setting {

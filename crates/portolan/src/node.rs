@@ -18,8 +18,9 @@ use crate::ops::{Completion, OpKind, Ops, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
 use crate::seal::Auth;
 use crate::settings;
+use crate::table::Table;
 use crate::wait::{LOOK_TURNS, Waiter};
-use portolan_link::HostId;
+use portolan_link::{HostId, ShmConfig};
 use portolan_proto::{
     Config, Core, Counters, Instant, Limits, LinkId, OpId, PathStatus, PeerId, PortId, PortMode,
     Schedule, Want,
@@ -31,14 +32,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Silence after which a peer that is waited for is given up. Just under a second, so that with the
 /// sleep in between the error is there within one.
-const PEER_TIMEOUT: Duration = Duration::from_millis(900);
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
 
 /// How long a leaving process sees to it that what it sent arrives.
-const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// A path to a peer, as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +94,8 @@ impl Node {
             None => Job::alone(random()?, random()?),
         };
         let plan = Plan::new(&job)?;
-        let links = Links::open(&plan, &job)?;
+        let shm = ShmConfig::new(job.job_id, job.rank, job.secret);
+        let links = Links::open(&plan, &job, shm)?;
         let unstarted = match plan.network() {
             Some(network) => Some(liveness::Unstarted::bind(network.addr)?),
             None => None,
@@ -139,7 +141,8 @@ impl Node {
             clock,
             now: Instant::default(),
             peers: table.iter().map(|_| PeerInfo::default()).collect(),
-            table,
+            table: Table::of_job(table, job.rank),
+            watched: Vec::new(),
             pending: Default::default(),
             port_uses: Vec::new(),
             turn: 0,
@@ -149,6 +152,8 @@ impl Node {
             scratch: Vec::new(),
             link_drops: BTreeMap::new(),
             peer_timeout: PEER_TIMEOUT,
+            raw: None,
+            directory: None,
             job,
         };
         Ok(Node {
@@ -198,13 +203,7 @@ impl Node {
     /// Everything that was dropped here, by reason, by the protocol and by the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
-        let mut drops = self.engine.inner.link_drops.clone();
-        drops.extend(
-            self.counters()
-                .iter_drops()
-                .map(|(reason, n)| (reason.name(), n)),
-        );
-        drops
+        self.engine.inner.drops()
     }
 
     /// The paths to process `rank` that were tried so far.
@@ -718,7 +717,7 @@ fn schedule(job: &Job) -> Result<Schedule, Error> {
     }
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Error> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     rand::rngs::OsRng
         .try_fill_bytes(&mut bytes)

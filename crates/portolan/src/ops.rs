@@ -126,6 +126,32 @@ impl Ops {
         })
     }
 
+    /// Lends `bytes` to a send of an endpoint, whose end is told by its completion.
+    ///
+    /// # Safety
+    /// As [`Ops::lent`]: `bytes` must stay until the operation has ended.
+    pub(crate) unsafe fn lent_raw(&mut self, kind: OpKind, bytes: &[u8]) -> OpId {
+        self.insert(Op {
+            kind,
+            memory: Memory::Lent(bytes.as_ptr(), bytes.len()),
+            state: State::Pending,
+            handled: true,
+        })
+    }
+
+    /// Lends `bytes` to a receive of an endpoint, whose end is told by its completion.
+    ///
+    /// # Safety
+    /// As [`Ops::lent_mut`]: `bytes` must stay, and not be used, until the operation has ended.
+    pub(crate) unsafe fn lent_mut_raw(&mut self, kind: OpKind, bytes: &mut [u8]) -> OpId {
+        self.insert(Op {
+            kind,
+            memory: Memory::LentMut(bytes.as_mut_ptr(), bytes.len()),
+            state: State::Pending,
+            handled: true,
+        })
+    }
+
     #[inline]
     fn insert(&mut self, op: Op) -> OpId {
         let index = self.free.pop().unwrap_or_else(|| {

@@ -25,9 +25,9 @@ pub(crate) const LOOK_TURNS: u32 = 64;
 const YIELDS: u32 = 16;
 
 /// Longest sleep, so that a silent peer is asked, and given up, in time.
-const SLEEP_MAX: Duration = Duration::from_millis(50);
+pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// Longest sleep while a link had no room and might not ring.
-const SLEEP_FULL: Duration = Duration::from_millis(1);
+pub(crate) const SLEEP_FULL: Duration = Duration::from_millis(1);
 
 /// How this process waits.
 #[derive(Debug)]
@@ -136,6 +136,7 @@ impl Waiter {
             }
         }
         engine.links.disarm();
+        engine.links.rouse(engine.inner.turn);
         let after = engine.inner.read_clock();
         engine.look_around();
         engine.on_timeout();
@@ -157,8 +158,7 @@ impl Waiter {
 impl Engine {
     /// From now on, silence of `peer` counts.
     pub(crate) fn watch(&mut self, peer: PeerId, now: Instant) {
-        let info = &mut self.inner.peers[peer.0 as usize];
-        info.watched_since.get_or_insert(now);
+        self.inner.watch_since(peer, now);
         if peer.0 != self.inner.job.rank
             && self.inner.core.peer_status(peer) == portolan_proto::PeerStatus::Unknown
             && let Err(error) = self.inner.connect(peer)

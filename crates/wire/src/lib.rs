@@ -11,12 +11,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod card;
 mod field;
 mod frame;
 mod hello;
 mod record;
 mod seal;
 
+pub use card::{CARD_LEN, Card, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, card_of};
 pub use frame::{BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION};
 pub use hello::{HELLO_LEN, Hello, MAC_LEN};
 pub use record::{
