@@ -97,10 +97,16 @@ impl SessionState {
         }
     }
 
-    /// A frame of this session came by `link`, although it was given up.
-    pub(crate) fn on_frame_after_end(&mut self, link: LinkId) {
-        if self.failed.is_some() && self.token_theirs != 0 {
+    /// A frame of this session came by `link`, although it was given up, or is not up here.
+    pub(crate) fn on_frame_out_of_session(&mut self, link: LinkId) {
+        if self.token_theirs == 0 {
+            return;
+        }
+        if self.failed.is_some() {
             self.reset_by = Some(link);
+        } else {
+            // P2.1: the peer has the session and repeats no hello; only the proof was lost.
+            self.hello_mask |= 1 << link.as_u8();
         }
     }
 

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
 pub(crate) mod payload;
+pub(crate) mod pmi;
 pub(crate) mod ranks;
 
 use std::process::{Child, Command, Output, Stdio};
