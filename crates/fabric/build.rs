@@ -10,7 +10,9 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let out = std::env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
+    let out = std::env::var_os("OUT_DIR")
+        .map(PathBuf::from)
+        .unwrap_or_default();
     let stub = out.join("libfabric.so.1");
     let made = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
         .args(["-shared", "-nostdlib", "-x", "c", "/dev/null"])

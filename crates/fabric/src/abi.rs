@@ -5,7 +5,10 @@
 //! fields. Names follow the headers (`struct fi_ops_msg` is [`OpsMsg`]), so that its manual pages
 //! serve as documentation. `layout.rs` compares every offset with the installed headers.
 
-#![allow(dead_code, reason = "the interface as it is, whether or not all of it is used")]
+#![allow(
+    dead_code,
+    reason = "the interface as it is, whether or not all of it is used"
+)]
 
 mod consts;
 mod info;

@@ -16,35 +16,76 @@ pub(crate) extern "C" fn control(_: *mut Fid, _: c_int, _: *mut c_void) -> c_int
     NOSYS
 }
 
-pub(crate) extern "C" fn ops_open(_: *mut Fid, _: *const c_char, _: u64, _: *mut *mut c_void, _: *mut c_void) -> c_int {
+pub(crate) extern "C" fn ops_open(
+    _: *mut Fid,
+    _: *const c_char,
+    _: u64,
+    _: *mut *mut c_void,
+    _: *mut c_void,
+) -> c_int {
     NOSYS
 }
 
-pub(crate) extern "C" fn passive_ep(_: *mut FidFabric, _: *mut Info, _: *mut *mut c_void, _: *mut c_void) -> c_int {
+pub(crate) extern "C" fn passive_ep(
+    _: *mut FidFabric,
+    _: *mut Info,
+    _: *mut *mut c_void,
+    _: *mut c_void,
+) -> c_int {
     NOSYS
 }
 
-pub(crate) extern "C" fn wait_open(_: *mut FidFabric, _: *mut c_void, _: *mut *mut c_void) -> c_int {
+pub(crate) extern "C" fn wait_open(
+    _: *mut FidFabric,
+    _: *mut c_void,
+    _: *mut *mut c_void,
+) -> c_int {
     NOSYS
 }
 
-pub(crate) extern "C" fn scalable_ep(_: *mut FidDomain, _: *mut Info, _: *mut *mut FidEp, _: *mut c_void) -> c_int {
+pub(crate) extern "C" fn scalable_ep(
+    _: *mut FidDomain,
+    _: *mut Info,
+    _: *mut *mut FidEp,
+    _: *mut c_void,
+) -> c_int {
     NOSYS
 }
 
-pub(crate) extern "C" fn poll_open(_: *mut FidDomain, _: *mut c_void, _: *mut *mut c_void) -> c_int {
+pub(crate) extern "C" fn poll_open(
+    _: *mut FidDomain,
+    _: *mut c_void,
+    _: *mut *mut c_void,
+) -> c_int {
     NOSYS
 }
 
-pub(crate) extern "C" fn stx_ctx(_: *mut FidDomain, _: *mut TxAttr, _: *mut *mut c_void, _: *mut c_void) -> c_int {
+pub(crate) extern "C" fn stx_ctx(
+    _: *mut FidDomain,
+    _: *mut TxAttr,
+    _: *mut *mut c_void,
+    _: *mut c_void,
+) -> c_int {
     NOSYS
 }
 
-pub(crate) extern "C" fn srx_ctx(_: *mut FidDomain, _: *mut RxAttr, _: *mut *mut FidEp, _: *mut c_void) -> c_int {
+pub(crate) extern "C" fn srx_ctx(
+    _: *mut FidDomain,
+    _: *mut RxAttr,
+    _: *mut *mut FidEp,
+    _: *mut c_void,
+) -> c_int {
     NOSYS
 }
 
-pub(crate) extern "C" fn insertsvc(_: *mut FidAv, _: *const c_char, _: *const c_char, _: *mut u64, _: u64, _: *mut c_void) -> c_int {
+pub(crate) extern "C" fn insertsvc(
+    _: *mut FidAv,
+    _: *const c_char,
+    _: *const c_char,
+    _: *mut u64,
+    _: u64,
+    _: *mut c_void,
+) -> c_int {
     NOSYS
 }
 
@@ -61,11 +102,23 @@ pub(crate) extern "C" fn insertsym(
     NOSYS
 }
 
-pub(crate) extern "C" fn tx_ctx(_: *mut FidEp, _: c_int, _: *mut TxAttr, _: *mut *mut FidEp, _: *mut c_void) -> c_int {
+pub(crate) extern "C" fn tx_ctx(
+    _: *mut FidEp,
+    _: c_int,
+    _: *mut TxAttr,
+    _: *mut *mut FidEp,
+    _: *mut c_void,
+) -> c_int {
     NOSYS
 }
 
-pub(crate) extern "C" fn rx_ctx(_: *mut FidEp, _: c_int, _: *mut RxAttr, _: *mut *mut FidEp, _: *mut c_void) -> c_int {
+pub(crate) extern "C" fn rx_ctx(
+    _: *mut FidEp,
+    _: c_int,
+    _: *mut RxAttr,
+    _: *mut *mut FidEp,
+    _: *mut c_void,
+) -> c_int {
     NOSYS
 }
 
@@ -81,7 +134,12 @@ pub(crate) extern "C" fn getpeer(_: *mut FidEp, _: *mut c_void, _: *mut usize) -
     NOSYS
 }
 
-pub(crate) extern "C" fn connect(_: *mut FidEp, _: *const c_void, _: *const c_void, _: usize) -> c_int {
+pub(crate) extern "C" fn connect(
+    _: *mut FidEp,
+    _: *const c_void,
+    _: *const c_void,
+    _: usize,
+) -> c_int {
     NOSYS
 }
 
@@ -101,7 +159,13 @@ pub(crate) extern "C" fn shutdown(_: *mut FidEp, _: u64) -> c_int {
     NOSYS
 }
 
-pub(crate) extern "C" fn join(_: *mut FidEp, _: *const c_void, _: u64, _: *mut *mut c_void, _: *mut c_void) -> c_int {
+pub(crate) extern "C" fn join(
+    _: *mut FidEp,
+    _: *const c_void,
+    _: u64,
+    _: *mut *mut c_void,
+    _: *mut c_void,
+) -> c_int {
     NOSYS
 }
 
@@ -115,7 +179,12 @@ pub(crate) extern "C" fn query_atomic(
     NOSYS
 }
 
-pub(crate) static MR_OPS: OpsMr = OpsMr { size: size_of::<OpsMr>(), reg, regv, regattr };
+pub(crate) static MR_OPS: OpsMr = OpsMr {
+    size: size_of::<OpsMr>(),
+    reg,
+    regv,
+    regattr,
+};
 
 extern "C" fn reg(
     _: *mut Fid,

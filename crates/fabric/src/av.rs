@@ -84,7 +84,10 @@ pub(crate) extern "C" fn open(
             }
         }
         let index = domain.state.lock().avs.insert(Av::default());
-        let head = FidAv { fid: fid(CLASS_AV, context, &FID_OPS), ops: &raw const AV_OPS };
+        let head = FidAv {
+            fid: fid(CLASS_AV, context, &FID_OPS),
+            ops: &raw const AV_OPS,
+        };
         // SAFETY: the application's place for the vector.
         unsafe { Object::give(out, head, domain, index) };
         Ok(())
@@ -103,7 +106,11 @@ extern "C" fn insert(
         // SAFETY: an open vector of ours.
         let object = unsafe { Object::<FidAv>::of(av) };
         let mut state = object.domain.state.lock();
-        let errors = if flags & SYNC_ERR != 0 { context.cast::<c_int>() } else { std::ptr::null_mut() };
+        let errors = if flags & SYNC_ERR != 0 {
+            context.cast::<c_int>()
+        } else {
+            std::ptr::null_mut()
+        };
         let mut inserted = 0;
         for at in 0..count {
             // SAFETY: `count` addresses of this length, which need not be aligned.
@@ -182,8 +189,10 @@ extern "C" fn straddr(
 ) -> *const c_char {
     // SAFETY: an address of this length, which need not be aligned.
     let bytes = unsafe { *address.cast::<[u8; EndpointAddress::LEN]>() };
-    let text = EndpointAddress::from_bytes(&bytes)
-        .map_or_else(|_| "not an address of portolan".to_owned(), |address| address.to_string());
+    let text = EndpointAddress::from_bytes(&bytes).map_or_else(
+        |_| "not an address of portolan".to_owned(),
+        |address| address.to_string(),
+    );
     // SAFETY: the application's place for `*len` bytes.
     unsafe {
         let room = len.replace(text.len() + 1);

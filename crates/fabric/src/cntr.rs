@@ -22,8 +22,16 @@ static FID_OPS: Ops = Ops {
     ops_open: absent::ops_open,
 };
 
-static CNTR_OPS: OpsCntr =
-    OpsCntr { size: size_of::<OpsCntr>(), read, readerr, add, set, wait, adderr, seterr };
+static CNTR_OPS: OpsCntr = OpsCntr {
+    size: size_of::<OpsCntr>(),
+    read,
+    readerr,
+    add,
+    set,
+    wait,
+    adderr,
+    seterr,
+};
 
 /// A counter.
 #[derive(Default)]
@@ -62,7 +70,10 @@ pub(crate) extern "C" fn open(
             return Err(Errno::NOSYS);
         }
         let index = domain.state.lock().cntrs.insert(Cntr::default());
-        let head = FidCntr { fid: fid(CLASS_CNTR, context, &FID_OPS), ops: &raw const CNTR_OPS };
+        let head = FidCntr {
+            fid: fid(CLASS_CNTR, context, &FID_OPS),
+            ops: &raw const CNTR_OPS,
+        };
         // SAFETY: the application's place for the counter.
         unsafe { Object::give(out, head, domain, index) };
         Ok(())

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completion queues as the application sees them. Reading one makes its endpoints work.
 
-#![allow(unsafe_code, reason = "called from C, and writes to the application's arrays")]
+#![allow(
+    unsafe_code,
+    reason = "called from C, and writes to the application's arrays"
+)]
 
 mod queue;
 mod wait;
@@ -21,8 +24,13 @@ use crate::state::State;
 pub(crate) use queue::{Entry, Failure, Queue};
 pub(crate) use wait::{Nap, deadline, engine_nap, lighter, sleep_on, trywait};
 
-static FID_OPS: Ops =
-    Ops { size: size_of::<Ops>(), close, bind: absent::bind, control, ops_open: absent::ops_open };
+static FID_OPS: Ops = Ops {
+    size: size_of::<Ops>(),
+    close,
+    bind: absent::bind,
+    control,
+    ops_open: absent::ops_open,
+};
 
 static CQ_OPS: OpsCq = OpsCq {
     size: size_of::<OpsCq>(),
@@ -52,7 +60,10 @@ pub(crate) extern "C" fn open(
         let (entry_len, thresholds, room) = shape(attr)?;
         let queue = Queue::new(entry_len, thresholds, room);
         let index = domain.state.lock().cqs.insert(queue);
-        let head = FidCq { fid: fid(CLASS_CQ, context, &FID_OPS), ops: &raw const CQ_OPS };
+        let head = FidCq {
+            fid: fid(CLASS_CQ, context, &FID_OPS),
+            ops: &raw const CQ_OPS,
+        };
         // SAFETY: the application's place for the queue.
         unsafe { Object::give(out, head, domain, index) };
         Ok(())
@@ -64,7 +75,10 @@ fn shape(attr: Option<&CqAttr>) -> Result<(usize, bool, usize), Errno> {
     let Some(attr) = attr else {
         return Ok((entry_len(CQ_FORMAT_UNSPEC)?, false, ROOM_DEFAULT));
     };
-    if !matches!(attr.wait_obj, WAIT_NONE | WAIT_UNSPEC | WAIT_FD | WAIT_YIELD) {
+    if !matches!(
+        attr.wait_obj,
+        WAIT_NONE | WAIT_UNSPEC | WAIT_FD | WAIT_YIELD
+    ) {
         return Err(Errno::NOSYS);
     }
     let thresholds = match attr.wait_cond {
@@ -72,7 +86,11 @@ fn shape(attr: Option<&CqAttr>) -> Result<(usize, bool, usize), Errno> {
         CQ_COND_THRESHOLD => true,
         _ => return Err(Errno::INVAL),
     };
-    let room = if attr.size == 0 { ROOM_DEFAULT } else { attr.size.min(ROOM_MAX) };
+    let room = if attr.size == 0 {
+        ROOM_DEFAULT
+    } else {
+        attr.size.min(ROOM_MAX)
+    };
     Ok((entry_len(attr.format)?, thresholds, room))
 }
 
@@ -122,19 +140,22 @@ extern "C" fn read(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
     readfrom(cq, buf, count, std::ptr::null_mut())
 }
 
-extern "C" fn readfrom(
-    cq: *mut FidCq,
-    buf: *mut c_void,
-    count: usize,
-    sources: *mut u64,
-) -> isize {
+extern "C" fn readfrom(cq: *mut FidCq, buf: *mut c_void, count: usize, sources: *mut u64) -> isize {
     size(|| {
         // SAFETY: an open queue of ours, and arrays for `count` entries.
         unsafe {
             let object = Object::<FidCq>::of(cq);
             let mut state = object.domain.state.lock();
             progress(&mut state, object.index);
-            take(&mut state, object.index, &Arrays { buf, count, sources })
+            take(
+                &mut state,
+                object.index,
+                &Arrays {
+                    buf,
+                    count,
+                    sources,
+                },
+            )
         }
     })
 }
@@ -292,7 +313,9 @@ pub(crate) fn attach(state: &mut State, index: usize, ep: usize) -> Result<(), E
 /// Forget an endpoint that is being closed.
 pub(crate) fn detach(state: &mut State, index: usize, ep: usize) {
     let State { cqs, eps, .. } = state;
-    let Some(queue) = cqs.get_mut(index) else { return };
+    let Some(queue) = cqs.get_mut(index) else {
+        return;
+    };
     queue.eps.retain(|&other| other != ep);
     if let (Some(wake), Some(ep)) = (&queue.wake, eps.get(ep)) {
         wake.forget(ep.engine.wait_fd());

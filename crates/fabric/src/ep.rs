@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Endpoints: their state, and the calls that change it. What they carry is in the modules below.
 
-#![allow(unsafe_code, reason = "called from C, and holds pointers of the application")]
+#![allow(
+    unsafe_code,
+    reason = "called from C, and holds pointers of the application"
+)]
 
 mod cm;
 mod message;
@@ -28,8 +31,13 @@ use crate::state::State;
 
 pub(crate) use cm::hand_out;
 
-static FID_OPS: Ops =
-    Ops { size: size_of::<Ops>(), close, bind, control, ops_open: absent::ops_open };
+static FID_OPS: Ops = Ops {
+    size: size_of::<Ops>(),
+    close,
+    bind,
+    control,
+    ops_open: absent::ops_open,
+};
 
 /// Least room that a buffer for many messages keeps, unless the application says another: the
 /// messages of most programs' control traffic are shorter.
@@ -121,7 +129,11 @@ impl Ep {
     /// The peer that a receive is limited to.
     #[inline]
     pub(crate) fn source(&self, addr: u64) -> Result<Option<PeerIndex>, Errno> {
-        if !self.directed || addr == ADDR_UNSPEC { Ok(None) } else { self.peer(addr).map(Some) }
+        if !self.directed || addr == ADDR_UNSPEC {
+            Ok(None)
+        } else {
+            self.peer(addr).map(Some)
+        }
     }
 
     /// Learn of an address at its place in the vector.
@@ -143,7 +155,9 @@ impl Ep {
 
     /// Forget an address; the peer goes with its last place.
     pub(crate) fn forget(&mut self, at: usize) {
-        let Some(peer) = self.peers.get_mut(at).and_then(Option::take) else { return };
+        let Some(peer) = self.peers.get_mut(at).and_then(Option::take) else {
+            return;
+        };
         let other = self.peers.iter().position(|&other| other == Some(peer));
         if let Some(source) = self.routes.sources.get_mut(peer.0 as usize) {
             *source = other.map_or(ADDR_NOTAVAIL, |at| at as u64);
@@ -191,7 +205,10 @@ pub(crate) extern "C" fn open(
 unsafe fn new(engine: Endpoint, info: &Info) -> Ep {
     // SAFETY: the caller's promise.
     let (tx, rx) = unsafe { (info.tx_attr.as_ref(), info.rx_attr.as_ref()) };
-    let side = |default| Side { default, selective: false };
+    let side = |default| Side {
+        default,
+        selective: false,
+    };
     Ep {
         engine,
         ops: Slab::new(),
@@ -265,7 +282,10 @@ fn bind_cntr(state: &mut State, ep: usize, cntr: usize, flags: u64) -> Result<()
     if flags & !(SEND | RECV | READ | WRITE) != 0 || flags == 0 {
         return Err(Errno::NOSYS);
     }
-    state.eps[ep].routes.counters.push(Bound { of: flags, cntr });
+    state.eps[ep]
+        .routes
+        .counters
+        .push(Bound { of: flags, cntr });
     cntr::attach(state, cntr, ep)
 }
 
@@ -311,10 +331,7 @@ extern "C" fn close(ep: *mut Fid) -> c_int {
 
 /// Run an operation of the data path on an endpoint's domain.
 #[inline]
-fn with(
-    ep: *mut FidEp,
-    operation: impl FnOnce(&mut State, usize) -> Result<(), Errno>,
-) -> isize {
+fn with(ep: *mut FidEp, operation: impl FnOnce(&mut State, usize) -> Result<(), Errno>) -> isize {
     done(|| {
         // SAFETY: an open endpoint of ours.
         let object = unsafe { Object::<FidEp>::of(ep) };

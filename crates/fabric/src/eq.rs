@@ -24,8 +24,14 @@ static FID_OPS: Ops = Ops {
     ops_open: absent::ops_open,
 };
 
-static EQ_OPS: OpsEq =
-    OpsEq { size: size_of::<OpsEq>(), read, readerr, write, sread, strerror };
+static EQ_OPS: OpsEq = OpsEq {
+    size: size_of::<OpsEq>(),
+    read,
+    readerr,
+    write,
+    sread,
+    strerror,
+};
 
 /// Longest event that is taken: the connection events of libfabric are shorter.
 const EVENT_LEN_MAX: usize = 4096;
@@ -52,12 +58,22 @@ pub(crate) extern "C" fn open(
         let attr = unsafe { attr.as_ref() };
         // There is nothing whose descriptor one could sleep on; FD is taken, and refused at use.
         if attr.is_some_and(|attr| {
-            !matches!(attr.wait_obj, WAIT_NONE | WAIT_UNSPEC | WAIT_FD | WAIT_YIELD)
+            !matches!(
+                attr.wait_obj,
+                WAIT_NONE | WAIT_UNSPEC | WAIT_FD | WAIT_YIELD
+            )
         }) {
             return Err(Errno::NOSYS);
         }
-        let head = FidEq { fid: fid(CLASS_EQ, context, &FID_OPS), ops: &raw const EQ_OPS };
-        let queue = Eq { head, events: Mutex::default(), written: Condvar::new() };
+        let head = FidEq {
+            fid: fid(CLASS_EQ, context, &FID_OPS),
+            ops: &raw const EQ_OPS,
+        };
+        let queue = Eq {
+            head,
+            events: Mutex::default(),
+            written: Condvar::new(),
+        };
         // SAFETY: the application's place for the queue.
         unsafe { *out = Box::into_raw(Box::new(queue)).cast() };
         Ok(())

@@ -23,7 +23,6 @@ impl Errno {
     pub(crate) const NOPROTOOPT: Errno = Errno(libc::ENOPROTOOPT);
     pub(crate) const TIMEDOUT: Errno = Errno(libc::ETIMEDOUT);
     pub(crate) const AVAIL: Errno = Errno(abi::EAVAIL);
-    pub(crate) const NOKEY: Errno = Errno(abi::ENOKEY);
     pub(crate) const TOOSMALL: Errno = Errno(abi::ETOOSMALL);
     pub(crate) const BADFLAGS: Errno = Errno(abi::EBADFLAGS);
 }

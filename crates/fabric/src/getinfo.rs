@@ -59,7 +59,10 @@ unsafe fn is_asked_for(hints: *const Info) -> bool {
 /// `^` lists those to leave out, and asks for nobody.
 fn selected(list: &str) -> bool {
     let ours = NAME.to_str().unwrap_or_default();
-    !list.starts_with('^') && list.split(',').any(|name| name.trim().eq_ignore_ascii_case(ours))
+    !list.starts_with('^')
+        && list
+            .split(',')
+            .any(|name| name.trim().eq_ignore_ascii_case(ours))
 }
 
 /// # Safety
@@ -83,7 +86,10 @@ unsafe fn answer(api: u32, flags: u64, hints: *const Info) -> Result<Offer, Errn
     unsafe { check_names(&asked)? };
     offer::matching(&asked).map_err(|mismatch| {
         if std::env::var_os("PORTOLAN_VERBOSE").is_some() {
-            eprintln!("portolan: not offered to libfabric: the program asks for {}", mismatch.0);
+            eprintln!(
+                "portolan: not offered to libfabric: the program asks for {}",
+                mismatch.0
+            );
         }
         Errno::NODATA
     })
@@ -93,7 +99,8 @@ unsafe fn answer(api: u32, flags: u64, hints: *const Info) -> Result<Offer, Errn
 /// Names in the hints are C strings or null.
 unsafe fn check_names(asked: &Asked<'_>) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    let fits = |name: *const c_char| name.is_null() || unsafe { CStr::from_ptr(name) } == FABRIC_NAME;
+    let fits =
+        |name: *const c_char| name.is_null() || unsafe { CStr::from_ptr(name) } == FABRIC_NAME;
     // SAFETY: part of the hints.
     let fabric = unsafe { asked.info.fabric_attr.as_ref() };
     let named = asked.domain.is_none_or(|domain| fits(domain.name))
@@ -173,7 +180,11 @@ fn allocate<T: Copy>(value: &T) -> Result<*mut T, Errno> {
 fn text(value: &CStr) -> Result<*mut c_char, Errno> {
     // SAFETY: a C string.
     let copy = unsafe { libc::strdup(value.as_ptr()) };
-    if copy.is_null() { Err(Errno::NOMEM) } else { Ok(copy) }
+    if copy.is_null() {
+        Err(Errno::NOMEM)
+    } else {
+        Ok(copy)
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //!
 //! libfabric loads `libportolan-fi.so` and calls [`fi_prov_ini`]. What it gets offers reliable
 //! datagram endpoints; each is a `portolan::Endpoint`. All objects of a domain live in one
-//! [`state::State`] behind one lock, which is not taken where the application promised to call
+//! `state::State` behind one lock, which is not taken where the application promised to call
 //! from one thread at a time. Progress happens inside the calls that read queues and counters.
 //!
 //! The provider stays silent unless it is asked for by name (`getinfo.rs`): being installed never

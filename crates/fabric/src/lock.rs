@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lock of a domain, which a program that promises to be single-threaded does not pay for.
 
-#![allow(unsafe_code, reason = "a lock that is conditional is not in the standard library")]
+#![allow(
+    unsafe_code,
+    reason = "a lock that is conditional is not in the standard library"
+)]
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -23,7 +26,11 @@ unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
     pub(crate) fn new(value: T, locking: bool) -> Guarded<T> {
-        Guarded { raw: RawMutex::INIT, locking, value: UnsafeCell::new(value) }
+        Guarded {
+            raw: RawMutex::INIT,
+            locking,
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Take the value. Never nested: no code of the application runs below it.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Objects that the application holds: a head laid out as libfabric wants, then what we need.
 
-#![allow(unsafe_code, reason = "objects are handed to C and come back as pointers")]
+#![allow(
+    unsafe_code,
+    reason = "objects are handed to C and come back as pointers"
+)]
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -25,7 +28,11 @@ impl<F> Object<F> {
     /// # Safety
     /// `out` may be written; `F` begins with a [`Fid`].
     pub(crate) unsafe fn give(out: *mut *mut F, head: F, domain: &Arc<Domain>, index: usize) {
-        let object = Box::new(Object { head, domain: Arc::clone(domain), index });
+        let object = Box::new(Object {
+            head,
+            domain: Arc::clone(domain),
+            index,
+        });
         // SAFETY: the caller's promise.
         unsafe { *out = Box::into_raw(object).cast() };
     }
@@ -52,7 +59,11 @@ impl<F> Object<F> {
 
 /// Make the head of an object.
 pub(crate) fn fid(fclass: usize, context: *mut c_void, ops: &'static Ops) -> Fid {
-    Fid { fclass, context, ops }
+    Fid {
+        fclass,
+        context,
+        ops,
+    }
 }
 
 /// The kind of object behind a pointer, or an error for none.
@@ -61,5 +72,7 @@ pub(crate) fn fid(fclass: usize, context: *mut c_void, ops: &'static Ops) -> Fid
 /// `fid` is null or an object of ours.
 pub(crate) unsafe fn class(fid: *const Fid) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
-    unsafe { fid.as_ref() }.map(|fid| fid.fclass).ok_or(Errno::INVAL)
+    unsafe { fid.as_ref() }
+        .map(|fid| fid.fclass)
+        .ok_or(Errno::INVAL)
 }

@@ -14,7 +14,7 @@ pub(crate) const ADDR_FORMAT: u32 = PROV_SPECIFIC | 0x504f;
 /// Number of the wire protocol among libfabric's: the range for providers outside of its tree.
 const PROTOCOL: u32 = PROV_SPECIFIC | 0x504f;
 
-const PRIMARY: u64 = MSG | TAGGED;
+const PRIMARY: u64 = MSG;
 const TX_MODIFIERS: u64 = SEND;
 const RX_MODIFIERS: u64 = RECV;
 const SECONDARY: u64 = MULTI_RECV | SOURCE | DIRECTED_RECV | LOCAL_COMM | REMOTE_COMM;
@@ -77,7 +77,13 @@ type Verdict = Result<(), Mismatch>;
 
 /// Offer everything.
 pub(crate) fn everything() -> Offer {
-    Offer { caps: CAPS, tx: tx(), rx: rx(), ep: ep(), domain: domain() }
+    Offer {
+        caps: CAPS,
+        tx: tx(),
+        rx: rx(),
+        ep: ep(),
+        domain: domain(),
+    }
 }
 
 /// Offer what was asked for.
@@ -90,14 +96,22 @@ pub(crate) fn matching(asked: &Asked<'_>) -> Result<Offer, Mismatch> {
     asked.ep.map_or(Ok(()), |ep| fit_ep(&mut offer, ep))?;
     asked.tx.map_or(Ok(()), |tx| fit_tx(&mut offer, tx))?;
     asked.rx.map_or(Ok(()), |rx| fit_rx(&mut offer, rx))?;
-    asked.domain.map_or(Ok(()), |domain| fit_domain(&mut offer, domain, asked.api))?;
+    asked
+        .domain
+        .map_or(Ok(()), |domain| fit_domain(&mut offer, domain, asked.api))?;
     Ok(offer)
 }
 
 fn fit_info(offer: &mut Offer, info: &Info) -> Verdict {
     within(info.caps, CAPS, "a capability")?;
-    need(matches!(info.addr_format, 0 | ADDR_FORMAT), "an address format")?;
-    need(info.handle.is_null(), "an endpoint made from a connection request")?;
+    need(
+        matches!(info.addr_format, 0 | ADDR_FORMAT),
+        "an address format",
+    )?;
+    need(
+        info.handle.is_null(),
+        "an endpoint made from a connection request",
+    )?;
     if info.caps != 0 {
         offer.caps = with_implied(info.caps);
         offer.tx.caps &= offer.caps;
@@ -121,14 +135,29 @@ fn with_implied(caps: u64) -> u64 {
 }
 
 fn fit_ep(offer: &mut Offer, asked: &EpAttr) -> Verdict {
-    need(matches!(asked.ep_type, EP_UNSPEC | EP_RDM), "an endpoint type other than FI_EP_RDM")?;
+    need(
+        matches!(asked.ep_type, EP_UNSPEC | EP_RDM),
+        "an endpoint type other than FI_EP_RDM",
+    )?;
     need(matches!(asked.protocol, 0 | PROTOCOL), "another protocol")?;
     need(asked.max_msg_size <= MESSAGE_LEN_MAX, "longer messages")?;
-    need(asked.tx_ctx_cnt <= 1 && asked.rx_ctx_cnt <= 1, "several or shared contexts")?;
+    need(
+        asked.tx_ctx_cnt <= 1 && asked.rx_ctx_cnt <= 1,
+        "several or shared contexts",
+    )?;
     need(asked.auth_key_size == 0, "an authorization key")?;
-    need(asked.max_order_raw_size <= offer.ep.max_order_raw_size, "order of longer messages")?;
-    need(asked.max_order_war_size <= offer.ep.max_order_war_size, "order of longer messages")?;
-    need(asked.max_order_waw_size <= offer.ep.max_order_waw_size, "order of longer messages")
+    need(
+        asked.max_order_raw_size <= offer.ep.max_order_raw_size,
+        "order of longer messages",
+    )?;
+    need(
+        asked.max_order_war_size <= offer.ep.max_order_war_size,
+        "order of longer messages",
+    )?;
+    need(
+        asked.max_order_waw_size <= offer.ep.max_order_waw_size,
+        "order of longer messages",
+    )
 }
 
 fn fit_tx(offer: &mut Offer, asked: &TxAttr) -> Verdict {
@@ -136,7 +165,10 @@ fn fit_tx(offer: &mut Offer, asked: &TxAttr) -> Verdict {
     within(asked.op_flags, TX_FLAGS, "a default flag of sends")?;
     within(asked.msg_order, ORDER, "an order of sends")?;
     need(asked.comp_order == 0, "ordered completions of sends")?;
-    need(asked.inject_size <= INJECT_LEN_MAX, "injecting longer messages")?;
+    need(
+        asked.inject_size <= INJECT_LEN_MAX,
+        "injecting longer messages",
+    )?;
     need(asked.size <= QUEUE_LEN, "more sends under way")?;
     need(asked.iov_limit <= PIECES_MAX, "more pieces of a message")?;
     need(asked.rma_iov_limit <= 1, "several remote pieces")?;
@@ -164,17 +196,35 @@ fn fit_rx(offer: &mut Offer, asked: &RxAttr) -> Verdict {
 fn fit_domain(offer: &mut Offer, asked: &DomainAttr, api: u32) -> Verdict {
     let own = &mut offer.domain.head;
     let manual = |progress| {
-        matches!(progress, PROGRESS_UNSPEC | PROGRESS_MANUAL | PROGRESS_CONTROL_UNIFIED)
+        matches!(
+            progress,
+            PROGRESS_UNSPEC | PROGRESS_MANUAL | PROGRESS_CONTROL_UNIFIED
+        )
     };
-    need(manual(asked.data_progress), "progress without calls of the application")?;
+    need(
+        manual(asked.data_progress),
+        "progress without calls of the application",
+    )?;
     need(asked.mr_key_size <= own.mr_key_size, "longer memory keys")?;
-    need(asked.cq_data_size <= own.cq_data_size, "more immediate data")?;
-    need(asked.cq_cnt <= OBJECTS_MAX && asked.ep_cnt <= OBJECTS_MAX, "more objects")?;
+    need(
+        asked.cq_data_size <= own.cq_data_size,
+        "more immediate data",
+    )?;
+    need(
+        asked.cq_cnt <= OBJECTS_MAX && asked.ep_cnt <= OBJECTS_MAX,
+        "more objects",
+    )?;
     need(asked.cntr_cnt <= OBJECTS_MAX, "more counters")?;
     need(asked.tx_ctx_cnt <= own.tx_ctx_cnt, "more contexts")?;
     need(asked.rx_ctx_cnt <= own.rx_ctx_cnt, "more contexts")?;
-    need(asked.max_ep_tx_ctx <= 1 && asked.max_ep_rx_ctx <= 1, "several contexts per endpoint")?;
-    need(asked.max_ep_stx_ctx == 0 && asked.max_ep_srx_ctx == 0, "shared contexts")?;
+    need(
+        asked.max_ep_tx_ctx <= 1 && asked.max_ep_rx_ctx <= 1,
+        "several contexts per endpoint",
+    )?;
+    need(
+        asked.max_ep_stx_ctx == 0 && asked.max_ep_srx_ctx == 0,
+        "shared contexts",
+    )?;
     need(asked.mr_iov_limit <= 1, "regions of several pieces")?;
     need(asked.auth_key_size == 0, "an authorization key")?;
     within(asked.caps, DOMAIN_CAPS, "a capability of the domain")?;
@@ -199,7 +249,9 @@ fn mr_mode(asked: c_int, api: u32) -> Result<c_int, Mismatch> {
         return match asked {
             0 | MR_BASIC => Ok(MR_BASIC),
             MR_SCALABLE => Ok(MR_SCALABLE),
-            _ => Err(Mismatch("a way of registering memory that libfabric had not then")),
+            _ => Err(Mismatch(
+                "a way of registering memory that libfabric had not then",
+            )),
         };
     }
     match asked & (MR_BASIC | MR_SCALABLE) {
@@ -210,7 +262,11 @@ fn mr_mode(asked: c_int, api: u32) -> Result<c_int, Mismatch> {
 }
 
 fn need(condition: bool, what: &'static str) -> Verdict {
-    if condition { Ok(()) } else { Err(Mismatch(what)) }
+    if condition {
+        Ok(())
+    } else {
+        Err(Mismatch(what))
+    }
 }
 
 fn within(asked: u64, offered: u64, what: &'static str) -> Verdict {
@@ -327,22 +383,33 @@ mod tests {
     }
 
     fn asked(info: &Info) -> Asked<'_> {
-        Asked { api: version(1, 17), info, tx: None, rx: None, ep: None, domain: None }
+        Asked {
+            api: version(1, 17),
+            info,
+            tx: None,
+            rx: None,
+            ep: None,
+            domain: None,
+        }
     }
 
     #[test]
     fn what_open_mpi_asks_for_is_offered() {
-        let info = info(MSG | TAGGED | LOCAL_COMM | REMOTE_COMM | DIRECTED_RECV);
+        let info = info(MSG | LOCAL_COMM | REMOTE_COMM | DIRECTED_RECV);
         let domain = DomainAttr {
             threading: THREAD_DOMAIN,
             data_progress: PROGRESS_UNSPEC,
             cq_data_size: 4,
             ..everything().domain.head
         };
-        let offer = matching(&Asked { domain: Some(&domain), ..asked(&info) }).unwrap();
+        let offer = matching(&Asked {
+            domain: Some(&domain),
+            ..asked(&info)
+        })
+        .unwrap();
         assert_eq!(offer.caps, info.caps | SEND | RECV);
         assert_eq!(offer.domain.head.threading, THREAD_DOMAIN);
-        assert_eq!(offer.tx.caps, MSG | TAGGED | SEND);
+        assert_eq!(offer.tx.caps, MSG | SEND);
     }
 
     #[test]
@@ -363,8 +430,14 @@ mod tests {
     fn connections_and_datagrams_are_not_offered() {
         const MSG_AND_DGRAM: [c_int; 2] = [1, 2];
         for ep_type in MSG_AND_DGRAM {
-            let ep = EpAttr { ep_type, ..everything().ep };
-            let answer = matching(&Asked { ep: Some(&ep), ..asked(&info(MSG)) });
+            let ep = EpAttr {
+                ep_type,
+                ..everything().ep
+            };
+            let answer = matching(&Asked {
+                ep: Some(&ep),
+                ..asked(&info(MSG))
+            });
             assert!(answer.err().unwrap().0.contains("FI_EP_RDM"));
         }
     }

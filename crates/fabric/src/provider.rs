@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What libfabric finds after loading the library.
 
-#![allow(unsafe_code, reason = "an exported symbol, and a look-up among the loaded libraries")]
+#![allow(
+    unsafe_code,
+    reason = "an exported symbol, and a look-up among the loaded libraries"
+)]
 
 use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;

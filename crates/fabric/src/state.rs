@@ -24,9 +24,17 @@ impl State {
     /// Let an endpoint work for one turn; what it completed is in its queues.
     #[inline]
     pub(crate) fn progress(&mut self, ep: usize) -> usize {
-        let State { eps, cqs, cntrs, .. } = self;
+        let State {
+            eps, cqs, cntrs, ..
+        } = self;
         let Some(ep) = eps.get_mut(ep) else { return 0 };
-        let Ep { engine, ops, injected, routes, .. } = ep;
+        let Ep {
+            engine,
+            ops,
+            injected,
+            routes,
+            ..
+        } = ep;
         engine.poll(&mut |completion| {
             let done = Delivery { routes, cqs, cntrs }.complete(ops, &completion);
             if let Some(key) = done {
@@ -143,7 +151,11 @@ impl Delivery<'_> {
     #[inline]
     fn queue(&mut self, flags: u64) -> Option<&mut Queue> {
         let receives = flags & abi::RECV != 0;
-        let cq = if receives { self.routes.rx_cq } else { self.routes.tx_cq };
+        let cq = if receives {
+            self.routes.rx_cq
+        } else {
+            self.routes.tx_cq
+        };
         self.cqs.get_mut(cq?)
     }
 
@@ -152,7 +164,11 @@ impl Delivery<'_> {
         if self.routes.counters.is_empty() {
             return None;
         }
-        let bound = self.routes.counters.iter().find(|counter| counter.of & flags != 0)?;
+        let bound = self
+            .routes
+            .counters
+            .iter()
+            .find(|counter| counter.of & flags != 0)?;
         self.cntrs.get_mut(bound.cntr)
     }
 }

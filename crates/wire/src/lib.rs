@@ -11,11 +11,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod card;
 mod field;
 mod frame;
 mod hello;
 mod record;
+mod seal;
 
+pub use card::{CARD_LEN, Card, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, card_of};
 pub use frame::{BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION};
 pub use hello::{HELLO_LEN, Hello, MAC_LEN};
 pub use record::{
@@ -23,6 +26,7 @@ pub use record::{
     FRAGMENT_LEN, Fragment, GRANT_LEN, Grant, LaneId, MESSAGE_LEN, Message, PROBE_LEN, Probe,
     RTS_LEN, Record, Records, Rts,
 };
+pub use seal::{SEAL_LEN, SEAL_TAG_LEN, SealNumber, SealedFrame, seal_header};
 
 use core::fmt;
 

@@ -131,16 +131,8 @@ pub(crate) struct Provider {
     pub(crate) fi_version: u32,
     pub(crate) context: [*mut c_void; 4],
     pub(crate) name: *const c_char,
-    pub(crate) getinfo: extern "C" fn(
-        u32,
-        *const c_char,
-        *const c_char,
-        u64,
-        *const Info,
-        *mut *mut Info,
-    ) -> c_int,
-    pub(crate) fabric:
-        extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int,
+    pub(crate) getinfo:
+        extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int,
+    pub(crate) fabric: extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int,
     pub(crate) cleanup: extern "C" fn(),
 }
-

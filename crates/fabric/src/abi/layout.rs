@@ -136,7 +136,8 @@ fn numbers(text: &mut String) {
         ("FI_ENOAV", ENOAV as u64),
     ];
     for (name, value) in pairs {
-        *text += &format!("_Static_assert((unsigned long long){name} == {value}ull, \"{name}\");\n");
+        *text +=
+            &format!("_Static_assert((unsigned long long){name} == {value}ull, \"{name}\");\n");
     }
 }
 

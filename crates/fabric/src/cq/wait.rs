@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use portolan::Idle;
 
-use super::{Arrays, progress, take};
 use super::wake::Wake;
+use super::{Arrays, progress, take};
 use crate::abi::{Fid, FidCq};
 use crate::domain::Domain;
 use crate::errno::{Errno, size, status};
@@ -51,7 +51,11 @@ pub(super) extern "C" fn sreadfrom(
         // SAFETY: an open queue of ours.
         let object = unsafe { Object::<FidCq>::of(cq) };
         let threshold = threshold(&object.domain, object.index, cond, count);
-        let into = Arrays { buf, count, sources };
+        let into = Arrays {
+            buf,
+            count,
+            sources,
+        };
         let deadline = deadline(timeout);
         loop {
             let (nap, fd) = {
@@ -124,16 +128,23 @@ pub(crate) fn sleep_on(nap: Nap, fd: RawFd, deadline: Option<Instant>) {
         Nap::Again => std::hint::spin_loop(),
         Nap::Yield => std::thread::yield_now(),
         Nap::Sleep => {
-            let left = deadline.map_or(SLEEP_MAX, |at| at.saturating_duration_since(Instant::now()));
+            let left =
+                deadline.map_or(SLEEP_MAX, |at| at.saturating_duration_since(Instant::now()));
             poll(fd, left.min(SLEEP_MAX));
         }
     }
 }
 
 fn poll(fd: RawFd, at_most: Duration) {
-    let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut entry = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
     // Rounded up: a sleep of nothing at all would spin.
-    let ms = c_int::try_from(at_most.as_millis()).unwrap_or(c_int::MAX).max(1);
+    let ms = c_int::try_from(at_most.as_millis())
+        .unwrap_or(c_int::MAX)
+        .max(1);
     // SAFETY: one entry, on the stack.
     unsafe { libc::poll(&raw mut entry, 1, ms) };
 }
@@ -147,7 +158,8 @@ fn wake(state: &mut State, index: usize) -> Result<RawFd, Errno> {
     }
     let wake = Wake::new().map_err(|_| Errno::NOMEM)?;
     for &ep in &queue.eps {
-        wake.watch(eps[ep].engine.wait_fd()).map_err(|_| Errno::NOMEM)?;
+        wake.watch(eps[ep].engine.wait_fd())
+            .map_err(|_| Errno::NOMEM)?;
     }
     Ok(queue.wake.insert(wake).fd())
 }

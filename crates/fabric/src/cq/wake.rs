@@ -4,7 +4,10 @@
 //! It is readable when an endpoint of the queue has work, or when another thread has put an entry
 //! into the queue since the last look.
 
-#![allow(unsafe_code, reason = "an event descriptor, which the standard library lacks")]
+#![allow(
+    unsafe_code,
+    reason = "an event descriptor, which the standard library lacks"
+)]
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -33,7 +36,11 @@ impl Wake {
         let bell = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
         let set = Epoll::new()?;
         set.add(&bell, ANY)?;
-        Ok(Wake { set, bell, armed: false })
+        Ok(Wake {
+            set,
+            bell,
+            armed: false,
+        })
     }
 
     /// Also wake when this endpoint has work.

@@ -27,7 +27,9 @@ extern "C" fn getname(ep: *mut Fid, out: *mut c_void, len: *mut usize) -> c_int 
     status(|| {
         // SAFETY: an open endpoint of ours.
         let object = unsafe { Object::<FidEp>::of(ep) };
-        let address = object.domain.state.lock().eps[object.index].engine.address();
+        let address = object.domain.state.lock().eps[object.index]
+            .engine
+            .address();
         // SAFETY: the application's place for as many bytes as it says.
         unsafe { hand_out(&address, out, len) }
     })
@@ -52,6 +54,10 @@ pub(crate) unsafe fn hand_out(
         if copied > 0 {
             std::ptr::copy_nonoverlapping(address.as_bytes().as_ptr(), out.cast(), copied);
         }
-        if copied < EndpointAddress::LEN { Err(Errno::TOOSMALL) } else { Ok(()) }
+        if copied < EndpointAddress::LEN {
+            Err(Errno::TOOSMALL)
+        } else {
+            Ok(())
+        }
     }
 }

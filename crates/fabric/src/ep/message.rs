@@ -42,14 +42,22 @@ impl Outgoing {
     #[inline]
     fn spec(&self) -> RawSend {
         let delivered = self.flags & (DELIVERY_COMPLETE | MATCH_COMPLETE) != 0;
-        RawSend { space: self.space, imm: self.imm, delivered }
+        RawSend {
+            space: self.space,
+            imm: self.imm,
+            delivered,
+        }
     }
 }
 
 impl Incoming {
     #[inline]
     pub(super) fn spec(&self, ep: &Ep) -> Result<RawRecv, Errno> {
-        Ok(RawRecv { space: self.space, ignore: self.ignore, source: ep.source(self.from)? })
+        Ok(RawRecv {
+            space: self.space,
+            ignore: self.ignore,
+            source: ep.source(self.from)?,
+        })
     }
 
     #[inline]
@@ -120,7 +128,11 @@ unsafe fn send_copy(
     if reported && let Some(queue) = eps[at].routes.tx_cq.and_then(|cq| cqs.get_mut(cq)) {
         let flags = SEND | kind(what.space);
         let nothing = Entry::default();
-        queue.push(Entry { context: what.context, flags, ..nothing });
+        queue.push(Entry {
+            context: what.context,
+            flags,
+            ..nothing
+        });
     }
     Ok(())
 }
@@ -133,11 +145,18 @@ pub(super) fn inject(
     what: &Outgoing,
     bytes: &[u8],
 ) -> Result<(), Errno> {
-    let State { eps, cqs, cntrs, .. } = state;
+    let State {
+        eps, cqs, cntrs, ..
+    } = state;
     let ep = &mut eps[at];
     let peer = ep.peer(what.to)?;
     ep.engine.inject(peer, &what.spec(), bytes)?;
-    Delivery { routes: &ep.routes, cqs, cntrs }.count(SEND);
+    Delivery {
+        routes: &ep.routes,
+        cqs,
+        cntrs,
+    }
+    .count(SEND);
     Ok(())
 }
 

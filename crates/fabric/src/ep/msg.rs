@@ -36,7 +36,13 @@ extern "C" fn recv(
     with(ep, |state, at| {
         let flags = state.eps[at].rx.default;
         let space = RawSpace::Plain;
-        let what = Incoming { from, space, ignore: 0, context: context as usize, flags };
+        let what = Incoming {
+            from,
+            space,
+            ignore: 0,
+            context: context as usize,
+            flags,
+        };
         // SAFETY: the application leaves the buffer alone until the completion.
         unsafe { post(state, at, &what, &[piece(buf, len)]) }
     })
@@ -53,7 +59,13 @@ extern "C" fn recvv(
     with(ep, |state, at| {
         let flags = state.eps[at].rx.default;
         let space = RawSpace::Plain;
-        let what = Incoming { from, space, ignore: 0, context: context as usize, flags };
+        let what = Incoming {
+            from,
+            space,
+            ignore: 0,
+            context: context as usize,
+            flags,
+        };
         // SAFETY: as in `recv`, for each of the pieces.
         unsafe { post(state, at, &what, &Pieces::of_iov(iov, count)?) }
     })
@@ -66,7 +78,13 @@ extern "C" fn recvmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isize {
             let msg = &*msg;
             let (from, context) = (msg.addr, msg.context as usize);
             let space = RawSpace::Plain;
-            let what = Incoming { from, space, ignore: 0, context, flags };
+            let what = Incoming {
+                from,
+                space,
+                ignore: 0,
+                context,
+                flags,
+            };
             post(state, at, &what, &Pieces::of_iov(msg.iov, msg.iov_count)?)
         }
     })
@@ -83,7 +101,13 @@ extern "C" fn send(
     with(ep, |state, at| {
         let flags = state.eps[at].tx.default;
         let space = RawSpace::Plain;
-        let what = Outgoing { to, space, imm: None, context: context as usize, flags };
+        let what = Outgoing {
+            to,
+            space,
+            imm: None,
+            context: context as usize,
+            flags,
+        };
         // SAFETY: the application leaves the message as it is until the completion.
         unsafe { submit(state, at, &what, &[piece(buf, len)]) }
     })
@@ -100,7 +124,13 @@ extern "C" fn sendv(
     with(ep, |state, at| {
         let flags = state.eps[at].tx.default;
         let space = RawSpace::Plain;
-        let what = Outgoing { to, space, imm: None, context: context as usize, flags };
+        let what = Outgoing {
+            to,
+            space,
+            imm: None,
+            context: context as usize,
+            flags,
+        };
         // SAFETY: as in `send`, for each of the pieces.
         unsafe { submit(state, at, &what, &Pieces::of_iov(iov, count)?) }
     })
@@ -114,21 +144,28 @@ extern "C" fn sendmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isize {
             let imm = (flags & REMOTE_CQ_DATA != 0).then_some(msg.data);
             let (to, context) = (msg.addr, msg.context as usize);
             let space = RawSpace::Plain;
-            let what = Outgoing { to, space, imm, context, flags };
+            let what = Outgoing {
+                to,
+                space,
+                imm,
+                context,
+                flags,
+            };
             submit(state, at, &what, &Pieces::of_iov(msg.iov, msg.iov_count)?)
         }
     })
 }
 
-extern "C" fn inject(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    to: u64,
-) -> isize {
+extern "C" fn inject(ep: *mut FidEp, buf: *const c_void, len: usize, to: u64) -> isize {
     with(ep, |state, at| {
         let space = RawSpace::Plain;
-        let what = Outgoing { to, space, imm: None, context: 0, flags: 0 };
+        let what = Outgoing {
+            to,
+            space,
+            imm: None,
+            context: 0,
+            flags: 0,
+        };
         // SAFETY: the application's message, for this call.
         inject_bytes(state, at, &what, unsafe { bytes(buf, len) })
     })
@@ -146,7 +183,13 @@ extern "C" fn senddata(
     with(ep, |state, at| {
         let flags = state.eps[at].tx.default;
         let (space, context) = (RawSpace::Plain, context as usize);
-        let what = Outgoing { to, space, imm: Some(data), context, flags };
+        let what = Outgoing {
+            to,
+            space,
+            imm: Some(data),
+            context,
+            flags,
+        };
         // SAFETY: as in `send`.
         unsafe { submit(state, at, &what, &[piece(buf, len)]) }
     })
@@ -161,7 +204,13 @@ extern "C" fn injectdata(
 ) -> isize {
     with(ep, |state, at| {
         let space = RawSpace::Plain;
-        let what = Outgoing { to, space, imm: Some(data), context: 0, flags: 0 };
+        let what = Outgoing {
+            to,
+            space,
+            imm: Some(data),
+            context: 0,
+            flags: 0,
+        };
         // SAFETY: as in `inject`.
         inject_bytes(state, at, &what, unsafe { bytes(buf, len) })
     })

@@ -7,11 +7,13 @@ use std::ops::Deref;
 use libc::iovec;
 use portolan::RawPiece;
 
-use crate::abi::Ioc;
 use crate::errno::Errno;
 use crate::offer::PIECES_MAX;
 
-const NOTHING: RawPiece = RawPiece { ptr: std::ptr::null_mut(), len: 0 };
+const NOTHING: RawPiece = RawPiece {
+    ptr: std::ptr::null_mut(),
+    len: 0,
+};
 
 /// Up to [`PIECES_MAX`] pieces, on the stack.
 pub(super) struct Pieces {
@@ -30,29 +32,10 @@ impl Pieces {
         for at in 0..count {
             // SAFETY: below the caller's count.
             let entry = unsafe { *iov.add(at) };
-            all.pieces[at] = RawPiece { ptr: entry.iov_base.cast(), len: entry.iov_len };
-        }
-        Ok(all)
-    }
-
-    /// The same for elements of `element_len` bytes.
-    ///
-    /// # Errors
-    /// As for [`Pieces::of_iov`].
-    ///
-    /// # Safety
-    /// `ioc` has `count` entries.
-    pub(super) unsafe fn of_ioc(
-        ioc: *const Ioc,
-        count: usize,
-        element_len: usize,
-    ) -> Result<Pieces, Errno> {
-        let mut all = Pieces::room_for(count)?;
-        for at in 0..count {
-            // SAFETY: below the caller's count.
-            let entry = unsafe { *ioc.add(at) };
-            let len = entry.count.checked_mul(element_len).ok_or(Errno::INVAL)?;
-            all.pieces[at] = RawPiece { ptr: entry.addr.cast(), len };
+            all.pieces[at] = RawPiece {
+                ptr: entry.iov_base.cast(),
+                len: entry.iov_len,
+            };
         }
         Ok(all)
     }
@@ -61,7 +44,10 @@ impl Pieces {
         if count > PIECES_MAX {
             return Err(Errno::INVAL);
         }
-        Ok(Pieces { pieces: [NOTHING; PIECES_MAX], count })
+        Ok(Pieces {
+            pieces: [NOTHING; PIECES_MAX],
+            count,
+        })
     }
 }
 
@@ -75,7 +61,10 @@ impl Deref for Pieces {
 /// One piece.
 #[inline]
 pub(super) fn piece(buf: *const c_void, len: usize) -> RawPiece {
-    RawPiece { ptr: buf.cast_mut().cast(), len }
+    RawPiece {
+        ptr: buf.cast_mut().cast(),
+        len,
+    }
 }
 
 /// What a call may read while it lasts.
@@ -106,5 +95,7 @@ pub(super) unsafe fn gather(pieces: &[RawPiece]) -> Vec<u8> {
 
 /// The length of all pieces.
 pub(super) fn total_len(pieces: &[RawPiece]) -> usize {
-    pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.len))
+    pieces
+        .iter()
+        .fold(0, |sum, piece| sum.saturating_add(piece.len))
 }

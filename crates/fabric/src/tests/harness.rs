@@ -25,7 +25,11 @@ pub(super) struct Plan {
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { threading: THREAD_SAFE, format: CQ_FORMAT_TAGGED, binding: 0 }
+        Plan {
+            threading: THREAD_SAFE,
+            format: CQ_FORMAT_TAGGED,
+            binding: 0,
+        }
     }
 }
 
@@ -92,21 +96,46 @@ impl Party {
     pub(super) fn open(plan: Plan) -> Party {
         let info = getinfo(|_| ()).unwrap();
         let provider = fi_prov_ini().cast::<Provider>();
-        let (mut fabric, mut domain, mut av, mut cq, mut cntr, mut ep) =
-            (null_mut(), null_mut(), null_mut(), null_mut(), null_mut(), null_mut());
+        let (mut fabric, mut domain, mut av, mut cq, mut cntr, mut ep) = (
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        );
         // SAFETY: each object is open when it is used, and the attributes are whole.
         unsafe {
             (*(*info).fabric_attr).api_version = API;
             (*(*info).domain_attr).threading = plan.threading;
-            ok(((*provider).fabric)((*info).fabric_attr, &raw mut fabric, null_mut()));
+            ok(((*provider).fabric)(
+                (*info).fabric_attr,
+                &raw mut fabric,
+                null_mut(),
+            ));
             (*fabric).api_version = API;
-            ok(((*(*fabric).ops).domain)(fabric, info, &raw mut domain, null_mut()));
+            ok(((*(*fabric).ops).domain)(
+                fabric,
+                info,
+                &raw mut domain,
+                null_mut(),
+            ));
             let ops = &*(*domain).ops;
             ok((ops.av_open)(domain, null_mut(), &raw mut av, null_mut()));
             let mut attr: CqAttr = std::mem::zeroed();
             attr.format = plan.format;
-            ok((ops.cq_open)(domain, &raw mut attr, &raw mut cq, null_mut()));
-            ok((ops.cntr_open)(domain, null_mut(), &raw mut cntr, null_mut()));
+            ok((ops.cq_open)(
+                domain,
+                &raw mut attr,
+                &raw mut cq,
+                null_mut(),
+            ));
+            ok((ops.cntr_open)(
+                domain,
+                null_mut(),
+                &raw mut cntr,
+                null_mut(),
+            ));
             ok((ops.endpoint)(domain, info, &raw mut ep, null_mut()));
             let fid = &raw mut (*ep).fid;
             let bind = (*(*fid).ops).bind;
@@ -115,7 +144,15 @@ impl Party {
             ok(bind(fid, &raw mut (*cntr).fid, SEND));
             ok(((*(*fid).ops).control)(fid, ENABLE, null_mut()));
         }
-        Party { info, fabric, domain, av, cq, cntr, ep }
+        Party {
+            info,
+            fabric,
+            domain,
+            av,
+            cq,
+            cntr,
+            ep,
+        }
     }
 
     /// Two programs that know each other by the first place of their address vectors.
@@ -132,7 +169,11 @@ impl Party {
         // SAFETY: an open endpoint, and a place for `len` bytes.
         unsafe {
             let fid = &raw mut (*self.ep).fid;
-            ok(((*(*self.ep).cm).getname)(fid, bytes.as_mut_ptr().cast(), &raw mut len));
+            ok(((*(*self.ep).cm).getname)(
+                fid,
+                bytes.as_mut_ptr().cast(),
+                &raw mut len,
+            ));
         }
         bytes.truncate(len);
         bytes
@@ -174,7 +215,18 @@ impl Party {
     pub(super) fn trecv(&self, buf: &mut [u8], from: u64, tag: u64, ignore: u64, context: usize) {
         let (ptr, context) = (buf.as_mut_ptr().cast(), context as *mut c_void);
         let recv = self.tagged().recv;
-        self.retry(|| recv(self.ep, ptr, buf.len(), null_mut(), from, tag, ignore, context));
+        self.retry(|| {
+            recv(
+                self.ep,
+                ptr,
+                buf.len(),
+                null_mut(),
+                from,
+                tag,
+                ignore,
+                context,
+            )
+        });
     }
 
     /// Call until the endpoint has room.

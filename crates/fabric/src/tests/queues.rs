@@ -14,7 +14,10 @@ const TAG: u64 = 42;
 
 #[test]
 fn only_what_asks_for_it_is_reported_on_a_selective_binding() {
-    let (a, b) = Party::pair(Plan { binding: SELECTIVE_COMPLETION, ..Plan::default() });
+    let (a, b) = Party::pair(Plan {
+        binding: SELECTIVE_COMPLETION,
+        ..Plan::default()
+    });
     let (silent, loud) = (*b"silent", *b"loud");
     let part = |bytes: &[u8]| libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -47,7 +50,10 @@ fn only_what_asks_for_it_is_reported_on_a_selective_binding() {
 
 #[test]
 fn shorter_formats_are_read_with_their_own_stride() {
-    let (a, b) = Party::pair(Plan { format: CQ_FORMAT_CONTEXT, ..Plan::default() });
+    let (a, b) = Party::pair(Plan {
+        format: CQ_FORMAT_CONTEXT,
+        ..Plan::default()
+    });
     let mut bufs = [[0; 1]; 3];
     for (at, buf) in bufs.iter_mut().enumerate() {
         b.trecv(buf, 0, TAG, 0, 10 + at);
@@ -135,12 +141,19 @@ fn descriptor_is_readable_when_a_message_has_come() {
     // SAFETY: open objects, and places for what is asked.
     unsafe {
         let fid = &raw mut (*b.cq).fid;
-        assert_eq!(((*(*fid).ops).control)(fid, GETWAIT, (&raw mut fd).cast()), 0);
+        assert_eq!(
+            ((*(*fid).ops).control)(fid, GETWAIT, (&raw mut fd).cast()),
+            0
+        );
         let mut fids = [fid];
         let begun = Instant::now();
         loop {
             if ((*(*b.fabric).ops).trywait)(b.fabric, fids.as_mut_ptr(), 1) == 0 {
-                let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+                let mut entry = libc::pollfd {
+                    fd,
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
                 assert_eq!(libc::poll(&raw mut entry, 1, PATIENCE_MS), 1);
             }
             match b.read() {
@@ -168,7 +181,10 @@ fn waiting_for_a_counter_ends_by_its_timeout_and_by_its_value() {
 
 #[test]
 fn what_is_in_use_cannot_be_closed() {
-    let a = Party::open(Plan { threading: THREAD_DOMAIN, ..Plan::default() });
+    let a = Party::open(Plan {
+        threading: THREAD_DOMAIN,
+        ..Plan::default()
+    });
     // SAFETY: open objects, and they stay so.
     unsafe {
         assert_eq!(close(&raw mut (*a.cq).fid), -libc::EBUSY);
@@ -187,7 +203,10 @@ fn place_in_the_address_vector_is_free_after_removal() {
     // SAFETY: an open vector; one number.
     unsafe {
         assert_eq!(((*(*a.av).ops).remove)(a.av, &raw mut addr, 1, 0), 0);
-        assert_eq!(((*(*a.av).ops).remove)(a.av, &raw mut addr, 1, 0), -libc::EINVAL);
+        assert_eq!(
+            ((*(*a.av).ops).remove)(a.av, &raw mut addr, 1, 0),
+            -libc::EINVAL
+        );
     }
     let send = || (a.tagged().inject)(a.ep, b"x".as_ptr().cast(), 1, 0, TAG);
     assert_eq!(send(), -(libc::EINVAL as isize));
@@ -205,5 +224,8 @@ fn nobody_is_offered_what_was_not_asked_for_by_name() {
         println!("SKIPPED: the environment asks for a provider");
         return;
     }
-    assert_eq!(getinfo(|hints| hints.fabric_attr = null_mut()).err(), Some(-libc::ENODATA));
+    assert_eq!(
+        getinfo(|hints| hints.fabric_attr = null_mut()).err(),
+        Some(-libc::ENODATA)
+    );
 }
