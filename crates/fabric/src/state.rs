@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Everything that belongs to a domain, and the way of a completion from an endpoint to a queue.
 
-use portolan::{RawCompletion, RawError, RawKind};
+use portolan::{RawCompletion, RawError};
 use slab::Slab;
 
 use crate::abi;
@@ -67,7 +67,7 @@ impl Delivery<'_> {
     fn complete(&mut self, ops: &mut Slab<Op>, completion: &RawCompletion) -> Option<usize> {
         let key = usize::try_from(completion.context).unwrap_or(usize::MAX);
         let op = *ops.get(key)?;
-        if !op.multi || completion.released || completion.error.is_some() {
+        if !op.multi || completion.released {
             ops.remove(key);
         }
         let entry = self.entry(&op, completion);
@@ -84,12 +84,8 @@ impl Delivery<'_> {
         if completion.imm.is_some() {
             flags |= abi::REMOTE_CQ_DATA;
         }
-        if completion.released {
+        if op.multi && completion.released {
             flags |= abi::MULTI_RECV;
-        }
-        if completion.kind == RawKind::Released {
-            // The buffer comes back without a message.
-            flags = abi::MULTI_RECV;
         }
         Entry {
             context: op.context,
