@@ -97,6 +97,21 @@ pub enum Error {
         /// Bytes of the buffer.
         buffer_len: usize,
     },
+    /// The same for a tagged message.
+    #[error(
+        "message of {message_len} bytes from rank {source_rank} with tag {tag:#x} does not fit a \
+         buffer of {buffer_len}"
+    )]
+    TruncatedTagged {
+        /// Rank of the sender.
+        source_rank: u32,
+        /// Its tag.
+        tag: u64,
+        /// Bytes of the message.
+        message_len: u64,
+        /// Bytes of the buffer.
+        buffer_len: usize,
+    },
     /// The receiver gave the message up.
     #[error("rank {rank} refused the message: it withdrew the buffer it had matched")]
     Refused {

@@ -45,13 +45,15 @@ mod region;
 mod seal;
 pub mod settings;
 mod table;
+mod tagged;
 mod wait;
 
 pub use address::Address;
 pub use buffer::Buffer;
 pub use endpoint::{
-    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawCompletion,
-    RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace, SubmitError,
+    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawClaim,
+    RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace,
+    SubmitError,
 };
 pub use error::{Error, Reason};
 pub use group::Group;
@@ -61,3 +63,4 @@ pub use ops::{Completion, Received, Request};
 pub use port::{Context, Lane, Message, PortConfig, Target};
 pub use portolan_proto::{Cause, Counters, DropReason};
 pub use region::Region;
+pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};

@@ -11,7 +11,8 @@
 
 use crate::buffer::Buffer;
 use crate::error::Error;
-use portolan_proto::{OpId, PeerId, PortId};
+use portolan_proto::{Label, OpId, PeerId, PortId};
+use std::collections::HashMap;
 
 /// A message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,10 @@ pub struct Completion {
     pub source: u32,
     /// The operation's buffer.
     pub buffer: Option<Buffer>,
+    /// Tag of a tagged message that was received; else 0.
+    pub tag: u64,
+    /// Its immediate data.
+    pub imm: Option<u64>,
 }
 
 /// What a posted receive is for.
@@ -44,6 +49,9 @@ pub(crate) enum OpKind {
     Send(PeerId),
     Recv {
         port: PortId,
+        source: Option<PeerId>,
+    },
+    RecvTagged {
         source: Option<PeerId>,
     },
 }
@@ -72,13 +80,22 @@ struct Op {
     state: State,
     /// Completed by its port's handler, not by a wait.
     handled: bool,
+    /// Of the message that a tagged receive has taken.
+    label: Option<Label>,
 }
+
+/// Set in the numbers that the core chooses.
+const PART_BIT: u64 = 1 << 63;
+/// No operation: generations begin at 1.
+const NOBODY: OpId = OpId(0);
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
     places: Vec<(u32, Option<Op>)>,
     free: Vec<u32>,
+    /// Operations that the core has numbers of its own for.
+    parts: HashMap<OpId, OpId>,
 }
 
 // SAFETY: the raw pointers are only dereferenced through `&mut self` of the node that owns the
@@ -93,6 +110,7 @@ impl Ops {
             memory: Memory::Owned(buffer),
             state: State::Pending,
             handled,
+            label: None,
         })
     }
 
@@ -108,6 +126,7 @@ impl Ops {
             memory,
             state: State::Pending,
             handled: false,
+            label: None,
         })
     }
 
@@ -123,6 +142,7 @@ impl Ops {
             memory,
             state: State::Pending,
             handled: false,
+            label: None,
         })
     }
 
@@ -136,6 +156,7 @@ impl Ops {
             memory: Memory::Lent(bytes.as_ptr(), bytes.len()),
             state: State::Pending,
             handled: true,
+            label: None,
         })
     }
 
@@ -149,6 +170,7 @@ impl Ops {
             memory: Memory::LentMut(bytes.as_mut_ptr(), bytes.len()),
             state: State::Pending,
             handled: true,
+            label: None,
         })
     }
 
@@ -159,13 +181,15 @@ impl Ops {
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         });
         let place = &mut self.places[index as usize];
-        place.0 = place.0.wrapping_add(1);
+        // The highest bit of a number belongs to the core.
+        place.0 = place.0.wrapping_add(1) & (u32::MAX >> 1);
         place.1 = Some(op);
         OpId(u64::from(place.0) << 32 | u64::from(index))
     }
 
     #[inline]
     fn get(&self, id: OpId) -> Option<&Op> {
+        let id = self.real(id);
         let (generation, op) = self.places.get(index_of(id))?;
         if u64::from(*generation) == id.0 >> 32 {
             op.as_ref()
@@ -176,6 +200,7 @@ impl Ops {
 
     #[inline]
     fn get_mut(&mut self, id: OpId) -> Option<&mut Op> {
+        let id = self.real(id);
         let (generation, op) = self.places.get_mut(index_of(id))?;
         if u64::from(*generation) == id.0 >> 32 {
             op.as_mut()
@@ -184,10 +209,32 @@ impl Ops {
         }
     }
 
+    /// Makes `part`, which the core has chosen a number for, stand for `id` until that has ended.
+    pub(crate) fn name_part(&mut self, part: OpId, id: OpId) {
+        self.parts.insert(part, id);
+    }
+
+    /// The number in this table of an operation that the core may have another number for.
+    #[inline]
+    pub(crate) fn real(&self, id: OpId) -> OpId {
+        if id.0 & PART_BIT == 0 {
+            return id;
+        }
+        self.real_part(id)
+    }
+
+    #[cold]
+    fn real_part(&self, id: OpId) -> OpId {
+        self.parts.get(&id).copied().unwrap_or(NOBODY)
+    }
+
     #[inline]
     fn remove(&mut self, id: OpId) -> Option<Op> {
         self.get(id)?;
-        let index = index_of(id);
+        let index = index_of(self.real(id));
+        if id.0 & PART_BIT != 0 {
+            self.parts.remove(&id);
+        }
         let op = self.places[index].1.take();
         self.free.push(u32::try_from(index).unwrap_or(0));
         op
@@ -197,7 +244,10 @@ impl Ops {
     #[inline]
     fn clear(&mut self, id: OpId) {
         if self.exists(id) {
-            let index = index_of(id);
+            let index = index_of(self.real(id));
+            if id.0 & PART_BIT != 0 {
+                self.parts.remove(&id);
+            }
             self.places[index].1 = None;
             self.free.push(u32::try_from(index).unwrap_or(0));
         }
@@ -257,6 +307,14 @@ impl Ops {
         self.complete_ok(id, Received { len, source })
     }
 
+    /// Notes the label of the message that a tagged receive takes.
+    #[inline]
+    pub(crate) fn set_label(&mut self, id: OpId, label: Label) {
+        if let Some(op) = self.get_mut(id) {
+            op.label = Some(label);
+        }
+    }
+
     /// Completes an operation with success; `true` if a handler must be told.
     #[inline]
     pub(crate) fn complete_ok(&mut self, id: OpId, received: Received) -> bool {
@@ -306,6 +364,8 @@ impl Ops {
                 len: got.len,
                 source: got.source,
                 buffer,
+                tag: op.label.map_or(0, |label| label.tag),
+                imm: op.label.and_then(|label| label.imm),
             })),
             State::Failed(error) => Some(Err(*error)),
             State::Pending => None,
