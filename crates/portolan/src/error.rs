@@ -112,6 +112,19 @@ pub enum Error {
         /// Bytes of the buffer.
         buffer_len: usize,
     },
+    /// Members of a group gave different numbers of bytes to a collective operation.
+    #[error(
+        "rank {rank} gave {len} bytes to a collective operation and this process {expected}; all \
+         members must give the same number of values"
+    )]
+    LengthMismatch {
+        /// The other member.
+        rank: u32,
+        /// What it gave.
+        len: u64,
+        /// What this process gave.
+        expected: usize,
+    },
     /// The receiver gave the message up.
     #[error("rank {rank} refused the message: it withdrew the buffer it had matched")]
     Refused {

@@ -10,6 +10,7 @@ use crate::buffer::Buffer;
 use crate::clock::Clock;
 use crate::engine::{Engine, Inbox, Inner, PeerInfo, Placement, PortUse};
 use crate::error::Error;
+use crate::event::EventSet;
 use crate::launch::{Job, Launch, PathChoice};
 use crate::links::{Links, Plan};
 use crate::liveness;
@@ -77,6 +78,7 @@ impl fmt::Display for PathInfo {
 pub struct Node {
     pub(crate) engine: Engine,
     waiter: Waiter,
+    pub(crate) events: Option<Box<EventSet>>,
     clean: bool,
     model: model::Status,
 }
@@ -159,6 +161,7 @@ impl Node {
         Ok(Node {
             engine: Engine::new(inner, links, launch, liveness),
             waiter,
+            events: None,
             clean: true,
             model: status,
         })
@@ -548,6 +551,15 @@ impl Node {
         waiter.until(engine, &[], |_| done());
     }
 
+    /// Makes progress, and sleeps between, until `done` says so or the clock says `patience` is
+    /// over; what `done` said last.
+    pub fn wait_until_for(&mut self, patience: Duration, done: impl Fn() -> bool) -> bool {
+        let end = self.engine.inner.read_clock() + patience;
+        let Node { engine, waiter, .. } = self;
+        waiter.until(engine, &[], |inner| inner.now >= end || done());
+        done()
+    }
+
     /// Sends everything that has gathered.
     pub fn flush(&mut self) {
         self.engine.flush();
@@ -579,6 +591,55 @@ impl Node {
             self.send_spec(peer, spec, bytes)?;
         }
         Ok(())
+    }
+
+    /// As [`Node::system_send`], without waiting; `None` when there is nothing to wait for.
+    pub(crate) fn system_isend(
+        &mut self,
+        rank: u32,
+        port: u16,
+        bytes: &[u8],
+    ) -> Result<Option<Request>, Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(rank)?;
+        let spec = portolan_proto::SendSpec {
+            to: PortId::system(port).into(),
+            lane: portolan_proto::LaneId::High,
+            best_effort: false,
+        };
+        let mut request = None;
+        if inner.try_eager(peer, &spec, &[bytes])? == crate::engine::Submitted::Wait {
+            let copy = Buffer::from(bytes.to_vec());
+            let op = inner.ops.owned(OpKind::Send(peer), copy, false);
+            inner.submit_op(peer, spec, op);
+            request = Some(Request(op));
+        }
+        self.engine.flush();
+        Ok(request)
+    }
+
+    /// Receives from a system port what must fill `bytes`.
+    pub(crate) fn system_recv_exact(
+        &mut self,
+        rank: u32,
+        port: u16,
+        bytes: &mut [u8],
+    ) -> Result<(), Error> {
+        let peer = self.engine.inner.check_rank(rank)?;
+        let expected = bytes.len();
+        let len = match self.recv_with(PortId::system(port), Some(peer), bytes) {
+            Ok(got) => got.len as u64,
+            Err(Error::Truncated { message_len, .. }) => message_len,
+            Err(error) => return Err(error),
+        };
+        if len == expected as u64 {
+            return Ok(());
+        }
+        Err(Error::LengthMismatch {
+            rank,
+            len,
+            expected,
+        })
     }
 
     pub(crate) fn system_recv(

@@ -28,6 +28,20 @@ pub struct Received {
 #[must_use = "an operation that is never waited for keeps its buffer"]
 pub struct Request(pub(crate) OpId);
 
+impl Request {
+    /// The request as a number, never 0, for interfaces in other languages.
+    #[must_use]
+    pub fn to_raw(self) -> u64 {
+        self.0.0
+    }
+
+    /// The request of a number that [`Request::to_raw`] gave. Any other number is a request that
+    /// has been completed already.
+    pub fn from_raw(raw: u64) -> Request {
+        Request(OpId(raw))
+    }
+}
+
 /// How a non-blocking operation ended.
 #[derive(Debug)]
 pub struct Completion {

@@ -124,13 +124,7 @@ impl Waiter {
             if let Some(launch) = &engine.launch {
                 self.wake.fds.push(launch.fd());
             }
-            let timer = engine.inner.core.poll_timeout().since(now);
-            let most = if engine.full_mask == 0 {
-                SLEEP_MAX
-            } else {
-                SLEEP_FULL
-            };
-            let timeout = timer.min(most);
+            let timeout = sleep_max(engine, now);
             if let Err(error) = portolan_sys::wait::wait_readable(&self.wake.fds, Some(timeout)) {
                 log::warn!("sleeping: {error}");
             }
@@ -153,6 +147,17 @@ impl Waiter {
             self.spin = (self.spin / 2).max(SPIN_MIN);
         }
     }
+}
+
+/// How long a process may sleep before something must be done.
+pub(crate) fn sleep_max(engine: &Engine, now: Instant) -> Duration {
+    let timer = engine.inner.core.poll_timeout().since(now);
+    let most = if engine.full_mask == 0 {
+        SLEEP_MAX
+    } else {
+        SLEEP_FULL
+    };
+    timer.min(most)
 }
 
 impl Engine {

@@ -18,7 +18,7 @@ pub struct Direct {
     /// The link.
     pub link: LinkId,
     header: [u8; MESSAGE_LEN_MAX],
-    header_len: u8,
+    header_len: usize,
 }
 
 impl Direct {
@@ -26,7 +26,7 @@ impl Direct {
     #[inline]
     #[must_use]
     pub fn header(&self) -> &[u8] {
-        &self.header[..usize::from(self.header_len)]
+        &self.header[..self.header_len]
     }
 }
 
@@ -127,11 +127,10 @@ impl Core {
         self.sh.counters.messages_sent += 1;
         let mut header = [0; MESSAGE_LEN_MAX];
         message.emit(&mut header);
-        let header_len = message.header_len() as u8;
         Some(Direct {
             link,
             header,
-            header_len,
+            header_len: message.header_len(),
         })
     }
 

@@ -8,9 +8,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bins of a queue. Thousands of tags make lists of a few entries; two kilobytes, once used.
+/// Bins of a queue, one for each first byte of a hash. Thousands of tags make lists of a few
+/// entries; two kilobytes, once used.
 const BIN_COUNT: usize = 256;
-/// Fibonacci hashing: 2^64 divided by the golden ratio; the upper bits depend on all bits of a tag.
+/// Fibonacci hashing: 2^64 divided by the golden ratio; the first byte depends on all bits of a tag.
 const HASH_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The end of a list.
 const NONE: u32 = u32::MAX;
@@ -246,7 +247,7 @@ fn is<T>(node: &Node<T>, wanted: &impl Fn(&T) -> bool) -> bool {
 
 #[inline]
 fn bin_of(tag: u64) -> usize {
-    (tag.wrapping_mul(HASH_FACTOR) >> (64 - BIN_COUNT.trailing_zeros())) as usize
+    usize::from(tag.wrapping_mul(HASH_FACTOR).to_be_bytes()[0])
 }
 
 #[cfg(test)]
@@ -272,10 +273,14 @@ mod tests {
                     continue;
                 }
                 2 => {
-                    let fits =
-                        |e: &&(u64, Listed, u32)| e.0 == tag && e.1.contains(BIN) && e.2 % 3 > 0;
+                    let fits = |e: &&(u64, Listed, u32)| {
+                        e.0 == tag && e.1.contains(BIN) && !e.2.is_multiple_of(3)
+                    };
                     let expected = oracle.iter().find(fits).map(|entry| entry.2);
-                    (queue.find_tag(tag, |value| value % 3 > 0), expected)
+                    (
+                        queue.find_tag(tag, |value| !value.is_multiple_of(3)),
+                        expected,
+                    )
                 }
                 _ => {
                     let fits = |e: &&(u64, Listed, u32)| e.0 >= tag && e.1.contains(ALL);

@@ -180,6 +180,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<(), SubmitError> {
         let selector = self.selector(spec)?;
+        // SAFETY: the caller's promise.
         let (op, len) = unsafe { self.post(pieces, selector.source, kind_of(spec), context) }?;
         self.engine.inner.core.post_tagged(&selector, op, len);
         self.settle();

@@ -370,22 +370,22 @@ fn a_receive_of_many_takes_messages_until_it_is_used_up() {
         let mut pair = ready(links, 11);
         let lens = [100, 0, 70_000, 9000, 60];
         // Two wait, the others come; the last finds what is left too short.
-        for salt in 0..2 {
-            send(&mut pair, label(salt), &pattern(salt, lens[salt as usize]));
+        for (salt, len) in (0..).zip(lens).take(2) {
+            send(&mut pair, label(salt), &pattern(salt, len));
         }
         pair.run(Duration::from_millis(20));
         let many = OpId(500);
         pair.ends[1].core.post_many(&any(), many, 79_130, 31);
-        for salt in 2..5 {
-            send(&mut pair, label(salt), &pattern(salt, lens[salt as usize]));
+        for (salt, len) in (0..).zip(lens).skip(2) {
+            send(&mut pair, label(salt), &pattern(salt, len));
             pair.run(Duration::from_secs(1));
         }
         let portions = core::mem::take(&mut pair.ends[1].portions);
         let ends: Vec<_> = portions.iter().map(|at| (at.0, at.2, at.3)).collect();
         let expected = [(0, false), (100, false), (100, false), (70_100, true)];
         assert_eq!(ends, expected.map(|(off, is_last)| (many, off, is_last)));
-        for (salt, (portion, got)) in (0..).zip(portions.iter().zip(&pair.ends[1].got_labelled)) {
-            let len = lens[salt as usize];
+        let got = pair.ends[1].got_labelled.iter();
+        for (((salt, len), portion), got) in (0..).zip(lens).zip(&portions).zip(got) {
             assert_eq!((got.op, got.len, got.truncated), (portion.1, len, false));
             assert!(got.bytes == pattern(salt, len));
         }
