@@ -159,7 +159,7 @@ impl Endpoint {
                 tag: 0,
                 imm: None,
                 buf: std::ptr::null_mut(),
-                released: true,
+                released: false,
                 error: None,
             });
         }

@@ -154,7 +154,7 @@ impl RawOp {
             tag: 0,
             imm: None,
             buf: ptr::null_mut(),
-            released: true,
+            released: matches!(self.what, RawWhat::Many(_)),
             error: None,
         }
     }

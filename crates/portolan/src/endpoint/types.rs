@@ -133,7 +133,8 @@ pub struct RawCompletion {
     pub imm: Option<u64>,
     /// Where a received message lies.
     pub buf: *mut u8,
-    /// Of a buffer for many messages: it is the caller's again. Other operations: true.
+    /// A buffer for many messages is the caller's again. Of other operations false, although their
+    /// memory always is.
     pub released: bool,
     /// Why it failed.
     pub error: Option<RawError>,
