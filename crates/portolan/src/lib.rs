@@ -41,6 +41,7 @@ mod node;
 mod ops;
 mod port;
 mod region;
+mod remote;
 pub mod settings;
 mod wait;
 
@@ -52,5 +53,6 @@ pub use launch::PathChoice;
 pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};
 pub use port::{Context, Lane, Message, PortConfig, Target};
-pub use portolan_proto::{Counters, DropReason};
+pub use portolan_proto::{Access, Counters, DropReason, RemoteFault};
 pub use region::Region;
+pub use remote::{Exposed, PutNotice, RemoteKey, RemoteTarget};

@@ -73,8 +73,8 @@ impl fmt::Display for PathInfo {
 /// Belongs to one thread at a time. Dropping it sees to it that what was sent arrives, then leaves
 /// the job.
 pub struct Node {
-    engine: Engine,
-    waiter: Waiter,
+    pub(crate) engine: Engine,
+    pub(crate) waiter: Waiter,
     clean: bool,
     model: model::Status,
 }
@@ -131,6 +131,7 @@ impl Node {
         let placement = Placement::new(settings::PLACEMENT.of(&job), clock)?;
         let inner = Inner {
             placement: Box::new(placement),
+            remote: Box::default(),
             core,
             ops: Ops::default(),
             clock,
@@ -468,7 +469,7 @@ impl Node {
 
     /// Waits for an operation whose memory is lent.
     #[inline]
-    fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
+    pub(crate) fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
         if !self.engine.inner.ops.is_done(op) {
             let guard = LentGuard { node: self, op };
             let Node { engine, waiter, .. } = &mut *guard.node;
@@ -496,9 +497,9 @@ impl Node {
         }
         if !ops.is_done(op) {
             let about = match ops.kind(op) {
-                Some(OpKind::Send(peer)) => Some(peer),
+                Some(OpKind::Send(peer) | OpKind::Remote(peer)) => Some(peer),
                 Some(OpKind::Recv { source, .. }) => source,
-                None => None,
+                Some(OpKind::Region) | None => None,
             };
             let Node { engine, waiter, .. } = self;
             waiter.until(engine, about.as_slice(), |inner| inner.ops.is_done(op));
@@ -586,7 +587,7 @@ impl Node {
     }
 
     #[inline]
-    fn flush_if_wanted(&mut self) {
+    pub(crate) fn flush_if_wanted(&mut self) {
         if self.engine.inner.flush_wanted {
             self.engine.flush();
         }
@@ -594,7 +595,7 @@ impl Node {
 
     /// Acts on events that a call, not a frame, has caused.
     #[inline]
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.engine.inner.drain(&mut self.engine.handlers, None);
     }
 

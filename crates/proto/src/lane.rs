@@ -8,12 +8,14 @@ use crate::event::{Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
 use crate::leave::Remains;
 use crate::peer::Peer;
 use crate::port::{Match, Port, Posted, Unexpected, Waiting};
+use crate::remote::{Job, REMOTE_PORT, RemoteFault};
 use crate::rendezvous::{Asked, Origin, Request};
 use crate::{DropReason, LinkId, PortMode};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
-use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records};
+use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
 
 /// Charged per message beside its bytes, so that credit also bounds the bookkeeping of small ones.
 pub(crate) const CHARGE_OVERHEAD: u32 = 32;
@@ -68,6 +70,8 @@ enum State {
     },
     /// Went to its port's queue of unexpected messages, or failed.
     Gone,
+    /// A request for remote memory.
+    Remote(Box<Job>),
 }
 
 #[derive(Debug)]
@@ -131,7 +135,7 @@ impl LaneRx {
     }
 
     #[inline]
-    fn admit(&mut self, charge: u32) -> Result<(), DropReason> {
+    pub(crate) fn admit(&mut self, charge: u32) -> Result<(), DropReason> {
         let arrived = self.arrived.wrapping_add(charge);
         // P4.3
         if (self.advertised.wrapping_sub(arrived) as i32) < 0 {
@@ -143,7 +147,7 @@ impl LaneRx {
 
     /// Index of `seq` among the entries.
     #[inline]
-    fn index(&self, seq: u16) -> Result<usize, DropReason> {
+    pub(crate) fn index(&self, seq: u16) -> Result<usize, DropReason> {
         let ahead = seq.wrapping_sub(self.next_seq);
         // P4.8
         if ahead >= 1 << 15 {
@@ -153,7 +157,7 @@ impl LaneRx {
     }
 
     /// Index of `seq`, of which nothing has arrived yet.
-    fn fresh(&self, seq: u16) -> Result<usize, DropReason> {
+    pub(crate) fn fresh(&self, seq: u16) -> Result<usize, DropReason> {
         let index = self.index(seq)?;
         match self.entries.get(index) {
             Some(Some(_)) => Err(DropReason::Duplicate),
@@ -183,13 +187,40 @@ impl LaneRx {
         self.next_seq = self.next_seq.wrapping_add(1);
     }
 
-    /// A message to `port` has been matched and is yet to be delivered. What waits at the port is
-    /// younger: nothing is matched past a waiting message.
+    /// A message to `port` has been matched and is yet to be delivered, or a request for remote memory
+    /// to be performed. What waits at the port is younger: nothing is matched past a waiting message.
     pub(crate) fn owes(&self, port: PortId) -> bool {
         let matched = self.entries.iter().take(self.matched).flatten();
         matched
-            .filter(|entry| entry.port == port)
+            .filter(|entry| entry.port == port || entry.port == REMOTE_PORT)
             .any(|entry| !matches!(entry.state, State::Gone))
+    }
+
+    /// The next number was dealt with past the queue.
+    pub(crate) fn skip_next(&mut self) {
+        self.next_seq = self.next_seq.wrapping_add(1);
+    }
+
+    /// Nothing of the message at `index` has arrived.
+    pub(crate) fn is_vacant(&self, index: usize) -> bool {
+        self.entries.get(index).is_none_or(Option::is_none)
+    }
+
+    pub(crate) fn put_job(&mut self, index: usize, job: Job, charge: u32) {
+        *self.place(index) = Some(Entry {
+            port: REMOTE_PORT,
+            len: 0,
+            charge,
+            state: State::Remote(Box::new(job)),
+        });
+    }
+
+    /// The request at `index`.
+    pub(crate) fn job_mut(&mut self, index: usize) -> Option<&mut Job> {
+        match &mut self.entries.get_mut(index)?.as_mut()?.state {
+            State::Remote(job) => Some(job),
+            _ => None,
+        }
     }
 
     /// Credit that the peer has spent on what is not consumed: early, unread, or under way in parts.
@@ -221,6 +252,12 @@ impl Peer {
             let (message, is_part) = match item {
                 Ok((Record::Message(message), _)) if !message.best_effort => (message, false),
                 Ok((Record::Fragment(fragment), _)) => (fragment.message, true),
+                Ok((Record::RemoteWrite(write), _)) => {
+                    if self.must_hold_write(&write, &mut ahead) {
+                        return true;
+                    }
+                    continue;
+                }
                 Ok(_) => continue,
                 Err(_) => break,
             };
@@ -243,6 +280,19 @@ impl Peer {
             taken.push(port);
         }
         false
+    }
+
+    /// The same for one write to remote memory, `ahead` messages of its lane being dealt with before.
+    fn must_hold_write(&self, write: &RemoteWrite, ahead: &mut [u16; 2]) -> bool {
+        let (lane, seq) = (write.head.lane.index(), write.head.seq);
+        let rx = &self.lanes_rx[lane];
+        if rx.outstanding() < HELD_RESERVE || rx.has_begun(seq) {
+            return false;
+        }
+        let is_whole = u32::from(write.len) == write.total_len;
+        let in_turn = rx.is_next(seq.wrapping_sub(ahead[lane]));
+        ahead[lane] += 1;
+        !(is_whole && in_turn)
     }
 
     /// A whole eager message, at `payload` of the frame being handled.
@@ -380,7 +430,9 @@ impl Peer {
             State::Held(_) | State::Ready { .. } | State::Gone => {
                 return Err(DropReason::Duplicate);
             }
-            State::Request(_) | State::Transferring { .. } => return Err(DropReason::BadFragment),
+            State::Request(_) | State::Transferring { .. } | State::Remote(_) => {
+                return Err(DropReason::BadFragment);
+            }
         }
         self.advance(sh, lane);
         Ok(())
@@ -448,6 +500,23 @@ impl Peer {
         self.advance(sh, lane);
     }
 
+    /// The transfer of a put has ended; it is answered in its turn.
+    pub(crate) fn on_put_transferred(
+        &mut self,
+        sh: &mut Shared,
+        lane: LaneId,
+        transfer: u32,
+        result: Result<(), RemoteFault>,
+    ) {
+        let rx = &mut self.lanes_rx[lane.index()];
+        for entry in rx.entries.iter_mut().flatten() {
+            if let State::Remote(job) = &mut entry.state {
+                job.settle(transfer, result);
+            }
+        }
+        self.advance(sh, lane);
+    }
+
     /// Matches what is next to be matched and delivers what is next to be delivered.
     pub(crate) fn advance(&mut self, sh: &mut Shared, lane: LaneId) {
         loop {
@@ -471,18 +540,28 @@ impl Peer {
                 .front()
                 .and_then(Option::as_ref)
                 .map(|entry| &entry.state);
-            if rx.matched == 0 || !matches!(state, Some(State::Ready { .. } | State::Gone)) {
+            let is_ready = match state {
+                Some(State::Ready { .. } | State::Gone) => true,
+                Some(State::Remote(job)) => job.is_ready(),
+                _ => false,
+            };
+            if rx.matched == 0 || !is_ready {
                 return;
             }
             let entry = rx.entries.pop_front().flatten();
             rx.matched -= 1;
             rx.next_seq = rx.next_seq.wrapping_add(1);
-            if let Some(Entry {
+            let Some(entry) = entry else { continue };
+            if let State::Remote(job) = entry.state {
+                let spent = self.finish_job(sh, *job, entry.charge);
+                self.consume(sh, lane, spent);
+                sh.unblocked_ports.extend(sh.ports.waiting(self.id, lane));
+            } else if let Entry {
                 port,
                 len,
                 charge,
                 state: State::Ready { op, data, error },
-            }) = entry
+            } = entry
             {
                 self.deliver(sh, lane, port, op, len, data, error);
                 self.consume(sh, lane, charge);
@@ -597,6 +676,11 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
                 entry.state = put_aside(port, peer, lane, entry, Waiting::Request(asked));
             }
         }
+        State::Remote(_) => {
+            if let State::Remote(job) = &mut entry.state {
+                return job.match_up(sh, peer);
+            }
+        }
         State::Placing { .. } | State::Transferring { .. } | State::Ready { .. } | State::Gone => {}
     }
     true
@@ -632,7 +716,7 @@ pub(crate) fn place_clipped(sh: &mut Shared, posted: &Posted, off: u64, src: Ran
     let room = posted.len.saturating_sub(off);
     let len = src.len().min(usize::try_from(room).unwrap_or(usize::MAX));
     if len > 0 {
-        let dest = Dest::Op(posted.op, off);
+        let dest = Dest::Op(posted.op, posted.base + off);
         sh.events.push_back(Event::Place {
             dest,
             src: src.start..src.start + len,
@@ -679,6 +763,14 @@ impl Peer {
             }
             match entry.state {
                 State::Gone => {}
+                State::Remote(job) if keeps && job.is_whole() => {
+                    self.finish_job(sh, *job, 0);
+                }
+                State::Remote(job) => {
+                    // What was sent behind it must not be seen without it.
+                    complete = false;
+                    job.end(remains);
+                }
                 State::Ready { op, data, error } if keeps => {
                     self.deliver(sh, lane, entry.port, op, entry.len, data, error);
                     sh.unblocked_ports.push(entry.port);
@@ -704,6 +796,7 @@ impl State {
                 remains.ops.extend(op);
             }
             State::Placing { posted, .. } => remains.ops.push(posted.op),
+            State::Remote(job) => job.end(remains),
             State::Request(_) | State::Transferring { .. } | State::Gone => {}
         }
     }

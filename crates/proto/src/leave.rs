@@ -74,6 +74,7 @@ impl Core {
             state.end_unmatched(&mut self.sh, lane, &mut remains);
         }
         self.sh.abandon_transfers(peer, error);
+        self.abandon_remote(peer, error);
         self.forget_held(&remains.held);
         // Receives that are posted take what waited behind messages of other ports.
         self.serve_unblocked();

@@ -49,6 +49,7 @@ mod peer;
 mod port;
 mod probe;
 mod recut;
+mod remote;
 mod rendezvous;
 mod rtt;
 mod rx;
@@ -69,6 +70,9 @@ pub use guess::ExpectedRun;
 pub use path::PathStatus;
 pub use peer::PeerStatus;
 pub use portolan_wire::LaneId;
+pub use remote::{
+    ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, PutNotice, RegionSpec, RemoteFault, RemoteSpec,
+};
 pub use time::Instant;
 pub use tx::Transmit;
 

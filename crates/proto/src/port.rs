@@ -18,6 +18,8 @@ const PAGE_LEN: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posted {
     pub(crate) op: OpId,
+    /// First byte in the memory of `op`.
+    pub(crate) base: u64,
     pub(crate) len: u64,
     pub(crate) source: Option<PeerId>,
 }
@@ -279,6 +281,16 @@ impl Ports {
             });
         }
         ops
+    }
+
+    /// The ports at which something of (`peer`, `lane`) waits.
+    pub(crate) fn waiting(&mut self, peer: PeerId, lane: LaneId) -> Vec<PortId> {
+        let waits = |port: &Port| {
+            let mut items = port.unexpected.iter();
+            items.any(|item| (item.peer, item.lane) == (peer, lane))
+        };
+        let ports = self.iter_mut().filter(|(_, port)| waits(port));
+        ports.map(|(id, _)| id).collect()
     }
 
     /// Messages from `peer` that wait whole: how many at each port, per lane.

@@ -15,6 +15,7 @@ mod field;
 mod frame;
 mod hello;
 mod record;
+mod remote;
 
 pub use frame::{BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION};
 pub use hello::{HELLO_LEN, Hello, MAC_LEN};
@@ -22,6 +23,10 @@ pub use record::{
     ACK_FIXED_LEN, Ack, CHUNK_LEN, CREDIT_LEN, Chunk, Credit, DONE_LEN, Done, DoneStatus,
     FRAGMENT_LEN, Fragment, GRANT_LEN, Grant, LaneId, MESSAGE_LEN, Message, PROBE_LEN, Probe,
     RTS_LEN, Record, Records, Rts,
+};
+pub use remote::{
+    REMOTE_ANSWER_LEN, REMOTE_GET_LEN, REMOTE_RTS_LEN, REMOTE_SOURCE_LEN, REMOTE_WRITE_LEN,
+    RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
 };
 
 use core::fmt;

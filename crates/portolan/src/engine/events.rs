@@ -21,6 +21,7 @@ pub(crate) struct Pull {
     pub(super) peer: PeerId,
     pub(super) remote_addr: u64,
     pub(super) op: OpId,
+    pub(super) off: u64,
     pub(super) len: u64,
 }
 
@@ -181,7 +182,7 @@ impl Inner {
                     };
                     self.deliver(handlers, frame, arrival);
                 }
-                other => self.on_rare(handlers, other),
+                other => self.on_rare(handlers, frame, other),
             }
         }
     }
@@ -295,7 +296,7 @@ impl Inner {
     }
 
     #[cold]
-    fn on_rare(&mut self, handlers: &mut Handlers, event: Event) {
+    fn on_rare(&mut self, handlers: &mut Handlers, frame: Option<&RxFrame<'_>>, event: Event) {
         match event {
             Event::SendDone { op, result } => {
                 if let Some(OpKind::Send(peer)) = self.ops.kind(op) {
@@ -316,6 +317,7 @@ impl Inner {
                 peer,
                 remote_addr,
                 op,
+                off,
                 len,
             } => {
                 self.pulls.push(Pull {
@@ -323,6 +325,7 @@ impl Inner {
                     peer,
                     remote_addr,
                     op,
+                    off,
                     len,
                 });
             }
@@ -334,7 +337,7 @@ impl Inner {
                 info.watched_since.get_or_insert(since);
             }
             Event::PeerFailed { peer, .. } => self.note_gone(peer),
-            _ => {}
+            other => self.on_remote(frame, other),
         }
     }
 
@@ -376,6 +379,7 @@ impl Inner {
         let info = &mut self.peers[peer.0 as usize];
         (info.watched_since, info.is_doubted) = (None, false);
         for op in self.pending.take_peer(peer) {
+            self.forget_queued_remote(op);
             self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
         }
     }
@@ -425,6 +429,11 @@ impl Inner {
                 };
                 Error::Refused { rank }
             }
+            OpError::Remote(peer, fault) => Error::RemoteRefused {
+                rank: peer.0,
+                host: self.host_of(peer),
+                fault,
+            },
             _ => Error::Cancelled,
         }
     }
@@ -432,7 +441,7 @@ impl Inner {
 
 /// Copies a part of a frame, from its head or its shared body.
 #[inline]
-fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mut [u8]) {
+pub(super) fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mut [u8]) {
     let Some(frame) = frame else { return };
     if let Some(bytes) = frame.head.get(src.clone()) {
         dst.copy_from_slice(bytes);
