@@ -3,10 +3,12 @@
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
+# Of `make swarm`.
+SEEDS ?= 10000
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test lint demo install clean
+.PHONY: help setup build test swarm lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +21,9 @@ build: setup ## build target/release/portolan, portolan-sim and heat
 
 test: setup ## check the core's independence and run all tests
 	@scripts/test.sh
+
+swarm: setup ## simulate SEEDS (10000) clusters, and make small what fails
+	$(CARGO) run --release -p portolan-sim -- swarm --seeds $(SEEDS)
 
 lint: setup ## formatting, clippy, documentation, licences, scripts
 	@scripts/lint.sh

@@ -15,11 +15,12 @@ pub use spec::{FaultSpec, FaultSpecError};
 
 use crate::cut::Run;
 use crate::{
-    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, Receiver, RxFrame, TxError,
-    TxFrame, WakeSet,
+    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, Receiver, RxFrame, Segments,
+    TxError, TxFrame, WakeSet,
 };
 use plan::{Fate, Plan};
 use std::collections::{BTreeSet, VecDeque};
+use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
 /// Frames held back at one time. Beyond it they are dropped: a lossy network may do that too.
@@ -56,6 +57,8 @@ pub struct Fault<L> {
     held: VecDeque<Held>,
     fates: Vec<Fate>,
     scratch: Vec<u8>,
+    /// Datagrams that leave undisturbed, behind one another.
+    good: Vec<u8>,
 }
 
 struct Held {
@@ -82,6 +85,7 @@ impl<L: Link> Fault<L> {
             held: VecDeque::new(),
             fates: Vec::new(),
             scratch: Vec::new(),
+            good: Vec::new(),
         }
     }
 
@@ -111,35 +115,85 @@ impl<L: Link> Fault<L> {
         }
     }
 
-    /// The way of a frame, or of a run, with which fate does something.
+    /// The way of a frame, or of a run, with which fate does something. A run falls apart only where
+    /// fate strikes, as on a wire: what leaves undisturbed in between leaves in one call.
     fn transmit_badly(&mut self, peer: PeerId, run: &Run<'_>) -> Result<(), TxError> {
         let mut scratch = std::mem::take(&mut self.scratch);
+        let mut good = std::mem::take(&mut self.good);
         let fates = std::mem::take(&mut self.fates);
-        let (mut index, mut result) = (0, Ok(()));
+        let full = run.datagram_len();
+        let (mut index, mut acted, mut result) = (0, false, Ok(()));
         run.for_each_copy(&mut scratch, |datagram| {
-            if result.is_ok() {
-                let passed = self.pass_on(peer, datagram, fates[index]);
-                // Only while nothing has been sent may the caller be told to try again. Later the
-                // rest of the run takes the way of frames that are held back.
-                match passed {
-                    Err(error) if index == 0 => result = Err(error),
-                    Err(TxError::Full) => self.hold(peer, datagram, Duration::ZERO, false),
-                    _ => {}
+            if result.is_ok() && fates[index].is_good() {
+                good.extend_from_slice(datagram);
+            } else if result.is_ok() {
+                result = self.transmit_good(peer, &mut good, full, acted);
+                if result.is_ok() {
+                    self.meet_fate(peer, datagram, fates[index]);
+                    acted = true;
                 }
             }
             index += 1;
         });
-        (self.scratch, self.fates) = (scratch, fates);
+        if result.is_ok() {
+            result = self.transmit_good(peer, &mut good, full, acted);
+        }
+        good.clear();
+        (self.scratch, self.good, self.fates) = (scratch, good, fates);
         if result.is_ok() {
             self.counters.frames += run.count as u64;
         }
         result
     }
 
+    /// Passes on datagrams that lie behind one another, each but the last of `full` bytes, and
+    /// clears `good`.
+    ///
+    /// Only while nothing was done with the run may the caller be told to try again. Once fate has
+    /// `acted`, datagrams that find the link full take the way of those that are held back.
+    fn transmit_good(
+        &mut self,
+        peer: PeerId,
+        good: &mut Vec<u8>,
+        full: usize,
+        acted: bool,
+    ) -> Result<(), TxError> {
+        if good.is_empty() {
+            return Ok(());
+        }
+        let passed = if good.len() <= full {
+            self.inner.transmit(peer, &TxFrame::whole(good))
+        } else {
+            let cut = Segments {
+                header_len: 0,
+                payload_len: full,
+            };
+            let frame = TxFrame {
+                head: &[],
+                payload: &[IoSlice::new(good)],
+                segments: Some(cut),
+            };
+            self.inner.transmit(peer, &frame)
+        };
+        match passed {
+            Ok(()) => self.overtaken(),
+            Err(error) if !acted => return Err(error),
+            Err(TxError::Full) => {
+                for datagram in good.chunks(full) {
+                    self.hold(peer, datagram, Duration::ZERO, false);
+                }
+            }
+            Err(_) => {}
+        }
+        good.clear();
+        Ok(())
+    }
+
     /// Gives one datagram what fate has in store for it.
-    fn pass_on(&mut self, peer: PeerId, frame: &mut [u8], fate: Fate) -> Result<(), TxError> {
+    fn meet_fate(&mut self, peer: PeerId, frame: &mut [u8], fate: Fate) {
         if let Some(bit) = fate.corrupt_bit {
             frame[bit / 8 % frame.len()] ^= 1 << (bit % 8);
+            self.counters.corrupted += 1;
         }
         if fate.drop {
             self.counters.dropped += 1;
@@ -149,16 +203,15 @@ impl<L: Link> Fault<L> {
         } else if fate.reorder {
             self.hold(peer, frame, OVERTAKE_MAX, true);
             self.counters.reordered += 1;
-        } else {
-            self.inner.transmit(peer, &TxFrame::whole(frame))?;
+        } else if self.inner.transmit(peer, &TxFrame::whole(frame)).is_ok() {
             self.overtaken();
+        } else {
+            self.hold(peer, frame, Duration::ZERO, false);
         }
         if fate.duplicate {
             self.hold(peer, frame, Duration::ZERO, false);
             self.counters.duplicated += 1;
         }
-        self.counters.corrupted += u64::from(fate.corrupt_bit.is_some());
-        Ok(())
     }
 
     fn hold(&mut self, peer: PeerId, frame: &[u8], delay: Duration, overtakable: bool) {

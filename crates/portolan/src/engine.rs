@@ -25,10 +25,12 @@ use crate::links::Links;
 use crate::liveness::{Liveness, Standing};
 use crate::ops::Ops;
 use crate::port::Handler;
+use crate::seal::Seals;
 use portolan_link::{Notice, Segments, TxError, TxFrame};
 use portolan_proto::{
-    Cause, Core, Instant, LinkId, PeerId, PeerStatus, PortId, SendSpec, Transmit,
+    Cause, Core, Instant, LinkId, OpId, PeerId, PeerStatus, PortId, SendSpec, Transmit,
 };
+use portolan_wire::SEAL_LEN;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::time::Duration;
@@ -112,6 +114,8 @@ pub(crate) struct Inner {
     pub(crate) remote: Box<RemoteState>,
     /// How bulk payload is received; apart, to keep what every message touches together.
     pub(crate) placement: Box<Placement>,
+    /// For jobs whose frames are sealed on networks.
+    pub(crate) seals: Option<Box<Seals>>,
     /// Silence after which a peer that is waited for is given up.
     pub(crate) peer_timeout: Duration,
 }
@@ -343,11 +347,16 @@ impl Engine {
             if !self.inner.unreached.is_empty() {
                 self.reach();
             }
-            let Inner { core, ops, .. } = &mut self.inner;
+            let Inner {
+                core, ops, seals, ..
+            } = &mut self.inner;
             let Some(transmit) = core.poll_transmit(now) else {
                 break;
             };
-            let (peer, link, result) = self.links.transmit(turn, ops, &transmit);
+            let (peer, link, result) = match seals {
+                None => self.links.transmit(turn, ops, &transmit),
+                Some(seals) => self.links.transmit_sealed(turn, ops, seals, &transmit),
+            };
             match result {
                 Ok(()) => count += 1,
                 Err(TxError::Full) => {
@@ -449,6 +458,8 @@ impl Engine {
                 peer,
                 frame_len_max,
             } => {
+                let seal_len = self.inner.seals.as_ref().map_or(0, |_| SEAL_LEN);
+                let frame_len_max = frame_len_max.saturating_sub(seal_len);
                 self.inner
                     .core
                     .shrink_path(PeerId(peer), link, frame_len_max);
@@ -552,6 +563,29 @@ impl Engine {
 }
 
 impl Links {
+    /// As [`Links::transmit`], sealed where the link is a network.
+    fn transmit_sealed(
+        &mut self,
+        turn: u32,
+        ops: &Ops,
+        seals: &mut Seals,
+        transmit: &Transmit<'_>,
+    ) -> (PeerId, LinkId, Result<(), TxError>) {
+        let (peer, link) = transmit.way();
+        if link == LinkId::SHM {
+            return self.transmit(turn, ops, transmit);
+        }
+        let payload = match *transmit {
+            Transmit::Bulk { op, off, len, .. } => payload_of(ops, op, off, len),
+            _ => Some(&[][..]),
+        };
+        let Some(payload) = payload else {
+            return (peer, link, Ok(()));
+        };
+        let send = |frame: &TxFrame<'_>| self.send(turn, peer, link, frame);
+        (peer, link, seals.transmit(transmit, payload, send))
+    }
+
     /// Sends one transmit of the core by the link it names.
     #[inline]
     fn transmit(
@@ -593,10 +627,7 @@ impl Links {
                 header_len,
                 fragment_len,
             } => {
-                let off = usize::try_from(off).unwrap_or(usize::MAX);
-                let bytes = ops.bytes(op).get(off..).and_then(|rest| rest.get(..len));
-                let Some(bytes) = bytes else {
-                    // The operation was forgotten: its transfer fails at the peer's end.
+                let Some(bytes) = payload_of(ops, op, off, len) else {
                     return (peer, link, Ok(()));
                 };
                 let payload = [IoSlice::new(bytes)];
@@ -614,4 +645,12 @@ impl Links {
             }
         }
     }
+}
+
+/// Part of an operation's buffer; `None` if it was forgotten, when its transfer fails at the peer's
+/// end.
+#[inline]
+fn payload_of(ops: &Ops, op: OpId, off: u64, len: usize) -> Option<&[u8]> {
+    let off = usize::try_from(off).unwrap_or(usize::MAX);
+    ops.bytes(op).get(off..)?.get(..len)
 }

@@ -42,6 +42,7 @@ mod ops;
 mod port;
 mod region;
 mod remote;
+mod seal;
 pub mod settings;
 mod wait;
 

@@ -16,6 +16,7 @@ use crate::liveness;
 use crate::model;
 use crate::ops::{Completion, OpKind, Ops, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
+use crate::seal::Auth;
 use crate::settings;
 use crate::wait::{LOOK_TURNS, Waiter};
 use portolan_link::HostId;
@@ -118,7 +119,8 @@ impl Node {
             }
             None => None,
         };
-        let mut core = new_core(&job, &links, &table)?;
+        let auth = Auth::of(&job)?;
+        let mut core = new_core(&job, auth, &links, &table)?;
         let (stored, status) = model::load(plan.model());
         if let Some(stored) = &stored {
             core.choose(stored.choices.to_core());
@@ -132,6 +134,7 @@ impl Node {
         let inner = Inner {
             placement: Box::new(placement),
             remote: Box::default(),
+            seals: auth.seals(&job),
             core,
             ops: Ops::default(),
             clock,
@@ -673,14 +676,14 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
         .collect()
 }
 
-fn new_core(job: &Job, links: &Links, table: &[Address]) -> Result<Core, Error> {
+fn new_core(job: &Job, auth: Auth, links: &Links, table: &[Address]) -> Result<Core, Error> {
     let epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_nanos();
     let mut core = Core::new(Config {
         job_id: job.job_id,
-        secret: job.secret,
+        secret: auth.handshake_key(&job.secret),
         rank: job.rank,
         size: job.size,
         epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
@@ -691,7 +694,7 @@ fn new_core(job: &Job, links: &Links, table: &[Address]) -> Result<Core, Error> 
         },
     });
     for (link, params) in links.params() {
-        core.add_link(link, params);
+        core.add_link(link, auth.narrow(params)?);
     }
     if job.path == PathChoice::Packet {
         core.prefer(LinkId::PACKET);

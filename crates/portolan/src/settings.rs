@@ -2,7 +2,8 @@
 //! Every setting that the library and the command read from options or the environment: one table,
 //! from which they are read and `portolan info` lists them.
 
-use crate::launch::Job;
+use crate::launch::{Job, LaunchError, PathChoice};
+use std::collections::BTreeMap;
 
 /// A setting: what it is called, and what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,12 +75,45 @@ pub const PLACEMENT: Setting = Setting {
     meaning: "bulk data on udp: speculative (received at its place), bounce (copied there) or auto",
 };
 
+/// What frames must prove.
+pub const AUTH: Setting = Setting {
+    option: Some("auth"),
+    variable: "PORTOLAN_AUTH",
+    default: "token",
+    meaning: "frames on networks: token (guarded against who does not see them), aead (sealed with \
+              AES-128-GCM; also aead-aes256, aead-chacha20), none (for comparing)",
+};
+
 /// The connection to the launcher.
 pub const LAUNCH_FD: Setting = Setting {
     option: None,
     variable: "PORTOLAN_LAUNCH_FD",
     default: "none: a program is a job of one",
     meaning: "set by portolan run, not by people: descriptor of the connection to the launcher",
+};
+
+/// Which launcher is believed.
+pub const LAUNCHER: Setting = Setting {
+    option: None,
+    variable: "PORTOLAN_LAUNCHER",
+    default: "auto: what the environment shows",
+    meaning: "auto, or none: be a job of one, whatever has started the program",
+};
+
+/// The links of a job that another launcher has started.
+pub const PATH: Setting = Setting {
+    option: None,
+    variable: "PORTOLAN_PATH",
+    default: "auto",
+    meaning: "under other launchers, as `portolan run --path`: auto, shm, udp or packet",
+};
+
+/// Whether a program says what has started it.
+pub const VERBOSE: Setting = Setting {
+    option: None,
+    variable: "PORTOLAN_VERBOSE",
+    default: "0",
+    meaning: "1: each process says on standard error which launcher and which job it found",
 };
 
 /// What is logged.
@@ -99,9 +133,43 @@ pub const ALL: &[Setting] = &[
     MODEL,
     SCHEDULE,
     PLACEMENT,
+    AUTH,
     LAUNCH_FD,
+    LAUNCHER,
+    PATH,
+    VERBOSE,
     RUST_LOG,
 ];
+
+/// The settings that this process's environment has for its job, by the names of their options.
+pub(crate) fn options_from_env() -> BTreeMap<String, String> {
+    let named = ALL.iter().filter_map(|setting| {
+        let option = setting.option?;
+        Some((option.to_owned(), setting.from_env()?))
+    });
+    named.collect()
+}
+
+/// The choice of links in this process's environment.
+pub(crate) fn path_from_env() -> Result<PathChoice, LaunchError> {
+    let Some(value) = PATH.from_env() else {
+        return Ok(PathChoice::Auto);
+    };
+    let choices = [
+        PathChoice::Auto,
+        PathChoice::Shm,
+        PathChoice::Udp,
+        PathChoice::Packet,
+    ];
+    let choice = choices
+        .into_iter()
+        .find(|choice| choice.to_string() == value);
+    choice.ok_or(LaunchError::BadVariable {
+        variable: PATH.variable,
+        value,
+        wanted: "auto, shm, udp or packet",
+    })
+}
 
 impl Setting {
     /// The value in the environment, if there is one.

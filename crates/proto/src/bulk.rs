@@ -67,18 +67,22 @@ impl Core {
         let Some(transfer) = self.sh.rx_transfers.get_mut(key) else {
             return Err(DropReason::StaleTransfer);
         };
+        let end = off + part;
         // P3.12
         if !transfer.lossless {
-            part = transfer.arrived.insert(off, off + part);
+            part = transfer.arrived.insert(off, end);
             if part == 0 {
                 return Err(DropReason::Duplicate);
             }
         }
         transfer.received += part;
         let (posted, link) = (transfer.posted, transfer.link);
+        // P5.10
+        let passed = end.saturating_sub(transfer.frontier);
+        transfer.frontier += passed;
         let done = transfer.received >= transfer.len;
         if !transfer.lossless {
-            self.sh.scheduler.on_received(link, part);
+            self.sh.scheduler.on_passed(link, passed);
         }
         if copied {
             place_clipped(&mut self.sh, &posted, off, src);

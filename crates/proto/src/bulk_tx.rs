@@ -365,10 +365,10 @@ impl Shared {
             return;
         };
         transfer.acked += len;
-        if transfer.acked >= transfer.len {
-            if let Some(transfer) = self.tx_transfers.remove(key) {
-                self.end_send(&transfer, Ok(()));
-            }
+        if transfer.acked >= transfer.len
+            && let Some(transfer) = self.tx_transfers.remove(key)
+        {
+            self.end_send(&transfer, Ok(()));
         }
     }
 }

@@ -113,7 +113,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            credit_len: 256 * 1024,
+            // Four messages of the longest that leave without asking, with what each costs beside.
+            credit_len: 264 * 1024,
             eager_len_max: 64 * 1024,
             eager_len_max_lossless: 16 * 1024,
             held_len_max: 256 * 1024 * 1024,

@@ -64,9 +64,9 @@ impl Congestion {
         self.window as usize
     }
 
-    /// A frame was lost.
-    pub(crate) fn on_lost(&mut self) {
-        self.lost += 1;
+    /// Frames were lost.
+    pub(crate) fn on_lost(&mut self, count: u32) {
+        self.lost += count;
     }
 
     /// A round trip was measured.
@@ -100,7 +100,8 @@ impl Congestion {
 
     fn judge(&mut self, queued: Span) {
         let sent = self.acked + self.lost;
-        if self.lost * CHANCE_LOSS > sent {
+        // Beyond two deviations of that share: a round has few frames, and chance comes in lumps.
+        if self.lost > sent / CHANCE_LOSS + sent.isqrt() / 2 {
             // As many as got through.
             self.ramps = false;
             self.scale(self.acked.max(sent / 2), sent);
@@ -141,7 +142,7 @@ mod tests {
     fn rounds(congestion: &mut Congestion, count: u32, queued: Span, lost: u32) -> usize {
         for _ in 0..count {
             let now = congestion.round_at + Span::from_millis(1);
-            (0..lost).for_each(|_| congestion.on_lost());
+            congestion.on_lost(lost);
             congestion.on_sample(BASE + queued);
             congestion.on_acked(now, (100, 4096), (BASE, BASE), 2848);
         }

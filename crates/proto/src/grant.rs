@@ -32,7 +32,7 @@ pub(crate) struct Scheduler {
 /// What one link can buffer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// Bytes that may be granted and not yet received.
+    /// Bytes that may be granted and still on the way.
     budget: u64,
     outstanding: u64,
     /// Free bytes from which on a grant may be possible: without as many there is no use in looking.
@@ -79,7 +79,8 @@ impl Scheduler {
         self.dirty = true;
     }
 
-    pub(crate) fn on_received(&mut self, link: LinkId, len: u64) {
+    /// `len` bytes of what was granted have arrived, or were overtaken. `P5.10`
+    pub(crate) fn on_passed(&mut self, link: LinkId, len: u64) {
         let account = &mut self.accounts[link.index()];
         account.outstanding = account.outstanding.saturating_sub(len);
         self.dirty |= account.free() >= account.needed;
@@ -91,7 +92,7 @@ impl Scheduler {
         self.active.retain(|&active| active != key);
         self.dirty |= self.active.len() < before;
         if !transfer.lossless {
-            self.on_received(transfer.link, transfer.outstanding());
+            self.on_passed(transfer.link, transfer.outstanding());
         }
     }
 }
@@ -189,9 +190,10 @@ impl RxTransfer {
         self.len - self.granted
     }
 
-    /// Bytes that are granted and have not arrived.
+    /// Bytes that are granted and still on the way: neither arrived nor overtaken. What was
+    /// overtaken is in no buffer; it comes again as a trickle. `P5.10`
     fn outstanding(&self) -> u64 {
-        self.granted.saturating_sub(self.received)
+        self.granted.saturating_sub(self.frontier)
     }
 
     /// What of `room` may be granted. Whole fragments: what is granted of half a one is never sent

@@ -10,6 +10,7 @@ use crate::peer::Peer;
 use crate::port::{Match, Port, Posted, Unexpected, Waiting};
 use crate::remote::{Job, REMOTE_PORT, RemoteFault};
 use crate::rendezvous::{Asked, Origin, Request};
+use crate::slot::MESSAGE_LEN_MAX;
 use crate::{DropReason, LinkId, PortMode};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -372,8 +373,9 @@ impl Peer {
             system: fragment.message.system,
         };
         let len = fragment.message_len as usize;
-        let [eager, lossless] = sh.eager_bounds;
-        if len > eager.max(lossless) {
+        // P3.12: not what this side would send without asking. A message that fits one long frame is
+        // sent so whatever its length, and may have to be cut for a shorter one.
+        if len > MESSAGE_LEN_MAX {
             return Err(DropReason::BadFragment);
         }
         let rx = &mut self.lanes_rx[lane.index()];

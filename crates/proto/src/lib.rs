@@ -73,6 +73,7 @@ pub use portolan_wire::LaneId;
 pub use remote::{
     ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, PutNotice, RegionSpec, RemoteFault, RemoteSpec,
 };
+pub use session::SessionIds;
 pub use time::Instant;
 pub use tx::Transmit;
 

@@ -9,9 +9,23 @@ use crate::time::Span;
 use crate::{DropReason, Instant};
 use portolan_wire::Ack;
 
-/// Least tolerance for reordering. Two paths through one kernel overtake one another by a softirq's
-/// turn, some tens of microseconds.
-const REORDER_MIN: Span = Span::from_micros(50);
+/// Least tolerance for reordering, beside a quarter of the round trip: frames of one path seldom
+/// overtake one another at all. A path where they do is soon known (`P3.8`).
+const REORDER_MIN: Span = Span::from_micros(5);
+
+/// Most tolerance for reordering: two turns of a kernel's scheduler. Whoever waited longer would do
+/// better to send again what has in truth arrived.
+const REORDER_MAX: Span = Span::from_millis(1);
+
+/// Share of the tolerance, as 1 in so many, that each confirmed loss takes away: a path that has once
+/// reordered is trusted again after some hundred losses.
+const REORDER_DECAY: u64 = 64;
+
+/// Floor of the first timeout after progress. It probes for a lost tail (RFC 8985, section 7) and
+/// costs one frame if the tail has arrived, so it need only exceed the delay of an acknowledgement
+/// (50 µs) and an awake receiver's turn; the later ones, which say that a path is silent, start from
+/// [`crate::Limits::rto_min`].
+const TAIL_MIN: Span = Span::from_micros(200);
 
 /// Doublings of the timeout after which it no longer grows by itself (the ceiling does the rest).
 const BACKOFF_MAX: u32 = 16;
@@ -22,8 +36,13 @@ pub(crate) struct LossState {
     newest: (Instant, u32),
     /// When the next frame will count as lost, if nothing arrives before.
     lost_at: Instant,
+    /// What reordering is tolerated beside the round trip.
+    reorder: Span,
     /// When the last numbered frame left.
     pub(crate) last_sent_at: Instant,
+    /// The path has gone silent: one frame may be sent again beyond the congestion window, which may
+    /// have shrunk below what is under way and will never be acknowledged. `P3.9`
+    probes: bool,
     /// Timeouts since something was acknowledged.
     pub(crate) timeouts: u32,
     /// When something was last acknowledged.
@@ -39,7 +58,9 @@ impl Default for LossState {
         LossState {
             newest: (Instant::default(), 0),
             lost_at: Instant::NEVER,
+            reorder: REORDER_MIN,
             last_sent_at: Instant::default(),
+            probes: false,
             timeouts: 0,
             acked_at: Instant::default(),
             progress_at: Instant::default(),
@@ -80,10 +101,10 @@ impl Path {
         }
         self.sample(now, ack);
         let flying = self.flying;
-        let mut progress = false;
+        let mut progress = Progress::default();
         if !old {
             for entry in self.inflight.range_mut(..ahead as usize) {
-                progress |= take(entry, &mut self.flying, &mut acked);
+                take(entry, &mut self.flying, &mut progress, &mut acked);
             }
         }
         for (index, word) in words.chunks_exact(8).enumerate() {
@@ -97,12 +118,15 @@ impl Path {
                 bits &= bits - 1;
                 let index = num.wrapping_sub(self.base_num) as usize;
                 if let Some(entry) = self.inflight.get_mut(index) {
-                    progress |= take(entry, &mut self.flying, &mut acked);
+                    take(entry, &mut self.flying, &mut progress, &mut acked);
                 }
             }
         }
         self.pop_acked();
-        if progress {
+        if progress.refuted {
+            self.on_reordered();
+        }
+        if progress.landed {
             self.loss.timeouts = 0;
             self.loss.progress_at = now;
             self.loss.acked_at = now;
@@ -116,8 +140,15 @@ impl Path {
         let Some(entry) = self.entry_mut(ack.echo_num) else {
             return;
         };
+        if entry.state == TxState::Acked {
+            return;
+        }
         // P3.7
-        if entry.attempt != ack.echo_attempt || entry.state == TxState::Acked {
+        if entry.attempt != ack.echo_attempt {
+            // P3.8: sent again, but not by a timeout, and here is the answer to the first.
+            if entry.state == TxState::Sent && self.loss.timeouts == 0 {
+                self.on_reordered();
+            }
             return;
         }
         let sent_at = entry.sent_at;
@@ -164,9 +195,10 @@ impl Path {
     /// Marks as lost what was sent well before the newest frame that has arrived.
     pub(crate) fn detect(&mut self, now: Instant) {
         self.loss.lost_at = Instant::NEVER;
+        let mut lost_count = 0;
         let (newest_at, newest_num) = self.loss.newest;
         let rtt = self.rtt.smoothed();
-        let patience = rtt + (rtt / 4).max(REORDER_MIN);
+        let patience = rtt + (rtt / 4).max(self.loss.reorder);
         let mut num = self.base_num;
         for entry in &mut self.inflight {
             let before = entry.sent_at < newest_at
@@ -176,9 +208,7 @@ impl Path {
                     entry.state = TxState::Lost;
                     self.lost.push_back(num);
                     self.flying -= 1;
-                    if let Some(congestion) = &mut self.congestion {
-                        congestion.on_lost();
-                    }
+                    lost_count += 1;
                 } else {
                     self.loss.lost_at = self.loss.lost_at.min(entry.sent_at + patience);
                 }
@@ -188,6 +218,24 @@ impl Path {
             }
             num = num.wrapping_add(1);
         }
+        if lost_count > 0 {
+            self.on_lost(lost_count);
+        }
+    }
+
+    #[cold]
+    fn on_lost(&mut self, count: u32) {
+        if let Some(congestion) = &mut self.congestion {
+            congestion.on_lost(count);
+        }
+        let trust = self.loss.reorder / REORDER_DECAY;
+        self.loss.reorder = self.loss.reorder.saturating_sub(trust).max(REORDER_MIN);
+    }
+
+    /// A frame that counted as lost has arrived as it was sent first. `P3.8`
+    #[cold]
+    fn on_reordered(&mut self) {
+        self.loss.reorder = (self.loss.reorder * 2).min(REORDER_MAX);
     }
 
     /// When [`Path::on_timer`] has something to do.
@@ -199,7 +247,11 @@ impl Path {
     }
 
     fn timeout_at(&self, times: &Times) -> Instant {
-        let timeout = self.rtt.timeout(times.rto_min, times.rto_max);
+        let floor = match self.loss.timeouts {
+            0 => TAIL_MIN.min(times.rto_min),
+            _ => times.rto_min,
+        };
+        let timeout = self.rtt.timeout(floor, times.rto_max);
         let backed_off = timeout.doubled(self.loss.timeouts.min(BACKOFF_MAX));
         self.loss.last_sent_at + backed_off.min(times.rto_max)
     }
@@ -218,6 +270,7 @@ impl Path {
             return outcome;
         }
         outcome.timed_out = true;
+        self.loss.probes = true;
         self.loss.timeouts += 1;
         self.loss.last_sent_at = now;
         let first = self
@@ -243,6 +296,18 @@ impl Path {
         outcome
     }
 
+    /// A lost frame waits, and may leave.
+    #[inline]
+    pub(crate) fn may_repair(&self) -> bool {
+        !self.lost.is_empty() && (self.flying_left() > 0 || self.loss.probes)
+    }
+
+    /// A lost frame has left.
+    pub(crate) fn on_repaired(&mut self, now: Instant) {
+        self.loss.last_sent_at = now;
+        self.loss.probes = false;
+    }
+
     /// Takes back a frame that the link would not have: it is sent again when there is room.
     pub(crate) fn put_back(&mut self, num: u32) {
         if let Some(entry) = self.entry_mut(num)
@@ -255,16 +320,31 @@ impl Path {
     }
 }
 
-fn take(entry: &mut InFlight, flying: &mut usize, acked: &mut impl FnMut(Cargo, u16)) -> bool {
+/// What an acknowledgement said.
+#[derive(Default)]
+struct Progress {
+    /// Some frame has arrived of which it was not known.
+    landed: bool,
+    /// One of them had counted as lost, and was not sent again.
+    refuted: bool,
+}
+
+#[inline]
+fn take(
+    entry: &mut InFlight,
+    flying: &mut usize,
+    progress: &mut Progress,
+    acked: &mut impl FnMut(Cargo, u16),
+) {
     match entry.state {
-        TxState::Acked => return false,
+        TxState::Acked => return,
         TxState::Sent => *flying -= 1,
-        TxState::Lost => {}
+        TxState::Lost => progress.refuted = true,
     }
+    progress.landed = true;
     entry.state = TxState::Acked;
     acked(
         core::mem::replace(&mut entry.cargo, Cargo::Nothing),
         entry.len,
     );
-    true
 }

@@ -47,6 +47,8 @@ pub(crate) struct Peer {
     pub(crate) lanes_rx: [LaneRx; 2],
     pub(crate) credit_due: [bool; 2],
     pub(crate) control: VecDeque<Control>,
+    /// The grant that was sent last, while its transfer may wait for it. `P5.11`
+    pub(crate) last_grant: Option<Grant>,
     /// Transfers to this peer that have been granted bytes which are not sent yet.
     pub(crate) bulk_ready: VecDeque<u32>,
     /// Parts of transfers that are to be sent again, by whichever path carries bulk data.
@@ -72,6 +74,7 @@ impl Peer {
             lanes_rx: [LaneRx::new(credit_len), LaneRx::new(credit_len)],
             credit_due: [false; 2],
             control: VecDeque::new(),
+            last_grant: None,
             bulk_ready: VecDeque::new(),
             pieces: VecDeque::new(),
             doubt: crate::failover::Doubt::default(),

@@ -67,6 +67,8 @@ pub(crate) struct RxTransfer {
     pub(crate) posted: Posted,
     pub(crate) len: u64,
     pub(crate) received: u64,
+    /// End of the highest byte that has arrived: what lies below is here, or was overtaken.
+    pub(crate) frontier: u64,
     /// Which bytes; on a network only.
     pub(crate) arrived: crate::coverage::Coverage,
     pub(crate) granted: u64,
@@ -160,6 +162,7 @@ impl Shared {
             posted,
             len: req.len,
             received: 0,
+            frontier: 0,
             arrived: Default::default(),
             granted: 0,
             served_at: self.scheduler.stamp(),

@@ -164,7 +164,7 @@ impl Core {
         let from = peer.id;
         if !peer.session.up || peer.session.failed.is_some() {
             if header.kind != FrameKind::Reset {
-                peer.session.on_frame_after_end(link);
+                peer.session.on_frame_out_of_session(link);
                 self.touch(from);
             }
             return Err(DropReason::StaleSession);
@@ -282,7 +282,11 @@ impl Core {
             Record::Fragment(fragment) => peer.on_fragment(&mut self.sh, fragment, payload),
             Record::Rts(rts) => peer.on_request(&mut self.sh, link, rts),
             Record::Chunk(chunk) => self.on_chunk(from, chunk, payload),
-            Record::Grant(grant) => self.on_grant(from, grant),
+            Record::Grant(grant) => match self.on_grant(from, grant) {
+                // P5.11: one that is said again may come late.
+                Err(DropReason::StaleTransfer) if !frame.reliable => Ok(()),
+                result => result,
+            },
             Record::Done(done) => self.on_done(from, done),
             Record::Credit(credit) => {
                 peer.on_credit(credit);
@@ -355,11 +359,11 @@ impl crate::peer::Peer {
     }
 }
 
-/// Whether a frame without a number may carry the record. `P3.11`, `P7.2`
+/// Whether a frame without a number may carry the record. `P3.11`, `P5.11`, `P7.2`
 fn may_be_lost(record: &Record) -> bool {
     match record {
         Record::Message(message) => message.best_effort,
-        Record::Ack(_) | Record::Probe(_) => true,
+        Record::Ack(_) | Record::Probe(_) | Record::Grant(_) => true,
         _ => false,
     }
 }

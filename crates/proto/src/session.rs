@@ -23,6 +23,16 @@ const HELLO_RETRY_MAX: Span = Span::from_millis(50);
 /// before the path is left alone.
 const HELLO_PATH_MAX: u32 = 12;
 
+/// What sets a session with one peer apart from every other: this side's epoch and token, then the
+/// peer's. Keys of sealed frames are derived from it (`P10.2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionIds {
+    /// Epoch and token of this side.
+    pub mine: (u64, u64),
+    /// Epoch and token of the peer.
+    pub theirs: (u64, u64),
+}
+
 /// Source of tokens and epochs: keyed hashing of a counter with the entropy of the start.
 #[derive(Debug)]
 pub(crate) struct Entropy {
@@ -97,10 +107,16 @@ impl SessionState {
         }
     }
 
-    /// A frame of this session came by `link`, although it was given up.
-    pub(crate) fn on_frame_after_end(&mut self, link: LinkId) {
-        if self.failed.is_some() && self.token_theirs != 0 {
+    /// A frame of this session came by `link`, although it was given up, or is not up here.
+    pub(crate) fn on_frame_out_of_session(&mut self, link: LinkId) {
+        if self.token_theirs == 0 {
+            return;
+        }
+        if self.failed.is_some() {
             self.reset_by = Some(link);
+        } else {
+            // P2.1: the peer has the session and repeats no hello; only the proof was lost.
+            self.hello_mask |= 1 << link.as_u8();
         }
     }
 
@@ -285,6 +301,38 @@ impl Peer {
 }
 
 impl Core {
+    /// What sets the present session with `peer` apart, once the peer has named itself on a network;
+    /// also of a session that was given up.
+    #[must_use]
+    pub fn session_ids(&self, peer: PeerId) -> Option<SessionIds> {
+        let session = &self.peers.get(peer.index())?.as_ref()?.session;
+        (session.token_theirs != 0).then_some(SessionIds {
+            mine: (session.epoch_mine, session.token_mine),
+            theirs: (session.epoch_theirs, session.token_theirs),
+        })
+    }
+
+    /// Whose session a frame's header names.
+    ///
+    /// # Errors
+    /// [`DropReason::Reflected`] for one that this process hands out to nobody but sends to others,
+    /// [`DropReason::StaleSession`] for any other that it does not honour.
+    pub fn find_session(&self, token: u64) -> Result<(PeerId, SessionIds), DropReason> {
+        let index = u32::try_from(token_index(token)).unwrap_or(u32::MAX);
+        // Peers hand this process tokens with its own number in them, and only they.
+        if index == self.sh.config.rank {
+            return Err(DropReason::Reflected);
+        }
+        let ids = self.session_ids(PeerId(index));
+        let ids = ids.filter(|ids| ids.mine.1 == token);
+        Ok((PeerId(index), ids.ok_or(DropReason::StaleSession)?))
+    }
+
+    /// Counts a frame that the engine dropped before the core saw it.
+    pub fn note_dropped(&mut self, reason: DropReason) {
+        self.sh.counters.drop(reason);
+    }
+
     /// A hello or its answer.
     pub(crate) fn on_handshake(
         &mut self,
@@ -326,6 +374,9 @@ impl Core {
         }
         if !is_equal(authenticator(&config.secret, body), mac) {
             return Err(DropReason::BadMac);
+        }
+        if hello.from == config.rank && hello.to != config.rank {
+            return Err(DropReason::Reflected);
         }
         let from = PeerId(hello.from);
         if hello.to != config.rank || hello.from >= config.size || hello.path != link.as_u8() {
@@ -388,7 +439,7 @@ fn is_equal(a: [u8; MAC_LEN], b: [u8; MAC_LEN]) -> bool {
     widened(a) == widened(b)
 }
 
-/// First bytes of the keyed hash of the handshake's body.
+/// First bytes of the keyed hash of the handshake, frame header included.
 fn authenticator(secret: &[u8; 32], body: &[u8]) -> [u8; MAC_LEN] {
     let mut mac = [0; MAC_LEN];
     mac.copy_from_slice(&blake3::keyed_hash(secret, body).as_bytes()[..MAC_LEN]);

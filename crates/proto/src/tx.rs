@@ -70,6 +70,18 @@ pub enum Transmit<'a> {
     },
 }
 
+impl Transmit<'_> {
+    /// To whom, and by which link.
+    #[must_use]
+    pub fn way(&self) -> (PeerId, LinkId) {
+        match *self {
+            Transmit::Frame { peer, link, .. }
+            | Transmit::Run { peer, link, .. }
+            | Transmit::Bulk { peer, link, .. } => (peer, link),
+        }
+    }
+}
+
 /// What was handed out last, in case the link will not have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sent {
@@ -339,8 +351,7 @@ impl Peer {
             });
         }
         let path = self.paths[link.index()].as_deref_mut()?;
-        if !path.lost.is_empty()
-            && path.flying_left() > 0
+        if path.may_repair()
             && let Some(sent) = path.next_lost(now, sh, self.id, self.session.token_theirs)
         {
             return Some(sent);
@@ -467,6 +478,9 @@ impl Peer {
             path.map_or((0, false), |path| (path.frame_len, path.window_left() > 0));
         self.append_control(sh, &mut frame, limit, room);
         self.append_acks(now, sh, &mut frame, limit);
+        if !frame.numbered && self.last_grant.is_some() {
+            self.repeat_grant(sh, &mut frame, limit);
+        }
         self.ack_waited = false;
         let session = self.session.token_theirs;
         let peer = self.id;
@@ -540,6 +554,7 @@ impl Peer {
             let out = &mut bytes[frame.len..];
             frame.len += match control {
                 Control::Grant(grant) => {
+                    self.last_grant = Some(grant);
                     grant.emit(out);
                     GRANT_LEN
                 }
@@ -571,6 +586,24 @@ impl Peer {
             let limit = limit.min(bytes.len());
             let out = bytes.get_mut(frame.len..limit).unwrap_or(&mut []);
             frame.len += path.rx.emit(now, path.link.as_u8(), out);
+        }
+    }
+
+    /// Says the last grant once more, beside an acknowledgement: had it been lost, its transfer would
+    /// stand still for a timeout. `P5.11`
+    #[cold]
+    fn repeat_grant(&mut self, sh: &mut Shared, frame: &mut OpenFrame, limit: usize) {
+        let Some(grant) = self.last_grant else { return };
+        let transfer = sh.rx_transfers.get(grant.receiver_transfer);
+        if transfer.is_none_or(|transfer| transfer.frontier >= grant.limit) {
+            self.last_grant = None;
+            return;
+        }
+        let bytes = sh.slots.bytes_mut(frame.slot);
+        let limit = limit.min(bytes.len());
+        if frame.len + GRANT_LEN <= limit {
+            grant.emit(&mut bytes[frame.len..]);
+            frame.len += GRANT_LEN;
         }
     }
 
@@ -695,7 +728,7 @@ impl Path {
                 // P3.12
                 Cargo::Nothing => sh.empty_view(session, num, attempt),
             };
-            self.loss.last_sent_at = now;
+            self.on_repaired(now);
             sh.counters.retransmits += 1;
             return Some(Sent::Numbered {
                 peer,

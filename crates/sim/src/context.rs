@@ -38,7 +38,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(plan: Plan, canary: Option<(Canary, u32)>, print: bool) -> Self {
+    pub(crate) fn new(plan: Plan, canary: Option<(Canary, u32)>, trace: Trace) -> Self {
         let faults_end = plan
             .faults
             .iter()
@@ -52,7 +52,7 @@ impl Context {
             net: Net::new(&plan),
             shm: Shm::new(plan.shm.map_or(0, |params| params.rx_buffer_len)),
             ledger: Ledger::default(),
-            trace: Trace::new(print),
+            trace,
             alive: vec![true; plan.nodes as usize],
             lives: vec![0; plan.nodes as usize],
             paused_until: vec![0; plan.nodes as usize],

@@ -2,7 +2,28 @@
 //! Faults that have a beginning and an end, and what they excuse.
 
 use portolan_proto::LinkId;
+use rand::Rng;
 use std::fmt;
+
+/// Words of a [`Side`].
+const WORDS: usize = crate::plan::NODES_MAX as usize / 64;
+
+/// A set of processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Side([u64; WORDS]);
+
+impl Side {
+    /// Half of all processes by chance, and `node`.
+    pub(crate) fn draw(rng: &mut impl Rng, node: u32) -> Side {
+        let mut side = Side(std::array::from_fn(|_| rng.random()));
+        side.0[node as usize / 64] |= 1 << (node % 64);
+        side
+    }
+
+    fn has(&self, node: u32) -> bool {
+        self.0[node as usize / 64] >> (node % 64) & 1 == 1
+    }
+}
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -11,9 +32,9 @@ pub(crate) enum FaultKind {
     Pause { node: u32 },
     /// The process ends, and starts again when the fault ends, unless it stays away.
     Crash { node: u32, forever: bool },
-    /// Frames between the processes in `side` (a bit each) and the others vanish; one way: only
-    /// those from `side`.
-    Partition { side: u64, one_way: bool },
+    /// Frames between the processes in `side` and the others vanish; one way: only those from
+    /// `side`.
+    Partition { side: Side, one_way: bool },
     /// Frames by one link from and to the process vanish; one way: only those to it. There is
     /// another link, so it excuses nothing.
     LinkDown {
@@ -21,6 +42,12 @@ pub(crate) enum FaultKind {
         link: LinkId,
         one_way: bool,
     },
+    /// The way between the hosts carries no longer packets than these. Excuses nothing.
+    Narrow { mtu: usize },
+    /// More frames are lost than usual, by these shares in a thousand. Excuses nothing.
+    Storm { per_mille: u32 },
+    /// The host of the process gets its frames this much later. Excuses nothing.
+    Detour { node: u32, extra_ns: u64 },
     /// A bug of the simulation's own: no link of the process works, and nobody is told.
     Mute { node: u32 },
 }
@@ -42,8 +69,12 @@ impl Fault {
     pub(crate) fn touches(&self, a: u32, b: u32) -> bool {
         match self.kind {
             FaultKind::Pause { node } | FaultKind::Crash { node, .. } => node == a || node == b,
-            FaultKind::Partition { side, .. } => (side >> a ^ side >> b) & 1 == 1,
-            FaultKind::LinkDown { .. } | FaultKind::Mute { .. } => false,
+            FaultKind::Partition { side, .. } => side.has(a) != side.has(b),
+            FaultKind::LinkDown { .. }
+            | FaultKind::Narrow { .. }
+            | FaultKind::Storm { .. }
+            | FaultKind::Detour { .. }
+            | FaultKind::Mute { .. } => false,
         }
     }
 
@@ -72,7 +103,7 @@ impl Fault {
     pub(crate) fn cuts(&self, from: u32, to: u32) -> bool {
         match self.kind {
             FaultKind::Partition { side, one_way } => {
-                let (from, to) = (side >> from & 1 == 1, side >> to & 1 == 1);
+                let (from, to) = (side.has(from), side.has(to));
                 from != to && (from || !one_way)
             }
             FaultKind::Mute { node } => from == node || to == node,
@@ -86,6 +117,9 @@ impl Fault {
             FaultKind::Crash { .. } => "crash",
             FaultKind::Partition { .. } => "partition",
             FaultKind::LinkDown { .. } => "link down",
+            FaultKind::Narrow { .. } => "narrow way",
+            FaultKind::Storm { .. } => "storm",
+            FaultKind::Detour { .. } => "detour",
             FaultKind::Mute { .. } => "mute",
         }
     }
@@ -105,7 +139,8 @@ impl fmt::Display for Fault {
             } => write!(f, "{node} dies")?,
             FaultKind::Partition { side, one_way } => {
                 let how = if one_way { "one way" } else { "both ways" };
-                write!(f, "partition {side:#x} {how}")?;
+                let nodes = (0..crate::plan::NODES_MAX).filter(|node| side.has(*node));
+                write!(f, "partition {how}, {} on one side", nodes.count())?;
             }
             FaultKind::LinkDown {
                 node,
@@ -114,6 +149,11 @@ impl fmt::Display for Fault {
             } => {
                 let how = if one_way { "one way" } else { "both ways" };
                 write!(f, "{link} of {node} down {how}")?;
+            }
+            FaultKind::Narrow { mtu } => write!(f, "way MTU {mtu}")?,
+            FaultKind::Storm { per_mille } => write!(f, "storm of {per_mille} ‰")?,
+            FaultKind::Detour { node, extra_ns } => {
+                write!(f, "{node} is {} µs farther", extra_ns / 1000)?;
             }
             FaultKind::Mute { node } => write!(f, "{node} mute")?,
         }

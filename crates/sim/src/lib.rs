@@ -13,8 +13,10 @@
 //! are dropped only for reasons that the faults in play explain.
 
 mod canary;
+mod capture;
 mod clock;
 mod context;
+mod cuts;
 mod faults;
 mod ledger;
 mod net;
@@ -25,10 +27,13 @@ mod program;
 mod queue;
 mod scenario;
 mod shm;
+mod shrink;
 mod trace;
 mod world;
 
 pub use canary::Canary;
+pub use cuts::{Cut, Cuts};
 pub use plan::Plan;
 pub use scenario::{Flow, OPENING_LEN, Scenario};
+pub use shrink::{Shrunk, shrink};
 pub use world::{Arrival, Failure, Options, Report, simulate, simulate_plan};

@@ -1,35 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan-sim`: runs seeds of the simulation and says how to reproduce what it finds.
 
-use clap::Parser;
-use portolan_sim::{Canary, Failure, Options, Report, simulate};
+use clap::{Parser, Subcommand};
+use portolan_sim::{Canary, Cuts, Failure, Options, Report, shrink, simulate};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Simulates whole clusters over the real protocol core, from a seed.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 struct Args {
-    /// First seed; drawn from the clock if not given.
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Number of seeds to run, counted upwards from the first.
-    #[arg(long, default_value_t = 1)]
-    seeds: u64,
-    /// Number of processes (2 to 64) instead of the drawn one.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=64))]
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    replay: Replay,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run many seeds; what fails is made small, and told with the command that shows it again.
+    Swarm(Swarm),
+}
+
+/// What a run is made of beside its seed.
+#[derive(Clone, Debug, clap::Args)]
+struct Kind {
+    /// Number of processes (2 to 256) instead of the drawn one.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=256))]
     nodes: Option<u32>,
     /// Milliseconds of virtual time in which the programs make work, instead of the drawn time.
     #[arg(long, value_name = "MS")]
     duration: Option<u64>,
-    /// Print every event.
-    #[arg(long)]
-    trace: bool,
-    /// Threads to run seeds on.
-    #[arg(long, default_value_t = 1)]
-    jobs: usize,
     /// Let flipped bits in headers through; then only survival is checked.
     #[arg(long)]
     header_corruption: bool,
@@ -38,34 +42,104 @@ struct Args {
     canary: Option<Canary>,
 }
 
-impl Args {
-    fn options(&self, seed: u64) -> Options {
-        Options {
-            seed,
-            nodes: self.nodes,
-            duration: self.duration.map(Duration::from_millis),
-            trace: self.trace,
-            header_corruption: self.header_corruption,
-            canary: self.canary,
+/// One run, or some.
+#[derive(Debug, clap::Args)]
+struct Replay {
+    /// First seed; drawn from the clock if not given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Number of seeds to run, counted upwards from the first.
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Threads to run seeds on.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Print every event.
+    #[arg(long)]
+    trace: bool,
+    /// Write what is sent to this file, for Wireshark; with one seed only.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Parts of the plan to leave out, as `swarm` prints them.
+    #[arg(long, value_name = "PARTS", default_value = "")]
+    without: Cuts,
+    #[command(flatten)]
+    kind: Kind,
+}
+
+#[derive(Debug, clap::Args)]
+struct Swarm {
+    /// First seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Number of seeds to run, counted upwards from the first.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// Threads to run seeds on; one per core if not given.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Failures after which the swarm ends.
+    #[arg(long, default_value_t = 3)]
+    failures: u64,
+    /// Runs that making a failure small may take; 0 leaves it as it is.
+    #[arg(long, default_value_t = 200)]
+    shrink: u32,
+    #[command(flatten)]
+    kind: Kind,
+}
+
+/// What of a swarm and of a few seeds is the same.
+struct Work {
+    kind: Kind,
+    first: u64,
+    seeds: u64,
+    jobs: usize,
+    failures_max: u64,
+    shrink_max: u32,
+    without: Cuts,
+    trace: bool,
+    pcap: Option<PathBuf>,
+}
+
+impl Work {
+    fn new(args: Args) -> Work {
+        match args.command {
+            Some(Command::Swarm(swarm)) => Work {
+                kind: swarm.kind,
+                first: swarm.seed,
+                seeds: swarm.seeds,
+                jobs: swarm.jobs.unwrap_or_else(cores),
+                failures_max: swarm.failures.max(1),
+                shrink_max: swarm.shrink,
+                without: Cuts::default(),
+                trace: false,
+                pcap: None,
+            },
+            None => Work {
+                kind: args.replay.kind,
+                first: args.replay.seed.unwrap_or_else(seed_of_the_clock),
+                seeds: args.replay.seeds,
+                jobs: args.replay.jobs,
+                failures_max: u64::MAX,
+                shrink_max: 0,
+                without: args.replay.without,
+                trace: args.replay.trace,
+                pcap: args.replay.pcap.filter(|_| args.replay.seeds == 1),
+            },
         }
     }
 
-    /// The command that runs one seed again.
-    fn command(&self, seed: u64) -> String {
-        let mut command = format!("portolan-sim --seed {seed}");
-        if let Some(nodes) = self.nodes {
-            command += &format!(" --nodes {nodes}");
+    fn options(&self, seed: u64) -> Options {
+        Options {
+            seed,
+            nodes: self.kind.nodes,
+            duration: self.kind.duration.map(Duration::from_millis),
+            trace: self.trace,
+            header_corruption: self.kind.header_corruption,
+            canary: self.kind.canary,
+            without: self.without.clone(),
+            pcap: self.pcap.clone(),
         }
-        if let Some(duration) = self.duration {
-            command += &format!(" --duration {duration}");
-        }
-        if self.header_corruption {
-            command += " --header-corruption";
-        }
-        if let Some(canary) = self.canary {
-            command += &format!(" --canary {canary}");
-        }
-        command
     }
 }
 
@@ -78,6 +152,8 @@ struct Totals {
     failed: u64,
     retransmits: u64,
     virtual_time: Duration,
+    /// Runs that broke a promise.
+    broken: u64,
 }
 
 impl Totals {
@@ -93,77 +169,85 @@ impl Totals {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let first = args.seed.unwrap_or_else(seed_of_the_clock);
-    println!("seed {first}");
+    let work = Work::new(Args::parse());
+    println!("seed {}", work.first);
     let began = Instant::now();
-    let (totals, failures) = run(&args, first);
+    let totals = run(&work);
     println!(
         "{} runs: {} frames ({} MB, {} sent again), {} messages, {} operations failed for a reason, \
-         {:.1} virtual seconds in {:.1} s",
-        totals.runs,
+         {:.1} virtual seconds in {:.1} s; {} runs broke a promise",
+        totals.runs + totals.broken,
         totals.frames,
         totals.bytes / 1_000_000,
         totals.retransmits,
         totals.messages,
         totals.failed,
         totals.virtual_time.as_secs_f64(),
-        began.elapsed().as_secs_f64()
+        began.elapsed().as_secs_f64(),
+        totals.broken
     );
-    if failures == 0 {
+    if totals.broken == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
 }
 
-/// Runs all seeds and returns what they came to, with the number of failures.
-fn run(args: &Args, first: u64) -> (Totals, u64) {
+/// Runs all seeds and returns what they came to.
+fn run(work: &Work) -> Totals {
     let next = AtomicU64::new(0);
-    let outcome = Mutex::new((Totals::default(), 0));
+    let totals = Mutex::new(Totals::default());
     std::thread::scope(|scope| {
-        for _ in 0..args.jobs.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= args.seeds {
-                        return;
-                    }
-                    let seed = first.wrapping_add(index);
-                    let result = simulate(&args.options(seed));
-                    let Ok(mut outcome) = outcome.lock() else {
-                        return;
-                    };
-                    match result {
-                        Ok(report) => {
-                            outcome.0.add(&report);
-                            if args.seeds == 1 {
-                                show(args, &report);
-                            }
-                        }
-                        Err(failure) => {
-                            outcome.1 += 1;
-                            complain(args, &failure);
-                        }
-                    }
-                }
-            });
+        for _ in 0..work.jobs.max(1) {
+            scope.spawn(|| run_some(work, &next, &totals));
         }
     });
-    outcome
-        .into_inner()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    totals.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn show(args: &Args, report: &Report) {
-    println!("{}", args.options(report.seed).plan());
-    println!("trace {:016x}", report.trace_hash);
+/// One thread's share: takes seeds until there are none, or until enough have failed.
+fn run_some(work: &Work, next: &AtomicU64, totals: &Mutex<Totals>) {
+    let lock = || totals.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        if index >= work.seeds || lock().broken >= work.failures_max {
+            return;
+        }
+        let options = work.options(work.first.wrapping_add(index));
+        match simulate(&options) {
+            Ok(report) => {
+                lock().add(&report);
+                if work.seeds == 1 {
+                    println!("{}\ntrace {:016x}", options.plan(), report.trace_hash);
+                }
+            }
+            Err(failure) => {
+                lock().broken += 1;
+                complain(&options, failure, work.shrink_max);
+            }
+        }
+    }
 }
 
-fn complain(args: &Args, failure: &Failure) {
-    println!("{}", args.options(failure.seed).plan());
-    println!("{failure}");
-    println!("reproduce: {}", args.command(failure.seed));
+fn complain(options: &Options, failure: Box<Failure>, shrink_max: u32) {
+    if shrink_max == 0 {
+        println!("{}\n{failure}", options.plan());
+        println!("reproduce: {}", options.command());
+        return;
+    }
+    let first = failure.violation.clone();
+    let small = shrink(options, failure, shrink_max);
+    println!("{}\n{}", small.options.plan(), small.failure);
+    println!(
+        "seed {}, before it was made small in {} runs: {first}",
+        options.seed, small.run_count
+    );
+    println!("reproduce: {}", small.options.command());
+    println!("  with --trace for every event, --pcap FILE for every frame");
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn seed_of_the_clock() -> u64 {

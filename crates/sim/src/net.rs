@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The network: each host has one wire to one switch, whose ports buffer a few bytes and then drop.
 
-use crate::faults::Fault;
-use crate::queue::{Happening, Queue};
+use crate::faults::{Fault, FaultKind};
+use crate::queue::{Flight, Happening, Queue};
 use crate::trace::{Item, Trace};
 use portolan_proto::LinkId;
 use rand::seq::IndexedRandom;
@@ -19,12 +19,25 @@ const EGRESS_LEN: u64 = 300_000;
 /// Bytes of headers in which a flipped bit may slip through.
 const HEADER_LEN: usize = 48;
 
-/// What is drawn for the network.
+/// A wire with what stands in front of it: a queue, which drops what does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hop {
+    /// Bytes a second.
+    pub(crate) bandwidth: u64,
+    pub(crate) latency_ns: u64,
+    pub(crate) buffer_len: u64,
+}
+
+/// What is drawn for the network: each host has a wire to the switch of its rack and one back,
+/// each rack, if there are several, one to the switch of all and one back.
 #[derive(Clone, Debug)]
 pub(crate) struct NetPlan {
-    pub(crate) bandwidth: u64,
-    pub(crate) latency_ns: Vec<u64>,
-    pub(crate) buffer_len: u64,
+    /// Wires of the hosts: to their switch (its buffer is the host's own, see [`EGRESS_LEN`]) and
+    /// back.
+    pub(crate) hosts: Vec<Hop>,
+    /// Hosts of a rack, and wires of the racks.
+    pub(crate) rack_hosts: usize,
+    pub(crate) racks: Vec<Hop>,
     pub(crate) mtu: usize,
     /// What the way between the hosts carries, if it is less than their interfaces say.
     pub(crate) way_mtu: usize,
@@ -35,27 +48,29 @@ pub(crate) struct NetPlan {
     pub(crate) corrupt: f64,
 }
 
+/// The value mostly 0, else one of these.
+fn chance(rng: &mut ChaCha8Rng, share: f64, values: &[f64]) -> f64 {
+    if rng.random_bool(share) {
+        *values.choose(rng).unwrap_or(&0.0)
+    } else {
+        0.0
+    }
+}
+
 impl NetPlan {
     pub(crate) fn draw(rng: &mut ChaCha8Rng, hosts: &[u32]) -> NetPlan {
-        let chance = |rng: &mut ChaCha8Rng, share: f64, values: &[f64]| {
-            if rng.random_bool(share) {
-                *values.choose(rng).unwrap_or(&0.0)
-            } else {
-                0.0
-            }
-        };
-        let host_count = hosts.last().map_or(0, |last| last + 1);
-        let longest = *[2_000, 20_000, 200_000].choose(rng).unwrap_or(&2_000);
+        let host_count = hosts.last().map_or(0, |last| *last as usize + 1);
         let mtu = *[1500, 1500, 9000].choose(rng).unwrap_or(&1500);
+        let hops = draw_hosts(rng, host_count);
+        let rack_hosts = match rng.random_range(0..3) {
+            0 => *[2, 4, 16].choose(rng).unwrap_or(&2),
+            _ => usize::MAX,
+        };
+        let racks = draw_racks(rng, &hops, rack_hosts);
         NetPlan {
-            // 1, 10 and 100 Gb/s.
-            bandwidth: *[125_000_000, 1_250_000_000, 12_500_000_000]
-                .choose(rng)
-                .unwrap_or(&1),
-            latency_ns: (0..host_count)
-                .map(|_| rng.random_range(300..longest))
-                .collect(),
-            buffer_len: *[32 << 10, 256 << 10, 4 << 20].choose(rng).unwrap_or(&1),
+            hosts: hops,
+            rack_hosts,
+            racks,
             mtu,
             way_mtu: if rng.random_bool(0.2) {
                 *[1280, 1450, 1500].choose(rng).unwrap_or(&1280)
@@ -71,15 +86,48 @@ impl NetPlan {
     }
 }
 
+/// 1, 10 or 100 Gb/s; some clusters are mixed.
+fn draw_hosts(rng: &mut ChaCha8Rng, count: usize) -> Vec<Hop> {
+    const RATES: [u64; 3] = [125_000_000, 1_250_000_000, 12_500_000_000];
+    let longest = *[2_000, 20_000, 200_000].choose(rng).unwrap_or(&2_000);
+    let common = *RATES.choose(rng).unwrap_or(&1);
+    let mixed = rng.random_bool(0.2);
+    let buffer_len = *[32 << 10, 256 << 10, 4 << 20].choose(rng).unwrap_or(&1);
+    let draw = |_| Hop {
+        bandwidth: if mixed {
+            *RATES.choose(rng).unwrap_or(&1)
+        } else {
+            common
+        },
+        latency_ns: rng.random_range(300..longest),
+        buffer_len,
+    };
+    (0..count).map(draw).collect()
+}
+
+/// The wires of a rack carry less than those of its hosts together, as they do in machine rooms.
+fn draw_racks(rng: &mut ChaCha8Rng, hosts: &[Hop], rack_hosts: usize) -> Vec<Hop> {
+    let share = *[1, 2, 4].choose(rng).unwrap_or(&1);
+    let racks = hosts.chunks(rack_hosts);
+    let draw = |hosts: &[Hop]| Hop {
+        bandwidth: hosts.iter().map(|hop| hop.bandwidth).sum::<u64>() / share,
+        latency_ns: rng.random_range(300..20_000),
+        buffer_len: *[256 << 10, 4 << 20].choose(rng).unwrap_or(&1),
+    };
+    racks.map(draw).collect()
+}
+
 impl fmt::Display for NetPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gbits = self.bandwidth * 8 / 1_000_000_000;
-        let buffer = self.buffer_len >> 10;
-        write!(
-            f,
-            "{gbits} Gb/s, {buffer} KiB per port, way MTU {}, ",
-            self.way_mtu
-        )?;
+        let gbits = self
+            .hosts
+            .iter()
+            .map(|hop| hop.bandwidth * 8 / 1_000_000_000);
+        let slowest = gbits.clone().min().unwrap_or(0);
+        let fastest = gbits.max().unwrap_or(0);
+        let buffer = self.hosts.first().map_or(0, |hop| hop.buffer_len >> 10);
+        write!(f, "{} racks, {slowest}-{fastest} Gb/s, ", self.racks.len())?;
+        write!(f, "{buffer} KiB per port, way MTU {}, ", self.way_mtu)?;
         write!(f, "loss {}, duplicates {}, ", self.loss, self.duplicate)?;
         write!(
             f,
@@ -98,9 +146,9 @@ pub(crate) struct Net {
     hosts: Vec<u32>,
     header_corruption: bool,
     rng: ChaCha8Rng,
-    /// When each host's wire and each of the switch's ports is free again.
-    wire_free: Vec<u64>,
-    port_free: Vec<u64>,
+    /// When each wire is free again: of hosts up and down, of racks up and down.
+    host_free: [Vec<u64>; 2],
+    rack_free: [Vec<u64>; 2],
     pub(crate) active: Vec<Fault>,
     pub(crate) frame_count: u64,
     pub(crate) byte_count: u64,
@@ -113,14 +161,14 @@ impl Net {
     pub(crate) fn new(plan: &crate::Plan) -> Net {
         let mut rng = ChaCha8Rng::seed_from_u64(plan.seed);
         rng.set_stream(1);
-        let host_count = plan.net.latency_ns.len();
+        let free = |hops: &[Hop]| [vec![0; hops.len()], vec![0; hops.len()]];
         Net {
+            host_free: free(&plan.net.hosts),
+            rack_free: free(&plan.net.racks),
             plan: plan.net.clone(),
             hosts: plan.hosts.clone(),
             header_corruption: plan.header_corruption,
             rng,
-            wire_free: vec![0; host_count],
-            port_free: vec![0; host_count],
             active: Vec::new(),
             frame_count: 0,
             byte_count: 0,
@@ -129,58 +177,93 @@ impl Net {
         }
     }
 
-    fn wire_ns(&self, len: u64) -> u64 {
-        len * 1_000_000_000 / self.plan.bandwidth
-    }
-
     /// When `node`'s host takes frames again; `None` if it does now.
     pub(crate) fn full_until(&self, now: u64, node: u32) -> Option<u64> {
-        let free = self.wire_free[self.hosts[node as usize] as usize];
-        let queued_ns = self.wire_ns(EGRESS_LEN);
+        let host = self.hosts[node as usize] as usize;
+        let free = self.host_free[UP][host];
+        let queued_ns = self.plan.hosts[host].wire_ns(EGRESS_LEN);
         (free > now + queued_ns).then(|| free - queued_ns / 2)
     }
 
-    /// Puts a frame on the wire; what becomes of it is decided here.
+    /// Puts a frame on the wire of its sender.
     pub(crate) fn send(
         &mut self,
         (queue, trace): (&mut Queue, &mut Trace),
         now: u64,
         (from, to): (u32, u32),
         link: LinkId,
-        mut frame: Vec<u8>,
+        frame: Vec<u8>,
     ) {
         self.frame_count += 1;
         self.byte_count += frame.len() as u64;
-        let len = frame.len();
-        trace.push(now, from, Item::Sent { to, link, len });
-        let at = match self.pass(now, (from, to), link, len) {
-            Ok(at) => at,
-            Err(why) => {
-                trace.push(now, from, Item::Lost { to, link, why });
-                return;
-            }
+        trace.push_frame(now, (from, to), link, &frame);
+        let flight = Flight {
+            from,
+            to,
+            link,
+            frame,
         };
+        match self.pass(now, &flight) {
+            Ok(at) => queue.push(at, Happening::Switch { leg: 0, flight }),
+            Err(why) => lose(trace, now, &flight, why),
+        }
+    }
+
+    /// A frame is at a switch: the next wire takes it, or has no room for it.
+    pub(crate) fn forward(
+        &mut self,
+        (queue, trace): (&mut Queue, &mut Trace),
+        now: u64,
+        leg: usize,
+        flight: Flight,
+    ) {
+        let on_wire = (flight.frame.len() + OVERHEAD_LEN) as u64;
+        let (src, dst) = (self.host(flight.from), self.host(flight.to));
+        let (src_rack, dst_rack) = (src / self.plan.rack_hosts, dst / self.plan.rack_hosts);
+        let legs = if src_rack == dst_rack { 1 } else { 3 };
+        let (hop, free) = match (legs - leg, leg) {
+            (1, _) => (&self.plan.hosts[dst], &mut self.host_free[DOWN][dst]),
+            (_, 0) => (
+                &self.plan.racks[src_rack],
+                &mut self.rack_free[UP][src_rack],
+            ),
+            _ => (
+                &self.plan.racks[dst_rack],
+                &mut self.rack_free[DOWN][dst_rack],
+            ),
+        };
+        let Some(at) = hop.pass(now, free, on_wire, &mut self.switch_queue_len_max) else {
+            self.switch_losses
+                .push(std::time::Duration::from_nanos(now));
+            return lose(trace, now, &flight, "switch buffer full");
+        };
+        if leg + 1 < legs {
+            let leg = leg + 1;
+            return queue.push(at, Happening::Switch { leg, flight });
+        }
+        self.arrive((queue, trace), now, at, flight);
+    }
+
+    /// A frame has passed all switches: it may still be broken, doubled or late.
+    fn arrive(
+        &mut self,
+        (queue, trace): (&mut Queue, &mut Trace),
+        now: u64,
+        at: u64,
+        mut flight: Flight,
+    ) {
+        let at = at + self.detour(flight.from) + self.detour(flight.to);
         if self.roll(self.plan.corrupt) {
             if !self.header_corruption {
-                let why = "corrupt";
-                trace.push(now, from, Item::Lost { to, link, why });
-                return;
+                return lose(trace, now, &flight, "corrupt");
             }
+            let frame = &mut flight.frame;
             let bit = self.rng.random_range(0..frame.len().min(HEADER_LEN) * 8);
             frame[bit / 8] ^= 1 << (bit % 8);
         }
         if self.roll(self.plan.duplicate) {
             let later = at + self.rng.random_range(0..=self.plan.reorder_ns);
-            let frame = frame.clone();
-            queue.push(
-                later,
-                Happening::Arrive {
-                    from,
-                    to,
-                    link,
-                    frame,
-                },
-            );
+            queue.push(later, Happening::Arrive(flight.clone()));
         }
         let late = self.roll(self.plan.reorder);
         let extra = if late {
@@ -188,38 +271,32 @@ impl Net {
         } else {
             0
         };
-        queue.push(
-            at + extra,
-            Happening::Arrive {
-                from,
-                to,
-                link,
-                frame,
-            },
-        );
+        queue.push(at + extra, Happening::Arrive(flight));
+    }
+
+    fn host(&self, node: u32) -> usize {
+        self.hosts[node as usize] as usize
     }
 
     fn roll(&mut self, share: f64) -> bool {
         share > 0.0 && self.rng.random_bool(share)
     }
 
-    /// When a frame that takes the whole way arrives.
-    fn pass(
-        &mut self,
-        now: u64,
-        (from, to): (u32, u32),
-        link: LinkId,
-        len: usize,
-    ) -> Result<u64, &'static str> {
-        let (src, dst) = (
-            self.hosts[from as usize] as usize,
-            self.hosts[to as usize] as usize,
-        );
-        let on_wire = (len + OVERHEAD_LEN) as u64;
-        let wire_ns = self.wire_ns(on_wire);
-        self.wire_free[src] = self.wire_free[src].max(now) + wire_ns;
+    /// When a frame reaches the first switch, if the way takes it.
+    fn pass(&mut self, now: u64, flight: &Flight) -> Result<u64, &'static str> {
+        let Flight {
+            from,
+            to,
+            link,
+            ref frame,
+        } = *flight;
+        let src = self.host(from);
+        let wire = self.plan.hosts[src];
+        let free = &mut self.host_free[UP][src];
+        *free = (*free).max(now) + wire.wire_ns((frame.len() + OVERHEAD_LEN) as u64);
+        let at = *free + wire.latency_ns;
         let headers_len = if link == LinkId::UDP { 28 } else { 4 };
-        if len + headers_len > self.plan.way_mtu {
+        if frame.len() + headers_len > self.way_mtu() {
             return Err("too long for the way");
         }
         if self
@@ -229,20 +306,63 @@ impl Net {
         {
             return Err("partition");
         }
-        if self.roll(self.plan.loss) {
+        if self.roll(self.loss()) {
             return Err("loss");
         }
-        let at_switch = self.wire_free[src] + self.plan.latency_ns[src];
-        let backlog_ns = self.port_free[dst].saturating_sub(at_switch);
-        if backlog_ns > self.wire_ns(self.plan.buffer_len) {
-            self.switch_losses
-                .push(std::time::Duration::from_nanos(now));
-            return Err("switch buffer full");
+        Ok(at)
+    }
+
+    fn way_mtu(&self) -> usize {
+        let narrow = self.active.iter().filter_map(|fault| match fault.kind {
+            FaultKind::Narrow { mtu } => Some(mtu),
+            _ => None,
+        });
+        narrow.min().unwrap_or(usize::MAX).min(self.plan.way_mtu)
+    }
+
+    fn loss(&self) -> f64 {
+        let storms = self.active.iter().filter_map(|fault| match fault.kind {
+            FaultKind::Storm { per_mille } => Some(f64::from(per_mille) / 1000.0),
+            _ => None,
+        });
+        storms.fold(self.plan.loss, f64::max)
+    }
+
+    fn detour(&self, node: u32) -> u64 {
+        let detours = self.active.iter().filter_map(|fault| match fault.kind {
+            FaultKind::Detour {
+                node: far,
+                extra_ns,
+            } if far == node => Some(extra_ns),
+            _ => None,
+        });
+        detours.sum()
+    }
+}
+
+fn lose(trace: &mut Trace, now: u64, flight: &Flight, why: &'static str) {
+    let (to, link) = (flight.to, flight.link);
+    trace.push(now, flight.from, Item::Lost { to, link, why });
+}
+
+/// Direction of a wire: to the middle of the network, and back.
+const UP: usize = 0;
+const DOWN: usize = 1;
+
+impl Hop {
+    fn wire_ns(&self, len: u64) -> u64 {
+        len * 1_000_000_000 / self.bandwidth
+    }
+
+    /// When a frame that is at the queue at `at` has crossed; `None` if the queue is full.
+    fn pass(&self, at: u64, free: &mut u64, len: u64, queue_len_max: &mut u64) -> Option<u64> {
+        let backlog_ns = free.saturating_sub(at);
+        if backlog_ns > self.wire_ns(self.buffer_len) {
+            return None;
         }
-        let queue_len =
-            u64::try_from(u128::from(backlog_ns) * u128::from(self.plan.bandwidth) / 1_000_000_000);
-        self.switch_queue_len_max = self.switch_queue_len_max.max(queue_len.unwrap_or(0));
-        self.port_free[dst] = self.port_free[dst].max(at_switch) + wire_ns;
-        Ok(self.port_free[dst] + self.plan.latency_ns[dst])
+        let queue_len = u128::from(backlog_ns) * u128::from(self.bandwidth) / 1_000_000_000;
+        *queue_len_max = (*queue_len_max).max(u64::try_from(queue_len).unwrap_or(0));
+        *free = (*free).max(at) + self.wire_ns(len);
+        Some(*free + self.latency_ns)
     }
 }

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::ledger::{GREETING_PORT, GROUP_PORT};
 use crate::plan::GroupPlan;
 use crate::program::Program;
-use crate::queue::Happening;
+use crate::queue::{Flight, Happening};
 use peers::Remote;
 use portolan_proto::{Admitted, Config, Core, LaneId, LinkId, OpId, PeerId, PortId, PortMode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -134,7 +134,10 @@ impl Node {
     }
 
     /// A frame has reached the process's socket.
-    pub(crate) fn on_arrival(&mut self, cx: &mut Context, from: u32, link: LinkId, frame: Vec<u8>) {
+    pub(crate) fn on_arrival(&mut self, cx: &mut Context, flight: Flight) {
+        let Flight {
+            from, link, frame, ..
+        } = flight;
         let params = if link == LinkId::UDP {
             Some(cx.plan.udp)
         } else {

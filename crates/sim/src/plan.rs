@@ -2,7 +2,7 @@
 //! What one seed stands for: every parameter of a run, drawn before it starts.
 
 use crate::clock::Clock;
-use crate::faults::{Fault, FaultKind};
+use crate::faults::{Fault, FaultKind, Side};
 use crate::net::NetPlan;
 use portolan_proto::{LaneId, Limits, LinkId, LinkParams, PortMode};
 use rand::seq::IndexedRandom;
@@ -10,8 +10,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
 
-/// Processes of one run at most: partitions are sets in a word.
-pub(crate) const NODES_MAX: u32 = 64;
+/// Processes of one run at most.
+pub(crate) const NODES_MAX: u32 = 256;
 
 /// Largest message of the traffic.
 const MESSAGE_LEN_MAX: usize = 1_000_000;
@@ -153,6 +153,7 @@ impl Plan {
             plan.draw_groups(rng);
         }
         plan.draw_link_down(seed);
+        plan.draw_weather(seed);
         plan
     }
 
@@ -179,9 +180,46 @@ impl Plan {
         });
     }
 
+    /// The network changes for a while, in ways that no program may notice.
+    fn draw_weather(&mut self, seed: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 3);
+        if rng.random_bool(0.6) {
+            return;
+        }
+        for _ in 0..rng.random_range(1..=3) {
+            let begin_ns = rng.random_range(0..self.traffic_ns);
+            let kind = match rng.random_range(0..3) {
+                0 => FaultKind::Narrow {
+                    mtu: *[600, 1000, 1280, 1492].choose(&mut rng).unwrap_or(&1280),
+                },
+                1 => FaultKind::Storm {
+                    per_mille: *[50, 200, 400].choose(&mut rng).unwrap_or(&50),
+                },
+                _ => FaultKind::Detour {
+                    node: rng.random_range(0..self.nodes),
+                    extra_ns: *[MS / 20, MS, 20 * MS].choose(&mut rng).unwrap_or(&MS),
+                },
+            };
+            self.faults.push(Fault {
+                begin_ns,
+                end_ns: begin_ns + rng.random_range(1..500) * MS,
+                kind,
+            });
+        }
+    }
+
     /// Whether two processes reach one another through shared memory.
     pub(crate) fn share_memory(&self, a: u32, b: u32) -> bool {
         self.shm.is_some() && self.hosts[a as usize] == self.hosts[b as usize]
+    }
+
+    pub(crate) fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    pub(crate) fn fault_count(&self) -> usize {
+        self.faults.len()
     }
 
     pub(crate) fn port(&self, node: u32, port: u16) -> Option<&PortPlan> {
@@ -221,7 +259,7 @@ impl Plan {
     }
 
     fn draw_flows(&mut self, rng: &mut ChaCha8Rng) {
-        let flow_count = rng.random_range(1..=12).max(self.nodes).min(96);
+        let flow_count = rng.random_range(1..=12).max(self.nodes);
         // Bounds the work of one run: with hundreds of runs in a test, some tens of thousands of
         // frames each.
         let mut bytes_left = rng.random_range(200_000..12_000_000usize);
@@ -339,7 +377,7 @@ impl Plan {
                     forever: rng.random_bool(0.2),
                 },
                 _ => FaultKind::Partition {
-                    side: rng.random::<u64>() | 1 << node,
+                    side: Side::draw(rng, node),
                     one_way: rng.random_bool(0.2),
                 },
             };
@@ -390,7 +428,9 @@ fn draw_nodes(rng: &mut ChaCha8Rng) -> u32 {
     match rng.random_range(0..12) {
         0..8 => rng.random_range(2..=6),
         8..11 => rng.random_range(7..=20),
-        _ => rng.random_range(21..=NODES_MAX),
+        // A few are as large as it gets.
+        _ if rng.random_bool(0.75) => rng.random_range(21..=64),
+        _ => rng.random_range(65..=NODES_MAX),
     }
 }
 
@@ -447,7 +487,11 @@ fn draw_limits(rng: &mut ChaCha8Rng) -> Limits {
     let credit_len = *[64, 256, 256].choose(rng).unwrap_or(&256) * 1024;
     Limits {
         credit_len,
-        eager_len_max: *[1000, 8192, 31 * 1024].choose(rng).unwrap_or(&8192),
+        // Two of them fit the credit, with what each is charged beside its bytes.
+        eager_len_max: (*[1000, 8192, 31 * 1024, 64 * 1024]
+            .choose(rng)
+            .unwrap_or(&8192))
+        .min(credit_len as usize / 2 - 1024),
         eager_len_max_lossless: *[4000, 16 * 1024].choose(rng).unwrap_or(&4000),
         window_frames_max: *[64, 512, 4096].choose(rng).unwrap_or(&512),
         grant_len_max: *[0, 0, 65_536].choose(rng).unwrap_or(&0),

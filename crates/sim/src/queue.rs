@@ -5,16 +5,22 @@ use portolan_proto::LinkId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// A frame between two processes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Flight {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) link: LinkId,
+    pub(crate) frame: Vec<u8>,
+}
+
 /// Something that will happen.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Happening {
     /// A frame reaches a process's socket.
-    Arrive {
-        from: u32,
-        to: u32,
-        link: LinkId,
-        frame: Vec<u8>,
-    },
+    Arrive(Flight),
+    /// A frame reaches the switch at the end of this leg of its way.
+    Switch { leg: usize, flight: Flight },
     /// A process has something to do: a timer, shared memory, its program.
     Wake { node: u32 },
     /// The fault with this index begins.
@@ -32,20 +38,16 @@ pub(crate) enum Happening {
 pub(crate) struct Queue {
     heap: BinaryHeap<Reverse<(u64, u64, Happening)>>,
     made: u64,
-    /// Frames on wires.
-    pub(crate) frames_in_air: usize,
 }
 
 impl Queue {
     pub(crate) fn push(&mut self, at_ns: u64, what: Happening) {
-        self.frames_in_air += usize::from(matches!(what, Happening::Arrive { .. }));
         self.made += 1;
         self.heap.push(Reverse((at_ns, self.made, what)));
     }
 
     pub(crate) fn pop(&mut self) -> Option<(u64, Happening)> {
         let Reverse((at_ns, _, what)) = self.heap.pop()?;
-        self.frames_in_air -= usize::from(matches!(what, Happening::Arrive { .. }));
         Some((at_ns, what))
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::Plan;
 use crate::clock::Clock;
-use crate::net::NetPlan;
+use crate::net::{Hop, NetPlan};
 use crate::plan::{Flow as Stream, PortPlan};
 use portolan_proto::{LaneId, Limits, LinkParams, PortMode};
 
@@ -84,6 +84,11 @@ impl Scenario {
     pub fn plan(&self) -> Plan {
         let nodes = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
         let host_count = self.hosts.iter().max().map_or(0, |last| *last as usize + 1);
+        let wire = Hop {
+            bandwidth: self.bandwidth,
+            latency_ns: self.latency_ns,
+            buffer_len: self.port_len,
+        };
         Plan {
             seed: self.seed,
             nodes,
@@ -99,9 +104,9 @@ impl Scenario {
             },
             packet: None,
             net: NetPlan {
-                bandwidth: self.bandwidth,
-                latency_ns: vec![self.latency_ns; host_count],
-                buffer_len: self.port_len,
+                hosts: vec![wire; host_count],
+                rack_hosts: usize::MAX,
+                racks: Vec::new(),
                 mtu: 1500,
                 way_mtu: 1500,
                 loss: self.loss,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What happened: a hash over all of it, the last of it in words, all of it on request.
 
+use crate::capture::Capture;
 use portolan_proto::{Cause, LaneId, LinkId};
 use std::collections::VecDeque;
 use std::fmt;
@@ -109,14 +110,34 @@ pub(crate) struct Trace {
     hasher: DefaultHasher,
     last: VecDeque<(u64, u32, Item)>,
     print: bool,
+    capture: Option<Capture>,
 }
 
 impl Trace {
-    pub(crate) fn new(print: bool) -> Self {
+    pub(crate) fn new(print: bool, capture: Option<Capture>) -> Self {
         Trace {
+            capture,
             hasher: DefaultHasher::new(),
             last: VecDeque::with_capacity(KEPT_MAX),
             print,
+        }
+    }
+
+    /// A frame was sent: notes it, and keeps its bytes if there is a capture file.
+    pub(crate) fn push_frame(
+        &mut self,
+        now: u64,
+        (from, to): (u32, u32),
+        link: LinkId,
+        frame: &[u8],
+    ) {
+        let len = frame.len();
+        self.push(now, from, Item::Sent { to, link, len });
+        if let Some(capture) = &mut self.capture
+            && let Err(error) = capture.record(now, (from, to), link, frame)
+        {
+            eprintln!("the capture ends here: {error}");
+            self.capture = None;
         }
     }
 

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The run: takes what happens next, until everything has come to its end or a promise is broken.
 
+use crate::capture::Capture;
 use crate::context::Context;
+use crate::cuts::Cuts;
 use crate::faults::{Fault, FaultKind};
 use crate::node::{Node, Op};
 use crate::queue::Happening;
+use crate::trace::Trace;
 use crate::{Canary, Plan};
 use portolan_proto::{LaneId, PeerId};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// From the end of the traffic and the faults, everything must be at its end within this time: a
 /// second of silence, one of connecting in vain, and what loss makes of the rest.
 const SETTLE_NS: u64 = 15_000_000_000;
+
+/// More happenings in one moment are a loop: the largest runs have a few per process and frame.
+const STILL_MAX: u32 = 1_000_000;
 
 /// How often the run looks whether all is done.
 const LOOK_NS: u64 = 2_000_000;
@@ -36,6 +43,10 @@ pub struct Options {
     pub header_corruption: bool,
     /// Put this bug in.
     pub canary: Option<Canary>,
+    /// Parts of the drawn plan that are left out.
+    pub without: Cuts,
+    /// Write what is sent to this file.
+    pub pcap: Option<PathBuf>,
 }
 
 impl Options {
@@ -45,7 +56,30 @@ impl Options {
         let duration = self
             .duration
             .map(|d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX).max(1));
-        Plan::draw(self.seed, self.nodes, duration, self.header_corruption)
+        let mut plan = Plan::draw(self.seed, self.nodes, duration, self.header_corruption);
+        self.without.apply(&mut plan);
+        plan
+    }
+
+    /// The command that runs the same again.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let mut command = format!("portolan-sim --seed {}", self.seed);
+        let mut add = |option: &str, value: Option<String>| {
+            if let Some(value) = value {
+                command += &format!(" --{option} {value}");
+            }
+        };
+        add("nodes", self.nodes.map(|nodes| nodes.to_string()));
+        let duration = self.duration.map(|duration| duration.as_millis());
+        add("duration", duration.map(|millis| millis.to_string()));
+        add("canary", self.canary.map(|canary| canary.to_string()));
+        let without = (!self.without.0.is_empty()).then(|| self.without.to_string());
+        add("without", without);
+        if self.header_corruption {
+            command += " --header-corruption";
+        }
+        command
     }
 }
 
@@ -139,7 +173,18 @@ pub fn simulate_plan(plan: Plan, options: &Options) -> Result<Report, Box<Failur
     let canary = options
         .canary
         .map(|canary| (canary, 1 + u32::try_from(plan.seed % 7).unwrap_or(0)));
-    let mut world = World::new(Context::new(plan, canary, options.trace));
+    let capture = options.pcap.as_deref().map(Capture::create).transpose();
+    let capture = capture.map_err(|error| {
+        Box::new(Failure {
+            seed: plan.seed,
+            violation: format!("no run, since the capture file cannot be made: {error}"),
+            at: Duration::ZERO,
+            last: Vec::new(),
+            drops: Vec::new(),
+        })
+    })?;
+    let trace = Trace::new(options.trace, capture);
+    let mut world = World::new(Context::new(plan, canary, trace));
     // A panic is a broken promise like any other: it must name its seed.
     let run = std::panic::catch_unwind(AssertUnwindSafe(|| world.run()));
     if let Err(panic) = run {
@@ -156,6 +201,8 @@ struct World {
     cx: Context,
     nodes: Vec<Node>,
     done: bool,
+    /// Happenings since time last went on.
+    still: u32,
 }
 
 impl World {
@@ -176,6 +223,7 @@ impl World {
             cx,
             nodes,
             done: false,
+            still: 0,
         }
     }
 
@@ -184,6 +232,12 @@ impl World {
             let Some((at, what)) = self.cx.queue.pop() else {
                 return;
             };
+            self.still = if at > self.cx.now { 0 } else { self.still + 1 };
+            if self.still > STILL_MAX {
+                self.cx.violate_always(format!(
+                    "time stands still: {STILL_MAX} happenings in one nanosecond, now {what:?}"
+                ));
+            }
             self.cx.now = at;
             self.happen(what);
         }
@@ -191,16 +245,22 @@ impl World {
 
     fn happen(&mut self, what: Happening) {
         match what {
-            Happening::Arrive {
-                from,
-                to,
-                link,
-                frame,
-            } => {
+            Happening::Arrive(flight) => {
+                let to = flight.to;
                 if self.cx.alive[to as usize] {
-                    self.nodes[to as usize].on_arrival(&mut self.cx, from, link, frame);
+                    self.nodes[to as usize].on_arrival(&mut self.cx, flight);
                     self.pull(to);
                 }
+            }
+            Happening::Switch { leg, flight } => {
+                let Context {
+                    net,
+                    queue,
+                    trace,
+                    now,
+                    ..
+                } = &mut self.cx;
+                net.forward((queue, trace), *now, leg, flight);
             }
             Happening::Wake { node } => {
                 if self.cx.alive[node as usize] {
@@ -234,7 +294,11 @@ impl World {
                 self.trace_fault(node, index, what);
                 self.crash(node);
             }
-            FaultKind::Partition { .. } | FaultKind::Mute { .. } => {
+            FaultKind::Partition { .. }
+            | FaultKind::Narrow { .. }
+            | FaultKind::Storm { .. }
+            | FaultKind::Detour { .. }
+            | FaultKind::Mute { .. } => {
                 self.trace_fault(0, index, what);
                 self.cx.net.active.push(fault);
             }
@@ -270,7 +334,11 @@ impl World {
                 self.nodes[node as usize].restart(&mut self.cx);
                 self.pull(node);
             }
-            FaultKind::Partition { .. } | FaultKind::LinkDown { .. } => {
+            FaultKind::Partition { .. }
+            | FaultKind::LinkDown { .. }
+            | FaultKind::Narrow { .. }
+            | FaultKind::Storm { .. }
+            | FaultKind::Detour { .. } => {
                 self.trace_fault(0, index, "the network heals");
                 self.cx
                     .net

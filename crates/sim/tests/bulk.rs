@@ -167,10 +167,10 @@ fn lossy_rate(loss: f64, socket_len: usize) -> f64 {
 // P3.13
 #[test]
 fn loss_by_chance_costs_little() {
-    // Frames that are sent again keep their part of the receiver's budget meanwhile: with the default
-    // buffer, which is little more than what is under way, the wire falls idle after some losses.
+    // With the default buffer little more can be granted than is under way, so the wire falls idle
+    // for a moment when the tail of what was granted is lost.
     let (default, enlarged) = (212_992 / 2, 1 << 20);
-    for (socket_len, least) in [(default, [0.75, 0.35]), (enlarged, [0.85, 0.5])] {
+    for (socket_len, least) in [(default, [0.85, 0.7]), (enlarged, [0.93, 0.85])] {
         let clean = lossy_rate(0.0, socket_len);
         for (loss, least) in [0.01, 0.05].into_iter().zip(least) {
             let share = lossy_rate(loss, socket_len) / clean;

@@ -36,7 +36,36 @@ fn seeded(seed: u64) -> Options {
 
 #[test]
 fn hundreds_of_seeds_break_no_promise() {
-    run_all(1..401, seeded);
+    run_all(1..251, seeded);
+}
+
+#[test]
+fn two_hundred_nodes_break_no_promise() {
+    run_all(0..2, |seed| Options {
+        nodes: Some(200),
+        duration: Some(Duration::from_millis(30)),
+        ..seeded(30_000 + seed)
+    });
+}
+
+#[test]
+fn a_capture_has_every_frame_that_was_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.pcap");
+    let options = Options {
+        pcap: Some(path.clone()),
+        ..seeded(11)
+    };
+    let report = simulate(&options).expect("holds");
+    let mut reader = pcap_file::pcap::PcapReader::new(std::fs::File::open(path).unwrap()).unwrap();
+    let mut frame_count = 0;
+    while let Some(packet) = reader.next_packet() {
+        let packet = packet.unwrap();
+        assert_eq!(packet.data[12..14], [0x88, 0xb5]);
+        assert!(packet.timestamp <= report.virtual_time);
+        frame_count += 1;
+    }
+    assert_eq!(frame_count, report.frame_count);
 }
 
 #[test]

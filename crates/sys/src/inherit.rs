@@ -89,6 +89,13 @@ pub fn claim_inherited_socket(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// Whether `number` is a unix stream socket that a parent left open for this process.
+#[must_use]
+pub fn is_inherited_socket(number: RawFd) -> bool {
+    socket_option(number, libc::SO_TYPE).is_ok_and(|kind| kind == libc::SOCK_STREAM)
+        && socket_option(number, libc::SO_DOMAIN).is_ok_and(|domain| domain == libc::AF_UNIX)
+}
+
 /// An integer option of level SOL_SOCKET.
 #[allow(unsafe_code, reason = "getsockopt on a descriptor known by number")]
 fn socket_option(number: RawFd, option: i32) -> io::Result<i32> {

@@ -16,6 +16,7 @@ mod frame;
 mod hello;
 mod record;
 mod remote;
+mod seal;
 
 pub use frame::{BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION};
 pub use hello::{HELLO_LEN, Hello, MAC_LEN};
@@ -28,6 +29,7 @@ pub use remote::{
     REMOTE_ANSWER_LEN, REMOTE_GET_LEN, REMOTE_RTS_LEN, REMOTE_SOURCE_LEN, REMOTE_WRITE_LEN,
     RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
 };
+pub use seal::{SEAL_LEN, SEAL_TAG_LEN, SealNumber, SealedFrame, seal_header};
 
 use core::fmt;
 

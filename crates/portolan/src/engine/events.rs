@@ -6,6 +6,7 @@ use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
 use crate::port::{Context, Handler, Message};
+use crate::seal::Opened;
 use portolan_link::RxFrame;
 use portolan_proto::{
     Cause, Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest,
@@ -94,6 +95,33 @@ impl Inner {
             self.core.handle_rest(self.now, &admitted, frame.head);
         }
         self.drain(handlers, Some(frame));
+    }
+
+    /// A frame from a network has arrived, in a job whose frames are sealed. `P10.3`
+    pub(super) fn on_sealed(
+        &mut self,
+        handlers: &mut Handlers,
+        link: LinkId,
+        frame: &[u8],
+        inbox: Option<&mut Inbox<'_>>,
+    ) {
+        let Inner { core, seals, .. } = self;
+        let Some(seals) = seals else { return };
+        let whole = |head| RxFrame {
+            from: None,
+            head,
+            body: None,
+        };
+        match seals.open(core, link, frame) {
+            Err(reason) => core.note_dropped(reason),
+            Ok(Opened::Handshake) => self.on_frame(handlers, link, false, &whole(frame), inbox),
+            Ok(Opened::Frame(plain)) => {
+                self.on_frame(handlers, link, false, &whole(&plain), inbox);
+                if let Some(seals) = &mut self.seals {
+                    seals.put_back(plain);
+                }
+            }
+        }
     }
 
     /// A message that came the short way.
@@ -330,7 +358,14 @@ impl Inner {
                 });
             }
             Event::BufferWanted { port, peer, len } => self.lend_buffer(handlers, port, peer, len),
-            Event::PeerUp(peer) => self.peers[peer.0 as usize].connecting_since = None,
+            Event::PeerUp(peer) => {
+                self.peers[peer.0 as usize].connecting_since = None;
+                if let Some(seals) = &mut self.seals
+                    && let Some(ids) = self.core.session_ids(peer)
+                {
+                    seals.on_session(peer, ids);
+                }
+            }
             Event::Suspect { peer, .. } => {
                 let since = self.core.last_heard(peer).unwrap_or(self.now);
                 let info = &mut self.peers[peer.0 as usize];

@@ -9,9 +9,16 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// The variable does not hold a number.
-    #[error("{FD_VARIABLE} is {0:?}, not a descriptor number; unset it to run as a job of one")]
-    BadVariable(String),
+    /// A variable does not hold what it must.
+    #[error("{variable} is {value:?}, not {wanted}")]
+    BadVariable {
+        /// Which.
+        variable: &'static str,
+        /// What it holds.
+        value: String,
+        /// What it may hold.
+        wanted: &'static str,
+    },
     /// The descriptor is not what an agent left for this process.
     #[error(
         "{FD_VARIABLE} names descriptor {fd}, which is not a connection to a launcher ({source}): \
@@ -48,6 +55,14 @@ pub enum LaunchError {
         ours: u32,
         /// Version of the launcher.
         theirs: u32,
+    },
+    /// A launcher that is not Portolan's refused, or said what cannot be.
+    #[error("joining the job through {launcher}: {what}")]
+    Foreign {
+        /// Which.
+        launcher: &'static str,
+        /// What happened, and what to do.
+        what: String,
     },
     /// A rank ended before all addresses were known.
     #[error("the job cannot start: {0}")]

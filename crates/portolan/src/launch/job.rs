@@ -50,6 +50,20 @@ impl Job {
         }
     }
 
+    /// Its numbers, for a person.
+    pub(super) fn summary(&self) -> String {
+        format!(
+            "rank {} of {}; {} of {} on this host; {} host{}; job {}",
+            self.rank,
+            self.size,
+            self.local_rank,
+            self.local_size,
+            self.host_count,
+            if self.host_count == 1 { "" } else { "s" },
+            hex::encode(self.job_id),
+        )
+    }
+
     /// Whether each number is below the count that it belongs to.
     pub(super) fn is_sound(&self) -> bool {
         self.rank < self.size && self.local_rank < self.local_size

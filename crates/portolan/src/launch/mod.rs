@@ -3,23 +3,28 @@
 //!
 //! `portolan run` starts an agent on each host, and the agent starts the processes. Each process
 //! inherits one end of a unix socket, whose descriptor number is in [`FD_VARIABLE`]; [`wire`] has
-//! the messages. This module opens no link and knows nothing of what an address looks like.
+//! the messages. Other launchers (`mpirun`, `mpiexec`, `srun`) offer a space of keys and values that
+//! the processes of a job fill and read; `foreign` joins through that. This module opens no link
+//! and knows nothing of what an address looks like.
 //!
 //! The invariant: the job's secret is never in an environment, an argument or a file; it arrives
-//! over that socket and stays in [`Job`].
+//! over the launcher's connection and stays in [`Job`].
 
-mod client;
+mod agent;
+mod detect;
 mod error;
+mod foreign;
 mod job;
 mod lines;
+mod member;
 pub mod wire;
 
-pub use client::Launch;
+pub use detect::Starter;
 pub use error::LaunchError;
 pub use job::Job;
 pub use lines::LineBuffer;
+pub use member::Launch;
 pub use wire::{Gone, PathChoice};
 
-/// Environment variable with the number of the inherited descriptor. Without it a program is a
-/// job of one process.
+/// Environment variable with the number of the inherited descriptor.
 pub const FD_VARIABLE: &str = crate::settings::LAUNCH_FD.variable;

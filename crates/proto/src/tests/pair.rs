@@ -63,6 +63,8 @@ pub(super) struct Pair {
     pub(super) deaf: Option<(usize, LinkId)>,
     /// Frames by this link of more than so many bytes vanish.
     pub(super) narrow: Option<(LinkId, usize)>,
+    /// Numbered frames that hold these bytes vanish.
+    pub(super) swallow: Option<Vec<u8>>,
     /// Bulk data is received at its place, where the core expects it.
     pub(super) speculates: bool,
     wires: Vec<Wire>,
@@ -90,6 +92,12 @@ pub(super) fn config(rank: u32, epoch: u64) -> Config {
         seed: [u8::try_from(rank).unwrap() + 1; 32],
         limits: Limits::default(),
     }
+}
+
+fn is_numbered_with(frame: &[u8], bytes: &[u8]) -> bool {
+    let header = portolan_wire::FrameHeader::parse_head(frame, frame.len());
+    let is_data = header.is_ok_and(|header| header.kind == portolan_wire::FrameKind::Data);
+    is_data && frame.windows(bytes.len()).any(|part| part == bytes)
 }
 
 impl End {
@@ -289,6 +297,7 @@ impl Pair {
             dead: None,
             deaf: None,
             narrow: None,
+            swallow: None,
             speculates: false,
             wires: Vec::new(),
             order: 0,
@@ -377,6 +386,10 @@ impl Pair {
         if self.dead == Some(link)
             || self.deaf == Some((to, link))
             || self.narrow.is_some_and(is_long)
+            || self
+                .swallow
+                .as_ref()
+                .is_some_and(|bytes| is_numbered_with(&frame, bytes))
         {
             return;
         }

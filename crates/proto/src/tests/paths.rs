@@ -150,6 +150,34 @@ fn a_path_that_becomes_narrower_is_noticed_and_its_frames_are_cut_again() {
     }
 }
 
+// P3.12
+#[test]
+fn a_message_of_one_long_frame_is_cut_although_one_of_its_length_would_ask() {
+    let mut pair = Pair::new(&[LinkId::UDP], 8);
+    for (rank, end) in [0, 1].into_iter().zip(&mut pair.ends) {
+        let mut config = config(rank, 300);
+        config.limits.eager_len_max = 1000;
+        config.limits.eager_len_max_lossless = 1000;
+        let jumbo = LinkParams {
+            frame_len_max: 8972,
+            ..params(false)
+        };
+        end.core = Core::new(config);
+        end.core.add_link(LinkId::UDP, jumbo);
+        end.core.allow(PeerId(1 - rank), &[LinkId::UDP]);
+        end.core.open_port(PORT, PortMode::InPlace);
+        end.lends = true;
+    }
+    pair.ends[0].core.connect(pair.now, B);
+    pair.run(Duration::from_millis(50));
+    assert_eq!(status(&pair, 0, LinkId::UDP).frame_len, 8972);
+    pair.narrow = Some((LinkId::UDP, 1300));
+    pair.ends[0].send(B, &LOW, &[7; 4001]).unwrap();
+    pair.run(Duration::from_millis(900));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    pair.assert_clean();
+}
+
 // P6.2
 #[test]
 fn a_forged_word_of_a_narrower_path_changes_nothing() {

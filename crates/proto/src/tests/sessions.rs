@@ -60,6 +60,25 @@ fn both_sides_may_open_at_once_over_a_lossy_wire() {
     }
 }
 
+// P2.1
+#[test]
+fn a_session_that_one_side_alone_knows_comes_up_when_the_network_heals() {
+    let mut pair = Pair::new(NETWORK, 9);
+    // The answers of the other side arrive, what this side says after them does not.
+    pair.run(Duration::from_micros(9));
+    pair.faults.drop = 1.0;
+    pair.run(Duration::from_micros(9));
+    pair.ends[0].send(B, &LOW, b"early").unwrap();
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.ends[1].core.peer_status(A), PeerStatus::Connecting);
+    pair.faults.drop = 0.0;
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.run(Duration::from_millis(300));
+    assert_eq!(pair.ends[1].core.peer_status(A), PeerStatus::Up);
+    assert_eq!(pair.ends[1].got.len(), 1);
+    pair.assert_clean();
+}
+
 // P2.1, P6.5
 #[test]
 fn a_dead_path_leaves_the_other_one_to_do_the_work() {

@@ -29,6 +29,51 @@ fn a_grant_that_is_no_multiple_of_the_fragment_does_not_hold_the_budget() {
     pair.assert_clean();
 }
 
+// P5.11
+#[test]
+fn a_grant_whose_frame_is_lost_comes_with_an_acknowledgement() {
+    let mut pair = Pair::new(&[LinkId::UDP], 4);
+    pair.run(Duration::from_millis(50));
+    let len: usize = 700_001;
+    pair.ends[1].post(PORT, len, None);
+    pair.ends[0].send(B, &LOW, &vec![7; len]).unwrap();
+    // The request names the length as well: it is on its way before frames with it vanish.
+    pair.run(Duration::from_micros(1));
+    pair.swallow = Some((len as u64).to_le_bytes().to_vec());
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    pair.swallow = None;
+    pair.run(Duration::from_millis(50));
+    pair.assert_clean();
+}
+
+// P5.10
+#[test]
+fn what_was_overtaken_leaves_the_budget_to_others() {
+    let mut pair = Pair::new(&[LinkId::UDP], 5);
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.sh.scheduler.set_budget(LinkId::UDP, 0);
+    pair.ends[1].post(PORT, 300_000, None);
+    pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();
+    // The request and its grant pass; then every other fragment vanishes.
+    pair.run(pair.latency + Duration::from_micros(1));
+    pair.faults.drop = 0.5;
+    pair.run(pair.latency * 6);
+    pair.faults.drop = 0.0;
+    let transfers = &pair.ends[1].core.sh.rx_transfers;
+    let key = transfers.keys_where(|_| true)[0];
+    let transfer = transfers.get(key).unwrap();
+    assert!(
+        transfer.frontier > transfer.received,
+        "nothing was overtaken"
+    );
+    let missing = transfer.granted - transfer.received;
+    assert!(missing > 65_536, "{missing} bytes granted and not here");
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    pair.assert_clean();
+}
+
 #[test]
 fn credit_waits_for_room_in_the_window() {
     let mut pair = Pair::new(&[LinkId::UDP], 2);
@@ -254,12 +299,12 @@ fn transfers_that_are_open_on_a_lane_keep_their_credit() {
         }
         pair.run(Duration::from_micros(100));
     }
-    // 256 KiB of credit at 32 bytes each.
-    assert_eq!(accepted, 8191);
+    // 264 KiB of credit at 32 bytes each.
+    assert_eq!(accepted, 8447);
     assert_eq!(pair.ends[1].got.len(), 0);
     pair.narrow = None;
     pair.run(Duration::from_secs(1));
-    assert_eq!(pair.ends[1].got.len(), 8192);
+    assert_eq!(pair.ends[1].got.len(), 8448);
     assert_eq!(
         pair.ends[1].core.counters().drops(DropReason::BeyondCredit),
         0

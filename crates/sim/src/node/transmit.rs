@@ -4,7 +4,6 @@
 use super::{Node, Op};
 use crate::Canary;
 use crate::context::Context;
-use crate::trace::Item;
 use portolan_proto::{Cause, LinkId, PeerId, Transmit};
 
 impl Node {
@@ -89,15 +88,12 @@ impl Node {
         frames: Vec<Vec<u8>>,
     ) -> bool {
         let frame = frames.concat();
-        let (to, link, len) = (peer, LinkId::SHM, frame.len());
-        let sent = cx
-            .shm
-            .send(&mut cx.queue, cx.now, (self.id, peer), frame)
-            .is_ok();
+        let len = frame.len();
+        let tools = (&mut cx.queue, &mut cx.trace);
+        let sent = cx.shm.send(tools, cx.now, (self.id, peer), frame);
         if sent {
             cx.net.frame_count += 1;
             cx.net.byte_count += len as u64;
-            cx.trace.push(cx.now, self.id, Item::Sent { to, link, len });
         }
         sent
     }

@@ -16,9 +16,9 @@ const READ_LEN: usize = 2 << 10;
 
 /// The connection of a process to the agent that started it.
 ///
-/// Dropping it without [`Launch::bye`] means that the process has failed, once it ends.
+/// Dropping it without [`Agent::bye`] means that the process has failed, once it ends.
 #[derive(Debug)]
-pub struct Launch {
+pub(super) struct Agent {
     stream: UnixStream,
     /// The agent has not hung up.
     open: bool,
@@ -28,7 +28,7 @@ pub struct Launch {
     job: Job,
 }
 
-impl Launch {
+impl Agent {
     /// Takes over the connection named by [`FD_VARIABLE`]; `None` without it, then this process is
     /// a job of one. Waits for the agent's welcome, which was sent before the process started.
     ///
@@ -36,21 +36,23 @@ impl Launch {
     /// [`LaunchError::BadVariable`] and [`LaunchError::NotInherited`] if the variable does not name
     /// such a connection, for instance because this process has taken it already;
     /// [`LaunchError::Version`] if the launcher is of another version.
-    pub fn from_env() -> Result<Option<Launch>, LaunchError> {
+    pub(super) fn from_env() -> Result<Option<Agent>, LaunchError> {
         let Some(value) = std::env::var_os(FD_VARIABLE) else {
             return Ok(None);
         };
         let text = value.to_string_lossy();
-        let fd: i32 = text
-            .parse()
-            .map_err(|_| LaunchError::BadVariable(text.clone().into_owned()))?;
+        let fd: i32 = text.parse().map_err(|_| LaunchError::BadVariable {
+            variable: FD_VARIABLE,
+            value: text.clone().into_owned(),
+            wanted: "a descriptor number; unset it to run as a job of one",
+        })?;
         let owned = portolan_sys::inherit::claim_inherited_socket(fd)
             .map_err(|source| LaunchError::NotInherited { fd, source })?;
-        Launch::from_stream(UnixStream::from(owned)).map(Some)
+        Agent::from_stream(UnixStream::from(owned)).map(Some)
     }
 
     /// Reads the welcome from `stream`.
-    fn from_stream(stream: UnixStream) -> Result<Launch, LaunchError> {
+    fn from_stream(stream: UnixStream) -> Result<Agent, LaunchError> {
         let mut input = Input::new();
         let welcome = loop {
             match next_message(&mut input.lines)? {
@@ -60,7 +62,7 @@ impl Launch {
                 None => return Err(LaunchError::Closed),
             }
         };
-        Ok(Launch {
+        Ok(Agent {
             stream,
             open: true,
             exchanged: false,
@@ -72,7 +74,7 @@ impl Launch {
 
     /// Which part of which job this process is.
     #[must_use]
-    pub fn job(&self) -> &Job {
+    pub(super) fn job(&self) -> &Job {
         &self.job
     }
 
@@ -81,7 +83,7 @@ impl Launch {
     /// # Errors
     /// [`LaunchError::Gone`] when a rank ended before all addresses were known,
     /// [`LaunchError::Closed`] when the launcher ended.
-    pub fn exchange(&mut self, address: &Value) -> Result<Vec<Value>, LaunchError> {
+    pub(super) fn exchange(&mut self, address: &Value) -> Result<Vec<Value>, LaunchError> {
         if std::mem::replace(&mut self.exchanged, true) {
             return Err(LaunchError::AlreadyExchanged);
         }
@@ -101,8 +103,8 @@ impl Launch {
     /// The next rank that ended before its time, if the agent has told of one. Does not wait.
     ///
     /// One system call, and nothing else, when nothing is there: not for every turn of a spin loop.
-    /// Wait for [`Launch::fd`] to become readable instead.
-    pub fn poll(&mut self) -> Option<Gone> {
+    /// Wait for [`Agent::fd`] to become readable instead.
+    pub(super) fn poll(&mut self) -> Option<Gone> {
         if let Some(gone) = self.gone.pop_front() {
             return Some(gone);
         }
@@ -112,10 +114,10 @@ impl Launch {
         self.gone.pop_front()
     }
 
-    /// The descriptor that becomes readable when [`Launch::poll`] has something to say; -1, which
+    /// The descriptor that becomes readable when [`Agent::poll`] has something to say; -1, which
     /// `poll(2)` ignores, after the agent hung up.
     #[must_use]
-    pub fn fd(&self) -> RawFd {
+    pub(super) fn fd(&self) -> RawFd {
         if self.open {
             self.stream.as_raw_fd()
         } else {
@@ -126,14 +128,14 @@ impl Launch {
     /// Takes leave: if the process now ends with status 0, all is well.
     ///
     /// An agent that is gone is no error here; the process is about to be killed then.
-    pub fn bye(&mut self) {
+    pub(super) fn bye(&mut self) {
         self.send_if_open(&ToAgent::Bye);
     }
 
     /// Asks the launcher to end the whole job with exit status `status`, because of `reason`.
     ///
     /// Returns at once; the caller should end by itself.
-    pub fn abort(&mut self, status: i32, reason: &str) {
+    pub(super) fn abort(&mut self, status: i32, reason: &str) {
         self.send_if_open(&ToAgent::Abort {
             status,
             reason: reason.to_owned(),

@@ -38,10 +38,10 @@ fn gone(rank: u32) -> Gone {
     }
 }
 
-fn joined() -> (UnixStream, Launch) {
+fn joined() -> (UnixStream, Agent) {
     let (agent, process) = UnixStream::pair().unwrap();
     send(&agent, &ToProcess::Welcome(welcome()));
-    let launch = Launch::from_stream(process).unwrap();
+    let launch = Agent::from_stream(process).unwrap();
     (agent, launch)
 }
 
@@ -160,7 +160,7 @@ fn another_version_and_an_early_end_are_named() {
             ..welcome()
         }),
     );
-    let error = Launch::from_stream(process).unwrap_err();
+    let error = Agent::from_stream(process).unwrap_err();
     assert!(
         matches!(error, LaunchError::Version { ours: VERSION, .. }),
         "{error}"
@@ -169,7 +169,7 @@ fn another_version_and_an_early_end_are_named() {
     let (agent, process) = UnixStream::pair().unwrap();
     drop(agent);
     assert!(matches!(
-        Launch::from_stream(process),
+        Agent::from_stream(process),
         Err(LaunchError::Closed)
     ));
 }

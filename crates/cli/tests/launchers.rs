@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The same program under launchers that are not Portolan's: a PMI-1 server of the test, and those
+//! that are installed. This test program itself is started as each rank.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::pmi::{self, Left};
+use common::ranks::{alone, role};
+use portolan::launch::FD_VARIABLE;
+use portolan::{Node, PortConfig, Target};
+use std::process::{Command, Output, Stdio};
+
+const PORT: u16 = 3;
+
+/// Not a test of its own: what each rank does. Without a role it has nothing to do.
+#[test]
+fn as_rank() {
+    let Some(role) = role() else {
+        return;
+    };
+    let mut node = Node::join().unwrap();
+    match role.as_str() {
+        "ring" => ring(&mut node),
+        "abort" if node.rank() == 1 => {
+            node.abort(42, "bad input");
+            std::process::exit(42);
+        }
+        "deserter" if node.rank() == 1 => std::process::exit(3),
+        "alone" => {}
+        _ => node.barrier().unwrap(),
+    }
+    println!("\nrank {} of {} is done", node.rank(), node.size());
+}
+
+/// A word goes around, with the name of the job, so that a message of another job shows.
+fn ring(node: &mut Node) {
+    let job = std::env::var("JOB_NAME").unwrap_or_default();
+    node.open(PORT, PortConfig::default()).unwrap();
+    let next = Target::new((node.rank() + 1) % node.size(), PORT);
+    let previous = (node.rank() + node.size() - 1) % node.size();
+    for turn in 0..200 {
+        let word = format!("{job} {} {turn}", node.rank());
+        node.send(next, word.as_bytes()).unwrap();
+        let mut buf = [0; 64];
+        let got = node.recv_from(previous, PORT, &mut buf).unwrap();
+        let expected = format!("{job} {previous} {turn}");
+        assert_eq!(&buf[..got.len], expected.as_bytes());
+    }
+    node.barrier().unwrap();
+}
+
+/// This program in `role`, as a child of a launcher of the test.
+fn rank_in(role: &str) -> Command {
+    let mut command = alone(role);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn finish(ranks: Vec<(Left, std::process::Child)>) -> Vec<(Left, Output)> {
+    let wait =
+        |(left, child): (Left, std::process::Child)| (left, child.wait_with_output().unwrap());
+    ranks.into_iter().map(wait).collect()
+}
+
+/// Expects that all ranks of `job` did what they had to.
+fn expect_ring(job: &str, ended: &[(Left, Output)]) {
+    for (rank, (left, output)) in ended.iter().enumerate() {
+        let out = String::from_utf8_lossy(&output.stdout);
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{job} rank {rank}: {out}{err}");
+        assert_eq!(*left, Left::Well, "{job} rank {rank}");
+        let done = format!("rank {rank} of {} is done", ended.len());
+        assert!(out.contains(&done), "{job}: {out}");
+    }
+}
+
+#[test]
+fn a_pmi_server_starts_a_job() {
+    let ended = finish(pmi::serve("kvs_1", 3, |_| {
+        let mut command = rank_in("ring");
+        command.env("PORTOLAN_VERBOSE", "1");
+        command
+    }));
+    expect_ring("kvs_1", &ended);
+    for (rank, (_, output)) in ended.iter().enumerate() {
+        let err = String::from_utf8_lossy(&output.stderr);
+        let found = format!("PMI-1 (PMI_FD); rank {rank} of 3; {rank} of 3 on this host; 1 host;");
+        assert!(err.contains(&found), "{err}");
+    }
+}
+
+#[test]
+fn several_jobs_on_one_host_do_not_disturb_one_another() {
+    // All with the same name at their launchers, half of them over the network links, too.
+    let jobs: Vec<_> = (0..4)
+        .map(|index| {
+            std::thread::spawn(move || {
+                let name = format!("job{index}");
+                let path = if index % 2 == 0 { "auto" } else { "udp" };
+                let ended = finish(pmi::serve("kvs_same", 2, |_| {
+                    let mut command = rank_in("ring");
+                    command.env("JOB_NAME", &name).env("PORTOLAN_PATH", path);
+                    command
+                }));
+                expect_ring(&name, &ended);
+            })
+        })
+        .collect();
+    jobs.into_iter().for_each(|job| job.join().unwrap());
+}
+
+#[test]
+fn an_abort_reaches_the_launcher() {
+    // The other rank would wait; its launcher, which is this test, would end it.
+    let mut ranks = pmi::serve("kvs_1", 2, |rank| {
+        rank_in(if rank == 1 { "abort" } else { "alone" })
+    });
+    assert_eq!(ranks[1].0, Left::Abort(42));
+    for (_, child) in &mut ranks {
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn without_a_word_is_not_well() {
+    let mut ranks = pmi::serve("kvs_1", 2, |rank| {
+        rank_in(if rank == 1 { "deserter" } else { "alone" })
+    });
+    let left = ranks.iter().map(|(left, _)| *left).collect::<Vec<_>>();
+    assert_eq!(left, [Left::Well, Left::Silently]);
+    ranks.iter_mut().for_each(|(_, child)| {
+        child.wait().unwrap();
+    });
+}
+
+#[test]
+fn a_program_can_be_told_to_be_alone() {
+    let output = rank_in("alone")
+        .env("PMIX_NAMESPACE", "nobody")
+        .env("PMIX_RANK", "0")
+        .env("PORTOLAN_LAUNCHER", "none")
+        .env("PORTOLAN_VERBOSE", "1")
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert!(
+        err.contains("PORTOLAN_LAUNCHER=none; a job of one"),
+        "{err}"
+    );
+}
+
+/// Runs a ring under an installed launcher; says aloud when it is not there.
+fn under(launcher: &str, args: &[&str]) {
+    if Command::new(launcher).arg("--version").output().is_err() {
+        eprintln!("SKIPPED: {launcher} is not installed");
+        return;
+    }
+    let own = std::env::current_exe().unwrap();
+    let output = Command::new(launcher)
+        .args(args)
+        .arg(own)
+        .args(["as_rank", "--exact", "--nocapture", "--test-threads=1"])
+        .stdin(Stdio::null())
+        .env("PORTOLAN_TEST_ROLE", "ring")
+        .env("PORTOLAN_VERBOSE", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env_remove(FD_VARIABLE)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{launcher}: {text}");
+    for rank in 0..2 {
+        let (found, done) = (
+            format!("; rank {rank} of 2; "),
+            format!("rank {rank} of 2 is done"),
+        );
+        assert!(text.contains(&found) && text.contains(&done), "{text}");
+    }
+}
+
+#[test]
+fn the_hydra_of_mpich_starts_a_job() {
+    under("mpiexec.hydra", &["-n", "2"]);
+}
+
+#[test]
+fn open_mpi_starts_a_job() {
+    under("mpirun.openmpi", &["-n", "2", "--oversubscribe"]);
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What started this process, from its environment.
+//!
+//! Launchers nest, and variables are inherited, so proof comes before names: a descriptor that is
+//! open was left by the parent itself. It connects to nothing.
+
+use super::LaunchError;
+use crate::settings::{LAUNCH_FD, LAUNCHER};
+use portolan_sys::inherit::is_inherited_socket;
+
+/// What started this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Starter {
+    /// `portolan run`.
+    Portolan,
+    /// A launcher that speaks PMI-1 over an inherited socket: MPICH's and Intel's hydra,
+    /// `srun --mpi=pmi2`.
+    Pmi {
+        /// The socket.
+        fd: i32,
+    },
+    /// A launcher with a PMIx server: Open MPI's `mpirun`, `prterun`, `srun --mpi=pmix`.
+    Pmix,
+    /// Slurm's `srun` without either; its own library joins the processes.
+    Slurm,
+    /// None that is known: a job of one.
+    Nobody,
+}
+
+/// A decision and its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) starter: Starter,
+    /// For a person.
+    pub(super) why: String,
+}
+
+impl Found {
+    fn new(starter: Starter, why: impl Into<String>) -> Found {
+        let why = why.into();
+        Found { starter, why }
+    }
+}
+
+/// What started this process.
+///
+/// # Errors
+/// [`LaunchError::BadVariable`] for a setting that cannot be.
+pub(super) fn here() -> Result<Found, LaunchError> {
+    let variable = |name: &str| {
+        let value = std::env::var_os(name)?;
+        Some(value.to_string_lossy().into_owned())
+    };
+    detect(variable, is_inherited_socket)
+}
+
+fn detect(
+    variable: impl Fn(&str) -> Option<String>,
+    is_socket: impl Fn(i32) -> bool,
+) -> Result<Found, LaunchError> {
+    let asked = variable(LAUNCHER.variable);
+    match asked.as_deref() {
+        None | Some("" | "auto") => {}
+        Some("none") => {
+            let why = format!("{}=none", LAUNCHER.variable);
+            return Ok(Found::new(Starter::Nobody, why));
+        }
+        Some(other) => {
+            return Err(LaunchError::BadVariable {
+                variable: LAUNCHER.variable,
+                value: other.to_owned(),
+                wanted: "auto or none",
+            });
+        }
+    }
+    if variable(LAUNCH_FD.variable).is_some() {
+        return Ok(Found::new(Starter::Portolan, "started by portolan run"));
+    }
+    let pmi = variable("PMI_FD").and_then(|text| text.parse().ok());
+    if let Some(fd) = pmi.filter(|fd| is_socket(*fd)) {
+        let why = "started by a launcher that speaks PMI-1 (PMI_FD)";
+        return Ok(Found::new(Starter::Pmi { fd }, why));
+    }
+    if let (Some(name), Some(_)) = (variable("PMIX_NAMESPACE"), variable("PMIX_RANK")) {
+        let why = format!("started by a launcher with PMIx (job {name})");
+        return Ok(Found::new(Starter::Pmix, why));
+    }
+    Ok(slurm(&variable).unwrap_or_else(|| Found::new(Starter::Nobody, "no launcher found")))
+}
+
+/// A step of `srun` has all of these; a batch script, or a shell of `salloc`, lacks some. A step of
+/// one task is a job of one, whatever started it.
+fn slurm(variable: impl Fn(&str) -> Option<String>) -> Option<Found> {
+    let job = variable("SLURM_JOB_ID")?;
+    let step = variable("SLURM_STEP_ID")?;
+    variable("SLURM_PROCID")?;
+    let count: u32 = variable("SLURM_STEP_NUM_TASKS")?.parse().ok()?;
+    let why = format!("started by srun without PMI (step {job}.{step})");
+    (count > 1).then(|| Found::new(Starter::Slurm, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn found(variables: &[(&str, &str)], sockets: &[i32]) -> Starter {
+        let map: HashMap<&str, &str> = variables.iter().copied().collect();
+        let variable = |name: &str| map.get(name).map(|value| (*value).to_owned());
+        let is_socket = |fd: i32| sockets.contains(&fd);
+        detect(variable, is_socket).unwrap().starter
+    }
+
+    #[test]
+    fn the_innermost_launcher_wins() {
+        let all = [
+            ("PMI_FD", "7"),
+            ("PMIX_NAMESPACE", "a"),
+            ("PMIX_RANK", "0"),
+            ("SLURM_JOB_ID", "1"),
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_PROCID", "0"),
+            ("SLURM_STEP_NUM_TASKS", "2"),
+        ];
+        assert_eq!(found(&all, &[7]), Starter::Pmi { fd: 7 });
+        // The variable is an outer launcher's, whose socket was closed on the way.
+        assert_eq!(found(&all, &[]), Starter::Pmix);
+        assert_eq!(found(&all[3..], &[]), Starter::Slurm);
+        let own = [&all[..], &[("PORTOLAN_LAUNCH_FD", "3")]].concat();
+        assert_eq!(found(&own, &[7]), Starter::Portolan);
+        let none = [&own[..], &[("PORTOLAN_LAUNCHER", "none")]].concat();
+        assert_eq!(found(&none, &[7]), Starter::Nobody);
+        assert_eq!(found(&[], &[]), Starter::Nobody);
+    }
+
+    #[test]
+    fn a_batch_script_is_no_step() {
+        let batch = [("SLURM_JOB_ID", "1"), ("SLURM_PROCID", "0")];
+        assert_eq!(found(&batch, &[]), Starter::Nobody);
+        let one = [
+            &batch[..],
+            &[("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "1")],
+        ];
+        assert_eq!(found(&one.concat(), &[]), Starter::Nobody);
+    }
+
+    #[test]
+    fn a_launcher_that_cannot_be_is_refused() {
+        let variable = |name: &str| (name == "PORTOLAN_LAUNCHER").then(|| "mpirun".to_owned());
+        let error = detect(variable, |_| false).unwrap_err().to_string();
+        assert!(
+            error.contains("PORTOLAN_LAUNCHER") && error.contains("auto or none"),
+            "{error}"
+        );
+    }
+}

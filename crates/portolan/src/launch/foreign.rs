@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Joining a job through the key-value space of a launcher that is not Portolan's.
+//!
+//! Every process says on which host it is; rank 0 adds the job's secret, drawn there, and its
+//! settings, which then hold for all. After a fence each knows its place, and the addresses go the
+//! same way. The invariant: who can read the launcher's space is in the job, so it is as secret as
+//! the launcher keeps it (docs/launch.md says how much that is).
+
+mod blob;
+mod pmi;
+mod pmix;
+mod slurm;
+
+use super::{Job, LaunchError, PathChoice, Starter};
+use crate::settings;
+use portolan_link::HostId;
+use rand::TryRngCore;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+/// Version of what is exchanged. All processes must have the same.
+const VERSION: u32 = 1;
+
+/// How long a process waits for the others to come to a fence. Launchers end a job whose process
+/// has failed, so only one that never joins is waited for so long: on a big cluster, processes may
+/// start minutes apart.
+const FENCE_LIMIT: Duration = Duration::from_secs(300);
+
+/// What a launcher offers: every process puts, a fence, every process gets.
+pub(super) trait Space: fmt::Debug + Send {
+    /// What it is, for people.
+    fn launcher(&self) -> &'static str;
+    /// Name of the job there.
+    fn job_name(&self) -> String;
+    /// This process, from 0.
+    fn rank(&self) -> u32;
+    /// Processes in the job.
+    fn size(&self) -> u32;
+    /// Bytes of the longest value.
+    fn value_len_max(&self) -> usize;
+    /// Says `value` under `key`.
+    fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError>;
+    /// Waits until all have come here; then what they put can be got.
+    fn fence(&mut self) -> Result<(), LaunchError>;
+    /// What `rank` has put under `key`.
+    fn get(&mut self, rank: u32, key: &str) -> Result<String, LaunchError>;
+    /// Everything has been exchanged: lets go of what only that needed.
+    fn settle(&mut self) {}
+    /// Takes leave.
+    fn bye(&mut self);
+    /// Asks the launcher to end the job.
+    fn abort(&mut self, status: i32, reason: &str);
+}
+
+/// What each process says first.
+#[derive(Serialize, Deserialize)]
+struct Hello {
+    version: u32,
+    host: HostId,
+    /// Of rank 0 only.
+    founding: Option<Founding>,
+}
+
+/// What rank 0 decides for all.
+#[derive(Serialize, Deserialize)]
+struct Founding {
+    /// Makes the job's id different from that of an earlier job with the launcher's same name.
+    #[serde(with = "hex::serde")]
+    nonce: [u8; 16],
+    #[serde(with = "hex::serde")]
+    secret: [u8; 32],
+    path: PathChoice,
+    options: BTreeMap<String, String>,
+}
+
+/// A place in a job that another launcher has started.
+#[derive(Debug)]
+pub(super) struct Foreign {
+    space: Box<dyn Space>,
+    job: Job,
+    exchanged: bool,
+}
+
+impl Foreign {
+    /// Joins the job of `starter`.
+    pub(super) fn join(starter: &Starter) -> Result<Foreign, LaunchError> {
+        let space: Box<dyn Space> = match starter {
+            Starter::Pmi { fd } => Box::new(pmi::Pmi::connect(*fd)?),
+            Starter::Pmix => Box::new(pmix::PmixSpace::connect()?),
+            Starter::Slurm => Box::new(slurm::SlurmSpace::connect()?),
+            Starter::Portolan | Starter::Nobody => return Err(LaunchError::Closed),
+        };
+        Foreign::over(space, HostId::current()?)
+    }
+
+    /// Joins through `space`, as a process of `host`.
+    fn over(mut space: Box<dyn Space>, host: HostId) -> Result<Foreign, LaunchError> {
+        let (rank, size) = (space.rank(), space.size());
+        if rank >= size {
+            let what = format!("this process is rank {rank} of {size}");
+            return Err(refused(&*space, what));
+        }
+        let founding = (rank == 0).then(Founding::decide).transpose()?;
+        let hello = Hello {
+            version: VERSION,
+            host: host.clone(),
+            founding,
+        };
+        blob::put(&mut *space, "hello", &hello)?;
+        space.fence()?;
+        let hellos: Vec<Hello> = (0..size)
+            .map(|rank| blob::get(&mut *space, rank, "hello"))
+            .collect::<Result<_, _>>()?;
+        let job = found(&*space, &host, hellos)?;
+        Ok(Foreign {
+            space,
+            job,
+            exchanged: false,
+        })
+    }
+
+    pub(super) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    pub(super) fn exchange(&mut self, address: &Value) -> Result<Vec<Value>, LaunchError> {
+        if std::mem::replace(&mut self.exchanged, true) {
+            return Err(LaunchError::AlreadyExchanged);
+        }
+        blob::put(&mut *self.space, "addr", address)?;
+        self.space.fence()?;
+        let table = (0..self.job.size)
+            .map(|rank| blob::get(&mut *self.space, rank, "addr"))
+            .collect::<Result<_, _>>()?;
+        self.space.settle();
+        Ok(table)
+    }
+
+    pub(super) fn bye(&mut self) {
+        self.space.bye();
+    }
+
+    pub(super) fn abort(&mut self, status: i32, reason: &str) {
+        // These launchers show no reason, or not to all.
+        eprintln!("portolan: rank {} aborts the job: {reason}", self.job.rank);
+        self.space.abort(status, reason);
+    }
+}
+
+impl Founding {
+    fn decide() -> Result<Founding, LaunchError> {
+        let (mut nonce, mut secret) = ([0; 16], [0; 32]);
+        let mut system = rand::rngs::OsRng;
+        for bytes in [&mut nonce[..], &mut secret[..]] {
+            system
+                .try_fill_bytes(bytes)
+                .map_err(|error| LaunchError::System(std::io::Error::other(error)))?;
+        }
+        Ok(Founding {
+            nonce,
+            secret,
+            path: settings::path_from_env()?,
+            options: settings::options_from_env(),
+        })
+    }
+}
+
+/// The job that all the `hellos` make, and this process's place in it.
+fn found(space: &dyn Space, host: &HostId, hellos: Vec<Hello>) -> Result<Job, LaunchError> {
+    let rank = space.rank();
+    if let Some(other) = hellos.iter().find(|hello| hello.version != VERSION) {
+        return Err(LaunchError::Version {
+            ours: VERSION,
+            theirs: other.version,
+        });
+    }
+    let hosts: BTreeSet<(&str, u64)> = hellos
+        .iter()
+        .map(|hello| (hello.host.boot_id.as_str(), hello.host.netns))
+        .collect();
+    let neighbours = (0..).zip(&hellos).filter(|(_, hello)| hello.host == *host);
+    let neighbours: Vec<u32> = neighbours.map(|(rank, _)| rank).collect();
+    let before = neighbours.iter().filter(|other| **other < rank);
+    let (local_rank, local_size) = (count(before.count()), count(neighbours.len()));
+    let host_count = count(hosts.len());
+    let founding = hellos.into_iter().next().and_then(|hello| hello.founding);
+    let Some(founding) = founding else {
+        return Err(refused(space, "rank 0 has not said the job's settings"));
+    };
+    Ok(Job {
+        job_id: job_id(space, &founding.nonce),
+        rank,
+        size: space.size(),
+        local_rank,
+        local_size,
+        host_count,
+        secret: founding.secret,
+        path: founding.path,
+        options: founding.options,
+    })
+}
+
+/// From the launcher's name of the job, which another job may have had before, and a nonce.
+fn job_id(space: &dyn Space, nonce: &[u8; 16]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new_derive_key("portolan 2026 job of another launcher");
+    hasher.update(nonce);
+    hasher.update(space.launcher().as_bytes());
+    hasher.update(&[0]);
+    hasher.update(space.job_name().as_bytes());
+    let mut id = [0; 16];
+    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    id
+}
+
+/// A number of processes; there are never as many as do not fit.
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn refused(space: &dyn Space, what: impl Into<String>) -> LaunchError {
+    LaunchError::Foreign {
+        launcher: space.launcher(),
+        what: what.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

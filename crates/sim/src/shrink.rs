@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Makes a failing run small: leaves out whatever the broken promise does not need.
+
+use crate::cuts::{Cut, Cuts};
+use crate::{Failure, Options, simulate};
+
+/// Messages are halved so often at most.
+const HALVES_MAX: u32 = 12;
+
+/// A run that fails in the same way with fewer parts.
+#[derive(Clone, Debug)]
+pub struct Shrunk {
+    /// What to run.
+    pub options: Options,
+    /// What it shows.
+    pub failure: Box<Failure>,
+    /// Runs that it took to find it.
+    pub run_count: u32,
+}
+
+/// Shrinks the run of `options`, which showed `failure`, in `runs_max` runs at most.
+///
+/// Greedy: each part that the failure does not need is left out, in the order of what most
+/// simplifies a run; streams and faults in halves, quarters and so on.
+#[must_use]
+pub fn shrink(options: &Options, failure: Box<Failure>, runs_max: u32) -> Shrunk {
+    let mut search = Search {
+        wanted: kind_of(&failure.violation),
+        best: Shrunk {
+            options: Options {
+                trace: false,
+                pcap: None,
+                ..options.clone()
+            },
+            failure,
+            run_count: 0,
+        },
+        runs_max,
+    };
+    let plan = options.plan();
+    for cut in Cuts::kinds() {
+        search.try_without(cut);
+    }
+    search.thin_out(plan.fault_count(), Cut::Faults);
+    search.thin_out(plan.flow_count(), Cut::Flows);
+    let mut halves = 0;
+    while halves < HALVES_MAX && search.try_without(Cut::Half) {
+        halves += 1;
+    }
+    search.best
+}
+
+struct Search {
+    wanted: String,
+    best: Shrunk,
+    runs_max: u32,
+}
+
+impl Search {
+    /// Leaves `cut` out for good if the failure stays what it is.
+    fn try_without(&mut self, cut: Cut) -> bool {
+        if self.best.run_count >= self.runs_max {
+            return false;
+        }
+        let options = Options {
+            without: self.best.options.without.with(cut),
+            ..self.best.options.clone()
+        };
+        // What the plan does not have cannot be left out of it.
+        if format!("{:?}", options.plan()) == format!("{:?}", self.best.options.plan()) {
+            return false;
+        }
+        self.best.run_count += 1;
+        match simulate(&options) {
+            Err(failure) if kind_of(&failure.violation) == self.wanted => {
+                (self.best.options, self.best.failure) = (options, failure);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Leaves out runs of `count` equal parts, long runs first.
+    fn thin_out(&mut self, count: usize, cut: impl Fn(std::ops::RangeInclusive<usize>) -> Cut) {
+        let mut gone = vec![false; count];
+        let mut step = count.next_power_of_two() / 2;
+        while step > 0 {
+            for first in (0..count).step_by(step) {
+                let last = (first + step).min(count) - 1;
+                let is_gone = gone[first..=last].iter().all(|gone| *gone);
+                if !is_gone && self.try_without(cut(first..=last)) {
+                    gone[first..=last].fill(true);
+                }
+            }
+            step /= 2;
+        }
+    }
+}
+
+/// What a violation is, whoever it struck: its first words without the numbers.
+fn kind_of(violation: &str) -> String {
+    let words = violation.chars().filter(|c| !c.is_ascii_digit());
+    words.take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Canary;
+
+    #[test]
+    fn a_failure_is_kept_while_what_it_does_not_need_is_left_out() {
+        let found = (0..100).find_map(|seed| {
+            let options = Options {
+                seed,
+                canary: Some(Canary::DeliverTwice),
+                ..Options::default()
+            };
+            let failure = simulate(&options).err()?;
+            Some((options, failure))
+        });
+        let (options, failure) = found.expect("a seed shows the canary");
+        let kind = kind_of(&failure.violation);
+        let flow_count = options.plan().flow_count();
+        let shrunk = shrink(&options, failure, 100);
+        let again = simulate(&shrunk.options).expect_err("still fails");
+        assert_eq!(kind_of(&again.violation), kind);
+        assert_eq!(again.violation, shrunk.failure.violation);
+        assert!(shrunk.options.plan().flow_count() < flow_count.max(2));
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Libraries of other systems that are looked for at run time, and what can go wrong with them.
+//!
+//! It decides nothing about what the functions mean. The invariant: a library that was loaded stays.
+
+#![allow(unsafe_code, reason = "loading a library runs its initialisers")]
+
+use std::ffi::{CStr, CString, c_int};
+use thiserror::Error;
+
+/// Why a foreign library did not do what it was asked for.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ForeignError {
+    /// None of the names is a library that can be loaded.
+    #[error("none of {names} can be loaded ({why})")]
+    NotFound {
+        /// What was tried.
+        names: String,
+        /// What the loader said of the last.
+        why: String,
+    },
+    /// The library lacks a function.
+    #[error("the library has no function {0}")]
+    NoFunction(String),
+    /// A call failed.
+    #[error("{call} failed with status {status} {text}")]
+    Call {
+        /// Which.
+        call: &'static str,
+        /// What it returned.
+        status: c_int,
+        /// What the library calls that.
+        text: String,
+    },
+    /// The library answered what cannot be.
+    #[error("unusable answer: {0}")]
+    Answer(String),
+}
+
+/// A library that stays loaded until the process ends.
+pub(crate) struct Library(&'static libloading::Library);
+
+impl Library {
+    /// Loads the first of `names` that there is.
+    pub(crate) fn open(names: &[String]) -> Result<Library, ForeignError> {
+        let mut why = "nothing to try".to_owned();
+        for name in names {
+            // SAFETY: these are libraries made to be loaded; their initialisers are their own.
+            match unsafe { libloading::Library::new(name) } {
+                // Once a process: what it starts and registers must outlive every caller.
+                Ok(library) => return Ok(Library(Box::leak(Box::new(library)))),
+                Err(error) => why = error.to_string(),
+            }
+        }
+        Err(ForeignError::NotFound {
+            names: names.join(", "),
+            why,
+        })
+    }
+
+    /// The function called `name`.
+    ///
+    /// # Safety
+    /// `F` must be the type of that function.
+    pub(crate) unsafe fn function<F: Copy>(&self, name: &CStr) -> Result<F, ForeignError> {
+        // SAFETY: the caller knows the type; the library is never unloaded, so a copy of the
+        // pointer stays valid.
+        unsafe { self.0.get::<F>(name.to_bytes_with_nul()) }
+            .map(|function| *function)
+            .map_err(|_| ForeignError::NoFunction(name.to_string_lossy().into_owned()))
+    }
+}
+
+/// `text` for C.
+pub(crate) fn c_text(text: &str) -> Result<CString, ForeignError> {
+    CString::new(text).map_err(|_| ForeignError::Answer(format!("{text:?} holds a zero byte")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let names = ["libno-such-1.so".to_owned(), "libno-such-2.so".to_owned()];
+        let error = Library::open(&names).err().unwrap().to_string();
+        assert!(
+            error.contains("libno-such-1.so, libno-such-2.so"),
+            "{error}"
+        );
+        let library = Library::open(&["libno-such.so".to_owned(), "libc.so.6".to_owned()]).unwrap();
+        // SAFETY: getpid takes nothing and returns an int.
+        let getpid =
+            unsafe { library.function::<unsafe extern "C" fn() -> c_int>(c"getpid") }.unwrap();
+        // SAFETY: as above.
+        let pid = unsafe { getpid() };
+        assert_eq!(u32::try_from(pid), Ok(std::process::id()));
+        // SAFETY: it is not there, so no type is wrong.
+        let missing = unsafe { library.function::<unsafe extern "C" fn()>(c"no_such_function") };
+        assert!(
+            missing
+                .unwrap_err()
+                .to_string()
+                .contains("no_such_function")
+        );
+    }
+}
