@@ -10,6 +10,7 @@ use crate::buffer::Buffer;
 use crate::clock::Clock;
 use crate::engine::{Engine, Inbox, Inner, PeerInfo, Placement, PortUse};
 use crate::error::Error;
+use crate::event::EventSet;
 use crate::launch::{Job, Launch, PathChoice};
 use crate::links::{Links, Plan};
 use crate::liveness;
@@ -18,8 +19,9 @@ use crate::ops::{Completion, OpKind, Ops, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
 use crate::seal::Auth;
 use crate::settings;
+use crate::table::Table;
 use crate::wait::{LOOK_TURNS, Waiter};
-use portolan_link::HostId;
+use portolan_link::{HostId, ShmConfig};
 use portolan_proto::{
     Config, Core, Counters, Instant, Limits, LinkId, OpId, PathStatus, PeerId, PortId, PortMode,
     Schedule, Want,
@@ -31,14 +33,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Silence after which a peer that is waited for is given up. Just under a second, so that with the
 /// sleep in between the error is there within one.
-const PEER_TIMEOUT: Duration = Duration::from_millis(900);
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
 
 /// How long a leaving process sees to it that what it sent arrives.
-const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// A path to a peer, as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,7 @@ impl fmt::Display for PathInfo {
 pub struct Node {
     pub(crate) engine: Engine,
     pub(crate) waiter: Waiter,
+    pub(crate) events: Option<Box<EventSet>>,
     clean: bool,
     model: model::Status,
 }
@@ -93,7 +96,8 @@ impl Node {
             None => Job::alone(random()?, random()?),
         };
         let plan = Plan::new(&job)?;
-        let links = Links::open(&plan, &job)?;
+        let shm = ShmConfig::new(job.job_id, job.rank, job.secret);
+        let links = Links::open(&plan, &job, shm)?;
         let unstarted = match plan.network() {
             Some(network) => Some(liveness::Unstarted::bind(network.addr)?),
             None => None,
@@ -140,7 +144,8 @@ impl Node {
             clock,
             now: Instant::default(),
             peers: table.iter().map(|_| PeerInfo::default()).collect(),
-            table,
+            table: Table::of_job(table, job.rank),
+            watched: Vec::new(),
             pending: Default::default(),
             port_uses: Vec::new(),
             turn: 0,
@@ -150,11 +155,14 @@ impl Node {
             scratch: Vec::new(),
             link_drops: BTreeMap::new(),
             peer_timeout: PEER_TIMEOUT,
+            raw: None,
+            directory: None,
             job,
         };
         Ok(Node {
             engine: Engine::new(inner, links, launch, liveness),
             waiter,
+            events: None,
             clean: true,
             model: status,
         })
@@ -199,13 +207,7 @@ impl Node {
     /// Everything that was dropped here, by reason, by the protocol and by the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
-        let mut drops = self.engine.inner.link_drops.clone();
-        drops.extend(
-            self.counters()
-                .iter_drops()
-                .map(|(reason, n)| (reason.name(), n)),
-        );
-        drops
+        self.engine.inner.drops()
     }
 
     /// The paths to process `rank` that were tried so far.
@@ -545,6 +547,15 @@ impl Node {
         waiter.until(engine, &[], |_| done());
     }
 
+    /// Makes progress, and sleeps between, until `done` says so or the clock says `patience` is
+    /// over; what `done` said last.
+    pub fn wait_until_for(&mut self, patience: Duration, done: impl Fn() -> bool) -> bool {
+        let end = self.engine.inner.read_clock() + patience;
+        let Node { engine, waiter, .. } = self;
+        waiter.until(engine, &[], |inner| inner.now >= end || done());
+        done()
+    }
+
     /// Sends everything that has gathered.
     pub fn flush(&mut self) {
         self.engine.flush();
@@ -576,6 +587,55 @@ impl Node {
             self.send_spec(peer, spec, bytes)?;
         }
         Ok(())
+    }
+
+    /// As [`Node::system_send`], without waiting; `None` when there is nothing to wait for.
+    pub(crate) fn system_isend(
+        &mut self,
+        rank: u32,
+        port: u16,
+        bytes: &[u8],
+    ) -> Result<Option<Request>, Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(rank)?;
+        let spec = portolan_proto::SendSpec {
+            port: PortId::system(port),
+            lane: portolan_proto::LaneId::High,
+            best_effort: false,
+        };
+        let mut request = None;
+        if inner.try_eager(peer, &spec, &[bytes])? == crate::engine::Submitted::Wait {
+            let copy = Buffer::from(bytes.to_vec());
+            let op = inner.ops.owned(OpKind::Send(peer), copy, false);
+            inner.submit_op(peer, spec, op);
+            request = Some(Request(op));
+        }
+        self.engine.flush();
+        Ok(request)
+    }
+
+    /// Receives from a system port what must fill `bytes`.
+    pub(crate) fn system_recv_exact(
+        &mut self,
+        rank: u32,
+        port: u16,
+        bytes: &mut [u8],
+    ) -> Result<(), Error> {
+        let peer = self.engine.inner.check_rank(rank)?;
+        let expected = bytes.len();
+        let len = match self.recv_with(PortId::system(port), Some(peer), bytes) {
+            Ok(got) => got.len as u64,
+            Err(Error::Truncated { message_len, .. }) => message_len,
+            Err(error) => return Err(error),
+        };
+        if len == expected as u64 {
+            return Ok(());
+        }
+        Err(Error::LengthMismatch {
+            rank,
+            len,
+            expected,
+        })
     }
 
     pub(crate) fn system_recv(
@@ -719,7 +779,7 @@ fn schedule(job: &Job) -> Result<Schedule, Error> {
     }
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Error> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     rand::rngs::OsRng
         .try_fill_bytes(&mut bytes)

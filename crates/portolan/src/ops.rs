@@ -27,6 +27,20 @@ pub struct Received {
 #[must_use = "an operation that is never waited for keeps its buffer"]
 pub struct Request(pub(crate) OpId);
 
+impl Request {
+    /// The request as a number, never 0, for interfaces in other languages.
+    #[must_use]
+    pub fn to_raw(self) -> u64 {
+        self.0.0
+    }
+
+    /// The request of a number that [`Request::to_raw`] gave. Any other number is a request that
+    /// has been completed already.
+    pub fn from_raw(raw: u64) -> Request {
+        Request(OpId(raw))
+    }
+}
+
 /// How a non-blocking operation ended.
 #[derive(Debug)]
 pub struct Completion {
@@ -127,6 +141,32 @@ impl Ops {
             memory,
             state: State::Pending,
             handled: false,
+        })
+    }
+
+    /// Lends `bytes` to a send of an endpoint, whose end is told by its completion.
+    ///
+    /// # Safety
+    /// As [`Ops::lent`]: `bytes` must stay until the operation has ended.
+    pub(crate) unsafe fn lent_raw(&mut self, kind: OpKind, bytes: &[u8]) -> OpId {
+        self.insert(Op {
+            kind,
+            memory: Memory::Lent(bytes.as_ptr(), bytes.len()),
+            state: State::Pending,
+            handled: true,
+        })
+    }
+
+    /// Lends `bytes` to a receive of an endpoint, whose end is told by its completion.
+    ///
+    /// # Safety
+    /// As [`Ops::lent_mut`]: `bytes` must stay, and not be used, until the operation has ended.
+    pub(crate) unsafe fn lent_mut_raw(&mut self, kind: OpKind, bytes: &mut [u8]) -> OpId {
+        self.insert(Op {
+            kind,
+            memory: Memory::LentMut(bytes.as_mut_ptr(), bytes.len()),
+            state: State::Pending,
+            handled: true,
         })
     }
 

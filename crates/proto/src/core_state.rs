@@ -7,6 +7,7 @@ use crate::event::{Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode}
 use crate::grant::Scheduler;
 use crate::guess::Guess;
 use crate::held::HeldPool;
+use crate::open::Open;
 use crate::path::{Path, PathStatus};
 use crate::peer::{Peer, PeerStatus};
 use crate::port::{Ports, Posted, Waiting};
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) entropy: Entropy,
+    /// For a process without a job: who it is, and whom it knows.
+    pub(crate) open: Option<Box<Open>>,
     /// Small messages take this link where it works.
     pub(crate) preferred: Option<LinkId>,
     /// Of a model, or none; its eager limits are among those of `config`.
@@ -121,6 +124,7 @@ impl Core {
                 events: VecDeque::new(),
                 counters: Counters::default(),
                 entropy,
+                open: None,
                 preferred: None,
                 choice: Choice::default(),
                 eager_bounds,

@@ -3,9 +3,10 @@
 
 use crate::LinkId;
 use crate::remote::{Answer, AtomicSpec, PutNotice, RemoteFault};
+use alloc::boxed::Box;
 use core::fmt;
 use core::ops::Range;
-use portolan_wire::LaneId;
+use portolan_wire::{Card, LaneId};
 
 /// A peer: its rank in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -247,6 +248,12 @@ pub enum Event {
         peer: PeerId,
         /// Bytes of the message.
         len: u64,
+    },
+    /// A process without a job that nobody has introduced says hello, and knows the address of
+    /// this one: [`crate::Core::introduce`] and [`crate::Core::greet`] it, or let it be.
+    Stranger {
+        /// Its card.
+        card: Box<Card>,
     },
     /// The peer can be sent to.
     PeerUp(PeerId),

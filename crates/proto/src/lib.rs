@@ -44,6 +44,7 @@ mod held;
 mod lane;
 mod leave;
 mod loss;
+mod open;
 mod path;
 mod peer;
 mod port;
@@ -69,7 +70,7 @@ pub use fast::{Admitted, Direct, Want, Whole, WholeDest};
 pub use guess::ExpectedRun;
 pub use path::PathStatus;
 pub use peer::PeerStatus;
-pub use portolan_wire::LaneId;
+pub use portolan_wire::{CARD_LEN, Card, LaneId};
 pub use remote::{
     ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, PutNotice, RegionSpec, RemoteFault, RemoteSpec,
 };

@@ -151,8 +151,9 @@ impl Core {
         let frame_len = usize::from(header.frame_len);
         let frame = &bytes[..frame_len.min(bytes.len())];
         if matches!(header.kind, FrameKind::Hello | FrameKind::HelloAck) {
-            self.on_handshake(now, link, &header, frame)?;
-            self.sh.counters.frames_received += 1;
+            if self.on_handshake(now, link, &header, frame)? {
+                self.sh.counters.frames_received += 1;
+            }
             return Ok(None);
         }
         // P2.3

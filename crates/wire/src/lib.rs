@@ -11,6 +11,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod card;
 mod field;
 mod frame;
 mod hello;
@@ -18,6 +19,7 @@ mod record;
 mod remote;
 mod seal;
 
+pub use card::{CARD_LEN, Card, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, card_of};
 pub use frame::{BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION};
 pub use hello::{HELLO_LEN, Hello, MAC_LEN};
 pub use record::{

@@ -155,6 +155,10 @@ impl Inner {
         op: OpId,
         message_len: u64,
     ) {
+        if self.raw.is_some() {
+            self.end_raw_recv(op, peer, message_len);
+            return;
+        }
         let buffer = self
             .ops
             .finish(op)
@@ -331,9 +335,11 @@ impl Inner {
                     self.complete_send(op, peer, result);
                 }
             }
-            Event::RecvFailed { op, error } => {
-                let error = self.op_error(op, error);
-                if self.ops.is_handled(op) {
+            Event::RecvFailed { op, error: failed } => {
+                let error = self.op_error(op, failed);
+                if self.raw.is_some() {
+                    self.end_raw_recv_failed(op, failed);
+                } else if self.ops.is_handled(op) {
                     log::warn!("posted buffer: {error}");
                     self.ops.forget(op);
                 } else {
@@ -368,10 +374,10 @@ impl Inner {
             }
             Event::Suspect { peer, .. } => {
                 let since = self.core.last_heard(peer).unwrap_or(self.now);
-                let info = &mut self.peers[peer.0 as usize];
-                info.watched_since.get_or_insert(since);
+                self.watch_since(peer, since);
             }
             Event::PeerFailed { peer, .. } => self.note_gone(peer),
+            Event::Stranger { card } => self.meet_stranger(&card),
             other => self.on_remote(frame, other),
         }
     }

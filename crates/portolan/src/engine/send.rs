@@ -122,8 +122,7 @@ impl Inner {
 
     /// Opens a session with `peer`, if none is open or being opened.
     pub(crate) fn connect(&mut self, peer: PeerId) -> Result<(), Error> {
-        let own = &self.table[self.job.rank as usize];
-        if own.common_links(&self.table[peer.0 as usize]).is_empty() {
+        if self.table.links_to(peer).is_empty() {
             let why = "the two have no link in common; run `portolan doctor` on both hosts";
             return Err(Error::NoPath {
                 rank: peer.0,
@@ -214,6 +213,9 @@ impl Inner {
 
     pub(crate) fn complete_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
         if self.ops.is_handled(op) {
+            if self.raw.is_some() {
+                self.end_raw_send(op, peer, result);
+            }
             self.ops.forget(op);
             return;
         }

@@ -281,7 +281,10 @@ impl End {
                 Event::BufferWanted { port, peer, len } if self.lends => {
                     self.post(port, usize::try_from(len).unwrap(), Some(peer));
                 }
-                Event::PeerUp(_) | Event::Writable(_) | Event::BufferWanted { .. } => {}
+                Event::PeerUp(_)
+                | Event::Writable(_)
+                | Event::BufferWanted { .. }
+                | Event::Stranger { .. } => {}
             }
         }
     }
