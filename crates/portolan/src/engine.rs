@@ -9,6 +9,7 @@ mod events;
 mod place;
 mod remote;
 mod send;
+mod tagged;
 
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
@@ -334,7 +335,7 @@ impl Engine {
         };
         let payload = [IoSlice::new(bytes)];
         let frame = TxFrame {
-            head: &direct.header,
+            head: direct.header(),
             payload: &payload,
             segments: None,
         };

@@ -48,6 +48,7 @@ mod remote;
 mod seal;
 pub mod settings;
 mod table;
+mod tagged;
 mod wait;
 
 pub use address::Address;
@@ -66,3 +67,4 @@ pub use portolan_proto::{Access, Cause, Counters, DropReason, RemoteFault};
 pub use reduce::{ReduceOp, Reducible};
 pub use region::Region;
 pub use remote::{Exposed, PutNotice, RemoteKey, RemoteTarget};
+pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};

@@ -227,7 +227,7 @@ impl Node {
     /// [`Error::PortInUse`].
     pub fn open(&mut self, port: u16, config: PortConfig) -> Result<(), Error> {
         let PortConfig { in_place: _ } = config;
-        self.claim(port, PortUse::Open)?;
+        self.take_port(port, PortUse::Open)?;
         self.engine
             .inner
             .core
@@ -247,7 +247,7 @@ impl Node {
         config: PortConfig,
         handler: impl FnMut(&mut Context<'_>, Message<'_>) + Send + 'static,
     ) -> Result<(), Error> {
-        self.claim(port, PortUse::Handled)?;
+        self.take_port(port, PortUse::Handled)?;
         let index = usize::from(port);
         if self.engine.handlers.len() <= index {
             self.engine.handlers.resize_with(index + 1, || None);
@@ -263,7 +263,7 @@ impl Node {
         Ok(())
     }
 
-    fn claim(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
+    fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
         let uses = &mut self.engine.inner.port_uses;
         let index = usize::from(port);
         if uses.len() <= index {
@@ -305,7 +305,7 @@ impl Node {
     }
 
     #[inline]
-    fn send_spec(
+    pub(crate) fn send_spec(
         &mut self,
         peer: PeerId,
         spec: portolan_proto::SendSpec,
@@ -475,6 +475,15 @@ impl Node {
     /// Waits for an operation whose memory is lent.
     #[inline]
     pub(crate) fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
+        self.await_lent(op, about);
+        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
+            return Err(Error::StaleRequest);
+        };
+        done
+    }
+
+    #[inline]
+    pub(crate) fn await_lent(&mut self, op: OpId, about: &[PeerId]) {
         if !self.engine.inner.ops.is_done(op) {
             let guard = LentGuard { node: self, op };
             let Node { engine, waiter, .. } = &mut *guard.node;
@@ -482,10 +491,6 @@ impl Node {
             // Done: nothing is lent any more.
             std::mem::forget(guard);
         }
-        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
-            return Err(Error::StaleRequest);
-        };
-        done
     }
 
     /// Waits for a non-blocking operation; the completion holds its buffer.
@@ -503,7 +508,7 @@ impl Node {
         if !ops.is_done(op) {
             let about = match ops.kind(op) {
                 Some(OpKind::Send(peer) | OpKind::Remote(peer)) => Some(peer),
-                Some(OpKind::Recv { source, .. }) => source,
+                Some(OpKind::Recv { source, .. } | OpKind::RecvTagged { source }) => source,
                 Some(OpKind::Region) | None => None,
             };
             let Node { engine, waiter, .. } = self;
@@ -580,7 +585,7 @@ impl Node {
         for &rank in ranks {
             let peer = self.engine.inner.check_rank(rank)?;
             let spec = portolan_proto::SendSpec {
-                port: PortId::system(port),
+                to: PortId::system(port).into(),
                 lane: portolan_proto::LaneId::High,
                 best_effort: false,
             };
@@ -599,7 +604,7 @@ impl Node {
         let inner = &mut self.engine.inner;
         let peer = inner.check_rank(rank)?;
         let spec = portolan_proto::SendSpec {
-            port: PortId::system(port),
+            to: PortId::system(port).into(),
             lane: portolan_proto::LaneId::High,
             best_effort: false,
         };
@@ -709,9 +714,7 @@ impl Drop for LentGuard<'_> {
         if !inner.ops.exists(self.op) {
             return;
         }
-        if let Some(OpKind::Recv { port, .. }) = inner.ops.kind(self.op)
-            && inner.core.cancel_recv(port, self.op)
-        {
+        if inner.withdraw(self.op) {
             inner.ops.forget(self.op);
             return;
         }

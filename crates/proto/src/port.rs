@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports: which messages wait for which buffers.
-//!
-//! Matching by 64-bit tags will stand beside this table with queues of the same two kinds.
+//! Ports: which messages wait for which buffers. Those with labels wait in [`crate::matching`].
 
 use crate::leave::Remains;
 use crate::rendezvous::Asked;
@@ -254,13 +252,13 @@ impl Ports {
                     return true;
                 }
                 match item.what {
-                    Waiting::Held(_) if remains.keeps_at(item.lane, id) => {
+                    Waiting::Held(_) if remains.keeps_at(item.lane, &id.into()) => {
                         item.charge = 0;
                         return true;
                     }
                     Waiting::Held(held) => remains.held.push(held),
                     Waiting::Request(_) | Waiting::Transferring { .. } => {
-                        remains.broken.push((item.lane, id));
+                        remains.broken.push((item.lane, id.into()));
                     }
                 }
                 remains.ops.extend(item.buffer.map(|posted| posted.op));
@@ -281,16 +279,6 @@ impl Ports {
             });
         }
         ops
-    }
-
-    /// The ports at which something of (`peer`, `lane`) waits.
-    pub(crate) fn waiting(&mut self, peer: PeerId, lane: LaneId) -> Vec<PortId> {
-        let waits = |port: &Port| {
-            let mut items = port.unexpected.iter();
-            items.any(|item| (item.peer, item.lane) == (peer, lane))
-        };
-        let ports = self.iter_mut().filter(|(_, port)| waits(port));
-        ports.map(|(id, _)| id).collect()
     }
 
     /// Messages from `peer` that wait whole: how many at each port, per lane.

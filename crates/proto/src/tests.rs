@@ -10,4 +10,5 @@ mod paths;
 mod placement;
 mod remote;
 mod sessions;
+mod tagged;
 mod transfers;

@@ -40,7 +40,7 @@ impl Inner {
     ) -> Result<(), Error> {
         self.flush_wanted = true;
         let place = SendSpec {
-            port: PortId::system(u16::MAX),
+            to: PortId::system(u16::MAX).into(),
             lane: spec.lane,
             best_effort: false,
         };

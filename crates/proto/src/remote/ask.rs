@@ -326,7 +326,7 @@ impl Core {
         let request = Request {
             peer: from,
             lane: LaneId::Low,
-            port: REMOTE_PORT,
+            to: REMOTE_PORT.into(),
             len,
             asked: Asked {
                 sender_transfer: source.transfer,

@@ -109,7 +109,7 @@ impl Job {
                 let request = Request {
                     peer,
                     lane: self.head.lane,
-                    port: REMOTE_PORT,
+                    to: REMOTE_PORT.into(),
                     len,
                     asked,
                 };
