@@ -8,6 +8,7 @@
 mod events;
 mod place;
 mod send;
+mod tagged;
 
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
@@ -330,7 +331,7 @@ impl Engine {
         };
         let payload = [IoSlice::new(bytes)];
         let frame = TxFrame {
-            head: &direct.header,
+            head: direct.header(),
             payload: &payload,
             segments: None,
         };

@@ -97,6 +97,21 @@ pub enum Error {
         /// Bytes of the buffer.
         buffer_len: usize,
     },
+    /// The same for a tagged message.
+    #[error(
+        "message of {message_len} bytes from rank {source_rank} with tag {tag:#x} does not fit a \
+         buffer of {buffer_len}"
+    )]
+    TruncatedTagged {
+        /// Rank of the sender.
+        source_rank: u32,
+        /// Its tag.
+        tag: u64,
+        /// Bytes of the message.
+        message_len: u64,
+        /// Bytes of the buffer.
+        buffer_len: usize,
+    },
     /// Members of a group gave different numbers of bytes to a collective operation.
     #[error(
         "rank {rank} gave {len} bytes to a collective operation and this process {expected}; all \

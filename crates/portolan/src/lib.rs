@@ -47,6 +47,7 @@ mod region;
 mod seal;
 pub mod settings;
 mod table;
+mod tagged;
 mod wait;
 
 pub use address::Address;
@@ -64,3 +65,4 @@ pub use port::{Context, Lane, Message, PortConfig, Target};
 pub use portolan_proto::{Cause, Counters, DropReason};
 pub use reduce::{ReduceOp, Reducible};
 pub use region::Region;
+pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};

@@ -226,7 +226,7 @@ impl Node {
     /// [`Error::PortInUse`].
     pub fn open(&mut self, port: u16, config: PortConfig) -> Result<(), Error> {
         let PortConfig { in_place: _ } = config;
-        self.claim(port, PortUse::Open)?;
+        self.take_port(port, PortUse::Open)?;
         self.engine
             .inner
             .core
@@ -246,7 +246,7 @@ impl Node {
         config: PortConfig,
         handler: impl FnMut(&mut Context<'_>, Message<'_>) + Send + 'static,
     ) -> Result<(), Error> {
-        self.claim(port, PortUse::Handled)?;
+        self.take_port(port, PortUse::Handled)?;
         let index = usize::from(port);
         if self.engine.handlers.len() <= index {
             self.engine.handlers.resize_with(index + 1, || None);
@@ -262,7 +262,7 @@ impl Node {
         Ok(())
     }
 
-    fn claim(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
+    fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
         let uses = &mut self.engine.inner.port_uses;
         let index = usize::from(port);
         if uses.len() <= index {
@@ -304,7 +304,7 @@ impl Node {
     }
 
     #[inline]
-    fn send_spec(
+    pub(crate) fn send_spec(
         &mut self,
         peer: PeerId,
         spec: portolan_proto::SendSpec,
@@ -474,6 +474,15 @@ impl Node {
     /// Waits for an operation whose memory is lent.
     #[inline]
     fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
+        self.await_lent(op, about);
+        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
+            return Err(Error::StaleRequest);
+        };
+        done
+    }
+
+    #[inline]
+    pub(crate) fn await_lent(&mut self, op: OpId, about: &[PeerId]) {
         if !self.engine.inner.ops.is_done(op) {
             let guard = LentGuard { node: self, op };
             let Node { engine, waiter, .. } = &mut *guard.node;
@@ -481,10 +490,6 @@ impl Node {
             // Done: nothing is lent any more.
             std::mem::forget(guard);
         }
-        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
-            return Err(Error::StaleRequest);
-        };
-        done
     }
 
     /// Waits for a non-blocking operation; the completion holds its buffer.
@@ -502,7 +507,7 @@ impl Node {
         if !ops.is_done(op) {
             let about = match ops.kind(op) {
                 Some(OpKind::Send(peer)) => Some(peer),
-                Some(OpKind::Recv { source, .. }) => source,
+                Some(OpKind::Recv { source, .. } | OpKind::RecvTagged { source }) => source,
                 None => None,
             };
             let Node { engine, waiter, .. } = self;
@@ -579,7 +584,7 @@ impl Node {
         for &rank in ranks {
             let peer = self.engine.inner.check_rank(rank)?;
             let spec = portolan_proto::SendSpec {
-                port: PortId::system(port),
+                to: PortId::system(port).into(),
                 lane: portolan_proto::LaneId::High,
                 best_effort: false,
             };
@@ -598,7 +603,7 @@ impl Node {
         let inner = &mut self.engine.inner;
         let peer = inner.check_rank(rank)?;
         let spec = portolan_proto::SendSpec {
-            port: PortId::system(port),
+            to: PortId::system(port).into(),
             lane: portolan_proto::LaneId::High,
             best_effort: false,
         };
@@ -649,7 +654,7 @@ impl Node {
     }
 
     #[inline]
-    fn flush_if_wanted(&mut self) {
+    pub(crate) fn flush_if_wanted(&mut self) {
         if self.engine.inner.flush_wanted {
             self.engine.flush();
         }
@@ -657,7 +662,7 @@ impl Node {
 
     /// Acts on events that a call, not a frame, has caused.
     #[inline]
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.engine.inner.drain(&mut self.engine.handlers, None);
     }
 
@@ -708,9 +713,7 @@ impl Drop for LentGuard<'_> {
         if !inner.ops.exists(self.op) {
             return;
         }
-        if let Some(OpKind::Recv { port, .. }) = inner.ops.kind(self.op)
-            && inner.core.cancel_recv(port, self.op)
-        {
+        if inner.withdraw(self.op) {
             inner.ops.forget(self.op);
             return;
         }

@@ -3,10 +3,11 @@
 
 use crate::config::Times;
 use crate::congestion::Congestion;
-use crate::event::{Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use crate::event::{Address, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use crate::grant::Scheduler;
 use crate::guess::Guess;
 use crate::held::HeldPool;
+use crate::matching::Matching;
 use crate::open::Open;
 use crate::path::{Path, PathStatus};
 use crate::peer::{Peer, PeerStatus};
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) links: [Option<LinkParams>; LinkId::COUNT],
     pub(crate) ports: Ports,
+    pub(crate) matching: Matching,
     pub(crate) slots: SlotPool,
     pub(crate) held: HeldPool,
     pub(crate) tx_transfers: Slab<TxTransfer>,
@@ -112,6 +114,7 @@ impl Core {
                 config,
                 links: [None; LinkId::COUNT],
                 ports: Ports::new(),
+                matching: Matching::new(),
                 slots: SlotPool::default(),
                 held: HeldPool::default(),
                 tx_transfers: Slab::new(),
@@ -449,7 +452,7 @@ impl Core {
                     let request = Request {
                         peer: item.peer,
                         lane: item.lane,
-                        port: id,
+                        to: id.into(),
                         len: item.len,
                         asked,
                     };
@@ -475,7 +478,8 @@ impl Core {
 
     /// A message whose buffer was found late has arrived: deliver it and go on with its port.
     pub(crate) fn on_late_transferred(&mut self, transfer: u32, done: &RxTransfer) {
-        let Some(port) = self.sh.ports.get_mut(done.port) else {
+        let Address::Port(id) = done.to else { return };
+        let Some(port) = self.sh.ports.get_mut(id) else {
             return;
         };
         port.unexpected.retain(
@@ -486,14 +490,14 @@ impl Core {
             peer.deliver(
                 &mut self.sh,
                 done.lane,
-                done.port,
+                id,
                 op,
                 done.len,
                 Data::Placed,
                 error,
             );
         }
-        self.serve(done.port);
+        self.serve(id);
     }
 }
 

@@ -80,7 +80,13 @@ impl Inner {
                 let open = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
                 let want = open.as_ref().map(|inbox| &inbox.want);
                 let Some(whole) = self.core.take_whole(&mut admitted, frame.head, want) else {
-                    break;
+                    if !self.take_labelled(&mut admitted, frame.head) {
+                        break;
+                    }
+                    if admitted.is_done() {
+                        return;
+                    }
+                    continue;
                 };
                 let bytes = &frame.head[whole.off..whole.off + whole.len];
                 match (whole.dest, open) {
@@ -213,6 +219,17 @@ impl Inner {
                     };
                     self.deliver(handlers, frame, arrival);
                 }
+                Event::Matched {
+                    peer,
+                    op,
+                    label,
+                    len,
+                    data,
+                    truncated,
+                } => {
+                    self.place_whole(frame, op, data);
+                    self.complete_labelled(op, peer, label, len, truncated);
+                }
                 other => self.on_rare(handlers, other),
             }
         }
@@ -224,28 +241,15 @@ impl Inner {
             self.deliver_in_place(handlers, frame, arrival);
             return;
         };
-        match arrival.data {
-            Data::Frame(src) => {
-                let dst = self.ops.bytes_mut(op);
-                let len = src.len().min(dst.len());
-                copy_part(frame, src.start..src.start + len, &mut dst[..len]);
-            }
-            Data::Held(id) => {
-                let src = self.core.held(id);
-                let dst = self.ops.bytes_mut(op);
-                let len = src.len().min(dst.len());
-                dst[..len].copy_from_slice(&src[..len]);
-                self.core.release(id);
-            }
-            Data::Placed => {}
-        }
         let Arrival {
             peer,
             port,
             len,
+            data,
             error,
             ..
         } = arrival;
+        self.place_whole(frame, op, data);
         match error {
             Some(error) if !self.ops.is_handled(op) => {
                 let error = self.op_error(op, error);
@@ -261,6 +265,26 @@ impl Inner {
                     self.tell_handler(handlers, peer, port, op, len);
                 }
             }
+        }
+    }
+
+    /// Copies a delivered message into its buffer, as far as that reaches.
+    #[inline]
+    fn place_whole(&mut self, frame: Option<&RxFrame<'_>>, op: OpId, data: Data) {
+        match data {
+            Data::Frame(src) => {
+                let dst = self.ops.bytes_mut(op);
+                let len = src.len().min(dst.len());
+                copy_part(frame, src.start..src.start + len, &mut dst[..len]);
+            }
+            Data::Held(id) => {
+                let src = self.core.held(id);
+                let dst = self.ops.bytes_mut(op);
+                let len = src.len().min(dst.len());
+                dst[..len].copy_from_slice(&src[..len]);
+                self.core.release(id);
+            }
+            Data::Placed => {}
         }
     }
 

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
 use crate::port::Target;
 use portolan_proto::{
-    Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, PortId, Refused, SendSpec,
+    Address, Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, PortId, Refused, SendSpec,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -58,11 +58,12 @@ pub(crate) enum Submitted {
 }
 
 pub(crate) fn spec_of(to: &Target, system: bool) -> SendSpec {
+    let port = PortId {
+        number: to.port,
+        system,
+    };
     SendSpec {
-        port: PortId {
-            number: to.port,
-            system,
-        },
+        to: Address::Port(port),
         lane: to.lane.into(),
         best_effort: to.best_effort,
     }
@@ -232,7 +233,16 @@ impl Inner {
     /// Non-blocking send of a buffer that the library owns meanwhile.
     pub(crate) fn isend(&mut self, to: &Target, buffer: Buffer) -> Result<Request, Error> {
         let peer = self.check_rank(to.rank)?;
-        let spec = spec_of(to, false);
+        self.isend_spec(peer, spec_of(to, false), buffer)
+    }
+
+    /// The same, wherever it goes.
+    pub(crate) fn isend_spec(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        buffer: Buffer,
+    ) -> Result<Request, Error> {
         let kind = OpKind::Send(peer);
         let appended = self.pending.is_empty() && self.core.append(peer, &spec, &buffer).is_some();
         let submitted = match appended {
@@ -259,7 +269,16 @@ impl Inner {
     /// Sends a copy of `bytes`, with nothing to wait for.
     pub(crate) fn send_copy(&mut self, to: &Target, bytes: &[u8]) -> Result<(), Error> {
         let peer = self.check_rank(to.rank)?;
-        let spec = spec_of(to, false);
+        self.send_copy_spec(peer, spec_of(to, false), bytes)
+    }
+
+    /// The same, wherever it goes.
+    pub(crate) fn send_copy_spec(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
         if self.pending.is_empty() && self.core.append(peer, &spec, bytes).is_some() {
             return Ok(());
         }
