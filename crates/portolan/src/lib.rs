@@ -44,6 +44,7 @@ mod ops;
 mod port;
 mod reduce;
 mod region;
+mod remote;
 mod seal;
 pub mod settings;
 mod table;
@@ -53,8 +54,9 @@ mod wait;
 pub use address::Address;
 pub use buffer::Buffer;
 pub use endpoint::{
-    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawCompletion,
-    RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace, SubmitError,
+    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawClaim,
+    RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace,
+    SubmitError,
 };
 pub use error::{Error, Reason};
 pub use group::Group;
@@ -62,7 +64,8 @@ pub use launch::PathChoice;
 pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};
 pub use port::{Context, Lane, Message, PortConfig, Target};
-pub use portolan_proto::{Cause, Counters, DropReason};
+pub use portolan_proto::{Access, Cause, Counters, DropReason, RemoteFault};
 pub use reduce::{ReduceOp, Reducible};
 pub use region::Region;
+pub use remote::{Exposed, PutNotice, RemoteKey, RemoteTarget};
 pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};

@@ -19,7 +19,7 @@ use crate::wait::Waiter;
 use crate::{engine, model};
 use portolan_link::shm::OpenConfig;
 use portolan_link::{HostId, ShmConfig};
-use portolan_proto::{Config, Core, Instant, Limits, LinkId, PortId, PortMode};
+use portolan_proto::{Config, Core, Instant, Limits, LinkId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -105,6 +105,7 @@ fn inner(
         scratch: Vec::new(),
         link_drops: BTreeMap::new(),
         peer_timeout: PEER_TIMEOUT,
+        remote: Box::default(),
         raw: Some(Box::new(Raw::default())),
         directory: Some(Arc::clone(directory)),
         job,
@@ -185,9 +186,5 @@ fn new_core(links: &Links, config: &EndpointConfig) -> Result<Core, Error> {
     if config.path == PathChoice::Packet {
         core.prefer(LinkId::PACKET);
     }
-    core.open_port(PLAIN_PORT, PortMode::Posted);
     Ok(core)
 }
-
-/// Where messages that are matched by their sender alone go.
-pub(super) const PLAIN_PORT: PortId = PortId::system(u16::MAX);
