@@ -56,7 +56,7 @@ pub use endpoint::{
     RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace, SubmitError,
 };
 pub use error::{Error, Reason};
-pub use group::Group;
+pub use group::{Barrier, Group};
 pub use launch::PathChoice;
 pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};
