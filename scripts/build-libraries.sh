@@ -12,7 +12,9 @@ out=$release_dir/libraries
 # keep the linker from optimising across crates.
 "$CARGO" rustc --release --package portolan-capi --lib \
     --crate-type cdylib --crate-type staticlib
+"$CARGO" rustc --release --package portolan-gamma --lib --crate-type cdylib
 install -d -- "$out"
 install -m 644 -- "$release_dir/libportolan_c.a" "$out/libportolan.a"
 install -m 755 -- "$release_dir/libportolan_c.so" "$out/libportolan.so.0"
+install -m 755 -- "$release_dir/libgamma.so" "$out/libgamma.so.0"
 say "$(ls "$out" | tr '\n' ' ')are in $out"

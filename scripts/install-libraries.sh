@@ -43,6 +43,8 @@ PC
 install -d -- "$root"/{lib/pkgconfig,include,share/man/man3,share/man/man7} ||
     die "cannot write below $root; choose another PREFIX or run as root"
 install_library portolan capi "Fast messages between the processes of parallel programs"
-install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7
+install_library gamma gamma "The programming interface of GAMMA on Portolan"
+install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7 crates/gamma/man/gamma.7
 scripts/man-pages.sh crates/capi/include/portolan.h "$version" "$root/share/man/man3"
+scripts/man-pages.sh crates/gamma/include/gamma.h "$version" "$root/share/man/man3"
 say "libraries, headers and manual pages are below $root"

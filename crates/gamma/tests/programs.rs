@@ -77,6 +77,34 @@ fn a_process_that_is_alone_spawns_its_group() {
 }
 
 #[test]
+fn the_figures_of_gamma_are_printed() {
+    let shop = workshop();
+    let source = here().join("../../examples/c/gamma_pingpong.c");
+    let program = shop.build("cc", &source, &[&["-std=c11", "-O1"], STRICT].concat());
+    let out = run_job(2, &["--path", "shm"], &program, &["2"]);
+    let words: Vec<&str> = out.split_whitespace().collect();
+    let [
+        "latency",
+        latency,
+        "µs,",
+        "asymptotic",
+        "bandwidth",
+        bandwidth,
+        _,
+        _,
+        _,
+        half,
+        "bytes",
+    ] = words[..]
+    else {
+        panic!("{out}");
+    };
+    assert!(latency.parse::<f64>().unwrap() > 0.0, "{out}");
+    assert!(bandwidth.parse::<f64>().is_ok(), "{out}");
+    assert!(half.parse::<u64>().unwrap() > 0, "{out}");
+}
+
+#[test]
 fn a_missing_launcher_is_named() {
     let shop = workshop();
     let source = shop.path().join("alone.c");

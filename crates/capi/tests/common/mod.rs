@@ -29,7 +29,8 @@ pub(crate) fn launcher() -> PathBuf {
     let path = library_dir().parent().unwrap().join("portolan");
     assert!(
         path.exists(),
-        "{} is missing; run `cargo test -p portolan-capi -p portolan-cli`, which builds it",
+        "{} is missing; run `cargo test -p portolan-capi -p portolan-gamma -p \
+         portolan-cli`, which builds it",
         path.display()
     );
     path
