@@ -3,7 +3,7 @@
 
 use crate::launch::LaunchError;
 use portolan_link::LinkError;
-use portolan_proto::Cause;
+use portolan_proto::{Cause, RemoteFault};
 use std::fmt;
 use std::io;
 use thiserror::Error;
@@ -97,6 +97,21 @@ pub enum Error {
         /// Bytes of the buffer.
         buffer_len: usize,
     },
+    /// The same for a tagged message.
+    #[error(
+        "message of {message_len} bytes from rank {source_rank} with tag {tag:#x} does not fit a \
+         buffer of {buffer_len}"
+    )]
+    TruncatedTagged {
+        /// Rank of the sender.
+        source_rank: u32,
+        /// Its tag.
+        tag: u64,
+        /// Bytes of the message.
+        message_len: u64,
+        /// Bytes of the buffer.
+        buffer_len: usize,
+    },
     /// Members of a group gave different numbers of bytes to a collective operation.
     #[error(
         "rank {rank} gave {len} bytes to a collective operation and this process {expected}; all \
@@ -116,6 +131,16 @@ pub enum Error {
         /// Receiver.
         rank: u32,
     },
+    /// The target did not let the operation happen to its memory.
+    #[error("rank {rank} on {host} refused access to its memory: {fault}")]
+    RemoteRefused {
+        /// Target.
+        rank: u32,
+        /// Where it runs.
+        host: String,
+        /// Why.
+        fault: RemoteFault,
+    },
     /// The port was not opened.
     #[error("port {port} is not open; call `open` before receiving on it")]
     PortClosed {
@@ -131,6 +156,9 @@ pub enum Error {
     /// A buffer that others share cannot be received into.
     #[error("a shared buffer cannot be posted for receiving; post a `Vec<u8>`")]
     BufferShared,
+    /// Memory that others share cannot be opened for writing.
+    #[error("a shared buffer can be exposed for reading only; expose a `Vec<u8>` or a `Region`")]
+    RegionShared,
     /// The request was waited for already.
     #[error("this request has been completed already")]
     StaleRequest,

@@ -77,7 +77,7 @@ impl fmt::Display for PathInfo {
 /// the job.
 pub struct Node {
     pub(crate) engine: Engine,
-    waiter: Waiter,
+    pub(crate) waiter: Waiter,
     pub(crate) events: Option<Box<EventSet>>,
     clean: bool,
     model: model::Status,
@@ -137,6 +137,7 @@ impl Node {
         let placement = Placement::new(settings::PLACEMENT.of(&job), clock)?;
         let inner = Inner {
             placement: Box::new(placement),
+            remote: Box::default(),
             seals: auth.seals(&job),
             core,
             ops: Ops::default(),
@@ -232,7 +233,7 @@ impl Node {
     /// [`Error::PortInUse`].
     pub fn open(&mut self, port: u16, config: PortConfig) -> Result<(), Error> {
         let PortConfig { in_place: _ } = config;
-        self.claim(port, PortUse::Open)?;
+        self.take_port(port, PortUse::Open)?;
         self.engine
             .inner
             .core
@@ -252,7 +253,7 @@ impl Node {
         config: PortConfig,
         handler: impl FnMut(&mut Context<'_>, Message<'_>) + Send + 'static,
     ) -> Result<(), Error> {
-        self.claim(port, PortUse::Handled)?;
+        self.take_port(port, PortUse::Handled)?;
         let index = usize::from(port);
         if self.engine.handlers.len() <= index {
             self.engine.handlers.resize_with(index + 1, || None);
@@ -268,7 +269,7 @@ impl Node {
         Ok(())
     }
 
-    fn claim(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
+    fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
         let uses = &mut self.engine.inner.port_uses;
         let index = usize::from(port);
         if uses.len() <= index {
@@ -310,7 +311,7 @@ impl Node {
     }
 
     #[inline]
-    fn send_spec(
+    pub(crate) fn send_spec(
         &mut self,
         peer: PeerId,
         spec: portolan_proto::SendSpec,
@@ -479,7 +480,16 @@ impl Node {
 
     /// Waits for an operation whose memory is lent.
     #[inline]
-    fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
+    pub(crate) fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
+        self.await_lent(op, about);
+        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
+            return Err(Error::StaleRequest);
+        };
+        done
+    }
+
+    #[inline]
+    pub(crate) fn await_lent(&mut self, op: OpId, about: &[PeerId]) {
         if !self.engine.inner.ops.is_done(op) {
             let guard = LentGuard { node: self, op };
             let Node { engine, waiter, .. } = &mut *guard.node;
@@ -487,10 +497,6 @@ impl Node {
             // Done: nothing is lent any more.
             std::mem::forget(guard);
         }
-        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
-            return Err(Error::StaleRequest);
-        };
-        done
     }
 
     /// Waits for a non-blocking operation; the completion holds its buffer.
@@ -507,9 +513,9 @@ impl Node {
         }
         if !ops.is_done(op) {
             let about = match ops.kind(op) {
-                Some(OpKind::Send(peer)) => Some(peer),
-                Some(OpKind::Recv { source, .. }) => source,
-                None => None,
+                Some(OpKind::Send(peer) | OpKind::Remote(peer)) => Some(peer),
+                Some(OpKind::Recv { source, .. } | OpKind::RecvTagged { source }) => source,
+                Some(OpKind::Region) | None => None,
             };
             let Node { engine, waiter, .. } = self;
             waiter.until(engine, about.as_slice(), |inner| inner.ops.is_done(op));
@@ -585,7 +591,7 @@ impl Node {
         for &rank in ranks {
             let peer = self.engine.inner.check_rank(rank)?;
             let spec = portolan_proto::SendSpec {
-                port: PortId::system(port),
+                to: PortId::system(port).into(),
                 lane: portolan_proto::LaneId::High,
                 best_effort: false,
             };
@@ -604,7 +610,7 @@ impl Node {
         let inner = &mut self.engine.inner;
         let peer = inner.check_rank(rank)?;
         let spec = portolan_proto::SendSpec {
-            port: PortId::system(port),
+            to: PortId::system(port).into(),
             lane: portolan_proto::LaneId::High,
             best_effort: false,
         };
@@ -689,7 +695,7 @@ impl Node {
     }
 
     #[inline]
-    fn flush_if_wanted(&mut self) {
+    pub(crate) fn flush_if_wanted(&mut self) {
         if self.engine.inner.flush_wanted {
             self.engine.flush();
         }
@@ -697,7 +703,7 @@ impl Node {
 
     /// Acts on events that a call, not a frame, has caused.
     #[inline]
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.engine.inner.drain(&mut self.engine.handlers, None);
     }
 
@@ -748,9 +754,7 @@ impl Drop for LentGuard<'_> {
         if !inner.ops.exists(self.op) {
             return;
         }
-        if let Some(OpKind::Recv { port, .. }) = inner.ops.kind(self.op)
-            && inner.core.cancel_recv(port, self.op)
-        {
+        if inner.withdraw(self.op) {
             inner.ops.forget(self.op);
             return;
         }

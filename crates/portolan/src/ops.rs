@@ -11,7 +11,7 @@
 
 use crate::buffer::Buffer;
 use crate::error::Error;
-use portolan_proto::{OpId, PeerId, PortId};
+use portolan_proto::{Label, OpId, PeerId, PortId};
 
 /// A message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +50,25 @@ pub struct Completion {
     pub source: u32,
     /// The operation's buffer.
     pub buffer: Option<Buffer>,
+    /// Tag of a tagged message that was received; else 0.
+    pub tag: u64,
+    /// Its immediate data.
+    pub imm: Option<u64>,
 }
 
 /// What a posted receive is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpKind {
     Send(PeerId),
+    /// On the memory of this peer.
+    Remote(PeerId),
+    /// No operation: memory that is open to others.
+    Region,
     Recv {
         port: PortId,
+        source: Option<PeerId>,
+    },
+    RecvTagged {
         source: Option<PeerId>,
     },
 }
@@ -86,6 +97,8 @@ struct Op {
     state: State,
     /// Completed by its port's handler, not by a wait.
     handled: bool,
+    /// Of the message that a tagged receive has taken.
+    label: Option<Label>,
 }
 
 /// See the module documentation.
@@ -107,6 +120,7 @@ impl Ops {
             memory: Memory::Owned(buffer),
             state: State::Pending,
             handled,
+            label: None,
         })
     }
 
@@ -122,6 +136,7 @@ impl Ops {
             memory,
             state: State::Pending,
             handled: false,
+            label: None,
         })
     }
 
@@ -137,6 +152,7 @@ impl Ops {
             memory,
             state: State::Pending,
             handled: false,
+            label: None,
         })
     }
 
@@ -150,6 +166,7 @@ impl Ops {
             memory: Memory::Lent(bytes.as_ptr(), bytes.len()),
             state: State::Pending,
             handled: true,
+            label: None,
         })
     }
 
@@ -163,6 +180,7 @@ impl Ops {
             memory: Memory::LentMut(bytes.as_mut_ptr(), bytes.len()),
             state: State::Pending,
             handled: true,
+            label: None,
         })
     }
 
@@ -173,7 +191,8 @@ impl Ops {
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         });
         let place = &mut self.places[index as usize];
-        place.0 = place.0.wrapping_add(1);
+        // The highest bit of a number belongs to the core.
+        place.0 = place.0.wrapping_add(1) & (u32::MAX >> 1);
         place.1 = Some(op);
         OpId(u64::from(place.0) << 32 | u64::from(index))
     }
@@ -271,6 +290,14 @@ impl Ops {
         self.complete_ok(id, Received { len, source })
     }
 
+    /// Notes the label of the message that a tagged receive takes.
+    #[inline]
+    pub(crate) fn set_label(&mut self, id: OpId, label: Label) {
+        if let Some(op) = self.get_mut(id) {
+            op.label = Some(label);
+        }
+    }
+
     /// Completes an operation with success; `true` if a handler must be told.
     #[inline]
     pub(crate) fn complete_ok(&mut self, id: OpId, received: Received) -> bool {
@@ -320,9 +347,19 @@ impl Ops {
                 len: got.len,
                 source: got.source,
                 buffer,
+                tag: op.label.map_or(0, |label| label.tag),
+                imm: op.label.and_then(|label| label.imm),
             })),
             State::Failed(error) => Some(Err(*error)),
             State::Pending => None,
+        }
+    }
+
+    /// Takes an operation's buffer, in whatever state it is.
+    pub(crate) fn reclaim(&mut self, id: OpId) -> Option<Buffer> {
+        match self.remove(id)?.memory {
+            Memory::Owned(buffer) => Some(buffer),
+            Memory::Lent(..) | Memory::LentMut(..) => None,
         }
     }
 

@@ -3,14 +3,16 @@
 
 use crate::config::Times;
 use crate::congestion::Congestion;
-use crate::event::{Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use crate::event::{Address, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use crate::grant::Scheduler;
 use crate::guess::Guess;
 use crate::held::HeldPool;
+use crate::matching::Matching;
 use crate::open::Open;
 use crate::path::{Path, PathStatus};
 use crate::peer::{Peer, PeerStatus};
 use crate::port::{Ports, Posted, Waiting};
+use crate::remote::Remote;
 use crate::rendezvous::{Origin, Request, RxTransfer, TxTransfer};
 use crate::session::{Entropy, SessionState};
 use crate::slab::Slab;
@@ -28,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) links: [Option<LinkParams>; LinkId::COUNT],
     pub(crate) ports: Ports,
+    pub(crate) matching: Matching,
     pub(crate) slots: SlotPool,
     pub(crate) held: HeldPool,
     pub(crate) tx_transfers: Slab<TxTransfer>,
@@ -50,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) eager_bounds: [usize; 2],
     /// Headers and short frames that live for one transmit only.
     pub(crate) scratch: Vec<u8>,
+    pub(crate) remote: Box<Remote>,
 }
 
 /// Credit of one lane, in bytes modulo 2^32 since the session began.
@@ -112,6 +116,7 @@ impl Core {
                 config,
                 links: [None; LinkId::COUNT],
                 ports: Ports::new(),
+                matching: Matching::new(),
                 slots: SlotPool::default(),
                 held: HeldPool::default(),
                 tx_transfers: Slab::new(),
@@ -127,6 +132,7 @@ impl Core {
                 choice: Choice::default(),
                 eager_bounds,
                 scratch: Vec::new(),
+                remote: Box::new(Remote::new()),
             },
             sent: None,
         }
@@ -284,7 +290,12 @@ impl Core {
             return;
         }
         let entry = self.sh.ports.entry(port);
-        let posted = Posted { op, len, source };
+        let posted = Posted {
+            op,
+            base: 0,
+            len,
+            source,
+        };
         if !entry.reserve(posted) {
             entry.posted.push_back(posted);
         }
@@ -310,11 +321,13 @@ impl Core {
         })
     }
 
-    /// Memory in use: (frame buffers, bytes of held messages, transfers both ways). Tests end with
-    /// all of it at zero.
+    /// Memory in use: (frame buffers, bytes of held messages, transfers both ways and requests for
+    /// remote memory). Tests end with all of it at zero.
     #[must_use]
     pub fn usage(&self) -> (usize, usize, usize) {
-        let transfers = self.sh.tx_transfers.len() + self.sh.rx_transfers.len();
+        let transfers = self.sh.tx_transfers.len()
+            + self.sh.rx_transfers.len()
+            + self.sh.remote.outstanding_count();
         (self.sh.slots.used(), self.sh.held.total_len(), transfers)
     }
 
@@ -449,7 +462,7 @@ impl Core {
                     let request = Request {
                         peer: item.peer,
                         lane: item.lane,
-                        port: id,
+                        to: id.into(),
                         len: item.len,
                         asked,
                     };
@@ -475,7 +488,8 @@ impl Core {
 
     /// A message whose buffer was found late has arrived: deliver it and go on with its port.
     pub(crate) fn on_late_transferred(&mut self, transfer: u32, done: &RxTransfer) {
-        let Some(port) = self.sh.ports.get_mut(done.port) else {
+        let Address::Port(id) = done.to else { return };
+        let Some(port) = self.sh.ports.get_mut(id) else {
             return;
         };
         port.unexpected.retain(
@@ -486,14 +500,14 @@ impl Core {
             peer.deliver(
                 &mut self.sh,
                 done.lane,
-                done.port,
+                id,
                 op,
                 done.len,
                 Data::Placed,
                 error,
             );
         }
-        self.serve(done.port);
+        self.serve(id);
     }
 }
 

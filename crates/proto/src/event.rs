@@ -2,10 +2,11 @@
 //! What the core tells the engine, and the names both use.
 
 use crate::LinkId;
+use crate::remote::{Answer, AtomicSpec, PutNotice, RemoteFault};
 use alloc::boxed::Box;
 use core::fmt;
 use core::ops::Range;
-use portolan_wire::{Card, LaneId};
+use portolan_wire::{Card, Label, LaneId, Message};
 
 /// A peer: its rank in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,7 +25,8 @@ impl fmt::Display for PeerId {
     }
 }
 
-/// An operation of the engine, by a number that the engine chose.
+/// An operation of the engine, by a number that the engine chose. Those with the highest bit set are
+/// parts of other operations, and chosen by the core ([`Event::Portion`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub u64);
 
@@ -60,6 +62,49 @@ impl PortId {
             number,
             system: true,
         }
+    }
+}
+
+/// What a message is matched with a buffer by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// The port that it goes to.
+    Port(PortId),
+    /// Its label.
+    Label(Label),
+}
+
+impl Address {
+    /// Where a message goes that has arrived.
+    #[inline]
+    pub(crate) fn of(message: &Message) -> Address {
+        match message.label {
+            Some(label) => Address::Label(label),
+            None => Address::Port(PortId {
+                number: message.port,
+                system: message.system,
+            }),
+        }
+    }
+
+    /// Messages to both wait in one queue: at one port, or in one space.
+    pub(crate) fn shares_queue(&self, other: &Address) -> bool {
+        match (self, other) {
+            (Address::Label(one), Address::Label(other)) => one.space == other.space,
+            (one, other) => one == other,
+        }
+    }
+}
+
+impl From<PortId> for Address {
+    fn from(port: PortId) -> Address {
+        Address::Port(port)
+    }
+}
+
+impl From<Label> for Address {
+    fn from(label: Label) -> Address {
+        Address::Label(label)
     }
 }
 
@@ -138,6 +183,8 @@ pub enum OpError {
     Refused,
     /// The engine cancelled it.
     Cancelled,
+    /// The peer would not have it done to its memory.
+    Remote(PeerId, RemoteFault),
 }
 
 /// What happened. The order of events is the order in which the engine must act on them.
@@ -168,6 +215,35 @@ pub enum Event {
         /// The posted buffer was too short.
         error: Option<OpError>,
     },
+    /// A receive of many messages has taken one, into a part of its buffer. The part is an operation
+    /// of its own from now on, and ends as such.
+    Portion {
+        /// The receive.
+        op: OpId,
+        /// The part.
+        part: OpId,
+        /// Where in the buffer it begins.
+        off: u64,
+        /// Bytes of the buffer that it has.
+        len: u64,
+        /// The receive takes no more messages.
+        is_last: bool,
+    },
+    /// A message with a label has arrived, for a receive that takes it.
+    Matched {
+        /// Sender.
+        peer: PeerId,
+        /// The receive.
+        op: OpId,
+        /// What it was matched by, and its immediate data.
+        label: Label,
+        /// Bytes of the message.
+        len: u64,
+        /// Where it is.
+        data: Data,
+        /// The buffer was too short.
+        truncated: bool,
+    },
     /// A posted receive ended without a message.
     RecvFailed {
         /// The operation.
@@ -192,9 +268,50 @@ pub enum Event {
         remote_addr: u64,
         /// Into this operation's buffer.
         op: OpId,
+        /// At this offset of it.
+        off: u64,
         /// Bytes.
         len: u64,
     },
+    /// A request for remote memory has ended; its buffer is free.
+    RemoteDone {
+        /// The operation.
+        op: OpId,
+        /// How.
+        result: Result<(), OpError>,
+    },
+    /// Copy a held message into a region, then release it.
+    RemoteWrite {
+        /// The operation whose memory the region is.
+        region: OpId,
+        /// At this offset.
+        off: u64,
+        /// From here.
+        held: HeldId,
+    },
+    /// Release held memory.
+    Discard {
+        /// Which.
+        held: HeldId,
+    },
+    /// Answer with bytes of a region: [`crate::Core::answer_read`].
+    RemoteRead {
+        /// Whom, and from where.
+        answer: Answer,
+        /// Bytes.
+        len: u64,
+    },
+    /// Change numbers in a region, then [`crate::Core::answer`] or [`crate::Core::refuse`].
+    RemoteAtomic {
+        /// Whom, and where the numbers are.
+        answer: Answer,
+        /// What to do.
+        atomic: AtomicSpec,
+        /// The operands.
+        data: Data,
+    },
+    /// A put was applied of which the program is to be told.
+    PutNotice(PutNotice),
     /// A port that takes messages in place was sent one that needs a posted buffer. One posted for
     /// its sender from now on, and long enough, is kept for it.
     BufferWanted {

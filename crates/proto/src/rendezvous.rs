@@ -4,14 +4,14 @@
 
 use crate::core_state::Shared;
 use crate::eager::{Refused, SendSpec};
-use crate::event::{Event, OpError, OpId, PeerId, PortId};
+use crate::event::{Address, Data, Event, OpError, OpId, PeerId};
 use crate::lane::charge;
 use crate::path::OpenFrame;
 use crate::peer::{Control, Peer};
 use crate::port::Posted;
 use crate::slab::SLAB_LEN_MAX;
 use crate::{Core, DropReason, LaneId, LinkId};
-use portolan_wire::{BULK_HEADER_LEN, Done, DoneStatus, Grant, Message, RTS_LEN, Rts};
+use portolan_wire::{BULK_HEADER_LEN, Done, DoneStatus, Grant, Rts};
 
 /// What a request to send says of its transfer.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Asked {
 pub(crate) struct Request {
     pub(crate) peer: PeerId,
     pub(crate) lane: LaneId,
-    pub(crate) port: PortId,
+    pub(crate) to: Address,
     pub(crate) len: u64,
     pub(crate) asked: Asked,
 }
@@ -40,6 +40,23 @@ pub(crate) enum Origin {
     Lane,
     /// To its port: its buffer came late.
     Port,
+    /// To its receive alone: it has a label. `P11.4`
+    Receive,
+    /// To its lane: it fills a region.
+    Region,
+    /// To the request for remote memory with this number.
+    Get(u32),
+}
+
+/// What a transfer from this process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TxRole {
+    /// A message; its end is that of the send.
+    Send,
+    /// A put, which ends when it is answered.
+    Put,
+    /// The answer to a get, which the peer knows by this number.
+    Answer { op: u32 },
 }
 
 /// A transfer to this process.
@@ -63,7 +80,7 @@ pub(crate) struct RxTransfer {
     pub(crate) followed_by: u32,
     pub(crate) fragment_len: u16,
     pub(crate) origin: Origin,
-    pub(crate) port: PortId,
+    pub(crate) to: Address,
     pub(crate) lane: LaneId,
 }
 
@@ -78,6 +95,9 @@ impl RxTransfer {
 pub(crate) struct TxTransfer {
     pub(crate) peer: PeerId,
     pub(crate) op: OpId,
+    pub(crate) role: TxRole,
+    /// First byte in the memory of `op`.
+    pub(crate) base: u64,
     /// By which its bytes go, whichever path is best by then: its fragments fit this one's frames.
     pub(crate) link: Option<LinkId>,
     pub(crate) len: u64,
@@ -91,6 +111,27 @@ pub(crate) struct TxTransfer {
     pub(crate) fragment_len: u16,
     /// Stands in the peer's queue of transfers to send.
     pub(crate) queued: bool,
+}
+
+impl TxTransfer {
+    /// `len` bytes of `op` to `peer`, by its path for bulk data.
+    pub(crate) fn new(peer: &Peer, op: OpId, len: u64, role: TxRole) -> Self {
+        TxTransfer {
+            peer: peer.id,
+            op,
+            role,
+            base: 0,
+            link: peer.bulk,
+            len,
+            receiver_transfer: 0,
+            session: peer.session.token_theirs,
+            granted: 0,
+            next_off: 0,
+            acked: 0,
+            fragment_len: peer.fragment_len(),
+            queued: false,
+        }
+    }
 }
 
 impl Shared {
@@ -130,7 +171,7 @@ impl Shared {
             followed_by: 0,
             fragment_len: asked.fragment_len,
             origin,
-            port: req.port,
+            to: req.to,
             lane: req.lane,
         });
         let Ok(key) = transfer else { return 0 };
@@ -142,12 +183,21 @@ impl Shared {
                 peer: req.peer,
                 remote_addr: asked.remote_addr,
                 op: posted.op,
+                off: posted.base,
                 len: req.len.min(posted.len),
             });
         } else {
             self.scheduler.add(key);
         }
         key
+    }
+
+    /// A transfer from this process has ended: tells a message's sender.
+    pub(crate) fn end_send(&mut self, transfer: &TxTransfer, result: Result<(), OpError>) {
+        if transfer.role == TxRole::Send {
+            let op = transfer.op;
+            self.events.push_back(Event::SendDone { op, result });
+        }
     }
 
     /// Ends every transfer with a peer that is gone.
@@ -157,10 +207,7 @@ impl Shared {
             .keys_where(|transfer| transfer.peer == peer)
         {
             if let Some(transfer) = self.tx_transfers.remove(key) {
-                self.events.push_back(Event::SendDone {
-                    op: transfer.op,
-                    result: Err(error),
-                });
+                self.end_send(&transfer, Err(error));
             }
         }
         for key in self
@@ -169,10 +216,10 @@ impl Shared {
         {
             if let Some(transfer) = self.rx_transfers.remove(key) {
                 self.scheduler.remove(key, &transfer);
-                self.events.push_back(Event::RecvFailed {
-                    op: transfer.posted.op,
-                    error,
-                });
+                let op = transfer.posted.op;
+                if matches!(transfer.origin, Origin::Lane | Origin::Port) {
+                    self.events.push_back(Event::RecvFailed { op, error });
+                }
             }
         }
     }
@@ -206,7 +253,8 @@ impl Core {
             self.touch(peer);
             return Err(refused);
         }
-        let (link, fragment_len) = (state.bulk, state.fragment_len());
+        let transfer = TxTransfer::new(state, op, len, TxRole::Send);
+        let fragment_len = transfer.fragment_len;
         let lane = &mut state.lanes_tx[spec.lane.index()];
         let room = self.sh.tx_transfers.len() < SLAB_LEN_MAX;
         let path_room = state
@@ -217,19 +265,7 @@ impl Core {
             lane.starved = true;
             return Err(Refused::Busy);
         }
-        let Ok(key) = self.sh.tx_transfers.insert(TxTransfer {
-            peer,
-            op,
-            link,
-            len,
-            receiver_transfer: 0,
-            session: state.session.token_theirs,
-            granted: 0,
-            next_off: 0,
-            acked: 0,
-            fragment_len,
-            queued: false,
-        }) else {
+        let Ok(key) = self.sh.tx_transfers.insert(transfer) else {
             return Err(Refused::Busy);
         };
         let seq = lane.next_seq;
@@ -237,14 +273,7 @@ impl Core {
         lane.charged = lane.charged.wrapping_add(charge(0));
         self.sh.counters.messages_sent += 1;
         let rts = Rts {
-            message: Message {
-                lane: spec.lane,
-                best_effort: false,
-                system: spec.port.system,
-                port: spec.port.number,
-                len: fragment_len,
-                seq,
-            },
+            message: spec.message(fragment_len, seq),
             message_len: len,
             transfer: key,
             remote_addr,
@@ -291,11 +320,27 @@ impl Core {
             };
             peer.control.push_back(Control::Done(record));
         }
-        if done.origin == Origin::Lane {
-            peer.on_transferred(&mut self.sh, done.lane, key, done.posted.op, done.error());
-        } else {
-            self.on_late_transferred(key, &done);
+        match done.origin {
+            Origin::Lane => {
+                peer.on_transferred(&mut self.sh, done.lane, key, done.posted.op, done.error());
+            }
+            Origin::Port => self.on_late_transferred(key, &done),
+            Origin::Region => peer.on_put_transferred(&mut self.sh, done.lane, key, Ok(())),
+            Origin::Get(request) => self.end_remote(request, Ok(())),
+            Origin::Receive => {
+                let (lane, op, error) = (done.lane, Some(done.posted.op), done.error());
+                peer.deliver_to(
+                    &mut self.sh,
+                    lane,
+                    &done.to,
+                    op,
+                    done.len,
+                    Data::Placed,
+                    error,
+                );
+            }
         }
+        self.sh.start_late();
         self.touch(done.peer);
     }
 
@@ -331,10 +376,7 @@ impl Core {
                 DoneStatus::Complete => Ok(()),
                 DoneStatus::Refused | DoneStatus::Other(_) => Err(OpError::Refused),
             };
-            self.sh.events.push_back(Event::SendDone {
-                op: transfer.op,
-                result,
-            });
+            self.sh.end_send(&transfer, result);
         }
         Ok(())
     }
@@ -342,7 +384,7 @@ impl Core {
 
 impl Peer {
     /// Bytes of user data in each bulk datagram; 0 on a lossless path, whose chunks have any size.
-    fn fragment_len(&self) -> u16 {
+    pub(crate) fn fragment_len(&self) -> u16 {
         let path = self
             .bulk
             .and_then(|link| self.paths[link.index()].as_deref());
@@ -361,8 +403,8 @@ impl Peer {
         let Some(path) = self.small_path() else {
             return;
         };
-        let capacity = path.shared_frame_len();
-        if path.open[lane].is_some_and(|open| open.len + RTS_LEN > open.len_max) {
+        let (capacity, rts_len) = (path.shared_frame_len(), rts.wire_len());
+        if path.open[lane].is_some_and(|open| open.len + rts_len > open.len_max) {
             path.close(lane);
         }
         let header_len = path.header_len();
@@ -374,6 +416,6 @@ impl Peer {
         });
         open.numbered = true;
         rts.emit(&mut sh.slots.bytes_mut(open.slot)[open.len..]);
-        open.len += RTS_LEN;
+        open.len += rts_len;
     }
 }

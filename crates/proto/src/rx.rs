@@ -3,7 +3,7 @@
 //! frame is counted by its reason, and the frame forgotten.
 
 use crate::core_state::Shared;
-use crate::event::{Cause, PeerId, PortId};
+use crate::event::{Address, Cause, PeerId};
 use crate::failover::TIMEOUTS;
 use crate::fast::Admitted;
 use crate::path::Cargo;
@@ -273,13 +273,14 @@ impl Core {
             Record::Message(message) if message.best_effort => {
                 peer.on_best_effort(&mut self.sh, message, payload)
             }
-            Record::Message(message) => {
-                let port = PortId {
-                    number: message.port,
-                    system: message.system,
-                };
-                peer.on_whole(&mut self.sh, message.lane, port, message.seq, payload)
-            }
+            Record::Message(message) => match Address::of(message) {
+                Address::Port(port) => {
+                    peer.on_whole(&mut self.sh, message.lane, port, message.seq, payload)
+                }
+                Address::Label(label) => {
+                    peer.on_labelled(&mut self.sh, message.lane, label, message.seq, payload)
+                }
+            },
             Record::Fragment(fragment) => peer.on_fragment(&mut self.sh, fragment, payload),
             Record::Rts(rts) => peer.on_request(&mut self.sh, link, rts),
             Record::Chunk(chunk) => self.on_chunk(from, chunk, payload),
@@ -307,6 +308,11 @@ impl Core {
                 }
                 Ok(())
             }
+            Record::RemoteWrite(write) => peer.on_remote_write(&mut self.sh, write, payload),
+            Record::RemoteRts(rts) => peer.on_remote_rts(&mut self.sh, link, rts),
+            Record::RemoteGet(get) => peer.on_remote_get(&mut self.sh, get),
+            Record::RemoteAnswer(answer) => self.on_remote_answer(from, answer, payload),
+            Record::RemoteSource(source) => self.on_remote_source(from, link, source),
         }
     }
 

@@ -29,16 +29,16 @@ pub(crate) const ALL: &[(&str, Scene)] = &[
 ];
 
 /// Around every border: of words, frames, fragments, eager and asked for.
-const LENS: &[usize] = &[
+pub(crate) const LENS: &[usize] = &[
     0, 1, 7, 8, 63, 64, 1_400, 1_456, 1_472, 1_473, 4_096, 16_383, 16_384, 16_385, 32_768, 32_769,
     65_535, 65_536, 100_001, 262_144, 262_145, 1_000_000, 4_000_000,
 ];
 
-fn next(node: &Node) -> u32 {
+pub(crate) fn next(node: &Node) -> u32 {
     (node.rank() + 1) % node.size()
 }
 
-fn previous(node: &Node) -> u32 {
+pub(crate) fn previous(node: &Node) -> u32 {
     (node.rank() + node.size() - 1) % node.size()
 }
 
@@ -46,7 +46,7 @@ fn open(node: &mut Node, port: u16) {
     node.open(port, PortConfig::default()).unwrap();
 }
 
-fn index_of(index: usize) -> u32 {
+pub(crate) fn index_of(index: usize) -> u32 {
     u32::try_from(index).unwrap()
 }
 

@@ -346,7 +346,7 @@ fn recv_kind(source: Option<PeerId>) -> OpKind {
 
 fn spec_of(_spec: &RawSend) -> SendSpec {
     SendSpec {
-        port: PLAIN_PORT,
+        to: PLAIN_PORT.into(),
         lane: LaneId::Low,
         best_effort: false,
     }

@@ -22,6 +22,7 @@ pub(crate) struct Pull {
     pub(super) peer: PeerId,
     pub(super) remote_addr: u64,
     pub(super) op: OpId,
+    pub(super) off: u64,
     pub(super) len: u64,
 }
 
@@ -80,7 +81,13 @@ impl Inner {
                 let open = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
                 let want = open.as_ref().map(|inbox| &inbox.want);
                 let Some(whole) = self.core.take_whole(&mut admitted, frame.head, want) else {
-                    break;
+                    if !self.take_labelled(&mut admitted, frame.head) {
+                        break;
+                    }
+                    if admitted.is_done() {
+                        return;
+                    }
+                    continue;
                 };
                 let bytes = &frame.head[whole.off..whole.off + whole.len];
                 match (whole.dest, open) {
@@ -213,7 +220,18 @@ impl Inner {
                     };
                     self.deliver(handlers, frame, arrival);
                 }
-                other => self.on_rare(handlers, other),
+                Event::Matched {
+                    peer,
+                    op,
+                    label,
+                    len,
+                    data,
+                    truncated,
+                } => {
+                    self.place_whole(frame, op, data);
+                    self.complete_labelled(op, peer, label, len, truncated);
+                }
+                other => self.on_rare(handlers, frame, other),
             }
         }
     }
@@ -224,28 +242,15 @@ impl Inner {
             self.deliver_in_place(handlers, frame, arrival);
             return;
         };
-        match arrival.data {
-            Data::Frame(src) => {
-                let dst = self.ops.bytes_mut(op);
-                let len = src.len().min(dst.len());
-                copy_part(frame, src.start..src.start + len, &mut dst[..len]);
-            }
-            Data::Held(id) => {
-                let src = self.core.held(id);
-                let dst = self.ops.bytes_mut(op);
-                let len = src.len().min(dst.len());
-                dst[..len].copy_from_slice(&src[..len]);
-                self.core.release(id);
-            }
-            Data::Placed => {}
-        }
         let Arrival {
             peer,
             port,
             len,
+            data,
             error,
             ..
         } = arrival;
+        self.place_whole(frame, op, data);
         match error {
             Some(error) if !self.ops.is_handled(op) => {
                 let error = self.op_error(op, error);
@@ -261,6 +266,26 @@ impl Inner {
                     self.tell_handler(handlers, peer, port, op, len);
                 }
             }
+        }
+    }
+
+    /// Copies a delivered message into its buffer, as far as that reaches.
+    #[inline]
+    fn place_whole(&mut self, frame: Option<&RxFrame<'_>>, op: OpId, data: Data) {
+        match data {
+            Data::Frame(src) => {
+                let dst = self.ops.bytes_mut(op);
+                let len = src.len().min(dst.len());
+                copy_part(frame, src.start..src.start + len, &mut dst[..len]);
+            }
+            Data::Held(id) => {
+                let src = self.core.held(id);
+                let dst = self.ops.bytes_mut(op);
+                let len = src.len().min(dst.len());
+                dst[..len].copy_from_slice(&src[..len]);
+                self.core.release(id);
+            }
+            Data::Placed => {}
         }
     }
 
@@ -327,7 +352,7 @@ impl Inner {
     }
 
     #[cold]
-    fn on_rare(&mut self, handlers: &mut Handlers, event: Event) {
+    fn on_rare(&mut self, handlers: &mut Handlers, frame: Option<&RxFrame<'_>>, event: Event) {
         match event {
             Event::SendDone { op, result } => {
                 if let Some(OpKind::Send(peer)) = self.ops.kind(op) {
@@ -350,6 +375,7 @@ impl Inner {
                 peer,
                 remote_addr,
                 op,
+                off,
                 len,
             } => {
                 self.pulls.push(Pull {
@@ -357,6 +383,7 @@ impl Inner {
                     peer,
                     remote_addr,
                     op,
+                    off,
                     len,
                 });
             }
@@ -375,7 +402,7 @@ impl Inner {
             }
             Event::PeerFailed { peer, .. } => self.note_gone(peer),
             Event::Stranger { card } => self.meet_stranger(&card),
-            _ => {}
+            other => self.on_remote(frame, other),
         }
     }
 
@@ -417,6 +444,7 @@ impl Inner {
         let info = &mut self.peers[peer.0 as usize];
         (info.watched_since, info.is_doubted) = (None, false);
         for op in self.pending.take_peer(peer) {
+            self.forget_queued_remote(op);
             self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
         }
     }
@@ -466,6 +494,11 @@ impl Inner {
                 };
                 Error::Refused { rank }
             }
+            OpError::Remote(peer, fault) => Error::RemoteRefused {
+                rank: peer.0,
+                host: self.host_of(peer),
+                fault,
+            },
             _ => Error::Cancelled,
         }
     }
@@ -473,7 +506,7 @@ impl Inner {
 
 /// Copies a part of a frame, from its head or its shared body.
 #[inline]
-fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mut [u8]) {
+pub(super) fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mut [u8]) {
     let Some(frame) = frame else { return };
     if let Some(bytes) = frame.head.get(src.clone()) {
         dst.copy_from_slice(bytes);

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
 use crate::port::Target;
 use portolan_proto::{
-    Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, PortId, Refused, SendSpec,
+    Address, Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, PortId, Refused, SendSpec,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,11 +24,11 @@ impl Pending {
     }
 
     #[inline]
-    fn has(&self, peer: PeerId, spec: &SendSpec) -> bool {
+    pub(super) fn has(&self, peer: PeerId, spec: &SendSpec) -> bool {
         !self.queues.is_empty() && self.queues.contains_key(&(peer, spec.lane.index()))
     }
 
-    fn push(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
+    pub(super) fn push(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
         self.queues
             .entry((peer, spec.lane.index()))
             .or_default()
@@ -58,11 +58,12 @@ pub(crate) enum Submitted {
 }
 
 pub(crate) fn spec_of(to: &Target, system: bool) -> SendSpec {
+    let port = PortId {
+        number: to.port,
+        system,
+    };
     SendSpec {
-        port: PortId {
-            number: to.port,
-            system,
-        },
+        to: Address::Port(port),
         lane: to.lane.into(),
         best_effort: to.best_effort,
     }
@@ -103,7 +104,11 @@ impl Inner {
 
     /// A refusal that has to do with the session.
     #[cold]
-    fn on_refused(&mut self, peer: PeerId, refused: Refused) -> Result<Submitted, Error> {
+    pub(super) fn on_refused(
+        &mut self,
+        peer: PeerId,
+        refused: Refused,
+    ) -> Result<Submitted, Error> {
         match refused {
             Refused::Gone(cause @ (Cause::ProcessGone | Cause::Violation(_))) => {
                 Err(self.gone_error(peer, cause))
@@ -149,6 +154,9 @@ impl Inner {
 
     /// Hands the message of `op` to the core; `false` if it must wait on.
     fn try_op(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> bool {
+        if let Some(OpKind::Remote(_)) = self.ops.kind(op) {
+            return self.try_queued_remote(peer, op);
+        }
         let len = self.ops.bytes(op).len();
         match self.core.eager(peer, spec, len) {
             Ok(mut staging) => {
@@ -165,15 +173,7 @@ impl Inner {
             }
             Err(_) => return false,
         }
-        let by_memory = self
-            .core
-            .path_status(peer, LinkId::SHM)
-            .is_some_and(|path| path.up);
-        let remote_addr = if by_memory {
-            self.ops.bytes(op).as_ptr().addr() as u64
-        } else {
-            0
-        };
+        let remote_addr = self.pull_addr(peer, op, 0);
         match self
             .core
             .rendezvous(peer, spec, op, len as u64, remote_addr)
@@ -184,6 +184,15 @@ impl Inner {
                 true
             }
             Err(_) => false,
+        }
+    }
+
+    /// Address of byte `off` of the memory of `op`, where `peer` may be able to read it; else 0.
+    pub(super) fn pull_addr(&self, peer: PeerId, op: OpId, off: usize) -> u64 {
+        let path = self.core.path_status(peer, LinkId::SHM);
+        match self.ops.bytes(op).get(off..) {
+            Some(bytes) if path.is_some_and(|path| path.up) => bytes.as_ptr().addr() as u64,
+            _ => 0,
         }
     }
 
@@ -232,7 +241,16 @@ impl Inner {
     /// Non-blocking send of a buffer that the library owns meanwhile.
     pub(crate) fn isend(&mut self, to: &Target, buffer: Buffer) -> Result<Request, Error> {
         let peer = self.check_rank(to.rank)?;
-        let spec = spec_of(to, false);
+        self.isend_spec(peer, spec_of(to, false), buffer)
+    }
+
+    /// The same, wherever it goes.
+    pub(crate) fn isend_spec(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        buffer: Buffer,
+    ) -> Result<Request, Error> {
         let kind = OpKind::Send(peer);
         let appended = self.pending.is_empty() && self.core.append(peer, &spec, &buffer).is_some();
         let submitted = match appended {
@@ -259,7 +277,16 @@ impl Inner {
     /// Sends a copy of `bytes`, with nothing to wait for.
     pub(crate) fn send_copy(&mut self, to: &Target, bytes: &[u8]) -> Result<(), Error> {
         let peer = self.check_rank(to.rank)?;
-        let spec = spec_of(to, false);
+        self.send_copy_spec(peer, spec_of(to, false), bytes)
+    }
+
+    /// The same, wherever it goes.
+    pub(crate) fn send_copy_spec(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
         if self.pending.is_empty() && self.core.append(peer, &spec, bytes).is_some() {
             return Ok(());
         }
