@@ -339,7 +339,12 @@ impl Engine {
             if !self.inner.unreached.is_empty() {
                 self.reach();
             }
-            let Inner { core, ops, .. } = &mut self.inner;
+            let Inner {
+                core,
+                ops,
+                link_drops,
+                ..
+            } = &mut self.inner;
             let Some(transmit) = core.poll_transmit(now) else {
                 break;
             };
@@ -356,7 +361,10 @@ impl Engine {
                     self.inner.unreached.push(peer);
                 }
                 // Like a lost frame: the core repairs it, or finds out that the path is dead.
-                Err(error) => log::debug!("{link} to {peer}: {error}"),
+                Err(error) => {
+                    *link_drops.entry("transmit_failed").or_default() += 1;
+                    log::debug!("{link} to {peer}: {error}");
+                }
             }
         }
         count

@@ -29,8 +29,11 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Silence after which a peer that is waited for is given up. Just under a second, so that with the
-/// sleep in between the error is there within one.
+/// sleep in between the error is there within one. Settable: shorter ones find out sooner, and take
+/// a host for dead that was merely not scheduled; two questions must fit in.
 const PEER_TIMEOUT: Duration = Duration::from_millis(900);
+const PEER_TIMEOUTS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(1000);
 
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
@@ -145,7 +148,7 @@ impl Node {
             unreached: Vec::new(),
             scratch: Vec::new(),
             link_drops: BTreeMap::new(),
-            peer_timeout: PEER_TIMEOUT,
+            peer_timeout: peer_timeout(&job)?,
             job,
         };
         Ok(Node {
@@ -700,6 +703,20 @@ fn new_core(job: &Job, links: &Links, table: &[Address]) -> Result<Core, Error> 
         core.allow(PeerId(rank), &own.common_links(other));
     }
     Ok(core)
+}
+
+/// The patience with silent peers that the job has chosen.
+fn peer_timeout(job: &Job) -> Result<Duration, Error> {
+    let Some(value) = settings::PEER_TIMEOUT.of(job) else {
+        return Ok(PEER_TIMEOUT);
+    };
+    let time = portolan_link::fault::parse_time(&value);
+    time.filter(|time| PEER_TIMEOUTS.contains(time))
+        .ok_or_else(|| Error::Setting {
+            name: "peer_timeout",
+            value,
+            why: "write a time from 100ms to 1000s".to_owned(),
+        })
 }
 
 /// The order of bulk transfers that the job has chosen.
