@@ -9,7 +9,7 @@ KILLS ?= 500
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test test-faults swarm lint demo install clean
+.PHONY: help setup build test test-launch test-faults swarm lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,8 +17,9 @@ help: ## list the targets
 setup: ## install what is missing on this machine
 	@scripts/setup.sh
 
-build: setup ## build target/release/portolan, portolan-sim and heat
+build: setup ## build target/release/portolan, portolan-sim, heat and the C libraries
 	$(CARGO) build --release --workspace
+	@scripts/build-libraries.sh
 
 test: setup ## check the core's independence and run all tests
 	@scripts/test.sh
@@ -29,6 +30,9 @@ test-faults: setup ## kill a process at KILLS (500) points, and make all trouble
 swarm: setup ## simulate SEEDS (10000) clusters, and make small what fails
 	$(CARGO) run --release -p portolan-sim -- swarm --seeds $(SEEDS)
 
+test-launch: build ## as root: a program under portolan run, mpirun, mpiexec and a Slurm cluster in a lab
+	@scripts/test-launch.sh
+
 lint: setup ## formatting, clippy, documentation, licences, scripts
 	@scripts/lint.sh
 
@@ -38,6 +42,7 @@ demo: ## set up, build, and show the main job
 # No setup and no build of its own when the binaries are there: it may run as root.
 install: ## install under PREFIX (default /usr/local), below DESTDIR if set
 	@scripts/install.sh "$(DESTDIR)$(PREFIX)"
+	@scripts/install-libraries.sh "$(PREFIX)" "$(DESTDIR)"
 
 clean: ## remove what was built
 	$(CARGO) clean

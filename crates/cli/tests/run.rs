@@ -5,7 +5,10 @@
 
 mod common;
 
-use common::{KillOnDrop, kill, portolan, processes_with, refused, run, unique_sleep, wait_until};
+use common::{
+    KillOnDrop, LOCAL_SSH, give_ssh, kill, portolan, processes_with, refused, run, unique_sleep,
+    wait_until,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -244,22 +247,12 @@ fn mistakes_get_one_sentence_and_status_two() {
     assert!(err.contains("/no/such/dir"), "{err}");
 }
 
-/// Puts a program named `ssh` into `directory`, and the directory first in PATH.
+/// Runs the command with a program of the test's own for ssh.
 fn with_ssh(directory: &Path, script: &str, args: &[&str]) -> common::Ended {
-    let path = directory.join("ssh");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    let search = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
-    portolan(args).env("PATH", search).output().unwrap().into()
+    let mut command = portolan(args);
+    give_ssh(&mut command, directory, script);
+    command.output().unwrap().into()
 }
-
-/// Hosts in a file, reached through an ssh that runs the command here; it shows the host's name in
-/// FAKE_HOST, and understands exactly the options that `run` gives.
-const LOCAL_SSH: &str = r#"
-test "$1 $2 $3 $4 $5" = "-T -o BatchMode=yes -o ConnectTimeout=10" || exit 99
-export FAKE_HOST="$6"; shift 6
-exec sh -c "$*"
-"#;
 
 #[test]
 fn hosts_of_a_file_are_reached_through_ssh() {

@@ -10,15 +10,18 @@ use crate::buffer::Buffer;
 use crate::clock::Clock;
 use crate::engine::{Engine, Inbox, Inner, PeerInfo, Placement, PortUse};
 use crate::error::Error;
+use crate::event::EventSet;
 use crate::launch::{Job, Launch, PathChoice};
 use crate::links::{Links, Plan};
 use crate::liveness;
 use crate::model;
 use crate::ops::{Completion, OpKind, Ops, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
+use crate::seal::Auth;
 use crate::settings;
+use crate::table::Table;
 use crate::wait::{LOOK_TURNS, Waiter};
-use portolan_link::HostId;
+use portolan_link::{HostId, ShmConfig};
 use portolan_proto::{
     Config, Core, Counters, Instant, Limits, LinkId, OpId, PathStatus, PeerId, PortId, PortMode,
     Schedule, Want,
@@ -28,19 +31,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Silence after which a peer that is waited for is given up. Just under a second, so that with the
-/// sleep in between the error is there within one. Settable: shorter ones find out sooner, and take
-/// a host for dead that was merely not scheduled; two questions must fit in.
-const PEER_TIMEOUT: Duration = Duration::from_millis(900);
-const PEER_TIMEOUTS: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(100)..=Duration::from_secs(1000);
-
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
 
 /// How long a leaving process sees to it that what it sent arrives.
-const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// A path to a peer, as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +72,9 @@ impl fmt::Display for PathInfo {
 /// Belongs to one thread at a time. Dropping it sees to it that what was sent arrives, then leaves
 /// the job.
 pub struct Node {
-    engine: Engine,
+    pub(crate) engine: Engine,
     waiter: Waiter,
+    pub(crate) events: Option<Box<EventSet>>,
     clean: bool,
     model: model::Status,
 }
@@ -95,7 +92,8 @@ impl Node {
             None => Job::alone(random()?, random()?),
         };
         let plan = Plan::new(&job)?;
-        let links = Links::open(&plan, &job)?;
+        let shm = ShmConfig::new(job.job_id, job.rank, job.secret);
+        let links = Links::open(&plan, &job, shm)?;
         let unstarted = match plan.network() {
             Some(network) => Some(liveness::Unstarted::bind(network.addr)?),
             None => None,
@@ -121,7 +119,8 @@ impl Node {
             }
             None => None,
         };
-        let mut core = new_core(&job, &links, &table)?;
+        let auth = Auth::of(&job)?;
+        let mut core = new_core(&job, auth, &links, &table)?;
         let (stored, status) = model::load(plan.model());
         if let Some(stored) = &stored {
             core.choose(stored.choices.to_core());
@@ -134,12 +133,14 @@ impl Node {
         let placement = Placement::new(settings::PLACEMENT.of(&job), clock)?;
         let inner = Inner {
             placement: Box::new(placement),
+            seals: auth.seals(&job),
             core,
             ops: Ops::default(),
             clock,
             now: Instant::default(),
             peers: table.iter().map(|_| PeerInfo::default()).collect(),
-            table,
+            table: Table::of_job(table, job.rank),
+            watched: Vec::new(),
             pending: Default::default(),
             port_uses: Vec::new(),
             turn: 0,
@@ -148,12 +149,15 @@ impl Node {
             unreached: Vec::new(),
             scratch: Vec::new(),
             link_drops: BTreeMap::new(),
-            peer_timeout: peer_timeout(&job)?,
+            peer_timeout: liveness::peer_timeout(&job)?,
+            raw: None,
+            directory: None,
             job,
         };
         Ok(Node {
             engine: Engine::new(inner, links, launch, liveness),
             waiter,
+            events: None,
             clean: true,
             model: status,
         })
@@ -198,13 +202,7 @@ impl Node {
     /// Everything that was dropped here, by reason, by the protocol and by the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
-        let mut drops = self.engine.inner.link_drops.clone();
-        drops.extend(
-            self.counters()
-                .iter_drops()
-                .map(|(reason, n)| (reason.name(), n)),
-        );
-        drops
+        self.engine.inner.drops()
     }
 
     /// The paths to process `rank` that were tried so far.
@@ -224,7 +222,7 @@ impl Node {
     /// [`Error::PortInUse`].
     pub fn open(&mut self, port: u16, config: PortConfig) -> Result<(), Error> {
         let PortConfig { in_place: _ } = config;
-        self.claim(port, PortUse::Open)?;
+        self.take_port(port, PortUse::Open)?;
         self.engine
             .inner
             .core
@@ -244,7 +242,7 @@ impl Node {
         config: PortConfig,
         handler: impl FnMut(&mut Context<'_>, Message<'_>) + Send + 'static,
     ) -> Result<(), Error> {
-        self.claim(port, PortUse::Handled)?;
+        self.take_port(port, PortUse::Handled)?;
         let index = usize::from(port);
         if self.engine.handlers.len() <= index {
             self.engine.handlers.resize_with(index + 1, || None);
@@ -260,7 +258,7 @@ impl Node {
         Ok(())
     }
 
-    fn claim(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
+    fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
         let uses = &mut self.engine.inner.port_uses;
         let index = usize::from(port);
         if uses.len() <= index {
@@ -302,7 +300,7 @@ impl Node {
     }
 
     #[inline]
-    fn send_spec(
+    pub(crate) fn send_spec(
         &mut self,
         peer: PeerId,
         spec: portolan_proto::SendSpec,
@@ -472,6 +470,15 @@ impl Node {
     /// Waits for an operation whose memory is lent.
     #[inline]
     fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
+        self.await_lent(op, about);
+        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
+            return Err(Error::StaleRequest);
+        };
+        done
+    }
+
+    #[inline]
+    pub(crate) fn await_lent(&mut self, op: OpId, about: &[PeerId]) {
         if !self.engine.inner.ops.is_done(op) {
             let guard = LentGuard { node: self, op };
             let Node { engine, waiter, .. } = &mut *guard.node;
@@ -479,10 +486,6 @@ impl Node {
             // Done: nothing is lent any more.
             std::mem::forget(guard);
         }
-        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
-            return Err(Error::StaleRequest);
-        };
-        done
     }
 
     /// Waits for a non-blocking operation; the completion holds its buffer.
@@ -500,7 +503,7 @@ impl Node {
         if !ops.is_done(op) {
             let about = match ops.kind(op) {
                 Some(OpKind::Send(peer)) => Some(peer),
-                Some(OpKind::Recv { source, .. }) => source,
+                Some(OpKind::Recv { source, .. } | OpKind::RecvTagged { source }) => source,
                 None => None,
             };
             let Node { engine, waiter, .. } = self;
@@ -544,6 +547,15 @@ impl Node {
         waiter.until(engine, &[], |_| done());
     }
 
+    /// Makes progress, and sleeps between, until `done` says so or the clock says `patience` is
+    /// over; what `done` said last.
+    pub fn wait_until_for(&mut self, patience: Duration, done: impl Fn() -> bool) -> bool {
+        let end = self.engine.inner.read_clock() + patience;
+        let Node { engine, waiter, .. } = self;
+        waiter.until(engine, &[], |inner| inner.now >= end || done());
+        done()
+    }
+
     /// Sends everything that has gathered.
     pub fn flush(&mut self) {
         self.engine.flush();
@@ -568,13 +580,62 @@ impl Node {
         for &rank in ranks {
             let peer = self.engine.inner.check_rank(rank)?;
             let spec = portolan_proto::SendSpec {
-                port: PortId::system(port),
+                to: PortId::system(port).into(),
                 lane: portolan_proto::LaneId::High,
                 best_effort: false,
             };
             self.send_spec(peer, spec, bytes)?;
         }
         Ok(())
+    }
+
+    /// As [`Node::system_send`], without waiting; `None` when there is nothing to wait for.
+    pub(crate) fn system_isend(
+        &mut self,
+        rank: u32,
+        port: u16,
+        bytes: &[u8],
+    ) -> Result<Option<Request>, Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(rank)?;
+        let spec = portolan_proto::SendSpec {
+            to: PortId::system(port).into(),
+            lane: portolan_proto::LaneId::High,
+            best_effort: false,
+        };
+        let mut request = None;
+        if inner.try_eager(peer, &spec, &[bytes])? == crate::engine::Submitted::Wait {
+            let copy = Buffer::from(bytes.to_vec());
+            let op = inner.ops.owned(OpKind::Send(peer), copy, false);
+            inner.submit_op(peer, spec, op);
+            request = Some(Request(op));
+        }
+        self.engine.flush();
+        Ok(request)
+    }
+
+    /// Receives from a system port what must fill `bytes`.
+    pub(crate) fn system_recv_exact(
+        &mut self,
+        rank: u32,
+        port: u16,
+        bytes: &mut [u8],
+    ) -> Result<(), Error> {
+        let peer = self.engine.inner.check_rank(rank)?;
+        let expected = bytes.len();
+        let len = match self.recv_with(PortId::system(port), Some(peer), bytes) {
+            Ok(got) => got.len as u64,
+            Err(Error::Truncated { message_len, .. }) => message_len,
+            Err(error) => return Err(error),
+        };
+        if len == expected as u64 {
+            return Ok(());
+        }
+        Err(Error::LengthMismatch {
+            rank,
+            len,
+            expected,
+        })
     }
 
     pub(crate) fn system_recv(
@@ -589,7 +650,7 @@ impl Node {
     }
 
     #[inline]
-    fn flush_if_wanted(&mut self) {
+    pub(crate) fn flush_if_wanted(&mut self) {
         if self.engine.inner.flush_wanted {
             self.engine.flush();
         }
@@ -597,7 +658,7 @@ impl Node {
 
     /// Acts on events that a call, not a frame, has caused.
     #[inline]
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.engine.inner.drain(&mut self.engine.handlers, None);
     }
 
@@ -648,9 +709,7 @@ impl Drop for LentGuard<'_> {
         if !inner.ops.exists(self.op) {
             return;
         }
-        if let Some(OpKind::Recv { port, .. }) = inner.ops.kind(self.op)
-            && inner.core.cancel_recv(port, self.op)
-        {
+        if inner.withdraw(self.op) {
             inner.ops.forget(self.op);
             return;
         }
@@ -675,14 +734,14 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
         .collect()
 }
 
-fn new_core(job: &Job, links: &Links, table: &[Address]) -> Result<Core, Error> {
+fn new_core(job: &Job, auth: Auth, links: &Links, table: &[Address]) -> Result<Core, Error> {
     let epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_nanos();
     let mut core = Core::new(Config {
         job_id: job.job_id,
-        secret: job.secret,
+        secret: auth.handshake_key(&job.secret),
         rank: job.rank,
         size: job.size,
         epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
@@ -693,7 +752,7 @@ fn new_core(job: &Job, links: &Links, table: &[Address]) -> Result<Core, Error> 
         },
     });
     for (link, params) in links.params() {
-        core.add_link(link, params);
+        core.add_link(link, auth.narrow(params)?);
     }
     if job.path == PathChoice::Packet {
         core.prefer(LinkId::PACKET);
@@ -703,20 +762,6 @@ fn new_core(job: &Job, links: &Links, table: &[Address]) -> Result<Core, Error> 
         core.allow(PeerId(rank), &own.common_links(other));
     }
     Ok(core)
-}
-
-/// The patience with silent peers that the job has chosen.
-fn peer_timeout(job: &Job) -> Result<Duration, Error> {
-    let Some(value) = settings::PEER_TIMEOUT.of(job) else {
-        return Ok(PEER_TIMEOUT);
-    };
-    let time = portolan_link::fault::parse_time(&value);
-    time.filter(|time| PEER_TIMEOUTS.contains(time))
-        .ok_or_else(|| Error::Setting {
-            name: "peer_timeout",
-            value,
-            why: "write a time from 100ms to 1000s".to_owned(),
-        })
 }
 
 /// The order of bulk transfers that the job has chosen.
@@ -732,7 +777,7 @@ fn schedule(job: &Job) -> Result<Schedule, Error> {
     }
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Error> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     rand::rngs::OsRng
         .try_fill_bytes(&mut bytes)

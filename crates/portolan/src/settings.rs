@@ -91,6 +91,15 @@ pub const PLACEMENT: Setting = Setting {
     meaning: "bulk data on udp: speculative (received at its place), bounce (copied there) or auto",
 };
 
+/// What frames must prove.
+pub const AUTH: Setting = Setting {
+    option: Some("auth"),
+    variable: "PORTOLAN_AUTH",
+    default: "token",
+    meaning: "frames on networks: token (guarded against who does not see them), aead (sealed with \
+              AES-128-GCM; also aead-aes256, aead-chacha20), none (for comparing)",
+};
+
 /// The connection to the launcher.
 pub const LAUNCH_FD: Setting = Setting {
     option: None,
@@ -142,6 +151,7 @@ pub const ALL: &[Setting] = &[
     MODEL,
     SCHEDULE,
     PLACEMENT,
+    AUTH,
     LAUNCH_FD,
     LAUNCHER,
     PATH,

@@ -59,6 +59,14 @@ drop_reasons! {
     NoMemory => "out of eager memory",
     /// Best-effort message to a port without a buffer.
     BestEffortNoBuffer => "best effort, no buffer",
+    /// Own frame or handshake that somebody has sent back.
+    Reflected => "reflected",
+    /// Frame without a seal, where the job seals its frames.
+    Unsealed => "not sealed",
+    /// Sealed frame that was forged or altered, or belongs elsewhere: its tag is wrong.
+    BadSeal => "bad seal",
+    /// Sealed frame that has arrived before, or is too old to tell.
+    Replayed => "replayed",
     /// Record that its kind of frame or link may not carry.
     Misplaced => "misplaced record",
 }

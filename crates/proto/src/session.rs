@@ -10,7 +10,9 @@ use crate::path::FRAME_LEN_LEAST;
 use crate::peer::Peer;
 use crate::time::Span;
 use crate::{Core, DropReason, Instant, LinkId};
-use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello, MAC_LEN};
+use portolan_wire::{
+    FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello, MAC_LEN, OPEN_JOB_ID,
+};
 
 /// Bits of a token that are the index of the peer it was handed to.
 const INDEX_BITS: u32 = 20;
@@ -22,6 +24,16 @@ const HELLO_RETRY_MAX: Span = Span::from_millis(50);
 /// Hellos on a path that stays silent while the session is up, or that nobody here has asked for,
 /// before the path is left alone.
 const HELLO_PATH_MAX: u32 = 12;
+
+/// What sets a session with one peer apart from every other: this side's epoch and token, then the
+/// peer's. Keys of sealed frames are derived from it (`P10.2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionIds {
+    /// Epoch and token of this side.
+    pub mine: (u64, u64),
+    /// Epoch and token of the peer.
+    pub theirs: (u64, u64),
+}
 
 /// Source of tokens and epochs: keyed hashing of a counter with the entropy of the start.
 #[derive(Debug)]
@@ -196,10 +208,14 @@ impl Peer {
             return false;
         };
         let limits = &sh.config.limits;
+        let (job_id, from, to) = match sh.open {
+            Some(_) => (OPEN_JOB_ID, 0, 0),
+            None => (sh.config.job_id, sh.config.rank, self.id.0),
+        };
         let hello = Hello {
-            job_id: sh.config.job_id,
-            from: sh.config.rank,
-            to: self.id.0,
+            job_id,
+            from,
+            to,
             epoch: session.epoch_mine,
             token: session.token_mine,
             echo_token: session.token_theirs,
@@ -208,12 +224,15 @@ impl Peer {
             window_frames: window_frames(&sh.config, &params),
             path: link.as_u8(),
         };
+        let card = sh.open.as_ref().map(|open| open.card());
+        let card = card.map_or(&[][..], |card| card);
+        let frame_len = FRAME_HEADER_LEN + HELLO_LEN + card.len();
         sh.scratch.clear();
-        sh.scratch.resize(FRAME_HEADER_LEN + HELLO_LEN, 0);
+        sh.scratch.resize(frame_len, 0);
         let header = FrameHeader {
             kind,
             attempt: 0,
-            frame_len: u16::try_from(FRAME_HEADER_LEN + HELLO_LEN).unwrap_or(0),
+            frame_len: u16::try_from(frame_len).unwrap_or(0),
             packet_num: 0,
             session: if kind == FrameKind::Hello {
                 0
@@ -222,8 +241,13 @@ impl Peer {
             },
         };
         header.emit(&mut sh.scratch);
-        let secret = &sh.config.secret;
-        hello.emit(&mut sh.scratch, |body| authenticator(secret, body));
+        sh.scratch[FRAME_HEADER_LEN + HELLO_LEN..].copy_from_slice(card);
+        // P2.10: only who has the receiver's address has its key.
+        let key = match &sh.open {
+            Some(open) => open.key_of(self.id),
+            None => &sh.config.secret,
+        };
+        hello.emit(&mut sh.scratch, |body| authenticator(key, body, card));
         true
     }
 
@@ -291,15 +315,59 @@ impl Peer {
 }
 
 impl Core {
-    /// A hello or its answer.
+    /// What sets the present session with `peer` apart, once the peer has named itself on a network;
+    /// also of a session that was given up.
+    #[must_use]
+    pub fn session_ids(&self, peer: PeerId) -> Option<SessionIds> {
+        let session = &self.peers.get(peer.index())?.as_ref()?.session;
+        (session.token_theirs != 0).then_some(SessionIds {
+            mine: (session.epoch_mine, session.token_mine),
+            theirs: (session.epoch_theirs, session.token_theirs),
+        })
+    }
+
+    /// Whose session a frame's header names.
+    ///
+    /// # Errors
+    /// [`DropReason::Reflected`] for one that this process hands out to nobody but sends to others,
+    /// [`DropReason::StaleSession`] for any other that it does not honour.
+    pub fn find_session(&self, token: u64) -> Result<(PeerId, SessionIds), DropReason> {
+        let index = u32::try_from(token_index(token)).unwrap_or(u32::MAX);
+        // Peers hand this process tokens with its own number in them, and only they.
+        if index == self.sh.config.rank {
+            return Err(DropReason::Reflected);
+        }
+        let ids = self.session_ids(PeerId(index));
+        let ids = ids.filter(|ids| ids.mine.1 == token);
+        Ok((PeerId(index), ids.ok_or(DropReason::StaleSession)?))
+    }
+
+    /// Counts a frame that the engine dropped before the core saw it.
+    pub fn note_dropped(&mut self, reason: DropReason) {
+        self.sh.counters.drop(reason);
+    }
+
+    /// A hello or its answer. `false` if it came from a process that is not known yet.
     pub(crate) fn on_handshake(
         &mut self,
         now: Instant,
         link: LinkId,
         header: &FrameHeader,
         frame: &[u8],
-    ) -> Result<PeerId, DropReason> {
-        let (hello, from) = self.check_handshake(link, frame)?;
+    ) -> Result<bool, DropReason> {
+        let (hello, from) = match &self.sh.open {
+            None => self.check_handshake(link, frame)?,
+            Some(open) => match open.check_handshake(link, frame)? {
+                (hello, Ok(from)) => (hello, from),
+                (_, Err(card)) => {
+                    self.sh.events.push_back(Event::Stranger { card });
+                    return Ok(false);
+                }
+            },
+        };
+        if self.allowed[from.index()] >> link.as_u8() & 1 == 0 {
+            return Err(DropReason::NoPath);
+        }
         let is_answer = header.kind == FrameKind::HelloAck;
         self.meet(now, from, &hello, is_answer)?;
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
@@ -319,7 +387,7 @@ impl Core {
             }
         }
         self.touch(from);
-        Ok(from)
+        Ok(true)
     }
 
     /// Checks what all handshake frames have in common: job, authenticator, ranks and link.
@@ -330,15 +398,15 @@ impl Core {
         if hello.job_id != config.job_id {
             return Err(DropReason::OtherJob);
         }
-        if !is_equal(authenticator(&config.secret, body), mac) {
+        if !is_equal(authenticator(&config.secret, body, &[]), mac) {
             return Err(DropReason::BadMac);
+        }
+        if hello.from == config.rank && hello.to != config.rank {
+            return Err(DropReason::Reflected);
         }
         let from = PeerId(hello.from);
         if hello.to != config.rank || hello.from >= config.size || hello.path != link.as_u8() {
             return Err(DropReason::WrongRank);
-        }
-        if self.allowed[from.index()] >> link.as_u8() & 1 == 0 {
-            return Err(DropReason::NoPath);
         }
         Ok((hello, from))
     }
@@ -385,7 +453,7 @@ impl Core {
 }
 
 /// Compares in the same time wherever they differ, as hashes of this library compare.
-fn is_equal(a: [u8; MAC_LEN], b: [u8; MAC_LEN]) -> bool {
+pub(crate) fn is_equal(a: [u8; MAC_LEN], b: [u8; MAC_LEN]) -> bool {
     let widened = |mac: [u8; MAC_LEN]| {
         let mut bytes = [0; blake3::OUT_LEN];
         bytes[..MAC_LEN].copy_from_slice(&mac);
@@ -394,9 +462,12 @@ fn is_equal(a: [u8; MAC_LEN], b: [u8; MAC_LEN]) -> bool {
     widened(a) == widened(b)
 }
 
-/// First bytes of the keyed hash of the handshake's body.
-fn authenticator(secret: &[u8; 32], body: &[u8]) -> [u8; MAC_LEN] {
+/// First bytes of the keyed hash of the handshake, frame header included, and of the card behind
+/// it.
+pub(crate) fn authenticator(secret: &[u8; 32], body: &[u8], card: &[u8]) -> [u8; MAC_LEN] {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    let hash = hasher.update(body).update(card).finalize();
     let mut mac = [0; MAC_LEN];
-    mac.copy_from_slice(&blake3::keyed_hash(secret, body).as_bytes()[..MAC_LEN]);
+    mac.copy_from_slice(&hash.as_bytes()[..MAC_LEN]);
     mac
 }

@@ -9,4 +9,5 @@ mod pair;
 mod paths;
 mod placement;
 mod sessions;
+mod tagged;
 mod transfers;

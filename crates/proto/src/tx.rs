@@ -59,6 +59,18 @@ pub enum Transmit<'a> {
     },
 }
 
+impl Transmit<'_> {
+    /// To whom, and by which link.
+    #[must_use]
+    pub fn way(&self) -> (PeerId, LinkId) {
+        match *self {
+            Transmit::Frame { peer, link, .. }
+            | Transmit::Run { peer, link, .. }
+            | Transmit::Bulk { peer, link, .. } => (peer, link),
+        }
+    }
+}
+
 /// What was handed out last, in case the link will not have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sent {

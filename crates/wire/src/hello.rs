@@ -21,7 +21,7 @@ const BODY_LEN: usize = HELLO_LEN - MAC_LEN;
 /// 48  credit_low (u32)      52  credit_high (u32)
 /// 56  frame_len_max (u16)   58  window_frames (u16)
 /// 60  path (u8) 61 0 0 0
-/// 64  mac (16 bytes): keyed hash over bytes 0..64 with the job's secret
+/// 64  mac (16 bytes): keyed hash over the frame header and bytes 0..64 with the job's secret
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -70,11 +70,12 @@ impl Hello {
             window_frames: u16_at(body, 58),
             path: body[60],
         };
-        Ok((hello, &body[..BODY_LEN], array(body, BODY_LEN)))
+        let covered = &frame[..FRAME_HEADER_LEN + BODY_LEN];
+        Ok((hello, covered, array(body, BODY_LEN)))
     }
 
-    /// Writes the hello behind the frame header; `mac` computes the authenticator of the bytes
-    /// that it is given.
+    /// Writes the hello behind the frame header, which must be there already; `mac` computes the
+    /// authenticator of the bytes that it is given.
     ///
     /// # Panics
     /// When `frame` is shorter than `FRAME_HEADER_LEN + HELLO_LEN`.
@@ -92,8 +93,8 @@ impl Hello {
         put(body, 56, self.frame_len_max.to_le_bytes());
         put(body, 58, self.window_frames.to_le_bytes());
         body[60] = self.path;
-        let tag = mac(&body[..BODY_LEN]);
-        put(body, BODY_LEN, tag);
+        let tag = mac(&frame[..FRAME_HEADER_LEN + BODY_LEN]);
+        put(frame, FRAME_HEADER_LEN + BODY_LEN, tag);
     }
 }
 
@@ -120,12 +121,12 @@ mod tests {
         hello.emit(&mut first, |body| {
             [u8::try_from(body.len()).unwrap(); MAC_LEN]
         });
-        hello.emit(&mut second, |_| [64; MAC_LEN]);
+        hello.emit(&mut second, |_| [80; MAC_LEN]);
         assert_eq!(first[FRAME_HEADER_LEN..], second[FRAME_HEADER_LEN..]);
         let (parsed, covered, mac) = Hello::parse(&first).unwrap();
         assert_eq!(parsed, hello);
-        assert_eq!(covered.len(), 64);
-        assert_eq!(mac, [64; MAC_LEN]);
+        assert_eq!(covered.len(), 80);
+        assert_eq!(mac, [80; MAC_LEN]);
         assert_eq!(Hello::parse(&first[..95]), Err(Malformed::Truncated));
     }
 }

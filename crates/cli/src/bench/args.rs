@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a person asks `portolan bench` to measure.
 
-use super::conditions::{Conditions, PPM_PER_PERCENT, PlacementChoice, Schedule};
+use super::conditions::{Auth, Conditions, PPM_PER_PERCENT, PlacementChoice, Schedule};
 use super::spec::Gather;
 use crate::error::user_error;
 use clap::ValueEnum;
@@ -72,6 +72,9 @@ pub(crate) struct BenchArgs {
     /// Order in which the receiver serves them; a row for each (with incast).
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub(crate) schedule: Vec<Schedule>,
+    /// What frames on networks must prove, in Portolan's rows; a row for each.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub(crate) auth: Vec<Auth>,
     /// Stay on this host's loopback interface even where a lab would be allowed.
     #[arg(long)]
     pub(crate) loopback: bool,
@@ -86,10 +89,14 @@ impl BenchArgs {
         }
     }
 
-    /// The conditions of Portolan's rows for `metric` on `path`: every placement with every way to
-    /// gather, order of service, loss and interference that the metric knows.
+    /// The conditions of Portolan's rows for `metric` on `path`: every proof of frames with every
+    /// placement, way to gather, order of service, loss and interference that the metric knows.
     pub(crate) fn conditions(&self, metric: Metric, path: Path) -> Vec<Conditions> {
         let mut all = vec![Conditions::default()];
+        // Shared memory is never sealed.
+        if path != Path::Shm {
+            all = each(&all, &self.auth, |one, auth| one.auth = Some(auth));
+        }
         if !metric.is_bulk() {
             return all;
         }
@@ -150,6 +157,9 @@ impl BenchArgs {
                 "--placement and --gather have no effect without bulk data: add stream, loaded or \
                  incast, or leave them out"
             );
+        }
+        if !self.auth.is_empty() && self.paths() == [Path::Shm] {
+            user_error!("--auth has no effect on shared memory: add a path, or leave it out");
         }
         for metric in &self.metrics {
             for size in self.sizes_for(*metric) {
@@ -496,6 +506,22 @@ mod tests {
     }
 
     #[test]
+    fn every_proof_of_frames_has_a_row_on_networks() {
+        let args = parse("pingpong stream --auth none,token,aead --path all").expect("valid");
+        for metric in [Metric::Pingpong, Metric::Stream] {
+            let on = |path| args.conditions(metric, path);
+            let auths: Vec<_> = on(Path::Udp).iter().map(|one| one.auth).collect();
+            assert_eq!(
+                auths,
+                [Auth::None, Auth::Token, Auth::Aead].map(Some),
+                "{metric}"
+            );
+            assert_eq!(on(Path::Shm), [Conditions::default()]);
+        }
+        assert!(args.check().is_ok());
+    }
+
+    #[test]
     fn what_is_disturbed_stands_beside_what_is_not() {
         let args = parse("stream --loss 1,0.5 --interfere 100").expect("valid");
         let of = |path| args.conditions(Metric::Stream, path).len();
@@ -526,6 +552,7 @@ mod tests {
             "stream --schedule fair",
             "rate --placement auto",
             "pingpong --gather list",
+            "pingpong --path shm --auth aead",
         ] {
             let error = parse(line)
                 .expect("well-formed")

@@ -58,6 +58,26 @@ pub(crate) enum Schedule {
     Fair,
 }
 
+/// What frames on networks must prove; `docs/security.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Auth {
+    /// Nothing: what the others are to be compared with.
+    None,
+    /// That their sender has been told a secret number.
+    Token,
+    /// The same by a seal: encrypted and authenticated with AES-128-GCM.
+    Aead,
+    /// The same with AES-256-GCM.
+    #[value(name = "aead-aes256")]
+    #[serde(rename = "aead-aes256")]
+    AeadAes256,
+    /// The same with ChaCha20-Poly1305.
+    #[value(name = "aead-chacha20")]
+    #[serde(rename = "aead-chacha20")]
+    AeadChaCha20,
+}
+
 /// See the module documentation. The default is an undisturbed network and Portolan's own choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Conditions {
@@ -70,6 +90,9 @@ pub(crate) struct Conditions {
     /// Job option `schedule`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<Schedule>,
+    /// Job option `auth`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) auth: Option<Auth>,
     /// Packets that the network drops at random, each way, in a million.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) loss_ppm: u32,
@@ -147,6 +170,7 @@ impl Conditions {
             ),
             ("gather", self.gather.as_ref().map(|value| name(value))),
             ("schedule", self.schedule.as_ref().map(|value| name(value))),
+            ("auth", self.auth.as_ref().map(|value| name(value))),
         ];
         let given = choices
             .into_iter()
@@ -185,6 +209,7 @@ mod tests {
             placement: Some(Placement::Speculative),
             gather: Some(Gather::Copy),
             schedule: Some(Schedule::Fair),
+            auth: Some(Auth::AeadChaCha20),
             loss_ppm: 12_500,
             interfere: 0,
         };
@@ -192,6 +217,7 @@ mod tests {
         assert_eq!(options["placement"], "speculative");
         assert_eq!(options["gather"], "copy");
         assert_eq!(options["schedule"], "fair");
+        assert_eq!(options["auth"], "aead-chacha20");
         assert!(
             options["fault"].starts_with("drop=0.0125,seed="),
             "{options:?}"
@@ -199,7 +225,7 @@ mod tests {
         assert!(Conditions::default().options().is_empty());
         assert_eq!(
             conditions.describe(),
-            "placement speculative, gather copy, schedule fair, 1.25 % lost"
+            "placement speculative, gather copy, schedule fair, auth aead-chacha20, 1.25 % lost"
         );
     }
 

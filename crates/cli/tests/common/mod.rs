@@ -8,6 +8,9 @@ pub(crate) mod payload;
 pub(crate) mod pmi;
 pub(crate) mod ranks;
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,6 +48,23 @@ impl From<Output> for Ended {
 pub(crate) fn run(args: &[&str]) -> Ended {
     portolan(args).output().unwrap().into()
 }
+
+/// Makes `command` find a program named `ssh` that is `script`, put into `directory`.
+pub(crate) fn give_ssh(command: &mut Command, directory: &Path, script: &str) {
+    let path = directory.join("ssh");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let search = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+    command.env("PATH", search);
+}
+
+/// An ssh that runs the command here; it shows the host's name in FAKE_HOST, and understands exactly
+/// the options that `run` gives.
+pub(crate) const LOCAL_SSH: &str = r#"
+test "$1 $2 $3 $4 $5" = "-T -o BatchMode=yes -o ConnectTimeout=10" || exit 99
+export FAKE_HOST="$6"; shift 6
+exec sh -c "$*"
+"#;
 
 /// Runs it and expects the status of a mistake a person can make, and one line on standard error,
 /// which is returned.

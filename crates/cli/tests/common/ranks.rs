@@ -3,7 +3,7 @@
 //! `as_rank` then plays the role that the environment names.
 
 use super::{Ended, portolan};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,12 @@ pub(crate) fn run_ranks(count: u32, role: &str, args: &[&str]) -> Ended {
 
 /// The same, with a word of the caller's in every command line.
 pub(crate) fn run_marked(count: u32, role: &str, args: &[&str], word: &str) -> Ended {
+    let mut command = ranks_command(count, role, args, word);
+    command.output().unwrap().into()
+}
+
+/// The command that [`run_marked`] runs.
+pub(crate) fn ranks_command(count: u32, role: &str, args: &[&str], word: &str) -> Command {
     let own = std::env::current_exe().unwrap();
     let count = count.to_string();
     let env = format!("{ROLE}={role}");
@@ -57,13 +63,13 @@ pub(crate) fn run_marked(count: u32, role: &str, args: &[&str], word: &str) -> E
         "--test-threads=1",
     ];
     let mut command = portolan(&[&run, args, &program].concat());
-    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    output.output().unwrap().into()
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 /// Starts `as_rank` of this program in `role`, without a launcher.
-pub(crate) fn alone(role: &str) -> std::process::Command {
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+pub(crate) fn alone(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["as_rank", "--exact", "--nocapture", "--test-threads=1"]);
     command
         .env(ROLE, role)

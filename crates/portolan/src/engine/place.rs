@@ -65,7 +65,8 @@ impl Receiver for Intake<'_, '_> {
     #[inline]
     fn plan(&mut self) -> Option<Plan<'_>> {
         self.inner.placement.end_batch();
-        if !self.inner.placement.may_speculate() {
+        // What is sealed must be opened before it has a place.
+        if !self.inner.placement.may_speculate() || self.inner.seals.is_some() {
             return None;
         }
         let run = self.inner.core.expected_run(self.link)?;
@@ -90,6 +91,11 @@ impl Receiver for Intake<'_, '_> {
         self.freshen();
         self.inner.placement.count(frame.head.len());
         let inbox = self.inbox.as_deref_mut();
+        if self.inner.seals.is_some() {
+            self.inner
+                .on_sealed(self.handlers, self.link, frame.head, inbox);
+            return;
+        }
         self.inner
             .on_frame(self.handlers, self.link, false, &frame, inbox);
     }

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sealing: encryption and authentication of what travels over networks (`P10`), for jobs with
+//! `auth=aead`.
+//!
+//! Stands between the core and the network links. The core deals in plain frames; each leaves
+//! sealed, and none that is not a handshake is let in without a seal that is right. Shared memory is
+//! not sealed: the kernel keeps other users out of it (docs/security.md).
+//!
+//! The one invariant: no key ever seals two frames with one number. Keys are derived from what sets
+//! a session apart; that is never the same twice; and a key's count only grows.
+
+mod auth;
+mod key;
+mod replay;
+
+pub(crate) use auth::Auth;
+
+use auth::Cipher;
+use key::{Base, Key};
+use portolan_link::{Segments, TxFrame};
+use portolan_proto::{Core, DropReason, LinkId, PeerId, SessionIds, Transmit};
+use portolan_wire::{
+    FRAME_HEADER_LEN, FrameHeader, FrameKind, SEAL_LEN, SEAL_TAG_LEN, SealNumber, SealedFrame,
+    seal_header,
+};
+use replay::Replay;
+use std::io::IoSlice;
+
+/// Frames that one key seals: where RFC 9001, section 6.6, wants AES-GCM to be given another one. A
+/// fast stream gets there in some seconds, so re-keying is nothing rare; it costs a microsecond.
+const FRAMES_PER_KEY: u32 = 1 << 23;
+
+/// Most bytes handed to a link in one call: a UDP datagram's most, before it is cut, is 65,507.
+const CALL_LEN_MAX: usize = 65_000;
+
+/// See the module documentation.
+pub(crate) struct Seals {
+    cipher: Cipher,
+    /// Derived from the job's secret and number.
+    root: Base,
+    rank: u32,
+    frames_per_key: u32,
+    peers: Vec<Option<Box<PeerSeals>>>,
+    /// What was sealed last.
+    sealed: Vec<u8>,
+    /// What was opened last; lent out while the core works on it.
+    opened: Vec<u8>,
+}
+
+/// Keys of one session.
+struct PeerSeals {
+    ids: SessionIds,
+    tx: Base,
+    rx: Base,
+    paths: [Option<Box<PathSeals>>; LinkId::COUNT],
+}
+
+/// Keys of one path of a session.
+#[derive(Default)]
+struct PathSeals {
+    tx: Option<TxKey>,
+    /// The newest key, and the one before: frames may overtake one another.
+    rx: [Option<RxKey>; 2],
+}
+
+struct TxKey {
+    key: Key,
+    number: SealNumber,
+}
+
+struct RxKey {
+    key: Key,
+    generation: u32,
+    seen: Replay,
+}
+
+/// What is to be done with a frame that has arrived.
+pub(crate) enum Opened {
+    /// A handshake, which has its own proof.
+    Handshake,
+    /// A plain frame, to be given back by [`Seals::put_back`].
+    Frame(Vec<u8>),
+}
+
+impl Seals {
+    pub(crate) fn new(cipher: Cipher, secret: &[u8; 32], job_id: [u8; 16], rank: u32) -> Seals {
+        Seals {
+            cipher,
+            root: Base::root(secret, job_id, cipher),
+            rank,
+            frames_per_key: FRAMES_PER_KEY,
+            peers: Vec::new(),
+            sealed: Vec::new(),
+            opened: Vec::new(),
+        }
+    }
+
+    /// A session with `peer` is open: its frames can be sealed from now on.
+    pub(crate) fn on_session(&mut self, peer: PeerId, ids: SessionIds) {
+        let index = peer.0 as usize;
+        if index >= self.peers.len() {
+            self.peers.resize_with(index + 1, || None);
+        }
+        if self.peers[index].as_ref().is_some_and(|old| old.ids == ids) {
+            // Begun anew, the count would repeat itself.
+            return;
+        }
+        let mine = (self.rank, ids.mine);
+        let theirs = (peer.0, ids.theirs);
+        self.peers[index] = Some(Box::new(PeerSeals {
+            ids,
+            tx: self.root.direction(mine, theirs),
+            rx: self.root.direction(theirs, mine),
+            paths: Default::default(),
+        }));
+    }
+
+    /// Checks a frame that has come by `link`, and decrypts it. `P10.3`
+    ///
+    /// # Errors
+    /// Why it is to be dropped.
+    pub(crate) fn open(
+        &mut self,
+        core: &Core,
+        link: LinkId,
+        frame: &[u8],
+    ) -> Result<Opened, DropReason> {
+        if !SealedFrame::is_sealed(frame) {
+            let header = FrameHeader::parse_head(frame, frame.len())?;
+            return match header.kind {
+                FrameKind::Hello | FrameKind::HelloAck => Ok(Opened::Handshake),
+                _ => Err(DropReason::Unsealed),
+            };
+        }
+        let frame = SealedFrame::parse(frame)?;
+        let (peer, ids) = core.find_session(frame.session)?;
+        self.on_session(peer, ids);
+        let seals = self.peers[peer.0 as usize].as_deref_mut();
+        let seals = seals.ok_or(DropReason::StaleSession)?;
+        let path = seals.paths[link.index()].get_or_insert_default();
+        self.opened.clear();
+        self.opened.extend_from_slice(&frame.plain_header());
+        self.opened.extend_from_slice(frame.body);
+        let body = &mut self.opened[FRAME_HEADER_LEN..];
+        path.open(self.cipher, &seals.rx, link, &frame, body)?;
+        self.opened.truncate(self.opened.len() - SEAL_TAG_LEN);
+        Ok(Opened::Frame(std::mem::take(&mut self.opened)))
+    }
+
+    /// Gives back the memory of a frame that was opened.
+    pub(crate) fn put_back(&mut self, frame: Vec<u8>) {
+        self.opened = frame;
+    }
+
+    /// Seals what `transmit` stands for, with `payload` where that is in the user's memory, and hands
+    /// it to `send`, in as many calls as a link takes. `P10.1`
+    ///
+    /// # Errors
+    /// The first one of `send`, which ends it. Where the core then sends all of it again, the peer
+    /// drops what it has by its packet numbers.
+    pub(crate) fn transmit<E>(
+        &mut self,
+        transmit: &Transmit<'_>,
+        payload: &[u8],
+        mut send: impl FnMut(&TxFrame<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let Transmit::Frame { bytes, .. } = transmit
+            && is_handshake(bytes)
+        {
+            return send(&TxFrame::whole(bytes));
+        }
+        let cut = Cut::new(transmit, payload);
+        if self.seal(transmit.way(), &cut).is_none() {
+            // No key, so no session any more: as if the frame were lost.
+            return Ok(());
+        }
+        let sealed_len = cut.frame_len() + SEAL_LEN;
+        let per_call = (CALL_LEN_MAX / sealed_len).max(1);
+        for call in self.sealed.chunks(per_call * sealed_len) {
+            let payload = [IoSlice::new(call)];
+            let segments = (call.len() > sealed_len).then_some(Segments {
+                header_len: 0,
+                payload_len: sealed_len,
+            });
+            send(&TxFrame {
+                head: &[],
+                payload: &payload,
+                segments,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Puts the sealed frames behind one another.
+    fn seal(&mut self, (peer, link): (PeerId, LinkId), cut: &Cut<'_>) -> Option<()> {
+        let seals = self.peers.get_mut(peer.0 as usize)?.as_deref_mut()?;
+        let path = seals.paths[link.index()].get_or_insert_default();
+        self.sealed.clear();
+        for (head, payload) in cut.frames() {
+            // A token of another session has another key, which is not there yet or not any more.
+            if FrameHeader::parse_head(head, usize::MAX).ok()?.session != seals.ids.theirs.1 {
+                return None;
+            }
+            let start = self.sealed.len();
+            self.sealed.extend_from_slice(head);
+            self.sealed.extend_from_slice(payload);
+            let tx = path.next_key(self.cipher, &seals.tx, link, self.frames_per_key)?;
+            let header = seal_header(&mut self.sealed[start..]);
+            let body = &mut self.sealed[start + FRAME_HEADER_LEN..];
+            let tag = tx.key.seal(tx.number, header, body)?;
+            self.sealed.extend_from_slice(&tag);
+            self.sealed.extend_from_slice(&tx.number.to_bytes());
+        }
+        Some(())
+    }
+}
+
+impl PathSeals {
+    /// The key for the next frame, with its number. `P10.4`
+    fn next_key(
+        &mut self,
+        cipher: Cipher,
+        base: &Base,
+        link: LinkId,
+        frames_per_key: u32,
+    ) -> Option<&TxKey> {
+        let number = match &self.tx {
+            None => SealNumber {
+                generation: 0,
+                count: 0,
+            },
+            Some(tx) if tx.number.count + 1 < frames_per_key => SealNumber {
+                count: tx.number.count + 1,
+                ..tx.number
+            },
+            // After 2^55 frames there is no further key, and the path falls silent.
+            Some(tx) => SealNumber {
+                generation: tx.number.generation.checked_add(1)?,
+                count: 0,
+            },
+        };
+        match &mut self.tx {
+            Some(tx) if tx.number.generation == number.generation => tx.number = number,
+            _ => {
+                let key = base.key(cipher, link, number.generation)?;
+                self.tx = Some(TxKey { key, number });
+            }
+        }
+        self.tx.as_ref()
+    }
+
+    /// Checks `frame` and decrypts `body`, its copy. A new key is kept once it has proven a frame.
+    fn open(
+        &mut self,
+        cipher: Cipher,
+        base: &Base,
+        link: LinkId,
+        frame: &SealedFrame<'_>,
+        body: &mut [u8],
+    ) -> Result<(), DropReason> {
+        let SealNumber { generation, count } = frame.number;
+        let known = self.rx.iter_mut().flatten();
+        let mut known = known.filter(|rx| rx.generation == generation);
+        if let Some(rx) = known.next() {
+            return rx.open(frame, body);
+        }
+        let newest = self.rx[0].as_ref().map(|rx| rx.generation);
+        if newest.is_some_and(|newest| generation < newest) {
+            return Err(DropReason::Replayed);
+        }
+        let key = base.key(cipher, link, generation);
+        let mut rx = RxKey {
+            key: key.ok_or(DropReason::BadSeal)?,
+            generation,
+            seen: Replay::starting_at(count),
+        };
+        rx.open(frame, body)?;
+        self.rx[1] = self.rx[0].replace(rx);
+        Ok(())
+    }
+}
+
+impl RxKey {
+    fn open(&mut self, frame: &SealedFrame<'_>, body: &mut [u8]) -> Result<(), DropReason> {
+        let count = frame.number.count;
+        if !self.seen.is_new(count) {
+            return Err(DropReason::Replayed);
+        }
+        if !self.key.open(frame.number, frame.header, body) {
+            return Err(DropReason::BadSeal);
+        }
+        self.seen.insert(count);
+        Ok(())
+    }
+}
+
+/// Plain frames behind one another: heads of `head_len` bytes, dealt `payload_len` bytes of payload
+/// each. The last may be shorter.
+struct Cut<'a> {
+    heads: &'a [u8],
+    head_len: usize,
+    payload: &'a [u8],
+    payload_len: usize,
+}
+
+impl<'a> Cut<'a> {
+    fn new(transmit: &Transmit<'a>, payload: &'a [u8]) -> Self {
+        let (heads, head_len, payload, payload_len) = match *transmit {
+            Transmit::Frame { bytes, .. } => (bytes, bytes.len(), &[][..], 0),
+            Transmit::Run {
+                bytes, segment_len, ..
+            } => (bytes, segment_len, &[][..], 0),
+            Transmit::Bulk {
+                headers,
+                header_len,
+                fragment_len,
+                ..
+            } => (headers, header_len, payload, fragment_len),
+        };
+        Cut {
+            heads,
+            head_len,
+            payload,
+            payload_len,
+        }
+    }
+
+    /// Bytes of each frame but the last.
+    fn frame_len(&self) -> usize {
+        self.head_len + self.payload_len.min(self.payload.len())
+    }
+
+    fn frames(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let payload = self.payload.chunks(self.payload_len.max(1));
+        let payload = payload.chain(std::iter::repeat(&[][..]));
+        self.heads.chunks(self.head_len).zip(payload)
+    }
+}
+
+fn is_handshake(frame: &[u8]) -> bool {
+    let header = FrameHeader::parse_head(frame, frame.len());
+    header.is_ok_and(|header| matches!(header.kind, FrameKind::Hello | FrameKind::HelloAck))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The setting `auth`: what a frame from the network must prove.
+
+use super::Seals;
+use crate::error::Error;
+use crate::launch::Job;
+use crate::settings;
+use portolan_proto::LinkParams;
+use portolan_wire::SEAL_LEN;
+use ring::aead::{AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305};
+
+/// What the protocol's frames must be able to shrink to on each path (`P6.2`).
+const FRAME_LEN_LEAST: usize = 512;
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Auth {
+    /// Nothing but what anybody can compute; for comparing.
+    None,
+    /// A keyed hash opens a session, and frames carry its token.
+    Token,
+    /// That, and every frame is sealed.
+    Aead(Cipher),
+}
+
+/// A cipher that authenticates what it encrypts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cipher {
+    Aes128Gcm,
+    Aes256Gcm,
+    ChaCha20Poly1305,
+}
+
+impl Auth {
+    pub(crate) fn of(job: &Job) -> Result<Auth, Error> {
+        let value = settings::AUTH.of(job);
+        Ok(match value.as_deref() {
+            None | Some("token") => Auth::Token,
+            Some("none") => {
+                log::warn!("auth=none: whoever reaches this job's ports can join it");
+                Auth::None
+            }
+            Some("aead" | "aead-aes128") => Auth::Aead(Cipher::Aes128Gcm),
+            Some("aead-aes256") => Auth::Aead(Cipher::Aes256Gcm),
+            Some("aead-chacha20") => Auth::Aead(Cipher::ChaCha20Poly1305),
+            Some(other) => {
+                return Err(Error::Setting {
+                    name: "auth",
+                    value: other.to_owned(),
+                    why: "write token, aead, aead-aes256 or aead-chacha20 (or none, to compare)"
+                        .to_owned(),
+                });
+            }
+        })
+    }
+
+    /// What handshakes are authenticated with. Each way has a key of its own, so that processes that
+    /// disagree open no session.
+    pub(crate) fn handshake_key(self, secret: &[u8; 32]) -> [u8; 32] {
+        match self {
+            Auth::None => [0; 32],
+            Auth::Token => *secret,
+            Auth::Aead(cipher) => {
+                let mut hasher = blake3::Hasher::new_derive_key("portolan 2026 sealed handshake");
+                hasher.update(secret);
+                hasher.update(cipher.name().as_bytes());
+                *hasher.finalize().as_bytes()
+            }
+        }
+    }
+
+    /// Bytes by which frames on networks become longer on their way.
+    pub(crate) fn overhead_len(self) -> usize {
+        match self {
+            Auth::Aead(_) => SEAL_LEN,
+            _ => 0,
+        }
+    }
+
+    /// What the core is told of a link, so that its frames have room for their seals.
+    pub(crate) fn narrow(self, params: LinkParams) -> Result<LinkParams, Error> {
+        if params.lossless {
+            return Ok(params);
+        }
+        let frame_len_max = params.frame_len_max.saturating_sub(self.overhead_len());
+        if frame_len_max < FRAME_LEN_LEAST {
+            return Err(Error::Setting {
+                name: "frame_len_max",
+                value: params.frame_len_max.to_string(),
+                why: format!(
+                    "sealed frames need {} bytes at least; write that or more, or auth=token",
+                    FRAME_LEN_LEAST + SEAL_LEN
+                ),
+            });
+        }
+        Ok(LinkParams {
+            frame_len_max,
+            ..params
+        })
+    }
+
+    /// State for sealing, if frames are sealed.
+    pub(crate) fn seals(self, job: &Job) -> Option<Box<Seals>> {
+        match self {
+            Auth::Aead(cipher) => {
+                let seals = Seals::new(cipher, &job.secret, job.job_id, job.rank);
+                Some(Box::new(seals))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Cipher {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Cipher::Aes128Gcm => "AES-128-GCM",
+            Cipher::Aes256Gcm => "AES-256-GCM",
+            Cipher::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        }
+    }
+
+    pub(super) fn algorithm(self) -> &'static Algorithm {
+        match self {
+            Cipher::Aes128Gcm => &AES_128_GCM,
+            Cipher::Aes256Gcm => &AES_256_GCM,
+            Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        }
+    }
+}
