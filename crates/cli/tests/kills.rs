@@ -20,7 +20,7 @@ const VICTIM: u32 = 1;
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Frames that either rank sends or receives in a journey, about: later points are behind its end.
-const FRAMES: u64 = 48;
+const FRAMES: usize = 48;
 
 const PORT: u16 = 1;
 
@@ -129,22 +129,22 @@ fn a_death_between_any_two_frames_leaves_nothing_on_two_hosts() {
 #[ignore = "long; make test-faults runs it, KILLS says how often"]
 fn many_deaths_leave_nothing() {
     let kills = std::env::var("KILLS").unwrap_or_default();
-    let kills = kills.parse().unwrap_or(100);
+    let kills: usize = kills.parse().unwrap_or(100);
     let ways = if can_make_labs() {
         &WAYS[..]
     } else {
         &WAYS[..2]
     };
-    let (mut killed, mut jobs) = (0, 0_u64);
+    let (mut killed, mut jobs) = (0, 0);
     while killed < kills {
         // Every way with every point in turn: five ways, two directions, and all frames.
-        let way = ways[jobs as usize % ways.len()];
-        let turn = jobs / ways.len() as u64;
-        let direction = ["sent", "received"][turn as usize % 2];
+        let way = ways[jobs % ways.len()];
+        let turn = jobs / ways.len();
+        let direction = ["sent", "received"][turn % 2];
         let point = format!("{direction}:{}", 1 + turn / 2 % FRAMES);
-        killed += u32::from(kill_at(&point, way));
+        killed += usize::from(kill_at(&point, way));
         jobs += 1;
-        assert!(jobs < 20 * u64::from(kills) + 1000, "nobody dies any more");
+        assert!(jobs < 20 * kills + 1000, "nobody dies any more");
     }
     println!("\n{killed} killed in {jobs} jobs");
 }
