@@ -50,6 +50,7 @@ mod port;
 mod probe;
 mod recut;
 mod rendezvous;
+mod rest;
 mod rtt;
 mod rx;
 mod session;

@@ -8,5 +8,6 @@ mod hostile;
 mod pair;
 mod paths;
 mod placement;
+mod resting;
 mod sessions;
 mod transfers;
