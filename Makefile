@@ -16,8 +16,9 @@ help: ## list the targets
 setup: ## install what is missing on this machine
 	@scripts/setup.sh
 
-build: setup ## build target/release/portolan, portolan-sim and heat
+build: setup ## build target/release/portolan, portolan-sim, heat and the C libraries
 	$(CARGO) build --release --workspace
+	@scripts/build-libraries.sh
 
 test: setup ## check the core's independence and run all tests
 	@scripts/test.sh
@@ -34,6 +35,7 @@ demo: ## set up, build, and show the main job
 # No setup and no build of its own when the binaries are there: it may run as root.
 install: ## install under PREFIX (default /usr/local), below DESTDIR if set
 	@scripts/install.sh "$(DESTDIR)$(PREFIX)"
+	@scripts/install-libraries.sh "$(PREFIX)" "$(DESTDIR)"
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -11,6 +11,7 @@ mod error;
 mod info;
 mod lab;
 mod launch_io;
+mod mpi;
 mod orphans;
 mod plot;
 mod program;
@@ -35,6 +36,8 @@ enum Command {
     Lab(lab::command::Args),
     /// Start a program as the processes of one job.
     Run(run::command::Args),
+    /// Run an MPI program over Portolan, by the launcher of an installed MPI.
+    Mpirun(mpi::Args),
     /// What this machine offers, which path a job would use here and why, what to change.
     Doctor(doctor::Args),
     /// What this build of Portolan is, and which links it can use here.
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lab(args) => lab::command::main(args),
         Command::Run(args) => run::command::main(args),
+        Command::Mpirun(args) => mpi::main(args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Info(args) => info::main(&args),
         Command::Bench(args) => bench::run(&args),

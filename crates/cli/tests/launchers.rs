@@ -8,6 +8,7 @@ mod common;
 
 use common::pmi::{self, Left};
 use common::ranks::{alone, role};
+use common::{can_make_labs, portolan, refused, run};
 use portolan::launch::FD_VARIABLE;
 use portolan::{Node, PortConfig, Target};
 use std::process::{Command, Output, Stdio};
@@ -156,16 +157,19 @@ fn a_program_can_be_told_to_be_alone() {
     );
 }
 
-/// Runs a ring under an installed launcher; says aloud when it is not there.
-fn under(launcher: &str, args: &[&str]) {
-    if Command::new(launcher).arg("--version").output().is_err() {
+/// Whether a launcher is there; says aloud that a test is skipped if not.
+fn is_installed(launcher: &str) -> bool {
+    let there = Command::new(launcher).arg("--version").output().is_ok();
+    if !there {
         eprintln!("SKIPPED: {launcher} is not installed");
-        return;
     }
-    let own = std::env::current_exe().unwrap();
-    let output = Command::new(launcher)
-        .args(args)
-        .arg(own)
+    there
+}
+
+/// Runs a ring of `count` ranks by `command`, which starts a program; what it printed.
+fn run_ring(mut command: Command, count: u32) -> String {
+    let output = command
+        .arg(std::env::current_exe().unwrap())
         .args(["as_rank", "--exact", "--nocapture", "--test-threads=1"])
         .stdin(Stdio::null())
         .env("PORTOLAN_TEST_ROLE", "ring")
@@ -176,22 +180,104 @@ fn under(launcher: &str, args: &[&str]) {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{launcher}: {text}");
-    for rank in 0..2 {
-        let (found, done) = (
-            format!("; rank {rank} of 2; "),
-            format!("rank {rank} of 2 is done"),
-        );
+    assert!(output.status.success(), "{command:?}: {text}");
+    for rank in 0..count {
+        let found = format!("; rank {rank} of {count}; ");
+        let done = format!("rank {rank} of {count} is done");
         assert!(text.contains(&found) && text.contains(&done), "{text}");
     }
+    text.into_owned()
 }
 
 #[test]
 fn the_hydra_of_mpich_starts_a_job() {
-    under("mpiexec.hydra", &["-n", "2"]);
+    if is_installed("mpiexec.hydra") {
+        let mut command = Command::new("mpiexec.hydra");
+        command.args(["-n", "2"]);
+        assert!(run_ring(command, 2).contains("PMI-1"));
+    }
 }
 
 #[test]
 fn open_mpi_starts_a_job() {
-    under("mpirun.openmpi", &["-n", "2", "--oversubscribe"]);
+    if is_installed("mpirun.openmpi") {
+        let mut command = Command::new("mpirun.openmpi");
+        command.args(["-n", "2", "--oversubscribe"]);
+        assert!(run_ring(command, 2).contains("PMIx"));
+    }
+}
+
+#[test]
+fn launchers_of_mpi_reach_the_hosts_of_a_lab() {
+    let mpis = [("openmpi", "mpirun.openmpi"), ("mpich", "mpiexec.hydra")];
+    let mpis = mpis
+        .into_iter()
+        .filter(|(_, launcher)| is_installed(launcher));
+    let mpis: Vec<_> = mpis.collect();
+    if mpis.is_empty() || !can_make_labs() {
+        return;
+    }
+    let name = format!("t{}-mpi", std::process::id());
+    let lab = run(&["lab", "up", "--name", &name]);
+    assert_eq!(lab.status, 0, "{}", lab.err);
+    let _down = Down(name.clone());
+    for (mpi, _) in mpis {
+        let args = ["lab", "mpirun", "--name", &name, "--plain", "--mpi", mpi];
+        let text = run_ring(portolan(&[&args[..], &["-n", "3"]].concat()), 3);
+        // Round robin: ranks 0 and 2 are on host 0.
+        assert!(
+            text.contains("rank 2 of 3; 1 of 2 on this host; 2 hosts"),
+            "{text}"
+        );
+        assert!(
+            text.contains("rank 1 of 3; 0 of 1 on this host; 2 hosts"),
+            "{text}"
+        );
+    }
+}
+
+/// Takes the lab down when a test ends, however it ends.
+struct Down(String);
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        let _ = portolan(&["lab", "down", "--name", &self.0]).output();
+    }
+}
+
+#[test]
+fn mpirun_says_what_it_would_do_or_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().to_str().unwrap();
+    let launcher = dir.path().join("mpirun");
+    // Written by another process: one that a test next door forks while the file is open for
+    // writing here would make it "busy".
+    let script = "printf '#!/bin/sh\\necho \"mpirun (Open MPI) 4.1.4\"\\n' > $0; chmod +x $0";
+    let made = Command::new("sh")
+        .args(["-c", script])
+        .arg(&launcher)
+        .status();
+    assert!(made.unwrap().success());
+    let launcher = launcher.to_str().unwrap();
+
+    let args = ["mpirun", "--mpi", launcher, "--provider-dir", empty];
+    let error = refused(&[&args[..], &["-n", "2", "x"]].concat());
+    assert!(
+        error.contains("libportolan-fi.so") && error.contains(empty),
+        "{error}"
+    );
+
+    std::fs::write(dir.path().join("libportolan-fi.so"), "").unwrap();
+    let ended = run(&[&args[..], &["--dry-run", "-n", "2", "x", "--mpi", "y"]].concat());
+    assert_eq!((ended.status, ended.out.as_str()), (0, ""), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    assert!(
+        ended.err.contains("OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi"),
+        "{}",
+        ended.err
+    );
+    assert!(ended.err.ends_with(" -n 2 x --mpi y\n"), "{}", ended.err);
+
+    let error = refused(&["mpirun", "--mpi", "/bin/true", "-n", "2", "x"]);
+    assert!(error.contains("/bin/true"), "{error}");
 }

@@ -6,6 +6,8 @@
 mod common;
 #[path = "messages/scenes.rs"]
 mod scenes;
+#[path = "messages/tagged.rs"]
+mod tagged;
 
 use common::can_make_labs;
 use common::ranks::{alone, role, run_ranks};
@@ -18,7 +20,7 @@ fn as_rank() {
         return;
     }
     let mut node = Node::join().unwrap();
-    for (name, scene) in scenes::ALL {
+    for (name, scene) in scenes::ALL.iter().chain(tagged::ALL) {
         println!("\nscene {name}");
         scene(&mut node);
         node.barrier().unwrap();

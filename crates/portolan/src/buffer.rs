@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Buffers of non-blocking operations: the library owns them while an operation is under way, and
 //! gives them back with its completion.
+#![allow(
+    unsafe_code,
+    reason = "memory of programs in other languages is lent by address"
+)]
 
 use crate::region::Region;
 use std::ops::Deref;
@@ -18,9 +22,59 @@ enum Kind {
     Owned(Vec<u8>),
     Region(Region),
     Shared(Arc<[u8]>),
+    /// A program's own memory, lent by address.
+    Foreign(Foreign),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Foreign {
+    at: *mut u8,
+    len: usize,
+    writable: bool,
+}
+
+// SAFETY: who makes one promises that the memory is the buffer's alone, on whatever thread, until it
+// is dropped; it is reached only through the buffer, by the ordinary rules of references.
+unsafe impl Send for Foreign {}
+// SAFETY: as above; through `&Foreign` it is only read.
+unsafe impl Sync for Foreign {}
+
+impl Foreign {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: `Buffer::from_raw`'s caller keeps the memory valid while the buffer exists.
+        unsafe { std::slice::from_raw_parts(self.at, self.len) }
+    }
 }
 
 impl Buffer {
+    /// Memory of another language's, to be sent from.
+    ///
+    /// # Safety
+    /// The `len` bytes at `at` must be initialised, stay where they are and unchanged until the
+    /// buffer, which an operation may hold, is dropped; `at` is not null, even when `len` is 0.
+    #[must_use]
+    pub unsafe fn from_raw(at: *const u8, len: usize) -> Buffer {
+        Buffer(Kind::Foreign(Foreign {
+            at: at.cast_mut(),
+            len,
+            writable: false,
+        }))
+    }
+
+    /// Memory of another language's, to be received into.
+    ///
+    /// # Safety
+    /// As [`Buffer::from_raw`]; nobody else may use the bytes until the buffer is dropped.
+    #[must_use]
+    pub unsafe fn from_raw_mut(at: *mut u8, len: usize) -> Buffer {
+        Buffer(Kind::Foreign(Foreign {
+            at,
+            len,
+            writable: true,
+        }))
+    }
+
     /// The bytes for writing; `None` for shared ones.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
@@ -28,6 +82,11 @@ impl Buffer {
             Kind::Owned(bytes) => Some(bytes),
             Kind::Region(bytes) => Some(bytes),
             Kind::Shared(_) => None,
+            // SAFETY: `Buffer::from_raw_mut`'s caller lent the bytes for writing; `&mut self` keeps
+            // this the only access.
+            Kind::Foreign(lent) => lent
+                .writable
+                .then(|| unsafe { std::slice::from_raw_parts_mut(lent.at, lent.len) }),
         }
     }
 
@@ -49,17 +108,20 @@ impl Buffer {
             Kind::Owned(bytes) => bytes,
             Kind::Region(bytes) => bytes.to_vec(),
             Kind::Shared(bytes) => bytes.to_vec(),
+            Kind::Foreign(bytes) => bytes.bytes().to_vec(),
         }
     }
 }
 
 impl Clone for Kind {
-    /// The copy of a region is a vector: allocating another region could fail.
+    /// The copy of a region or of lent memory is a vector: allocating another region could fail,
+    /// and memory is lent once.
     fn clone(&self) -> Kind {
         match self {
             Kind::Owned(bytes) => Kind::Owned(bytes.clone()),
             Kind::Region(bytes) => Kind::Owned(bytes.to_vec()),
             Kind::Shared(bytes) => Kind::Shared(Arc::clone(bytes)),
+            Kind::Foreign(bytes) => Kind::Owned(bytes.bytes().to_vec()),
         }
     }
 }
@@ -73,6 +135,7 @@ impl Deref for Buffer {
             Kind::Owned(bytes) => bytes,
             Kind::Region(bytes) => bytes,
             Kind::Shared(bytes) => bytes,
+            Kind::Foreign(bytes) => bytes.bytes(),
         }
     }
 }

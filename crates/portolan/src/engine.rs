@@ -8,15 +8,16 @@
 mod events;
 mod place;
 mod send;
+mod tagged;
 
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
-pub(crate) use send::{Submitted, spec_of};
+pub(crate) use send::{Pending, Submitted, spec_of};
 
 use place::Intake;
 
-use crate::address::Address;
 use crate::clock::Clock;
+use crate::endpoint::{Directory, Raw};
 use crate::error::{Error, Reason};
 use crate::launch::{Job, Launch};
 use crate::links::Links;
@@ -24,6 +25,7 @@ use crate::liveness::{Liveness, Standing};
 use crate::ops::Ops;
 use crate::port::Handler;
 use crate::seal::Seals;
+use crate::table::Table;
 use portolan_link::{Notice, Segments, TxError, TxFrame};
 use portolan_proto::{
     Cause, Core, Instant, LinkId, OpId, PeerId, PeerStatus, PortId, SendSpec, Transmit,
@@ -31,6 +33,7 @@ use portolan_proto::{
 use portolan_wire::SEAL_LEN;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Frames taken from one link per turn: a burst is worked off, and other links wait microseconds.
@@ -42,9 +45,6 @@ const CLOCK_TURNS: u32 = 32;
 /// Turns for which a link that moved a frame is looked at every time. A system call on a silent
 /// link costs as much as ten looks at shared memory.
 pub(crate) const HOT_TURNS: u32 = 4096;
-
-/// A link that is not hot, while another is, is looked at once in so many turns.
-const COLD_INTERVAL: u32 = 16;
 
 /// Between looks at notices, new connections and the launcher: three system calls or so.
 const SLOW_INTERVAL: Duration = Duration::from_micros(200);
@@ -71,6 +71,8 @@ pub(crate) struct PeerInfo {
     asked_at: Instant,
     /// The network has said that it is gone, and it has not answered since.
     is_doubted: bool,
+    /// Stands in the list of those that are watched or doubted.
+    is_listed: bool,
 }
 
 /// What a port is open for.
@@ -92,8 +94,12 @@ pub(crate) struct Inner {
     /// Time of the last look at the clock.
     pub(crate) now: Instant,
     pub(crate) job: Job,
-    pub(crate) table: Vec<Address>,
+    /// Whom an endpoint knows.
+    pub(crate) directory: Option<Arc<Directory>>,
+    pub(crate) table: Table,
     pub(crate) peers: Vec<PeerInfo>,
+    /// Those that are waited for, suspected or doubted, and some that were until now.
+    pub(crate) watched: Vec<PeerId>,
     pub(crate) pending: send::Pending,
     /// By port number, as far as ports were opened.
     pub(crate) port_uses: Vec<PortUse>,
@@ -110,6 +116,8 @@ pub(crate) struct Inner {
     pub(crate) link_drops: BTreeMap<&'static str, u64>,
     /// How bulk payload is received; apart, to keep what every message touches together.
     pub(crate) placement: Box<Placement>,
+    /// Operations of an endpoint.
+    pub(crate) raw: Option<Box<Raw>>,
     /// For jobs whose frames are sealed on networks.
     pub(crate) seals: Option<Box<Seals>>,
     /// Silence after which a peer that is waited for is given up.
@@ -150,15 +158,14 @@ impl Inner {
     /// Name of a peer's host, for errors.
     pub(crate) fn host_of(&self, peer: PeerId) -> String {
         self.table
-            .get(peer.0 as usize)
+            .of(peer)
             .map_or_else(String::new, |at| at.host_name.clone())
     }
 
     pub(crate) fn gone_error(&self, peer: PeerId, cause: Cause) -> Error {
         let host = self.host_of(peer);
         if cause == Cause::NoPath {
-            let own = &self.table[self.job.rank as usize];
-            let links = own.common_links(&self.table[peer.0 as usize]);
+            let links = self.table.links_to(peer);
             let paths: Vec<_> = links.iter().map(LinkId::to_string).collect();
             let seconds = CONNECT_TIMEOUT.as_secs();
             return Error::NoAnswer {
@@ -176,6 +183,14 @@ impl Inner {
         }
     }
 
+    /// Everything that was dropped here, by reason, by the protocol and by the links.
+    pub(crate) fn drops(&self) -> BTreeMap<&'static str, u64> {
+        let mut drops = self.link_drops.clone();
+        let counted = self.core.counters().iter_drops();
+        drops.extend(counted.map(|(reason, n)| (reason.name(), n)));
+        drops
+    }
+
     /// What `port` is open for; the library's own ports always are.
     pub(crate) fn port_use(&self, port: PortId) -> PortUse {
         if port.system {
@@ -185,6 +200,21 @@ impl Inner {
             .get(usize::from(port.number))
             .copied()
             .unwrap_or_default()
+    }
+
+    /// From `since` on, silence of `peer` counts.
+    pub(crate) fn watch_since(&mut self, peer: PeerId, since: Instant) {
+        let info = &mut self.peers[peer.0 as usize];
+        info.watched_since.get_or_insert(since);
+        self.list(peer);
+    }
+
+    fn list(&mut self, peer: PeerId) {
+        let info = &mut self.peers[peer.0 as usize];
+        if !info.is_listed {
+            info.is_listed = true;
+            self.watched.push(peer);
+        }
     }
 
     #[inline]
@@ -267,7 +297,7 @@ impl Engine {
         let any_hot = self.links.any_hot(turn);
         for index in 0..self.links.len() {
             let open = self.links.at(index);
-            if any_hot && !open.is_hot(turn) && !turn.is_multiple_of(COLD_INTERVAL) {
+            if !open.is_hot(turn) && !turn.is_multiple_of(open.interval(any_hot)) {
                 continue;
             }
             let (inner, handlers) = (&mut self.inner, &mut self.handlers);
@@ -301,7 +331,7 @@ impl Engine {
         };
         let payload = [IoSlice::new(bytes)];
         let frame = TxFrame {
-            head: &direct.header,
+            head: direct.header(),
             payload: &payload,
             segments: None,
         };
@@ -317,6 +347,12 @@ impl Engine {
             self.flush();
         }
         true
+    }
+
+    /// Acts on events that a call, not a frame, has caused.
+    #[inline]
+    pub(crate) fn drain(&mut self) {
+        self.inner.drain(&mut self.handlers, None);
     }
 
     /// Sends everything that the core has ready; returns how many frames or runs left.
@@ -380,22 +416,24 @@ impl Engine {
     }
 
     pub(crate) fn reach_peer(&mut self, peer: PeerId) {
-        let Inner {
-            table, job, core, ..
-        } = &mut self.inner;
-        let (own, other) = (&table[job.rank as usize], &table[peer.0 as usize]);
-        for link in own.common_links(other) {
+        let Inner { table, .. } = &self.inner;
+        let Some(other) = table.of(peer) else { return };
+        let mut has_left = false;
+        for link in table.own().common_links(&other) {
             let Some(addr) = other.on(link) else { continue };
             if self.links.is_connected(peer, link) {
                 continue;
             }
             if let Err(error) = self.links.connect(peer, link, addr) {
                 log::debug!("{link} to {peer}: {error}");
-                if link == LinkId::SHM {
-                    // Nobody listens there any more.
-                    core.fail_peer(peer, Cause::ProcessGone);
-                }
+                has_left |= link == LinkId::SHM;
             }
+        }
+        if has_left {
+            // Nobody listens there any more, or the link has just seen the peer leave, and knows
+            // how.
+            self.hear_notices();
+            self.inner.core.fail_peer(peer, Cause::ProcessGone);
         }
     }
 
@@ -424,9 +462,7 @@ impl Engine {
 
     /// What needs system calls and seldom has news.
     pub(crate) fn look_around(&mut self) {
-        while let Some((link, notice)) = self.links.poll_notice() {
-            self.on_notice(link, notice);
-        }
+        self.hear_notices();
         while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
             if let Some(info) = self.inner.peers.get_mut(gone.rank as usize) {
                 info.report = Some(gone.cause);
@@ -435,6 +471,12 @@ impl Engine {
         }
         self.check_watched();
         self.inner.drain(&mut self.handlers, None);
+    }
+
+    fn hear_notices(&mut self) {
+        while let Some((link, notice)) = self.links.poll_notice() {
+            self.on_notice(link, notice);
+        }
     }
 
     fn on_notice(&mut self, link: LinkId, notice: Notice) {
@@ -470,40 +512,43 @@ impl Engine {
         if let Some(liveness) = &self.liveness {
             liveness.doubt(peer);
             self.inner.peers[peer.0 as usize].is_doubted = true;
+            self.inner.list(peer);
         }
     }
 
     /// Asks peers that are waited for, and have been silent, whether they live; gives up those that
     /// stay silent, and those that are doubted with reason.
     fn check_watched(&mut self) {
-        let now = self.inner.now;
-        for rank in 0..self.inner.job.size {
-            let info = &self.inner.peers[rank as usize];
-            let (watched_since, is_doubted) = (info.watched_since, info.is_doubted);
-            if watched_since.is_none() && !is_doubted {
-                continue;
-            }
-            let peer = PeerId(rank);
-            if self.check_standing(peer, now) == Standing::Gone {
-                self.give_up(peer, Cause::ProcessGone);
-                continue;
-            }
-            let Some(since) = watched_since else {
-                continue;
-            };
-            if self.inner.core.peer_status(peer) == PeerStatus::Up
-                || self.inner.core.peer_status(peer) == PeerStatus::Unknown
-            {
-                self.inner.peers[rank as usize].connecting_since = None;
-            }
-            let heard = self
-                .inner
-                .core
-                .last_heard(peer)
-                .unwrap_or_default()
-                .max(since);
-            self.check_peer(peer, now, heard);
+        if self.inner.watched.is_empty() {
+            return;
         }
+        let listed = std::mem::take(&mut self.inner.watched);
+        for peer in listed {
+            let info = &mut self.inner.peers[peer.0 as usize];
+            info.is_listed = false;
+            if info.watched_since.is_some() || info.is_doubted {
+                self.inner.list(peer);
+                self.check_one(peer);
+            }
+        }
+    }
+
+    fn check_one(&mut self, peer: PeerId) {
+        let now = self.inner.now;
+        if self.check_standing(peer, now) == Standing::Gone {
+            self.give_up(peer, Cause::ProcessGone);
+            return;
+        }
+        let info = &mut self.inner.peers[peer.0 as usize];
+        let Some(since) = info.watched_since else {
+            return;
+        };
+        let status = self.inner.core.peer_status(peer);
+        if matches!(status, PeerStatus::Up | PeerStatus::Unknown) {
+            info.connecting_since = None;
+        }
+        let heard = self.inner.core.last_heard(peer).unwrap_or_default();
+        self.check_peer(peer, now, heard.max(since));
     }
 
     /// Whether `peer` is gone, as the network says and its silence confirms. `P9.4`
@@ -537,8 +582,7 @@ impl Engine {
             self.inner.core.ask(peer);
         }
         if silent_for >= self.inner.peer_timeout {
-            let own = &self.inner.table[self.inner.job.rank as usize];
-            let links = own.common_links(&self.inner.table[peer.0 as usize]);
+            let links = self.inner.table.links_to(peer);
             let link = links.first().copied().unwrap_or(LinkId::UDP);
             self.give_up(peer, Cause::Silent(link));
             return;
@@ -550,7 +594,7 @@ impl Engine {
     }
 
     /// As [`Inner::give_up`], and hangs up its ring, by which it learns that it was given up. `P8.8`
-    fn give_up(&mut self, peer: PeerId, cause: Cause) {
+    pub(crate) fn give_up(&mut self, peer: PeerId, cause: Cause) {
         self.inner.give_up(peer, cause);
         self.links.disconnect(peer, LinkId::SHM);
     }

@@ -97,6 +97,34 @@ pub enum Error {
         /// Bytes of the buffer.
         buffer_len: usize,
     },
+    /// The same for a tagged message.
+    #[error(
+        "message of {message_len} bytes from rank {source_rank} with tag {tag:#x} does not fit a \
+         buffer of {buffer_len}"
+    )]
+    TruncatedTagged {
+        /// Rank of the sender.
+        source_rank: u32,
+        /// Its tag.
+        tag: u64,
+        /// Bytes of the message.
+        message_len: u64,
+        /// Bytes of the buffer.
+        buffer_len: usize,
+    },
+    /// Members of a group gave different numbers of bytes to a collective operation.
+    #[error(
+        "rank {rank} gave {len} bytes to a collective operation and this process {expected}; all \
+         members must give the same number of values"
+    )]
+    LengthMismatch {
+        /// The other member.
+        rank: u32,
+        /// What it gave.
+        len: u64,
+        /// What this process gave.
+        expected: usize,
+    },
     /// The receiver gave the message up.
     #[error("rank {rank} refused the message: it withdrew the buffer it had matched")]
     Refused {
@@ -124,6 +152,15 @@ pub enum Error {
     /// The operation was withdrawn.
     #[error("the operation was cancelled")]
     Cancelled,
+    /// Bytes that should have been the address of an endpoint.
+    #[error("not the address of an endpoint: {why}")]
+    BadAddress {
+        /// What is wrong, and what to do.
+        why: &'static str,
+    },
+    /// An endpoint knows as many peers as it can.
+    #[error("an endpoint knows at most 2^20 peers; open another one")]
+    TooManyPeers,
     /// A setting has a value that cannot be.
     #[error("setting {name}: `{value}`: {why}")]
     Setting {

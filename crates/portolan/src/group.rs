@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Groups of processes: barrier and broadcast.
+//! Groups of processes: barrier and broadcast; for reductions see [`crate::reduce`].
 //!
 //! The messages go to ports of the library's own number space, so that no program's port is in the
 //! way, and any number of groups may be in collective operations at once.
@@ -99,7 +99,13 @@ impl Group {
         self.id * PORTS + kind
     }
 
-    fn rank_of(&self, member: u32) -> u32 {
+    /// Where reductions go, too: members take part in the collective operations of a group in the
+    /// same order, so messages between two of them are never confused.
+    pub(crate) fn values_port(&self) -> u16 {
+        self.port(BROADCAST)
+    }
+
+    pub(crate) fn rank_of(&self, member: u32) -> u32 {
         self.ranks[member as usize]
     }
 }

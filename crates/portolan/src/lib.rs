@@ -30,8 +30,10 @@
 mod address;
 mod buffer;
 mod clock;
+mod endpoint;
 mod engine;
 mod error;
+mod event;
 mod group;
 pub mod launch;
 mod links;
@@ -40,18 +42,27 @@ pub mod model;
 mod node;
 mod ops;
 mod port;
+mod reduce;
 mod region;
 mod seal;
 pub mod settings;
+mod table;
+mod tagged;
 mod wait;
 
 pub use address::Address;
 pub use buffer::Buffer;
+pub use endpoint::{
+    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawCompletion,
+    RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace, SubmitError,
+};
 pub use error::{Error, Reason};
 pub use group::Group;
 pub use launch::PathChoice;
 pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};
 pub use port::{Context, Lane, Message, PortConfig, Target};
-pub use portolan_proto::{Counters, DropReason};
+pub use portolan_proto::{Cause, Counters, DropReason};
+pub use reduce::{ReduceOp, Reducible};
 pub use region::Region;
+pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};

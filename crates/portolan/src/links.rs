@@ -17,6 +17,15 @@ use portolan_proto::{LinkId, LinkParams, PeerId};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
+/// A link that is not hot, while another is, is looked at once in so many turns.
+const COLD_INTERVAL: u32 = 16;
+
+/// The same for a link that nobody is reached by: a system call in 5 µs of turns.
+const DORMANT_INTERVAL: u32 = 256;
+
+/// Turns in which all links are looked at after a sleep: a burst on two links.
+const ROUSED_TURNS: u32 = 16;
+
 /// A link; shared memory by its own type, so that its few instructions are not lost among those of
 /// calls by pointer.
 pub(crate) enum AnyLink {
@@ -68,6 +77,8 @@ pub(crate) struct OpenLink {
     pub(crate) link: AnyLink,
     /// Turn until which it is looked at every time.
     hot_until: u32,
+    /// Nobody is reached by it so far; frames of strangers may come.
+    dormant: bool,
     connected: Vec<bool>,
 }
 
@@ -75,6 +86,16 @@ impl OpenLink {
     #[inline]
     pub(crate) fn is_hot(&self, turn: u32) -> bool {
         self.hot_until.wrapping_sub(turn) < 1 << 31
+    }
+
+    /// In how many turns it is looked at once, while it is not hot.
+    #[inline]
+    pub(crate) fn interval(&self, any_hot: bool) -> u32 {
+        match (self.dormant, any_hot) {
+            (true, _) => DORMANT_INTERVAL,
+            (false, true) => COLD_INTERVAL,
+            (false, false) => 1,
+        }
     }
 
     #[inline]
@@ -168,15 +189,14 @@ impl Plan {
 
 impl Links {
     /// Opens what `plan` says. A link that is merely nice to have may fail quietly.
-    pub(crate) fn open(plan: &Plan, job: &Job) -> Result<Links, Error> {
+    pub(crate) fn open(plan: &Plan, job: &Job, shm: ShmConfig) -> Result<Links, Error> {
         let mut links = Links {
             open: Vec::new(),
             places: [None; LinkId::COUNT],
             has_lossy: false,
         };
         if plan.shm {
-            let config = ShmConfig::new(job.job_id, job.rank, job.secret);
-            links.add(LinkId::SHM, AnyLink::Shm(Box::new(Shm::open(config)?)));
+            links.add(LinkId::SHM, AnyLink::Shm(Box::new(Shm::open(shm)?)));
         }
         let Some(network) = &plan.network else {
             return Ok(links);
@@ -212,6 +232,7 @@ impl Links {
             lossless,
             link,
             hot_until: 0,
+            dormant: false,
             connected: Vec::new(),
         });
     }
@@ -238,6 +259,21 @@ impl Links {
             .collect()
     }
 
+    /// Until somebody is reached by a network, it is seldom looked at, and time is not needed for it.
+    pub(crate) fn rest_networks(&mut self) {
+        for open in self.open.iter_mut().filter(|open| !open.lossless) {
+            open.dormant = true;
+        }
+        self.has_lossy = false;
+    }
+
+    /// Looks at the links that are seldom looked at in the next turns: one of them may have rung.
+    pub(crate) fn rouse(&mut self, turn: u32) {
+        for open in self.open.iter_mut().filter(|open| open.dormant) {
+            open.heat(turn, ROUSED_TURNS);
+        }
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.open.len()
@@ -251,6 +287,15 @@ impl Links {
     #[inline]
     pub(crate) fn any_hot(&self, turn: u32) -> bool {
         self.open.iter().any(|open| open.is_hot(turn))
+    }
+
+    /// How many peers are reached by `link`.
+    pub(crate) fn connected_count(&self, link: LinkId) -> usize {
+        let place = self.places[link.index()];
+        place.map_or(0, |place| {
+            let connected = self.open[place].connected.iter();
+            connected.filter(|is| **is).count()
+        })
     }
 
     pub(crate) fn is_connected(&self, peer: PeerId, link: LinkId) -> bool {
@@ -280,6 +325,8 @@ impl Links {
             open.connected.resize(index + 1, false);
         }
         open.connected[index] = true;
+        open.dormant = false;
+        self.has_lossy |= !open.lossless;
         Ok(())
     }
 

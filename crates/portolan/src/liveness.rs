@@ -26,8 +26,8 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 
 /// Attempts to send a question: the first may be told the error of an earlier one instead.
@@ -36,15 +36,24 @@ const SEND_ATTEMPTS: usize = 2;
 #[derive(Debug)]
 struct Shared {
     socket: UdpSocket,
+    /// What questions to this process are keyed with, and its answers.
     key: Key,
-    rank: u32,
+    /// `None` for an endpoint: it has no number that others know.
+    rank: Option<u32>,
     clock: Clock,
     stop: AtomicBool,
-    /// By rank.
+    members: RwLock<Members>,
+}
+
+/// Who may be asked. Of a job complete from the start; an endpoint adds whom it meets.
+#[derive(Debug, Default)]
+struct Members {
+    /// By rank, or by the endpoint's own number.
     addrs: Vec<Option<SocketAddr>>,
     by_addr: HashMap<SocketAddr, u32>,
-    /// By rank.
     lives: Vec<Life>,
+    /// Of an endpoint: what questions to each are keyed with, and its answers.
+    keys: Vec<Key>,
 }
 
 /// See the module documentation.
@@ -81,17 +90,36 @@ impl Unstarted {
         addrs: Vec<Option<SocketAddr>>,
     ) -> Result<Liveness, Error> {
         let ranks = (0..).zip(&addrs);
+        let members = Members {
+            by_addr: ranks
+                .filter_map(|(rank, at)| Some(((*at)?, rank)))
+                .collect(),
+            lives: addrs.iter().map(|_| Life::default()).collect(),
+            addrs,
+            keys: Vec::new(),
+        };
+        self.run(Some(rank), secret, clock, members)
+    }
+
+    /// Starts without anybody to ask; [`Liveness::add`] tells of peers.
+    pub(crate) fn start_open(self, secret: &[u8; 32], clock: Clock) -> Result<Liveness, Error> {
+        self.run(None, secret, clock, Members::default())
+    }
+
+    fn run(
+        self,
+        rank: Option<u32>,
+        secret: &[u8; 32],
+        clock: Clock,
+        members: Members,
+    ) -> Result<Liveness, Error> {
         let shared = Arc::new(Shared {
             socket: self.socket,
             key: Key::derive(secret),
             rank,
             clock,
             stop: AtomicBool::new(false),
-            by_addr: ranks
-                .filter_map(|(rank, at)| Some(((*at)?, rank)))
-                .collect(),
-            lives: addrs.iter().map(|_| Life::default()).collect(),
-            addrs,
+            members: RwLock::new(members),
         });
         let in_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -119,9 +147,28 @@ impl Liveness {
         }
     }
 
+    /// Tells of a peer of an endpoint, and of the secret in its address.
+    pub(crate) fn add(&self, peer: PeerId, addr: Option<SocketAddr>, secret: &[u8; 32]) {
+        let members = self.shared.members.write();
+        let mut members = members.unwrap_or_else(PoisonError::into_inner);
+        let members = &mut *members;
+        let index = peer.0 as usize;
+        if index >= members.addrs.len() {
+            members.addrs.resize(index + 1, None);
+            members.lives.resize_with(index + 1, Life::default);
+            members.keys.resize_with(index + 1, Key::of_nobody);
+        }
+        members.addrs[index] = addr;
+        members.keys[index] = Key::derive(secret);
+        if let Some(addr) = addr {
+            members.by_addr.insert(addr, peer.0);
+        }
+    }
+
     /// When the newest question was asked that `peer` has answered.
     pub(crate) fn seen(&self, peer: PeerId) -> Instant {
-        let life = self.shared.lives.get(peer.0 as usize);
+        let members = self.shared.members();
+        let life = members.lives.get(peer.0 as usize);
         life.map_or(Instant::default(), Life::seen)
     }
 
@@ -131,7 +178,8 @@ impl Liveness {
     }
 
     pub(crate) fn standing(&self, peer: PeerId, now: Instant) -> Standing {
-        let life = self.shared.lives.get(peer.0 as usize);
+        let members = self.shared.members();
+        let life = members.lives.get(peer.0 as usize);
         life.map_or(Standing::Trusted, |life| life.standing(now))
     }
 }
@@ -169,26 +217,51 @@ impl Shared {
     /// `P9.2`: a question is answered and proves nothing, since it may be a recorded one; an answer
     /// proves life at the time of its question.
     fn on_message(&self, bytes: &[u8], from: SocketAddr) {
-        let message = Message::decode(bytes, &self.key).filter(|message| message.to == self.rank);
-        let Some(message) = message else {
+        let Some(message) = self.read(bytes) else {
             return;
         };
         match message.kind {
             Kind::Question => {
                 let answer = Message {
                     kind: Kind::Answer,
-                    from: self.rank,
+                    from: self.rank.unwrap_or(message.from),
                     to: message.from,
                     nonce: message.nonce,
                 };
-                self.send(&answer, from);
+                self.send(&answer.encode(&self.key), from);
             }
             Kind::Answer => {
-                if let Some(life) = self.lives.get(message.from as usize) {
+                if let Some(life) = self.members().lives.get(message.from as usize) {
                     life.on_answer(message.nonce, self.clock.now());
                 }
             }
         }
+    }
+
+    /// A question to this process, or an answer from one that it may have asked. `P9.8`: between
+    /// endpoints both are keyed with the secret of the one that is asked, and both numbers are the
+    /// asker's for it.
+    fn read(&self, bytes: &[u8]) -> Option<Message> {
+        if let Some(rank) = self.rank {
+            return Message::decode(bytes, &self.key).filter(|message| message.to == rank);
+        }
+        let question = Message::decode(bytes, &self.key);
+        if let Some(question) = question.filter(|message| message.kind == Kind::Question) {
+            return Some(question);
+        }
+        let members = self.members();
+        let key = members.keys.get(message::addressee(bytes)? as usize)?;
+        Message::decode(bytes, key)
+            .filter(|message| message.kind == Kind::Answer && message.from == message.to)
+    }
+
+    /// What a question to `peer` is keyed with.
+    fn key_to<'a>(&'a self, members: &'a Members, peer: u32) -> &'a Key {
+        members.keys.get(peer as usize).unwrap_or(&self.key)
+    }
+
+    fn members(&self) -> RwLockReadGuard<'_, Members> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `P9.4`: a report that quotes a question of ours, hash and all, is about that question;
@@ -199,47 +272,60 @@ impl Shared {
             if error.errno != libc::ECONNREFUSED {
                 continue;
             }
-            let question = Message::decode(&quoted[..len], &self.key)
-                .filter(|quoted| quoted.kind == Kind::Question && quoted.from == self.rank);
-            let sent_to = error.destination.and_then(|at| self.by_addr.get(&at));
-            if let Some(question) = question
-                && let Some(life) = self.lives.get(question.to as usize)
-            {
-                life.on_refusal(question.nonce);
-                self.doubt(question.to);
-            } else if let Some(rank) = sent_to {
-                self.doubt(*rank);
+            let rank = self.on_refusal(&quoted[..len], error.destination);
+            if let Some(rank) = rank {
+                self.doubt(rank);
             }
         }
     }
 
+    /// Notes a report that something could not be delivered, and says whom it is about.
+    fn on_refusal(&self, quoted: &[u8], destination: Option<SocketAddr>) -> Option<u32> {
+        let members = self.members();
+        let key = self.key_to(&members, message::addressee(quoted).unwrap_or(u32::MAX));
+        let question = Message::decode(quoted, key).filter(|quoted| {
+            quoted.kind == Kind::Question && quoted.from == self.rank.unwrap_or(quoted.to)
+        });
+        if let Some(question) = question
+            && let Some(life) = members.lives.get(question.to as usize)
+        {
+            life.on_refusal(question.nonce);
+            return Some(question.to);
+        }
+        members.by_addr.get(&destination?).copied()
+    }
+
     fn doubt(&self, rank: u32) {
-        let life = self.lives.get(rank as usize);
-        if life.is_some_and(|life| life.doubt(self.clock.now())) {
+        let is_news = {
+            let members = self.members();
+            let life = members.lives.get(rank as usize);
+            life.is_some_and(|life| life.doubt(self.clock.now()))
+        };
+        if is_news {
             self.ask(rank);
         }
     }
 
     /// `true` if a question is on its way.
     fn ask(&self, rank: u32) -> bool {
-        let Some(Some(addr)) = self.addrs.get(rank as usize) else {
+        let members = self.members();
+        let Some(Some(addr)) = members.addrs.get(rank as usize) else {
             return false;
         };
         let question = Message {
             kind: Kind::Question,
-            from: self.rank,
+            from: self.rank.unwrap_or(rank),
             to: rank,
             nonce: self.clock.now().as_nanos(),
         };
-        self.send(&question, *addr)
+        self.send(&question.encode(self.key_to(&members, rank)), *addr)
     }
 
-    fn send(&self, message: &Message, to: SocketAddr) -> bool {
-        let bytes = message.encode(&self.key);
-        (0..SEND_ATTEMPTS).any(|_| match self.socket.send_to(&bytes, to) {
+    fn send(&self, bytes: &[u8; LEN], to: SocketAddr) -> bool {
+        (0..SEND_ATTEMPTS).any(|_| match self.socket.send_to(bytes, to) {
             Ok(_) => true,
             Err(error) => {
-                log::debug!("{:?} to {}: {error}", message.kind, message.to);
+                log::debug!("a question or an answer to {to}: {error}");
                 false
             }
         })

@@ -10,6 +10,7 @@ use crate::buffer::Buffer;
 use crate::clock::Clock;
 use crate::engine::{Engine, Inbox, Inner, PeerInfo, Placement, PortUse};
 use crate::error::Error;
+use crate::event::EventSet;
 use crate::launch::{Job, Launch, PathChoice};
 use crate::links::{Links, Plan};
 use crate::liveness;
@@ -18,8 +19,9 @@ use crate::ops::{Completion, OpKind, Ops, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
 use crate::seal::Auth;
 use crate::settings;
+use crate::table::Table;
 use crate::wait::{LOOK_TURNS, Waiter};
-use portolan_link::HostId;
+use portolan_link::{HostId, ShmConfig};
 use portolan_proto::{
     Config, Core, Counters, Instant, Limits, LinkId, OpId, PathStatus, PeerId, PortId, PortMode,
     Schedule, Want,
@@ -31,14 +33,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Silence after which a peer that is waited for is given up. Just under a second, so that with the
 /// sleep in between the error is there within one.
-const PEER_TIMEOUT: Duration = Duration::from_millis(900);
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
 
 /// How long a leaving process sees to it that what it sent arrives.
-const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// A path to a peer, as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +76,9 @@ impl fmt::Display for PathInfo {
 /// Belongs to one thread at a time. Dropping it sees to it that what was sent arrives, then leaves
 /// the job.
 pub struct Node {
-    engine: Engine,
+    pub(crate) engine: Engine,
     waiter: Waiter,
+    pub(crate) events: Option<Box<EventSet>>,
     clean: bool,
     model: model::Status,
 }
@@ -93,7 +96,8 @@ impl Node {
             None => Job::alone(random()?, random()?),
         };
         let plan = Plan::new(&job)?;
-        let links = Links::open(&plan, &job)?;
+        let shm = ShmConfig::new(job.job_id, job.rank, job.secret);
+        let links = Links::open(&plan, &job, shm)?;
         let unstarted = match plan.network() {
             Some(network) => Some(liveness::Unstarted::bind(network.addr)?),
             None => None,
@@ -139,7 +143,8 @@ impl Node {
             clock,
             now: Instant::default(),
             peers: table.iter().map(|_| PeerInfo::default()).collect(),
-            table,
+            table: Table::of_job(table, job.rank),
+            watched: Vec::new(),
             pending: Default::default(),
             port_uses: Vec::new(),
             turn: 0,
@@ -149,11 +154,14 @@ impl Node {
             scratch: Vec::new(),
             link_drops: BTreeMap::new(),
             peer_timeout: PEER_TIMEOUT,
+            raw: None,
+            directory: None,
             job,
         };
         Ok(Node {
             engine: Engine::new(inner, links, launch, liveness),
             waiter,
+            events: None,
             clean: true,
             model: status,
         })
@@ -198,13 +206,7 @@ impl Node {
     /// Everything that was dropped here, by reason, by the protocol and by the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
-        let mut drops = self.engine.inner.link_drops.clone();
-        drops.extend(
-            self.counters()
-                .iter_drops()
-                .map(|(reason, n)| (reason.name(), n)),
-        );
-        drops
+        self.engine.inner.drops()
     }
 
     /// The paths to process `rank` that were tried so far.
@@ -224,7 +226,7 @@ impl Node {
     /// [`Error::PortInUse`].
     pub fn open(&mut self, port: u16, config: PortConfig) -> Result<(), Error> {
         let PortConfig { in_place: _ } = config;
-        self.claim(port, PortUse::Open)?;
+        self.take_port(port, PortUse::Open)?;
         self.engine
             .inner
             .core
@@ -244,7 +246,7 @@ impl Node {
         config: PortConfig,
         handler: impl FnMut(&mut Context<'_>, Message<'_>) + Send + 'static,
     ) -> Result<(), Error> {
-        self.claim(port, PortUse::Handled)?;
+        self.take_port(port, PortUse::Handled)?;
         let index = usize::from(port);
         if self.engine.handlers.len() <= index {
             self.engine.handlers.resize_with(index + 1, || None);
@@ -260,7 +262,7 @@ impl Node {
         Ok(())
     }
 
-    fn claim(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
+    fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
         let uses = &mut self.engine.inner.port_uses;
         let index = usize::from(port);
         if uses.len() <= index {
@@ -302,7 +304,7 @@ impl Node {
     }
 
     #[inline]
-    fn send_spec(
+    pub(crate) fn send_spec(
         &mut self,
         peer: PeerId,
         spec: portolan_proto::SendSpec,
@@ -472,6 +474,15 @@ impl Node {
     /// Waits for an operation whose memory is lent.
     #[inline]
     fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
+        self.await_lent(op, about);
+        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
+            return Err(Error::StaleRequest);
+        };
+        done
+    }
+
+    #[inline]
+    pub(crate) fn await_lent(&mut self, op: OpId, about: &[PeerId]) {
         if !self.engine.inner.ops.is_done(op) {
             let guard = LentGuard { node: self, op };
             let Node { engine, waiter, .. } = &mut *guard.node;
@@ -479,10 +490,6 @@ impl Node {
             // Done: nothing is lent any more.
             std::mem::forget(guard);
         }
-        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
-            return Err(Error::StaleRequest);
-        };
-        done
     }
 
     /// Waits for a non-blocking operation; the completion holds its buffer.
@@ -500,7 +507,7 @@ impl Node {
         if !ops.is_done(op) {
             let about = match ops.kind(op) {
                 Some(OpKind::Send(peer)) => Some(peer),
-                Some(OpKind::Recv { source, .. }) => source,
+                Some(OpKind::Recv { source, .. } | OpKind::RecvTagged { source }) => source,
                 None => None,
             };
             let Node { engine, waiter, .. } = self;
@@ -544,6 +551,15 @@ impl Node {
         waiter.until(engine, &[], |_| done());
     }
 
+    /// Makes progress, and sleeps between, until `done` says so or the clock says `patience` is
+    /// over; what `done` said last.
+    pub fn wait_until_for(&mut self, patience: Duration, done: impl Fn() -> bool) -> bool {
+        let end = self.engine.inner.read_clock() + patience;
+        let Node { engine, waiter, .. } = self;
+        waiter.until(engine, &[], |inner| inner.now >= end || done());
+        done()
+    }
+
     /// Sends everything that has gathered.
     pub fn flush(&mut self) {
         self.engine.flush();
@@ -568,13 +584,62 @@ impl Node {
         for &rank in ranks {
             let peer = self.engine.inner.check_rank(rank)?;
             let spec = portolan_proto::SendSpec {
-                port: PortId::system(port),
+                to: PortId::system(port).into(),
                 lane: portolan_proto::LaneId::High,
                 best_effort: false,
             };
             self.send_spec(peer, spec, bytes)?;
         }
         Ok(())
+    }
+
+    /// As [`Node::system_send`], without waiting; `None` when there is nothing to wait for.
+    pub(crate) fn system_isend(
+        &mut self,
+        rank: u32,
+        port: u16,
+        bytes: &[u8],
+    ) -> Result<Option<Request>, Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(rank)?;
+        let spec = portolan_proto::SendSpec {
+            to: PortId::system(port).into(),
+            lane: portolan_proto::LaneId::High,
+            best_effort: false,
+        };
+        let mut request = None;
+        if inner.try_eager(peer, &spec, &[bytes])? == crate::engine::Submitted::Wait {
+            let copy = Buffer::from(bytes.to_vec());
+            let op = inner.ops.owned(OpKind::Send(peer), copy, false);
+            inner.submit_op(peer, spec, op);
+            request = Some(Request(op));
+        }
+        self.engine.flush();
+        Ok(request)
+    }
+
+    /// Receives from a system port what must fill `bytes`.
+    pub(crate) fn system_recv_exact(
+        &mut self,
+        rank: u32,
+        port: u16,
+        bytes: &mut [u8],
+    ) -> Result<(), Error> {
+        let peer = self.engine.inner.check_rank(rank)?;
+        let expected = bytes.len();
+        let len = match self.recv_with(PortId::system(port), Some(peer), bytes) {
+            Ok(got) => got.len as u64,
+            Err(Error::Truncated { message_len, .. }) => message_len,
+            Err(error) => return Err(error),
+        };
+        if len == expected as u64 {
+            return Ok(());
+        }
+        Err(Error::LengthMismatch {
+            rank,
+            len,
+            expected,
+        })
     }
 
     pub(crate) fn system_recv(
@@ -589,7 +654,7 @@ impl Node {
     }
 
     #[inline]
-    fn flush_if_wanted(&mut self) {
+    pub(crate) fn flush_if_wanted(&mut self) {
         if self.engine.inner.flush_wanted {
             self.engine.flush();
         }
@@ -597,7 +662,7 @@ impl Node {
 
     /// Acts on events that a call, not a frame, has caused.
     #[inline]
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.engine.inner.drain(&mut self.engine.handlers, None);
     }
 
@@ -648,9 +713,7 @@ impl Drop for LentGuard<'_> {
         if !inner.ops.exists(self.op) {
             return;
         }
-        if let Some(OpKind::Recv { port, .. }) = inner.ops.kind(self.op)
-            && inner.core.cancel_recv(port, self.op)
-        {
+        if inner.withdraw(self.op) {
             inner.ops.forget(self.op);
             return;
         }
@@ -722,7 +785,7 @@ fn schedule(job: &Job) -> Result<Schedule, Error> {
     }
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Error> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     rand::rngs::OsRng
         .try_fill_bytes(&mut bytes)

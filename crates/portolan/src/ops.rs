@@ -11,7 +11,7 @@
 
 use crate::buffer::Buffer;
 use crate::error::Error;
-use portolan_proto::{OpId, PeerId, PortId};
+use portolan_proto::{Label, OpId, PeerId, PortId};
 
 /// A message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,20 @@ pub struct Received {
 #[must_use = "an operation that is never waited for keeps its buffer"]
 pub struct Request(pub(crate) OpId);
 
+impl Request {
+    /// The request as a number, never 0, for interfaces in other languages.
+    #[must_use]
+    pub fn to_raw(self) -> u64 {
+        self.0.0
+    }
+
+    /// The request of a number that [`Request::to_raw`] gave. Any other number is a request that
+    /// has been completed already.
+    pub fn from_raw(raw: u64) -> Request {
+        Request(OpId(raw))
+    }
+}
+
 /// How a non-blocking operation ended.
 #[derive(Debug)]
 pub struct Completion {
@@ -36,6 +50,10 @@ pub struct Completion {
     pub source: u32,
     /// The operation's buffer.
     pub buffer: Option<Buffer>,
+    /// Tag of a tagged message that was received; else 0.
+    pub tag: u64,
+    /// Its immediate data.
+    pub imm: Option<u64>,
 }
 
 /// What a posted receive is for.
@@ -44,6 +62,9 @@ pub(crate) enum OpKind {
     Send(PeerId),
     Recv {
         port: PortId,
+        source: Option<PeerId>,
+    },
+    RecvTagged {
         source: Option<PeerId>,
     },
 }
@@ -72,6 +93,8 @@ struct Op {
     state: State,
     /// Completed by its port's handler, not by a wait.
     handled: bool,
+    /// Of the message that a tagged receive has taken.
+    label: Option<Label>,
 }
 
 /// See the module documentation.
@@ -93,6 +116,7 @@ impl Ops {
             memory: Memory::Owned(buffer),
             state: State::Pending,
             handled,
+            label: None,
         })
     }
 
@@ -108,6 +132,7 @@ impl Ops {
             memory,
             state: State::Pending,
             handled: false,
+            label: None,
         })
     }
 
@@ -123,6 +148,35 @@ impl Ops {
             memory,
             state: State::Pending,
             handled: false,
+            label: None,
+        })
+    }
+
+    /// Lends `bytes` to a send of an endpoint, whose end is told by its completion.
+    ///
+    /// # Safety
+    /// As [`Ops::lent`]: `bytes` must stay until the operation has ended.
+    pub(crate) unsafe fn lent_raw(&mut self, kind: OpKind, bytes: &[u8]) -> OpId {
+        self.insert(Op {
+            kind,
+            memory: Memory::Lent(bytes.as_ptr(), bytes.len()),
+            state: State::Pending,
+            handled: true,
+            label: None,
+        })
+    }
+
+    /// Lends `bytes` to a receive of an endpoint, whose end is told by its completion.
+    ///
+    /// # Safety
+    /// As [`Ops::lent_mut`]: `bytes` must stay, and not be used, until the operation has ended.
+    pub(crate) unsafe fn lent_mut_raw(&mut self, kind: OpKind, bytes: &mut [u8]) -> OpId {
+        self.insert(Op {
+            kind,
+            memory: Memory::LentMut(bytes.as_mut_ptr(), bytes.len()),
+            state: State::Pending,
+            handled: true,
+            label: None,
         })
     }
 
@@ -133,7 +187,8 @@ impl Ops {
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         });
         let place = &mut self.places[index as usize];
-        place.0 = place.0.wrapping_add(1);
+        // The highest bit of a number belongs to the core.
+        place.0 = place.0.wrapping_add(1) & (u32::MAX >> 1);
         place.1 = Some(op);
         OpId(u64::from(place.0) << 32 | u64::from(index))
     }
@@ -231,6 +286,14 @@ impl Ops {
         self.complete_ok(id, Received { len, source })
     }
 
+    /// Notes the label of the message that a tagged receive takes.
+    #[inline]
+    pub(crate) fn set_label(&mut self, id: OpId, label: Label) {
+        if let Some(op) = self.get_mut(id) {
+            op.label = Some(label);
+        }
+    }
+
     /// Completes an operation with success; `true` if a handler must be told.
     #[inline]
     pub(crate) fn complete_ok(&mut self, id: OpId, received: Received) -> bool {
@@ -280,6 +343,8 @@ impl Ops {
                 len: got.len,
                 source: got.source,
                 buffer,
+                tag: op.label.map_or(0, |label| label.tag),
+                imm: op.label.and_then(|label| label.imm),
             })),
             State::Failed(error) => Some(Err(*error)),
             State::Pending => None,

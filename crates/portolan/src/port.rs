@@ -120,6 +120,12 @@ impl Message<'_> {
         }
     }
 
+    /// Bytes of the message, also of those that did not fit.
+    #[must_use]
+    pub fn message_len(&self) -> u64 {
+        self.message_len
+    }
+
     /// Whether the posted buffer was too short.
     #[must_use]
     pub fn is_truncated(&self) -> bool {

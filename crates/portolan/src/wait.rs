@@ -25,9 +25,9 @@ pub(crate) const LOOK_TURNS: u32 = 64;
 const YIELDS: u32 = 16;
 
 /// Longest sleep, so that a silent peer is asked, and given up, in time.
-const SLEEP_MAX: Duration = Duration::from_millis(50);
+pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// Longest sleep while a link had no room and might not ring.
-const SLEEP_FULL: Duration = Duration::from_millis(1);
+pub(crate) const SLEEP_FULL: Duration = Duration::from_millis(1);
 
 /// How this process waits.
 #[derive(Debug)]
@@ -124,18 +124,13 @@ impl Waiter {
             if let Some(launch) = &engine.launch {
                 self.wake.fds.push(launch.fd());
             }
-            let timer = engine.inner.core.poll_timeout().since(now);
-            let most = if engine.full_mask == 0 {
-                SLEEP_MAX
-            } else {
-                SLEEP_FULL
-            };
-            let timeout = timer.min(most);
+            let timeout = sleep_max(engine, now);
             if let Err(error) = portolan_sys::wait::wait_readable(&self.wake.fds, Some(timeout)) {
                 log::warn!("sleeping: {error}");
             }
         }
         engine.links.disarm();
+        engine.links.rouse(engine.inner.turn);
         let after = engine.inner.read_clock();
         engine.look_around();
         engine.on_timeout();
@@ -154,11 +149,21 @@ impl Waiter {
     }
 }
 
+/// How long a process may sleep before something must be done.
+pub(crate) fn sleep_max(engine: &Engine, now: Instant) -> Duration {
+    let timer = engine.inner.core.poll_timeout().since(now);
+    let most = if engine.full_mask == 0 {
+        SLEEP_MAX
+    } else {
+        SLEEP_FULL
+    };
+    timer.min(most)
+}
+
 impl Engine {
     /// From now on, silence of `peer` counts.
     pub(crate) fn watch(&mut self, peer: PeerId, now: Instant) {
-        let info = &mut self.inner.peers[peer.0 as usize];
-        info.watched_since.get_or_insert(now);
+        self.inner.watch_since(peer, now);
         if peer.0 != self.inner.job.rank
             && self.inner.core.peer_status(peer) == portolan_proto::PeerStatus::Unknown
             && let Err(error) = self.inner.connect(peer)

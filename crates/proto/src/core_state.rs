@@ -3,10 +3,12 @@
 
 use crate::config::Times;
 use crate::congestion::Congestion;
-use crate::event::{Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use crate::event::{Address, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use crate::grant::Scheduler;
 use crate::guess::Guess;
 use crate::held::HeldPool;
+use crate::matching::Matching;
+use crate::open::Open;
 use crate::path::{Path, PathStatus};
 use crate::peer::{Peer, PeerStatus};
 use crate::port::{Ports, Posted, Waiting};
@@ -28,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) links: [Option<LinkParams>; LinkId::COUNT],
     pub(crate) ports: Ports,
+    pub(crate) matching: Matching,
     pub(crate) slots: SlotPool,
     pub(crate) held: HeldPool,
     pub(crate) tx_transfers: Slab<TxTransfer>,
@@ -39,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) entropy: Entropy,
+    /// For a process without a job: who it is, and whom it knows.
+    pub(crate) open: Option<Box<Open>>,
     /// Small messages take this link where it works.
     pub(crate) preferred: Option<LinkId>,
     /// Of a model, or none; its eager limits are among those of `config`.
@@ -116,6 +121,7 @@ impl Core {
                 config,
                 links: [None; LinkId::COUNT],
                 ports: Ports::new(),
+                matching: Matching::new(),
                 slots: SlotPool::default(),
                 held: HeldPool::default(),
                 tx_transfers: Slab::new(),
@@ -126,6 +132,7 @@ impl Core {
                 events: VecDeque::new(),
                 counters: Counters::default(),
                 entropy,
+                open: None,
                 preferred: None,
                 choice: Choice::default(),
                 eager_bounds,
@@ -466,7 +473,7 @@ impl Core {
                     let request = Request {
                         peer: item.peer,
                         lane: item.lane,
-                        port: id,
+                        to: id.into(),
                         len: item.len,
                         asked,
                     };
@@ -492,7 +499,8 @@ impl Core {
 
     /// A message whose buffer was found late has arrived: deliver it and go on with its port.
     pub(crate) fn on_late_transferred(&mut self, transfer: u32, done: &RxTransfer) {
-        let Some(port) = self.sh.ports.get_mut(done.port) else {
+        let Address::Port(id) = done.to else { return };
+        let Some(port) = self.sh.ports.get_mut(id) else {
             return;
         };
         port.unexpected.retain(
@@ -503,14 +511,14 @@ impl Core {
             peer.deliver(
                 &mut self.sh,
                 done.lane,
-                done.port,
+                id,
                 op,
                 done.len,
                 Data::Placed,
                 error,
             );
         }
-        self.serve(done.port);
+        self.serve(id);
     }
 }
 

@@ -1,24 +1,58 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Eager messages: copied into a frame at submission, sent without asking, within credit (`P4.5`).
 
-use crate::event::{Cause, PeerId, PortId};
+use crate::event::{Address, Cause, PeerId};
 use crate::lane::charge;
 use crate::path::{OpenFrame, Path, Run};
 use crate::slot::SlotPool;
 use crate::tx::CALL_LEN_MAX;
 use crate::{Core, LaneId};
-use portolan_wire::{FRAGMENT_LEN, FRAME_HEADER_LEN, Fragment, MESSAGE_LEN, Message};
+use portolan_wire::{FRAME_HEADER_LEN, Fragment, MESSAGE_LEN, Message};
 
 /// Where a message goes and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendSpec {
-    /// Destination port.
-    pub port: PortId,
+    /// What it is matched by.
+    pub to: Address,
     /// Priority.
     pub lane: LaneId,
-    /// Not to be repaired when lost. A message longer than a frame is sent reliably all the same:
-    /// best effort is a floor.
+    /// Not to be repaired when lost. A message longer than a frame, or with a label, is sent
+    /// reliably all the same: best effort is a floor.
     pub best_effort: bool,
+}
+
+impl SendSpec {
+    /// The header of a message, of a fragment of it, or of its request to send.
+    #[inline]
+    pub(crate) fn message(&self, len: u16, seq: u16) -> Message {
+        let (port, system, label) = match self.to {
+            Address::Port(port) => (port.number, port.system, None),
+            Address::Label(label) => (0, false, Some(label)),
+        };
+        Message {
+            lane: self.lane,
+            best_effort: false,
+            system,
+            port,
+            len,
+            seq,
+            label,
+        }
+    }
+
+    /// Bytes of a message's header.
+    #[inline]
+    pub(crate) fn header_len(&self) -> usize {
+        MESSAGE_LEN + self.label_len()
+    }
+
+    #[inline]
+    fn label_len(&self) -> usize {
+        match &self.to {
+            Address::Port(_) => 0,
+            Address::Label(label) => label.wire_len(),
+        }
+    }
 }
 
 /// Why a message was not accepted. [`Refused::Busy`] and [`Refused::NotUp`] are back-pressure.
@@ -121,14 +155,14 @@ impl Core {
         let Some(path) = state.paths[small.index()].as_deref_mut() else {
             return Err(Refused::NotUp);
         };
-        let record_len = MESSAGE_LEN + len;
+        let record_len = spec.header_len() + len;
         let fits = path.header_len() + record_len <= path.shared_frame_len();
         if !fits && len > self.sh.eager_len_max(path.params.lossless) {
             return Err(Refused::TooLong);
         }
         let tx = &mut state.lanes_tx[lane];
-        // P7.5
-        let best_effort = spec.best_effort && fits;
+        // P7.5, P11.1
+        let best_effort = spec.best_effort && fits && matches!(spec.to, Address::Port(_));
         let charge = charge(len);
         if !best_effort && !tx.has_credit(charge) || !path.has_room(lane) {
             tx.starved = true;
@@ -154,12 +188,8 @@ impl Core {
             self.timed.push(peer);
         }
         let message = Message {
-            lane: spec.lane,
             best_effort,
-            system: spec.port.system,
-            port: spec.port.number,
-            len: u16::try_from(len).unwrap_or(u16::MAX),
-            seq,
+            ..spec.message(u16::try_from(len).unwrap_or(u16::MAX), seq)
         };
         if fits {
             return Ok(path.stage_shared(&mut self.sh.slots, &message));
@@ -192,7 +222,8 @@ impl Path {
     #[inline]
     fn stage_shared<'a>(&mut self, slots: &'a mut SlotPool, message: &Message) -> Staging<'a> {
         let lane = message.lane.index();
-        let need = MESSAGE_LEN + usize::from(message.len);
+        let header_len = message.header_len();
+        let need = header_len + usize::from(message.len);
         let capacity = self.shared_frame_len();
         let mut hint = FlushHint::Open;
         if let Some(open) = self.open[lane]
@@ -201,10 +232,10 @@ impl Path {
             self.close(lane);
             hint = FlushHint::Full;
         }
-        let header_len = self.header_len();
+        let frame_header_len = self.header_len();
         let open = self.open[lane].get_or_insert_with(|| OpenFrame {
             slot: slots.take(capacity + ACK_ROOM),
-            len: header_len,
+            len: frame_header_len,
             len_max: capacity,
             numbered: false,
         });
@@ -215,7 +246,7 @@ impl Path {
         let bytes = &mut slots.bytes_mut(open.slot)[start..start + need];
         message.emit(bytes);
         Staging {
-            bytes: &mut bytes[MESSAGE_LEN..],
+            bytes: &mut bytes[header_len..],
             at: 0,
             run_len: 0,
             stride: 0,
@@ -227,7 +258,7 @@ impl Path {
     fn stage_alone<'a>(&mut self, slots: &'a mut SlotPool, message: &Message) -> Staging<'a> {
         let lane = message.lane.index();
         self.close(lane);
-        let len = MESSAGE_LEN + usize::from(message.len);
+        let len = message.header_len() + usize::from(message.len);
         let slot = slots.take(len);
         self.closed[lane].push_back(OpenFrame {
             slot,
@@ -239,7 +270,7 @@ impl Path {
         message.emit(bytes);
         let hint = FlushHint::Full;
         Staging {
-            bytes: &mut bytes[MESSAGE_LEN..],
+            bytes: &mut bytes[message.header_len()..],
             at: 0,
             run_len: 0,
             stride: 0,
@@ -256,7 +287,7 @@ impl Path {
         len: usize,
         call_len: usize,
     ) -> Staging<'a> {
-        let header_len = FRAME_HEADER_LEN + FRAGMENT_LEN;
+        let header_len = FRAME_HEADER_LEN + whole.header_len();
         // A fragment's length is a 16-bit field and the run must fit one buffer.
         let segment_len = self.frame_len.min(16 * 1024);
         let payload_len = segment_len - header_len;

@@ -2,9 +2,10 @@
 //! What the core tells the engine, and the names both use.
 
 use crate::LinkId;
+use alloc::boxed::Box;
 use core::fmt;
 use core::ops::Range;
-use portolan_wire::LaneId;
+use portolan_wire::{Card, Label, LaneId, Message};
 
 /// A peer: its rank in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,7 +24,8 @@ impl fmt::Display for PeerId {
     }
 }
 
-/// An operation of the engine, by a number that the engine chose.
+/// An operation of the engine, by a number that the engine chose. Those with the highest bit set are
+/// parts of other operations, and chosen by the core ([`Event::Portion`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub u64);
 
@@ -59,6 +61,49 @@ impl PortId {
             number,
             system: true,
         }
+    }
+}
+
+/// What a message is matched with a buffer by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// The port that it goes to.
+    Port(PortId),
+    /// Its label.
+    Label(Label),
+}
+
+impl Address {
+    /// Where a message goes that has arrived.
+    #[inline]
+    pub(crate) fn of(message: &Message) -> Address {
+        match message.label {
+            Some(label) => Address::Label(label),
+            None => Address::Port(PortId {
+                number: message.port,
+                system: message.system,
+            }),
+        }
+    }
+
+    /// Messages to both wait in one queue: at one port, or in one space.
+    pub(crate) fn shares_queue(&self, other: &Address) -> bool {
+        match (self, other) {
+            (Address::Label(one), Address::Label(other)) => one.space == other.space,
+            (one, other) => one == other,
+        }
+    }
+}
+
+impl From<PortId> for Address {
+    fn from(port: PortId) -> Address {
+        Address::Port(port)
+    }
+}
+
+impl From<Label> for Address {
+    fn from(label: Label) -> Address {
+        Address::Label(label)
     }
 }
 
@@ -167,6 +212,35 @@ pub enum Event {
         /// The posted buffer was too short.
         error: Option<OpError>,
     },
+    /// A receive of many messages has taken one, into a part of its buffer. The part is an operation
+    /// of its own from now on, and ends as such.
+    Portion {
+        /// The receive.
+        op: OpId,
+        /// The part.
+        part: OpId,
+        /// Where in the buffer it begins.
+        off: u64,
+        /// Bytes of the buffer that it has.
+        len: u64,
+        /// The receive takes no more messages.
+        is_last: bool,
+    },
+    /// A message with a label has arrived, for a receive that takes it.
+    Matched {
+        /// Sender.
+        peer: PeerId,
+        /// The receive.
+        op: OpId,
+        /// What it was matched by, and its immediate data.
+        label: Label,
+        /// Bytes of the message.
+        len: u64,
+        /// Where it is.
+        data: Data,
+        /// The buffer was too short.
+        truncated: bool,
+    },
     /// A posted receive ended without a message.
     RecvFailed {
         /// The operation.
@@ -203,6 +277,12 @@ pub enum Event {
         peer: PeerId,
         /// Bytes of the message.
         len: u64,
+    },
+    /// A process without a job that nobody has introduced says hello, and knows the address of
+    /// this one: [`crate::Core::introduce`] and [`crate::Core::greet`] it, or let it be.
+    Stranger {
+        /// Its card.
+        card: Box<Card>,
     },
     /// The peer can be sent to.
     PeerUp(PeerId),

@@ -10,15 +10,24 @@ use crate::event::{OpId, PeerId, PortId};
 use crate::lane::charge;
 use crate::port::Match;
 use crate::{Core, LinkId};
-use portolan_wire::{MESSAGE_LEN, Message};
+use portolan_wire::{Label, MESSAGE_LEN, MESSAGE_LEN_MAX, Message};
 
 /// A message that may leave at once: its header, and by which link.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct {
     /// The link.
     pub link: LinkId,
+    header: [u8; MESSAGE_LEN_MAX],
+    header_len: usize,
+}
+
+impl Direct {
     /// To stand in front of the payload.
-    pub header: [u8; MESSAGE_LEN],
+    #[inline]
+    #[must_use]
+    pub fn header(&self) -> &[u8] {
+        &self.header[..self.header_len]
+    }
 }
 
 /// A frame whose header was found good, and how far its records have been taken.
@@ -81,6 +90,19 @@ pub struct Whole {
     pub len: usize,
 }
 
+/// A message with a label that may be delivered at once, at `off..off + len` of its frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Labelled {
+    /// The receive that takes it.
+    pub op: OpId,
+    /// What it was matched by.
+    pub label: Label,
+    /// First byte of the payload.
+    pub off: usize,
+    /// Bytes of payload.
+    pub len: usize,
+}
+
 impl Core {
     /// Accepts a message of `len` bytes to be sent this instant, ahead of nothing.
     #[inline]
@@ -99,20 +121,17 @@ impl Core {
         if !path.params.lossless || !idle || !eager || spec.best_effort || !tx.has_credit(charge) {
             return None;
         }
-        let message = Message {
-            lane: spec.lane,
-            best_effort: false,
-            system: spec.port.system,
-            port: spec.port.number,
-            len: u16::try_from(len).ok()?,
-            seq: tx.next_seq,
-        };
+        let message = spec.message(u16::try_from(len).ok()?, tx.next_seq);
         tx.next_seq = tx.next_seq.wrapping_add(1);
         tx.charged = tx.charged.wrapping_add(charge);
         self.sh.counters.messages_sent += 1;
-        let mut header = [0; MESSAGE_LEN];
+        let mut header = [0; MESSAGE_LEN_MAX];
         message.emit(&mut header);
-        Some(Direct { link, header })
+        Some(Direct {
+            link,
+            header,
+            header_len: message.header_len(),
+        })
     }
 
     /// The link had no room for the message that [`Core::direct`] has just accepted: it was never
@@ -137,19 +156,13 @@ impl Core {
         let lane = spec.lane.index();
         let open = path.open[lane].as_mut()?;
         let (start, charge) = (open.len, charge(bytes.len()));
-        let end = start + MESSAGE_LEN + bytes.len();
+        let header_len = spec.header_len();
+        let end = start + header_len + bytes.len();
         let tx = &mut state.lanes_tx[lane];
         if end > open.len_max || spec.best_effort || !tx.has_credit(charge) {
             return None;
         }
-        let message = Message {
-            lane: spec.lane,
-            best_effort: false,
-            system: spec.port.system,
-            port: spec.port.number,
-            len: u16::try_from(bytes.len()).ok()?,
-            seq: tx.next_seq,
-        };
+        let message = spec.message(u16::try_from(bytes.len()).ok()?, tx.next_seq);
         tx.next_seq = tx.next_seq.wrapping_add(1);
         tx.charged = tx.charged.wrapping_add(charge);
         open.len = end;
@@ -157,7 +170,7 @@ impl Core {
         self.sh.counters.messages_sent += 1;
         let out = &mut self.sh.slots.bytes_mut(open.slot)[start..end];
         message.emit(out);
-        out[MESSAGE_LEN..].copy_from_slice(bytes);
+        out[header_len..].copy_from_slice(bytes);
         Some(())
     }
 
@@ -222,6 +235,40 @@ impl Core {
         Some(Whole {
             port,
             dest,
+            off,
+            len,
+        })
+    }
+
+    /// [`Core::take_whole`] for a message with a label.
+    pub fn take_labelled(&mut self, frame: &mut Admitted, head: &[u8]) -> Option<Labelled> {
+        let message = Message::peek_labelled(head.get(frame.at..)?)?;
+        let label = message.label?;
+        let len = usize::from(message.len);
+        let off = frame.at + message.header_len();
+        if !frame.reliable || off + len > head.len().min(frame.total_len) {
+            return None;
+        }
+        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
+        let charge = charge(len);
+        let rx = &mut state.lanes_rx[message.lane.index()];
+        if !rx.is_next(message.seq) || !rx.has_room(charge) {
+            return None;
+        }
+        let posted = self.sh.matching.take_fitting(frame.from, &label, len)?;
+        rx.take_next(charge);
+        frame.at = off + len;
+        let counters = &mut self.sh.counters;
+        counters.messages_received += 1;
+        counters.bytes_received += len as u64;
+        state.consume(&mut self.sh, message.lane, charge);
+        if state.credit_due[message.lane.index()] {
+            self.touch(frame.from);
+        }
+        let op = posted.op;
+        Some(Labelled {
+            op,
+            label,
             off,
             len,
         })

@@ -4,7 +4,7 @@
 
 use crate::core_state::Shared;
 use crate::coverage::Coverage;
-use crate::event::{Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
+use crate::event::{Address, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
 use crate::leave::Remains;
 use crate::peer::Peer;
 use crate::port::{Match, Port, Posted, Unexpected, Waiting};
@@ -15,6 +15,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records};
+
+mod label;
 
 /// Charged per message beside its bytes, so that credit also bounds the bookkeeping of small ones.
 pub(crate) const CHARGE_OVERHEAD: u32 = 32;
@@ -73,7 +75,7 @@ enum State {
 
 #[derive(Debug)]
 struct Entry {
-    port: PortId,
+    to: Address,
     len: u64,
     /// Credit to give back when this entry is delivered.
     charge: u32,
@@ -216,7 +218,7 @@ impl LaneRx {
     pub(crate) fn owes(&self, port: PortId) -> bool {
         let matched = self.entries.iter().take(self.matched).flatten();
         matched
-            .filter(|entry| entry.port == port)
+            .filter(|entry| entry.to == Address::Port(port))
             .any(|entry| !matches!(entry.state, State::Gone))
     }
 
@@ -243,7 +245,7 @@ impl Peer {
     /// held. Asked only when memory is full. `P3.10`
     #[cold]
     pub(crate) fn must_hold(&self, sh: &mut Shared, frame: &[u8]) -> bool {
-        let mut taken: Vec<PortId> = Vec::new();
+        let mut taken: Vec<Address> = Vec::new();
         let mut ahead = [0u16; 2];
         for item in Records::new(frame, FRAME_HEADER_LEN, frame.len()) {
             let (message, is_part) = match item {
@@ -256,19 +258,20 @@ impl Peer {
             if rx.outstanding() < HELD_RESERVE || rx.has_begun(message.seq) {
                 continue;
             }
-            let port = PortId {
-                number: message.port,
-                system: message.system,
-            };
-            let used = taken.iter().filter(|&&other| other == port).count();
+            let to = Address::of(&message);
+            let used = taken.iter().filter(|other| other.shares_queue(&to)).count();
             let ahead = &mut ahead[message.lane.index()];
             let in_turn = rx.is_next(message.seq.wrapping_sub(*ahead));
             let takes = |found: &mut Port| found.would_take(self.id, message.lane, !is_part, used);
-            if !in_turn || !sh.ports.get_mut(port).is_some_and(takes) {
+            let finds_buffer = match to {
+                Address::Port(port) => sh.ports.get_mut(port).is_some_and(takes),
+                Address::Label(label) => sh.matching.would_take(self.id, &label, used),
+            };
+            if !in_turn || !finds_buffer {
                 return true;
             }
             *ahead += 1;
-            taken.push(port);
+            taken.push(to);
         }
         false
     }
@@ -294,7 +297,7 @@ impl Peer {
             let (op, capacity) = match found {
                 Match::InPlace => (None, u64::MAX),
                 Match::Posted(posted) => (Some(posted.op), posted.len),
-                Match::Nothing => return self.keep_whole(sh, lane, port, 0, payload),
+                Match::Nothing => return self.keep_whole(sh, lane, port.into(), 0, payload),
             };
             rx.next_seq = rx.next_seq.wrapping_add(1);
             let len = payload.len() as u64;
@@ -307,7 +310,7 @@ impl Peer {
         // P3.12: what has come by another path costs nothing a second time.
         let index = rx.fresh(seq)?;
         rx.admit(charge)?;
-        self.keep_whole(sh, lane, port, index, payload)
+        self.keep_whole(sh, lane, port.into(), index, payload)
     }
 
     /// Copies a message that cannot be delivered straight from its frame into held memory.
@@ -315,7 +318,7 @@ impl Peer {
         &mut self,
         sh: &mut Shared,
         lane: LaneId,
-        port: PortId,
+        to: Address,
         index: usize,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
@@ -328,7 +331,7 @@ impl Peer {
         });
         let state = State::Held(held);
         *self.lanes_rx[lane.index()].place(index) = Some(Entry {
-            port,
+            to,
             len: len as u64,
             charge: charge(len),
             state,
@@ -345,10 +348,7 @@ impl Peer {
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
         let lane = fragment.message.lane;
-        let port = PortId {
-            number: fragment.message.port,
-            system: fragment.message.system,
-        };
+        let to = Address::of(&fragment.message);
         let len = fragment.message_len as usize;
         // P3.12: not what this side would send without asking. A message that fits one long frame is
         // sent so whatever its length, and may have to be cut for a shorter one.
@@ -363,7 +363,7 @@ impl Peer {
             let received = Coverage::default();
             let state = State::Gathering { held, received };
             *rx.place(index) = Some(Entry {
-                port,
+                to,
                 len: len as u64,
                 charge: charge(len),
                 state,
@@ -374,8 +374,7 @@ impl Peer {
             .entries
             .get_mut(index)
             .and_then(Option::as_mut);
-        let Some(entry) = entry.filter(|entry| entry.len == len as u64 && entry.port == port)
-        else {
+        let Some(entry) = entry.filter(|entry| entry.len == len as u64 && entry.to == to) else {
             return Err(DropReason::BadFragment);
         };
         let at = u64::from(fragment.offset);
@@ -432,10 +431,7 @@ impl Peer {
             return Err(DropReason::BadFragment);
         }
         let lane = rts.message.lane;
-        let port = PortId {
-            number: rts.message.port,
-            system: rts.message.system,
-        };
+        let to = Address::of(&rts.message);
         let rx = &mut self.lanes_rx[lane.index()];
         let index = rx.fresh(rts.message.seq)?;
         rx.admit(charge(0))?;
@@ -446,7 +442,7 @@ impl Peer {
             link,
         });
         *rx.place(index) = Some(Entry {
-            port,
+            to,
             len: rts.message_len,
             charge: charge(0),
             state,
@@ -506,23 +502,17 @@ impl Peer {
             let entry = rx.entries.pop_front().flatten();
             rx.matched -= 1;
             rx.next_seq = rx.next_seq.wrapping_add(1);
-            if let Some(Entry {
-                port,
-                len,
-                charge,
-                state: State::Ready { op, data, error },
-            }) = entry
-            {
-                self.deliver(sh, lane, port, op, len, data, error);
-                self.consume(sh, lane, charge);
-                if sh
-                    .ports
-                    .get_mut(port)
-                    .is_some_and(|port| !port.unexpected.is_empty())
+            let Some(entry) = entry else { continue };
+            if let State::Ready { op, data, error } = entry.state {
+                self.deliver_to(sh, lane, &entry.to, op, entry.len, data, error);
+                if let Address::Port(id) = entry.to
+                    && let Some(port) = sh.ports.get_mut(id)
+                    && !port.unexpected.is_empty()
                 {
-                    sh.unblocked_ports.push(port);
+                    sh.unblocked_ports.push(id);
                 }
             }
+            self.consume(sh, lane, entry.charge);
         }
     }
 
@@ -566,13 +556,26 @@ impl Peer {
 
 /// Takes a message in its turn to its port; `false` if it must wait for more of itself.
 fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -> bool {
+    match entry.to {
+        Address::Port(id) => match_at_port(sh, peer, lane, id, entry),
+        Address::Label(label) => label::match_entry(sh, peer, lane, &label, entry),
+    }
+}
+
+fn match_at_port(
+    sh: &mut Shared,
+    peer: PeerId,
+    lane: LaneId,
+    id: PortId,
+    entry: &mut Entry,
+) -> bool {
     match &entry.state {
         State::Gathering { held, received } => {
             if !received.is_empty() {
                 return false;
             }
             let held = *held;
-            let port = sh.ports.entry(entry.port);
+            let port = sh.ports.entry(id);
             if port.mode == Some(PortMode::InPlace) {
                 return false;
             }
@@ -584,7 +587,7 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
             entry.state = State::Placing { posted, received };
         }
         &State::Held(held) => {
-            let port = sh.ports.entry(entry.port);
+            let port = sh.ports.entry(id);
             entry.state = match port.find(peer, lane, true) {
                 Match::InPlace => State::Ready {
                     op: None,
@@ -603,13 +606,12 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
             if !sh.has_transfer_room() {
                 return false;
             }
-            let id = entry.port;
             let port = sh.ports.entry(id);
             if let Match::Posted(posted) = port.find(peer, lane, false) {
                 let request = Request {
                     peer,
                     lane,
-                    port: id,
+                    to: id.into(),
                     len: entry.len,
                     asked,
                 };
@@ -700,7 +702,7 @@ impl Peer {
                 complete = false;
                 continue;
             };
-            let keeps = complete && remains.keeps_at(lane, entry.port);
+            let keeps = complete && remains.keeps_at(lane, &entry.to);
             if keeps && matches!(entry.state, State::Held(_)) {
                 // The peer has no more use for credit.
                 entry.charge = 0;
@@ -709,11 +711,13 @@ impl Peer {
             match entry.state {
                 State::Gone => {}
                 State::Ready { op, data, error } if keeps => {
-                    self.deliver(sh, lane, entry.port, op, entry.len, data, error);
-                    sh.unblocked_ports.push(entry.port);
+                    self.deliver_to(sh, lane, &entry.to, op, entry.len, data, error);
+                    if let Address::Port(port) = entry.to {
+                        sh.unblocked_ports.push(port);
+                    }
                 }
                 state => {
-                    remains.broken.push((lane, entry.port));
+                    remains.broken.push((lane, entry.to));
                     state.end(remains);
                 }
             }

@@ -2,7 +2,7 @@
 //! A peer is given up: what it has sent and this side has whole stays, and is delivered; what can
 //! no longer be completed ends (`P9.6`, `P9.7`).
 
-use crate::event::{Cause, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
+use crate::event::{Address, Cause, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
 use crate::{Core, LaneId};
 use alloc::vec::Vec;
 
@@ -14,14 +14,15 @@ pub(crate) struct Remains {
     /// Receives that will not be filled.
     pub(crate) ops: Vec<OpId>,
     /// Where a message is missing: no later one may be delivered there as if it were the next.
-    pub(crate) broken: Vec<(LaneId, PortId)>,
+    pub(crate) broken: Vec<(LaneId, Address)>,
     /// There is memory for messages that outlive their session.
     pub(crate) keeps: bool,
 }
 
 impl Remains {
-    pub(crate) fn keeps_at(&self, lane: LaneId, port: PortId) -> bool {
-        self.keeps && !self.broken.contains(&(lane, port))
+    pub(crate) fn keeps_at(&self, lane: LaneId, to: &Address) -> bool {
+        let is_broken = |(other, at): &(LaneId, Address)| *other == lane && at.shares_queue(to);
+        self.keeps && !self.broken.iter().any(is_broken)
     }
 }
 
@@ -71,14 +72,17 @@ impl Core {
             state.end_matched(&mut self.sh, lane, &mut remains);
         }
         self.sh.ports.end_waiting(peer, &mut remains);
+        self.sh.matching.end_waiting(peer, error, &mut remains);
         for lane in LaneId::ALL {
             state.end_unmatched(&mut self.sh, lane, &mut remains);
         }
         self.sh.abandon_transfers(peer, error);
+        self.sh.start_late();
         self.forget_held(&remains.held);
         // Receives that are posted take what waited behind messages of other ports.
         self.serve_unblocked();
         remains.ops.extend(self.sh.ports.take_sourced(peer));
+        remains.ops.extend(self.sh.matching.take_sourced(peer));
         for op in remains.ops {
             self.sh.events.push_back(Event::RecvFailed { op, error });
         }

@@ -44,6 +44,8 @@ mod held;
 mod lane;
 mod leave;
 mod loss;
+mod matching;
+mod open;
 mod path;
 mod peer;
 mod port;
@@ -56,6 +58,8 @@ mod rx;
 mod session;
 mod slab;
 mod slot;
+mod tag_queue;
+mod tagged;
 mod time;
 mod timer;
 mod tx;
@@ -64,12 +68,15 @@ pub use config::{Choice, Config, LONE_STEPS, Limits, LinkId, LinkParams, LoneSte
 pub use core_state::{Core, CreditStatus};
 pub use counters::{Counters, DropReason};
 pub use eager::{FlushHint, Refused, SendSpec, Staging};
-pub use event::{Cause, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
-pub use fast::{Admitted, Direct, Want, Whole, WholeDest};
+pub use event::{
+    Address, Cause, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode,
+};
+pub use fast::{Admitted, Direct, Labelled, Want, Whole, WholeDest};
 pub use guess::ExpectedRun;
+pub use matching::{ClaimId, Envelope, Selector};
 pub use path::PathStatus;
 pub use peer::PeerStatus;
-pub use portolan_wire::LaneId;
+pub use portolan_wire::{CARD_LEN, Card, Label, LaneId, Space};
 pub use session::SessionIds;
 pub use time::Instant;
 pub use tx::Transmit;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports: which messages wait for which buffers.
-//!
-//! Matching by 64-bit tags will stand beside this table with queues of the same two kinds.
+//! Ports: which messages wait for which buffers. Those with labels wait in [`crate::matching`].
 
 use crate::leave::Remains;
 use crate::rendezvous::Asked;
@@ -258,13 +256,13 @@ impl Ports {
                     return true;
                 }
                 match item.what {
-                    Waiting::Held(_) if remains.keeps_at(item.lane, id) => {
+                    Waiting::Held(_) if remains.keeps_at(item.lane, &id.into()) => {
                         item.charge = 0;
                         return true;
                     }
                     Waiting::Held(held) => remains.held.push(held),
                     Waiting::Request(_) | Waiting::Transferring { .. } => {
-                        remains.broken.push((item.lane, id));
+                        remains.broken.push((item.lane, id.into()));
                     }
                 }
                 remains.ops.extend(item.buffer.map(|posted| posted.op));

@@ -10,8 +10,8 @@ use crate::slot::SlotPool;
 use crate::tx::CALL_LEN_MAX;
 use alloc::vec::Vec;
 use portolan_wire::{
-    BULK_HEADER_LEN, CHUNK_LEN, FRAME_HEADER_LEN, Fragment, MESSAGE_LEN, Message, RTS_LEN, Record,
-    Records,
+    BULK_HEADER_LEN, CHUNK_LEN, FRAME_HEADER_LEN, Fragment, LABEL_LEN_MAX, MESSAGE_LEN_MAX,
+    Message, RTS_LEN, Record, Records,
 };
 
 /// Bytes in front of a piece of a bulk fragment: they travel as a chunk in a data frame.
@@ -149,9 +149,10 @@ impl Peer {
                 Record::Message(message) => self.move_message(sh, &message, payload, moved),
                 Record::Fragment(fragment) => self.cut(sh, &fragment, payload),
                 Record::Rts(rts) => {
-                    let mut bytes = [0; RTS_LEN];
+                    let mut bytes = [0; RTS_LEN + LABEL_LEN_MAX];
                     rts.emit(&mut bytes);
-                    self.move_record(sh, rts.message.lane.index(), true, &[&bytes], moved);
+                    let bytes = &bytes[..rts.wire_len()];
+                    self.move_record(sh, rts.message.lane.index(), true, &[bytes], moved);
                 }
                 // P3.12: the limit of now, not that of then.
                 Record::Credit(credit) => self.credit_due[credit.lane.index()] = true,
@@ -171,11 +172,12 @@ impl Peer {
         moved: &mut [Vec<OpenFrame>; 2],
     ) {
         let room = self.small_path().map_or(0, |path| path.shared_frame_len());
-        if FRAME_HEADER_LEN + MESSAGE_LEN + payload.len() <= room {
-            let mut header = [0; MESSAGE_LEN];
+        let header_len = message.header_len();
+        if FRAME_HEADER_LEN + header_len + payload.len() <= room {
+            let mut header = [0; MESSAGE_LEN_MAX];
             message.emit(&mut header);
-            let lane = message.lane.index();
-            self.move_record(sh, lane, !message.best_effort, &[&header, payload], moved);
+            let (lane, header) = (message.lane.index(), &header[..header_len]);
+            self.move_record(sh, lane, !message.best_effort, &[header, payload], moved);
         } else if !message.best_effort {
             let fragment = Fragment {
                 message: *message,

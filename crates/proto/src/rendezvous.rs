@@ -4,14 +4,14 @@
 
 use crate::core_state::Shared;
 use crate::eager::{Refused, SendSpec};
-use crate::event::{Event, OpError, OpId, PeerId, PortId};
+use crate::event::{Address, Data, Event, OpError, OpId, PeerId};
 use crate::lane::charge;
 use crate::path::OpenFrame;
 use crate::peer::{Control, Peer};
 use crate::port::Posted;
 use crate::slab::SLAB_LEN_MAX;
 use crate::{Core, DropReason, LaneId, LinkId};
-use portolan_wire::{BULK_HEADER_LEN, Done, DoneStatus, Grant, Message, RTS_LEN, Rts};
+use portolan_wire::{BULK_HEADER_LEN, Done, DoneStatus, Grant, Rts};
 
 /// What a request to send says of its transfer.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Asked {
 pub(crate) struct Request {
     pub(crate) peer: PeerId,
     pub(crate) lane: LaneId,
-    pub(crate) port: PortId,
+    pub(crate) to: Address,
     pub(crate) len: u64,
     pub(crate) asked: Asked,
 }
@@ -40,6 +40,8 @@ pub(crate) enum Origin {
     Lane,
     /// To its port: its buffer came late.
     Port,
+    /// To its receive alone: it has a label. `P11.4`
+    Receive,
 }
 
 /// A transfer to this process.
@@ -63,7 +65,7 @@ pub(crate) struct RxTransfer {
     pub(crate) followed_by: u32,
     pub(crate) fragment_len: u16,
     pub(crate) origin: Origin,
-    pub(crate) port: PortId,
+    pub(crate) to: Address,
     pub(crate) lane: LaneId,
 }
 
@@ -130,7 +132,7 @@ impl Shared {
             followed_by: 0,
             fragment_len: asked.fragment_len,
             origin,
-            port: req.port,
+            to: req.to,
             lane: req.lane,
         });
         let Ok(key) = transfer else { return 0 };
@@ -240,14 +242,7 @@ impl Core {
         lane.charged = lane.charged.wrapping_add(charge(0));
         self.sh.counters.messages_sent += 1;
         let rts = Rts {
-            message: Message {
-                lane: spec.lane,
-                best_effort: false,
-                system: spec.port.system,
-                port: spec.port.number,
-                len: fragment_len,
-                seq,
-            },
+            message: spec.message(fragment_len, seq),
             message_len: len,
             transfer: key,
             remote_addr,
@@ -294,11 +289,25 @@ impl Core {
             };
             peer.control.push_back(Control::Done(record));
         }
-        if done.origin == Origin::Lane {
-            peer.on_transferred(&mut self.sh, done.lane, key, done.posted.op, done.error());
-        } else {
-            self.on_late_transferred(key, &done);
+        match done.origin {
+            Origin::Lane => {
+                peer.on_transferred(&mut self.sh, done.lane, key, done.posted.op, done.error());
+            }
+            Origin::Port => self.on_late_transferred(key, &done),
+            Origin::Receive => {
+                let (lane, op, error) = (done.lane, Some(done.posted.op), done.error());
+                peer.deliver_to(
+                    &mut self.sh,
+                    lane,
+                    &done.to,
+                    op,
+                    done.len,
+                    Data::Placed,
+                    error,
+                );
+            }
         }
+        self.sh.start_late();
         self.touch(done.peer);
     }
 
@@ -364,8 +373,8 @@ impl Peer {
         let Some(path) = self.small_path() else {
             return;
         };
-        let capacity = path.shared_frame_len();
-        if path.open[lane].is_some_and(|open| open.len + RTS_LEN > open.len_max) {
+        let (capacity, rts_len) = (path.shared_frame_len(), rts.wire_len());
+        if path.open[lane].is_some_and(|open| open.len + rts_len > open.len_max) {
             path.close(lane);
         }
         let header_len = path.header_len();
@@ -377,6 +386,6 @@ impl Peer {
         });
         open.numbered = true;
         rts.emit(&mut sh.slots.bytes_mut(open.slot)[open.len..]);
-        open.len += RTS_LEN;
+        open.len += rts_len;
     }
 }

@@ -109,6 +109,7 @@ impl Core {
                 .rx_transfers
                 .keys_where(|one| one.peer == id)
                 .is_empty()
+            && self.sh.matching.late.is_empty()
             && !self.sh.ports.has_waiting_from(id)
     }
 

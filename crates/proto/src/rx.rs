@@ -3,7 +3,7 @@
 //! frame is counted by its reason, and the frame forgotten.
 
 use crate::core_state::Shared;
-use crate::event::{Cause, PeerId, PortId};
+use crate::event::{Address, Cause, PeerId};
 use crate::failover::TIMEOUTS;
 use crate::fast::Admitted;
 use crate::path::Cargo;
@@ -151,8 +151,9 @@ impl Core {
         let frame_len = usize::from(header.frame_len);
         let frame = &bytes[..frame_len.min(bytes.len())];
         if matches!(header.kind, FrameKind::Hello | FrameKind::HelloAck) {
-            self.on_handshake(now, link, &header, frame)?;
-            self.sh.counters.frames_received += 1;
+            if self.on_handshake(now, link, &header, frame)? {
+                self.sh.counters.frames_received += 1;
+            }
             return Ok(None);
         }
         // P2.3
@@ -290,13 +291,14 @@ impl Core {
             Record::Message(message) if message.best_effort => {
                 peer.on_best_effort(&mut self.sh, message, payload)
             }
-            Record::Message(message) => {
-                let port = PortId {
-                    number: message.port,
-                    system: message.system,
-                };
-                peer.on_whole(&mut self.sh, message.lane, port, message.seq, payload)
-            }
+            Record::Message(message) => match Address::of(message) {
+                Address::Port(port) => {
+                    peer.on_whole(&mut self.sh, message.lane, port, message.seq, payload)
+                }
+                Address::Label(label) => {
+                    peer.on_labelled(&mut self.sh, message.lane, label, message.seq, payload)
+                }
+            },
             Record::Fragment(fragment) => peer.on_fragment(&mut self.sh, fragment, payload),
             Record::Rts(rts) => peer.on_request(&mut self.sh, link, rts),
             Record::Chunk(chunk) => self.on_chunk(from, chunk, payload),

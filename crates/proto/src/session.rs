@@ -10,7 +10,9 @@ use crate::path::FRAME_LEN_LEAST;
 use crate::peer::Peer;
 use crate::time::Span;
 use crate::{Core, DropReason, Instant, LinkId};
-use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello, MAC_LEN};
+use portolan_wire::{
+    FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello, MAC_LEN, OPEN_JOB_ID,
+};
 
 /// Bits of a token that are the index of the peer it was handed to.
 const INDEX_BITS: u32 = 20;
@@ -212,10 +214,14 @@ impl Peer {
             return false;
         };
         let limits = &sh.config.limits;
+        let (job_id, from, to) = match sh.open {
+            Some(_) => (OPEN_JOB_ID, 0, 0),
+            None => (sh.config.job_id, sh.config.rank, self.id.0),
+        };
         let hello = Hello {
-            job_id: sh.config.job_id,
-            from: sh.config.rank,
-            to: self.id.0,
+            job_id,
+            from,
+            to,
             epoch: session.epoch_mine,
             token: session.token_mine,
             echo_token: session.token_theirs,
@@ -224,12 +230,15 @@ impl Peer {
             window_frames: window_frames(&sh.config, &params),
             path: link.as_u8(),
         };
+        let card = sh.open.as_ref().map(|open| open.card());
+        let card = card.map_or(&[][..], |card| card);
+        let frame_len = FRAME_HEADER_LEN + HELLO_LEN + card.len();
         sh.scratch.clear();
-        sh.scratch.resize(FRAME_HEADER_LEN + HELLO_LEN, 0);
+        sh.scratch.resize(frame_len, 0);
         let header = FrameHeader {
             kind,
             attempt: 0,
-            frame_len: u16::try_from(FRAME_HEADER_LEN + HELLO_LEN).unwrap_or(0),
+            frame_len: u16::try_from(frame_len).unwrap_or(0),
             packet_num: 0,
             session: if kind == FrameKind::Hello {
                 0
@@ -238,8 +247,13 @@ impl Peer {
             },
         };
         header.emit(&mut sh.scratch);
-        let secret = &sh.config.secret;
-        hello.emit(&mut sh.scratch, |body| authenticator(secret, body));
+        sh.scratch[FRAME_HEADER_LEN + HELLO_LEN..].copy_from_slice(card);
+        // P2.10: only who has the receiver's address has its key.
+        let key = match &sh.open {
+            Some(open) => open.key_of(self.id),
+            None => &sh.config.secret,
+        };
+        hello.emit(&mut sh.scratch, |body| authenticator(key, body, card));
         true
     }
 
@@ -342,15 +356,27 @@ impl Core {
         self.sh.counters.drop(reason);
     }
 
-    /// A hello or its answer.
+    /// A hello or its answer. `false` if it came from a process that is not known yet.
     pub(crate) fn on_handshake(
         &mut self,
         now: Instant,
         link: LinkId,
         header: &FrameHeader,
         frame: &[u8],
-    ) -> Result<PeerId, DropReason> {
-        let (hello, from) = self.check_handshake(link, frame)?;
+    ) -> Result<bool, DropReason> {
+        let (hello, from) = match &self.sh.open {
+            None => self.check_handshake(link, frame)?,
+            Some(open) => match open.check_handshake(link, frame)? {
+                (hello, Ok(from)) => (hello, from),
+                (_, Err(card)) => {
+                    self.sh.events.push_back(Event::Stranger { card });
+                    return Ok(false);
+                }
+            },
+        };
+        if self.allowed[from.index()] >> link.as_u8() & 1 == 0 {
+            return Err(DropReason::NoPath);
+        }
         let is_answer = header.kind == FrameKind::HelloAck;
         self.meet(now, from, &hello, is_answer)?;
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
@@ -370,7 +396,7 @@ impl Core {
             }
         }
         self.touch(from);
-        Ok(from)
+        Ok(true)
     }
 
     /// Checks what all handshake frames have in common: job, authenticator, ranks and link.
@@ -381,7 +407,7 @@ impl Core {
         if hello.job_id != config.job_id {
             return Err(DropReason::OtherJob);
         }
-        if !is_equal(authenticator(&config.secret, body), mac) {
+        if !is_equal(authenticator(&config.secret, body, &[]), mac) {
             return Err(DropReason::BadMac);
         }
         if hello.from == config.rank && hello.to != config.rank {
@@ -390,9 +416,6 @@ impl Core {
         let from = PeerId(hello.from);
         if hello.to != config.rank || hello.from >= config.size || hello.path != link.as_u8() {
             return Err(DropReason::WrongRank);
-        }
-        if self.allowed[from.index()] >> link.as_u8() & 1 == 0 {
-            return Err(DropReason::NoPath);
         }
         Ok((hello, from))
     }
@@ -440,7 +463,7 @@ impl Core {
 }
 
 /// Compares in the same time wherever they differ, as hashes of this library compare.
-fn is_equal(a: [u8; MAC_LEN], b: [u8; MAC_LEN]) -> bool {
+pub(crate) fn is_equal(a: [u8; MAC_LEN], b: [u8; MAC_LEN]) -> bool {
     let widened = |mac: [u8; MAC_LEN]| {
         let mut bytes = [0; blake3::OUT_LEN];
         bytes[..MAC_LEN].copy_from_slice(&mac);
@@ -449,9 +472,12 @@ fn is_equal(a: [u8; MAC_LEN], b: [u8; MAC_LEN]) -> bool {
     widened(a) == widened(b)
 }
 
-/// First bytes of the keyed hash of the handshake, frame header included.
-fn authenticator(secret: &[u8; 32], body: &[u8]) -> [u8; MAC_LEN] {
+/// First bytes of the keyed hash of the handshake, frame header included, and of the card behind
+/// it.
+pub(crate) fn authenticator(secret: &[u8; 32], body: &[u8], card: &[u8]) -> [u8; MAC_LEN] {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    let hash = hasher.update(body).update(card).finalize();
     let mut mac = [0; MAC_LEN];
-    mac.copy_from_slice(&blake3::keyed_hash(secret, body).as_bytes()[..MAC_LEN]);
+    mac.copy_from_slice(&hash.as_bytes()[..MAC_LEN]);
     mac
 }

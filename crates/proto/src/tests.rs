@@ -10,4 +10,5 @@ mod paths;
 mod placement;
 mod resting;
 mod sessions;
+mod tagged;
 mod transfers;

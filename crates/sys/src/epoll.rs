@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One descriptor that stands for many: it is readable when any of them is, so a sleeper waits for
 //! one, and a look costs the same however many there are.
+#![allow(
+    unsafe_code,
+    reason = "descriptors of others are named by their numbers"
+)]
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Events taken in one look; what is left shows up in the next.
 const EVENTS_MAX: usize = 64;
@@ -46,6 +50,25 @@ impl Epoll {
             EventData::new_u64(token),
             flags,
         )?)
+    }
+
+    /// Adds a descriptor of somebody else's by its number, unless it is in the set.
+    ///
+    /// # Errors
+    /// What `epoll_ctl` says.
+    pub fn add_raw(&self, fd: RawFd, token: u64) -> io::Result<()> {
+        // SAFETY: the kernel only looks the number up during this call, and refuses one that is
+        // not open.
+        match self.add(unsafe { BorrowedFd::borrow_raw(fd) }, token) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Removes a descriptor that [`Epoll::add_raw`] added.
+    pub fn remove_raw(&self, fd: RawFd) {
+        // SAFETY: as in `add_raw`.
+        self.remove(unsafe { BorrowedFd::borrow_raw(fd) });
     }
 
     /// Changes the token of `source`, which was added before.

@@ -11,18 +11,22 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod card;
 mod field;
 mod frame;
 mod hello;
+mod label;
 mod record;
 mod seal;
 
+pub use card::{CARD_LEN, Card, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, card_of};
 pub use frame::{BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION};
 pub use hello::{HELLO_LEN, Hello, MAC_LEN};
+pub use label::{LABEL_LEN_MAX, Label, Space};
 pub use record::{
     ACK_FIXED_LEN, Ack, CHUNK_LEN, CREDIT_LEN, Chunk, Credit, DONE_LEN, Done, DoneStatus,
-    FRAGMENT_LEN, Fragment, GRANT_LEN, Grant, LaneId, MESSAGE_LEN, Message, PROBE_LEN, Probe,
-    RTS_LEN, Record, Records, Rts,
+    FRAGMENT_LEN, Fragment, GRANT_LEN, Grant, LaneId, MESSAGE_LEN, MESSAGE_LEN_MAX, Message,
+    PROBE_LEN, Probe, RTS_LEN, Record, Records, Rts,
 };
 pub use seal::{SEAL_LEN, SEAL_TAG_LEN, SealNumber, SealedFrame, seal_header};
 

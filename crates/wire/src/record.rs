@@ -3,13 +3,16 @@
 
 use crate::Malformed;
 use crate::field::{put, u16_at, u32_at, u64_at};
+use crate::label::{LABEL_LEN_MAX, Label};
 use core::ops::Range;
 
-/// Bytes of a message header.
+/// Bytes of a message header, without its label.
 pub const MESSAGE_LEN: usize = 8;
-/// Bytes of a fragment header.
+/// Bytes of the longest message header.
+pub const MESSAGE_LEN_MAX: usize = MESSAGE_LEN + LABEL_LEN_MAX;
+/// Bytes of a fragment header, without its label.
 pub const FRAGMENT_LEN: usize = 16;
-/// Bytes of a request to send.
+/// Bytes of a request to send, without its label.
 pub const RTS_LEN: usize = 32;
 /// Bytes of a grant.
 pub const GRANT_LEN: usize = 24;
@@ -34,7 +37,12 @@ const KIND_DONE: u8 = 6;
 const KIND_CREDIT: u8 = 7;
 const KIND_ACK: u8 = 8;
 const KIND_PROBE: u8 = 9;
-// 16 to 31 are set aside for tagged messages, 32 to 47 for remote memory.
+/// Between the kinds of a record at a port and of the same with a label: 16, 17, 18.
+const LABELLED: u8 = 15;
+const KIND_LABELLED_MESSAGE: u8 = KIND_MESSAGE + LABELLED;
+const KIND_LABELLED_FRAGMENT: u8 = KIND_FRAGMENT + LABELLED;
+const KIND_LABELLED_RTS: u8 = KIND_RTS + LABELLED;
+// 32 to 47 are set aside for remote memory.
 
 const FLAG_HIGH: u8 = 1;
 const FLAG_BEST_EFFORT: u8 = 2;
@@ -77,12 +85,14 @@ pub struct Message {
     pub best_effort: bool,
     /// The port belongs to the library (groups), not to the program.
     pub system: bool,
-    /// Destination port.
+    /// Destination port; 0 for a message with a label.
     pub port: u16,
     /// Bytes of payload.
     pub len: u16,
     /// Number of the message in its lane.
     pub seq: u16,
+    /// What it is matched by instead of a port.
+    pub label: Option<Label>,
 }
 
 impl Message {
@@ -104,7 +114,47 @@ impl Message {
             port: u16_at(bytes, 2),
             len: u16_at(bytes, 4),
             seq: u16_at(bytes, 6),
+            label: None,
         })
+    }
+
+    /// Reads a header of `fixed_len` bytes and the label behind it. `P11.1`
+    fn parse_labelled(bytes: &[u8], fixed_len: usize) -> Result<Message, Malformed> {
+        let (head, rest) = bytes
+            .split_at_checked(fixed_len)
+            .ok_or(Malformed::Truncated)?;
+        // P1.6: neither best effort nor a port of the library.
+        if head[1] & !FLAG_HIGH != 0 {
+            return Err(Malformed::Field);
+        }
+        let lane = if head[1] & FLAG_HIGH == 0 {
+            LaneId::Low
+        } else {
+            LaneId::High
+        };
+        Ok(Message {
+            lane,
+            best_effort: false,
+            system: false,
+            port: 0,
+            len: u16_at(head, 4),
+            seq: u16_at(head, 6),
+            label: Some(Label::parse([head[2], head[3]], rest)?),
+        })
+    }
+
+    /// Bytes of the header, its label included.
+    #[inline]
+    #[must_use]
+    pub fn header_len(&self) -> usize {
+        MESSAGE_LEN + self.label_len()
+    }
+
+    /// Bytes of the label that stands behind the header.
+    #[inline]
+    #[must_use]
+    pub fn label_len(&self) -> usize {
+        self.label.as_ref().map_or(0, Label::wire_len)
     }
 
     /// Reads the header of a whole message; `None` if the record is of another kind or malformed.
@@ -117,8 +167,20 @@ impl Message {
         Message::parse(bytes).ok()
     }
 
+    /// Reads the header of a whole message with a label; `None` if the record is of another kind or
+    /// malformed.
     #[inline]
-    fn emit_as(&self, kind: u8, bytes: &mut [u8]) {
+    #[must_use]
+    pub fn peek_labelled(bytes: &[u8]) -> Option<Message> {
+        if bytes.first() != Some(&KIND_LABELLED_MESSAGE) {
+            return None;
+        }
+        Message::parse_labelled(bytes, MESSAGE_LEN).ok()
+    }
+
+    /// Writes the common part of a record whose header has `fixed_len` bytes, and the label.
+    #[inline]
+    fn emit_as(&self, kind: u8, fixed_len: usize, bytes: &mut [u8]) {
         let mut flags = 0;
         if self.lane == LaneId::High {
             flags |= FLAG_HIGH;
@@ -134,15 +196,20 @@ impl Message {
         put(bytes, 2, self.port.to_le_bytes());
         put(bytes, 4, self.len.to_le_bytes());
         put(bytes, 6, self.seq.to_le_bytes());
+        if let Some(label) = &self.label {
+            bytes[0] = kind + LABELLED;
+            let form = label.emit(&mut bytes[fixed_len..]);
+            put(bytes, 2, form);
+        }
     }
 
-    /// Writes the header into the first [`MESSAGE_LEN`] bytes.
+    /// Writes the header into the first [`Message::header_len`] bytes.
     ///
     /// # Panics
     /// When `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
-        self.emit_as(KIND_MESSAGE, bytes);
+        self.emit_as(KIND_MESSAGE, MESSAGE_LEN, bytes);
     }
 }
 
@@ -159,9 +226,9 @@ pub struct Fragment {
 
 impl Fragment {
     #[inline]
-    fn parse(bytes: &[u8]) -> Result<Fragment, Malformed> {
+    fn parse(message: Message, bytes: &[u8]) -> Result<Fragment, Malformed> {
         let fragment = Fragment {
-            message: Message::parse(bytes)?,
+            message,
             message_len: u32_at(bytes, 8),
             offset: u32_at(bytes, 12),
         };
@@ -172,13 +239,20 @@ impl Fragment {
         Ok(fragment)
     }
 
-    /// Writes the header into the first [`FRAGMENT_LEN`] bytes.
+    /// Bytes of the header, its label included.
+    #[inline]
+    #[must_use]
+    pub fn header_len(&self) -> usize {
+        FRAGMENT_LEN + self.message.label_len()
+    }
+
+    /// Writes the header into the first [`Fragment::header_len`] bytes.
     ///
     /// # Panics
     /// When `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
-        self.message.emit_as(KIND_FRAGMENT, bytes);
+        self.message.emit_as(KIND_FRAGMENT, FRAGMENT_LEN, bytes);
         put(bytes, 8, self.message_len.to_le_bytes());
         put(bytes, 12, self.offset.to_le_bytes());
     }
@@ -200,22 +274,28 @@ pub struct Rts {
 
 impl Rts {
     #[inline]
-    fn parse(bytes: &[u8]) -> Result<Rts, Malformed> {
-        Ok(Rts {
-            message: Message::parse(bytes)?,
+    fn parse(message: Message, bytes: &[u8]) -> Rts {
+        Rts {
+            message,
             message_len: u64_at(bytes, 8),
             transfer: u32_at(bytes, 16),
             remote_addr: u64_at(bytes, 24),
-        })
+        }
     }
 
-    /// Writes the record into the first [`RTS_LEN`] bytes.
+    /// Bytes of the record, its label included.
+    #[must_use]
+    pub fn wire_len(&self) -> usize {
+        RTS_LEN + self.message.label_len()
+    }
+
+    /// Writes the record into the first [`Rts::wire_len`] bytes.
     ///
     /// # Panics
     /// When `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
-        self.message.emit_as(KIND_RTS, bytes);
+        self.message.emit_as(KIND_RTS, RTS_LEN, bytes);
         put(bytes, 8, self.message_len.to_le_bytes());
         put(bytes, 16, self.transfer.to_le_bytes());
         put(bytes, 20, [0; 4]);
@@ -572,18 +652,19 @@ fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize),
         }
         KIND_FRAGMENT => {
             need(FRAGMENT_LEN)?;
-            let fragment = Fragment::parse(bytes)?;
+            let fragment = Fragment::parse(Message::parse(bytes)?, bytes)?;
             (
                 Record::Fragment(fragment),
                 FRAGMENT_LEN,
                 usize::from(fragment.message.len),
             )
         }
-        KIND_RTS => (
-            Record::Rts(Rts::parse(&bytes[..need(RTS_LEN)?])?),
-            RTS_LEN,
-            0,
-        ),
+        KIND_RTS => {
+            need(RTS_LEN)?;
+            let rts = Rts::parse(Message::parse(bytes)?, bytes);
+            (Record::Rts(rts), RTS_LEN, 0)
+        }
+        KIND_LABELLED_MESSAGE..=KIND_LABELLED_RTS => parse_labelled(bytes)?,
         KIND_GRANT => (
             Record::Grant(Grant::parse(&bytes[..need(GRANT_LEN)?])),
             GRANT_LEN,
@@ -610,6 +691,26 @@ fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize),
         }
         KIND_PROBE => (Record::Probe(Probe::parse(bytes)), PROBE_LEN, 0),
         other => return Err(Malformed::RecordKind(other)),
+    })
+}
+
+/// The same for records with a label.
+fn parse_labelled(bytes: &[u8]) -> Result<(Record, usize, usize), Malformed> {
+    let fixed_len = match bytes[0] {
+        KIND_LABELLED_MESSAGE => MESSAGE_LEN,
+        KIND_LABELLED_FRAGMENT => FRAGMENT_LEN,
+        _ => RTS_LEN,
+    };
+    let message = Message::parse_labelled(bytes, fixed_len)?;
+    let header_len = fixed_len + message.label_len();
+    let payload_len = usize::from(message.len);
+    Ok(match bytes[0] {
+        KIND_LABELLED_MESSAGE => (Record::Message(message), header_len, payload_len),
+        KIND_LABELLED_FRAGMENT => {
+            let fragment = Fragment::parse(message, bytes)?;
+            (Record::Fragment(fragment), header_len, payload_len)
+        }
+        _ => (Record::Rts(Rts::parse(message, bytes)), header_len, 0),
     })
 }
 

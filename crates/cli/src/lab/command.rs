@@ -23,6 +23,11 @@ enum Action {
     Up(Up),
     /// Run a command on one host of a lab.
     Exec(Exec),
+    /// Run an MPI program on the hosts of a lab, one rank a host in turn.
+    Mpirun(crate::mpi::lab::Args),
+    /// Run a command line on one host, as rsh would; for launchers, not for people.
+    #[command(hide = true)]
+    Rsh(Rsh),
     /// Show the labs that are up.
     List,
     /// Remove a lab.
@@ -61,11 +66,25 @@ struct Exec {
     command: Vec<String>,
 }
 
+#[derive(clap::Args)]
+struct Rsh {
+    /// Name of the lab.
+    #[arg(long, default_value = "lab")]
+    name: String,
+    /// The host.
+    host: String,
+    /// Words of a command line for a shell.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    words: Vec<String>,
+}
+
 /// Does what was asked.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     match args.action {
         Action::Up(up) => make(&up.into())?,
         Action::Exec(exec) => return Err(enter(&exec)),
+        Action::Mpirun(args) => return crate::mpi::lab::main(args),
+        Action::Rsh(rsh) => return Err(be_host(&rsh)),
         Action::List => list()?,
         Action::Down { name } => take_down(&name)?,
         Action::Guard(up) => temporary::guard(&up.into())?,
@@ -108,6 +127,18 @@ fn enter(exec: &Exec) -> anyhow::Error {
         .into();
     }
     error.into()
+}
+
+/// Becomes a shell on the host, which runs the command line; returns only if that fails.
+fn be_host(rsh: &Rsh) -> anyhow::Error {
+    let entry = Lab::find(&rsh.name).and_then(|lab| {
+        let index = lab.host_index(&rsh.host)?;
+        super::host::entry(&lab, index)
+    });
+    match entry {
+        Ok(mut entry) => entry.args(["sh", "-c", &rsh.words.join(" ")]).exec().into(),
+        Err(error) => error,
+    }
 }
 
 fn find_host(exec: &Exec) -> Result<String> {

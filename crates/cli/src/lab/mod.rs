@@ -9,6 +9,7 @@
 //! listed, entered or removed.
 
 pub(crate) mod command;
+pub(crate) mod host;
 mod ip;
 mod plan;
 mod temporary;

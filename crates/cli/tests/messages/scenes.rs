@@ -2,7 +2,7 @@
 //! What the ranks of a job do with one another, scene by scene. Each has ports of its own.
 
 use crate::common::payload::{check, mixed_len, payload};
-use portolan::{Error, Group, Lane, Node, PortConfig, Request, Target};
+use portolan::{Error, Group, Lane, Node, PortConfig, ReduceOp, Request, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
@@ -23,20 +23,22 @@ pub(crate) const ALL: &[(&str, Scene)] = &[
     ("barriers", barriers),
     ("broadcasts", broadcasts),
     ("groups of their own", groups),
+    ("reductions", reductions),
+    ("reductions of unequal lengths", unequal_reductions),
     ("many at once", many_at_once),
 ];
 
 /// Around every border: of words, frames, fragments, eager and asked for.
-const LENS: &[usize] = &[
+pub(crate) const LENS: &[usize] = &[
     0, 1, 7, 8, 63, 64, 1_400, 1_456, 1_472, 1_473, 4_096, 16_383, 16_384, 16_385, 32_768, 32_769,
     65_535, 65_536, 100_001, 262_144, 262_145, 1_000_000, 4_000_000,
 ];
 
-fn next(node: &Node) -> u32 {
+pub(crate) fn next(node: &Node) -> u32 {
     (node.rank() + 1) % node.size()
 }
 
-fn previous(node: &Node) -> u32 {
+pub(crate) fn previous(node: &Node) -> u32 {
     (node.rank() + node.size() - 1) % node.size()
 }
 
@@ -44,7 +46,7 @@ fn open(node: &mut Node, port: u16) {
     node.open(port, PortConfig::default()).unwrap();
 }
 
-fn index_of(index: usize) -> u32 {
+pub(crate) fn index_of(index: usize) -> u32 {
     u32::try_from(index).unwrap()
 }
 
@@ -425,6 +427,56 @@ fn groups(node: &mut Node) {
     ));
     let beyond = Group::new(node, 3, &[own, node.size()]);
     assert!(matches!(beyond, Err(Error::NoSuchRank { .. })));
+}
+
+fn reductions(node: &mut Node) {
+    let (own, size) = (node.rank(), node.size());
+    // Whole numbers: their sums are exact in any order. The last length does not fit a frame.
+    let value = |rank: u32, index: usize| f64::from(rank + 1) * index as f64;
+    for len in [0, 1, 3, 1_000, 40_000] {
+        let mut values: Vec<f64> = (0..len).map(|index| value(own, index)).collect();
+        node.allreduce(ReduceOp::Sum, &mut values).unwrap();
+        for (index, &sum) in values.iter().enumerate() {
+            let expected: f64 = (0..size).map(|rank| value(rank, index)).sum();
+            assert_eq!(sum.to_bits(), expected.to_bits(), "value {index} of {len}");
+        }
+    }
+    for root in 0..size {
+        let mut values = [i64::from(own), -i64::from(own)];
+        node.reduce(root, ReduceOp::Min, &mut values).unwrap();
+        if own == root {
+            assert_eq!(values, [0, 1 - i64::from(size)]);
+        }
+        // On the same port: neither is taken for the other.
+        let mut byte = [u8::try_from(own).unwrap()];
+        node.broadcast(root, &mut byte).unwrap();
+        assert_eq!(u32::from(byte[0]), root);
+    }
+    // Thirds are no whole numbers: all must have added them in one order all the same.
+    let mut third = [1.0 / f64::from(3 + own)];
+    node.allreduce(ReduceOp::Sum, &mut third).unwrap();
+    let mut of_first = third[0].to_le_bytes();
+    node.broadcast(0, &mut of_first).unwrap();
+    assert_eq!(third[0].to_le_bytes(), of_first);
+}
+
+fn unequal_reductions(node: &mut Node) {
+    let own = node.rank();
+    if node.size() < 2 || own > 1 {
+        return;
+    }
+    let pair = Group::new(node, 5, &[0, 1]).unwrap();
+    let mut values = vec![1_u32; 2 + own as usize];
+    let result = node.allreduce_of(&pair, ReduceOp::Sum, &mut values);
+    let (len, expected) = (4 * (3 - u64::from(own)), 4 * (2 + own as usize));
+    match result {
+        Err(Error::LengthMismatch {
+            rank,
+            len: given,
+            expected: wanted,
+        }) => assert_eq!((rank, given, wanted), (1 - own, len, expected)),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// More operations under way than any window or table holds, both ways at once.

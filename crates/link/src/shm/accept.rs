@@ -2,7 +2,7 @@
 //! Accepting connections: who may be a peer, and what of it is believed.
 
 use super::Shm;
-use super::hello::{HELLO_LEN, Hello};
+use super::hello::{Hello, OPEN_HELLO_LEN};
 use super::peer::{Inbound, Life, Returning, Token};
 use crate::PeerId;
 use portolan_sys::seqpacket::{Record, Seqpacket};
@@ -79,7 +79,7 @@ impl Shm {
 
     fn welcome(&mut self, socket: Seqpacket) {
         // The hello, and one byte to notice that a record is longer.
-        let mut buffer = [0; HELLO_LEN + 1];
+        let mut buffer = [0; OPEN_HELLO_LEN + 1];
         let result = match socket.receive_with_fd(&mut buffer) {
             Ok(None) => self.wait_for_hello(socket),
             Ok(Some(Record {
@@ -92,7 +92,8 @@ impl Shm {
                 fd: Some(memory),
                 ..
             })) => {
-                let hello = Hello::decode(&buffer[..len], &self.key, &self.name);
+                let is_open = self.config.open.is_some();
+                let hello = Hello::decode(&buffer[..len], &self.key, &self.name, is_open);
                 hello.and_then(|hello| self.admit(socket, &hello, &memory))
             }
         };
@@ -125,14 +126,13 @@ impl Shm {
         memory: &OwnedFd,
     ) -> Result<(), &'static str> {
         let pid = self.check_user(&socket)?;
-        self.check_hello(hello)?;
-        let entrance = self.entrance(hello.from, &socket)?;
+        let peer = self.check_hello(hello)?;
+        let entrance = self.entrance(peer, &socket)?;
         let ring_len = usize::try_from(hello.ring_len).map_err(|_| "shm: unusable ring")?;
         let ring = ring::open(memory, ring_len).map_err(|err| {
-            log::warn!("shm link: hello of peer {}: {err}", hello.from);
+            log::warn!("shm link: hello of peer {peer}: {err}");
             "shm: unusable ring"
         })?;
-        let peer = hello.from;
         let inbound = Inbound { ring, peer, socket };
         match entrance {
             Entrance::Open => self.take_in(inbound, pid),
@@ -160,8 +160,13 @@ impl Shm {
         Ok(())
     }
 
-    /// `P8.6`: what the hash does not settle.
-    fn check_hello(&self, hello: &Hello) -> Result<(), &'static str> {
+    /// `P8.6`: what the hash does not settle. Says who it is.
+    fn check_hello(&self, hello: &Hello) -> Result<PeerId, &'static str> {
+        if let (Some(open), Some(card)) = (&self.config.open, &hello.card) {
+            // P8.10
+            let number = open.directory.number_of(card);
+            return number.ok_or("shm: hello of a process without a place");
+        }
         if hello.job_id != self.config.job_id {
             return Err("shm: hello of another job");
         }
@@ -171,7 +176,7 @@ impl Shm {
         if hello.from >= self.config.rank_count_max {
             return Err("shm: hello of a rank above the limit");
         }
-        Ok(())
+        Ok(hello.from)
     }
 
     /// When `peer`, who says hello by `socket`, may come in: one connection at a time, and a new

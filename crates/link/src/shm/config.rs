@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Settings of the shared memory link.
 
+use super::directory::OpenConfig;
 use crate::PeerId;
 use std::fmt;
 
@@ -11,6 +12,9 @@ pub const RING_LEN_DEFAULT: usize = 256 * 1024;
 /// Default of [`ShmConfig::rank_count_max`]: more processes than one host ever runs of a job; their
 /// table of rings to peers then takes a few megabytes, if all are used.
 const RANK_COUNT_MAX_DEFAULT: u32 = 1 << 16;
+
+/// What stands where a job's id would, in hellos of processes without one.
+pub(super) const OPEN_JOB_ID: [u8; 16] = *b"portolan:address";
 
 /// How to open a shared memory link.
 #[derive(Clone)]
@@ -30,6 +34,8 @@ pub struct ShmConfig {
     /// Read large messages out of the sender's memory (`process_vm_readv`) where the kernel lets
     /// us. Under Yama's `ptrace_scope` 1 it makes this process readable to all of its user's.
     pub allow_pull: bool,
+    /// Take in who knows this process's address, instead of the ranks of a job.
+    pub open: Option<OpenConfig>,
 }
 
 impl ShmConfig {
@@ -43,6 +49,17 @@ impl ShmConfig {
             ring_len: RING_LEN_DEFAULT,
             rank_count_max: RANK_COUNT_MAX_DEFAULT,
             allow_pull: true,
+            open: None,
+        }
+    }
+
+    /// The defaults for a process without a job. Peers have any number below 2^20.
+    #[must_use]
+    pub fn open(open: OpenConfig) -> Self {
+        ShmConfig {
+            rank_count_max: 1 << 20,
+            open: Some(open.clone()),
+            ..ShmConfig::new(OPEN_JOB_ID, 0, open.directory.own_key())
         }
     }
 }
@@ -55,6 +72,7 @@ impl fmt::Debug for ShmConfig {
             .field("ring_len", &self.ring_len)
             .field("rank_count_max", &self.rank_count_max)
             .field("allow_pull", &self.allow_pull)
+            .field("open", &self.open)
             .finish_non_exhaustive()
     }
 }

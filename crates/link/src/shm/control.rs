@@ -311,14 +311,25 @@ impl Shm {
         let Channel::Pending { name, memory } = &outbound.channel else {
             return Ok(true);
         };
-        let hello = Hello {
+        let mut hello = Hello {
             job_id: self.config.job_id,
             from: self.config.rank,
             to: peer,
             ring_len: self.config.ring_len as u64,
             nonce: rand::random(),
+            card: None,
         };
-        let record = hello.encode(&self.key, name);
+        let record = match &self.config.open {
+            None => hello.encode(&self.key, name),
+            Some(open) => {
+                // P8.10: keyed with what only its address tells.
+                let key = open.directory.key_of(peer);
+                let key = key.ok_or_else(|| unreachable(peer, "nobody has said who it is"))?;
+                (hello.from, hello.to) = (0, 0);
+                hello.card = Some(open.directory.own_card());
+                hello.encode(&HelloKey::derive(&key), name)
+            }
+        };
         let attempt = connect_as(self.uid, name, &record, memory.as_fd());
         let (socket, cred) = match attempt {
             Ok(Some(connection)) => connection,
@@ -414,6 +425,9 @@ fn caps(config: &ShmConfig) -> LinkCaps {
 /// Names the job and the rank for who reads /proc/net/unix; the random part makes it unguessable
 /// and different for each incarnation of a rank.
 fn socket_name(config: &ShmConfig) -> String {
+    if let Some(open) = &config.open {
+        return open.name.clone();
+    }
     let job = u128::from_be_bytes(config.job_id);
     let random: u64 = rand::random();
     format!("portolan/{job:032x}/{}/{random:016x}", config.rank)

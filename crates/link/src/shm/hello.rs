@@ -12,18 +12,26 @@
 //! 40  16  nonce
 //! 56  32  keyed BLAKE3 over the 56 bytes above and the name of the receiver's socket
 //! ```
+//! Between processes without a job (`P8.10`) the version is 2, the ranks are 0, and the card of the
+//! sender, 64 bytes, stands in front of the hash, which covers it.
+//!
 //! Integers are little-endian. The socket's name is random for each process, so a hello that was
 //! recorded is worth nothing to another incarnation of the receiver; the nonce makes equal hellos
 //! differ. The memory file travels beside it (`SCM_RIGHTS`).
 
+use super::directory::CARD_LEN;
 use crate::PeerId;
 
 const MAGIC: [u8; 4] = *b"PSHM";
 const VERSION: u8 = 1;
+const VERSION_OPEN: u8 = 2;
 const MAC_OFF: usize = 56;
 
 /// Bytes of a hello.
 pub(super) const HELLO_LEN: usize = MAC_OFF + blake3::OUT_LEN;
+
+/// Bytes of a hello with a card.
+pub(super) const OPEN_HELLO_LEN: usize = HELLO_LEN + CARD_LEN;
 
 /// Key of the hash, derived so that the job's secret is used for one purpose at a time.
 pub(super) struct HelloKey([u8; 32]);
@@ -48,21 +56,26 @@ pub(super) struct Hello {
     pub(super) to: PeerId,
     pub(super) ring_len: u64,
     pub(super) nonce: [u8; 16],
+    pub(super) card: Option<[u8; CARD_LEN]>,
 }
 
 impl Hello {
     /// The record to send to the listener called `name`.
-    pub(super) fn encode(&self, key: &HelloKey, name: &str) -> [u8; HELLO_LEN] {
-        let mut record = [0; HELLO_LEN];
+    pub(super) fn encode(&self, key: &HelloKey, name: &str) -> Vec<u8> {
+        let mut record = vec![0; MAC_OFF];
         record[0..4].copy_from_slice(&MAGIC);
-        record[4] = VERSION;
+        record[4] = match self.card {
+            None => VERSION,
+            Some(_) => VERSION_OPEN,
+        };
         record[8..12].copy_from_slice(&self.from.to_le_bytes());
         record[12..16].copy_from_slice(&self.to.to_le_bytes());
         record[16..24].copy_from_slice(&self.ring_len.to_le_bytes());
         record[24..40].copy_from_slice(&self.job_id);
         record[40..56].copy_from_slice(&self.nonce);
-        let hash = key.hash(&record[..MAC_OFF], name);
-        record[MAC_OFF..].copy_from_slice(hash.as_bytes());
+        record.extend_from_slice(self.card.as_ref().map_or(&[], |card| card));
+        let hash = key.hash(&record, name);
+        record.extend_from_slice(hash.as_bytes());
         record
     }
 
@@ -71,18 +84,28 @@ impl Hello {
     ///
     /// # Errors
     /// The reason, as a fixed name for a counter.
-    pub(super) fn decode(record: &[u8], key: &HelloKey, name: &str) -> Result<Self, &'static str> {
-        let record: &[u8; HELLO_LEN] = record
-            .try_into()
-            .map_err(|_| "shm: hello of another length")?;
+    pub(super) fn decode(
+        record: &[u8],
+        key: &HelloKey,
+        name: &str,
+        is_open: bool,
+    ) -> Result<Self, &'static str> {
+        let (len, version) = match is_open {
+            false => (HELLO_LEN, VERSION),
+            true => (OPEN_HELLO_LEN, VERSION_OPEN),
+        };
+        if record.len() != len {
+            return Err("shm: hello of another length");
+        }
         if record[0..4] != MAGIC {
             return Err("shm: not a hello");
         }
-        if record[4] != VERSION {
+        if record[4] != version {
             return Err("shm: hello of another version");
         }
+        let mac_off = len - blake3::OUT_LEN;
         // Equality of blake3 hashes takes the same time wherever they differ.
-        if key.hash(&record[..MAC_OFF], name) != blake3::Hash::from_bytes(field(record, MAC_OFF)) {
+        if key.hash(&record[..mac_off], name) != blake3::Hash::from_bytes(field(record, mac_off)) {
             return Err("shm: hello with a wrong key");
         }
         Ok(Hello {
@@ -91,11 +114,12 @@ impl Hello {
             ring_len: u64::from_le_bytes(field(record, 16)),
             job_id: field(record, 24),
             nonce: field(record, 40),
+            card: is_open.then(|| field(record, MAC_OFF)),
         })
     }
 }
 
-fn field<const LEN: usize>(record: &[u8; HELLO_LEN], off: usize) -> [u8; LEN] {
+fn field<const LEN: usize>(record: &[u8], off: usize) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     bytes.copy_from_slice(&record[off..off + LEN]);
     bytes
@@ -118,13 +142,23 @@ mod tests {
             to: 3,
             ring_len: 1 << 18,
             nonce: [4; 16],
+            card: None,
         }
     }
 
     #[test]
     fn hello_survives_a_round_trip() {
         let record = hello().encode(&key(), NAME);
-        assert_eq!(Hello::decode(&record, &key(), NAME), Ok(hello()));
+        assert_eq!(Hello::decode(&record, &key(), NAME, false), Ok(hello()));
+        let open = Hello {
+            card: Some([6; CARD_LEN]),
+            ..hello()
+        };
+        let mut record = open.encode(&key(), NAME);
+        assert_eq!(Hello::decode(&record, &key(), NAME, true), Ok(open));
+        assert!(Hello::decode(&record, &key(), NAME, false).is_err());
+        record[MAC_OFF] ^= 1;
+        assert!(Hello::decode(&record, &key(), NAME, true).is_err());
     }
 
     #[test]
@@ -132,7 +166,10 @@ mod tests {
         for bit in 0..HELLO_LEN * 8 {
             let mut record = hello().encode(&key(), NAME);
             record[bit / 8] ^= 1 << (bit % 8);
-            assert!(Hello::decode(&record, &key(), NAME).is_err(), "bit {bit}");
+            assert!(
+                Hello::decode(&record, &key(), NAME, false).is_err(),
+                "bit {bit}"
+            );
         }
     }
 
@@ -141,17 +178,20 @@ mod tests {
         let record = hello().encode(&key(), NAME);
         let wrong = Err("shm: hello with a wrong key");
         assert_eq!(
-            Hello::decode(&record, &HelloKey::derive(&[8; 32]), NAME),
+            Hello::decode(&record, &HelloKey::derive(&[8; 32]), NAME, false),
             wrong
         );
-        assert_eq!(Hello::decode(&record, &key(), "portolan-other"), wrong);
+        assert_eq!(
+            Hello::decode(&record, &key(), "portolan-other", false),
+            wrong
+        );
     }
 
     #[test]
     fn version_is_refused_by_name_before_the_hash_is_looked_at() {
         let mut record = hello().encode(&key(), NAME);
         record[4] = VERSION + 1;
-        let refused = Hello::decode(&record, &key(), NAME);
+        let refused = Hello::decode(&record, &key(), NAME, false);
         assert_eq!(refused, Err("shm: hello of another version"));
     }
 
@@ -166,7 +206,7 @@ mod tests {
                 record[0..4].copy_from_slice(&MAGIC);
                 record[4] = VERSION;
             }
-            assert!(Hello::decode(&record, &key(), NAME).is_err());
+            assert!(Hello::decode(&record, &key(), NAME, false).is_err());
         }
     }
 }

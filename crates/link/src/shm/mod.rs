@@ -21,6 +21,7 @@ mod accept;
 mod config;
 mod control;
 mod data;
+mod directory;
 mod hello;
 mod peer;
 mod pull;
@@ -29,6 +30,7 @@ mod sleep;
 mod tests;
 
 pub use config::{RING_LEN_DEFAULT, ShmConfig};
+pub use directory::{CARD_LEN, Directory, OpenConfig};
 
 use crate::{
     HostId, Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, RxFrame, TxError,

@@ -80,7 +80,13 @@ impl Inner {
                 let open = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
                 let want = open.as_ref().map(|inbox| &inbox.want);
                 let Some(whole) = self.core.take_whole(&mut admitted, frame.head, want) else {
-                    break;
+                    if !self.take_labelled(&mut admitted, frame.head) {
+                        break;
+                    }
+                    if admitted.is_done() {
+                        return;
+                    }
+                    continue;
                 };
                 let bytes = &frame.head[whole.off..whole.off + whole.len];
                 match (whole.dest, open) {
@@ -154,6 +160,10 @@ impl Inner {
         op: OpId,
         message_len: u64,
     ) {
+        if self.raw.is_some() {
+            self.end_raw_recv(op, peer, message_len);
+            return;
+        }
         let buffer = self
             .ops
             .finish(op)
@@ -209,6 +219,17 @@ impl Inner {
                     };
                     self.deliver(handlers, frame, arrival);
                 }
+                Event::Matched {
+                    peer,
+                    op,
+                    label,
+                    len,
+                    data,
+                    truncated,
+                } => {
+                    self.place_whole(frame, op, data);
+                    self.complete_labelled(op, peer, label, len, truncated);
+                }
                 other => self.on_rare(handlers, other),
             }
         }
@@ -220,28 +241,15 @@ impl Inner {
             self.deliver_in_place(handlers, frame, arrival);
             return;
         };
-        match arrival.data {
-            Data::Frame(src) => {
-                let dst = self.ops.bytes_mut(op);
-                let len = src.len().min(dst.len());
-                copy_part(frame, src.start..src.start + len, &mut dst[..len]);
-            }
-            Data::Held(id) => {
-                let src = self.core.held(id);
-                let dst = self.ops.bytes_mut(op);
-                let len = src.len().min(dst.len());
-                dst[..len].copy_from_slice(&src[..len]);
-                self.core.release(id);
-            }
-            Data::Placed => {}
-        }
         let Arrival {
             peer,
             port,
             len,
+            data,
             error,
             ..
         } = arrival;
+        self.place_whole(frame, op, data);
         match error {
             Some(error) if !self.ops.is_handled(op) => {
                 let error = self.op_error(op, error);
@@ -257,6 +265,26 @@ impl Inner {
                     self.tell_handler(handlers, peer, port, op, len);
                 }
             }
+        }
+    }
+
+    /// Copies a delivered message into its buffer, as far as that reaches.
+    #[inline]
+    fn place_whole(&mut self, frame: Option<&RxFrame<'_>>, op: OpId, data: Data) {
+        match data {
+            Data::Frame(src) => {
+                let dst = self.ops.bytes_mut(op);
+                let len = src.len().min(dst.len());
+                copy_part(frame, src.start..src.start + len, &mut dst[..len]);
+            }
+            Data::Held(id) => {
+                let src = self.core.held(id);
+                let dst = self.ops.bytes_mut(op);
+                let len = src.len().min(dst.len());
+                dst[..len].copy_from_slice(&src[..len]);
+                self.core.release(id);
+            }
+            Data::Placed => {}
         }
     }
 
@@ -330,9 +358,11 @@ impl Inner {
                     self.complete_send(op, peer, result);
                 }
             }
-            Event::RecvFailed { op, error } => {
-                let error = self.op_error(op, error);
-                if self.ops.is_handled(op) {
+            Event::RecvFailed { op, error: failed } => {
+                let error = self.op_error(op, failed);
+                if self.raw.is_some() {
+                    self.end_raw_recv_failed(op, failed);
+                } else if self.ops.is_handled(op) {
                     log::warn!("posted buffer: {error}");
                     self.ops.forget(op);
                 } else {
@@ -365,10 +395,10 @@ impl Inner {
             }
             Event::Suspect { peer, .. } => {
                 let since = self.core.last_heard(peer).unwrap_or(self.now);
-                let info = &mut self.peers[peer.0 as usize];
-                info.watched_since.get_or_insert(since);
+                self.watch_since(peer, since);
             }
             Event::PeerFailed { peer, .. } => self.note_gone(peer),
+            Event::Stranger { card } => self.meet_stranger(&card),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
 use crate::port::Target;
 use portolan_proto::{
-    Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, PortId, Refused, SendSpec,
+    Address, Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, PortId, Refused, SendSpec,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -58,11 +58,12 @@ pub(crate) enum Submitted {
 }
 
 pub(crate) fn spec_of(to: &Target, system: bool) -> SendSpec {
+    let port = PortId {
+        number: to.port,
+        system,
+    };
     SendSpec {
-        port: PortId {
-            number: to.port,
-            system,
-        },
+        to: Address::Port(port),
         lane: to.lane.into(),
         best_effort: to.best_effort,
     }
@@ -118,8 +119,7 @@ impl Inner {
 
     /// Opens a session with `peer`, if none is open or being opened.
     pub(crate) fn connect(&mut self, peer: PeerId) -> Result<(), Error> {
-        let own = &self.table[self.job.rank as usize];
-        if own.common_links(&self.table[peer.0 as usize]).is_empty() {
+        if self.table.links_to(peer).is_empty() {
             let why = "the two have no link in common; run `portolan doctor` on both hosts";
             return Err(Error::NoPath {
                 rank: peer.0,
@@ -206,6 +206,9 @@ impl Inner {
 
     pub(crate) fn complete_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
         if self.ops.is_handled(op) {
+            if self.raw.is_some() {
+                self.end_raw_send(op, peer, result);
+            }
             self.ops.forget(op);
             return;
         }
@@ -230,7 +233,16 @@ impl Inner {
     /// Non-blocking send of a buffer that the library owns meanwhile.
     pub(crate) fn isend(&mut self, to: &Target, buffer: Buffer) -> Result<Request, Error> {
         let peer = self.check_rank(to.rank)?;
-        let spec = spec_of(to, false);
+        self.isend_spec(peer, spec_of(to, false), buffer)
+    }
+
+    /// The same, wherever it goes.
+    pub(crate) fn isend_spec(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        buffer: Buffer,
+    ) -> Result<Request, Error> {
         let kind = OpKind::Send(peer);
         let appended = self.pending.is_empty() && self.core.append(peer, &spec, &buffer).is_some();
         let submitted = match appended {
@@ -257,7 +269,16 @@ impl Inner {
     /// Sends a copy of `bytes`, with nothing to wait for.
     pub(crate) fn send_copy(&mut self, to: &Target, bytes: &[u8]) -> Result<(), Error> {
         let peer = self.check_rank(to.rank)?;
-        let spec = spec_of(to, false);
+        self.send_copy_spec(peer, spec_of(to, false), bytes)
+    }
+
+    /// The same, wherever it goes.
+    pub(crate) fn send_copy_spec(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
         if self.pending.is_empty() && self.core.append(peer, &spec, bytes).is_some() {
             return Ok(());
         }

@@ -32,11 +32,22 @@ impl Key {
         Key(blake3::derive_key("portolan 2026 liveness", secret))
     }
 
+    /// Of a peer that is not known: nobody has it.
+    pub(super) fn of_nobody() -> Self {
+        Key([0; 32])
+    }
+
     fn hash(&self, fields: &[u8]) -> [u8; 16] {
         let mut short = [0; 16];
         short.copy_from_slice(&blake3::keyed_hash(&self.0, fields).as_bytes()[..16]);
         short
     }
+}
+
+/// Whom bytes that may be a message are for.
+pub(super) fn addressee(bytes: &[u8]) -> Option<u32> {
+    let word = bytes.get(12..16)?.try_into().ok()?;
+    Some(u32::from_le_bytes(word))
 }
 
 impl Message {

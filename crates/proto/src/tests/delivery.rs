@@ -9,13 +9,14 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const PORT: PortId = PortId::user(5);
+const OTHER: PortId = PortId::user(9);
 const LOW: SendSpec = SendSpec {
-    port: PORT,
+    to: Address::Port(PORT),
     lane: LaneId::Low,
     best_effort: false,
 };
 const HIGH: SendSpec = SendSpec {
-    port: PORT,
+    to: Address::Port(PORT),
     lane: LaneId::High,
     best_effort: false,
 };
@@ -263,7 +264,7 @@ fn the_high_lane_passes_a_blocked_low_lane() {
         .core
         .open_port(PortId::user(6), PortMode::InPlace);
     let spec = SendSpec {
-        port: PortId::user(6),
+        to: Address::Port(PortId::user(6)),
         lane: LaneId::High,
         best_effort: false,
     };
@@ -394,7 +395,7 @@ fn the_short_way_leaves_a_message_that_its_buffer_would_cut() {
     pair.ends[1].post(PORT, 100, Some(B));
     pair.ends[1].post(PORT, 10, Some(A));
     let direct = pair.ends[0].core.direct(B, &LOW, 50).unwrap();
-    let frame = [&direct.header[..], &[7; 50]].concat();
+    let frame = [direct.header(), &[7; 50]].concat();
     let core = &mut pair.ends[1].core;
     let mut admitted = core
         .admit_lossless(pair.now, LinkId::SHM, A, frame.len())
@@ -444,7 +445,7 @@ fn what_has_arrived_outlives_its_sender() {
             pair.ends[0].send(B, &LOW, &pattern(1, len)).unwrap();
         }
         let other = SendSpec {
-            port: PortId::user(9),
+            to: Address::Port(OTHER),
             ..LOW
         };
         pair.ends[0].send(B, &other, &pattern(2, 70_000)).unwrap();
@@ -454,11 +455,11 @@ fn what_has_arrived_outlives_its_sender() {
         let cause = Cause::ProcessGone;
         pair.ends[1].core.fail_peer(A, cause);
         pair.run(Duration::from_millis(1));
-        assert_eq!(pair.ends[1].core.unread(A), [(LOW.port, LOW.lane, 3)]);
+        assert_eq!(pair.ends[1].core.unread(A), [(PORT, LOW.lane, 3)]);
         for source in [Some(A), None, Some(A)] {
-            pair.ends[1].post(LOW.port, 5000, source);
+            pair.ends[1].post(PORT, 5000, source);
         }
-        let late = [LOW.port, other.port].map(|port| pair.ends[1].post(port, 5000, Some(A)));
+        let late = [PORT, OTHER].map(|port| pair.ends[1].post(port, 5000, Some(A)));
         pair.run(Duration::from_millis(1));
         let got: Vec<_> = pair.ends[1]
             .got
@@ -486,12 +487,12 @@ fn a_matched_message_behind_a_lost_transfer_is_delivered() {
     let mut pair = Pair::new(&[LinkId::UDP], 22);
     pair.run(Duration::from_millis(20));
     let other = SendSpec {
-        port: PortId::user(9),
+        to: Address::Port(OTHER),
         ..LOW
     };
-    let lost = pair.ends[1].post(other.port, 1_000_000, None);
-    pair.ends[1].post(LOW.port, 100, Some(A));
-    let unfilled = pair.ends[1].post(LOW.port, 100, Some(A));
+    let lost = pair.ends[1].post(OTHER, 1_000_000, None);
+    pair.ends[1].post(PORT, 100, Some(A));
+    let unfilled = pair.ends[1].post(PORT, 100, Some(A));
     pair.ends[0].ask(B, &other, &pattern(1, 1_000_000)).unwrap();
     pair.ends[0].send(B, &LOW, &pattern(2, 100)).unwrap();
     // The request has arrived with the message behind it, the first fragment has not.
@@ -527,7 +528,7 @@ fn a_new_session_does_not_overtake_what_the_last_has_left() {
     pair.ends[0].send(B, &LOW, b"new").unwrap();
     pair.run(Duration::from_millis(20));
     for _ in 0..2 {
-        pair.ends[1].post(LOW.port, 10, Some(A));
+        pair.ends[1].post(PORT, 10, Some(A));
     }
     pair.run(Duration::from_millis(20));
     let got: Vec<_> = pair.ends[1].got.iter().map(|got| &got.bytes[..]).collect();

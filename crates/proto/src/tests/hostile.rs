@@ -152,6 +152,7 @@ fn message(best_effort: bool) -> [u8; 12] {
         port: 1,
         len: 4,
         seq: 0,
+        label: None,
     };
     message.emit(&mut bytes);
     bytes
@@ -239,7 +240,7 @@ impl FrameProbe {
     /// Learns the session token of rank 0's peer from a frame on its way there.
     fn new(pair: &mut Pair) -> FrameProbe {
         let spec = SendSpec {
-            port: PortId::user(1),
+            to: Address::Port(PortId::user(1)),
             lane: LaneId::Low,
             best_effort: false,
         };
@@ -258,7 +259,13 @@ impl FrameProbe {
         let len = rng.random_range(24..200usize);
         let mut frame = vec![0u8; len];
         rng.fill(&mut frame[16..]);
-        frame[16] = rng.random_range(0..12);
+        frame[16] = match rng.random_bool(0.8) {
+            true => rng.random_range(0..12),
+            // With a label, often a good one.
+            false => rng.random_range(15..20),
+        };
+        frame[18] &= 3;
+        frame[19] &= 3;
         frame[17] &= 7;
         // No resets: what follows one is not looked at.
         let kind =
@@ -276,6 +283,10 @@ impl FrameProbe {
         end.core.handle_frame(pair.now, LinkId::UDP, &frame);
         while let Some(event) = end.core.poll_event() {
             if let Event::Deliver {
+                data: Data::Held(id),
+                ..
+            }
+            | Event::Matched {
                 data: Data::Held(id),
                 ..
             } = event

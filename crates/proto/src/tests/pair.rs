@@ -30,11 +30,26 @@ pub(super) struct Got {
     pub(super) error: Option<OpError>,
 }
 
+/// A message that came by its label, as the program would see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GotLabelled {
+    pub(super) op: OpId,
+    pub(super) from: PeerId,
+    pub(super) label: Label,
+    pub(super) len: usize,
+    /// As far as the buffer reached.
+    pub(super) bytes: Vec<u8>,
+    pub(super) truncated: bool,
+}
+
 pub(super) struct End {
     pub(super) core: Core,
     pub(super) memory: BTreeMap<u64, Vec<u8>>,
     next_op: u64,
     pub(super) got: Vec<Got>,
+    pub(super) got_labelled: Vec<GotLabelled>,
+    /// (receive, part, offset, last) of receives of many.
+    pub(super) portions: Vec<(OpId, OpId, u64, bool)>,
     pub(super) sent: BTreeMap<u64, Result<(), OpError>>,
     pub(super) failed: Vec<Event>,
     /// Buffers that are wanted are posted at once.
@@ -114,13 +129,15 @@ impl End {
             memory: BTreeMap::new(),
             next_op: 1,
             got: Vec::new(),
+            got_labelled: Vec::new(),
+            portions: Vec::new(),
             sent: BTreeMap::new(),
             failed: Vec::new(),
             lends: false,
         }
     }
 
-    fn op(&mut self, bytes: Vec<u8>) -> OpId {
+    pub(super) fn op(&mut self, bytes: Vec<u8>) -> OpId {
         let id = self.next_op;
         self.next_op += 1;
         self.memory.insert(id, bytes);
@@ -130,6 +147,12 @@ impl End {
     pub(super) fn post(&mut self, port: PortId, len: usize, source: Option<PeerId>) -> OpId {
         let op = self.op(vec![0xa5; len]);
         self.core.post_recv(port, op, len as u64, source);
+        op
+    }
+
+    pub(super) fn post_tagged(&mut self, selector: &Selector, len: usize) -> OpId {
+        let op = self.op(vec![0xa5; len]);
+        self.core.post_tagged(selector, op, len as u64);
         op
     }
 
@@ -211,6 +234,47 @@ impl End {
                         error,
                     });
                 }
+                Event::Matched {
+                    peer,
+                    op,
+                    label,
+                    len,
+                    data,
+                    truncated,
+                } => {
+                    let len = usize::try_from(len).unwrap();
+                    let mut bytes = self.memory.remove(&op.0).unwrap();
+                    let room = len.min(bytes.len());
+                    match data {
+                        Data::Frame(range) => bytes[..room].copy_from_slice(&frame[range][..room]),
+                        Data::Held(id) => {
+                            bytes[..room].copy_from_slice(&self.core.held(id)[..room]);
+                            self.core.release(id);
+                        }
+                        Data::Placed => {}
+                    }
+                    assert!(bytes[room..].iter().all(|&byte| byte == 0xa5));
+                    bytes.truncate(room);
+                    self.got_labelled.push(GotLabelled {
+                        op,
+                        from: peer,
+                        label,
+                        len,
+                        bytes,
+                        truncated,
+                    });
+                }
+                Event::Portion {
+                    op,
+                    part,
+                    off,
+                    len,
+                    is_last,
+                } => {
+                    let len = usize::try_from(len).unwrap();
+                    self.memory.insert(part.0, vec![0xa5; len]);
+                    self.portions.push((op, part, off, is_last));
+                }
                 Event::SendDone { op, result } => {
                     self.memory.remove(&op.0);
                     self.sent.insert(op.0, result);
@@ -224,7 +288,10 @@ impl End {
                 Event::BufferWanted { port, peer, len } if self.lends => {
                     self.post(port, usize::try_from(len).unwrap(), Some(peer));
                 }
-                Event::PeerUp(_) | Event::Writable(_) | Event::BufferWanted { .. } => {}
+                Event::PeerUp(_)
+                | Event::Writable(_)
+                | Event::BufferWanted { .. }
+                | Event::Stranger { .. } => {}
             }
         }
     }

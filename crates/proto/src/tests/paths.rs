@@ -8,7 +8,7 @@ use core::time::Duration;
 
 const PORT: PortId = PortId::user(5);
 const LOW: SendSpec = SendSpec {
-    port: PORT,
+    to: Address::Port(PORT),
     lane: LaneId::Low,
     best_effort: false,
 };

@@ -52,7 +52,7 @@ fn exchange(seed: u64, faults: Faults, speculates: bool) -> u64 {
                 pair.ends[1].post(port(lane), room, None);
             }
             let spec = SendSpec {
-                port: port(lane),
+                to: port(lane).into(),
                 lane,
                 best_effort: false,
             };
@@ -101,11 +101,11 @@ fn nothing_is_expected_into_a_buffer_that_is_too_short() {
     pair.run(Duration::from_millis(50));
     pair.speculates = true;
     let spec = SendSpec {
-        port: PortId::user(1),
+        to: Address::Port(PortId::user(1)),
         lane: LaneId::Low,
         best_effort: false,
     };
-    pair.ends[1].post(spec.port, 99_999, None);
+    pair.ends[1].post(PortId::user(1), 99_999, None);
     pair.ends[0].send(B, &spec, &[7; 100_000]).unwrap();
     pair.run(Duration::from_secs(1));
     assert_eq!(pair.ends[1].got.len(), 1);

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 const PORT: PortId = PortId::user(5);
 const LOW: SendSpec = SendSpec {
-    port: PORT,
+    to: Address::Port(PORT),
     lane: LaneId::Low,
     best_effort: false,
 };
@@ -344,11 +344,11 @@ fn what_many_peers_have_sent_unread_stalls_no_message_that_is_waited_for() {
     // A peer that has sent nothing yet, to the program that waits; and one of the many, whose next
     // message in turn finds a buffer.
     let awaited = SendSpec {
-        port: PortId::user(6),
+        to: Address::Port(PortId::user(6)),
         ..LOW
     };
     let last = PEERS as usize + 1;
-    crowd.cores[0].post_recv(awaited.port, OpId(1), 1, Some(PeerId(PEERS + 1)));
+    crowd.cores[0].post_recv(PortId::user(6), OpId(1), 1, Some(PeerId(PEERS + 1)));
     let _ = crowd.cores[last]
         .eager(A, &awaited, 1)
         .map(|mut staging| staging.push(b"y"));
@@ -378,7 +378,7 @@ fn full_memory_takes_what_finds_a_buffer_at_once() {
     trio.cores[1].connect(now, A);
     trio.pass(&mut now, 4);
     let spec = |port, lane| SendSpec {
-        port: PortId::user(port),
+        to: Address::Port(PortId::user(port)),
         lane,
         best_effort: false,
     };

@@ -358,7 +358,7 @@ impl Node {
             _ => payload::make(id, out.len, out.best_effort),
         };
         let spec = SendSpec {
-            port: out.port,
+            to: out.port.into(),
             lane,
             best_effort: out.best_effort,
         };
@@ -429,7 +429,7 @@ impl Node {
         let Some(direct) = direct else {
             return false;
         };
-        let frame = [&direct.header[..], bytes].concat();
+        let frame = [direct.header(), bytes].concat();
         let sent = self.send_shared(cx, peer, vec![frame]);
         if !sent {
             self.core.direct_refused(PeerId(peer), spec, bytes.len());

@@ -102,20 +102,28 @@ impl Space for PmixSpace {
     }
 }
 
-/// Names of the library: the system's, or one beside the launcher that comes with its own.
+/// Where the library may be: beside the launcher that started this process if that says where it is
+/// (another version understands it, but complains), the system's, beside any launcher in PATH.
 fn libraries() -> Vec<String> {
-    let mut names = vec![LIBRARY.to_owned()];
+    let mut names = Vec::new();
+    if let Some(prefix) = std::env::var_os("PMIX_PREFIX") {
+        names.extend(beside(&Path::new(&prefix).join("bin")));
+    }
+    names.push(LIBRARY.to_owned());
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let launchers = std::env::split_paths(&path)
-        .filter(|dir| dir.join("prterun").exists() || dir.join("mpirun").exists());
-    for dir in launchers {
-        names.extend(BESIDE.iter().map(|beside| library_in(&dir.join(beside))));
+    for dir in std::env::split_paths(&path) {
+        if dir.join("prterun").exists() || dir.join("mpirun").exists() {
+            names.extend(beside(&dir));
+        }
     }
     names
 }
 
-fn library_in(dir: &Path) -> String {
-    dir.join(LIBRARY).to_string_lossy().into_owned()
+/// The files that there are in the library directories of an installation with programs in `bin`.
+fn beside(bin: &Path) -> impl Iterator<Item = String> {
+    let files = BESIDE.map(|beside| bin.join(beside).join(LIBRARY));
+    let present = files.into_iter().filter(|file| file.exists());
+    present.map(|file| file.to_string_lossy().into_owned())
 }
 
 /// The library may be missing on this host; the remedy differs from that of other failures.

@@ -1,0 +1,787 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Portolan: fast messages between the processes of parallel programs.
+ *
+ * Generated from crates/capi by cbindgen: do not edit. Every function returns a negative
+ * PORTOLAN_ERR_... on failure, and 0 or what its description says on success;
+ * portolan_last_error() tells the cause. See portolan(7).
+ */
+
+#ifndef PORTOLAN_H
+#define PORTOLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Begins a structure that the library fills: its size is how the library knows the program's
+ * version of it. Example: portolan_received_t got = PORTOLAN_SIZED(portolan_received_t); */
+#ifdef __cplusplus
+#define PORTOLAN_SIZED(type) ([] { type made{}; made.size = sizeof made; return made; }())
+#else
+#define PORTOLAN_SIZED(type) ((type){.size = sizeof(type)})
+#endif
+
+/**
+ * The interface's version: raised when something is added; programs that were built with a lower
+ * number go on working.
+ */
+#define PORTOLAN_ABI_VERSION 1
+
+/**
+ * Success.
+ */
+#define PORTOLAN_OK 0
+
+/**
+ * Of portolan_test(): the operation is still under way.
+ */
+#define PORTOLAN_PENDING 1
+
+/**
+ * A pointer that is needed is null.
+ */
+#define PORTOLAN_ERR_NULL -1
+
+/**
+ * An argument is out of its range.
+ */
+#define PORTOLAN_ERR_ARGUMENT -2
+
+/**
+ * The size in front of a structure is not that of any version of it.
+ */
+#define PORTOLAN_ERR_STRUCT_SIZE -3
+
+/**
+ * What was given as a node or a group is none.
+ */
+#define PORTOLAN_ERR_HANDLE -4
+
+/**
+ * The node was closed, or the group freed.
+ */
+#define PORTOLAN_ERR_CLOSED -5
+
+/**
+ * The node belongs to another thread; portolan_adopt() changes that.
+ */
+#define PORTOLAN_ERR_WRONG_THREAD -6
+
+/**
+ * This function cannot be called from a handler, or from a condition of portolan_wait_until().
+ */
+#define PORTOLAN_ERR_IN_HANDLER -7
+
+/**
+ * The library has a bug; the node cannot be used any more.
+ */
+#define PORTOLAN_ERR_INTERNAL -8
+
+/**
+ * A port number is above 65535.
+ */
+#define PORTOLAN_ERR_PORT -9
+
+/**
+ * The program that should have started this one is gone, or of another version.
+ */
+#define PORTOLAN_ERR_LAUNCH -10
+
+/**
+ * A link could not be opened.
+ */
+#define PORTOLAN_ERR_LINK -11
+
+/**
+ * The system refused something.
+ */
+#define PORTOLAN_ERR_SYSTEM -12
+
+/**
+ * A setting has a value that cannot be.
+ */
+#define PORTOLAN_ERR_SETTING -13
+
+/**
+ * There is no option of that name.
+ */
+#define PORTOLAN_ERR_NO_OPTION -14
+
+/**
+ * There is no such rank.
+ */
+#define PORTOLAN_ERR_NO_SUCH_RANK -20
+
+/**
+ * The process at the other end is gone.
+ */
+#define PORTOLAN_ERR_PEER_GONE -21
+
+/**
+ * No link leads to the process.
+ */
+#define PORTOLAN_ERR_NO_PATH -22
+
+/**
+ * The process did not answer.
+ */
+#define PORTOLAN_ERR_NO_ANSWER -23
+
+/**
+ * The message was longer than the buffer, which has its first bytes.
+ */
+#define PORTOLAN_ERR_TRUNCATED -30
+
+/**
+ * The receiver gave the message up.
+ */
+#define PORTOLAN_ERR_REFUSED -31
+
+/**
+ * The port is not open.
+ */
+#define PORTOLAN_ERR_PORT_CLOSED -32
+
+/**
+ * The port is open already, or has a handler.
+ */
+#define PORTOLAN_ERR_PORT_IN_USE -33
+
+/**
+ * The request was completed before, or never was one.
+ */
+#define PORTOLAN_ERR_STALE_REQUEST -34
+
+/**
+ * The operation was withdrawn.
+ */
+#define PORTOLAN_ERR_CANCELLED -35
+
+/**
+ * Members of a group gave different numbers of values.
+ */
+#define PORTOLAN_ERR_LENGTH_MISMATCH -36
+
+/**
+ * An error that this version has no number for.
+ */
+#define PORTOLAN_ERR_OTHER -99
+
+/**
+ * From any rank.
+ */
+#define PORTOLAN_ANY_SOURCE 4294967295
+
+/**
+ * Of sends: on the lane of what must not wait behind ordinary traffic.
+ */
+#define PORTOLAN_HIGH 1
+
+/**
+ * Of sends: without repair. What is lost is counted at the receiver, and a message that finds no
+ * buffer there is dropped. Messages longer than a frame are sent reliably all the same.
+ */
+#define PORTOLAN_BEST_EFFORT 2
+
+/**
+ * Of portolan_open_active(): the handler gets messages where they lie, without a posted buffer.
+ */
+#define PORTOLAN_IN_PLACE 1
+
+/**
+ * Of reductions: the sum; integers wrap around.
+ */
+#define PORTOLAN_SUM 0
+
+/**
+ * Of reductions: the product; integers wrap around.
+ */
+#define PORTOLAN_PRODUCT 1
+
+/**
+ * Of reductions: the least.
+ */
+#define PORTOLAN_MIN 2
+
+/**
+ * Of reductions: the greatest.
+ */
+#define PORTOLAN_MAX 3
+
+/**
+ * int32_t
+ */
+#define PORTOLAN_INT32 0
+
+/**
+ * int64_t
+ */
+#define PORTOLAN_INT64 1
+
+/**
+ * uint32_t
+ */
+#define PORTOLAN_UINT32 2
+
+/**
+ * uint64_t
+ */
+#define PORTOLAN_UINT64 3
+
+/**
+ * float
+ */
+#define PORTOLAN_FLOAT 4
+
+/**
+ * double
+ */
+#define PORTOLAN_DOUBLE 5
+
+/**
+ * Some of the processes of a job, in an order of their own.
+ */
+typedef struct portolan_group_t portolan_group_t;
+
+/**
+ * A process's place in its job.
+ */
+typedef struct portolan_node_t portolan_node_t;
+
+/**
+ * A message as a handler gets it; valid while the handler runs.
+ */
+typedef struct portolan_message_t {
+  /**
+   * Size of this structure, set by the library.
+   */
+  size_t size;
+  /**
+   * The message; when it was longer than its posted buffer, its first bytes.
+   */
+  const void *bytes;
+  /**
+   * Bytes there.
+   */
+  uint64_t len;
+  /**
+   * Bytes of the message.
+   */
+  uint64_t message_len;
+  /**
+   * The posted buffer, which is the program's again; null for messages handed over in place.
+   */
+  void *buffer;
+  /**
+   * Bytes of the posted buffer.
+   */
+  uint64_t buffer_len;
+  /**
+   * Rank of the sender.
+   */
+  uint32_t source;
+  /**
+   * The port it came to.
+   */
+  uint32_t port;
+} portolan_message_t;
+
+/**
+ * Runs for each message to an active port, inside calls of the library. It may call
+ * portolan_isend(), portolan_isend_copy(), portolan_post_recv(), portolan_rank() and
+ * portolan_size() with `node`; what it sends leaves when it has returned. It must return: no
+ * exception, no longjmp().
+ */
+typedef void (*portolan_handler_t)(struct portolan_node_t *node,
+                                   const struct portolan_message_t *message,
+                                   void *user);
+
+/**
+ * A piece of a message. Laid out as struct iovec.
+ */
+typedef struct portolan_piece_t {
+  /**
+   * First byte; may be null when the length is 0.
+   */
+  const void *bytes;
+  /**
+   * Bytes.
+   */
+  size_t len;
+} portolan_piece_t;
+
+/**
+ * A message that was received.
+ */
+typedef struct portolan_received_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Bytes of the message.
+   */
+  uint64_t len;
+  /**
+   * Rank of the sender.
+   */
+  uint32_t source;
+} portolan_received_t;
+
+/**
+ * A non-blocking operation, to be waited for or tested. 0 is none.
+ */
+typedef uint64_t portolan_request_t;
+
+/**
+ * How a non-blocking operation ended.
+ */
+typedef struct portolan_completion_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Bytes of the message.
+   */
+  uint64_t len;
+  /**
+   * The buffer of the operation; null after a failure.
+   */
+  void *buffer;
+  /**
+   * Rank of the sender; of a send, of the receiver.
+   */
+  uint32_t source;
+} portolan_completion_t;
+
+/**
+ * What the protocol has done so far, in this process.
+ */
+typedef struct portolan_counters_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Frames handed out for transmission, those that were sent again included.
+   */
+  uint64_t frames_sent;
+  /**
+   * Frames accepted.
+   */
+  uint64_t frames_received;
+  /**
+   * Frames sent again.
+   */
+  uint64_t retransmits;
+  /**
+   * Retransmission timeouts.
+   */
+  uint64_t timeouts;
+  /**
+   * Paths that were left because another answered and they did not.
+   */
+  uint64_t paths_left;
+  /**
+   * Messages accepted for sending.
+   */
+  uint64_t messages_sent;
+  /**
+   * Messages delivered.
+   */
+  uint64_t messages_received;
+  /**
+   * Payload bytes of delivered messages.
+   */
+  uint64_t bytes_received;
+  /**
+   * Messages that were held because they came early or found no buffer.
+   */
+  uint64_t messages_held;
+  /**
+   * Best-effort messages that never arrived here.
+   */
+  uint64_t best_effort_lost;
+  /**
+   * Bulk frames that were received at their place.
+   */
+  uint64_t placement_hits;
+  /**
+   * Frames that were received where another was expected.
+   */
+  uint64_t placement_misses;
+  /**
+   * Bytes that were copied to put those right.
+   */
+  uint64_t placement_repaired_bytes;
+  /**
+   * Frames whose sending a link put off.
+   */
+  uint64_t link_full;
+  /**
+   * Everything that was dropped; portolan_drops() tells it by reason.
+   */
+  uint64_t drops;
+} portolan_counters_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Name of a result, such as "PORTOLAN_ERR_NULL"; never null.
+ */
+const char *portolan_error_name(int code);
+
+/**
+ * What a result means, in general; never null. portolan_last_error() tells the cause.
+ */
+const char *portolan_strerror(int code);
+
+/**
+ * Version of the library, such as "0.1.0"; never null.
+ */
+const char *portolan_version(void);
+
+/**
+ * PORTOLAN_ABI_VERSION of the library that is loaded.
+ */
+uint32_t portolan_abi_version(void);
+
+/**
+ * Why the last function of the library that failed on this thread did so: one sentence that names
+ * the thing and the cause. Valid until the next failure on this thread; empty before the first;
+ * never null.
+ */
+const char *portolan_last_error(void);
+
+/**
+ * Joins the job that this process was started in; without a launcher, a job of one. The node
+ * belongs to the thread that calls. On failure, `*node` becomes null.
+ *
+ * Errors: PORTOLAN_ERR_LAUNCH, PORTOLAN_ERR_LINK, PORTOLAN_ERR_SETTING, PORTOLAN_ERR_SYSTEM.
+ */
+int portolan_join(struct portolan_node_t **node);
+
+/**
+ * Sees to it that what was sent arrives, for a second at most, and leaves the job. Operations that
+ * are still under way are given up; their memory is the program's again.
+ *
+ * Errors: PORTOLAN_ERR_CLOSED when it was closed before.
+ */
+int portolan_close(struct portolan_node_t *node);
+
+/**
+ * Gives the node to the thread that calls. The one that had it must not be in a function of the
+ * library, and not call one with this node any more.
+ *
+ * Errors: PORTOLAN_ERR_CLOSED; PORTOLAN_ERR_WRONG_THREAD while the other is in a function.
+ */
+int portolan_adopt(struct portolan_node_t *node);
+
+/**
+ * Rank of this process, from 0. Handlers may call it.
+ */
+int portolan_rank(const struct portolan_node_t *node);
+
+/**
+ * Processes in the job. Handlers may call it.
+ */
+int portolan_size(const struct portolan_node_t *node);
+
+/**
+ * Copies the value of a setting that was given with `portolan run --option NAME=VALUE` into
+ * `value`, as far as it fits, with a zero behind it. Returns its length without the zero.
+ *
+ * Errors: PORTOLAN_ERR_NO_OPTION.
+ */
+int portolan_option(struct portolan_node_t *node, const char *name, char *value, size_t value_len);
+
+/**
+ * Ends the whole job with exit status `status`, because of `reason`; this process, too, should end
+ * then.
+ */
+int portolan_abort(struct portolan_node_t *node, int status, const char *reason);
+
+/**
+ * Calls `tell` with a description of each path to process `rank` that was tried so far: the link,
+ * its state, its round trip. The text is valid during that call. Returns how many there are.
+ */
+int portolan_paths(struct portolan_node_t *node,
+                   uint32_t rank,
+                   void (*tell)(const char *path, void *user),
+                   void *user);
+
+/**
+ * Opens a port for portolan_recv() and portolan_post_recv(). Messages that came before wait.
+ *
+ * Errors: PORTOLAN_ERR_PORT, PORTOLAN_ERR_PORT_IN_USE.
+ */
+int portolan_open(struct portolan_node_t *node, uint32_t port);
+
+/**
+ * Opens a port as an active port: `handler` runs for each message, with `user` as its last
+ * argument. With PORTOLAN_IN_PLACE in `flags` it gets messages where they lie; without, each goes
+ * into a buffer that was posted, which the handler gets back with it.
+ *
+ * Errors: PORTOLAN_ERR_PORT, PORTOLAN_ERR_PORT_IN_USE, PORTOLAN_ERR_ARGUMENT for unknown flags.
+ */
+int portolan_open_active(struct portolan_node_t *node,
+                         uint32_t port,
+                         uint32_t flags,
+                         portolan_handler_t handler,
+                         void *user);
+
+/**
+ * Sends `len` bytes to `port` of process `rank`; when it returns, they may be used again. Short
+ * messages are copied and on their way then; long ones have arrived. `flags`: 0, or PORTOLAN_HIGH,
+ * PORTOLAN_BEST_EFFORT, or both. A message may have no bytes at all.
+ *
+ * Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_PATH, PORTOLAN_ERR_NO_ANSWER,
+ * PORTOLAN_ERR_PEER_GONE.
+ */
+int portolan_send(struct portolan_node_t *node,
+                  uint32_t rank,
+                  uint32_t port,
+                  const void *buffer,
+                  size_t len,
+                  uint32_t flags);
+
+/**
+ * Sends `count` pieces as one message, as portolan_send().
+ *
+ * Errors: those of portolan_send().
+ */
+int portolan_send_gather(struct portolan_node_t *node,
+                         uint32_t rank,
+                         uint32_t port,
+                         const struct portolan_piece_t *pieces,
+                         size_t count,
+                         uint32_t flags);
+
+/**
+ * Waits for the next message to `port` from process `source`, or from any with
+ * PORTOLAN_ANY_SOURCE, and tells in `*received`, which may be null, what it was.
+ *
+ * Errors: PORTOLAN_ERR_PORT_CLOSED, PORTOLAN_ERR_PORT_IN_USE for a port with a handler,
+ * PORTOLAN_ERR_TRUNCATED; with a `source`, PORTOLAN_ERR_NO_SUCH_RANK and PORTOLAN_ERR_PEER_GONE.
+ */
+int portolan_recv(struct portolan_node_t *node,
+                  uint32_t port,
+                  uint32_t source,
+                  void *buffer,
+                  size_t len,
+                  struct portolan_received_t *received);
+
+/**
+ * Begins to send, and returns at once. The `len` bytes must stay as they are until the operation
+ * has ended, which portolan_wait() or portolan_test() must be asked for `*request`. Short messages
+ * of a burst gather, and leave with the next call that waits or makes progress. Handlers may call
+ * it.
+ *
+ * Errors: those of portolan_send().
+ */
+int portolan_isend(struct portolan_node_t *node,
+                   uint32_t rank,
+                   uint32_t port,
+                   const void *buffer,
+                   size_t len,
+                   uint32_t flags,
+                   portolan_request_t *request);
+
+/**
+ * Begins to send a copy of `len` bytes; there is nothing to wait for. Leaves as portolan_isend().
+ * Handlers may call it.
+ *
+ * Errors: those of portolan_send().
+ */
+int portolan_isend_copy(struct portolan_node_t *node,
+                        uint32_t rank,
+                        uint32_t port,
+                        const void *buffer,
+                        size_t len,
+                        uint32_t flags);
+
+/**
+ * Posts a buffer for the next message to `port` from process `source`, or from any with
+ * PORTOLAN_ANY_SOURCE. Nobody may use it until the operation has ended. At a port with a handler,
+ * the handler gets it: there is nothing to wait for, and `request` may be null. Handlers may call
+ * it, with PORTOLAN_ANY_SOURCE.
+ *
+ * Errors: PORTOLAN_ERR_PORT_CLOSED; PORTOLAN_ERR_NO_SUCH_RANK.
+ */
+int portolan_post_recv(struct portolan_node_t *node,
+                       uint32_t port,
+                       uint32_t source,
+                       void *buffer,
+                       size_t len,
+                       portolan_request_t *request);
+
+/**
+ * Waits until an operation has ended, and tells in `*completion`, which may be null, how.
+ *
+ * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_REFUSED;
+ * PORTOLAN_ERR_STALE_REQUEST when it was completed before, or its port has a handler.
+ */
+int portolan_wait(struct portolan_node_t *node,
+                  portolan_request_t request,
+                  struct portolan_completion_t *completion);
+
+/**
+ * Waits until all of `count` operations have ended; those that are 0 count as ended. Each is set
+ * to 0. Returns the first failure, if there is one, after all have ended.
+ *
+ * Errors: those of portolan_wait().
+ */
+int portolan_wait_all(struct portolan_node_t *node, portolan_request_t *requests, size_t count);
+
+/**
+ * Makes progress once. Returns 0 when the operation has ended, as portolan_wait(), and
+ * PORTOLAN_PENDING while it is under way.
+ *
+ * Errors: those of portolan_wait().
+ */
+int portolan_test(struct portolan_node_t *node,
+                  portolan_request_t request,
+                  struct portolan_completion_t *completion);
+
+/**
+ * Receives and sends what is ready, runs handlers, and returns at once: how many frames moved.
+ */
+int portolan_progress(struct portolan_node_t *node);
+
+/**
+ * Sends everything that has gathered.
+ */
+int portolan_flush(struct portolan_node_t *node);
+
+/**
+ * Makes progress, and sleeps between, until `done` returns anything but 0. It is asked after each
+ * turn, so it must depend on what handlers change.
+ */
+int portolan_wait_until(struct portolan_node_t *node, int (*done)(void *user), void *user);
+
+/**
+ * The descriptor for a program's own event loop, to be waited for until it is readable. Call
+ * portolan_arm() before each wait and portolan_disarm() after it; never read from it, nor close it.
+ */
+int portolan_event_fd(struct portolan_node_t *node);
+
+/**
+ * Makes portolan_event_fd() readable as soon as there is something to do here. Returns 1, or 0
+ * when there is already: do not wait then, call portolan_progress() and look at what has ended.
+ */
+int portolan_arm(struct portolan_node_t *node);
+
+/**
+ * Ends what portolan_arm() began, and does what has become due.
+ */
+int portolan_disarm(struct portolan_node_t *node);
+
+/**
+ * Makes a group of `count` processes, under the number `id`, from 1 to 32766, which all members,
+ * and no other group, must use. Members must name the same ranks in the same order.
+ *
+ * Errors: PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_SETTING when this process is not among them, one
+ * is there twice, or the number is out of its range.
+ */
+int portolan_group_new(struct portolan_node_t *node,
+                       uint32_t id,
+                       const uint32_t *ranks,
+                       size_t count,
+                       struct portolan_group_t **group);
+
+/**
+ * Frees a group; null is nothing.
+ *
+ * Errors: PORTOLAN_ERR_CLOSED when it was freed before.
+ */
+int portolan_group_free(struct portolan_group_t *group);
+
+/**
+ * This process's place in the group, from 0.
+ */
+int portolan_group_rank(const struct portolan_group_t *group);
+
+/**
+ * Members of the group.
+ */
+int portolan_group_size(const struct portolan_group_t *group);
+
+/**
+ * Waits until every member of the group, or with null every process of the job, has come here.
+ *
+ * Errors: PORTOLAN_ERR_PEER_GONE.
+ */
+int portolan_barrier(struct portolan_node_t *node, const struct portolan_group_t *group);
+
+/**
+ * Copies `len` bytes of member `root` into those of all other members of the group, or with null
+ * of the job. All must give the same length.
+ *
+ * Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED when lengths
+ * differ.
+ */
+int portolan_broadcast(struct portolan_node_t *node,
+                       const struct portolan_group_t *group,
+                       uint32_t root,
+                       void *buffer,
+                       size_t len);
+
+/**
+ * Combines `count` values of each member of the group, or with null of the job, element by element;
+ * every member gets the same result, bit for bit, in their place. `operation` is PORTOLAN_SUM and
+ * so on, `type` PORTOLAN_DOUBLE and so on; all members must give the same.
+ *
+ * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_LENGTH_MISMATCH.
+ */
+int portolan_allreduce(struct portolan_node_t *node,
+                       const struct portolan_group_t *group,
+                       int operation,
+                       int type,
+                       void *values,
+                       size_t count);
+
+/**
+ * Combines values as portolan_allreduce(), for member `root` only; at all others they hold parts of
+ * the result afterwards.
+ *
+ * Errors: those of portolan_allreduce(), PORTOLAN_ERR_NO_SUCH_RANK.
+ */
+int portolan_reduce(struct portolan_node_t *node,
+                    const struct portolan_group_t *group,
+                    uint32_t root,
+                    int operation,
+                    int type,
+                    void *values,
+                    size_t count);
+
+/**
+ * Allocates `len` bytes that suit bulk messages best: whole pages, all of them present, large ones
+ * where the system has them. They are zero.
+ */
+int portolan_alloc(size_t len, void **memory);
+
+/**
+ * Frees what portolan_alloc() gave; null is nothing. No operation may be using it.
+ */
+int portolan_free(void *memory);
+
+/**
+ * Tells in `*counters` what the protocol has done so far, in this process.
+ */
+int portolan_counters(struct portolan_node_t *node, struct portolan_counters_t *counters);
+
+/**
+ * Calls `tell` for each reason for which something was dropped here, with its name, valid during
+ * that call, and how often. Returns how many reasons there are.
+ */
+int portolan_drops(struct portolan_node_t *node, void (*tell)(const char *reason,
+                                                              uint64_t count,
+                                                              void *user), void *user);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* PORTOLAN_H */

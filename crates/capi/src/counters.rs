@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the protocol has done and dropped.
+
+use crate::code::*;
+use crate::failure::{Failure, guard};
+use crate::handle::{enter, portolan_node_t};
+use crate::memory;
+use crate::node::number;
+use crate::types::portolan_counters_t;
+use std::ffi::{CString, c_char, c_int, c_void};
+
+/// Tells in `*counters` what the protocol has done so far, in this process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_counters(
+    node: *mut portolan_node_t,
+    counters: *mut portolan_counters_t,
+) -> c_int {
+    guard(|| {
+        if counters.is_null() {
+            return Err(Failure::null("counters"));
+        }
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let node = entered.node()?;
+        let now = node.counters();
+        let value = portolan_counters_t {
+            size: 0,
+            frames_sent: now.frames_sent,
+            frames_received: now.frames_received,
+            retransmits: now.retransmits,
+            timeouts: now.timeouts,
+            paths_left: now.paths_left,
+            messages_sent: now.messages_sent,
+            messages_received: now.messages_received,
+            bytes_received: now.bytes_received,
+            messages_held: now.messages_held,
+            best_effort_lost: now.best_effort_lost,
+            placement_hits: now.placement_hits,
+            placement_misses: now.placement_misses,
+            placement_repaired_bytes: now.placement_repaired_bytes,
+            link_full: now.link_full,
+            drops: node.drops().values().sum(),
+        };
+        // SAFETY: the program's promise.
+        unsafe { memory::fill("counters", counters, &value)? };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Calls `tell` for each reason for which something was dropped here, with its name, valid during
+/// that call, and how often. Returns how many reasons there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_drops(
+    node: *mut portolan_node_t,
+    tell: Option<unsafe extern "C" fn(reason: *const c_char, count: u64, user: *mut c_void)>,
+    user: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let tell = tell.ok_or_else(|| Failure::null("tell"))?;
+        let drops = entered.node()?.drops();
+        for (reason, &count) in &drops {
+            // Names of the library's, without zeros.
+            let reason = CString::new(*reason).unwrap_or_default();
+            // SAFETY: the program's promise about its function.
+            unsafe { tell(reason.as_ptr(), count, user) };
+        }
+        Ok(number(drops.len() as u64))
+    })
+}

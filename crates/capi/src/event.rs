@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting for a condition, or in a program's own event loop.
+
+use crate::code::*;
+use crate::failure::{Failure, guard};
+use crate::handle::{enter, portolan_node_t};
+use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd;
+
+/// Makes progress, and sleeps between, until `done` returns anything but 0. It is asked after each
+/// turn, so it must depend on what handlers change.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_wait_until(
+    node: *mut portolan_node_t,
+    done: Option<unsafe extern "C" fn(user: *mut c_void) -> c_int>,
+    user: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let done = done.ok_or_else(|| Failure::null("done"))?;
+        // SAFETY: the program's promise about its function.
+        entered.node()?.wait_until(|| unsafe { done(user) } != 0);
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// The descriptor for a program's own event loop, to be waited for until it is readable. Call
+/// portolan_arm() before each wait and portolan_disarm() after it; never read from it, nor close it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_event_fd(node: *mut portolan_node_t) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        Ok(entered.node()?.event_fd()?.as_raw_fd())
+    })
+}
+
+/// Makes portolan_event_fd() readable as soon as there is something to do here. Returns 1, or 0
+/// when there is already: do not wait then, call portolan_progress() and look at what has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_arm(node: *mut portolan_node_t) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        Ok(c_int::from(entered.node()?.arm()?))
+    })
+}
+
+/// Ends what portolan_arm() began, and does what has become due.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_disarm(node: *mut portolan_node_t) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        entered.node()?.disarm();
+        Ok(PORTOLAN_OK)
+    })
+}

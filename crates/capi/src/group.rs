@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Groups of processes and what they do together.
+
+use crate::code::*;
+use crate::failure::{Failure, guard};
+use crate::handle::{enter, portolan_node_t};
+use crate::memory;
+use crate::node::number;
+use crate::types::*;
+use portolan::{Group, Node, ReduceOp, Reducible};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::{Mutex, RwLock};
+
+/// First word of a group.
+const MAGIC: u64 = u64::from_le_bytes(*b"portogrp");
+
+/// Some of the processes of a job, in an order of their own.
+pub struct portolan_group_t {
+    magic: u64,
+    /// None when it was freed: the shell stays, so that a late use is told what is wrong.
+    group: RwLock<Option<Group>>,
+}
+
+/// All groups there were, so that leak checkers see that none is lost.
+static GROUPS: Mutex<Vec<&'static portolan_group_t>> = Mutex::new(Vec::new());
+
+/// # Safety
+/// `group` is null, or points to a group; other pointers to readable memory are mostly found out.
+unsafe fn shell(group: *const portolan_group_t) -> Result<&'static portolan_group_t, Failure> {
+    // SAFETY: the caller's promise; shells live for ever.
+    let shell = unsafe { group.as_ref() }.ok_or_else(|| Failure::null("group"))?;
+    if shell.magic != MAGIC {
+        return Err(Failure::new(
+            PORTOLAN_ERR_HANDLE,
+            "this pointer is not a group's",
+        ));
+    }
+    Ok(shell)
+}
+
+/// A copy of the group, for null that of all processes.
+///
+/// # Safety
+/// As [`shell`].
+unsafe fn members(node: &Node, group: *const portolan_group_t) -> Result<Group, Failure> {
+    if group.is_null() {
+        return Ok(Group::all(node));
+    }
+    // SAFETY: the caller's promise.
+    known(unsafe { shell(group)? })
+}
+
+fn known(shell: &portolan_group_t) -> Result<Group, Failure> {
+    let group = shell
+        .group
+        .read()
+        .unwrap_or_else(|broken| broken.into_inner());
+    group.clone().ok_or_else(|| {
+        Failure::new(
+            PORTOLAN_ERR_CLOSED,
+            "the group was freed by portolan_group_free()",
+        )
+    })
+}
+
+/// Makes a group of `count` processes, under the number `id`, from 1 to 32766, which all members,
+/// and no other group, must use. Members must name the same ranks in the same order.
+///
+/// Errors: PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_SETTING when this process is not among them, one
+/// is there twice, or the number is out of its range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_group_new(
+    node: *mut portolan_node_t,
+    id: u32,
+    ranks: *const u32,
+    count: usize,
+    group: *mut *mut portolan_group_t,
+) -> c_int {
+    guard(|| {
+        if group.is_null() {
+            return Err(Failure::null("group"));
+        }
+        // SAFETY: not null; the program's promise is that it points to a pointer.
+        unsafe { group.write(ptr::null_mut()) };
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        // SAFETY: the program's promise: `ranks` has `count` elements.
+        let ranks = unsafe { numbers("ranks", ranks, count)? };
+        let id = u16::try_from(id).unwrap_or(u16::MAX);
+        let made = Group::new(entered.node()?, id, ranks)?;
+        let shell: &'static portolan_group_t = Box::leak(Box::new(portolan_group_t {
+            magic: MAGIC,
+            group: RwLock::new(Some(made)),
+        }));
+        let mut groups = GROUPS.lock().unwrap_or_else(|broken| broken.into_inner());
+        groups.push(shell);
+        // SAFETY: as above.
+        unsafe { group.write(ptr::from_ref(shell).cast_mut()) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Frees a group; null is nothing.
+///
+/// Errors: PORTOLAN_ERR_CLOSED when it was freed before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_group_free(group: *mut portolan_group_t) -> c_int {
+    guard(|| {
+        if group.is_null() {
+            return Ok(PORTOLAN_OK);
+        }
+        // SAFETY: the program's promise.
+        let shell = unsafe { shell(group)? };
+        known(shell)?;
+        *shell
+            .group
+            .write()
+            .unwrap_or_else(|broken| broken.into_inner()) = None;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// This process's place in the group, from 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_group_rank(group: *const portolan_group_t) -> c_int {
+    // SAFETY: the program's promise.
+    guard(|| Ok(number(u64::from(known(unsafe { shell(group)? })?.rank()))))
+}
+
+/// Members of the group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_group_size(group: *const portolan_group_t) -> c_int {
+    // SAFETY: the program's promise.
+    guard(|| Ok(number(u64::from(known(unsafe { shell(group)? })?.size()))))
+}
+
+/// Waits until every member of the group, or with null every process of the job, has come here.
+///
+/// Errors: PORTOLAN_ERR_PEER_GONE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_barrier(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let node = entered.node()?;
+        // SAFETY: the program's promise.
+        let group = unsafe { members(node, group)? };
+        node.barrier_of(&group)?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Copies `len` bytes of member `root` into those of all other members of the group, or with null
+/// of the job. All must give the same length.
+///
+/// Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED when lengths
+/// differ.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_broadcast(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    root: u32,
+    buffer: *mut c_void,
+    len: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        // SAFETY: the program's promise.
+        let bytes = unsafe { memory::bytes_mut("the buffer", buffer, len)? };
+        let node = entered.node()?;
+        // SAFETY: the program's promise.
+        let group = unsafe { members(node, group)? };
+        node.broadcast_of(&group, root, bytes)?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Who gets a result.
+#[derive(Clone, Copy)]
+enum Receiver {
+    All,
+    Root(u32),
+}
+
+/// Combines `count` values of each member of the group, or with null of the job, element by element;
+/// every member gets the same result, bit for bit, in their place. `operation` is PORTOLAN_SUM and
+/// so on, `type` PORTOLAN_DOUBLE and so on; all members must give the same.
+///
+/// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_LENGTH_MISMATCH.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_allreduce(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    operation: c_int,
+    r#type: c_int,
+    values: *mut c_void,
+    count: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let node = entered.node()?;
+        // SAFETY: the program's promise.
+        let group = unsafe { members(node, group)? };
+        let work = Reduction {
+            group,
+            operation: operation_of(operation)?,
+            receiver: Receiver::All,
+        };
+        // SAFETY: the program's promise.
+        unsafe { work.run(node, r#type, values, count) }
+    })
+}
+
+/// Combines values as portolan_allreduce(), for member `root` only; at all others they hold parts of
+/// the result afterwards.
+///
+/// Errors: those of portolan_allreduce(), PORTOLAN_ERR_NO_SUCH_RANK.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_reduce(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    root: u32,
+    operation: c_int,
+    r#type: c_int,
+    values: *mut c_void,
+    count: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let node = entered.node()?;
+        // SAFETY: the program's promise.
+        let group = unsafe { members(node, group)? };
+        let work = Reduction {
+            group,
+            operation: operation_of(operation)?,
+            receiver: Receiver::Root(root),
+        };
+        // SAFETY: the program's promise.
+        unsafe { work.run(node, r#type, values, count) }
+    })
+}
+
+fn operation_of(operation: c_int) -> Result<ReduceOp, Failure> {
+    match operation {
+        PORTOLAN_SUM => Ok(ReduceOp::Sum),
+        PORTOLAN_PRODUCT => Ok(ReduceOp::Product),
+        PORTOLAN_MIN => Ok(ReduceOp::Min),
+        PORTOLAN_MAX => Ok(ReduceOp::Max),
+        other => {
+            let text = format!("operation {other} is none; take PORTOLAN_SUM or another of them");
+            Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
+        }
+    }
+}
+
+struct Reduction {
+    group: Group,
+    operation: ReduceOp,
+    receiver: Receiver,
+}
+
+impl Reduction {
+    /// # Safety
+    /// As [`elements`], for the type that `kind` names.
+    unsafe fn run(
+        &self,
+        node: &mut Node,
+        kind: c_int,
+        values: *mut c_void,
+        count: usize,
+    ) -> Result<c_int, Failure> {
+        // SAFETY: the caller's promise, in each line.
+        unsafe {
+            match kind {
+                PORTOLAN_INT32 => self.on(node, elements::<i32>("values", values, count)?),
+                PORTOLAN_INT64 => self.on(node, elements::<i64>("values", values, count)?),
+                PORTOLAN_UINT32 => self.on(node, elements::<u32>("values", values, count)?),
+                PORTOLAN_UINT64 => self.on(node, elements::<u64>("values", values, count)?),
+                PORTOLAN_FLOAT => self.on(node, elements::<f32>("values", values, count)?),
+                PORTOLAN_DOUBLE => self.on(node, elements::<f64>("values", values, count)?),
+                other => {
+                    let text = format!("type {other} is none; take PORTOLAN_DOUBLE or another");
+                    Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
+                }
+            }
+        }
+    }
+
+    fn on<T: Reducible>(&self, node: &mut Node, values: &mut [T]) -> Result<c_int, Failure> {
+        match self.receiver {
+            Receiver::All => node.allreduce_of(&self.group, self.operation, values)?,
+            Receiver::Root(root) => node.reduce_of(&self.group, root, self.operation, values)?,
+        }
+        Ok(PORTOLAN_OK)
+    }
+}
+
+/// Where an array of the program's is; dangling when it has no elements.
+fn array<T>(what: &str, at: *const T, count: usize) -> Result<*const T, Failure> {
+    if count == 0 {
+        return Ok(ptr::dangling());
+    }
+    if at.is_null() {
+        return Err(Failure::null(what));
+    }
+    if !at.is_aligned() || count > isize::MAX.unsigned_abs() / size_of::<T>() {
+        let text = format!("{what}: not aligned as their type asks for, or too many");
+        return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+    }
+    Ok(at)
+}
+
+/// # Safety
+/// The program's promise: `at`, if it is not null, has `count` elements.
+unsafe fn numbers<'a>(what: &str, at: *const u32, count: usize) -> Result<&'a [u32], Failure> {
+    let at = array(what, at, count)?;
+    // SAFETY: not null, aligned, not too long; the rest is the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(at, count) })
+}
+
+/// # Safety
+/// As [`numbers`], of the type `T`, and nobody else uses them meanwhile.
+unsafe fn elements<'a, T>(
+    what: &str,
+    at: *mut c_void,
+    count: usize,
+) -> Result<&'a mut [T], Failure> {
+    let at = array(what, at.cast::<T>(), count)?.cast_mut();
+    // SAFETY: as in `numbers`.
+    Ok(unsafe { std::slice::from_raw_parts_mut(at, count) })
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Nodes as C programs hold them: who may call now, and from where.
+//!
+//! A handle stays where it is for the life of the process, also when its node is closed, so that
+//! a late call is told what is wrong instead of reading memory that is somebody else's.
+
+use crate::code::*;
+use crate::failure::Failure;
+use portolan::{Context, Node};
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// First word of a handle.
+const MAGIC: u64 = u64::from_le_bytes(*b"portonod");
+
+/// Owner of a node that was closed; no thread has this number.
+const NOBODY: usize = 0;
+
+/// A process's place in its job.
+pub struct portolan_node_t {
+    magic: u64,
+    /// The thread that may call.
+    owner: AtomicUsize,
+    /// A call is being made. Atomic, for portolan_adopt() asks from another thread.
+    busy: AtomicBool,
+    /// What a handler may do, while one runs.
+    context: Cell<*mut Context<'static>>,
+    node: UnsafeCell<Option<Node>>,
+}
+
+// SAFETY: `context` and `node` are used only by the thread that `owner` names, and by
+// `portolan_adopt`'s caller never.
+unsafe impl Sync for portolan_node_t {}
+// SAFETY: a `Node` may move between threads; `context` is null except during a call.
+unsafe impl Send for portolan_node_t {}
+
+/// All handles there were, so that leak checkers see that none is lost.
+static HANDLES: Mutex<Vec<&'static portolan_node_t>> = Mutex::new(Vec::new());
+
+#[inline]
+fn this_thread() -> usize {
+    // SAFETY: has no conditions.
+    let thread = unsafe { libc::pthread_self() };
+    usize::try_from(thread).unwrap_or(usize::MAX)
+}
+
+impl portolan_node_t {
+    pub(crate) fn make(node: Node) -> &'static portolan_node_t {
+        let handle = Box::leak(Box::new(portolan_node_t {
+            magic: MAGIC,
+            owner: AtomicUsize::new(this_thread()),
+            busy: AtomicBool::new(false),
+            context: Cell::new(ptr::null_mut()),
+            node: UnsafeCell::new(Some(node)),
+        }));
+        let mut handles = HANDLES.lock().unwrap_or_else(|broken| broken.into_inner());
+        handles.push(handle);
+        handle
+    }
+
+    /// Takes the node of a handle that is being closed.
+    pub(crate) fn take(entered: &mut Entered) -> Option<Node> {
+        entered.handle.owner.store(NOBODY, Ordering::Release);
+        // SAFETY: as in `Entered::node`.
+        unsafe { (*entered.handle.node.get()).take() }
+    }
+
+    pub(crate) fn adopt(&self) -> Result<(), Failure> {
+        if self.owner.load(Ordering::Acquire) == NOBODY {
+            return Err(closed());
+        }
+        if self.busy.load(Ordering::Acquire) {
+            return Err(Failure::new(
+                PORTOLAN_ERR_WRONG_THREAD,
+                "the node's thread is in a function of the library; adopt it when that is over",
+            ));
+        }
+        self.owner.store(this_thread(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Runs a handler with `context` at hand.
+    pub(crate) fn with_context(&self, context: &mut Context<'_>, handler: impl FnOnce()) {
+        let before = self.context.replace(ptr::from_mut(context).cast());
+        handler();
+        self.context.set(before);
+    }
+}
+
+#[cold]
+fn closed() -> Failure {
+    Failure::new(
+        PORTOLAN_ERR_CLOSED,
+        "the node was closed by portolan_close()",
+    )
+}
+
+/// A call that is being made; the node is free again when it is dropped.
+pub(crate) struct Entered {
+    handle: &'static portolan_node_t,
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        self.handle.busy.store(false, Ordering::Release);
+    }
+}
+
+impl Entered {
+    #[inline]
+    pub(crate) fn node(&mut self) -> Result<&mut Node, Failure> {
+        // SAFETY: this thread owns the node, and `busy` keeps every other `Entered` from being
+        // made while this one lives.
+        unsafe { (*self.handle.node.get()).as_mut() }.ok_or_else(closed)
+    }
+
+    pub(crate) fn handle(&self) -> &'static portolan_node_t {
+        self.handle
+    }
+}
+
+/// From where a function was called that both may call.
+pub(crate) enum Caller {
+    Program(Entered),
+    Handler(&'static mut Context<'static>),
+}
+
+/// The handle behind a pointer.
+///
+/// # Safety
+/// `node` is null, or points to a handle; other pointers to readable memory are mostly found out.
+#[inline]
+pub(crate) unsafe fn handle(
+    node: *const portolan_node_t,
+) -> Result<&'static portolan_node_t, Failure> {
+    if node.is_null() {
+        return Err(no_node());
+    }
+    if !node.is_aligned() {
+        return Err(not_a_node());
+    }
+    // SAFETY: the caller's promise; handles live for ever.
+    let handle = unsafe { &*node };
+    if handle.magic != MAGIC {
+        return Err(not_a_node());
+    }
+    Ok(handle)
+}
+
+#[cold]
+fn no_node() -> Failure {
+    Failure::new(
+        PORTOLAN_ERR_NULL,
+        "node is null; portolan_join() makes one, before any other call",
+    )
+}
+
+#[cold]
+fn not_a_node() -> Failure {
+    Failure::new(PORTOLAN_ERR_HANDLE, "this pointer is not a node's")
+}
+
+/// Checks that the caller may call, from the program or from a handler.
+///
+/// # Safety
+/// As [`handle`].
+#[inline]
+pub(crate) unsafe fn enter_any(node: *const portolan_node_t) -> Result<Caller, Failure> {
+    // SAFETY: the caller's promise.
+    let handle = unsafe { handle(node)? };
+    if handle.owner.load(Ordering::Relaxed) != this_thread() {
+        return Err(foreign(handle));
+    }
+    if handle.busy.load(Ordering::Relaxed) {
+        let context = handle.context.get();
+        if context.is_null() {
+            return Err(in_handler());
+        }
+        // SAFETY: set by `with_context`, whose caller does not use it while the handler runs; this
+        // thread owns the node, so that is now, and the reference is gone before the handler ends.
+        return Ok(Caller::Handler(unsafe { &mut *context }));
+    }
+    handle.busy.store(true, Ordering::Relaxed);
+    Ok(Caller::Program(Entered { handle }))
+}
+
+/// Checks that the caller may call, and is no handler.
+///
+/// # Safety
+/// As [`handle`].
+#[inline]
+pub(crate) unsafe fn enter(node: *const portolan_node_t) -> Result<Entered, Failure> {
+    // SAFETY: the caller's promise.
+    match unsafe { enter_any(node)? } {
+        Caller::Program(entered) => Ok(entered),
+        Caller::Handler(_) => Err(in_handler()),
+    }
+}
+
+#[cold]
+fn in_handler() -> Failure {
+    Failure::new(
+        PORTOLAN_ERR_IN_HANDLER,
+        "this function waits, or changes the node, and cannot be called from a handler or a \
+         condition; let the handler note what is to be done, and do it after the call",
+    )
+}
+
+#[cold]
+fn foreign(handle: &portolan_node_t) -> Failure {
+    if handle.owner.load(Ordering::Acquire) == NOBODY {
+        return closed();
+    }
+    Failure::new(
+        PORTOLAN_ERR_WRONG_THREAD,
+        "the node belongs to another thread; call portolan_adopt() first, and keep that one away",
+    )
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Portolan for programs in C, and in whatever can call C.
+//!
+//! Each function checks what it is given, calls the Rust library, and turns the result into a
+//! number; nothing of the protocol is here. `include/portolan.h` is generated from these files, so
+//! their documentation is written for people who program in C.
+//!
+//! The one invariant: no panic and no exception leaves a function of this library, and every
+//! failure has a number that never changes and a text that names the cause.
+#![allow(
+    unsafe_code,
+    reason = "pointers of C programs are turned into references here, and nowhere else"
+)]
+#![allow(
+    non_camel_case_types,
+    reason = "types have the names that C programs use"
+)]
+#![allow(unreachable_pub, reason = "what C calls is exported, not used in Rust")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the text is for C, where every pointer is as unsafe; portolan(7) has the rules"
+)]
+
+pub mod code;
+mod counters;
+mod event;
+mod failure;
+mod group;
+mod handle;
+mod memory;
+mod message;
+mod node;
+mod port;
+mod request;
+pub mod types;

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory of programs: checked on the way in, filled on the way out. And memory for programs.
+
+use crate::code::*;
+use crate::failure::{Failure, guard};
+use portolan::{Buffer, Region};
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::Mutex;
+
+/// The address, or any other than null where no byte is read.
+#[inline]
+fn address(what: &str, at: *const c_void, len: usize) -> Result<*const u8, Failure> {
+    if len > isize::MAX.unsigned_abs() {
+        let text = format!("{what}: {len} bytes are more than fit in memory");
+        return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+    }
+    match (at.is_null(), len) {
+        (false, _) => Ok(at.cast()),
+        (true, 0) => Ok(NonNull::dangling().as_ptr()),
+        (true, _) => Err(Failure::null(what)),
+    }
+}
+
+/// # Safety
+/// The program's promise: `len` bytes at `at`, if `at` is not null, are its own to read during the
+/// call that lends them.
+#[inline]
+pub(crate) unsafe fn bytes<'a>(
+    what: &str,
+    at: *const c_void,
+    len: usize,
+) -> Result<&'a [u8], Failure> {
+    let at = address(what, at, len)?;
+    // SAFETY: not null, not too long; the rest is the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(at, len) })
+}
+
+/// # Safety
+/// As [`bytes`], and nobody else uses the bytes meanwhile.
+#[inline]
+pub(crate) unsafe fn bytes_mut<'a>(
+    what: &str,
+    at: *mut c_void,
+    len: usize,
+) -> Result<&'a mut [u8], Failure> {
+    let at = address(what, at, len)?.cast_mut();
+    // SAFETY: as in `bytes`. They may be uninitialised: the library only writes them.
+    Ok(unsafe { std::slice::from_raw_parts_mut(at, len) })
+}
+
+/// # Safety
+/// The program's promise: the bytes stay as they are until the operation has ended.
+#[inline]
+pub(crate) unsafe fn send_buffer(at: *const c_void, len: usize) -> Result<Buffer, Failure> {
+    let at = address("the buffer", at, len)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { Buffer::from_raw(at, len) })
+}
+
+/// # Safety
+/// The program's promise: nobody else uses the bytes until the operation has ended.
+#[inline]
+pub(crate) unsafe fn receive_buffer(at: *mut c_void, len: usize) -> Result<Buffer, Failure> {
+    let at = address("the buffer", at, len)?.cast_mut();
+    // SAFETY: the caller's promise.
+    Ok(unsafe { Buffer::from_raw_mut(at, len) })
+}
+
+/// Fills a structure that begins with its size: as much of it as the program knows.
+///
+/// # Safety
+/// `T` begins with a `usize`; `out` is null or points to as many bytes as it says there.
+pub(crate) unsafe fn fill<T: Copy>(what: &str, out: *mut T, value: &T) -> Result<(), Failure> {
+    if out.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the structure begins with its size.
+    let size = unsafe { out.cast::<usize>().read_unaligned() };
+    // No version of any of them was ever shorter than the first.
+    if size < size_of::<T>() {
+        let text = format!(
+            "{what}: its size field says {size}; set it to sizeof the structure, {}",
+            size_of::<T>()
+        );
+        return Err(Failure::new(PORTOLAN_ERR_STRUCT_SIZE, text));
+    }
+    let head = size_of::<usize>();
+    // SAFETY: `out` has at least `size_of::<T>()` bytes, by its size field; the regions are apart.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            std::ptr::from_ref(value).cast::<u8>().add(head),
+            out.cast::<u8>().add(head),
+            size_of::<T>() - head,
+        );
+    }
+    Ok(())
+}
+
+/// Regions that programs have, by address.
+static REGIONS: Mutex<BTreeMap<usize, Region>> = Mutex::new(BTreeMap::new());
+
+/// Allocates `len` bytes that suit bulk messages best: whole pages, all of them present, large ones
+/// where the system has them. They are zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_alloc(len: usize, memory: *mut *mut c_void) -> c_int {
+    guard(|| {
+        if memory.is_null() {
+            return Err(Failure::null("memory"));
+        }
+        if len == 0 || len > isize::MAX.unsigned_abs() {
+            let text = format!("a region of {len} bytes cannot be allocated");
+            return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+        }
+        let mut region = Region::new(len)?;
+        let at = region.as_mut_ptr();
+        let mut regions = REGIONS.lock().unwrap_or_else(|broken| broken.into_inner());
+        regions.insert(at.addr(), region);
+        // SAFETY: not null; the program's promise is that it points to a pointer.
+        unsafe { memory.write(at.cast()) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Frees what portolan_alloc() gave; null is nothing. No operation may be using it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_free(memory: *mut c_void) -> c_int {
+    guard(|| {
+        if memory.is_null() {
+            return Ok(PORTOLAN_OK);
+        }
+        let mut regions = REGIONS.lock().unwrap_or_else(|broken| broken.into_inner());
+        match regions.remove(&memory.addr()) {
+            Some(_) => Ok(PORTOLAN_OK),
+            None => Err(Failure::new(
+                PORTOLAN_ERR_ARGUMENT,
+                "memory was not allocated by portolan_alloc(), or freed before",
+            )),
+        }
+    })
+}

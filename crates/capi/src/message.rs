@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sending and receiving that waits.
+
+use crate::code::*;
+use crate::failure::{Failure, guard};
+use crate::handle::{enter, portolan_node_t};
+use crate::memory;
+use crate::port;
+use crate::types::{
+    PORTOLAN_ANY_SOURCE, PORTOLAN_BEST_EFFORT, PORTOLAN_HIGH, portolan_piece_t, portolan_received_t,
+};
+use portolan::{Lane, Received, Target};
+use std::ffi::{c_int, c_void};
+
+/// Most pieces of one message: what one system call takes (IOV_MAX of Linux).
+const PIECES_MAX: usize = 1024;
+
+/// Where a message goes.
+#[inline]
+pub(crate) fn target(rank: u32, port: u32, flags: u32) -> Result<Target, Failure> {
+    let target = Target::new(rank, port::number(port)?);
+    if flags == 0 {
+        return Ok(target);
+    }
+    with_flags(target, flags)
+}
+
+fn with_flags(mut target: Target, flags: u32) -> Result<Target, Failure> {
+    if flags & !(PORTOLAN_HIGH | PORTOLAN_BEST_EFFORT) != 0 {
+        let text =
+            format!("flags {flags:#x}: a send knows PORTOLAN_HIGH and PORTOLAN_BEST_EFFORT only");
+        return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+    }
+    if flags & PORTOLAN_HIGH != 0 {
+        target = target.lane(Lane::High);
+    }
+    if flags & PORTOLAN_BEST_EFFORT != 0 {
+        target = target.best_effort();
+    }
+    Ok(target)
+}
+
+/// Sends `len` bytes to `port` of process `rank`; when it returns, they may be used again. Short
+/// messages are copied and on their way then; long ones have arrived. `flags`: 0, or PORTOLAN_HIGH,
+/// PORTOLAN_BEST_EFFORT, or both. A message may have no bytes at all.
+///
+/// Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_PATH, PORTOLAN_ERR_NO_ANSWER,
+/// PORTOLAN_ERR_PEER_GONE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_send(
+    node: *mut portolan_node_t,
+    rank: u32,
+    port: u32,
+    buffer: *const c_void,
+    len: usize,
+    flags: u32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (mut entered, bytes) =
+            unsafe { (enter(node)?, memory::bytes("the buffer", buffer, len)?) };
+        entered.node()?.send(target(rank, port, flags)?, bytes)?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Sends `count` pieces as one message, as portolan_send().
+///
+/// Errors: those of portolan_send().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_send_gather(
+    node: *mut portolan_node_t,
+    rank: u32,
+    port: u32,
+    pieces: *const portolan_piece_t,
+    count: usize,
+    flags: u32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        if count > PIECES_MAX {
+            let text = format!("{count} pieces: a message has {PIECES_MAX} at most");
+            return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+        }
+        if pieces.is_null() && count > 0 {
+            return Err(Failure::null("pieces"));
+        }
+        let mut all: Vec<&[u8]> = Vec::with_capacity(count);
+        for index in 0..count {
+            // SAFETY: the program's promise: `pieces` has `count` elements.
+            let piece = unsafe { pieces.add(index).read() };
+            // SAFETY: the program's promise.
+            all.push(unsafe { memory::bytes("a piece", piece.bytes, piece.len)? });
+        }
+        let target = target(rank, port, flags)?;
+        entered.node()?.send_gather(target, &all)?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Waits for the next message to `port` from process `source`, or from any with
+/// PORTOLAN_ANY_SOURCE, and tells in `*received`, which may be null, what it was.
+///
+/// Errors: PORTOLAN_ERR_PORT_CLOSED, PORTOLAN_ERR_PORT_IN_USE for a port with a handler,
+/// PORTOLAN_ERR_TRUNCATED; with a `source`, PORTOLAN_ERR_NO_SUCH_RANK and PORTOLAN_ERR_PEER_GONE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_recv(
+    node: *mut portolan_node_t,
+    port: u32,
+    source: u32,
+    buffer: *mut c_void,
+    len: usize,
+    received: *mut portolan_received_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (mut entered, bytes) =
+            unsafe { (enter(node)?, memory::bytes_mut("the buffer", buffer, len)?) };
+        let port = port::number(port)?;
+        let node = entered.node()?;
+        let got = match source {
+            PORTOLAN_ANY_SOURCE => node.recv(port, bytes)?,
+            source => node.recv_from(source, port, bytes)?,
+        };
+        // SAFETY: the program's promise.
+        unsafe { tell(received, got)? };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// # Safety
+/// As [`memory::fill`].
+unsafe fn tell(received: *mut portolan_received_t, got: Received) -> Result<(), Failure> {
+    let value = portolan_received_t {
+        size: 0,
+        len: got.len as u64,
+        source: got.source,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { memory::fill("received", received, &value) }
+}

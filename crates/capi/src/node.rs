@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Joining, leaving, and what a process knows of its job.
+
+use crate::code::*;
+use crate::failure::{Failure, guard};
+use crate::handle::{Caller, enter, enter_any, handle, portolan_node_t};
+use crate::memory;
+use portolan::Node;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+
+/// Joins the job that this process was started in; without a launcher, a job of one. The node
+/// belongs to the thread that calls. On failure, `*node` becomes null.
+///
+/// Errors: PORTOLAN_ERR_LAUNCH, PORTOLAN_ERR_LINK, PORTOLAN_ERR_SETTING, PORTOLAN_ERR_SYSTEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_join(node: *mut *mut portolan_node_t) -> c_int {
+    guard(|| {
+        if node.is_null() {
+            return Err(Failure::null("node"));
+        }
+        // SAFETY: not null; the program's promise is that it points to a pointer.
+        unsafe { node.write(ptr::null_mut()) };
+        let made = portolan_node_t::make(Node::join()?);
+        // SAFETY: as above.
+        unsafe { node.write(ptr::from_ref(made).cast_mut()) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Sees to it that what was sent arrives, for a second at most, and leaves the job. Operations that
+/// are still under way are given up; their memory is the program's again.
+///
+/// Errors: PORTOLAN_ERR_CLOSED when it was closed before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_close(node: *mut portolan_node_t) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        drop(portolan_node_t::take(&mut entered));
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Gives the node to the thread that calls. The one that had it must not be in a function of the
+/// library, and not call one with this node any more.
+///
+/// Errors: PORTOLAN_ERR_CLOSED; PORTOLAN_ERR_WRONG_THREAD while the other is in a function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_adopt(node: *mut portolan_node_t) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        unsafe { handle(node)? }.adopt()?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Rank of this process, from 0. Handlers may call it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_rank(node: *const portolan_node_t) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let rank = match unsafe { enter_any(node)? } {
+            Caller::Program(mut entered) => entered.node()?.rank(),
+            Caller::Handler(context) => context.rank(),
+        };
+        Ok(number(u64::from(rank)))
+    })
+}
+
+/// Processes in the job. Handlers may call it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_size(node: *const portolan_node_t) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let size = match unsafe { enter_any(node)? } {
+            Caller::Program(mut entered) => entered.node()?.size(),
+            Caller::Handler(context) => context.size(),
+        };
+        Ok(number(u64::from(size)))
+    })
+}
+
+/// A count as a result.
+pub(crate) fn number(count: u64) -> c_int {
+    c_int::try_from(count).unwrap_or(c_int::MAX)
+}
+
+/// A name or a reason of the program's.
+///
+/// # Safety
+/// `text` is null or ends with a zero.
+unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<std::borrow::Cow<'a, str>, Failure> {
+    if text.is_null() {
+        return Err(Failure::null(what));
+    }
+    // SAFETY: not null; the zero is the caller's promise.
+    Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
+}
+
+/// Copies the value of a setting that was given with `portolan run --option NAME=VALUE` into
+/// `value`, as far as it fits, with a zero behind it. Returns its length without the zero.
+///
+/// Errors: PORTOLAN_ERR_NO_OPTION.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_option(
+    node: *mut portolan_node_t,
+    name: *const c_char,
+    value: *mut c_char,
+    value_len: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (mut entered, name) = unsafe { (enter(node)?, text("name", name)?) };
+        let Some(found) = entered.node()?.option(&name) else {
+            let text = format!("this job was started without an option {name}");
+            return Err(Failure::new(PORTOLAN_ERR_NO_OPTION, text));
+        };
+        // SAFETY: the program's promise.
+        let place = unsafe { memory::bytes_mut("value", value.cast(), value_len)? };
+        if let Some(last) = place.len().checked_sub(1) {
+            let fits = found.len().min(last);
+            place[..fits].copy_from_slice(&found.as_bytes()[..fits]);
+            place[fits] = 0;
+        }
+        Ok(number(found.len() as u64))
+    })
+}
+
+/// Ends the whole job with exit status `status`, because of `reason`; this process, too, should end
+/// then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_abort(
+    node: *mut portolan_node_t,
+    status: c_int,
+    reason: *const c_char,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (mut entered, reason) = unsafe { (enter(node)?, text("reason", reason)?) };
+        entered.node()?.abort(status, &reason);
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Calls `tell` with a description of each path to process `rank` that was tried so far: the link,
+/// its state, its round trip. The text is valid during that call. Returns how many there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_paths(
+    node: *mut portolan_node_t,
+    rank: u32,
+    tell: Option<unsafe extern "C" fn(path: *const c_char, user: *mut c_void)>,
+    user: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let tell = tell.ok_or_else(|| Failure::null("tell"))?;
+        let node = entered.node()?;
+        if rank >= node.size() {
+            let size = node.size();
+            return Err(portolan::Error::NoSuchRank { rank, size }.into());
+        }
+        let paths = node.paths(rank);
+        for path in &paths {
+            // Written by the library, without zeros.
+            let path = CString::new(path.to_string()).unwrap_or_default();
+            // SAFETY: the program's promise about its function.
+            unsafe { tell(path.as_ptr(), user) };
+        }
+        Ok(number(paths.len() as u64))
+    })
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Operations that do not wait, and waiting for them.
+
+use crate::code::*;
+use crate::failure::{Failure, guard};
+use crate::handle::{Caller, enter, enter_any, portolan_node_t};
+use crate::memory;
+use crate::message::target;
+use crate::node::number;
+use crate::port;
+use crate::types::{PORTOLAN_ANY_SOURCE, portolan_completion_t, portolan_request_t};
+use portolan::{Completion, Request};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+/// Tells a request to the program, or forgets it.
+///
+/// # Safety
+/// `out` is null or points to a request.
+#[inline]
+unsafe fn give(out: *mut portolan_request_t, request: Request) {
+    if !out.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { out.write(request.to_raw()) };
+    }
+}
+
+/// Begins to send, and returns at once. The `len` bytes must stay as they are until the operation
+/// has ended, which portolan_wait() or portolan_test() must be asked for `*request`. Short messages
+/// of a burst gather, and leave with the next call that waits or makes progress. Handlers may call
+/// it.
+///
+/// Errors: those of portolan_send().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_isend(
+    node: *mut portolan_node_t,
+    rank: u32,
+    port: u32,
+    buffer: *const c_void,
+    len: usize,
+    flags: u32,
+    request: *mut portolan_request_t,
+) -> c_int {
+    guard(|| {
+        if request.is_null() {
+            return Err(Failure::null("request"));
+        }
+        // SAFETY: the program's promise.
+        let (caller, buffer) = unsafe { (enter_any(node)?, memory::send_buffer(buffer, len)?) };
+        let target = target(rank, port, flags)?;
+        let made = match caller {
+            Caller::Program(mut entered) => entered.node()?.isend(target, buffer)?,
+            Caller::Handler(context) => context.isend(target, buffer)?,
+        };
+        // SAFETY: the program's promise.
+        unsafe { give(request, made) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Begins to send a copy of `len` bytes; there is nothing to wait for. Leaves as portolan_isend().
+/// Handlers may call it.
+///
+/// Errors: those of portolan_send().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_isend_copy(
+    node: *mut portolan_node_t,
+    rank: u32,
+    port: u32,
+    buffer: *const c_void,
+    len: usize,
+    flags: u32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (caller, bytes) =
+            unsafe { (enter_any(node)?, memory::bytes("the buffer", buffer, len)?) };
+        let target = target(rank, port, flags)?;
+        match caller {
+            Caller::Program(mut entered) => entered.node()?.isend_copy(target, bytes)?,
+            Caller::Handler(context) => context.send(target, bytes)?,
+        }
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Posts a buffer for the next message to `port` from process `source`, or from any with
+/// PORTOLAN_ANY_SOURCE. Nobody may use it until the operation has ended. At a port with a handler,
+/// the handler gets it: there is nothing to wait for, and `request` may be null. Handlers may call
+/// it, with PORTOLAN_ANY_SOURCE.
+///
+/// Errors: PORTOLAN_ERR_PORT_CLOSED; PORTOLAN_ERR_NO_SUCH_RANK.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_post_recv(
+    node: *mut portolan_node_t,
+    port: u32,
+    source: u32,
+    buffer: *mut c_void,
+    len: usize,
+    request: *mut portolan_request_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (caller, buffer) = unsafe { (enter_any(node)?, memory::receive_buffer(buffer, len)?) };
+        let port = port::number(port)?;
+        let made = match (caller, source) {
+            (Caller::Program(mut entered), PORTOLAN_ANY_SOURCE) => {
+                entered.node()?.post_recv(port, buffer)?
+            }
+            (Caller::Program(mut entered), source) => {
+                entered.node()?.post_recv_from(source, port, buffer)?
+            }
+            (Caller::Handler(context), PORTOLAN_ANY_SOURCE) => context.post_recv(port, buffer)?,
+            (Caller::Handler(_), source) => {
+                let text = format!("source {source}: handlers post for PORTOLAN_ANY_SOURCE only");
+                return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+            }
+        };
+        // SAFETY: the program's promise.
+        unsafe { give(request, made) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Waits until an operation has ended, and tells in `*completion`, which may be null, how.
+///
+/// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_REFUSED;
+/// PORTOLAN_ERR_STALE_REQUEST when it was completed before, or its port has a handler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_wait(
+    node: *mut portolan_node_t,
+    request: portolan_request_t,
+    completion: *mut portolan_completion_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let done = entered.node()?.wait(Request::from_raw(request))?;
+        // SAFETY: the program's promise.
+        unsafe { tell(completion, &done)? };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Waits until all of `count` operations have ended; those that are 0 count as ended. Each is set
+/// to 0. Returns the first failure, if there is one, after all have ended.
+///
+/// Errors: those of portolan_wait().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_wait_all(
+    node: *mut portolan_node_t,
+    requests: *mut portolan_request_t,
+    count: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        if requests.is_null() && count > 0 {
+            return Err(Failure::null("requests"));
+        }
+        let mut result = Ok(PORTOLAN_OK);
+        for index in 0..count {
+            // SAFETY: the program's promise: `requests` has `count` elements.
+            let request = unsafe { ptr::replace(requests.add(index), 0) };
+            if request == 0 {
+                continue;
+            }
+            if let Err(error) = entered.node()?.wait(Request::from_raw(request)) {
+                result = result.and(Err(error.into()));
+            }
+        }
+        result
+    })
+}
+
+/// Makes progress once. Returns 0 when the operation has ended, as portolan_wait(), and
+/// PORTOLAN_PENDING while it is under way.
+///
+/// Errors: those of portolan_wait().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_test(
+    node: *mut portolan_node_t,
+    request: portolan_request_t,
+    completion: *mut portolan_completion_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let Some(done) = entered.node()?.test(Request::from_raw(request))? else {
+            return Ok(PORTOLAN_PENDING);
+        };
+        // SAFETY: the program's promise.
+        unsafe { tell(completion, &done)? };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// # Safety
+/// As [`memory::fill`].
+unsafe fn tell(out: *mut portolan_completion_t, done: &Completion) -> Result<(), Failure> {
+    let buffer = done
+        .buffer
+        .as_ref()
+        .map_or(ptr::null(), |buffer| buffer.as_ptr());
+    let value = portolan_completion_t {
+        size: 0,
+        len: done.len as u64,
+        buffer: buffer.cast_mut().cast(),
+        source: done.source,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { memory::fill("completion", out, &value) }
+}
+
+/// Receives and sends what is ready, runs handlers, and returns at once: how many frames moved.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_progress(node: *mut portolan_node_t) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        Ok(number(entered.node()?.progress() as u64))
+    })
+}
+
+/// Sends everything that has gathered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_flush(node: *mut portolan_node_t) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        entered.node()?.flush();
+        Ok(PORTOLAN_OK)
+    })
+}

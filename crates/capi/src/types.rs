@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What passes between C and Rust by memory. Fields are only added at the end.
+
+use std::ffi::{c_int, c_void};
+
+/// From any rank.
+pub const PORTOLAN_ANY_SOURCE: u32 = 0xffff_ffff;
+
+/// Of sends: on the lane of what must not wait behind ordinary traffic.
+pub const PORTOLAN_HIGH: u32 = 1;
+/// Of sends: without repair. What is lost is counted at the receiver, and a message that finds no
+/// buffer there is dropped. Messages longer than a frame are sent reliably all the same.
+pub const PORTOLAN_BEST_EFFORT: u32 = 2;
+
+/// Of portolan_open_active(): the handler gets messages where they lie, without a posted buffer.
+pub const PORTOLAN_IN_PLACE: u32 = 1;
+
+/// A non-blocking operation, to be waited for or tested. 0 is none.
+pub type portolan_request_t = u64;
+
+/// A piece of a message. Laid out as struct iovec.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_piece_t {
+    /// First byte; may be null when the length is 0.
+    pub bytes: *const c_void,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// A message that was received.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_received_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Bytes of the message.
+    pub len: u64,
+    /// Rank of the sender.
+    pub source: u32,
+}
+
+/// How a non-blocking operation ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_completion_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Bytes of the message.
+    pub len: u64,
+    /// The buffer of the operation; null after a failure.
+    pub buffer: *mut c_void,
+    /// Rank of the sender; of a send, of the receiver.
+    pub source: u32,
+}
+
+/// A message as a handler gets it; valid while the handler runs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_message_t {
+    /// Size of this structure, set by the library.
+    pub size: usize,
+    /// The message; when it was longer than its posted buffer, its first bytes.
+    pub bytes: *const c_void,
+    /// Bytes there.
+    pub len: u64,
+    /// Bytes of the message.
+    pub message_len: u64,
+    /// The posted buffer, which is the program's again; null for messages handed over in place.
+    pub buffer: *mut c_void,
+    /// Bytes of the posted buffer.
+    pub buffer_len: u64,
+    /// Rank of the sender.
+    pub source: u32,
+    /// The port it came to.
+    pub port: u32,
+}
+
+/// What the protocol has done so far, in this process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct portolan_counters_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Frames handed out for transmission, those that were sent again included.
+    pub frames_sent: u64,
+    /// Frames accepted.
+    pub frames_received: u64,
+    /// Frames sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Paths that were left because another answered and they did not.
+    pub paths_left: u64,
+    /// Messages accepted for sending.
+    pub messages_sent: u64,
+    /// Messages delivered.
+    pub messages_received: u64,
+    /// Payload bytes of delivered messages.
+    pub bytes_received: u64,
+    /// Messages that were held because they came early or found no buffer.
+    pub messages_held: u64,
+    /// Best-effort messages that never arrived here.
+    pub best_effort_lost: u64,
+    /// Bulk frames that were received at their place.
+    pub placement_hits: u64,
+    /// Frames that were received where another was expected.
+    pub placement_misses: u64,
+    /// Bytes that were copied to put those right.
+    pub placement_repaired_bytes: u64,
+    /// Frames whose sending a link put off.
+    pub link_full: u64,
+    /// Everything that was dropped; portolan_drops() tells it by reason.
+    pub drops: u64,
+}
+
+/// Of reductions: the sum; integers wrap around.
+pub const PORTOLAN_SUM: c_int = 0;
+/// Of reductions: the product; integers wrap around.
+pub const PORTOLAN_PRODUCT: c_int = 1;
+/// Of reductions: the least.
+pub const PORTOLAN_MIN: c_int = 2;
+/// Of reductions: the greatest.
+pub const PORTOLAN_MAX: c_int = 3;
+
+/// int32_t
+pub const PORTOLAN_INT32: c_int = 0;
+/// int64_t
+pub const PORTOLAN_INT64: c_int = 1;
+/// uint32_t
+pub const PORTOLAN_UINT32: c_int = 2;
+/// uint64_t
+pub const PORTOLAN_UINT64: c_int = 3;
+/// float
+pub const PORTOLAN_FLOAT: c_int = 4;
+/// double
+pub const PORTOLAN_DOUBLE: c_int = 5;

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Everything that a C program can do with ports and groups, as a job of two or more. */
+
+#include "check.h"
+
+#include <poll.h>
+
+enum { RING = 1, POSTED = 2, IN_PLACE = 3, EVENTS = 4, LONG = 5, LONG_LEN = 3 << 20, ROUNDS = 100 };
+
+static portolan_node_t *node;
+static uint32_t rank, size, next, previous;
+
+/* A length that is none of the powers of two, from nothing to a few frames. */
+static size_t length_of(size_t round) { return round * round * 3 % 4099; }
+
+static void fill(unsigned char *bytes, size_t len, size_t seed) {
+    for (size_t i = 0; i < len; i++) bytes[i] = (unsigned char)((i * 7 + seed * 13) & 0xff);
+}
+
+static void expect(const unsigned char *bytes, size_t len, size_t seed) {
+    for (size_t i = 0; i < len; i++) CHECK(bytes[i] == ((i * 7 + seed * 13) & 0xff));
+}
+
+static void blocking(void) {
+    unsigned char out[4099], in[4099];
+    for (size_t round = 0; round < ROUNDS; round++) {
+        size_t len = length_of(round);
+        portolan_received_t got = PORTOLAN_SIZED(portolan_received_t);
+        fill(out, len, round + rank);
+        portolan_piece_t pieces[] = {{out, len / 3}, {NULL, 0}, {out + len / 3, len - len / 3}};
+        uint32_t flags = round % 3 == 1 ? PORTOLAN_HIGH : 0;
+        if (round % 2 == 0) OK(portolan_send(node, next, RING, out, len, flags));
+        else OK(portolan_send_gather(node, next, RING, pieces, 3, flags));
+        OK(portolan_recv(node, RING, previous, in, sizeof in, &got));
+        CHECK(got.len == len && got.source == previous);
+        expect(in, len, round + previous);
+        OK(portolan_barrier(node, NULL));
+    }
+    char two[2];
+    OK(portolan_send(node, next, RING, "long", 4, 0));
+    FAILS(PORTOLAN_ERR_TRUNCATED, "4 bytes",
+          portolan_recv(node, RING, PORTOLAN_ANY_SOURCE, two, 2, NULL));
+    OK(portolan_barrier(node, NULL));
+}
+
+static void non_blocking(void) {
+    static unsigned char out[ROUNDS][300], in[ROUNDS][300];
+    portolan_request_t receives[ROUNDS], sends[ROUNDS];
+    for (size_t i = 0; i < ROUNDS; i++)
+        OK(portolan_post_recv(node, RING, previous, in[i], sizeof in[i], &receives[i]));
+    for (size_t i = 0; i < ROUNDS; i++) {
+        fill(out[i], i * 3, i + rank);
+        OK(portolan_isend(node, next, RING, out[i], i * 3, 0, &sends[i]));
+    }
+    for (size_t i = 0; i < ROUNDS; i++) {
+        portolan_completion_t done = PORTOLAN_SIZED(portolan_completion_t);
+        int result;
+        while ((result = portolan_test(node, receives[i], &done)) == PORTOLAN_PENDING) continue;
+        CHECK(result == PORTOLAN_OK && done.len == i * 3 && done.source == previous);
+        CHECK(done.buffer == in[i]);
+        expect(in[i], i * 3, i + previous);
+    }
+    OK(portolan_wait_all(node, sends, ROUNDS));
+    CHECK(sends[0] == 0);
+    OK(portolan_barrier(node, NULL));
+}
+
+static void long_messages(void) {
+    void *out, *in;
+    portolan_request_t request;
+    OK(portolan_alloc(LONG_LEN, &out));
+    OK(portolan_alloc(LONG_LEN, &in));
+    fill(out, LONG_LEN, rank);
+    OK(portolan_post_recv(node, LONG, PORTOLAN_ANY_SOURCE, in, LONG_LEN, &request));
+    OK(portolan_send(node, next, LONG, out, LONG_LEN, 0));
+    OK(portolan_wait(node, request, NULL));
+    expect(in, LONG_LEN, previous);
+    OK(portolan_barrier(node, NULL));
+    OK(portolan_free(out));
+    OK(portolan_free(in));
+}
+
+struct seen {
+    unsigned count;
+    uint64_t bytes;
+};
+
+static void on_posted(portolan_node_t *here, const portolan_message_t *message, void *user) {
+    struct seen *seen = user;
+    CHECK(here == node && message->size == sizeof *message && message->port == POSTED);
+    CHECK(message->source == previous && message->len == message->message_len);
+    CHECK(message->buffer == message->bytes && message->buffer_len == 64);
+    expect(message->bytes, (size_t)message->len, seen->count);
+    seen->bytes += message->len;
+    seen->count++;
+    OK(portolan_post_recv(node, POSTED, PORTOLAN_ANY_SOURCE, message->buffer, 64, NULL));
+}
+
+static void on_in_place(portolan_node_t *here, const portolan_message_t *message, void *user) {
+    struct seen *seen = user;
+    CHECK(message->buffer == NULL && message->buffer_len == 0);
+    seen->bytes += message->len;
+    seen->count++;
+    /* The answer goes back to the sender; it counts at its other port. */
+    if (message->len == 1)
+        OK(portolan_isend_copy(here, message->source, IN_PLACE, NULL, 0, PORTOLAN_HIGH));
+}
+
+static int all_seen(void *user) { return ((struct seen *)user)->count == ROUNDS; }
+
+static void handlers(void) {
+    static unsigned char buffers[2][64];
+    static struct seen posted, in_place;
+    unsigned char out[64];
+    OK(portolan_open_active(node, POSTED, 0, on_posted, &posted));
+    OK(portolan_open_active(node, IN_PLACE, PORTOLAN_IN_PLACE, on_in_place, &in_place));
+    for (size_t i = 0; i < 2; i++)
+        OK(portolan_post_recv(node, POSTED, PORTOLAN_ANY_SOURCE, buffers[i], 64, NULL));
+    OK(portolan_barrier(node, NULL));
+    for (size_t i = 0; i < ROUNDS; i++) {
+        fill(out, i % 64, i);
+        OK(portolan_isend_copy(node, next, POSTED, out, i % 64, 0));
+    }
+    OK(portolan_wait_until(node, all_seen, &posted));
+    CHECK(posted.bytes == 63 * 64 / 2 + 35 * 36 / 2);
+    for (size_t i = 0; i < ROUNDS / 2; i++) OK(portolan_isend_copy(node, next, IN_PLACE, "q", 1, 0));
+    OK(portolan_wait_until(node, all_seen, &in_place));
+    CHECK(in_place.bytes == ROUNDS / 2);
+    OK(portolan_barrier(node, NULL));
+}
+
+static void together(void) {
+    uint32_t sum = size * (size + 1) / 2;
+    int32_t i32[3] = {(int32_t)rank + 1, -(int32_t)rank, 5};
+    int64_t i64 = -(int64_t)rank;
+    uint32_t u32 = rank + 1;
+    uint64_t u64 = 2;
+    float f32 = (float)rank;
+    double f64[2] = {rank + 0.5, 1e300};
+    OK(portolan_allreduce(node, NULL, PORTOLAN_SUM, PORTOLAN_INT32, i32, 3));
+    CHECK(i32[0] == (int32_t)sum && i32[1] == (int32_t)(size - sum) && i32[2] == 5 * (int32_t)size);
+    OK(portolan_allreduce(node, NULL, PORTOLAN_MIN, PORTOLAN_INT64, &i64, 1));
+    CHECK(i64 == 1 - (int64_t)size);
+    OK(portolan_allreduce(node, NULL, PORTOLAN_MAX, PORTOLAN_UINT32, &u32, 1));
+    CHECK(u32 == size);
+    OK(portolan_allreduce(node, NULL, PORTOLAN_PRODUCT, PORTOLAN_UINT64, &u64, 1));
+    CHECK(u64 == 1ULL << size);
+    OK(portolan_reduce(node, NULL, size - 1, PORTOLAN_MAX, PORTOLAN_FLOAT, &f32, 1));
+    if (rank == size - 1) CHECK(f32 == (float)(size - 1));
+    OK(portolan_allreduce(node, NULL, PORTOLAN_SUM, PORTOLAN_DOUBLE, f64, 2));
+    CHECK(f64[0] == sum - size * 0.5);
+    OK(portolan_allreduce(node, NULL, PORTOLAN_SUM, PORTOLAN_DOUBLE, NULL, 0));
+
+    /* The odd ones and the even ones, from the last to the first. */
+    uint32_t ranks[64], count = 0;
+    for (uint32_t r = size; r-- > 0;)
+        if (r % 2 == rank % 2) ranks[count++] = r;
+    portolan_group_t *group;
+    char word[6] = "?????";
+    OK(portolan_group_new(node, 1 + rank % 2, ranks, count, &group));
+    CHECK(portolan_group_size(group) == (int)count);
+    CHECK(ranks[portolan_group_rank(group)] == rank);
+    if (portolan_group_rank(group) == 0) memcpy(word, rank % 2 ? "odd.." : "even.", 6);
+    OK(portolan_broadcast(node, group, 0, word, sizeof word));
+    CHECK(strcmp(word, rank % 2 ? "odd.." : "even.") == 0);
+    OK(portolan_barrier(node, group));
+    OK(portolan_group_free(group));
+    OK(portolan_barrier(node, NULL));
+}
+
+/* Waits for a request as a program's own event loop would. */
+static void loop_until(portolan_request_t request) {
+    int fd = portolan_event_fd(node);
+    CHECK(fd >= 0 && fd == portolan_event_fd(node));
+    for (;;) {
+        int result = portolan_test(node, request, NULL);
+        CHECK(result >= 0);
+        if (result == PORTOLAN_OK) return;
+        int armed = portolan_arm(node);
+        CHECK(armed >= 0);
+        if (armed == 0) continue;
+        struct pollfd entry = {.fd = fd, .events = POLLIN};
+        CHECK(poll(&entry, 1, 60000) == 1);
+        OK(portolan_disarm(node));
+    }
+}
+
+static void event_loop(void) {
+    char in = 0, token = (char)rank;
+    for (int round = 0; round < 20; round++) {
+        portolan_request_t request;
+        OK(portolan_post_recv(node, EVENTS, previous, &in, 1, &request));
+        if (rank == 0) OK(portolan_send(node, next, EVENTS, &token, 1, 0));
+        loop_until(request);
+        CHECK(in == (char)previous);
+        if (rank != 0) OK(portolan_send(node, next, EVENTS, &token, 1, 0));
+    }
+    OK(portolan_barrier(node, NULL));
+}
+
+static void count_path(const char *path, void *user) {
+    CHECK(strlen(path) > 5);
+    ++*(int *)user;
+}
+
+static void count_drop(const char *reason, uint64_t count, void *user) {
+    CHECK(reason[0] != '\0');
+    *(uint64_t *)user += count;
+}
+
+static void accounts(void) {
+    portolan_counters_t counters = PORTOLAN_SIZED(portolan_counters_t);
+    int paths = 0;
+    uint64_t drops = 0;
+    char colour[4];
+    OK(portolan_counters(node, &counters));
+    CHECK(counters.messages_sent > ROUNDS && counters.messages_received > ROUNDS);
+    CHECK(portolan_drops(node, count_drop, &drops) >= 0 && drops == counters.drops);
+    CHECK(portolan_paths(node, next, count_path, &paths) == paths && paths > 0);
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank", portolan_paths(node, size, count_path, &paths));
+    CHECK(portolan_option(node, "colour", colour, sizeof colour) == 6);
+    CHECK(strcmp(colour, "pur") == 0);
+}
+
+int main(void) {
+    OK(portolan_join(&node));
+    rank = (uint32_t)portolan_rank(node);
+    size = (uint32_t)portolan_size(node);
+    CHECK(size >= 2 && size <= 64);
+    next = (rank + 1) % size;
+    previous = (rank + size - 1) % size;
+    OK(portolan_open(node, RING));
+    OK(portolan_open(node, EVENTS));
+    OK(portolan_open(node, LONG));
+    blocking();
+    non_blocking();
+    long_messages();
+    handlers();
+    together();
+    event_loop();
+    accounts();
+    OK(portolan_close(node));
+    puts("all messages came");
+    return 0;
+}

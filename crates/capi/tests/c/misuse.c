@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Every mistake that can be found out is named. A job of one. */
+
+#include "check.h"
+
+#include <pthread.h>
+
+enum { PORT = 4, ACTIVE = 5, CLOSED = 6 };
+
+static void before_joining(void) {
+    char byte = 0;
+    CHECK(portolan_last_error()[0] == '\0');
+    FAILS(PORTOLAN_ERR_NULL, "portolan_join", portolan_send(NULL, 0, PORT, &byte, 1, 0));
+    FAILS(PORTOLAN_ERR_NULL, "portolan_join", portolan_rank(NULL));
+    FAILS(PORTOLAN_ERR_NULL, "portolan_join", portolan_close(NULL));
+    FAILS(PORTOLAN_ERR_NULL, "node", portolan_join(NULL));
+    uint64_t words[32] = {0};
+    FAILS(PORTOLAN_ERR_HANDLE, "not a node", portolan_rank((portolan_node_t *)(void *)words));
+}
+
+static void wrong_arguments(portolan_node_t *node) {
+    char bytes[8] = {0};
+    portolan_request_t request;
+    FAILS(PORTOLAN_ERR_NULL, "buffer", portolan_send(node, 0, PORT, NULL, 1, 0));
+    FAILS(PORTOLAN_ERR_NULL, "buffer",
+          portolan_recv(node, PORT, PORTOLAN_ANY_SOURCE, NULL, 1, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "request", portolan_isend(node, 0, PORT, bytes, 1, 0, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "handler", portolan_open_active(node, 9, 0, NULL, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "done", portolan_wait_until(node, NULL, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "counters", portolan_counters(node, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "name", portolan_option(node, NULL, bytes, 8));
+    FAILS(PORTOLAN_ERR_NO_OPTION, "colour", portolan_option(node, "colour", bytes, 8));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "flags", portolan_send(node, 0, PORT, bytes, 1, 64));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "memory", portolan_send(node, 0, PORT, bytes, (size_t)-1, 0));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "pieces", portolan_send_gather(node, 0, PORT, NULL, 5000, 0));
+    FAILS(PORTOLAN_ERR_PORT, "65536", portolan_open(node, 65536));
+    FAILS(PORTOLAN_ERR_PORT, "70000", portolan_send(node, 0, 70000, bytes, 1, 0));
+    FAILS(PORTOLAN_ERR_PORT_CLOSED, "6",
+          portolan_recv(node, CLOSED, PORTOLAN_ANY_SOURCE, bytes, 8, NULL));
+    FAILS(PORTOLAN_ERR_PORT_IN_USE, "4", portolan_open(node, PORT));
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 7", portolan_send(node, 7, PORT, bytes, 1, 0));
+    FAILS(PORTOLAN_ERR_STALE_REQUEST, "already", portolan_wait(node, 0, NULL));
+    OK(portolan_isend(node, 0, PORT, bytes, 1, 0, &request));
+    OK(portolan_wait(node, request, NULL));
+    FAILS(PORTOLAN_ERR_STALE_REQUEST, "already", portolan_wait(node, request, NULL));
+    FAILS(PORTOLAN_ERR_STALE_REQUEST, "already", portolan_test(node, request, NULL));
+    OK(portolan_recv(node, PORT, 0, bytes, 8, NULL));
+}
+
+static void wrong_sizes(portolan_node_t *node) {
+    char byte = 0;
+    portolan_counters_t counters = {0};
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_counters(node, &counters));
+    counters.size = sizeof counters - 1;
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_counters(node, &counters));
+    portolan_received_t got = {0};
+    OK(portolan_send(node, 0, PORT, &byte, 1, 0));
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_recv(node, PORT, 0, &byte, 1, &got));
+    /* A program that is newer than the library: what it does not know stays as it was. */
+    struct {
+        portolan_received_t known;
+        uint64_t newer;
+    } bigger = {{.size = sizeof bigger}, 77};
+    OK(portolan_send(node, 0, PORT, &byte, 1, 0));
+    OK(portolan_recv(node, PORT, 0, &byte, 1, &bigger.known));
+    CHECK(bigger.known.len == 1 && bigger.known.size == sizeof bigger && bigger.newer == 77);
+}
+
+static void wrong_groups(portolan_node_t *node) {
+    uint32_t ranks[] = {0, 0};
+    double values[2] = {1, 2};
+    portolan_group_t *group = NULL;
+    FAILS(PORTOLAN_ERR_SETTING, "once", portolan_group_new(node, 1, ranks, 2, &group));
+    FAILS(PORTOLAN_ERR_SETTING, "32766", portolan_group_new(node, 70000, ranks, 1, &group));
+    FAILS(PORTOLAN_ERR_NULL, "ranks", portolan_group_new(node, 1, NULL, 1, &group));
+    FAILS(PORTOLAN_ERR_NULL, "group", portolan_group_rank(NULL));
+    CHECK(group == NULL);
+    OK(portolan_group_new(node, 1, ranks, 1, &group));
+    CHECK(portolan_group_size(group) == 1 && portolan_group_rank(group) == 0);
+    FAILS(PORTOLAN_ERR_ARGUMENT, "operation", portolan_allreduce(node, group, 9, PORTOLAN_DOUBLE, values, 2));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "type", portolan_allreduce(node, group, PORTOLAN_SUM, 99, values, 2));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "aligned",
+          portolan_allreduce(node, group, PORTOLAN_SUM, PORTOLAN_DOUBLE, (char *)values + 1, 1));
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 3", portolan_broadcast(node, group, 3, values, 8));
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 3",
+          portolan_reduce(node, group, 3, PORTOLAN_SUM, PORTOLAN_DOUBLE, values, 2));
+    OK(portolan_group_free(group));
+    FAILS(PORTOLAN_ERR_CLOSED, "freed", portolan_barrier(node, group));
+    FAILS(PORTOLAN_ERR_CLOSED, "freed", portolan_group_free(group));
+    OK(portolan_group_free(NULL));
+}
+
+static void wrong_memory(void) {
+    void *memory = NULL;
+    int other = 0;
+    FAILS(PORTOLAN_ERR_ARGUMENT, "0 bytes", portolan_alloc(0, &memory));
+    FAILS(PORTOLAN_ERR_NULL, "memory", portolan_alloc(8, NULL));
+    OK(portolan_alloc(100, &memory));
+    memset(memory, 1, 100);
+    FAILS(PORTOLAN_ERR_ARGUMENT, "portolan_alloc", portolan_free(&other));
+    OK(portolan_free(memory));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "portolan_alloc", portolan_free(memory));
+    OK(portolan_free(NULL));
+}
+
+static void try_everything(portolan_node_t *node, const portolan_message_t *message, void *user) {
+    char *buffer = user;
+    (void)message;
+    CHECK(portolan_rank(node) == 0 && portolan_size(node) == 1);
+    FAILS(PORTOLAN_ERR_IN_HANDLER, "handler", portolan_send(node, 0, PORT, buffer, 1, 0));
+    FAILS(PORTOLAN_ERR_IN_HANDLER, "handler", portolan_barrier(node, NULL));
+    FAILS(PORTOLAN_ERR_IN_HANDLER, "handler", portolan_progress(node));
+    FAILS(PORTOLAN_ERR_IN_HANDLER, "handler", portolan_close(node));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "source", portolan_post_recv(node, PORT, 0, buffer, 1, NULL));
+    OK(portolan_isend_copy(node, 0, PORT, "x", 1, 0));
+}
+
+static int always_wrong(void *node) {
+    FAILS(PORTOLAN_ERR_IN_HANDLER, "condition", portolan_progress(node));
+    return 1;
+}
+
+static void from_handlers(portolan_node_t *node) {
+    char buffer[4];
+    OK(portolan_open_active(node, ACTIVE, PORTOLAN_IN_PLACE, try_everything, buffer));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "flags",
+          portolan_open_active(node, 99, 8, try_everything, buffer));
+    OK(portolan_send(node, 0, ACTIVE, NULL, 0, 0));
+    OK(portolan_recv(node, PORT, 0, buffer, sizeof buffer, NULL));
+    CHECK(buffer[0] == 'x');
+    OK(portolan_wait_until(node, always_wrong, node));
+}
+
+static void *elsewhere(void *node) {
+    FAILS(PORTOLAN_ERR_WRONG_THREAD, "portolan_adopt", portolan_rank(node));
+    OK(portolan_adopt(node));
+    CHECK(portolan_rank(node) == 0);
+    return NULL;
+}
+
+static void on_threads(portolan_node_t *node) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, elsewhere, node) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    /* The other thread has ended, and the system may use its number again, but not for this. */
+    FAILS(PORTOLAN_ERR_WRONG_THREAD, "another thread", portolan_rank(node));
+    OK(portolan_adopt(node));
+    CHECK(portolan_rank(node) == 0);
+}
+
+int main(void) {
+    before_joining();
+    portolan_node_t *node;
+    OK(portolan_join(&node));
+    OK(portolan_open(node, PORT));
+    wrong_arguments(node);
+    wrong_sizes(node);
+    wrong_groups(node);
+    wrong_memory();
+    from_handlers(node);
+    on_threads(node);
+    OK(portolan_close(node));
+    FAILS(PORTOLAN_ERR_CLOSED, "closed", portolan_close(node));
+    FAILS(PORTOLAN_ERR_CLOSED, "closed", portolan_rank(node));
+    FAILS(PORTOLAN_ERR_CLOSED, "closed", portolan_adopt(node));
+    FAILS(PORTOLAN_ERR_CLOSED, "closed", portolan_send(node, 0, PORT, "x", 1, 0));
+    puts("all mistakes were named");
+    return 0;
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The committed header is what the sources say, C and C++ take it, and both languages agree on
+//! the layout of what passes between them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+use common::{STRICT, Workshop, here, library_dir, succeed};
+use portolan_c::types::*;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::mem::{align_of, offset_of, size_of};
+use std::process::Command;
+
+/// The sources that hold what C sees, in the header's order.
+const SOURCES: &[&str] = &[
+    "code", "failure", "types", "handle", "node", "port", "message", "request", "event", "group",
+    "memory", "counters",
+];
+
+/// Set to write the header instead of comparing it.
+const UPDATE: &str = "PORTOLAN_UPDATE_HEADER";
+
+fn generated() -> String {
+    let config = cbindgen::Config::from_file(here().join("cbindgen.toml")).unwrap();
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for name in SOURCES {
+        builder = builder.with_src(here().join(format!("src/{name}.rs")));
+    }
+    let mut text = Vec::new();
+    builder.generate().unwrap().write(&mut text);
+    String::from_utf8(text).unwrap()
+}
+
+fn committed() -> String {
+    std::fs::read_to_string(here().join("include/portolan.h")).unwrap()
+}
+
+#[test]
+fn the_committed_header_is_what_the_sources_say() {
+    let new = generated();
+    if std::env::var_os(UPDATE).is_some() {
+        std::fs::write(here().join("include/portolan.h"), &new).unwrap();
+    }
+    assert!(
+        new == committed(),
+        "portolan.h is not what the sources say; run `{UPDATE}=1 cargo test -p portolan-capi \
+         --test header` and commit it"
+    );
+}
+
+/// The functions that the header declares.
+fn declared() -> BTreeSet<String> {
+    let header = committed();
+    let words = header.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let mut found = BTreeSet::new();
+    let mut rest = header.as_str();
+    for word in words {
+        let at = rest.find(word).unwrap() + word.len();
+        rest = &rest[at..];
+        // In comments a function's name is followed by an empty pair of parentheses.
+        if word.starts_with("portolan_") && rest.starts_with('(') && !rest.starts_with("()") {
+            found.insert(word.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares_and_nothing_else() {
+    let library = library_dir().join("libportolan_c.so");
+    let mut nm = Command::new("nm");
+    nm.args(["--dynamic", "--defined-only"]).arg(library);
+    let out = succeed(&mut nm);
+    let exported: BTreeSet<String> = out
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .map(str::to_owned)
+        .collect();
+    let mut expected = declared();
+    for none in [
+        "portolan_error_name",
+        "portolan_last_error",
+        "portolan_version",
+    ] {
+        assert!(committed().contains(none), "{none} is not in the header");
+    }
+    // Without arguments: declared as `(void)`, so they are found like all others.
+    expected.retain(|name| !name.ends_with("_t"));
+    assert_eq!(exported, expected);
+}
+
+#[test]
+fn every_result_has_a_name_a_text_and_a_number_of_its_own() {
+    let header = committed();
+    let codes: Vec<(&str, i32)> = header
+        .lines()
+        .filter_map(|line| line.strip_prefix("#define PORTOLAN_ERR_"))
+        .map(|rest| {
+            let (name, number) = rest.split_once(' ').unwrap();
+            (name, number.trim().parse().unwrap())
+        })
+        .collect();
+    assert!(codes.len() > 20, "{codes:?}");
+    let numbers: BTreeSet<i32> = codes.iter().map(|code| code.1).collect();
+    assert_eq!(numbers.len(), codes.len(), "a number is used twice");
+    let mut program = String::from(
+        "#include <portolan.h>\n#include <string.h>\nint main(void) { int wrong = 0;\n",
+    );
+    for (name, _) in &codes {
+        writeln!(
+            program,
+            "wrong += strcmp(portolan_error_name(PORTOLAN_ERR_{name}), \"PORTOLAN_ERR_{name}\") != 0;
+             wrong += strcmp(portolan_strerror(PORTOLAN_ERR_{name}), portolan_strerror(12345)) == 0;"
+        )
+        .unwrap();
+    }
+    program.push_str("return wrong; }\n");
+    let shop = Workshop::new();
+    let source = shop.path().join("codes.c");
+    std::fs::write(&source, program).unwrap();
+    succeed(&mut Command::new(shop.build("cc", &source, &[])));
+}
+
+/// Numbers that programs may have been built with. Lines are added here, and never changed.
+#[test]
+fn numbers_that_were_published_stay() {
+    for line in [
+        "PORTOLAN_OK 0",
+        "PORTOLAN_PENDING 1",
+        "PORTOLAN_ERR_NULL -1",
+        "PORTOLAN_ERR_ARGUMENT -2",
+        "PORTOLAN_ERR_STRUCT_SIZE -3",
+        "PORTOLAN_ERR_HANDLE -4",
+        "PORTOLAN_ERR_CLOSED -5",
+        "PORTOLAN_ERR_WRONG_THREAD -6",
+        "PORTOLAN_ERR_IN_HANDLER -7",
+        "PORTOLAN_ERR_INTERNAL -8",
+        "PORTOLAN_ERR_PORT -9",
+        "PORTOLAN_ERR_LAUNCH -10",
+        "PORTOLAN_ERR_LINK -11",
+        "PORTOLAN_ERR_SYSTEM -12",
+        "PORTOLAN_ERR_SETTING -13",
+        "PORTOLAN_ERR_NO_OPTION -14",
+        "PORTOLAN_ERR_NO_SUCH_RANK -20",
+        "PORTOLAN_ERR_PEER_GONE -21",
+        "PORTOLAN_ERR_NO_PATH -22",
+        "PORTOLAN_ERR_NO_ANSWER -23",
+        "PORTOLAN_ERR_TRUNCATED -30",
+        "PORTOLAN_ERR_REFUSED -31",
+        "PORTOLAN_ERR_PORT_CLOSED -32",
+        "PORTOLAN_ERR_PORT_IN_USE -33",
+        "PORTOLAN_ERR_STALE_REQUEST -34",
+        "PORTOLAN_ERR_CANCELLED -35",
+        "PORTOLAN_ERR_LENGTH_MISMATCH -36",
+        "PORTOLAN_ERR_OTHER -99",
+    ] {
+        let defined = format!("#define {line}\n");
+        assert!(committed().contains(&defined), "missing: {defined}");
+    }
+}
+
+/// One line for each structure: its size, its alignment, and where its fields are.
+macro_rules! layouts {
+    ($($type:ident { $($field:ident),* })*) => {{
+        let mut rust = String::new();
+        let mut c = String::from(
+            "#include <portolan.h>\n#include <stdio.h>\nint main(void) {\n",
+        );
+        $(
+            write!(rust, "{} {} {}", stringify!($type), size_of::<$type>(), align_of::<$type>())
+                .unwrap();
+            writeln!(
+                c,
+                "printf(\"{0} %zu %zu\", sizeof({0}), _Alignof({0}));",
+                stringify!($type)
+            )
+            .unwrap();
+            $(
+                write!(rust, " {}", offset_of!($type, $field)).unwrap();
+                writeln!(
+                    c,
+                    "printf(\" %zu\", offsetof({}, {}));",
+                    stringify!($type),
+                    stringify!($field)
+                )
+                .unwrap();
+            )*
+            rust.push('\n');
+            c.push_str("puts(\"\");\n");
+        )*
+        c.push_str("return 0; }\n");
+        (rust, c)
+    }};
+}
+
+#[test]
+fn both_languages_agree_on_sizes_and_offsets() {
+    let (rust, c) = layouts! {
+        portolan_piece_t { bytes, len }
+        portolan_received_t { size, len, source }
+        portolan_completion_t { size, len, buffer, source }
+        portolan_message_t { size, bytes, len, message_len, buffer, buffer_len, source, port }
+        portolan_counters_t {
+            size, frames_sent, frames_received, retransmits, timeouts, paths_left, messages_sent,
+            messages_received, bytes_received, messages_held, best_effort_lost, placement_hits,
+            placement_misses, placement_repaired_bytes, link_full, drops
+        }
+    };
+    let shop = Workshop::new();
+    let source = shop.path().join("layout.c");
+    std::fs::write(&source, c).unwrap();
+    let program = shop.build("cc", &source, &["-std=c11"]);
+    assert_eq!(succeed(&mut Command::new(program)), rust);
+}
+
+#[test]
+fn strict_compilers_of_c_and_cpp_take_the_header() {
+    let shop = Workshop::new();
+    let c = shop.path().join("inclusion.c");
+    let text = "#include <portolan.h>\n#include <portolan.h>\nint main(void) { \
+                portolan_received_t got = PORTOLAN_SIZED(portolan_received_t); \
+                return got.size == sizeof got ? 0 : 1; }\n";
+    std::fs::write(&c, text).unwrap();
+    for standard in ["-std=c99", "-std=c11", "-std=c17"] {
+        let program = shop.build("cc", &c, &[STRICT, &[standard]].concat());
+        succeed(&mut Command::new(program));
+    }
+    let cpp = here().join("tests/c/inclusion.cpp");
+    if Command::new("c++").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: there is no C++ compiler here");
+        return;
+    }
+    for standard in ["-std=c++11", "-std=c++20"] {
+        let program = shop.build("c++", &cpp, &[STRICT, &[standard]].concat());
+        succeed(&mut Command::new(program));
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is installed is enough to build and run a program outside of the source tree.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{here, library_dir, run_job, succeed};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Installs this build's libraries below a fresh directory.
+fn installed() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let (libraries, prefix) = (dir.path().join("built"), dir.path().join("prefix"));
+    std::fs::create_dir(&libraries).unwrap();
+    let built = library_dir().join("libportolan_c.so");
+    std::os::unix::fs::symlink(built, libraries.join("libportolan.so.0")).unwrap();
+    let mut install = Command::new(here().join("../../scripts/install-libraries.sh"));
+    succeed(install.arg(&prefix).env("LIBRARIES", libraries));
+    (dir, prefix)
+}
+
+#[test]
+fn pkg_config_is_all_that_a_program_needs() {
+    if Command::new("pkg-config")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        eprintln!("SKIPPED: pkg-config is not installed");
+        return;
+    }
+    let (dir, prefix) = installed();
+    let source = dir.path().join("program.c");
+    std::fs::write(&source, example_of_the_manual()).unwrap();
+    let mut compile = Command::new("sh");
+    compile.args([
+        "-ec",
+        "cc program.c -o program $(pkg-config --cflags --libs portolan)",
+    ]);
+    compile.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    succeed(compile.current_dir(dir.path()));
+    let path = format!("LD_LIBRARY_PATH={}", prefix.join("lib").display());
+    let program = dir.path().join("program");
+    let mut out: Vec<String> = run_job(2, &["--env", &path], &program, &[])
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    out.sort();
+    assert_eq!(out, ["ahoy from 0", "ahoy from 1"]);
+}
+
+/// The program that portolan(7) shows, so that it is one that works.
+fn example_of_the_manual() -> String {
+    let page = std::fs::read_to_string(here().join("man/portolan.7")).unwrap();
+    let (_, example) = page.split_once(".SH EXAMPLE\n.nf\n").unwrap();
+    let (example, _) = example.split_once(".fi\n").unwrap();
+    example.replace(".PP\n", "\n").replace("\\e", "\\")
+}
+
+fn page(prefix: &Path, name: &str) -> String {
+    let path = prefix.join(format!("share/man/man3/{name}.3"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn every_function_has_a_manual_page() {
+    let (_dir, prefix) = installed();
+    let send = page(&prefix, "portolan_send");
+    for part in [
+        ".SH NAME\nportolan_send \\- Sends `len` bytes to `port` of process `rank`\n",
+        "int portolan_send(",
+        ".SH ERRORS\nPORTOLAN_ERR_NO_SUCH_RANK",
+    ] {
+        assert!(send.contains(part), "{part:?} is missing in\n{send}");
+    }
+    let library = library_dir().join("libportolan_c.so");
+    let mut nm = Command::new("nm");
+    nm.args(["--dynamic", "--defined-only"]).arg(library);
+    let functions = succeed(&mut nm);
+    let names = functions
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .filter(|name| name.starts_with("portolan_"));
+    let mut count = 0;
+    for name in names {
+        assert!(page(&prefix, name).contains(".SH SYNOPSIS"), "{name}");
+        count += 1;
+    }
+    assert!(count > 30, "{count} functions");
+}

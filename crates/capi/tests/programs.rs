@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! C programs against the library, under the address and undefined-behaviour sanitizers.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{STRICT, Workshop, here, run_job, succeed};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A test program, with every check that the compiler can build in.
+fn checked(shop: &Workshop, name: &str) -> PathBuf {
+    let sanitizers = [
+        "-std=c11",
+        "-g",
+        "-D_GNU_SOURCE",
+        "-pthread",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+    ];
+    let source = here().join("tests/c").join(name);
+    shop.build("cc", &source, &[&sanitizers, STRICT].concat())
+}
+
+#[test]
+fn every_mistake_has_a_name() {
+    let shop = Workshop::new();
+    let out = succeed(&mut Command::new(checked(&shop, "misuse.c")));
+    assert!(out.contains("all mistakes were named"), "{out}");
+}
+
+#[test]
+fn messages_groups_and_event_loops_work_from_c() {
+    let shop = Workshop::new();
+    let program = checked(&shop, "messages.c");
+    for (count, path) in [(2, "shm"), (3, "udp")] {
+        let options = ["--path", path, "--option", "colour=purple"];
+        let out = run_job(count, &options, &program, &[]);
+        let done = out.matches("all messages came").count();
+        assert_eq!(done, count as usize, "{out}");
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Being a host of a lab as other programs see hosts: with a name, and names for the others.
+//!
+//! A network namespace alone is a host for Portolan. Launchers and schedulers go by the host name
+//! and look addresses up, so the process gets a UTS namespace, and a mount namespace in which
+//! `/etc/hosts` knows the lab. Both end with it: nothing is left behind.
+
+use super::{Lab, plan};
+use crate::error::user_error;
+use anyhow::{Context, Result};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use std::io::Write;
+use std::process::Command;
+
+const HOSTS_FILE: &str = "/etc/hosts";
+
+/// Makes this process one of host `index` but for its network; what is left to do is to run a
+/// program by the command that is returned.
+///
+/// # Errors
+/// A sentence for a person when it may not.
+pub(crate) fn entry(lab: &Lab, index: u32) -> Result<Command> {
+    super::ip::check_privilege()?;
+    let namespace = lab.namespace(index);
+    if let Err(error) = unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS) {
+        user_error!("a host of a lab needs mount and UTS namespaces, which fails here ({error})");
+    }
+    nix::unistd::sethostname(&namespace).context("setting the name of the host")?;
+    name_hosts(lab).context("making the names of the lab's hosts known")?;
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &namespace]);
+    Ok(command)
+}
+
+/// Covers `/etc/hosts`, for this process and its children, by one with the hosts of the lab.
+fn name_hosts(lab: &Lab) -> Result<()> {
+    let own = names(lab);
+    let mut text = std::fs::read_to_string(HOSTS_FILE)?;
+    if text.ends_with(&own) {
+        // A launcher on one host starts a helper on another: it inherits the mount.
+        return Ok(());
+    }
+    text.push('\n');
+    text.push_str(&own);
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(text.as_bytes())?;
+    // Readable as the one that it covers, for programs that are not root.
+    let permissions = std::fs::metadata(HOSTS_FILE)?.permissions();
+    file.as_file().set_permissions(permissions)?;
+    let (nothing, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE);
+    mount(nothing, "/", nothing, private, nothing)?;
+    mount(
+        Some(file.path()),
+        HOSTS_FILE,
+        nothing,
+        MsFlags::MS_BIND,
+        nothing,
+    )?;
+    // The mount keeps the file; its name goes.
+    Ok(())
+}
+
+/// The lines of `/etc/hosts` for the lab.
+fn names(lab: &Lab) -> String {
+    let line = |index| format!("{} {}\n", plan::address(index), lab.namespace(index));
+    (0..lab.host_count).map(line).collect()
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which MPIs are installed: their launchers in PATH, asked for their version.
+
+use crate::error::{UserError, user_error};
+use crate::program;
+use anyhow::Result;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+
+/// Names of launchers. Where several MPIs are installed, Debian gives each a name of its own.
+const LAUNCHERS: [&str; 6] = [
+    "mpirun",
+    "mpiexec",
+    "mpirun.openmpi",
+    "mpirun.mpich",
+    "mpiexec.hydra",
+    "orterun",
+];
+
+/// A family of MPIs with the same launcher and settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    OpenMpi,
+    Mpich,
+    Intel,
+}
+
+/// An installed MPI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mpi {
+    pub(crate) kind: Kind,
+    pub(crate) version: String,
+    pub(crate) launcher: PathBuf,
+    /// MPICH only: the device it was built with, such as `ch4:ucx`.
+    pub(crate) device: Option<String>,
+}
+
+/// Which MPI a person asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Kind(Kind),
+    Launcher(String),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Wanted, String> {
+        match text {
+            "openmpi" => Ok(Wanted::Kind(Kind::OpenMpi)),
+            "mpich" => Ok(Wanted::Kind(Kind::Mpich)),
+            "intel" => Ok(Wanted::Kind(Kind::Intel)),
+            _ if text.contains('/') => Ok(Wanted::Launcher(text.to_owned())),
+            _ => Err("write openmpi, mpich, intel, or the path of a launcher".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::OpenMpi => "Open MPI",
+            Kind::Mpich => "MPICH",
+            Kind::Intel => "Intel MPI",
+        })
+    }
+}
+
+impl fmt::Display for Mpi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mpi { kind, version, .. } = self;
+        write!(f, "{kind} {version} ({})", self.launcher.display())
+    }
+}
+
+impl Mpi {
+    /// Whether it can use libfabric at all; `None` if its launcher does not say.
+    pub(crate) fn has_ofi(&self) -> Option<bool> {
+        let device = self.device.as_ref()?;
+        Some(device.contains("ofi"))
+    }
+
+    /// Refuses one that cannot use libfabric.
+    pub(crate) fn check_ofi(&self) -> Result<()> {
+        if self.has_ofi() != Some(false) {
+            return Ok(());
+        }
+        user_error!(
+            "{self} was built for {} and cannot use libfabric, so not Portolan either: name \
+             another with --mpi, for instance the one of `pip install mpich`",
+            self.device.as_deref().unwrap_or("another network")
+        )
+    }
+}
+
+/// The MPI to use: the one that is wanted, or the first in PATH that can use libfabric.
+///
+/// # Errors
+/// A sentence for a person when there is none.
+pub(crate) fn choose(wanted: Option<&Wanted>) -> Result<Mpi> {
+    if let Some(Wanted::Launcher(path)) = wanted {
+        let path = program::find(path).map_err(UserError::new)?;
+        let Some(mpi) = examine(&path) else {
+            user_error!(
+                "{} does not say that it is the launcher of Open MPI, MPICH or Intel MPI: name \
+                 another with --mpi",
+                path.display()
+            );
+        };
+        return Ok(mpi);
+    }
+    let mut installed = installed();
+    if let Some(Wanted::Kind(kind)) = wanted {
+        installed.retain(|mpi| mpi.kind == *kind);
+        if installed.is_empty() {
+            user_error!("no {kind} was found in PATH: install it, or name its launcher with --mpi");
+        }
+    }
+    let best = installed
+        .iter()
+        .position(|mpi| mpi.has_ofi() != Some(false));
+    if installed.is_empty() {
+        user_error!(
+            "no MPI was found in PATH: install one, for instance with `apt install openmpi-bin`, \
+             or name its launcher with --mpi"
+        );
+    }
+    Ok(installed.swap_remove(best.unwrap_or(0)))
+}
+
+/// All that are installed, in the order of PATH.
+pub(crate) fn installed() -> Vec<Mpi> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut seen = BTreeSet::new();
+    let mut found: Vec<Mpi> = Vec::new();
+    for dir in std::env::split_paths(&path) {
+        for name in LAUNCHERS {
+            let launcher = dir.join(name);
+            let Ok(real) = launcher.canonicalize() else {
+                continue;
+            };
+            // Wrappers that look at their own name are not the same program under another one.
+            if !seen.insert(real) {
+                continue;
+            }
+            let Some(mpi) = examine(&launcher) else {
+                continue;
+            };
+            let same = |other: &Mpi| {
+                let here = other.launcher.parent() == launcher.parent();
+                here && (other.kind, &other.version) == (mpi.kind, &mpi.version)
+            };
+            if !found.iter().any(same) {
+                found.push(mpi);
+            }
+        }
+    }
+    found
+}
+
+/// Asks a launcher what it is; `None` if it is none that is known.
+fn examine(launcher: &Path) -> Option<Mpi> {
+    let output = Command::new(launcher)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    recognise(&said, launcher)
+}
+
+/// What a launcher is that says `said` of its version.
+pub(super) fn recognise(said: &str, launcher: &Path) -> Option<Mpi> {
+    let first = said.lines().next()?;
+    let (kind, version) = if first.contains("Open MPI") || first.contains("OpenRTE") {
+        (Kind::OpenMpi, last_word(first))
+    } else if said.contains("Intel(R) MPI Library") {
+        let version = first
+            .split("Version ")
+            .nth(1)
+            .map(|rest| rest.split(',').next());
+        (Kind::Intel, version.flatten().unwrap_or(first).to_owned())
+    } else if first.starts_with("HYDRA") {
+        let line = said
+            .lines()
+            .find(|line| line.trim().starts_with("Version:"))?;
+        (Kind::Mpich, last_word(line))
+    } else {
+        return None;
+    };
+    let device = (kind == Kind::Mpich).then(|| device_in(said)).flatten();
+    Some(Mpi {
+        kind,
+        version,
+        launcher: launcher.to_owned(),
+        device,
+    })
+}
+
+fn last_word(line: &str) -> String {
+    line.split_whitespace()
+        .last()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// The value of `--with-device=` among the configure options.
+fn device_in(said: &str) -> Option<String> {
+    let rest = said.split("--with-device=").nth(1)?;
+    let end = rest.find(|c: char| c.is_whitespace() || c == '\'' || c == '"');
+    Some(rest[..end.unwrap_or(rest.len())].to_owned())
+}

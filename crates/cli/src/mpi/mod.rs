@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! MPI programs over Portolan: `portolan mpirun` and `portolan lab mpirun`.
+//!
+//! An installed MPI's own launcher is run, with the settings by which it takes Portolan's libfabric
+//! provider. Nothing of MPI is replaced.
+
+pub(crate) mod find;
+pub(crate) mod lab;
+pub(crate) mod plan;
+pub(crate) mod provider;
+
+use crate::error::UserError;
+use anyhow::Result;
+use find::{Mpi, Wanted};
+use plan::Plan;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// What `mpirun` and `lab mpirun` share.
+#[derive(clap::Args)]
+pub(crate) struct Choice {
+    /// Which MPI: openmpi, mpich, intel, or the path of its launcher; else the first in PATH.
+    #[arg(long, value_name = "WHICH")]
+    mpi: Option<Wanted>,
+    /// Directory of libportolan-fi.so; else where it is built or installed beside this program.
+    #[arg(long, value_name = "DIR")]
+    provider_dir: Option<PathBuf>,
+    /// Leave the MPI as it is, for comparing: no setting of Portolan's.
+    #[arg(long)]
+    plain: bool,
+    /// Print what would be run, and do not run it.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Run an MPI program over Portolan, by the launcher of an installed MPI.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    choice: Choice,
+    /// What the launcher gets: its options, the program and its arguments.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    args: Vec<String>,
+}
+
+/// Becomes the launcher; returns only if that fails, or nothing was to be run.
+pub(crate) fn main(args: Args) -> Result<ExitCode> {
+    let mpi = args.choice.find()?;
+    let plan = args.choice.plan(&mpi, args.args)?;
+    args.choice.announce(&mpi, &plan);
+    if args.choice.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(start(plan.command()))
+}
+
+impl Choice {
+    fn find(&self) -> Result<Mpi> {
+        find::choose(self.mpi.as_ref())
+    }
+
+    /// The settings and the command line for `args` of the launcher.
+    fn plan(&self, mpi: &Mpi, args: Vec<String>) -> Result<Plan> {
+        let mut plan = Plan::new(mpi, args);
+        if !self.plain {
+            mpi.check_ofi()?;
+            plan.take_provider(
+                mpi.kind,
+                &provider::directory(self.provider_dir.as_deref())?,
+            );
+        }
+        Ok(plan)
+    }
+
+    /// Says in one line what was set and what runs.
+    fn announce(&self, mpi: &Mpi, plan: &Plan) {
+        eprintln!("portolan: {mpi}: {plan}");
+    }
+}
+
+/// Becomes `command`; returns only if that fails.
+fn start(mut command: Command) -> anyhow::Error {
+    let error = command.exec();
+    let program = command.get_program().to_string_lossy();
+    UserError::new(crate::program::explain(&program, &error)).into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Recognising launchers by what they say, and what is set for each.
+
+use super::find::{Kind, recognise};
+use super::plan::{Hosts, Plan};
+use super::*;
+use std::path::Path;
+
+const MPICH: &str = "HYDRA build details:\n    Version:                                 5.0.2\n    \
+    Configure options:                       --with-device=ch4:ucx,ofi --with-pm=hydra:gforker\n";
+
+fn mpi(said: &str) -> Mpi {
+    recognise(said, Path::new("/opt/bin/mpirun")).unwrap()
+}
+
+#[test]
+fn launchers_are_known_by_what_they_say() {
+    for (said, kind, version, ofi) in [
+        (
+            "mpirun (Open MPI) 5.0.11\n\nReport bugs to …",
+            Kind::OpenMpi,
+            "5.0.11",
+            None,
+        ),
+        (
+            "mpirun.openmpi (OpenRTE) 4.1.4\n",
+            Kind::OpenMpi,
+            "4.1.4",
+            None,
+        ),
+        (MPICH, Kind::Mpich, "5.0.2", Some(true)),
+        (
+            &MPICH.replace(",ofi", ""),
+            Kind::Mpich,
+            "5.0.2",
+            Some(false),
+        ),
+        (
+            "Intel(R) MPI Library for Linux* OS, Version 2021.13 Build 20240701 (id: 179630a)\n",
+            Kind::Intel,
+            "2021.13 Build 20240701 (id: 179630a)",
+            None,
+        ),
+    ] {
+        let mpi = mpi(said);
+        let found = (mpi.kind, mpi.version.as_str(), mpi.has_ofi());
+        assert_eq!(found, (kind, version, ofi));
+        assert_eq!(mpi.check_ofi().is_err(), ofi == Some(false));
+    }
+    assert_eq!(recognise("slurm-wlm 22.05.8\n", Path::new("mpirun")), None);
+    assert_eq!(recognise("", Path::new("mpirun")), None);
+}
+
+#[test]
+fn what_is_set_is_said_in_one_line() {
+    for (said, expected) in [
+        (
+            "mpirun (Open MPI) 5.0.11\n",
+            "FI_PROVIDER=portolan FI_PROVIDER_PATH=/lib OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi \
+             /opt/bin/mpirun -x FI_PROVIDER -x FI_PROVIDER_PATH",
+        ),
+        (
+            MPICH,
+            "FI_PROVIDER=portolan FI_PROVIDER_PATH=/lib MPIR_CVAR_CH4_NETMOD=ofi \
+             MPIR_CVAR_OFI_USE_PROVIDER=portolan /opt/bin/mpirun",
+        ),
+    ] {
+        let mpi = mpi(said);
+        let mut plan = Plan::new(&mpi, vec!["-n".into(), "2".into(), "./a.out".into()]);
+        plan.take_provider(mpi.kind, Path::new("/lib"));
+        let line = plan.to_string();
+        assert!(line.starts_with(expected), "{line}");
+        assert!(line.ends_with(" -n 2 ./a.out"), "{line}");
+        assert_eq!(line.lines().count(), 1);
+    }
+}
+
+#[test]
+fn ranks_are_spread_over_the_hosts_of_a_lab() {
+    let names = ["lab-h0", "lab-h1", "lab-h2"].map(str::to_owned);
+    for (said, rank_count, expected) in [
+        (
+            "mpirun (Open MPI) 5.0.11\n",
+            4,
+            "--host lab-h0:2,lab-h1:2,lab-h2:2 --map-by node",
+        ),
+        (
+            "mpirun (Open MPI) 5.0.11\n",
+            2,
+            "--host lab-h0:1,lab-h1:1 --map-by node",
+        ),
+        (MPICH, 4, "-hosts lab-h0,lab-h1,lab-h2 -ppn 1 -n 4 ./a.out"),
+    ] {
+        let mpi = mpi(said);
+        let mut plan = Plan::new(&mpi, vec!["./a.out".into()]);
+        plan.take_hosts(
+            mpi.kind,
+            &Hosts {
+                names: &names,
+                rank_count,
+                agent: "/opt/portolan",
+                agent_args: "lab rsh --name lab",
+            },
+        );
+        let line = plan.to_string();
+        assert!(line.contains(expected), "{line}");
+    }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where an endpoint can be reached, in 64 bytes that programs pass on as they are.
+//!
+//! ```text
+//!  0  version u8 = 1        1  flags u8: 1 shm, 2 packet
+//!  2  UDP port u16          4  port that answers whether it lives u16
+//!  6  prefix length u8      7  zero
+//!  8  token, 16 bytes: random; who knows it may open a session
+//! 24  host, 8 bytes: hash of the boot and the network namespace
+//! 32  IP address, 16 bytes (IPv4 as ::ffff:a.b.c.d)
+//! 48  MAC, 6 bytes         54  user u32         58  zero, 6 bytes
+//! ```
+//! Integers are little-endian.
+
+use crate::address::Address;
+use crate::error::Error;
+use portolan_link::{HostId, LinkAddr};
+use portolan_proto::CARD_LEN;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+const VERSION: u8 = 1;
+const FLAG_SHM: u8 = 1;
+const FLAG_PACKET: u8 = 2;
+
+/// The address of an endpoint. Keep it to those who may send to the endpoint: it has a token in it
+/// that lets them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointAddress([u8; CARD_LEN]);
+
+impl EndpointAddress {
+    /// Bytes of an address.
+    pub const LEN: usize = CARD_LEN;
+
+    /// Reads an address that another endpoint has given out.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`] when the bytes are not such an address, or one of another version.
+    pub fn from_bytes(bytes: &[u8; CARD_LEN]) -> Result<EndpointAddress, Error> {
+        let bad = |why| Err(Error::BadAddress { why });
+        if bytes[0] != VERSION {
+            return bad("it is of another version; use one version on all hosts");
+        }
+        let flags_are_known = bytes[1] & !(FLAG_SHM | FLAG_PACKET) == 0;
+        if !flags_are_known || bytes[7] != 0 || bytes[58..] != [0; 6] {
+            return bad("bytes without a meaning are not zero");
+        }
+        let address = EndpointAddress(*bytes);
+        if address.ip().is_unspecified() || address.port(2) == 0 {
+            return bad("it has no network address");
+        }
+        Ok(address)
+    }
+
+    /// The bytes to pass on.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; CARD_LEN] {
+        &self.0
+    }
+
+    /// Puts the address of this process together. `own` has a UDP address.
+    pub(crate) fn of(own: &Address, token: [u8; 16]) -> EndpointAddress {
+        let mut bytes = [0; CARD_LEN];
+        bytes[0] = VERSION;
+        for link in &own.links {
+            match link {
+                LinkAddr::Shm { uid, .. } => {
+                    bytes[1] |= FLAG_SHM;
+                    bytes[54..58].copy_from_slice(&uid.to_le_bytes());
+                }
+                LinkAddr::Udp { socket } => {
+                    bytes[2..4].copy_from_slice(&socket.port().to_le_bytes());
+                    bytes[32..48].copy_from_slice(&to_v6(socket.ip()).octets());
+                }
+                LinkAddr::Packet { mac, .. } => {
+                    bytes[1] |= FLAG_PACKET;
+                    bytes[48..54].copy_from_slice(mac);
+                }
+                LinkAddr::Sim { .. } => {}
+            }
+        }
+        if let Some(liveness) = own.liveness {
+            bytes[4..6].copy_from_slice(&liveness.port().to_le_bytes());
+        }
+        bytes[6] = own.network.map_or(0, |(_, prefix_len)| prefix_len);
+        bytes[8..24].copy_from_slice(&token);
+        bytes[24..32].copy_from_slice(&host_hash(&own.host));
+        EndpointAddress(bytes)
+    }
+
+    /// The same in full, as `own` can use it.
+    pub(crate) fn write_out(&self, own: &Address) -> Address {
+        let ip = self.ip();
+        let host = if self.0[24..32] == host_hash(&own.host) {
+            own.host.clone()
+        } else {
+            HostId {
+                boot_id: hex::encode(&self.0[24..32]),
+                netns: 0,
+            }
+        };
+        let socket = SocketAddr::new(ip, self.port(2));
+        let mut links = vec![LinkAddr::Udp { socket }];
+        if self.0[1] & FLAG_SHM != 0 {
+            links.push(LinkAddr::Shm {
+                host: host.clone(),
+                uid: u32::from_le_bytes(field(&self.0, 54)),
+                // The kernel tells it when the two connect.
+                pid: 0,
+                name: shm_name(&self.token()),
+            });
+        }
+        if self.0[1] & FLAG_PACKET != 0 {
+            links.push(LinkAddr::Packet {
+                mac: field(&self.0, 48),
+                endpoint: self.port(2),
+            });
+        }
+        let liveness = Some(self.port(4)).filter(|&port| port != 0);
+        Address {
+            host_name: ip.to_string(),
+            host,
+            links,
+            network: Some((ip, self.0[6])),
+            liveness: liveness.map(|port| SocketAddr::new(ip, port)),
+        }
+    }
+
+    /// The key of handshakes with the endpoint: nobody has it who does not have the address.
+    pub(crate) fn key(&self) -> [u8; 32] {
+        endpoint_key(&self.token())
+    }
+
+    fn token(&self) -> [u8; 16] {
+        field(&self.0, 8)
+    }
+
+    fn ip(&self) -> IpAddr {
+        let v6 = Ipv6Addr::from(field::<16>(&self.0, 32));
+        v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
+    }
+
+    fn port(&self, at: usize) -> u16 {
+        u16::from_le_bytes(field(&self.0, at))
+    }
+}
+
+/// The key of handshakes with an endpoint whose address has `token` in it.
+pub(crate) fn endpoint_key(token: &[u8; 16]) -> [u8; 32] {
+    blake3::derive_key("portolan endpoint handshake, version 1", token)
+}
+
+/// The name of an endpoint's socket of shared memory: everybody can list names, so the token must
+/// not follow from it.
+pub(crate) fn shm_name(token: &[u8; 16]) -> String {
+    let hash = blake3::derive_key("portolan endpoint socket, version 1", token);
+    format!("portolan/endpoint/{}", hex::encode(&hash[..16]))
+}
+
+impl fmt::Display for EndpointAddress {
+    /// Leaves the token out: this ends in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let socket = SocketAddr::new(self.ip(), self.port(2));
+        write!(f, "portolan://{socket}")
+    }
+}
+
+impl fmt::Debug for EndpointAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EndpointAddress({self})")
+    }
+}
+
+fn host_hash(host: &HostId) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(host.boot_id.as_bytes());
+    hasher.update(&host.netns.to_le_bytes());
+    field(hasher.finalize().as_bytes(), 0)
+}
+
+fn to_v6(ip: IpAddr) -> Ipv6Addr {
+    match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
+fn field<const LEN: usize>(bytes: &[u8], at: usize) -> [u8; LEN] {
+    let mut out = [0; LEN];
+    out.copy_from_slice(&bytes[at..at + LEN]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portolan_proto::LinkId;
+
+    fn own(netns: u64) -> Address {
+        let host = HostId {
+            boot_id: "boot".into(),
+            netns,
+        };
+        let socket = SocketAddr::from(([10, 77, 0, 1], 9000));
+        Address {
+            host_name: "10.77.0.1".into(),
+            host: host.clone(),
+            links: vec![
+                LinkAddr::Udp { socket },
+                LinkAddr::Shm {
+                    host,
+                    uid: 1000,
+                    pid: 0,
+                    name: shm_name(&[7; 16]),
+                },
+                LinkAddr::Packet {
+                    mac: [2; 6],
+                    endpoint: 9000,
+                },
+            ],
+            network: Some((socket.ip(), 24)),
+            liveness: Some(SocketAddr::new(socket.ip(), 9001)),
+        }
+    }
+
+    #[test]
+    fn an_address_survives_its_64_bytes() {
+        let short = EndpointAddress::of(&own(1), [7; 16]);
+        let read = EndpointAddress::from_bytes(short.as_bytes()).unwrap();
+        assert_eq!(read.write_out(&own(1)), own(1));
+        let there = read.write_out(&own(2));
+        assert_ne!(there.host, own(2).host);
+        assert_eq!(
+            own(2).common_links(&there),
+            [LinkId::UDP, LinkId::PACKET],
+            "of another host"
+        );
+    }
+
+    #[test]
+    fn what_people_see_of_an_address_has_no_token() {
+        let short = EndpointAddress::of(&own(1), [0xab; 16]);
+        let seen = format!("{short} {short:?} {}", shm_name(&[0xab; 16]));
+        assert!(seen.contains("10.77.0.1:9000"), "{seen}");
+        assert!(!seen.contains("abab"), "{seen}");
+    }
+
+    #[test]
+    fn other_bytes_are_refused_with_a_reason() {
+        let good = *EndpointAddress::of(&own(1), [7; 16]).as_bytes();
+        for (at, byte) in [(0, 2), (1, 0x80), (7, 1), (60, 1)] {
+            let mut bad = good;
+            bad[at] = byte;
+            assert!(EndpointAddress::from_bytes(&bad).is_err(), "byte {at}");
+        }
+        let mut nowhere = good;
+        nowhere[2..4].fill(0);
+        assert!(EndpointAddress::from_bytes(&nowhere).is_err());
+        assert!(EndpointAddress::from_bytes(&[0; 64]).is_err());
+    }
+}

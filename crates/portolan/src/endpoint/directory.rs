@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whom an endpoint knows: numbers for addresses, those that its program has inserted and those of
+//! strangers that have said hello.
+//!
+//! Shared with the link of shared memory, which meets strangers by itself; the lock is taken on
+//! the control path only.
+
+use super::address::{EndpointAddress, endpoint_key};
+use portolan_link::shm;
+use portolan_proto::{CARD_LEN, PeerId};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Peers at most: what session tokens can name.
+const PEERS_MAX: usize = 1 << 20;
+
+/// Strangers at most. All of them know this endpoint's address; the bound keeps one of them from
+/// filling the table with addresses that it makes up.
+const STRANGERS_MAX: usize = 1 << 16;
+
+/// See the module documentation.
+pub(crate) struct Directory {
+    key: [u8; 32],
+    /// Somebody is new since [`Directory::take_fresh`].
+    has_fresh: AtomicBool,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Set once, when all links are open.
+    own: Option<EndpointAddress>,
+    by_address: HashMap<EndpointAddress, PeerId>,
+    /// By number. Numbers are not used again.
+    entries: Vec<Entry>,
+    fresh: Vec<PeerId>,
+    stranger_count: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    address: EndpointAddress,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Stranger,
+    Inserted,
+    Removed,
+}
+
+/// A peer that the engine has not been told of.
+pub(crate) struct Fresh {
+    pub(crate) peer: PeerId,
+    pub(crate) address: EndpointAddress,
+    /// It has said hello, and waits for an answer.
+    pub(crate) is_stranger: bool,
+}
+
+impl Directory {
+    pub(crate) fn new(token: &[u8; 16]) -> Directory {
+        Directory {
+            key: endpoint_key(token),
+            has_fresh: AtomicBool::new(false),
+            known: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn set_own(&self, address: EndpointAddress) {
+        self.known().own = Some(address);
+    }
+
+    /// The number of `address`, which the program has inserted; `None` when there are too many.
+    pub(crate) fn insert(&self, address: &EndpointAddress) -> Option<PeerId> {
+        let mut known = self.known();
+        if let Some(&peer) = known.by_address.get(address) {
+            let state = &mut known.entries[peer.0 as usize].state;
+            if std::mem::replace(state, State::Inserted) == State::Stranger {
+                known.stranger_count -= 1;
+            }
+            return Some(peer);
+        }
+        self.add(&mut known, *address, State::Inserted)
+    }
+
+    /// The number of a process that has said hello with `address`.
+    pub(crate) fn meet(&self, address: &EndpointAddress) -> Option<PeerId> {
+        let mut known = self.known();
+        if let Some(&peer) = known.by_address.get(address) {
+            return Some(peer);
+        }
+        if known.stranger_count >= STRANGERS_MAX {
+            return None;
+        }
+        known.stranger_count += 1;
+        self.add(&mut known, *address, State::Stranger)
+    }
+
+    fn add(&self, known: &mut Known, address: EndpointAddress, state: State) -> Option<PeerId> {
+        let index = known.entries.len();
+        if index >= PEERS_MAX {
+            return None;
+        }
+        let peer = PeerId(u32::try_from(index).ok()?);
+        known.entries.push(Entry { address, state });
+        known.by_address.insert(address, peer);
+        known.fresh.push(peer);
+        self.has_fresh.store(true, Ordering::Relaxed);
+        Some(peer)
+    }
+
+    /// Forgets a peer; its address may be inserted again, under another number.
+    pub(crate) fn remove(&self, peer: PeerId) -> bool {
+        let mut known = self.known();
+        let Some(entry) = known.entries.get_mut(peer.0 as usize) else {
+            return false;
+        };
+        let (address, was) = (entry.address, entry.state);
+        entry.state = State::Removed;
+        if was == State::Removed {
+            return false;
+        }
+        if was == State::Stranger {
+            known.stranger_count -= 1;
+        }
+        known.by_address.remove(&address);
+        true
+    }
+
+    /// `None` for a number that was never given out, and for a peer that was removed.
+    pub(crate) fn address_of(&self, peer: PeerId) -> Option<EndpointAddress> {
+        let known = self.known();
+        let entry = known.entries.get(peer.0 as usize)?;
+        (entry.state != State::Removed).then_some(entry.address)
+    }
+
+    pub(crate) fn is_inserted(&self, peer: PeerId) -> bool {
+        let known = self.known();
+        let entry = known.entries.get(peer.0 as usize);
+        entry.is_some_and(|entry| entry.state == State::Inserted)
+    }
+
+    #[inline]
+    pub(crate) fn has_fresh(&self) -> bool {
+        self.has_fresh.load(Ordering::Relaxed)
+    }
+
+    /// The peers that the engine has not been told of.
+    pub(crate) fn take_fresh(&self) -> Vec<Fresh> {
+        let mut known = self.known();
+        self.has_fresh.store(false, Ordering::Relaxed);
+        let fresh = std::mem::take(&mut known.fresh);
+        let told = fresh.into_iter().map(|peer| {
+            let entry = known.entries[peer.0 as usize];
+            Fresh {
+                peer,
+                address: entry.address,
+                is_stranger: entry.state == State::Stranger,
+            }
+        });
+        told.collect()
+    }
+
+    /// Every update is whole before the lock is given back.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl shm::Directory for Directory {
+    fn own_card(&self) -> [u8; CARD_LEN] {
+        self.known()
+            .own
+            .map_or([0; CARD_LEN], |own| *own.as_bytes())
+    }
+
+    fn own_key(&self) -> [u8; 32] {
+        self.key
+    }
+
+    fn number_of(&self, card: &[u8; CARD_LEN]) -> Option<u32> {
+        let address = EndpointAddress::from_bytes(card).ok()?;
+        self.meet(&address).map(|peer| peer.0)
+    }
+
+    fn key_of(&self, peer: u32) -> Option<[u8; 32]> {
+        self.address_of(PeerId(peer)).map(|address| address.key())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> EndpointAddress {
+        let mut bytes = [0; CARD_LEN];
+        bytes[0] = 1;
+        bytes[2..4].copy_from_slice(&port.to_le_bytes());
+        bytes[47] = 1;
+        EndpointAddress::from_bytes(&bytes).unwrap()
+    }
+
+    #[test]
+    fn a_stranger_that_is_inserted_keeps_its_number() {
+        let directory = Directory::new(&[1; 16]);
+        let stranger = directory.meet(&address(1)).unwrap();
+        assert!(!directory.is_inserted(stranger));
+        assert!(directory.has_fresh());
+        assert!(directory.take_fresh()[0].is_stranger);
+        assert!(!directory.has_fresh());
+        assert_eq!(directory.insert(&address(1)), Some(stranger));
+        assert!(directory.is_inserted(stranger));
+        assert!(!directory.has_fresh(), "the engine knows it");
+    }
+
+    #[test]
+    fn a_number_is_not_given_twice() {
+        let directory = Directory::new(&[1; 16]);
+        let first = directory.insert(&address(1)).unwrap();
+        assert!(directory.remove(first));
+        assert!(!directory.remove(first));
+        assert_eq!(directory.address_of(first), None);
+        assert_ne!(directory.insert(&address(1)), Some(first));
+    }
+
+    #[test]
+    fn strangers_are_bounded_and_inserting_is_not() {
+        let directory = Directory::new(&[1; 16]);
+        directory.known().stranger_count = STRANGERS_MAX;
+        assert_eq!(directory.meet(&address(1)), None);
+        let peer = directory.insert(&address(1)).unwrap();
+        assert_eq!(directory.meet(&address(1)), Some(peer));
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The engine without a job: for libraries that bring processes together in ways of their own.
+//!
+//! An [`Endpoint`] has an address of 64 bytes, which its program passes on; peers are inserted and
+//! removed at run time, and a process that knows the address may be the first to send. Operations
+//! work on memory by address, carry a word of the caller's, and end in [`RawCompletion`]s that
+//! [`Endpoint::poll`] hands out. There are no ranks, ports and handlers.
+//!
+//! The one invariant: each operation that was accepted and has a completion gets exactly one, and
+//! its memory is not touched after that was handed out.
+#![allow(
+    unsafe_code,
+    reason = "operations on memory that the caller names by address; see `RawPiece`"
+)]
+
+mod address;
+mod directory;
+mod message;
+mod open;
+mod raw;
+mod rest;
+mod types;
+
+pub use address::EndpointAddress;
+pub use open::EndpointConfig;
+pub use types::{
+    EndpointLimits, Idle, PeerIndex, RawCompletion, RawError, RawKind, RawPiece, RawRecv, RawSend,
+    RawSpace, SubmitError,
+};
+
+pub(crate) use directory::Directory;
+pub(crate) use raw::Raw;
+
+use crate::engine::{Engine, PeerInfo};
+use crate::error::Error;
+use crate::node::LINGER;
+use crate::wait::Waiter;
+use portolan_proto::{Cause, Counters, LinkId, PeerId, PeerStatus};
+use rest::Rest;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A process, or a part of one, that others reach by its address. See the module documentation.
+///
+/// Belongs to one thread at a time. Dropping it sees to it that what was sent arrives, for one
+/// second at most.
+pub struct Endpoint {
+    engine: Engine,
+    directory: Arc<Directory>,
+    address: EndpointAddress,
+    waiter: Waiter,
+    rest: Rest,
+}
+
+impl Endpoint {
+    /// What others need to reach this endpoint.
+    #[must_use]
+    pub fn address(&self) -> EndpointAddress {
+        self.address
+    }
+
+    /// Makes the owner of `address` a peer; nothing is sent to it yet. The address of a peer gives
+    /// the same number again, and that of this endpoint one that it reaches itself by.
+    ///
+    /// # Errors
+    /// [`Error::TooManyPeers`].
+    pub fn insert(&mut self, address: &EndpointAddress) -> Result<PeerIndex, Error> {
+        let peer = self.directory.insert(address).ok_or(Error::TooManyPeers)?;
+        self.meet_fresh();
+        Ok(PeerIndex(peer.0))
+    }
+
+    /// Ends the session with `peer`, and what only it could have ended, and forgets its address.
+    /// Messages that have arrived from it stay.
+    pub fn remove(&mut self, peer: PeerIndex) {
+        self.meet_fresh();
+        let peer = PeerId(peer.0);
+        if !self.directory.remove(peer) {
+            return;
+        }
+        self.engine.inner.core.dismiss(peer);
+        self.engine.give_up(peer, Cause::Closed);
+        self.engine.links.disconnect(peer, LinkId::UDP);
+        self.engine.links.disconnect(peer, LinkId::PACKET);
+        self.engine.drain();
+        self.engine.flush();
+    }
+
+    /// The address of a peer; `None` for one that was removed or never was.
+    #[must_use]
+    pub fn address_of(&self, peer: PeerIndex) -> Option<EndpointAddress> {
+        self.directory.address_of(PeerId(peer.0))
+    }
+
+    /// Whether the program has inserted `peer`; a stranger has come by itself.
+    #[must_use]
+    pub fn is_inserted(&self, peer: PeerIndex) -> bool {
+        self.directory.is_inserted(PeerId(peer.0))
+    }
+
+    /// What the protocol has done so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        self.engine.inner.core.counters()
+    }
+
+    /// Everything that was dropped here, by reason, by the protocol and by the links.
+    #[must_use]
+    pub fn drops(&self) -> BTreeMap<&'static str, u64> {
+        self.engine.inner.drops()
+    }
+
+    /// The links that lead to `peer` now, by name; none before the first message.
+    #[must_use]
+    pub fn links_to(&self, peer: PeerIndex) -> Vec<String> {
+        let status = |link| self.engine.inner.core.path_status(PeerId(peer.0), link);
+        let up = LinkId::ALL.into_iter().filter_map(status);
+        up.filter(|path| path.up)
+            .map(|path| path.link.to_string())
+            .collect()
+    }
+
+    /// Hands what has ended to `sink`, after a turn that receives and sends. Returns how many
+    /// completions and frames there were.
+    ///
+    /// After many turns without any it lets others have the core, where the host has more
+    /// endpoints than cores.
+    pub fn poll(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
+        self.wake();
+        if self.directory.has_fresh() {
+            self.meet_fresh();
+        }
+        let moved = self.engine.work(None);
+        if self.has_done() {
+            self.engine.leave_to_caller();
+        } else {
+            self.engine.leave();
+        }
+        let count = moved + self.hand_out(sink);
+        self.rest.note(count, &self.engine);
+        count
+    }
+
+    fn has_done(&self) -> bool {
+        let raw = self.engine.inner.raw.as_ref();
+        raw.is_some_and(|raw| !raw.done.is_empty())
+    }
+
+    fn hand_out(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
+        let Some(raw) = &mut self.engine.inner.raw else {
+            return 0;
+        };
+        let count = raw.done.len();
+        // Only those that are there now: the sink may take its time.
+        for completion in raw.done.drain(..) {
+            sink(completion);
+        }
+        count
+    }
+
+    /// Tells core, links and liveness of peers that are new.
+    fn meet_fresh(&mut self) {
+        for fresh in self.directory.take_fresh() {
+            let inner = &mut self.engine.inner;
+            let index = fresh.peer.0 as usize;
+            if index >= inner.peers.len() {
+                inner.peers.resize_with(index + 1, PeerInfo::default);
+                inner.job.size = fresh.peer.0 + 1;
+            }
+            let links = inner.table.links_to(fresh.peer);
+            let (card, key) = (*fresh.address.as_bytes(), fresh.address.key());
+            inner.core.introduce(fresh.peer, card, key, &links);
+            if let Some(liveness) = &self.engine.liveness {
+                let at = inner.table.of(fresh.peer).and_then(|at| at.liveness);
+                liveness.add(fresh.peer, at, &key);
+            }
+            if fresh.is_stranger {
+                let now = inner.read_clock();
+                inner.core.greet(now, fresh.peer);
+            }
+        }
+    }
+
+    /// The peer, if it can be sent to.
+    fn check_peer(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
+        let id = PeerId(peer.0);
+        let is_met = (peer.0 as usize) < self.engine.inner.peers.len();
+        // A removed peer has failed for good; only then the directory is asked, which has a lock.
+        let status = self.engine.inner.core.peer_status(id);
+        if !is_met || status == PeerStatus::Failed(Cause::Closed) && self.address_of(peer).is_none()
+        {
+            return Err(SubmitError::NoSuchPeer);
+        }
+        Ok(id)
+    }
+
+    /// Only `peer` can end the operation that was just submitted: its silence counts.
+    fn wait_for(&mut self, peer: PeerId) {
+        let Engine { inner, .. } = &mut self.engine;
+        if inner.raw.as_mut().is_some_and(|raw| raw.wait(peer)) {
+            let now = inner.read_clock();
+            self.engine.watch(peer, now);
+        }
+    }
+
+    fn linger(&mut self) {
+        let end = self.engine.inner.read_clock() + LINGER;
+        let Endpoint { engine, waiter, .. } = self;
+        engine.flush();
+        waiter.until(engine, &[], |inner| {
+            inner.now >= end || inner.pending.is_empty() && !inner.core.has_unfinished()
+        });
+        let now = engine.inner.read_clock();
+        engine.inner.core.flush_acks(now);
+        engine.flush();
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.linger();
+        // The process lives on: its peers should not hear that it has ended.
+        for peer in 0..self.engine.inner.job.size {
+            self.engine.links.disconnect(PeerId(peer), LinkId::SHM);
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl crate::engine::Inner {
+    /// A process that knows this endpoint's address has said hello over a network. It will be
+    /// introduced, and greeted, in the next turn.
+    #[cold]
+    pub(crate) fn meet_stranger(&mut self, card: &portolan_proto::Card) {
+        match EndpointAddress::from_bytes(card) {
+            Ok(address)
+                if self
+                    .directory
+                    .as_ref()
+                    .is_some_and(|d| d.meet(&address).is_some()) => {}
+            _ => {
+                *self
+                    .link_drops
+                    .entry("stranger without a place")
+                    .or_default() += 1
+            }
+        }
+    }
+}

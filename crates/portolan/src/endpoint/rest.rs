@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting for an endpoint: spin for a short time, then yield, then sleep on one descriptor.
+
+use super::{Endpoint, Idle, RawCompletion};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::links::Links;
+use crate::wait::{SLEEP_FULL, SLEEP_MAX};
+use portolan_link::WakeSet;
+use portolan_proto::LinkId;
+use portolan_sys::epoll::Epoll;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// Empty turns before others are let have the core, where each endpoint has one: some 60 µs, two
+/// round trips over a quiet Ethernet with a sleeping receiver.
+const SPIN_TURNS: u32 = 2048;
+/// The same on a crowded host, where spinning takes the core from the one that is waited for.
+const SPIN_TURNS_CROWDED: u32 = 64;
+/// Yields before going to sleep: each lets the others of a crowded host have a turn.
+const YIELDS: u32 = 16;
+
+/// How an endpoint waits.
+pub(super) struct Rest {
+    /// All links, and the timer.
+    epoll: Epoll,
+    timer: OwnedFd,
+    is_armed: bool,
+    idle_turns: u32,
+    cores: usize,
+    spin_turns: u32,
+}
+
+impl Rest {
+    pub(super) fn new(links: &mut Links) -> Result<Rest, Error> {
+        let failed = |source| Error::System {
+            what: "making a descriptor to wait for",
+            source,
+        };
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags);
+        let timer = timer.map_err(|errno| failed(errno.into()))?;
+        let epoll = Epoll::new().map_err(failed)?;
+        epoll.add(&timer, 0).map_err(failed)?;
+        let mut wake = WakeSet::default();
+        links.arm(&mut wake);
+        links.disarm();
+        for fd in wake.fds {
+            // SAFETY: the links own the descriptor, and have just named it.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            epoll.add(fd, 0).map_err(failed)?;
+        }
+        Ok(Rest {
+            epoll,
+            timer,
+            is_armed: false,
+            idle_turns: 0,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            spin_turns: SPIN_TURNS,
+        })
+    }
+
+    /// Notes what a turn has brought; lets others have the core when it is nothing again and again
+    /// on a crowded host.
+    pub(super) fn note(&mut self, count: usize, engine: &Engine) {
+        if count > 0 {
+            self.idle_turns = 0;
+            return;
+        }
+        self.idle_turns = self.idle_turns.saturating_add(1);
+        if !self.idle_turns.is_multiple_of(SPIN_TURNS_CROWDED) {
+            return;
+        }
+        let is_crowded = engine.links.connected_count(LinkId::SHM) + 1 > self.cores;
+        self.spin_turns = if is_crowded {
+            SPIN_TURNS_CROWDED
+        } else {
+            SPIN_TURNS
+        };
+        if is_crowded {
+            std::thread::yield_now();
+        }
+    }
+
+    fn idle(&self) -> Idle {
+        match self.idle_turns {
+            turns if turns < self.spin_turns => Idle::Spin,
+            turns if turns < self.spin_turns + YIELDS => Idle::Yield,
+            _ => Idle::Sleep,
+        }
+    }
+
+    fn set_timer(&self, after: Option<Duration>) -> io::Result<()> {
+        let zero = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let value = after.map_or(zero, |after| Timespec {
+            tv_sec: 0,
+            // Zero would mean never.
+            tv_nsec: i64::from(after.min(SLEEP_MAX).subsec_nanos().max(1)),
+        });
+        let spec = Itimerspec {
+            it_interval: zero,
+            it_value: value,
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec)?;
+        Ok(())
+    }
+}
+
+impl Endpoint {
+    /// A descriptor that is readable when [`Endpoint::poll`] may have something, after
+    /// [`Endpoint::arm`] has said that it has nothing now.
+    #[must_use]
+    pub fn wait_fd(&self) -> RawFd {
+        self.rest.epoll.as_fd().as_raw_fd()
+    }
+
+    /// Prepares for sleep on [`Endpoint::wait_fd`]; `false` if there is something to poll for. The
+    /// next poll undoes it.
+    pub fn arm(&mut self) -> bool {
+        self.wake();
+        self.engine.flush();
+        if self.has_done() || self.directory.has_fresh() {
+            return false;
+        }
+        let mut wake = WakeSet::default();
+        self.rest.is_armed = true;
+        let is_quiet = self.engine.links.arm(&mut wake);
+        let now = self.engine.inner.read_clock();
+        let most = match self.engine.full_mask {
+            0 => SLEEP_MAX,
+            _ => SLEEP_FULL,
+        };
+        let timer = self.engine.inner.core.poll_timeout().since(now).min(most);
+        if !is_quiet || self.rest.set_timer(Some(timer)).is_err() {
+            self.wake();
+            return false;
+        }
+        true
+    }
+
+    /// Undoes [`Endpoint::arm`].
+    pub(super) fn wake(&mut self) {
+        if !self.rest.is_armed {
+            return;
+        }
+        self.rest.is_armed = false;
+        if let Err(error) = self.rest.set_timer(None) {
+            log::warn!("stopping a timer: {error}");
+        }
+        let Endpoint { engine, .. } = self;
+        engine.links.disarm();
+        engine.links.rouse(engine.inner.turn);
+        engine.inner.read_clock();
+        engine.look_around();
+        engine.on_timeout();
+    }
+
+    /// What to do after a poll that brought nothing.
+    #[must_use]
+    pub fn idle(&self) -> Idle {
+        self.rest.idle()
+    }
+
+    /// Polls until something has ended, or `timeout` is over; spins, yields and sleeps between.
+    /// Returns how many completions `sink` was handed.
+    pub fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        sink: &mut dyn FnMut(RawCompletion),
+    ) -> usize {
+        let end = timeout.map(|timeout| Instant::now() + timeout);
+        let mut count = 0;
+        loop {
+            self.poll(&mut |completion| {
+                count += 1;
+                sink(completion);
+            });
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if count > 0 || left.is_some_and(|left| left.is_zero()) {
+                return count;
+            }
+            match self.idle() {
+                Idle::Spin => {}
+                Idle::Yield => std::thread::yield_now(),
+                Idle::Sleep => self.sleep(left),
+            }
+        }
+    }
+
+    fn sleep(&mut self, most: Option<Duration>) {
+        if !self.arm() {
+            return;
+        }
+        let fds = [self.wait_fd()];
+        if let Err(error) = portolan_sys::wait::wait_readable(&fds, most) {
+            log::warn!("sleeping: {error}");
+        }
+    }
+}

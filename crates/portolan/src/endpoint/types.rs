@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an endpoint's caller says and hears: memory by address, operations by a word of the
+//! caller's.
+
+use portolan_proto::Cause;
+use std::fmt;
+
+/// A peer of an endpoint, numbered from 0 in the order of insertion or first contact. Numbers are
+/// the endpoint's own, and are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerIndex(pub u32);
+
+/// A piece of memory. `ptr` may be null when `len` is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawPiece {
+    /// Where.
+    pub ptr: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// What a message is matched by: two sets that are matched apart, over one ordered stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawSpace {
+    /// By the sender alone.
+    Plain,
+    /// By the sender and a tag.
+    Tagged(u64),
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawSend {
+    /// What it is matched by.
+    pub space: RawSpace,
+    /// A word for the receiver beside the message.
+    pub imm: Option<u64>,
+    /// Complete only when the receiver has it in its buffer; else as soon as the memory is free.
+    pub delivered: bool,
+}
+
+/// Which messages a receive takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawRecv {
+    /// The set, and the tag in it.
+    pub space: RawSpace,
+    /// Bits of the tag that may differ.
+    pub ignore: u64,
+    /// From this peer only.
+    pub source: Option<PeerIndex>,
+}
+
+/// What an operation was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RawKind {
+    /// A message was sent.
+    Send,
+    /// A message was received.
+    Recv,
+    /// A message was received by its tag.
+    RecvTagged,
+    /// A buffer for many messages is the caller's again, without a message.
+    Released,
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RawError {
+    /// The message was longer than the buffer; its first bytes are there.
+    Truncated {
+        /// Bytes of the message.
+        message_len: u64,
+    },
+    /// The peer is gone.
+    PeerGone(Cause),
+    /// The operation was withdrawn.
+    Cancelled,
+    /// The receiver withdrew the buffer that it had matched.
+    Refused,
+}
+
+impl fmt::Display for RawError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RawError::Truncated { message_len } => {
+                write!(f, "the message of {message_len} bytes does not fit")
+            }
+            RawError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
+            RawError::Cancelled => f.write_str("the operation was cancelled"),
+            RawError::Refused => f.write_str("the receiver withdrew the buffer"),
+        }
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RawCompletion {
+    /// The caller's word for the operation.
+    pub context: u64,
+    /// What it was.
+    pub kind: RawKind,
+    /// The sender of a message that was received, else whom the operation went to. `None` for a
+    /// receive from anybody that ended without a message.
+    pub peer: Option<PeerIndex>,
+    /// Bytes; of a message that was cut off, those in the buffer.
+    pub len: u64,
+    /// Tag of a message that was received by its tag.
+    pub tag: u64,
+    /// The word beside the message.
+    pub imm: Option<u64>,
+    /// Where a received message lies.
+    pub buf: *mut u8,
+    /// Of a buffer for many messages: it is the caller's again. Other operations: true.
+    pub released: bool,
+    /// Why it failed.
+    pub error: Option<RawError>,
+}
+
+/// Why an operation was not accepted; nothing has happened then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// No room now; poll, and try again.
+    Again,
+    /// No such peer, or one that was removed.
+    NoSuchPeer,
+    /// The peer is gone; nothing was sent.
+    PeerGone(Cause),
+    /// More bytes than [`crate::EndpointLimits`] allow.
+    TooLong,
+    /// More pieces than [`crate::EndpointLimits`] allow.
+    TooManyPieces,
+}
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SubmitError::Again => f.write_str("no room now; poll, and try again"),
+            SubmitError::NoSuchPeer => f.write_str("no such peer; insert its address first"),
+            SubmitError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
+            SubmitError::TooLong => f.write_str("more bytes than the endpoint's limit"),
+            SubmitError::TooManyPieces => f.write_str("more pieces than the endpoint's limit"),
+        }
+    }
+}
+
+impl std::error::Error for SubmitError {}
+
+/// What an endpoint takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointLimits {
+    /// Bytes of a message that is copied at once.
+    pub inject_len_max: usize,
+    /// Pieces of memory of an operation.
+    pub pieces_max: usize,
+    /// Bytes of a message.
+    pub message_len_max: u64,
+}
+
+/// What to do after a turn that brought nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Poll again.
+    Spin,
+    /// Let others have the core, then poll again.
+    Yield,
+    /// Arm, sleep on the descriptor, then poll again.
+    Sleep,
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tagged messages as programs see them: matched by a 64-bit tag and the sender, instead of a port.
+#![allow(
+    unsafe_code,
+    reason = "a blocking receive lends its slice to an operation; see `ops`"
+)]
+
+use crate::buffer::Buffer;
+use crate::error::Error;
+use crate::node::Node;
+use crate::ops::{OpKind, Request};
+use crate::port::Lane;
+use portolan_proto::{ClaimId, Label, OpId, PeerId, Selector, SendSpec, Space};
+
+/// Where a tagged message goes, and with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TagTarget {
+    /// Rank of the receiver.
+    pub rank: u32,
+    /// What it is matched by there.
+    pub tag: u64,
+    /// Priority.
+    pub lane: Lane,
+    /// Immediate data: a word beside the message, which its receiver gets with the completion.
+    pub imm: Option<u64>,
+}
+
+impl TagTarget {
+    /// Process `rank`, on the low lane, without immediate data.
+    #[must_use]
+    pub fn new(rank: u32, tag: u64) -> Self {
+        TagTarget {
+            rank,
+            tag,
+            lane: Lane::Low,
+            imm: None,
+        }
+    }
+
+    /// The same on another lane.
+    #[must_use]
+    pub fn lane(self, lane: Lane) -> Self {
+        TagTarget { lane, ..self }
+    }
+
+    /// The same with immediate data.
+    #[must_use]
+    pub fn imm(self, imm: u64) -> Self {
+        let imm = Some(imm);
+        TagTarget { imm, ..self }
+    }
+
+    fn spec(&self) -> SendSpec {
+        let label = Label {
+            space: Space::Tagged,
+            tag: self.tag,
+            imm: self.imm,
+        };
+        SendSpec {
+            to: label.into(),
+            lane: self.lane.into(),
+            best_effort: false,
+        }
+    }
+}
+
+/// Which tagged messages a receive takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TagMatch {
+    /// The tag.
+    pub tag: u64,
+    /// Bits of the tag that may differ: 0 for exactly this tag, `u64::MAX` for any.
+    pub ignore: u64,
+    /// From this rank only.
+    pub source: Option<u32>,
+}
+
+impl TagMatch {
+    /// Exactly `tag`, from anybody.
+    #[must_use]
+    pub fn new(tag: u64) -> Self {
+        TagMatch {
+            tag,
+            ignore: 0,
+            source: None,
+        }
+    }
+
+    /// Any message.
+    #[must_use]
+    pub fn any() -> Self {
+        TagMatch::new(0).ignore(u64::MAX)
+    }
+
+    /// The same, whatever these bits of the tag are.
+    #[must_use]
+    pub fn ignore(self, ignore: u64) -> Self {
+        TagMatch { ignore, ..self }
+    }
+
+    /// The same from process `rank` only.
+    #[must_use]
+    pub fn source(self, rank: u32) -> Self {
+        let source = Some(rank);
+        TagMatch { source, ..self }
+    }
+}
+
+/// What is known of a tagged message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Rank of the sender.
+    pub source: u32,
+    /// Its tag.
+    pub tag: u64,
+    /// Bytes of the message.
+    pub len: usize,
+    /// Its immediate data.
+    pub imm: Option<u64>,
+}
+
+impl From<portolan_proto::Envelope> for Envelope {
+    fn from(envelope: portolan_proto::Envelope) -> Envelope {
+        Envelope {
+            source: envelope.peer.0,
+            tag: envelope.label.tag,
+            len: usize::try_from(envelope.len).unwrap_or(usize::MAX),
+            imm: envelope.label.imm,
+        }
+    }
+}
+
+/// A message that no other receive takes any more, to be received by [`Node::recv_claimed`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a claimed message that is never received keeps its memory"]
+pub struct Claimed {
+    id: ClaimId,
+    envelope: Envelope,
+}
+
+impl Claimed {
+    /// What is known of it.
+    #[must_use]
+    pub fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+}
+
+impl Node {
+    /// Sends `bytes`, as [`Node::send`] does. Messages to one rank and lane are matched in the order
+    /// in which they were sent, whether they go to ports or are tagged.
+    ///
+    /// # Errors
+    /// As [`Node::send`].
+    #[inline]
+    pub fn send_tagged(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
+        let peer = self.engine.inner.check_rank(to.rank)?;
+        self.send_spec(peer, to.spec(), bytes)
+    }
+
+    /// Begins to send `buffer`, as [`Node::isend`] does.
+    ///
+    /// # Errors
+    /// As [`Node::send`].
+    #[inline]
+    pub fn isend_tagged(
+        &mut self,
+        to: TagTarget,
+        buffer: impl Into<Buffer>,
+    ) -> Result<Request, Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(to.rank)?;
+        let request = inner.isend_spec(peer, to.spec(), buffer.into())?;
+        self.flush_if_wanted();
+        Ok(request)
+    }
+
+    /// Begins to send a copy of `bytes`; there is nothing to wait for. Leaves as
+    /// [`Node::isend_tagged`].
+    ///
+    /// # Errors
+    /// As [`Node::send`].
+    #[inline]
+    pub fn isend_tagged_copy(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(to.rank)?;
+        inner.send_copy_spec(peer, to.spec(), bytes)?;
+        self.flush_if_wanted();
+        Ok(())
+    }
+
+    /// Posts `buffer` for the first message that `which` takes and no earlier receive does. If it
+    /// names a source that is gone, or goes, the request ends with an error.
+    ///
+    /// # Errors
+    /// [`Error::BufferShared`], [`Error::NoSuchRank`].
+    #[inline]
+    pub fn post_recv_tagged(
+        &mut self,
+        which: TagMatch,
+        buffer: impl Into<Buffer>,
+    ) -> Result<Request, Error> {
+        let selector = self.selector(which)?;
+        let (op, len) = self.own_tagged(selector.source, buffer.into())?;
+        self.engine.inner.core.post_tagged(&selector, op, len);
+        self.drain();
+        Ok(Request(op))
+    }
+
+    /// Waits for the first message that `which` takes and no earlier receive does.
+    ///
+    /// # Errors
+    /// [`Error::TruncatedTagged`], [`Error::NoSuchRank`], [`Error::PeerGone`].
+    #[inline]
+    pub fn recv_tagged(&mut self, which: TagMatch, bytes: &mut [u8]) -> Result<Envelope, Error> {
+        let selector = self.selector(which)?;
+        let (inner, source) = (&mut self.engine.inner, selector.source);
+        let len = bytes.len() as u64;
+        let kind = OpKind::RecvTagged { source };
+        // SAFETY: `await_lent` returns only when the operation is done, and its guard detaches the
+        // memory if a handler panics; `bytes` is not used before.
+        let op = unsafe { inner.ops.lent_mut(kind, bytes) };
+        inner.core.post_tagged(&selector, op, len);
+        self.drain();
+        self.await_lent(op, source.as_slice());
+        let Some(done) = self.engine.inner.ops.finish(op) else {
+            return Err(Error::StaleRequest);
+        };
+        done.map(|done| Envelope {
+            source: done.source,
+            tag: done.tag,
+            len: done.len,
+            imm: done.imm,
+        })
+    }
+
+    /// Makes progress once, and looks for the first message that has come and that `which` takes.
+    /// It goes on waiting for a receive.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`].
+    pub fn peek(&mut self, which: TagMatch) -> Result<Option<Envelope>, Error> {
+        let selector = self.selector(which)?;
+        self.engine.progress();
+        let found = self.engine.inner.core.peek_tagged(&selector);
+        Ok(found.map(Envelope::from))
+    }
+
+    /// The same, and takes the message from all other receives.
+    ///
+    /// # Errors
+    /// As [`Node::peek`].
+    pub fn claim(&mut self, which: TagMatch) -> Result<Option<Claimed>, Error> {
+        let selector = self.selector(which)?;
+        self.engine.progress();
+        let found = self.engine.inner.core.claim_tagged(&selector);
+        Ok(found.map(|(id, envelope)| Claimed {
+            id,
+            envelope: envelope.into(),
+        }))
+    }
+
+    /// Posts `buffer` for a message that was claimed. An empty buffer discards it: the request ends
+    /// with [`Error::TruncatedTagged`] unless the message is empty as well.
+    ///
+    /// # Errors
+    /// [`Error::BufferShared`], [`Error::StaleRequest`] for a claim of another node.
+    pub fn recv_claimed(
+        &mut self,
+        claimed: Claimed,
+        buffer: impl Into<Buffer>,
+    ) -> Result<Request, Error> {
+        let source = Some(PeerId(claimed.envelope.source));
+        let (op, len) = self.own_tagged(source, buffer.into())?;
+        if !self.engine.inner.core.recv_claimed(claimed.id, op, len) {
+            self.engine.inner.ops.forget(op);
+            return Err(Error::StaleRequest);
+        }
+        self.drain();
+        Ok(Request(op))
+    }
+
+    /// Withdraws a posted receive, tagged or at a port without a handler: it ends with
+    /// [`Error::Cancelled`]. `false` for a send, or when a message has matched the receive: then it
+    /// ends by itself.
+    pub fn cancel(&mut self, request: Request) -> bool {
+        let inner = &mut self.engine.inner;
+        let withdrawn = !inner.ops.is_handled(request.0) && inner.withdraw(request.0);
+        if withdrawn {
+            inner.ops.fail(request.0, Error::Cancelled);
+        }
+        withdrawn
+    }
+
+    fn selector(&self, which: TagMatch) -> Result<Selector, Error> {
+        let check = |rank| self.engine.inner.check_rank(rank);
+        Ok(Selector {
+            space: Space::Tagged,
+            tag: which.tag,
+            ignore: which.ignore,
+            source: which.source.map(check).transpose()?,
+        })
+    }
+
+    /// Makes `buffer` the memory of a tagged receive.
+    fn own_tagged(
+        &mut self,
+        source: Option<PeerId>,
+        mut buffer: Buffer,
+    ) -> Result<(OpId, u64), Error> {
+        if buffer.as_mut_slice().is_none() {
+            return Err(Error::BufferShared);
+        }
+        let len = buffer.len() as u64;
+        let kind = OpKind::RecvTagged { source };
+        Ok((self.engine.inner.ops.owned(kind, buffer, false), len))
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Endpoints of one process that are polled in turn.
+
+use portolan::{
+    Endpoint, EndpointConfig, PathChoice, PeerIndex, RawCompletion, RawPiece, RawRecv, RawSend,
+    RawSpace,
+};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a loaded machine; reached only by a failure.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Opens an endpoint; by UDP on the loopback.
+pub(crate) fn udp() -> Endpoint {
+    let mut config = EndpointConfig::default();
+    config.path = PathChoice::Udp;
+    config.interface = Some("lo".to_owned());
+    Endpoint::open(&config).unwrap()
+}
+
+/// Opens an endpoint that shares memory with others of this host.
+pub(crate) fn shm() -> Endpoint {
+    let mut config = EndpointConfig::default();
+    config.interface = Some("lo".to_owned());
+    Endpoint::open(&config).unwrap()
+}
+
+pub(crate) const PLAIN: RawSend = RawSend {
+    space: RawSpace::Plain,
+    imm: None,
+    delivered: false,
+};
+
+pub(crate) const ANY: RawRecv = RawRecv {
+    space: RawSpace::Plain,
+    ignore: 0,
+    source: None,
+};
+
+pub(crate) fn from(peer: PeerIndex) -> RawRecv {
+    RawRecv {
+        source: Some(peer),
+        ..ANY
+    }
+}
+
+/// An endpoint and what has ended there.
+pub(crate) struct Side {
+    pub(crate) end: Endpoint,
+    pub(crate) done: Vec<RawCompletion>,
+}
+
+impl Side {
+    pub(crate) fn new(end: Endpoint) -> Side {
+        let done = Vec::new();
+        Side { end, done }
+    }
+
+    pub(crate) fn poll(&mut self) {
+        let Side { end, done } = self;
+        end.poll(&mut |completion| done.push(completion));
+    }
+
+    /// Sends `bytes`, which must live until all is done.
+    pub(crate) fn send(&mut self, to: PeerIndex, spec: &RawSend, bytes: &[u8], context: u64) {
+        let piece = RawPiece {
+            ptr: bytes.as_ptr().cast_mut(),
+            len: bytes.len(),
+        };
+        // SAFETY: tests keep their buffers until the completion.
+        unsafe { self.end.send(to, spec, &[piece], context) }.unwrap();
+    }
+
+    pub(crate) fn recv(&mut self, spec: &RawRecv, bytes: &mut [u8], context: u64) {
+        // SAFETY: tests keep their buffers until the completion.
+        unsafe { self.end.recv(spec, &[piece(bytes)], context) }.unwrap();
+    }
+
+    /// Takes the completion of `context`, if it is there.
+    pub(crate) fn take(&mut self, context: u64) -> Option<RawCompletion> {
+        let index = self.done.iter().position(|done| done.context == context)?;
+        Some(self.done.remove(index))
+    }
+}
+
+pub(crate) fn piece(bytes: &mut [u8]) -> RawPiece {
+    RawPiece {
+        ptr: bytes.as_mut_ptr(),
+        len: bytes.len(),
+    }
+}
+
+/// Polls all sides in turn until `done` has something.
+pub(crate) fn pump<T>(
+    sides: &mut [&mut Side],
+    mut done: impl FnMut(&mut [&mut Side]) -> Option<T>,
+) -> T {
+    let begin = Instant::now();
+    loop {
+        for side in sides.iter_mut() {
+            side.poll();
+        }
+        if let Some(found) = done(sides) {
+            return found;
+        }
+        assert!(begin.elapsed() < PATIENCE, "it does not end");
+    }
+}
+
+pub(crate) fn bytes(len: usize, seed: u8) -> Vec<u8> {
+    let byte = |index: usize| (index as u8).wrapping_mul(31).wrapping_add(seed);
+    (0..len).map(byte).collect()
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Endpoints in processes of their own, one of which is killed.
+
+use crate::common::{ANY, PATIENCE, PLAIN, Side, bytes, from, pump, shm, udp};
+use portolan::{Cause, Endpoint, EndpointAddress, RawError};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+/// What the child's test is told by: the address of its parent, and the way to open.
+const PARENT: &str = "ENDPOINT_TEST_PARENT";
+
+fn open(way: &str) -> Endpoint {
+    if way == "shm" { shm() } else { udp() }
+}
+
+/// Starts this program again, with nothing but the test `child`.
+fn start(parent: &Endpoint, way: &str) -> Child {
+    let address: String = parent
+        .address()
+        .as_bytes()
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "death::child", "--nocapture"])
+        .env(PARENT, format!("{way} {address}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Hears when the child has said that it is ready.
+fn when_ready(child: &mut Child) -> Receiver<()> {
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        // To the end: the child must not find its output closed.
+        for line in lines.map_while(Result::ok) {
+            if line == "ready" {
+                let _ = tell.send(());
+            }
+        }
+    });
+    told
+}
+
+/// Not a test by itself: sends its name to its parent, receives, then computes for ever.
+#[test]
+fn child() {
+    let Ok(told) = std::env::var(PARENT) else {
+        return;
+    };
+    let (way, hex) = told.split_once(' ').unwrap();
+    let mut address = [0; EndpointAddress::LEN];
+    for (index, byte) in address.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[index * 2..][..2], 16).unwrap();
+    }
+    let mut side = Side::new(open(way));
+    let parent = side
+        .end
+        .insert(&EndpointAddress::from_bytes(&address).unwrap())
+        .unwrap();
+    let mut buf = [0; 4];
+    side.recv(&ANY, &mut buf, 1);
+    side.end.inject(parent, &PLAIN, b"here I am").unwrap();
+    pump(&mut [&mut side], |sides| sides[0].take(1));
+    println!("\nready");
+    std::io::stdout().flush().unwrap();
+    // Until the parent closes it, or is gone.
+    let mut line = String::new();
+    let _ = std::io::stdin().read_line(&mut line);
+}
+
+fn the_killed_are_missed_and_the_others_not(way: &str) {
+    let mut side = Side::new(open(way));
+    let mut children = [start(&side.end, way), start(&side.end, way)];
+    let mut peers = Vec::new();
+    for _ in 0..2 {
+        let mut name = [0; 9];
+        side.recv(&ANY, &mut name, 1);
+        let got = pump(&mut [&mut side], |sides| sides[0].take(1));
+        assert_eq!(&name, b"here I am");
+        let peer = got.peer.unwrap();
+        side.end.inject(peer, &PLAIN, b"ahoy").unwrap();
+        peers.push(peer);
+    }
+    let ready: Vec<_> = children.iter_mut().map(when_ready).collect();
+    for child in ready {
+        pump(&mut [&mut side], |_| child.try_recv().ok());
+    }
+    // Neither calls the library any more; that alone must not end anything.
+    let mut bufs = [[0; 4]; 3];
+    for (context, peer) in (10..).zip(&peers) {
+        side.recv(&from(*peer), &mut bufs[context as usize - 10], context);
+    }
+    side.recv(&ANY, &mut bufs[2], 12);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(1500) {
+        side.end
+            .wait(Some(Duration::from_millis(100)), &mut |done| {
+                panic!("{done:?}")
+            });
+    }
+    children[0].kill().unwrap();
+    children[0].wait().unwrap();
+    let mut ended = Vec::new();
+    while ended.is_empty() {
+        assert!(begin.elapsed() < PATIENCE);
+        side.end
+            .wait(Some(Duration::from_millis(500)), &mut |done| {
+                ended.push(done)
+            });
+    }
+    let gone = RawError::PeerGone(Cause::ProcessGone);
+    assert_eq!(ended.len(), 1, "{ended:?}");
+    let died = ended[0].peer.unwrap();
+    assert_eq!(
+        (ended[0].error, ended[0].context),
+        (Some(gone), if died == peers[0] { 10 } else { 11 })
+    );
+    // Operations on it fail, too, long and short.
+    for (context, len) in [(20, 8), (21, 400_000)] {
+        let sent = bytes(len, 1);
+        side.send(died, &PLAIN, &sent, context);
+        let failed = pump(&mut [&mut side], |sides| sides[0].take(context));
+        assert_eq!(failed.error, Some(gone));
+    }
+    for child in &mut children[1..] {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn the_killed_are_missed_and_the_others_not_by_udp() {
+    the_killed_are_missed_and_the_others_not("udp");
+}
+
+#[test]
+fn the_killed_are_missed_and_the_others_not_by_shared_memory() {
+    the_killed_are_missed_and_the_others_not("shm");
+}

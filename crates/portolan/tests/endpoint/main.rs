@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Endpoints that meet without a launcher: several in one process, and processes of their own.
+#![allow(
+    unsafe_code,
+    reason = "operations of an endpoint take memory by address"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that unwraps an error has failed; lengths and numbers here are small"
+)]
+
+mod common;
+mod death;
+mod meet;
+mod messages;

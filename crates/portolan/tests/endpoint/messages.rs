@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages of endpoints: lengths, pieces, order, buffers for many, withdrawal.
+
+use crate::common::{ANY, PLAIN, Side, bytes, from, piece, pump, shm, udp};
+use portolan::{Endpoint, PeerIndex, RawError, RawKind, RawPiece, SubmitError};
+
+const OPENERS: [fn() -> Endpoint; 2] = [udp, shm];
+
+fn pair(open: fn() -> Endpoint) -> (Side, Side, PeerIndex) {
+    let mut a = Side::new(open());
+    let b = Side::new(open());
+    let to_b = a.end.insert(&b.end.address()).unwrap();
+    (a, b, to_b)
+}
+
+#[test]
+fn messages_of_all_lengths_arrive_posted_or_not() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        for (len, posted_first) in [
+            (0, true),
+            (1, false),
+            (1000, true),
+            (9000, false),
+            (70_000, true),
+            (3_000_000, false),
+        ] {
+            let (sent, mut buf) = (bytes(len, 9), vec![0xa5; len + 1]);
+            if posted_first {
+                b.recv(&ANY, &mut buf, 1);
+            }
+            a.send(to_b, &PLAIN, &sent, 2);
+            if !posted_first {
+                for _ in 0..50 {
+                    a.poll();
+                    b.poll();
+                }
+                b.recv(&ANY, &mut buf, 1);
+            }
+            let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(1));
+            assert_eq!(
+                (got.len, got.error, got.kind),
+                (len as u64, None, RawKind::Recv)
+            );
+            assert_eq!(got.buf, buf.as_mut_ptr());
+            let ended = pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
+            assert_eq!((ended.kind, ended.error), (RawKind::Send, None));
+            assert_eq!(buf[..len], sent);
+            assert_eq!(buf[len], 0xa5, "nothing behind the message is touched");
+        }
+    }
+}
+
+#[test]
+fn a_burst_arrives_once_and_in_order() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        const COUNT: u64 = 3000;
+        let mut buf = vec![[0_u8; 8]; COUNT as usize];
+        for (context, buf) in (0..).zip(&mut buf) {
+            b.recv(&ANY, buf, context);
+        }
+        for number in 0..COUNT {
+            a.end.inject(to_b, &PLAIN, &number.to_le_bytes()).unwrap();
+        }
+        let all = pump(&mut [&mut a, &mut b], |sides| {
+            let done = &mut sides[1].done;
+            (done.len() as u64 == COUNT).then(|| std::mem::take(done))
+        });
+        for (number, done) in (0..).zip(&all) {
+            assert_eq!(done.context, number);
+            assert_eq!(buf[number as usize], number.to_le_bytes());
+        }
+    }
+}
+
+#[test]
+fn pieces_are_gathered_and_handed_out() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        for part in [4, 30_000, 200_000] {
+            let mut sent: Vec<_> = (0..3).map(|seed| bytes(part, seed)).collect();
+            let pieces: Vec<_> = sent.iter_mut().map(|bytes| piece(bytes)).collect();
+            let mut front = vec![0; part / 2];
+            let mut back = vec![0; part * 3];
+            let into = [piece(&mut front), piece(&mut back)];
+            // SAFETY: all of it lives until both completions.
+            unsafe {
+                b.end.recv(&ANY, &into, 1).unwrap();
+                a.end.send(to_b, &PLAIN, &pieces, 2).unwrap();
+            }
+            let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(1));
+            pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
+            assert_eq!(got.len, part as u64 * 3);
+            back.truncate(part * 3 - front.len());
+            assert_eq!([front, back].concat(), sent.concat());
+        }
+        let many = [RawPiece {
+            ptr: std::ptr::null_mut(),
+            len: 0,
+        }; 9];
+        // SAFETY: the pieces are empty.
+        let refused = unsafe { a.end.send(to_b, &PLAIN, &many, 3) };
+        assert_eq!(refused, Err(SubmitError::TooManyPieces));
+    }
+}
+
+#[test]
+fn a_message_that_does_not_fit_is_cut_off_and_said_so() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        for len in [100, 500_000] {
+            let (sent, mut buf) = (bytes(len, 4), [0xa5; 10]);
+            b.recv(&ANY, &mut buf, 1);
+            a.send(to_b, &PLAIN, &sent, 2);
+            let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(1));
+            let message_len = len as u64;
+            assert_eq!(got.error, Some(RawError::Truncated { message_len }));
+            assert_eq!((got.len, &buf[..]), (10, &sent[..10]));
+            pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
+        }
+    }
+}
+
+#[test]
+fn one_buffer_takes_many_messages_until_it_is_full() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        let mut buf = vec![0xa5; 100];
+        // SAFETY: the buffer lives until its last completion.
+        unsafe { b.end.recv_multi(&ANY, piece(&mut buf), 20, 5) }.unwrap();
+        for seed in 0..6 {
+            a.end.inject(to_b, &PLAIN, &bytes(30, seed)).unwrap();
+        }
+        let got = pump(&mut [&mut a, &mut b], |sides| {
+            let done = &mut sides[1].done;
+            (done.len() == 3).then(|| std::mem::take(done))
+        });
+        let start = buf.as_mut_ptr();
+        for (index, done) in got.iter().enumerate() {
+            assert_eq!((done.context, done.len), (5, 30));
+            assert_eq!(done.buf, start.wrapping_add(index * 30));
+            assert_eq!(done.released, index == 2, "10 bytes are less than 20");
+            assert_eq!(buf[index * 30..][..30], bytes(30, index as u8));
+        }
+        // The others wait for another buffer.
+        let mut next = [0; 30];
+        b.recv(&ANY, &mut next, 6);
+        pump(&mut [&mut a, &mut b], |sides| sides[1].take(6));
+        assert_eq!(next[..], bytes(30, 3));
+    }
+}
+
+#[test]
+fn a_receive_takes_what_its_source_sends_and_no_other() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        let mut c = Side::new(open());
+        let c_to_b = c.end.insert(&b.end.address()).unwrap();
+        let from_a = b.end.insert(&a.end.address()).unwrap();
+        let (mut first, mut second) = ([0; 1], [0; 1]);
+        b.recv(&from(from_a), &mut first, 1);
+        b.recv(&ANY, &mut second, 2);
+        c.end.inject(c_to_b, &PLAIN, b"c").unwrap();
+        let got = pump(&mut [&mut a, &mut b, &mut c], |sides| sides[1].take(2));
+        assert_ne!(got.peer, Some(from_a));
+        a.end.inject(to_b, &PLAIN, b"a").unwrap();
+        let got = pump(&mut [&mut a, &mut b, &mut c], |sides| sides[1].take(1));
+        assert_eq!(got.peer, Some(from_a));
+        assert_eq!((&first, &second), (b"a", b"c"));
+    }
+}
+
+#[test]
+fn a_receive_that_was_withdrawn_takes_nothing() {
+    let (mut a, mut b, to_b) = pair(shm);
+    let (mut first, mut second) = ([0xa5; 4], [0; 4]);
+    b.recv(&ANY, &mut first, 1);
+    assert!(b.end.cancel(1));
+    assert!(!b.end.cancel(1), "once");
+    b.recv(&ANY, &mut second, 2);
+    a.end.inject(to_b, &PLAIN, b"ahoy").unwrap();
+    pump(&mut [&mut a, &mut b], |sides| sides[1].take(2));
+    let cancelled = b.take(1).unwrap();
+    assert_eq!(cancelled.error, Some(RawError::Cancelled));
+    assert_eq!((first, &second), ([0xa5; 4], b"ahoy"));
+}
+
+#[test]
+fn a_long_message_is_not_injected() {
+    let (mut a, _b, to_b) = pair(shm);
+    let len = a.end.limits().inject_len_max;
+    let refused = a.end.inject(to_b, &PLAIN, &vec![0; len + 1]);
+    assert_eq!(refused, Err(SubmitError::TooLong));
+    let nobody = a.end.inject(PeerIndex(77), &PLAIN, b"");
+    assert_eq!(nobody, Err(SubmitError::NoSuchPeer));
+}

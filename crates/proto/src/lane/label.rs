@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages with labels in their lane: matched in their turn, like those to ports, but by their
+//! label, and delivered when they are whole, whatever is under way before them (`P11.4`).
+
+use super::{Entry, State, charge, truncation};
+use crate::DropReason;
+use crate::core_state::Shared;
+use crate::coverage::Coverage;
+use crate::event::{Address, Data, Event, OpError, OpId, PeerId};
+use crate::matching::Arrived;
+use crate::peer::Peer;
+use crate::port::Waiting;
+use crate::rendezvous::Request;
+use core::ops::Range;
+use portolan_wire::{Label, LaneId};
+
+/// Of the memory for early and unexpected messages, up to which part messages with labels wait
+/// without holding up their lane: a quarter. Programs take them in another order than they were
+/// sent in, so a lane full of the one must not keep the other from coming; the rest of the memory
+/// is for what credit bounds.
+const WAITING_PART: usize = 4;
+/// Counted per waiting message beside what it holds: its place in the queues.
+const WAITING_LEN: usize = 128;
+
+impl Peer {
+    /// A whole eager message with a label, at `payload` of the frame being handled.
+    pub(crate) fn on_labelled(
+        &mut self,
+        sh: &mut Shared,
+        lane: LaneId,
+        label: Label,
+        seq: u16,
+        payload: Range<usize>,
+    ) -> Result<(), DropReason> {
+        let rx = &mut self.lanes_rx[lane.index()];
+        let charge = charge(payload.len());
+        let len = payload.len() as u64;
+        // P3.12: what has come by another path costs nothing a second time.
+        let index = rx.fresh(seq)?;
+        rx.admit(charge)?;
+        if !rx.is_next(seq) {
+            return self.keep_whole(sh, lane, label.into(), index, payload);
+        }
+        let Some(posted) = sh
+            .matching
+            .take_posted(self.id, &label, len, &mut sh.events)
+        else {
+            return self.keep_whole(sh, lane, label.into(), index, payload);
+        };
+        rx.next_seq = rx.next_seq.wrapping_add(1);
+        let error = truncation(len, posted.len);
+        let (to, data) = (label.into(), Data::Frame(payload));
+        self.deliver_to(sh, lane, &to, Some(posted.op), len, data, error);
+        self.consume(sh, lane, charge);
+        Ok(())
+    }
+
+    /// Delivers a message to wherever it goes.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one argument per field of the event"
+    )]
+    pub(crate) fn deliver_to(
+        &mut self,
+        sh: &mut Shared,
+        lane: LaneId,
+        to: &Address,
+        op: Option<OpId>,
+        len: u64,
+        data: Data,
+        error: Option<OpError>,
+    ) {
+        match (to, op) {
+            (Address::Port(port), op) => self.deliver(sh, lane, *port, op, len, data, error),
+            (Address::Label(label), Some(op)) => {
+                sh.counters.messages_received += 1;
+                sh.counters.bytes_received += len;
+                sh.events.push_back(Event::Matched {
+                    peer: self.id,
+                    op,
+                    label: *label,
+                    len,
+                    data,
+                    truncated: error.is_some(),
+                });
+            }
+            (Address::Label(_), None) => debug_assert!(false, "delivered to no receive"),
+        }
+    }
+}
+
+/// Takes a message in its turn to the receives; `false` if it must wait for more of itself.
+pub(super) fn match_entry(
+    sh: &mut Shared,
+    peer: PeerId,
+    lane: LaneId,
+    label: &Label,
+    entry: &mut Entry,
+) -> bool {
+    let len = entry.len;
+    let take_posted = |sh: &mut Shared| sh.matching.take_posted(peer, label, len, &mut sh.events);
+    match &entry.state {
+        State::Gathering { held, received } => {
+            // Before its first part is placed, it may still go straight to a buffer.
+            if !received.is_empty() {
+                return false;
+            }
+            let held = *held;
+            let Some(posted) = take_posted(sh) else {
+                return false;
+            };
+            sh.held.release(held);
+            let received = Coverage::default();
+            entry.state = State::Placing { posted, received };
+        }
+        &State::Held(held) => {
+            entry.state = match take_posted(sh) {
+                Some(posted) => State::Ready {
+                    op: Some(posted.op),
+                    data: Data::Held(held),
+                    error: truncation(entry.len, posted.len),
+                },
+                None => put_aside(sh, peer, lane, label, entry, Waiting::Held(held)),
+            };
+        }
+        &State::Request(asked) => {
+            entry.state = match take_posted(sh) {
+                Some(posted) => {
+                    let request = Request {
+                        peer,
+                        lane,
+                        to: entry.to,
+                        len: entry.len,
+                        asked,
+                    };
+                    sh.start_labelled(request, posted);
+                    State::Gone
+                }
+                None => put_aside(sh, peer, lane, label, entry, Waiting::Request(asked)),
+            };
+        }
+        State::Placing { .. } | State::Transferring { .. } | State::Ready { .. } | State::Gone => {}
+    }
+    true
+}
+
+/// Lets the message wait until a receive takes it. While memory lasts, its credit stays behind, and
+/// comes back in its turn; else it goes along. `P11.6`
+fn put_aside(
+    sh: &mut Shared,
+    peer: PeerId,
+    lane: LaneId,
+    label: &Label,
+    entry: &mut Entry,
+    what: Waiting,
+) -> State {
+    let waiting_len = sh.matching.arrived_count() * WAITING_LEN;
+    let room = sh.config.limits.held_len_max / WAITING_PART;
+    let charge = if sh.held.total_len() + waiting_len > room {
+        core::mem::take(&mut entry.charge)
+    } else {
+        0
+    };
+    sh.matching.put_aside(Arrived {
+        peer,
+        lane,
+        label: *label,
+        len: entry.len,
+        charge,
+        what,
+    });
+    State::Gone
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A queue whose entries are found by tag without looking at all of them.
+//!
+//! Each entry stands in one or two lists, both in the order of arrival: that of its tag's bin, and
+//! one for all tags. Entries never move, so taking one from the middle costs the same as from the
+//! front.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Bins of a queue, one for each first byte of a hash. Thousands of tags make lists of a few
+/// entries; two kilobytes, once used.
+const BIN_COUNT: usize = 256;
+/// Fibonacci hashing: 2^64 divided by the golden ratio; the first byte depends on all bits of a tag.
+const HASH_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+/// The end of a list.
+const NONE: u32 = u32::MAX;
+
+/// The lists that an entry stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listed {
+    /// That of its bin: it is looked for by its tag.
+    ByTag,
+    /// The one for all tags.
+    Among,
+    /// Both.
+    Both,
+}
+
+impl Listed {
+    #[inline]
+    fn contains(self, kind: usize) -> bool {
+        match self {
+            Listed::ByTag => kind == BIN,
+            Listed::Among => kind == ALL,
+            Listed::Both => true,
+        }
+    }
+}
+
+const BIN: usize = 0;
+const ALL: usize = 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    prev: u32,
+    next: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+const EMPTY: List = List {
+    head: NONE,
+    tail: NONE,
+};
+
+#[derive(Debug)]
+struct Node<T> {
+    tag: u64,
+    /// Place in the order of arrival.
+    stamp: u64,
+    listed: Listed,
+    links: [Link; 2],
+    item: Option<T>,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct TagQueue<T> {
+    nodes: Vec<Node<T>>,
+    free: Vec<u32>,
+    /// None until the first entry.
+    bins: Vec<List>,
+    all: List,
+    next_stamp: u64,
+    len: usize,
+}
+
+impl<T> Default for TagQueue<T> {
+    fn default() -> Self {
+        TagQueue {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            bins: Vec::new(),
+            all: EMPTY,
+            next_stamp: 0,
+            len: 0,
+        }
+    }
+}
+
+impl<T> TagQueue<T> {
+    /// Entries.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        self.nodes.get(index as usize)?.item.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.nodes.get_mut(index as usize)?.item.as_mut()
+    }
+
+    /// Place of an entry in the order of arrival.
+    #[inline]
+    pub(crate) fn stamp(&self, index: u32) -> u64 {
+        self.nodes[index as usize].stamp
+    }
+
+    /// Appends an entry.
+    pub(crate) fn push(&mut self, tag: u64, listed: Listed, item: T) {
+        if self.bins.is_empty() {
+            self.bins = vec![EMPTY; BIN_COUNT];
+        }
+        let unlinked = Link {
+            prev: NONE,
+            next: NONE,
+        };
+        let node = Node {
+            tag,
+            stamp: self.next_stamp,
+            listed,
+            links: [unlinked; 2],
+            item: Some(item),
+        };
+        self.next_stamp += 1;
+        self.len += 1;
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.nodes[index as usize] = node;
+                index
+            }
+            None => {
+                self.nodes.push(node);
+                u32::try_from(self.nodes.len() - 1).unwrap_or(NONE)
+            }
+        };
+        for kind in [BIN, ALL] {
+            if listed.contains(kind) {
+                self.link(kind, index);
+            }
+        }
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let node = self.nodes.get_mut(index as usize)?;
+        let item = node.item.take()?;
+        let listed = node.listed;
+        for kind in [BIN, ALL] {
+            if listed.contains(kind) {
+                self.unlink(kind, index);
+            }
+        }
+        self.free.push(index);
+        self.len -= 1;
+        Some(item)
+    }
+
+    /// The first entry with this tag, of those that are found by it, that is `wanted`.
+    #[inline]
+    pub(crate) fn find_tag(&self, tag: u64, wanted: impl Fn(&T) -> bool) -> Option<u32> {
+        let head = self.bins.get(bin_of(tag))?.head;
+        self.find(BIN, head, |node| node.tag == tag && is(node, &wanted))
+    }
+
+    /// The first entry that is `wanted`, of those that stand among all tags.
+    #[inline]
+    pub(crate) fn find_any(&self, wanted: impl Fn(u64, &T) -> bool) -> Option<u32> {
+        self.find(ALL, self.all.head, |node| {
+            is(node, &|item: &T| wanted(node.tag, item))
+        })
+    }
+
+    /// Places of all entries that are `wanted`, in the order of arrival.
+    pub(crate) fn places_where(&self, wanted: impl Fn(&T) -> bool) -> Vec<u32> {
+        let nodes = (0u32..).zip(&self.nodes);
+        let mut places: Vec<u32> = nodes
+            .filter(|(_, node)| is(node, &wanted))
+            .map(|(index, _)| index)
+            .collect();
+        places.sort_unstable_by_key(|&index| self.stamp(index));
+        places
+    }
+
+    /// How many entries are `wanted`.
+    pub(crate) fn count_where(&self, wanted: impl Fn(u64, &T) -> bool) -> usize {
+        let nodes = self.nodes.iter();
+        nodes
+            .filter(|node| is(node, &|item: &T| wanted(node.tag, item)))
+            .count()
+    }
+
+    #[inline]
+    fn find(&self, kind: usize, head: u32, wanted: impl Fn(&Node<T>) -> bool) -> Option<u32> {
+        let mut index = head;
+        while index != NONE {
+            let node = &self.nodes[index as usize];
+            if wanted(node) {
+                return Some(index);
+            }
+            index = node.links[kind].next;
+        }
+        None
+    }
+
+    fn link(&mut self, kind: usize, index: u32) {
+        let tail = core::mem::replace(&mut self.list_of(kind, index).tail, index);
+        self.nodes[index as usize].links[kind].prev = tail;
+        match tail {
+            NONE => self.list_of(kind, index).head = index,
+            tail => self.nodes[tail as usize].links[kind].next = index,
+        }
+    }
+
+    fn unlink(&mut self, kind: usize, index: u32) {
+        let Link { prev, next } = self.nodes[index as usize].links[kind];
+        match prev {
+            NONE => self.list_of(kind, index).head = next,
+            prev => self.nodes[prev as usize].links[kind].next = next,
+        }
+        match next {
+            NONE => self.list_of(kind, index).tail = prev,
+            next => self.nodes[next as usize].links[kind].prev = prev,
+        }
+    }
+
+    #[inline]
+    fn list_of(&mut self, kind: usize, index: u32) -> &mut List {
+        match kind {
+            BIN => &mut self.bins[bin_of(self.nodes[index as usize].tag)],
+            _ => &mut self.all,
+        }
+    }
+}
+
+#[inline]
+fn is<T>(node: &Node<T>, wanted: &impl Fn(&T) -> bool) -> bool {
+    node.item.as_ref().is_some_and(wanted)
+}
+
+#[inline]
+fn bin_of(tag: u64) -> usize {
+    usize::from(tag.wrapping_mul(HASH_FACTOR).to_be_bytes()[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    /// The oracle: a plain list of (tag, listed, value), searched from the front.
+    #[test]
+    fn it_finds_what_a_plain_list_finds() {
+        let mut rng = ChaCha8Rng::seed_from_u64(11);
+        let mut queue = TagQueue::default();
+        let mut oracle: Vec<(u64, Listed, u32)> = Vec::new();
+        for value in 0..20_000u32 {
+            let tag = rng.random_range(0..6) << 60;
+            let found = match rng.random_range(0..4) {
+                0 | 1 => {
+                    let kinds = [Listed::ByTag, Listed::Among, Listed::Both];
+                    let listed = kinds[rng.random_range(0..3)];
+                    queue.push(tag, listed, value);
+                    oracle.push((tag, listed, value));
+                    continue;
+                }
+                2 => {
+                    let fits = |e: &&(u64, Listed, u32)| {
+                        e.0 == tag && e.1.contains(BIN) && !e.2.is_multiple_of(3)
+                    };
+                    let expected = oracle.iter().find(fits).map(|entry| entry.2);
+                    (
+                        queue.find_tag(tag, |value| !value.is_multiple_of(3)),
+                        expected,
+                    )
+                }
+                _ => {
+                    let fits = |e: &&(u64, Listed, u32)| e.0 >= tag && e.1.contains(ALL);
+                    let expected = oracle.iter().find(fits).map(|entry| entry.2);
+                    (queue.find_any(|other, _| other >= tag), expected)
+                }
+            };
+            let (index, expected) = found;
+            let taken = index.and_then(|index| queue.remove(index));
+            assert_eq!(taken, expected);
+            oracle.retain(|entry| Some(entry.2) != expected);
+            assert_eq!(queue.len(), oracle.len());
+        }
+        let left = queue.places_where(|_| true).into_iter();
+        let left: Vec<u32> = left.filter_map(|index| queue.remove(index)).collect();
+        assert_eq!(left, oracle.iter().map(|e| e.2).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages with labels: matched as a plain list would match them, and none lost, stuck or leaked.
+
+use super::pair::*;
+use crate::*;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
+const SHARED: &[LinkId] = &[LinkId::SHM];
+/// One that fits a frame, a run of fragments (on shared memory a frame of its own), one that asks.
+const LENS: [usize; 4] = [0, 60, 9000, 90_000];
+
+fn label(tag: u64) -> Label {
+    Label {
+        space: Space::Tagged,
+        tag,
+        imm: None,
+    }
+}
+
+fn spec(label: Label) -> SendSpec {
+    SendSpec {
+        to: label.into(),
+        lane: LaneId::Low,
+        best_effort: false,
+    }
+}
+
+fn exact(tag: u64) -> Selector {
+    Selector {
+        space: Space::Tagged,
+        tag,
+        ignore: 0,
+        source: None,
+    }
+}
+
+fn any() -> Selector {
+    Selector {
+        ignore: u64::MAX,
+        ..exact(0)
+    }
+}
+
+fn pattern(salt: u64, len: usize) -> Vec<u8> {
+    (0..len as u64)
+        .map(|at| (at.wrapping_mul(31) ^ salt.wrapping_mul(0x9e37_79b9)).to_le_bytes()[0])
+        .collect()
+}
+
+/// Two ends whose session is up.
+fn ready(links: &[LinkId], seed: u64) -> Pair {
+    let mut pair = Pair::new(links, seed);
+    pair.ends[1].core.connect(pair.now, A);
+    pair.run(Duration::from_millis(20));
+    pair
+}
+
+fn send(pair: &mut Pair, label: Label, bytes: &[u8]) {
+    pair.ends[0].send(B, &spec(label), bytes).unwrap();
+}
+
+/// (operation, tag) of what end 1 got since the last time.
+fn take_got(pair: &mut Pair) -> Vec<(OpId, u64)> {
+    let got = core::mem::take(&mut pair.ends[1].got_labelled);
+    got.iter().map(|got| (got.op, got.label.tag)).collect()
+}
+
+// P11.1, P11.2
+#[test]
+fn messages_of_all_lengths_bring_their_label() {
+    for links in [NETWORK, SHARED] {
+        for early in [true, false] {
+            let mut pair = ready(links, 1);
+            for (salt, len) in (0..).zip(LENS) {
+                for (space, imm) in [(Space::Tagged, None), (Space::Plain, Some(!salt))] {
+                    let tag = if space == Space::Plain { 0 } else { salt + 7 };
+                    let label = Label { space, tag, imm };
+                    let selector = Selector {
+                        space,
+                        source: Some(A),
+                        ..exact(tag)
+                    };
+                    if early {
+                        pair.ends[1].post_tagged(&selector, len + 3);
+                    }
+                    send(&mut pair, label, &pattern(salt, len));
+                    pair.run(Duration::from_millis(20));
+                    if !early {
+                        assert_eq!(pair.ends[1].got_labelled, []);
+                        pair.ends[1].post_tagged(&selector, len + 3);
+                        pair.run(Duration::from_millis(20));
+                    }
+                    let got = pair.ends[1].got_labelled.pop().unwrap();
+                    assert_eq!((got.from, got.label, got.len), (A, label, len));
+                    assert!(got.bytes == pattern(salt, len) && !got.truncated);
+                }
+            }
+            pair.run(Duration::from_secs(1));
+            pair.assert_clean();
+        }
+    }
+}
+
+// P11.2
+#[test]
+fn receives_match_in_the_order_of_posting() {
+    let mut pair = ready(NETWORK, 2);
+    let end = &mut pair.ends[1];
+    let masked = Selector {
+        ignore: 0xff,
+        ..exact(0x1200)
+    };
+    let first = end.post_tagged(&exact(0x1201), 9);
+    let second = end.post_tagged(&masked, 9);
+    let third = end.post_tagged(&exact(0x1201), 9);
+    let fourth = end.post_tagged(&any(), 9);
+    for tag in [0x1201, 0x1201, 0x1201, 0x1201] {
+        send(&mut pair, label(tag), b"x");
+    }
+    pair.run(Duration::from_millis(1));
+    let ops: Vec<_> = take_got(&mut pair).into_iter().map(|got| got.0).collect();
+    assert_eq!(ops, [first, second, third, fourth]);
+    pair.run(Duration::from_secs(1));
+    pair.assert_clean();
+}
+
+// P11.3
+#[test]
+fn messages_that_wait_match_in_the_order_of_arrival() {
+    let mut pair = ready(NETWORK, 3);
+    for tag in [5, 6, 5, 7, 6] {
+        send(&mut pair, label(tag), b"x");
+    }
+    pair.run(Duration::from_millis(1));
+    let selectors = [exact(6), any(), any(), exact(6), any(), any()];
+    let ops = selectors.map(|selector| pair.ends[1].post_tagged(&selector, 9));
+    pair.run(Duration::from_millis(1));
+    let expected = [
+        (ops[0], 6),
+        (ops[1], 5),
+        (ops[2], 5),
+        (ops[3], 6),
+        (ops[4], 7),
+    ];
+    assert_eq!(take_got(&mut pair), expected);
+    assert!(pair.ends[1].core.cancel_tagged(ops[5]));
+    assert!(!pair.ends[1].core.cancel_tagged(ops[5]));
+    pair.ends[1].memory.clear();
+    pair.run(Duration::from_secs(1));
+    pair.assert_clean();
+}
+
+// P11.2
+#[test]
+fn the_spaces_and_the_ports_take_nothing_from_one_another() {
+    let mut pair = ready(SHARED, 4);
+    let port = PortId::user(0);
+    let plain = Selector {
+        space: Space::Plain,
+        ..any()
+    };
+    let at_port = pair.ends[1].post(port, 9, None);
+    let in_plain = pair.ends[1].post_tagged(&plain, 9);
+    send(&mut pair, label(0), b"tagged");
+    pair.run(Duration::from_millis(1));
+    assert_eq!(take_got(&mut pair), []);
+    let in_tagged = pair.ends[1].post_tagged(&any(), 9);
+    pair.run(Duration::from_millis(1));
+    assert_eq!(take_got(&mut pair), [(in_tagged, 0)]);
+    assert!(pair.ends[1].core.cancel_recv(port, at_port));
+    assert!(pair.ends[1].core.cancel_tagged(in_plain));
+}
+
+// P11.4
+#[test]
+fn a_long_message_does_not_hold_up_those_behind_it() {
+    let mut pair = ready(&[LinkId::UDP], 5);
+    let long = pair.ends[1].post_tagged(&exact(1), 4_000_000);
+    let short = pair.ends[1].post_tagged(&exact(2), 10);
+    send(&mut pair, label(1), &pattern(1, 4_000_000));
+    send(&mut pair, label(2), b"short");
+    pair.run(Duration::from_micros(30));
+    assert_eq!(take_got(&mut pair), [(short, 2)]);
+    pair.run(Duration::from_secs(2));
+    assert_eq!(take_got(&mut pair), [(long, 1)]);
+    pair.assert_clean();
+}
+
+// P11.5
+#[test]
+fn a_message_that_is_too_long_is_cut_and_says_so() {
+    for links in [NETWORK, SHARED] {
+        for early in [true, false] {
+            for len in [60, 9000, 90_000] {
+                let mut pair = ready(links, 6);
+                if early {
+                    pair.ends[1].post_tagged(&exact(1), 50);
+                }
+                send(&mut pair, label(1), &pattern(3, len));
+                pair.run(Duration::from_millis(20));
+                if !early {
+                    pair.ends[1].post_tagged(&exact(1), 50);
+                    pair.run(Duration::from_secs(1));
+                }
+                let got = &pair.ends[1].got_labelled[0];
+                assert!(got.truncated && got.len == len);
+                assert_eq!(got.bytes, pattern(3, len)[..50]);
+                pair.run(Duration::from_secs(1));
+                pair.assert_clean();
+            }
+        }
+    }
+}
+
+// P11.3
+#[test]
+fn looking_leaves_a_message_and_claiming_takes_it() {
+    for len in [30, 90_000] {
+        let mut pair = ready(NETWORK, 7);
+        send(&mut pair, label(1), &pattern(1, len));
+        send(&mut pair, label(1), &pattern(2, len));
+        assert_eq!(pair.ends[1].core.peek_tagged(&any()), None);
+        pair.run(Duration::from_millis(20));
+        let core = &mut pair.ends[1].core;
+        let envelope = core.peek_tagged(&exact(1)).unwrap();
+        assert_eq!(core.peek_tagged(&any()), Some(envelope));
+        assert_eq!(core.peek_tagged(&exact(2)), None);
+        let (claim, claimed) = core.claim_tagged(&any()).unwrap();
+        assert_eq!(claimed, envelope);
+        let (peer, expected) = (A, label(1));
+        assert_eq!((claimed.peer, claimed.label), (peer, expected));
+        assert_eq!(claimed.len, len as u64);
+        // Another receive gets the second one.
+        let second = pair.ends[1].post_tagged(&any(), len);
+        pair.run(Duration::from_secs(1));
+        let first = pair.ends[1].op(vec![0xa5; len]);
+        let core = &mut pair.ends[1].core;
+        assert!(core.recv_claimed(claim, first, len as u64));
+        assert!(!core.recv_claimed(claim, first, len as u64));
+        pair.run(Duration::from_secs(1));
+        let got = core::mem::take(&mut pair.ends[1].got_labelled);
+        assert_eq!([got[0].op, got[1].op], [second, first]);
+        assert!(got[0].bytes == pattern(2, len) && got[1].bytes == pattern(1, len));
+        pair.run(Duration::from_secs(1));
+        pair.assert_clean();
+    }
+}
+
+// P9.6, P9.7, P11.8
+#[test]
+fn a_peer_that_goes_leaves_what_is_whole_and_ends_the_rest() {
+    let mut pair = ready(NETWORK, 8);
+    for (tag, len) in [(1, 10), (2, 20), (3, 90_000), (4, 30)] {
+        send(&mut pair, label(tag), &pattern(tag, len));
+    }
+    pair.run(Duration::from_millis(20));
+    let core = &mut pair.ends[1].core;
+    let (whole, _) = core.claim_tagged(&exact(2)).unwrap();
+    let (lost, _) = core.claim_tagged(&exact(3)).unwrap();
+    let from_a = Selector {
+        source: Some(A),
+        ..exact(99)
+    };
+    let directed = pair.ends[1].post_tagged(&from_a, 10);
+    let open = pair.ends[1].post_tagged(&exact(99), 10);
+    pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
+    pair.run(Duration::from_millis(1));
+    // What came before the lost one is still there, and goes first to whom asks for this peer.
+    let kept = pair.ends[1].post_tagged(
+        &Selector {
+            source: Some(A),
+            ..any()
+        },
+        10,
+    );
+    let claimed = [whole, lost].map(|claim| {
+        let op = pair.ends[1].op(vec![0xa5; 20]);
+        assert!(pair.ends[1].core.recv_claimed(claim, op, 20));
+        op
+    });
+    let late = pair.ends[1].post_tagged(&from_a, 10);
+    pair.run(Duration::from_millis(1));
+    assert_eq!(take_got(&mut pair), [(kept, 1), (claimed[0], 2)]);
+    let failed: Vec<_> = pair.ends[1]
+        .failed
+        .iter()
+        .filter_map(|event| match event {
+            Event::RecvFailed { op, error } => {
+                assert_eq!(*error, OpError::PeerGone(A, Cause::ProcessGone));
+                Some(*op)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(failed, [directed, claimed[1], late]);
+    assert!(pair.ends[1].core.cancel_tagged(open));
+    // Nothing is missing before the last: who claimed the lost one knows of it.
+    let last = pair.ends[1].post_tagged(&any(), 30);
+    pair.run(Duration::from_millis(1));
+    assert_eq!(take_got(&mut pair), [(last, 4)]);
+    assert_eq!(pair.ends[1].core.usage(), (0, 0, 0));
+}
+
+// P11.6
+#[test]
+fn what_nobody_takes_holds_up_neither_its_lane_nor_memory() {
+    for links in [&[LinkId::UDP], SHARED] {
+        let mut pair = ready(links, 9);
+        let limit = 1 << 20;
+        pair.ends[1].core.sh.config.limits.held_len_max = limit;
+        let mut sent = 0;
+        for _ in 0..4000 {
+            let bytes = pattern(1, 1000);
+            match pair.ends[0].send(B, &spec(label(1)), &bytes) {
+                Ok(()) => sent += 1,
+                Err(refused) => assert_eq!(refused, Refused::Busy),
+            }
+            pair.run(Duration::from_micros(100));
+        }
+        // A quarter of the memory beside a lane's credit, then the sender has to wait.
+        let held = pair.ends[1].core.usage().1;
+        let credit = 256 * 1024;
+        assert!(
+            (limit / 4..limit / 4 + 2 * credit).contains(&held),
+            "{held}"
+        );
+        assert!(sent < 4000);
+        // All of it arrives as it is taken.
+        for _ in 0..sent {
+            pair.ends[1].post_tagged(&any(), 1000);
+        }
+        pair.run(Duration::from_secs(1));
+        assert_eq!(take_got(&mut pair).len(), sent);
+        pair.ends[1].post_tagged(&any(), 1000);
+        send(&mut pair, label(1), &pattern(1, 1000));
+        pair.run(Duration::from_secs(1));
+        assert_eq!(take_got(&mut pair).len(), 1);
+        pair.assert_clean();
+    }
+}
+
+// P11.6
+#[test]
+fn the_last_of_many_can_be_taken_first() {
+    let mut pair = ready(&[LinkId::UDP], 10);
+    for tag in 0..3000 {
+        while pair.ends[0].send(B, &spec(label(tag)), &[7; 300]).is_err() {
+            pair.run(Duration::from_micros(100));
+        }
+    }
+    pair.run(Duration::from_secs(1));
+    for tag in (0..3000).rev() {
+        pair.ends[1].post_tagged(&exact(tag), 300);
+    }
+    pair.run(Duration::from_secs(1));
+    let tags: Vec<_> = take_got(&mut pair).into_iter().map(|got| got.1).collect();
+    assert_eq!(tags, (0..3000).rev().collect::<Vec<_>>());
+    pair.assert_clean();
+}
+
+// P11.9
+#[test]
+fn a_receive_of_many_takes_messages_until_it_is_used_up() {
+    for links in [NETWORK, SHARED] {
+        let mut pair = ready(links, 11);
+        let lens = [100, 0, 70_000, 9000, 60];
+        // Two wait, the others come; the last finds what is left too short.
+        for (salt, len) in (0..).zip(lens).take(2) {
+            send(&mut pair, label(salt), &pattern(salt, len));
+        }
+        pair.run(Duration::from_millis(20));
+        let many = OpId(500);
+        pair.ends[1].core.post_many(&any(), many, 79_130, 31);
+        for (salt, len) in (0..).zip(lens).skip(2) {
+            send(&mut pair, label(salt), &pattern(salt, len));
+            pair.run(Duration::from_secs(1));
+        }
+        let portions = core::mem::take(&mut pair.ends[1].portions);
+        let ends: Vec<_> = portions.iter().map(|at| (at.0, at.2, at.3)).collect();
+        let expected = [(0, false), (100, false), (100, false), (70_100, true)];
+        assert_eq!(ends, expected.map(|(off, is_last)| (many, off, is_last)));
+        let got = pair.ends[1].got_labelled.iter();
+        for (((salt, len), portion), got) in (0..).zip(lens).zip(&portions).zip(got) {
+            assert_eq!((got.op, got.len, got.truncated), (portion.1, len, false));
+            assert!(got.bytes == pattern(salt, len));
+        }
+        // It takes no more: the fifth waits for another, which cuts it.
+        assert!(!pair.ends[1].core.cancel_tagged(many));
+        pair.ends[1].core.post_many(&any(), many, 50, 10);
+        pair.run(Duration::from_secs(1));
+        let got = pair.ends[1].got_labelled.pop().unwrap();
+        assert!(got.truncated && got.len == 60 && got.bytes == pattern(4, 60)[..50]);
+        assert!(pair.ends[1].portions[0].3);
+        pair.run(Duration::from_secs(1));
+        pair.assert_clean();
+    }
+}
+
+/// What a receive asks for, and a message is, in the plainest form.
+struct Oracle {
+    posted: Vec<(Selector, OpId)>,
+    waiting: Vec<(u64, u64)>,
+    expected: Vec<(OpId, u64)>,
+}
+
+impl Oracle {
+    fn takes(selector: &Selector, tag: u64) -> bool {
+        (selector.tag | selector.ignore) == (tag | selector.ignore)
+            && selector.source.is_none_or(|source| source == A)
+    }
+
+    fn post(&mut self, selector: Selector, op: OpId) {
+        let found = self.waiting.iter();
+        match found
+            .clone()
+            .position(|message| Oracle::takes(&selector, message.0))
+        {
+            Some(index) => self.expected.push((op, self.waiting.remove(index).1)),
+            None => self.posted.push((selector, op)),
+        }
+    }
+
+    fn arrive(&mut self, tag: u64, salt: u64) {
+        let found = self.posted.iter();
+        match found
+            .clone()
+            .position(|posted| Oracle::takes(&posted.0, tag))
+        {
+            Some(index) => self.expected.push((self.posted.remove(index).1, salt)),
+            None => self.waiting.push((tag, salt)),
+        }
+    }
+}
+
+/// Random sends, receives, claims and withdrawals on a faulty wire. Sends are in one lane, so that
+/// the order of their arrival is known; they are complete before receives are posted.
+// P11.2, P11.3
+#[test]
+fn it_matches_as_a_plain_list_would() {
+    for seed in 0..12 {
+        let links = if seed % 3 == 0 { SHARED } else { NETWORK };
+        let mut pair = ready(links, seed);
+        pair.faults = Faults {
+            drop: 0.03,
+            duplicate: 0.03,
+            reorder: 0.1,
+            corrupt: 0.0,
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut oracle = Oracle {
+            posted: Vec::new(),
+            waiting: Vec::new(),
+            expected: Vec::new(),
+        };
+        let mut salt = 0;
+        for _ in 0..60 {
+            for _ in 0..rng.random_range(0..8) {
+                salt += 1;
+                let tag = rng.random_range(0..4) | rng.random_range(0..2) << 40;
+                let lens = [8, 8, 8, 700, 5000, 70_000];
+                let len = lens[rng.random_range(0..lens.len())];
+                let label = Label {
+                    imm: Some(salt),
+                    ..label(tag)
+                };
+                send(&mut pair, label, &pattern(salt, len));
+                oracle.arrive(tag, salt);
+            }
+            pair.run(Duration::from_secs(1));
+            for _ in 0..rng.random_range(0..8) {
+                let selector = Selector {
+                    space: Space::Tagged,
+                    tag: rng.random_range(0..4),
+                    ignore: [0, 0, 0, 1 << 40, 3, u64::MAX][rng.random_range(0..6)],
+                    source: [None, Some(A), Some(B)][rng.random_range(0..3)],
+                };
+                if rng.random_bool(0.2) {
+                    claim(&mut pair, &mut oracle, &selector);
+                    continue;
+                }
+                let op = pair.ends[1].post_tagged(&selector, 70_000);
+                oracle.post(selector, op);
+            }
+            if rng.random_bool(0.3) && !oracle.posted.is_empty() {
+                let (_, op) = oracle
+                    .posted
+                    .remove(rng.random_range(0..oracle.posted.len()));
+                assert!(pair.ends[1].core.cancel_tagged(op));
+                pair.ends[1].memory.remove(&op.0);
+            }
+        }
+        pair.run(Duration::from_secs(1));
+        for (_, op) in oracle.posted.drain(..) {
+            assert!(pair.ends[1].core.cancel_tagged(op), "seed {seed}");
+            pair.ends[1].memory.remove(&op.0);
+        }
+        while !oracle.waiting.is_empty() {
+            let op = pair.ends[1].post_tagged(&any(), 70_000);
+            oracle.post(any(), op);
+        }
+        pair.run(Duration::from_secs(1));
+        let mut got = Vec::new();
+        for message in &pair.ends[1].got_labelled {
+            let salt = message.label.imm.unwrap();
+            assert!(message.bytes == pattern(salt, message.len), "seed {seed}");
+            got.push((message.op, salt));
+        }
+        // Long ones end when their bytes are there.
+        got.sort_unstable();
+        oracle.expected.sort_unstable();
+        assert_eq!(got, oracle.expected, "seed {seed}");
+        pair.assert_clean();
+    }
+}
+
+fn claim(pair: &mut Pair, oracle: &mut Oracle, selector: &Selector) {
+    let waiting = oracle.waiting.iter();
+    let expected = waiting
+        .clone()
+        .position(|message| Oracle::takes(selector, message.0));
+    let end = &mut pair.ends[1];
+    assert_eq!(end.core.peek_tagged(selector).is_some(), expected.is_some());
+    let Some((claim, envelope)) = end.core.claim_tagged(selector) else {
+        return;
+    };
+    let salt = oracle.waiting.remove(expected.unwrap()).1;
+    assert_eq!(envelope.label.imm, Some(salt));
+    let op = end.op(vec![0xa5; 70_000]);
+    assert!(end.core.recv_claimed(claim, op, 70_000));
+    oracle.expected.push((op, salt));
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Installs the C libraries, their headers, pkg-config files and manual pages below DESTDIR/PREFIX.
+#
+#   scripts/install-libraries.sh PREFIX [DESTDIR]
+#
+# Environment: LIBRARIES, where the libraries are (default: where `make build` leaves them).
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+prefix=${1:?usage: install-libraries.sh PREFIX [DESTDIR]}
+root=${2:-}$prefix
+libraries=${LIBRARIES:-$release_dir/libraries}
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+
+# install_library NAME CRATE DESCRIPTION: lib$NAME.so.0, lib$NAME.a if it was built, header, .pc
+install_library() {
+    local name=$1 crate=$2 description=$3
+    [[ -e $libraries/lib$name.so.0 ]] ||
+        die "$libraries/lib$name.so.0 does not exist; run 'make build' first"
+    install -m 755 -t "$root/lib" -- "$libraries/lib$name.so.0"
+    ln -sf "lib$name.so.0" "$root/lib/lib$name.so"
+    if [[ -e $libraries/lib$name.a ]]; then
+        install -m 644 -t "$root/lib" -- "$libraries/lib$name.a"
+    fi
+    install -m 644 -t "$root/include" -- "crates/$crate/include/$name.h"
+    # What a program needs beside the static library: the C library's own parts.
+    cat >"$root/lib/pkgconfig/$name.pc" <<PC
+prefix=$prefix
+libdir=\${prefix}/lib
+includedir=\${prefix}/include
+
+Name: $name
+Description: $description
+Version: $version
+Libs: -L\${libdir} -l$name
+Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
+Cflags: -I\${includedir}
+PC
+}
+
+install -d -- "$root"/{lib/pkgconfig,include,share/man/man3,share/man/man7} ||
+    die "cannot write below $root; choose another PREFIX or run as root"
+install_library portolan capi "Fast messages between the processes of parallel programs"
+install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7
+scripts/man-pages.sh crates/capi/include/portolan.h "$version" "$root/share/man/man3"
+say "libraries, headers and manual pages are below $root"
