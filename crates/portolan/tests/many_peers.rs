@@ -296,7 +296,7 @@ fn answer(peer: &mut Core, frame: &[u8]) {
             Data::Placed => panic!("nothing was posted"),
         };
         let spec = SendSpec {
-            port: PortId::user(PORT),
+            to: PortId::user(PORT).into(),
             lane: LaneId::Low,
             best_effort: false,
         };

@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(30);
 
 fn spec(lane: LaneId, best_effort: bool) -> SendSpec {
     SendSpec {
-        port: PORT,
+        to: PORT.into(),
         lane,
         best_effort,
     }
