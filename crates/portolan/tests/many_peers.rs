@@ -200,7 +200,7 @@ impl Crowd {
 
     /// True now and then.
     fn looks_around(&self) -> bool {
-        self.started.elapsed().subsec_millis() % 16 == 0
+        self.started.elapsed().subsec_millis().is_multiple_of(16)
     }
 
     fn on_frame(&mut self, frame: &[u8]) {
