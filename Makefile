@@ -8,10 +8,10 @@ SEEDS ?= 10000
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test swarm lint demo install clean
+.PHONY: help setup build test test-launch swarm lint demo install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what is missing on this machine
 	@scripts/setup.sh
@@ -25,6 +25,9 @@ test: setup ## check the core's independence and run all tests
 
 swarm: setup ## simulate SEEDS (10000) clusters, and make small what fails
 	$(CARGO) run --release -p portolan-sim -- swarm --seeds $(SEEDS)
+
+test-launch: build ## as root: a program under portolan run, mpirun, mpiexec and a Slurm cluster in a lab
+	@scripts/test-launch.sh
 
 lint: setup ## formatting, clippy, documentation, licences, scripts
 	@scripts/lint.sh

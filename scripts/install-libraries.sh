@@ -45,4 +45,9 @@ install -d -- "$root"/{lib/pkgconfig,include,share/man/man3,share/man/man7} ||
 install_library portolan capi "Fast messages between the processes of parallel programs"
 install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7
 scripts/man-pages.sh crates/capi/include/portolan.h "$version" "$root/share/man/man3"
+# Silent unless a program or its user names it, so it may lie where libfabric looks for providers.
+[[ -e $release_dir/libportolan-fi.so ]] ||
+    die "$release_dir/libportolan-fi.so does not exist; run 'make build' first"
+install -D -m 755 -t "$root/lib/libfabric" -- "$release_dir/libportolan-fi.so"
+install -m 644 -t "$root/share/man/man7" -- crates/fabric/man/fi_portolan.7
 say "libraries, headers and manual pages are below $root"

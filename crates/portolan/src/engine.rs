@@ -7,11 +7,13 @@
 
 mod events;
 mod place;
+mod remote;
 mod send;
 mod tagged;
 
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
+pub(crate) use remote::{Call, RemoteState};
 pub(crate) use send::{Pending, Submitted, spec_of};
 
 use place::Intake;
@@ -114,6 +116,8 @@ pub(crate) struct Inner {
     pub(crate) scratch: Vec<u8>,
     /// What links dropped, by their names for it.
     pub(crate) link_drops: BTreeMap<&'static str, u64>,
+    /// What remote memory needs beside the core; apart, as it is not used by every program.
+    pub(crate) remote: Box<RemoteState>,
     /// How bulk payload is received; apart, to keep what every message touches together.
     pub(crate) placement: Box<Placement>,
     /// Operations of an endpoint.
@@ -440,7 +444,9 @@ impl Engine {
     fn pull(&mut self) {
         for job in std::mem::take(&mut self.inner.pulls) {
             let len = usize::try_from(job.len).unwrap_or(usize::MAX);
-            let dst = self.inner.ops.bytes_mut(job.op).get_mut(..len);
+            let off = usize::try_from(job.off).unwrap_or(usize::MAX);
+            let dst = self.inner.ops.bytes_mut(job.op).get_mut(off..);
+            let dst = dst.and_then(|dst| dst.get_mut(..len));
             let ok = dst.is_some_and(|dst| self.links.pull(job.peer, job.remote_addr, dst));
             self.inner.core.pull_done(job.transfer, ok);
             self.inner.drain(&mut self.handlers, None);

@@ -3,7 +3,7 @@
 
 use crate::launch::LaunchError;
 use portolan_link::LinkError;
-use portolan_proto::Cause;
+use portolan_proto::{Cause, RemoteFault};
 use std::fmt;
 use std::io;
 use thiserror::Error;
@@ -131,6 +131,16 @@ pub enum Error {
         /// Receiver.
         rank: u32,
     },
+    /// The target did not let the operation happen to its memory.
+    #[error("rank {rank} on {host} refused access to its memory: {fault}")]
+    RemoteRefused {
+        /// Target.
+        rank: u32,
+        /// Where it runs.
+        host: String,
+        /// Why.
+        fault: RemoteFault,
+    },
     /// The port was not opened.
     #[error("port {port} is not open; call `open` before receiving on it")]
     PortClosed {
@@ -146,6 +156,9 @@ pub enum Error {
     /// A buffer that others share cannot be received into.
     #[error("a shared buffer cannot be posted for receiving; post a `Vec<u8>`")]
     BufferShared,
+    /// Memory that others share cannot be opened for writing.
+    #[error("a shared buffer can be exposed for reading only; expose a `Vec<u8>` or a `Region`")]
+    RegionShared,
     /// The request was waited for already.
     #[error("this request has been completed already")]
     StaleRequest,

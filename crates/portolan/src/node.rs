@@ -77,7 +77,7 @@ impl fmt::Display for PathInfo {
 /// the job.
 pub struct Node {
     pub(crate) engine: Engine,
-    waiter: Waiter,
+    pub(crate) waiter: Waiter,
     pub(crate) events: Option<Box<EventSet>>,
     clean: bool,
     model: model::Status,
@@ -137,6 +137,7 @@ impl Node {
         let placement = Placement::new(settings::PLACEMENT.of(&job), clock)?;
         let inner = Inner {
             placement: Box::new(placement),
+            remote: Box::default(),
             seals: auth.seals(&job),
             core,
             ops: Ops::default(),
@@ -473,7 +474,7 @@ impl Node {
 
     /// Waits for an operation whose memory is lent.
     #[inline]
-    fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
+    pub(crate) fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
         self.await_lent(op, about);
         let Some(done) = self.engine.inner.ops.finish_lent(op) else {
             return Err(Error::StaleRequest);
@@ -506,9 +507,9 @@ impl Node {
         }
         if !ops.is_done(op) {
             let about = match ops.kind(op) {
-                Some(OpKind::Send(peer)) => Some(peer),
+                Some(OpKind::Send(peer) | OpKind::Remote(peer)) => Some(peer),
                 Some(OpKind::Recv { source, .. } | OpKind::RecvTagged { source }) => source,
-                None => None,
+                Some(OpKind::Region) | None => None,
             };
             let Node { engine, waiter, .. } = self;
             waiter.until(engine, about.as_slice(), |inner| inner.ops.is_done(op));

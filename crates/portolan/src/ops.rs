@@ -60,6 +60,10 @@ pub struct Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpKind {
     Send(PeerId),
+    /// On the memory of this peer.
+    Remote(PeerId),
+    /// No operation: memory that is open to others.
+    Region,
     Recv {
         port: PortId,
         source: Option<PeerId>,
@@ -348,6 +352,14 @@ impl Ops {
             })),
             State::Failed(error) => Some(Err(*error)),
             State::Pending => None,
+        }
+    }
+
+    /// Takes an operation's buffer, in whatever state it is.
+    pub(crate) fn reclaim(&mut self, id: OpId) -> Option<Buffer> {
+        match self.remove(id)?.memory {
+            Memory::Owned(buffer) => Some(buffer),
+            Memory::Lent(..) | Memory::LentMut(..) => None,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::open::Open;
 use crate::path::{Path, PathStatus};
 use crate::peer::{Peer, PeerStatus};
 use crate::port::{Ports, Posted, Waiting};
+use crate::remote::Remote;
 use crate::rendezvous::{Origin, Request, RxTransfer, TxTransfer};
 use crate::rest::Rested;
 use crate::session::{Entropy, SessionState};
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) eager_bounds: [usize; 2],
     /// Headers and short frames that live for one transmit only.
     pub(crate) scratch: Vec<u8>,
+    pub(crate) remote: Box<Remote>,
 }
 
 /// Credit of one lane, in bytes modulo 2^32 since the session began.
@@ -137,6 +139,7 @@ impl Core {
                 choice: Choice::default(),
                 eager_bounds,
                 scratch: Vec::new(),
+                remote: Box::new(Remote::new()),
             },
             sent: None,
         }
@@ -302,7 +305,12 @@ impl Core {
             return;
         }
         let entry = self.sh.ports.entry(port);
-        let posted = Posted { op, len, source };
+        let posted = Posted {
+            op,
+            base: 0,
+            len,
+            source,
+        };
         if !entry.reserve(posted) {
             entry.posted.push_back(posted);
         }
@@ -334,11 +342,13 @@ impl Core {
         })
     }
 
-    /// Memory in use: (frame buffers, bytes of held messages, transfers both ways). Tests end with
-    /// all of it at zero.
+    /// Memory in use: (frame buffers, bytes of held messages, transfers both ways and requests for
+    /// remote memory). Tests end with all of it at zero.
     #[must_use]
     pub fn usage(&self) -> (usize, usize, usize) {
-        let transfers = self.sh.tx_transfers.len() + self.sh.rx_transfers.len();
+        let transfers = self.sh.tx_transfers.len()
+            + self.sh.rx_transfers.len()
+            + self.sh.remote.outstanding_count();
         (self.sh.slots.used(), self.sh.held.total_len(), transfers)
     }
 

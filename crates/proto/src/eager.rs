@@ -4,6 +4,7 @@
 use crate::event::{Address, Cause, PeerId};
 use crate::lane::charge;
 use crate::path::{OpenFrame, Path, Run};
+use crate::remote::Parts;
 use crate::slot::SlotPool;
 use crate::tx::CALL_LEN_MAX;
 use crate::{Core, LaneId};
@@ -90,6 +91,30 @@ pub struct Staging<'a> {
     run_len: usize,
     stride: usize,
     hint: FlushHint,
+}
+
+impl<'a> Staging<'a> {
+    /// Memory in one piece.
+    pub(crate) fn whole(bytes: &'a mut [u8], hint: FlushHint) -> Self {
+        Staging {
+            bytes,
+            at: 0,
+            run_len: 0,
+            stride: 0,
+            hint,
+        }
+    }
+
+    /// Memory in runs of `run_len` bytes, `stride` bytes apart: full frames.
+    pub(crate) fn strided(bytes: &'a mut [u8], run_len: usize, stride: usize) -> Self {
+        Staging {
+            bytes,
+            at: 0,
+            run_len,
+            stride,
+            hint: FlushHint::Full,
+        }
+    }
 }
 
 impl Staging<'_> {
@@ -287,18 +312,7 @@ impl Path {
         len: usize,
         call_len: usize,
     ) -> Staging<'a> {
-        let header_len = FRAME_HEADER_LEN + whole.header_len();
-        // A fragment's length is a 16-bit field and the run must fit one buffer.
-        let segment_len = self.frame_len.min(16 * 1024);
-        let payload_len = segment_len - header_len;
-        let count = len.div_ceil(payload_len);
-        let total_len = len + count * header_len;
-        // The last frame may carry acknowledgements, up to the length of the others.
-        let slot = slots.take(count * segment_len);
-        let bytes = &mut slots.bytes_mut(slot)[..total_len];
-        for index in 0..count {
-            let offset = index * payload_len;
-            let part = payload_len.min(len - offset);
+        let emit = |offset: usize, part: usize, out: &mut [u8]| {
             let fragment = Fragment {
                 message: Message {
                     len: u16::try_from(part).unwrap_or(u16::MAX),
@@ -307,7 +321,39 @@ impl Path {
                 message_len: whole.message_len,
                 offset: whole.offset + u32::try_from(offset).unwrap_or(u32::MAX),
             };
-            fragment.emit(&mut bytes[index * segment_len + FRAME_HEADER_LEN..]);
+            fragment.emit(out);
+        };
+        let parts = Parts {
+            lane: whole.message.lane,
+            header_len: whole.header_len(),
+            len,
+            emit: &emit,
+        };
+        self.stage_run_of(slots, &parts, call_len)
+    }
+
+    /// The same for any record that says where its part belongs. There is at least one byte.
+    pub(crate) fn stage_run_of<'a>(
+        &mut self,
+        slots: &'a mut SlotPool,
+        parts: &Parts<'_>,
+        call_len: usize,
+    ) -> Staging<'a> {
+        let header_len = FRAME_HEADER_LEN + parts.header_len;
+        // A fragment's length is a 16-bit field and the run must fit one buffer.
+        let segment_len = self.frame_len.min(16 * 1024);
+        let payload_len = segment_len - header_len;
+        let len = parts.len;
+        let count = len.div_ceil(payload_len);
+        let total_len = len + count * header_len;
+        // The last frame may carry acknowledgements, up to the length of the others.
+        let slot = slots.take(count * segment_len);
+        let bytes = &mut slots.bytes_mut(slot)[..total_len];
+        for index in 0..count {
+            let offset = index * payload_len;
+            let part = payload_len.min(len - offset);
+            let out = &mut bytes[index * segment_len + FRAME_HEADER_LEN..];
+            (parts.emit)(offset, part, out);
         }
         self.runs.push_back(Run {
             slot,
@@ -316,13 +362,7 @@ impl Path {
             segment_len,
             call_len,
         });
-        Staging {
-            bytes: &mut bytes[header_len..],
-            at: 0,
-            run_len: payload_len,
-            stride: segment_len,
-            hint: FlushHint::Full,
-        }
+        Staging::strided(&mut bytes[header_len..], payload_len, segment_len)
     }
 
     /// Ends the lane's open frame: it waits for transmission, and the next message starts another.

@@ -15,6 +15,8 @@ pub(crate) struct Remains {
     pub(crate) ops: Vec<OpId>,
     /// Where a message is missing: no later one may be delivered there as if it were the next.
     pub(crate) broken: Vec<(LaneId, Address)>,
+    /// A put or an atomic operation is missing on the lane: nothing that is matched after it is kept.
+    pub(crate) missing: [bool; 2],
     /// There is memory for messages that outlive their session.
     pub(crate) keeps: bool,
 }
@@ -63,6 +65,7 @@ impl Core {
             held: Vec::new(),
             ops: Vec::new(),
             broken: Vec::new(),
+            missing: [false; 2],
             // Peers that come and go could otherwise pile up what nobody reads.
             keeps: self.sh.held.total_len() <= self.sh.config.limits.held_len_max,
         };
@@ -77,6 +80,7 @@ impl Core {
             state.end_unmatched(&mut self.sh, lane, &mut remains);
         }
         self.sh.abandon_transfers(peer, error);
+        self.abandon_remote(peer, error);
         self.sh.start_late();
         self.forget_held(&remains.held);
         // Receives that are posted take what waited behind messages of other ports.

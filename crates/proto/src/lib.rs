@@ -51,6 +51,7 @@ mod peer;
 mod port;
 mod probe;
 mod recut;
+mod remote;
 mod rendezvous;
 mod rest;
 mod rtt;
@@ -77,6 +78,9 @@ pub use matching::{ClaimId, Envelope, Selector};
 pub use path::PathStatus;
 pub use peer::PeerStatus;
 pub use portolan_wire::{CARD_LEN, Card, Label, LaneId, Space};
+pub use remote::{
+    ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, PutNotice, RegionSpec, RemoteFault, RemoteSpec,
+};
 pub use session::SessionIds;
 pub use time::Instant;
 pub use tx::Transmit;

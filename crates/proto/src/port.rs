@@ -16,6 +16,8 @@ const PAGE_LEN: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posted {
     pub(crate) op: OpId,
+    /// First byte in the memory of `op`.
+    pub(crate) base: u64,
     pub(crate) len: u64,
     pub(crate) source: Option<PeerId>,
 }

@@ -326,6 +326,11 @@ impl Core {
                 }
                 Ok(())
             }
+            Record::RemoteWrite(write) => peer.on_remote_write(&mut self.sh, write, payload),
+            Record::RemoteRts(rts) => peer.on_remote_rts(&mut self.sh, link, rts),
+            Record::RemoteGet(get) => peer.on_remote_get(&mut self.sh, get),
+            Record::RemoteAnswer(answer) => self.on_remote_answer(from, answer, payload),
+            Record::RemoteSource(source) => self.on_remote_source(from, link, source),
         }
     }
 

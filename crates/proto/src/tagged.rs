@@ -25,6 +25,7 @@ impl Core {
     pub fn post_tagged(&mut self, selector: &Selector, op: OpId, len: u64) {
         let posted = Posted {
             op,
+            base: 0,
             len,
             source: selector.source,
         };
@@ -46,9 +47,16 @@ impl Core {
         let source = selector.source;
         let many = Some(Many { at: 0, free_min });
         // Posted first, it takes its parts as any other; no earlier receive takes what waits.
-        self.sh
-            .matching
-            .post(selector, Posted { op, len, source }, many);
+        self.sh.matching.post(
+            selector,
+            Posted {
+                op,
+                base: 0,
+                len,
+                source,
+            },
+            many,
+        );
         while let Some(waiting) = self.sh.matching.peek(selector).copied() {
             let Shared {
                 matching, events, ..
@@ -102,7 +110,15 @@ impl Core {
         };
         let source = None;
         match claimed {
-            Claimed::Whole(arrived) => self.fill_late(&arrived, Posted { op, len, source }),
+            Claimed::Whole(arrived) => self.fill_late(
+                &arrived,
+                Posted {
+                    op,
+                    base: 0,
+                    len,
+                    source,
+                },
+            ),
             Claimed::Lost(error) => {
                 self.sh.events.push_back(Event::RecvFailed { op, error });
             }

@@ -8,6 +8,7 @@ mod hostile;
 mod pair;
 mod paths;
 mod placement;
+mod remote;
 mod resting;
 mod sessions;
 mod tagged;

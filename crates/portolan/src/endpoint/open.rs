@@ -105,6 +105,7 @@ fn inner(
         scratch: Vec::new(),
         link_drops: BTreeMap::new(),
         peer_timeout: PEER_TIMEOUT,
+        remote: Box::default(),
         raw: Some(Box::new(Raw::default())),
         directory: Some(Arc::clone(directory)),
         job,
