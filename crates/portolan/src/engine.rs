@@ -384,7 +384,11 @@ impl Engine {
                 self.reach();
             }
             let Inner {
-                core, ops, seals, ..
+                core,
+                ops,
+                seals,
+                link_drops,
+                ..
             } = &mut self.inner;
             let Some(transmit) = core.poll_transmit(now) else {
                 break;
@@ -405,7 +409,10 @@ impl Engine {
                     self.inner.unreached.push(peer);
                 }
                 // Like a lost frame: the core repairs it, or finds out that the path is dead.
-                Err(error) => log::debug!("{link} to {peer}: {error}"),
+                Err(error) => {
+                    *link_drops.entry("transmit_failed").or_default() += 1;
+                    log::debug!("{link} to {peer}: {error}");
+                }
             }
         }
         count

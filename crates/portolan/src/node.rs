@@ -31,10 +31,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Silence after which a peer that is waited for is given up. Just under a second, so that with the
-/// sleep in between the error is there within one.
-pub(crate) const PEER_TIMEOUT: Duration = Duration::from_millis(900);
-
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
@@ -154,7 +150,7 @@ impl Node {
             unreached: Vec::new(),
             scratch: Vec::new(),
             link_drops: BTreeMap::new(),
-            peer_timeout: PEER_TIMEOUT,
+            peer_timeout: liveness::peer_timeout(&job)?,
             raw: None,
             directory: None,
             job,

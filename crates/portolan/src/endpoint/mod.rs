@@ -24,8 +24,8 @@ mod types;
 pub use address::EndpointAddress;
 pub use open::EndpointConfig;
 pub use types::{
-    EndpointLimits, Idle, PeerIndex, RawCompletion, RawError, RawKind, RawPiece, RawRecv, RawSend,
-    RawSpace, SubmitError,
+    EndpointLimits, Idle, PeerIndex, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind,
+    RawPiece, RawRecv, RawSend, RawSpace, SubmitError,
 };
 
 pub(crate) use directory::Directory;

@@ -2,7 +2,7 @@
 //! What an endpoint's caller says and hears: memory by address, operations by a word of the
 //! caller's.
 
-use portolan_proto::Cause;
+use portolan_proto::{Cause, ClaimId, PeerId};
 use std::fmt;
 
 /// A peer of an endpoint, numbered from 0 in the order of insertion or first contact. Numbers are
@@ -50,6 +50,28 @@ pub struct RawRecv {
     pub source: Option<PeerIndex>,
 }
 
+/// What is known of a message that waits for a receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RawEnvelope {
+    /// The sender.
+    pub source: PeerIndex,
+    /// Its tag; 0 of one without.
+    pub tag: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The word beside it.
+    pub imm: Option<u64>,
+}
+
+/// A message that was taken from all receives but the one that is posted for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawClaim {
+    pub(super) id: ClaimId,
+    pub(super) source: PeerId,
+    pub(super) is_tagged: bool,
+}
+
 /// What an operation was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -60,8 +82,6 @@ pub enum RawKind {
     Recv,
     /// A message was received by its tag.
     RecvTagged,
-    /// A buffer for many messages is the caller's again, without a message.
-    Released,
 }
 
 /// Why an operation failed.
@@ -113,7 +133,8 @@ pub struct RawCompletion {
     pub imm: Option<u64>,
     /// Where a received message lies.
     pub buf: *mut u8,
-    /// Of a buffer for many messages: it is the caller's again. Other operations: true.
+    /// A buffer for many messages is the caller's again. Of other operations false, although their
+    /// memory always is.
     pub released: bool,
     /// Why it failed.
     pub error: Option<RawError>,
@@ -125,6 +146,8 @@ pub struct RawCompletion {
 pub enum SubmitError {
     /// No room now; poll, and try again.
     Again,
+    /// The claim was used before.
+    StaleClaim,
     /// No such peer, or one that was removed.
     NoSuchPeer,
     /// The peer is gone; nothing was sent.
@@ -139,6 +162,7 @@ impl fmt::Display for SubmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SubmitError::Again => f.write_str("no room now; poll, and try again"),
+            SubmitError::StaleClaim => f.write_str("the message was claimed before"),
             SubmitError::NoSuchPeer => f.write_str("no such peer; insert its address first"),
             SubmitError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
             SubmitError::TooLong => f.write_str("more bytes than the endpoint's limit"),
