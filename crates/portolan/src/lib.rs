@@ -59,7 +59,7 @@ pub use endpoint::{
     RawSpace, SubmitError,
 };
 pub use error::{Error, Reason};
-pub use group::Group;
+pub use group::{Barrier, Group};
 pub use launch::PathChoice;
 pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};
