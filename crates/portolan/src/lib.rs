@@ -54,9 +54,9 @@ mod wait;
 pub use address::Address;
 pub use buffer::Buffer;
 pub use endpoint::{
-    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawClaim,
-    RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace,
-    SubmitError,
+    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawAccess,
+    RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend,
+    RawSpace, SubmitError,
 };
 pub use error::{Error, Reason};
 pub use group::{Barrier, Group};
