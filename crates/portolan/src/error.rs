@@ -182,6 +182,18 @@ pub enum Error {
         /// What is wrong, and what to do.
         why: &'static str,
     },
+    /// Another region has the key.
+    #[error("key {key:#x} is that of another region; choose another, or conceal that one first")]
+    KeyInUse {
+        /// The key.
+        key: u64,
+    },
+    /// A region that no program can have.
+    #[error("a region of {len} bytes is beyond half the address space; expose what is used")]
+    RegionTooLong {
+        /// Bytes.
+        len: usize,
+    },
     /// An endpoint knows as many peers as it can.
     #[error("an endpoint knows at most 2^20 peers; open another one")]
     TooManyPeers,

@@ -31,10 +31,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Silence after which a peer that is waited for is given up. Just under a second, so that with the
-/// sleep in between the error is there within one.
-pub(crate) const PEER_TIMEOUT: Duration = Duration::from_millis(900);
-
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
@@ -154,7 +150,7 @@ impl Node {
             unreached: Vec::new(),
             scratch: Vec::new(),
             link_drops: BTreeMap::new(),
-            peer_timeout: PEER_TIMEOUT,
+            peer_timeout: liveness::peer_timeout(&job)?,
             raw: None,
             directory: None,
             job,
@@ -178,6 +174,12 @@ impl Node {
     #[must_use]
     pub fn size(&self) -> u32 {
         self.engine.inner.size()
+    }
+
+    /// Random number of the job, the same in all its processes.
+    #[must_use]
+    pub fn job_id(&self) -> [u8; 16] {
+        self.engine.inner.job.job_id
     }
 
     /// A setting given to the job with `portolan run --option NAME=VALUE`.
@@ -616,6 +618,40 @@ impl Node {
             request = Some(Request(op));
         }
         self.engine.flush();
+        Ok(request)
+    }
+
+    /// Waits for a non-blocking operation as [`Node::wait`], but only until `stop` says so, too;
+    /// `None` when that came first.
+    pub(crate) fn wait_or(
+        &mut self,
+        request: Request,
+        stop: impl Fn() -> bool,
+    ) -> Result<Option<Completion>, Error> {
+        let op = request.0;
+        let about = match self.engine.inner.ops.kind(op) {
+            Some(OpKind::Recv { source, .. }) => source,
+            _ => None,
+        };
+        let Node { engine, waiter, .. } = self;
+        waiter.until(engine, about.as_slice(), |inner| {
+            inner.ops.is_done(op) || stop()
+        });
+        if !self.engine.inner.ops.is_done(op) {
+            return Ok(None);
+        }
+        self.wait(request).map(Some)
+    }
+
+    /// Posts an empty buffer at a system port.
+    pub(crate) fn system_post_recv(&mut self, rank: u32, port: u16) -> Result<Request, Error> {
+        let peer = self.engine.inner.check_rank(rank)?;
+        let buffer = Buffer::from(Vec::new());
+        let request = self
+            .engine
+            .inner
+            .post_recv(PortId::system(port), buffer, Some(peer))?;
+        self.drain();
         Ok(request)
     }
 

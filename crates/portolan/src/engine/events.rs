@@ -161,10 +161,6 @@ impl Inner {
         op: OpId,
         message_len: u64,
     ) {
-        if self.raw.is_some() {
-            self.end_raw_recv(op, peer, message_len);
-            return;
-        }
         let buffer = self
             .ops
             .finish(op)
@@ -402,6 +398,13 @@ impl Inner {
             }
             Event::PeerFailed { peer, .. } => self.note_gone(peer),
             Event::Stranger { card } => self.meet_stranger(&card),
+            Event::Portion {
+                op,
+                part,
+                off,
+                len,
+                is_last,
+            } => self.begin_raw_part(op, part, off..off + len, is_last),
             other => self.on_remote(frame, other),
         }
     }

@@ -158,7 +158,11 @@ impl Inner {
             return self.try_queued_remote(peer, op);
         }
         let len = self.ops.bytes(op).len();
-        match self.core.eager(peer, spec, len) {
+        let eager = match self.must_ask(op) {
+            false => self.core.eager(peer, spec, len),
+            true => Err(Refused::TooLong),
+        };
+        match eager {
             Ok(mut staging) => {
                 staging.push(self.ops.bytes(op));
                 self.flush_wanted = true;
