@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors, each naming the thing, the cause and, where there is one, the remedy.
 
+use crate::atomic::{AtomicOp, Datatype};
 use crate::launch::LaunchError;
 use portolan_link::LinkError;
 use portolan_proto::{Cause, RemoteFault};
@@ -140,6 +141,16 @@ pub enum Error {
         host: String,
         /// Why.
         fault: RemoteFault,
+    },
+    /// An atomic operation that cannot be asked for.
+    #[error("atomic operation {op:?} on {datatype:?}: {why}")]
+    Atomic {
+        /// Operation.
+        op: AtomicOp,
+        /// Kind of number.
+        datatype: Datatype,
+        /// What is wrong and what would be right.
+        why: &'static str,
     },
     /// The port was not opened.
     #[error("port {port} is not open; call `open` before receiving on it")]

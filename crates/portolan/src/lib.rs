@@ -28,6 +28,7 @@
 //! peer and the reason.
 
 mod address;
+mod atomic;
 mod buffer;
 mod clock;
 mod endpoint;
@@ -52,6 +53,7 @@ mod tagged;
 mod wait;
 
 pub use address::Address;
+pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use endpoint::{
     Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawAccess,
