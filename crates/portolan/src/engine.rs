@@ -30,7 +30,8 @@ use crate::seal::Seals;
 use crate::table::Table;
 use portolan_link::{Notice, Segments, TxError, TxFrame};
 use portolan_proto::{
-    Cause, Core, Instant, LinkId, OpId, PeerId, PeerStatus, PortId, SendSpec, Transmit,
+    Address, Cause, Core, Instant, Label, LinkId, OpId, PeerId, PeerStatus, PortId, SendSpec,
+    Transmit,
 };
 use portolan_wire::SEAL_LEN;
 use std::collections::BTreeMap;
@@ -327,15 +328,30 @@ impl Engine {
     /// Sends a message by the short way, if it is open.
     #[inline]
     pub(crate) fn send_direct(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
+        match spec.to {
+            Address::Port(_) => self.send_direct_as::<8>(peer, spec, bytes),
+            Address::Label(Label { imm: None, .. }) => self.send_direct_as::<16>(peer, spec, bytes),
+            Address::Label(_) => self.send_direct_as::<24>(peer, spec, bytes),
+        }
+    }
+
+    /// The same for a message whose header has `N` bytes.
+    #[inline]
+    fn send_direct_as<const N: usize>(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> bool {
         if !self.inner.pending.is_empty() {
             return false;
         }
-        let Some(direct) = self.inner.core.direct(peer, spec, bytes.len()) else {
+        let Some(direct) = self.inner.core.direct::<N>(peer, spec, bytes.len()) else {
             return false;
         };
         let payload = [IoSlice::new(bytes)];
         let frame = TxFrame {
-            head: direct.header(),
+            head: &direct.header,
             payload: &payload,
             segments: None,
         };

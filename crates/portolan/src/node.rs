@@ -176,6 +176,12 @@ impl Node {
         self.engine.inner.size()
     }
 
+    /// Random number of the job, the same in all its processes.
+    #[must_use]
+    pub fn job_id(&self) -> [u8; 16] {
+        self.engine.inner.job.job_id
+    }
+
     /// A setting given to the job with `portolan run --option NAME=VALUE`.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
@@ -612,6 +618,40 @@ impl Node {
             request = Some(Request(op));
         }
         self.engine.flush();
+        Ok(request)
+    }
+
+    /// Waits for a non-blocking operation as [`Node::wait`], but only until `stop` says so, too;
+    /// `None` when that came first.
+    pub(crate) fn wait_or(
+        &mut self,
+        request: Request,
+        stop: impl Fn() -> bool,
+    ) -> Result<Option<Completion>, Error> {
+        let op = request.0;
+        let about = match self.engine.inner.ops.kind(op) {
+            Some(OpKind::Recv { source, .. }) => source,
+            _ => None,
+        };
+        let Node { engine, waiter, .. } = self;
+        waiter.until(engine, about.as_slice(), |inner| {
+            inner.ops.is_done(op) || stop()
+        });
+        if !self.engine.inner.ops.is_done(op) {
+            return Ok(None);
+        }
+        self.wait(request).map(Some)
+    }
+
+    /// Posts an empty buffer at a system port.
+    pub(crate) fn system_post_recv(&mut self, rank: u32, port: u16) -> Result<Request, Error> {
+        let peer = self.engine.inner.check_rank(rank)?;
+        let buffer = Buffer::from(Vec::new());
+        let request = self
+            .engine
+            .inner
+            .post_recv(PortId::system(port), buffer, Some(peer))?;
+        self.drain();
         Ok(request)
     }
 

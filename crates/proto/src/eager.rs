@@ -41,9 +41,21 @@ impl SendSpec {
         }
     }
 
+    /// The header of a message, if that has `N` bytes.
+    #[inline]
+    pub(crate) fn message_as<const N: usize>(&self, len: u16, seq: u16) -> Option<Message> {
+        let is_port = matches!(self.to, Address::Port(_));
+        if N == MESSAGE_LEN && is_port || N != MESSAGE_LEN && self.header_len() == N {
+            Some(self.message(len, seq))
+        } else {
+            None
+        }
+    }
+
     /// Bytes of a message's header.
     #[inline]
-    pub(crate) fn header_len(&self) -> usize {
+    #[must_use]
+    pub fn header_len(&self) -> usize {
         MESSAGE_LEN + self.label_len()
     }
 

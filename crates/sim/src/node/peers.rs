@@ -430,12 +430,12 @@ impl Node {
         }
         let is_open = cx.plan.short_way && cx.alive[peer as usize];
         let direct = is_open
-            .then(|| self.core.direct(PeerId(peer), spec, bytes.len()))
+            .then(|| self.core.direct::<8>(PeerId(peer), spec, bytes.len()))
             .flatten();
         let Some(direct) = direct else {
             return false;
         };
-        let frame = [direct.header(), bytes].concat();
+        let frame = [&direct.header, bytes].concat();
         let sent = self.send_shared(cx, peer, vec![frame]);
         if !sent {
             self.core.direct_refused(PeerId(peer), spec, bytes.len());
