@@ -3,12 +3,13 @@
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
-# Of `make swarm`.
+# Of `make swarm` and `make test-faults`.
 SEEDS ?= 10000
+KILLS ?= 500
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test test-launch swarm lint demo install clean
+.PHONY: help setup build test test-launch test-faults swarm lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +23,9 @@ build: setup ## build target/release/portolan, portolan-sim, heat and the C libr
 
 test: setup ## check the core's independence and run all tests
 	@scripts/test.sh
+
+test-faults: setup ## kill a process at KILLS (500) points, and make all troubles on all paths
+	KILLS=$(KILLS) $(CARGO) test -p portolan-cli --test kills --test troubles -- --ignored --nocapture
 
 swarm: setup ## simulate SEEDS (10000) clusters, and make small what fails
 	$(CARGO) run --release -p portolan-sim -- swarm --seeds $(SEEDS)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Everything that belongs to a domain, and the way of a completion from an endpoint to a queue.
 
-use portolan::{RawCompletion, RawError, RawKind};
+use portolan::{RawCompletion, RawError};
 use slab::Slab;
 
 use crate::abi;
@@ -86,10 +86,6 @@ impl Delivery<'_> {
         }
         if completion.released {
             flags |= abi::MULTI_RECV;
-        }
-        if completion.kind == RawKind::Released {
-            // The buffer comes back without a message.
-            flags = abi::MULTI_RECV;
         }
         Entry {
             context: op.context,

@@ -21,6 +21,7 @@ pub mod net;
 pub mod pages;
 pub mod pmi_library;
 pub mod pmix;
+pub mod process;
 pub mod ring;
 pub mod seqpacket;
 pub mod vm_read;
