@@ -3,15 +3,16 @@
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
-# Of `make swarm`.
+# Of `make swarm` and `make test-faults`.
 SEEDS ?= 10000
+KILLS ?= 500
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test swarm lint demo install clean
+.PHONY: help setup build test test-launch test-faults test-mpi swarm lint demo install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what is missing on this machine
 	@scripts/setup.sh
@@ -23,8 +24,18 @@ build: setup ## build target/release/portolan, portolan-sim, heat and the C libr
 test: setup ## check the core's independence and run all tests
 	@scripts/test.sh
 
+test-faults: setup ## kill a process at KILLS (500) points, and make all troubles on all paths
+	KILLS=$(KILLS) $(CARGO) test -p portolan-cli --test kills --test troubles -- --ignored --nocapture
+
 swarm: setup ## simulate SEEDS (10000) clusters, and make small what fails
 	$(CARGO) run --release -p portolan-sim -- swarm --seeds $(SEEDS)
+
+test-launch: build ## as root: a program under portolan run, mpirun, mpiexec and a Slurm cluster in a lab
+	@scripts/test-launch.sh
+
+# As root also across the hosts of a lab; after `make build`.
+test-mpi: ## MPI programs and mpi4py's tests over Portolan (needs the network; not in CI)
+	@scripts/test-mpi.sh
 
 lint: setup ## formatting, clippy, documentation, licences, scripts
 	@scripts/lint.sh

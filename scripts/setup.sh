@@ -25,6 +25,12 @@ missing_packages() {
     command -v ip >/dev/null || [[ -x /usr/sbin/ip || -x /sbin/ip ]] || echo iproute2
 }
 
+# Packages that only some tests want, which skip without them: libfabric's own programs and headers.
+optional_packages() {
+    command -v fi_info >/dev/null || echo libfabric-bin
+    [[ -e /usr/include/rdma/fabric.h ]] || echo libfabric-dev
+}
+
 install_packages() {
     local list=$*
     command -v apt-get >/dev/null ||
@@ -68,6 +74,11 @@ check_rust
 read -r -d '' -a packages < <(missing_packages) || true
 if [[ ${#packages[@]} -gt 0 ]]; then
     install_packages "${packages[@]}"
+fi
+read -r -d '' -a packages < <(optional_packages) || true
+if [[ ${#packages[@]} -gt 0 ]]; then
+    # In a shell of its own: without them the tests say what they skip.
+    (install_packages "${packages[@]}") || say "without ${packages[*]}; some tests will skip"
 fi
 add_components
 add_bare_target

@@ -11,7 +11,7 @@
 mod plan;
 mod spec;
 
-pub use spec::{FaultSpec, FaultSpecError};
+pub use spec::{FaultSpec, FaultSpecError, parse_time};
 
 use crate::cut::Run;
 use crate::{

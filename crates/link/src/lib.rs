@@ -16,6 +16,7 @@ mod boxed;
 mod caps;
 pub mod conformance;
 mod cut;
+pub mod die;
 pub mod fault;
 mod frame;
 mod host;

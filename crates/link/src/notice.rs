@@ -55,6 +55,24 @@ pub enum TxError {
     System(#[from] io::Error),
 }
 
+/// A queue below a socket that has refused so many calls in a row, while frames leave it all the
+/// time, is not full: something refuses these frames, and would for ever. A call takes a
+/// microsecond or more, so a device of 1 Gb/s has sent a frame or two meanwhile.
+const REFUSALS_MAX: u32 = 64;
+
+/// Whether a call that failed with `error` will go on failing: a filter refuses the frame, or a
+/// device whose MTU was lowered under way. Then the frame counts as lost. `refusals` counts such
+/// failures since the last success.
+#[cold]
+pub(crate) fn is_refused_for_good(error: &io::Error, refusals: &mut u32) -> bool {
+    if error.raw_os_error() != Some(libc::ENOBUFS) {
+        // EAGAIN is the socket's own buffer, which the device empties.
+        return false;
+    }
+    *refusals = refusals.saturating_add(1);
+    *refusals > REFUSALS_MAX
+}
+
 /// Why data could not be pulled.
 #[derive(Debug, Error)]
 #[non_exhaustive]

@@ -113,6 +113,8 @@ pub struct Packet {
     polled_empty: bool,
     /// Received frames that were refused here, to be reported as notices.
     refused: u32,
+    /// Sends that were refused for want of room since the last that was not.
+    refusals: u32,
     /// Frames that the kernel dropped, to be reported as notices.
     drops_pending: u32,
     /// An error of the interface, to be reported.
@@ -162,6 +164,7 @@ impl Packet {
             polled_empty: true,
             refused: 0,
             drops_pending: 0,
+            refusals: 0,
             down: None,
         })
     }

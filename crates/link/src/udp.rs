@@ -101,6 +101,8 @@ pub struct Udp {
     drops_seen: u32,
     /// Drops that have not been reported yet.
     drops_pending: u32,
+    /// Sends that were refused for want of room since the last that was not.
+    refusals: u32,
 }
 
 impl Udp {
@@ -145,6 +147,7 @@ impl Udp {
             notices: VecDeque::with_capacity(NOTICES_MAX),
             drops_seen: 0,
             drops_pending: 0,
+            refusals: 0,
         })
     }
 

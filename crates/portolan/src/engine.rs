@@ -7,11 +7,13 @@
 
 mod events;
 mod place;
+mod remote;
 mod send;
 mod tagged;
 
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
+pub(crate) use remote::{Call, RemoteState};
 pub(crate) use send::{Pending, Submitted, spec_of};
 
 use place::Intake;
@@ -28,7 +30,8 @@ use crate::seal::Seals;
 use crate::table::Table;
 use portolan_link::{Notice, Segments, TxError, TxFrame};
 use portolan_proto::{
-    Cause, Core, Instant, LinkId, OpId, PeerId, PeerStatus, PortId, SendSpec, Transmit,
+    Address, Cause, Core, Instant, Label, LinkId, OpId, PeerId, PeerStatus, PortId, SendSpec,
+    Transmit,
 };
 use portolan_wire::SEAL_LEN;
 use std::collections::BTreeMap;
@@ -114,6 +117,8 @@ pub(crate) struct Inner {
     pub(crate) scratch: Vec<u8>,
     /// What links dropped, by their names for it.
     pub(crate) link_drops: BTreeMap<&'static str, u64>,
+    /// What remote memory needs beside the core; apart, as it is not used by every program.
+    pub(crate) remote: Box<RemoteState>,
     /// How bulk payload is received; apart, to keep what every message touches together.
     pub(crate) placement: Box<Placement>,
     /// Operations of an endpoint.
@@ -323,15 +328,30 @@ impl Engine {
     /// Sends a message by the short way, if it is open.
     #[inline]
     pub(crate) fn send_direct(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
+        match spec.to {
+            Address::Port(_) => self.send_direct_as::<8>(peer, spec, bytes),
+            Address::Label(Label { imm: None, .. }) => self.send_direct_as::<16>(peer, spec, bytes),
+            Address::Label(_) => self.send_direct_as::<24>(peer, spec, bytes),
+        }
+    }
+
+    /// The same for a message whose header has `N` bytes.
+    #[inline]
+    fn send_direct_as<const N: usize>(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> bool {
         if !self.inner.pending.is_empty() {
             return false;
         }
-        let Some(direct) = self.inner.core.direct(peer, spec, bytes.len()) else {
+        let Some(direct) = self.inner.core.direct::<N>(peer, spec, bytes.len()) else {
             return false;
         };
         let payload = [IoSlice::new(bytes)];
         let frame = TxFrame {
-            head: direct.header(),
+            head: &direct.header,
             payload: &payload,
             segments: None,
         };
@@ -380,7 +400,11 @@ impl Engine {
                 self.reach();
             }
             let Inner {
-                core, ops, seals, ..
+                core,
+                ops,
+                seals,
+                link_drops,
+                ..
             } = &mut self.inner;
             let Some(transmit) = core.poll_transmit(now) else {
                 break;
@@ -401,7 +425,10 @@ impl Engine {
                     self.inner.unreached.push(peer);
                 }
                 // Like a lost frame: the core repairs it, or finds out that the path is dead.
-                Err(error) => log::debug!("{link} to {peer}: {error}"),
+                Err(error) => {
+                    *link_drops.entry("transmit_failed").or_default() += 1;
+                    log::debug!("{link} to {peer}: {error}");
+                }
             }
         }
         count
@@ -440,7 +467,9 @@ impl Engine {
     fn pull(&mut self) {
         for job in std::mem::take(&mut self.inner.pulls) {
             let len = usize::try_from(job.len).unwrap_or(usize::MAX);
-            let dst = self.inner.ops.bytes_mut(job.op).get_mut(..len);
+            let off = usize::try_from(job.off).unwrap_or(usize::MAX);
+            let dst = self.inner.ops.bytes_mut(job.op).get_mut(off..);
+            let dst = dst.and_then(|dst| dst.get_mut(..len));
             let ok = dst.is_some_and(|dst| self.links.pull(job.peer, job.remote_addr, dst));
             self.inner.core.pull_done(job.transfer, ok);
             self.inner.drain(&mut self.handlers, None);

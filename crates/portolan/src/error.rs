@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors, each naming the thing, the cause and, where there is one, the remedy.
 
+use crate::atomic::{AtomicOp, Datatype};
 use crate::launch::LaunchError;
 use portolan_link::LinkError;
-use portolan_proto::Cause;
+use portolan_proto::{Cause, RemoteFault};
 use std::fmt;
 use std::io;
 use thiserror::Error;
@@ -131,6 +132,26 @@ pub enum Error {
         /// Receiver.
         rank: u32,
     },
+    /// The target did not let the operation happen to its memory.
+    #[error("rank {rank} on {host} refused access to its memory: {fault}")]
+    RemoteRefused {
+        /// Target.
+        rank: u32,
+        /// Where it runs.
+        host: String,
+        /// Why.
+        fault: RemoteFault,
+    },
+    /// An atomic operation that cannot be asked for.
+    #[error("atomic operation {op:?} on {datatype:?}: {why}")]
+    Atomic {
+        /// Operation.
+        op: AtomicOp,
+        /// Kind of number.
+        datatype: Datatype,
+        /// What is wrong and what would be right.
+        why: &'static str,
+    },
     /// The port was not opened.
     #[error("port {port} is not open; call `open` before receiving on it")]
     PortClosed {
@@ -146,6 +167,9 @@ pub enum Error {
     /// A buffer that others share cannot be received into.
     #[error("a shared buffer cannot be posted for receiving; post a `Vec<u8>`")]
     BufferShared,
+    /// Memory that others share cannot be opened for writing.
+    #[error("a shared buffer can be exposed for reading only; expose a `Vec<u8>` or a `Region`")]
+    RegionShared,
     /// The request was waited for already.
     #[error("this request has been completed already")]
     StaleRequest,
@@ -157,6 +181,18 @@ pub enum Error {
     BadAddress {
         /// What is wrong, and what to do.
         why: &'static str,
+    },
+    /// Another region has the key.
+    #[error("key {key:#x} is that of another region; choose another, or conceal that one first")]
+    KeyInUse {
+        /// The key.
+        key: u64,
+    },
+    /// A region that no program can have.
+    #[error("a region of {len} bytes is beyond half the address space; expose what is used")]
+    RegionTooLong {
+        /// Bytes.
+        len: usize,
     },
     /// An endpoint knows as many peers as it can.
     #[error("an endpoint knows at most 2^20 peers; open another one")]

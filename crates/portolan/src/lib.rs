@@ -28,6 +28,7 @@
 //! peer and the reason.
 
 mod address;
+mod atomic;
 mod buffer;
 mod clock;
 mod endpoint;
@@ -44,6 +45,7 @@ mod ops;
 mod port;
 mod reduce;
 mod region;
+mod remote;
 mod seal;
 pub mod settings;
 mod table;
@@ -51,18 +53,21 @@ mod tagged;
 mod wait;
 
 pub use address::Address;
+pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use endpoint::{
-    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawCompletion,
-    RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace, SubmitError,
+    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawAccess,
+    RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend,
+    RawSpace, SubmitError,
 };
 pub use error::{Error, Reason};
-pub use group::Group;
+pub use group::{Barrier, Group};
 pub use launch::PathChoice;
 pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};
 pub use port::{Context, Lane, Message, PortConfig, Target};
-pub use portolan_proto::{Cause, Counters, DropReason};
+pub use portolan_proto::{Access, Cause, Counters, DropReason, RemoteFault};
 pub use reduce::{ReduceOp, Reducible};
 pub use region::Region;
+pub use remote::{Exposed, PutNotice, RemoteKey, RemoteTarget};
 pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};

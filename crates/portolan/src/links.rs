@@ -4,6 +4,7 @@
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
 use crate::settings;
+use portolan_link::die::{Die, DieSpec};
 use portolan_link::fault::{Fault, FaultSpec};
 use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
 use portolan_link::pcap::Pcap;
@@ -16,6 +17,8 @@ use portolan_link::{
 use portolan_proto::{LinkId, LinkParams, PeerId};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// A link that is not hot, while another is, is looked at once in so many turns.
 const COLD_INTERVAL: u32 = 16;
@@ -120,6 +123,8 @@ pub(crate) struct Plan {
     packet: bool,
     packet_required: bool,
     fault: Option<FaultSpec>,
+    /// The frame at which this process dies, and how many are left.
+    die: Option<(DieSpec, Arc<AtomicU64>)>,
     pcap: Option<PathBuf>,
     frame_len_max: Option<usize>,
     /// File of the model, or `off`.
@@ -159,6 +164,14 @@ impl Plan {
             })?),
             None => None,
         };
+        let die = match settings::DIE.of(job) {
+            Some(text) => Some(text.parse::<DieSpec>().map_err(|error| Error::Setting {
+                name: "die",
+                value: text,
+                why: error.to_string(),
+            })?),
+            None => None,
+        };
         let frame_len_max = match settings::FRAME_LEN_MAX.of(job) {
             Some(text) => Some(parse_frame_len(text)?),
             None => None,
@@ -169,6 +182,9 @@ impl Plan {
             packet_required: job.path == PathChoice::Packet,
             network,
             fault,
+            die: die
+                .filter(|spec| spec.rank == job.rank)
+                .map(|spec| (spec, spec.countdown())),
             pcap: settings::PCAP
                 .of(job)
                 .map(|dir| PathBuf::from(dir).join(format!("{}.pcap", job.rank))),
@@ -196,7 +212,12 @@ impl Links {
             has_lossy: false,
         };
         if plan.shm {
-            links.add(LinkId::SHM, AnyLink::Shm(Box::new(Shm::open(shm)?)));
+            let shm = Shm::open(shm)?;
+            let shm = match &plan.die {
+                Some((spec, left)) => AnyLink::Other(Box::new(Die::new(shm, spec, left.clone()))),
+                None => AnyLink::Shm(Box::new(shm)),
+            };
+            links.add(LinkId::SHM, shm);
         }
         let Some(network) = &plan.network else {
             return Ok(links);
@@ -430,6 +451,9 @@ fn wrap<L: Link + Send + 'static>(
             why: source.to_string(),
         })?;
         boxed = Box::new(pcap);
+    }
+    if let Some((spec, left)) = &plan.die {
+        boxed = Box::new(Die::new(boxed, spec, left.clone()));
     }
     if let Some(fault) = &plan.fault {
         // Different dice for each process and link, all from one seed.

@@ -13,8 +13,10 @@
 
 mod life;
 mod message;
+mod patience;
 
 pub(crate) use life::Standing;
+pub(crate) use patience::{PEER_TIMEOUT, peer_timeout};
 
 use crate::clock::Clock;
 use crate::error::Error;

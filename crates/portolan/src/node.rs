@@ -31,10 +31,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Silence after which a peer that is waited for is given up. Just under a second, so that with the
-/// sleep in between the error is there within one.
-pub(crate) const PEER_TIMEOUT: Duration = Duration::from_millis(900);
-
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
@@ -77,7 +73,7 @@ impl fmt::Display for PathInfo {
 /// the job.
 pub struct Node {
     pub(crate) engine: Engine,
-    waiter: Waiter,
+    pub(crate) waiter: Waiter,
     pub(crate) events: Option<Box<EventSet>>,
     clean: bool,
     model: model::Status,
@@ -137,6 +133,7 @@ impl Node {
         let placement = Placement::new(settings::PLACEMENT.of(&job), clock)?;
         let inner = Inner {
             placement: Box::new(placement),
+            remote: Box::default(),
             seals: auth.seals(&job),
             core,
             ops: Ops::default(),
@@ -153,7 +150,7 @@ impl Node {
             unreached: Vec::new(),
             scratch: Vec::new(),
             link_drops: BTreeMap::new(),
-            peer_timeout: PEER_TIMEOUT,
+            peer_timeout: liveness::peer_timeout(&job)?,
             raw: None,
             directory: None,
             job,
@@ -177,6 +174,12 @@ impl Node {
     #[must_use]
     pub fn size(&self) -> u32 {
         self.engine.inner.size()
+    }
+
+    /// Random number of the job, the same in all its processes.
+    #[must_use]
+    pub fn job_id(&self) -> [u8; 16] {
+        self.engine.inner.job.job_id
     }
 
     /// A setting given to the job with `portolan run --option NAME=VALUE`.
@@ -473,7 +476,7 @@ impl Node {
 
     /// Waits for an operation whose memory is lent.
     #[inline]
-    fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
+    pub(crate) fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
         self.await_lent(op, about);
         let Some(done) = self.engine.inner.ops.finish_lent(op) else {
             return Err(Error::StaleRequest);
@@ -506,9 +509,9 @@ impl Node {
         }
         if !ops.is_done(op) {
             let about = match ops.kind(op) {
-                Some(OpKind::Send(peer)) => Some(peer),
+                Some(OpKind::Send(peer) | OpKind::Remote(peer)) => Some(peer),
                 Some(OpKind::Recv { source, .. } | OpKind::RecvTagged { source }) => source,
-                None => None,
+                Some(OpKind::Region) | None => None,
             };
             let Node { engine, waiter, .. } = self;
             waiter.until(engine, about.as_slice(), |inner| inner.ops.is_done(op));
@@ -615,6 +618,40 @@ impl Node {
             request = Some(Request(op));
         }
         self.engine.flush();
+        Ok(request)
+    }
+
+    /// Waits for a non-blocking operation as [`Node::wait`], but only until `stop` says so, too;
+    /// `None` when that came first.
+    pub(crate) fn wait_or(
+        &mut self,
+        request: Request,
+        stop: impl Fn() -> bool,
+    ) -> Result<Option<Completion>, Error> {
+        let op = request.0;
+        let about = match self.engine.inner.ops.kind(op) {
+            Some(OpKind::Recv { source, .. }) => source,
+            _ => None,
+        };
+        let Node { engine, waiter, .. } = self;
+        waiter.until(engine, about.as_slice(), |inner| {
+            inner.ops.is_done(op) || stop()
+        });
+        if !self.engine.inner.ops.is_done(op) {
+            return Ok(None);
+        }
+        self.wait(request).map(Some)
+    }
+
+    /// Posts an empty buffer at a system port.
+    pub(crate) fn system_post_recv(&mut self, rank: u32, port: u16) -> Result<Request, Error> {
+        let peer = self.engine.inner.check_rank(rank)?;
+        let buffer = Buffer::from(Vec::new());
+        let request = self
+            .engine
+            .inner
+            .post_recv(PortId::system(port), buffer, Some(peer))?;
+        self.drain();
         Ok(request)
     }
 
@@ -732,10 +769,14 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
     };
     let value = serde_json::to_value(&own).map_err(malformed)?;
     let values = launch.exchange(&value)?;
-    values
-        .into_iter()
-        .map(|value| serde_json::from_value(value).map_err(malformed))
-        .collect()
+    // One of each for every process of the job, for as long as the job: nothing to spare.
+    let mut table = Vec::with_capacity(values.len());
+    for value in values {
+        let mut address: Address = serde_json::from_value(value).map_err(malformed)?;
+        address.links.shrink_to_fit();
+        table.push(address);
+    }
+    Ok(table)
 }
 
 fn new_core(job: &Job, auth: Auth, links: &Links, table: &[Address]) -> Result<Core, Error> {

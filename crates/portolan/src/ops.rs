@@ -12,6 +12,7 @@
 use crate::buffer::Buffer;
 use crate::error::Error;
 use portolan_proto::{Label, OpId, PeerId, PortId};
+use std::collections::HashMap;
 
 /// A message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,10 @@ pub struct Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpKind {
     Send(PeerId),
+    /// On the memory of this peer.
+    Remote(PeerId),
+    /// No operation: memory that is open to others.
+    Region,
     Recv {
         port: PortId,
         source: Option<PeerId>,
@@ -97,11 +102,18 @@ struct Op {
     label: Option<Label>,
 }
 
+/// Set in the numbers that the core chooses.
+const PART_BIT: u64 = 1 << 63;
+/// No operation: generations begin at 1.
+const NOBODY: OpId = OpId(0);
+
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
     places: Vec<(u32, Option<Op>)>,
     free: Vec<u32>,
+    /// Operations that the core has numbers of its own for.
+    parts: HashMap<OpId, OpId>,
 }
 
 // SAFETY: the raw pointers are only dereferenced through `&mut self` of the node that owns the
@@ -195,6 +207,7 @@ impl Ops {
 
     #[inline]
     fn get(&self, id: OpId) -> Option<&Op> {
+        let id = self.real(id);
         let (generation, op) = self.places.get(index_of(id))?;
         if u64::from(*generation) == id.0 >> 32 {
             op.as_ref()
@@ -205,6 +218,7 @@ impl Ops {
 
     #[inline]
     fn get_mut(&mut self, id: OpId) -> Option<&mut Op> {
+        let id = self.real(id);
         let (generation, op) = self.places.get_mut(index_of(id))?;
         if u64::from(*generation) == id.0 >> 32 {
             op.as_mut()
@@ -213,10 +227,32 @@ impl Ops {
         }
     }
 
+    /// Makes `part`, which the core has chosen a number for, stand for `id` until that has ended.
+    pub(crate) fn name_part(&mut self, part: OpId, id: OpId) {
+        self.parts.insert(part, id);
+    }
+
+    /// The number in this table of an operation that the core may have another number for.
+    #[inline]
+    pub(crate) fn real(&self, id: OpId) -> OpId {
+        if id.0 & PART_BIT == 0 {
+            return id;
+        }
+        self.real_part(id)
+    }
+
+    #[cold]
+    fn real_part(&self, id: OpId) -> OpId {
+        self.parts.get(&id).copied().unwrap_or(NOBODY)
+    }
+
     #[inline]
     fn remove(&mut self, id: OpId) -> Option<Op> {
         self.get(id)?;
-        let index = index_of(id);
+        let index = index_of(self.real(id));
+        if id.0 & PART_BIT != 0 {
+            self.parts.remove(&id);
+        }
         let op = self.places[index].1.take();
         self.free.push(u32::try_from(index).unwrap_or(0));
         op
@@ -226,7 +262,10 @@ impl Ops {
     #[inline]
     fn clear(&mut self, id: OpId) {
         if self.exists(id) {
-            let index = index_of(id);
+            let index = index_of(self.real(id));
+            if id.0 & PART_BIT != 0 {
+                self.parts.remove(&id);
+            }
             self.places[index].1 = None;
             self.free.push(u32::try_from(index).unwrap_or(0));
         }
@@ -348,6 +387,14 @@ impl Ops {
             })),
             State::Failed(error) => Some(Err(*error)),
             State::Pending => None,
+        }
+    }
+
+    /// Takes an operation's buffer, in whatever state it is.
+    pub(crate) fn reclaim(&mut self, id: OpId) -> Option<Buffer> {
+        match self.remove(id)?.memory {
+            Memory::Owned(buffer) => Some(buffer),
+            Memory::Lent(..) | Memory::LentMut(..) => None,
         }
     }
 

@@ -43,6 +43,22 @@ pub const FAULT: Setting = Setting {
     meaning: "faults on network links, such as drop=0.01,delay=0.01:200us,seed=7",
 };
 
+/// A death on purpose.
+pub const DIE: Setting = Setting {
+    option: Some("die"),
+    variable: "PORTOLAN_DIE",
+    default: "none",
+    meaning: "kill a rank at a frame, for testing: RANK:sent:N or RANK:received:N",
+};
+
+/// The patience with silent peers.
+pub const PEER_TIMEOUT: Setting = Setting {
+    option: Some("peer_timeout"),
+    variable: "PORTOLAN_PEER_TIMEOUT",
+    default: "900ms",
+    meaning: "silence after which a peer that is waited for is given up, from 100ms to 1000s",
+};
+
 /// Recordings of network frames.
 pub const PCAP: Setting = Setting {
     option: Some("pcap"),
@@ -129,6 +145,8 @@ pub const ALL: &[Setting] = &[
     INTERFACE,
     FRAME_LEN_MAX,
     FAULT,
+    DIE,
+    PEER_TIMEOUT,
     PCAP,
     MODEL,
     SCHEDULE,

@@ -2,7 +2,6 @@
 //! Sending side of bulk data: runs of fragments of granted transfers, and chunks on lossless links.
 
 use crate::core_state::Shared;
-use crate::event::{Event, OpError};
 use crate::path::Cargo;
 use crate::peer::Peer;
 use crate::recut::{PIECE_HEADER_LEN, Piece};
@@ -43,7 +42,7 @@ impl Peer {
         .emit(&mut sh.scratch);
         let what = View::Bulk {
             op: transfer.op,
-            off,
+            off: transfer.base + off,
             len,
             header_len: CHUNK_LEN,
             fragment_len: len,
@@ -211,7 +210,8 @@ impl Peer {
         }
         let len = left.min(count * fragment_len);
         transfer.next_off += len as u64;
-        let (op, receiver_transfer) = (transfer.op, transfer.receiver_transfer);
+        let (op, base) = (transfer.op, transfer.base);
+        let receiver_transfer = transfer.receiver_transfer;
         if transfer.next_off >= transfer.granted {
             transfer.queued = false;
             self.bulk_ready.remove(place);
@@ -253,7 +253,7 @@ impl Peer {
         path.loss.last_sent_at = now;
         let what = View::Bulk {
             op,
-            off,
+            off: base + off,
             len,
             header_len: BULK_HEADER_LEN,
             fragment_len,
@@ -291,7 +291,7 @@ impl Shared {
             transfer: transfer.receiver_transfer,
             fragment_index: index,
         };
-        let off = u64::from(index) * u64::from(transfer.fragment_len);
+        let off = transfer.base + u64::from(index) * u64::from(transfer.fragment_len);
         let len = frame_len - BULK_HEADER_LEN;
         let op = transfer.op;
         self.scratch.clear();
@@ -330,7 +330,7 @@ impl Shared {
             offset: off,
         };
         let len = frame_len - PIECE_HEADER_LEN;
-        let op = transfer.op;
+        let (op, off) = (transfer.op, transfer.base + off);
         self.scratch.clear();
         self.scratch.resize(PIECE_HEADER_LEN, 0);
         header.emit(&mut self.scratch);
@@ -365,10 +365,10 @@ impl Shared {
             return;
         };
         transfer.acked += len;
-        if transfer.acked >= transfer.len {
-            let (op, result) = (transfer.op, Ok::<(), OpError>(()));
-            self.tx_transfers.remove(key);
-            self.events.push_back(Event::SendDone { op, result });
+        if transfer.acked >= transfer.len
+            && let Some(transfer) = self.tx_transfers.remove(key)
+        {
+            self.end_send(&transfer, Ok(()));
         }
     }
 }

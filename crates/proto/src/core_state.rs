@@ -12,14 +12,16 @@ use crate::open::Open;
 use crate::path::{Path, PathStatus};
 use crate::peer::{Peer, PeerStatus};
 use crate::port::{Ports, Posted, Waiting};
+use crate::remote::Remote;
 use crate::rendezvous::{Origin, Request, RxTransfer, TxTransfer};
+use crate::rest::Rested;
 use crate::session::{Entropy, SessionState};
 use crate::slab::Slab;
 use crate::slot::SlotPool;
 use crate::tx::Sent;
 use crate::{Choice, Config, Counters, Instant, LinkId, LinkParams};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// Everything that is not one peer's own.
@@ -52,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) eager_bounds: [usize; 2],
     /// Headers and short frames that live for one transmit only.
     pub(crate) scratch: Vec<u8>,
+    pub(crate) remote: Box<Remote>,
 }
 
 /// Credit of one lane, in bytes modulo 2^32 since the session began.
@@ -68,7 +71,11 @@ pub struct CreditStatus {
 /// The protocol core of one process. See the crate's documentation for the contract.
 #[derive(Debug)]
 pub struct Core {
+    /// `None` for those never met, and for those that rest ([`Core::awaken`]).
     pub(crate) peers: Vec<Option<Box<Peer>>>,
+    pub(crate) resting: BTreeMap<PeerId, Box<Rested>>,
+    /// Peers on networks that are awake, and when to look whether they may rest.
+    pub(crate) awake: VecDeque<(Instant, PeerId)>,
     /// Per peer, a bit per link that reaches it.
     pub(crate) allowed: Vec<u8>,
     pub(crate) ready: VecDeque<PeerId>,
@@ -107,6 +114,8 @@ impl Core {
         Core {
             peers: (0..config.size).map(|_| None).collect(),
             allowed: alloc::vec![0; config.size as usize],
+            resting: BTreeMap::new(),
+            awake: VecDeque::new(),
             ready: VecDeque::new(),
             timed: Vec::new(),
             sh: Shared {
@@ -130,6 +139,7 @@ impl Core {
                 choice: Choice::default(),
                 eager_bounds,
                 scratch: Vec::new(),
+                remote: Box::new(Remote::new()),
             },
             sent: None,
         }
@@ -151,6 +161,7 @@ impl Core {
     /// Opens a session with `peer` by all links that it may be reached by, unless one is open or
     /// being opened; after a failure, a new one. `P2.1`.
     pub fn connect(&mut self, now: Instant, peer: PeerId) {
+        self.awaken(peer);
         let Some(place) = self.peers.get(peer.index()) else {
             return;
         };
@@ -189,8 +200,10 @@ impl Core {
             // It may still stand in the queues; the new state inherits its place there.
             if let Some(Some(new)) = self.peers.get_mut(peer.index()) {
                 (new.queued, new.timed) = (old.queued, old.timed);
+                new.watched = old.watched;
             }
         }
+        self.watch_for_rest(now, peer);
         self.touch(peer);
     }
 
@@ -199,6 +212,7 @@ impl Core {
     pub fn peer_status(&self, peer: PeerId) -> PeerStatus {
         match self.peers.get(peer.index()) {
             Some(Some(peer)) => peer.status(),
+            _ if self.resting.contains_key(&peer) => PeerStatus::Up,
             _ => PeerStatus::Unknown,
         }
     }
@@ -206,21 +220,25 @@ impl Core {
     /// How things stand with a path to `peer`.
     #[must_use]
     pub fn path_status(&self, peer: PeerId, link: LinkId) -> Option<PathStatus> {
-        self.peers.get(peer.index())?.as_ref()?.path_status(link)
+        match self.peers.get(peer.index())? {
+            Some(peer) => peer.path_status(link),
+            None => self.resting.get(&peer)?.path_status(link),
+        }
     }
 
     /// When `peer` was last heard of.
     #[must_use]
     pub fn last_heard(&self, peer: PeerId) -> Option<Instant> {
-        self.peers
-            .get(peer.index())?
-            .as_ref()
-            .map(|peer| peer.last_heard)
+        match self.peers.get(peer.index())? {
+            Some(peer) => Some(peer.last_heard),
+            None => Some(self.resting.get(&peer)?.last_heard),
+        }
     }
 
     /// Asks a silent `peer` for a sign of life, while something waits for it that is not under way:
     /// [`Core::last_heard`] tells of its answer. A peer that has given the session up says so.
     pub fn ask(&mut self, peer: PeerId) {
+        self.awaken(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
@@ -287,7 +305,12 @@ impl Core {
             return;
         }
         let entry = self.sh.ports.entry(port);
-        let posted = Posted { op, len, source };
+        let posted = Posted {
+            op,
+            base: 0,
+            len,
+            source,
+        };
         if !entry.reserve(posted) {
             entry.posted.push_back(posted);
         }
@@ -304,20 +327,28 @@ impl Core {
     /// How the credit of a lane shared with `peer` stands.
     #[must_use]
     pub fn credit(&self, peer: PeerId, lane: portolan_wire::LaneId) -> Option<CreditStatus> {
-        let peer = self.peers.get(peer.index())?.as_ref()?;
-        let (tx, rx) = (&peer.lanes_tx[lane.index()], &peer.lanes_rx[lane.index()]);
+        let lane = lane.index();
+        let (tx, consumed) = match self.peers.get(peer.index())? {
+            Some(peer) => (&peer.lanes_tx[lane], peer.lanes_rx[lane].consumed()),
+            None => {
+                let rested = self.resting.get(&peer)?;
+                (&rested.lanes_tx[lane], rested.lanes_rx[lane].consumed)
+            }
+        };
         Some(CreditStatus {
             charged: tx.charged,
             limit: tx.limit,
-            consumed: rx.consumed(),
+            consumed,
         })
     }
 
-    /// Memory in use: (frame buffers, bytes of held messages, transfers both ways). Tests end with
-    /// all of it at zero.
+    /// Memory in use: (frame buffers, bytes of held messages, transfers both ways and requests for
+    /// remote memory). Tests end with all of it at zero.
     #[must_use]
     pub fn usage(&self) -> (usize, usize, usize) {
-        let transfers = self.sh.tx_transfers.len() + self.sh.rx_transfers.len();
+        let transfers = self.sh.tx_transfers.len()
+            + self.sh.rx_transfers.len()
+            + self.sh.remote.outstanding_count();
         (self.sh.slots.used(), self.sh.held.total_len(), transfers)
     }
 

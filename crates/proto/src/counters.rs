@@ -69,6 +69,14 @@ drop_reasons! {
     Replayed => "replayed",
     /// Record that its kind of frame or link may not carry.
     Misplaced => "misplaced record",
+    /// Request for remote memory whose key nobody handed out, or that is closed.
+    RemoteKey => "unknown remote key",
+    /// Request that reaches beyond its region.
+    RemoteBounds => "beyond remote region",
+    /// Request for what its region is not open for.
+    RemoteAccess => "no right to remote region",
+    /// Atomic operation that is not known for its kind of number.
+    RemoteUnsupported => "unknown atomic operation",
 }
 
 impl From<Malformed> for DropReason {
@@ -102,6 +110,8 @@ pub struct Counters {
     pub messages_received: u64,
     /// Payload bytes of delivered messages.
     pub bytes_received: u64,
+    /// Requests for memory of this process that were dealt with.
+    pub remote_requests: u64,
     /// Messages that were held because they came early or found no buffer.
     pub messages_held: u64,
     /// Best-effort messages that never arrived here, by the gaps in their numbers.

@@ -4,6 +4,7 @@
 use crate::event::{Address, Cause, PeerId};
 use crate::lane::charge;
 use crate::path::{OpenFrame, Path, Run};
+use crate::remote::Parts;
 use crate::slot::SlotPool;
 use crate::tx::CALL_LEN_MAX;
 use crate::{Core, LaneId};
@@ -40,9 +41,21 @@ impl SendSpec {
         }
     }
 
+    /// The header of a message, if that has `N` bytes.
+    #[inline]
+    pub(crate) fn message_as<const N: usize>(&self, len: u16, seq: u16) -> Option<Message> {
+        let is_port = matches!(self.to, Address::Port(_));
+        if N == MESSAGE_LEN && is_port || N != MESSAGE_LEN && self.header_len() == N {
+            Some(self.message(len, seq))
+        } else {
+            None
+        }
+    }
+
     /// Bytes of a message's header.
     #[inline]
-    pub(crate) fn header_len(&self) -> usize {
+    #[must_use]
+    pub fn header_len(&self) -> usize {
         MESSAGE_LEN + self.label_len()
     }
 
@@ -92,6 +105,30 @@ pub struct Staging<'a> {
     hint: FlushHint,
 }
 
+impl<'a> Staging<'a> {
+    /// Memory in one piece.
+    pub(crate) fn whole(bytes: &'a mut [u8], hint: FlushHint) -> Self {
+        Staging {
+            bytes,
+            at: 0,
+            run_len: 0,
+            stride: 0,
+            hint,
+        }
+    }
+
+    /// Memory in runs of `run_len` bytes, `stride` bytes apart: full frames.
+    pub(crate) fn strided(bytes: &'a mut [u8], run_len: usize, stride: usize) -> Self {
+        Staging {
+            bytes,
+            at: 0,
+            run_len,
+            stride,
+            hint: FlushHint::Full,
+        }
+    }
+}
+
 impl Staging<'_> {
     /// Appends a piece of the payload.
     ///
@@ -135,6 +172,9 @@ impl Core {
         spec: &SendSpec,
         len: usize,
     ) -> Result<Staging<'_>, Refused> {
+        if !self.is_awake(peer) {
+            return Err(Refused::Unknown);
+        }
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return Err(Refused::Unknown);
         };
@@ -284,18 +324,7 @@ impl Path {
         len: usize,
         call_len: usize,
     ) -> Staging<'a> {
-        let header_len = FRAME_HEADER_LEN + whole.header_len();
-        // A fragment's length is a 16-bit field and the run must fit one buffer.
-        let segment_len = self.frame_len.min(16 * 1024);
-        let payload_len = segment_len - header_len;
-        let count = len.div_ceil(payload_len);
-        let total_len = len + count * header_len;
-        // The last frame may carry acknowledgements, up to the length of the others.
-        let slot = slots.take(count * segment_len);
-        let bytes = &mut slots.bytes_mut(slot)[..total_len];
-        for index in 0..count {
-            let offset = index * payload_len;
-            let part = payload_len.min(len - offset);
+        let emit = |offset: usize, part: usize, out: &mut [u8]| {
             let fragment = Fragment {
                 message: Message {
                     len: u16::try_from(part).unwrap_or(u16::MAX),
@@ -304,7 +333,39 @@ impl Path {
                 message_len: whole.message_len,
                 offset: whole.offset + u32::try_from(offset).unwrap_or(u32::MAX),
             };
-            fragment.emit(&mut bytes[index * segment_len + FRAME_HEADER_LEN..]);
+            fragment.emit(out);
+        };
+        let parts = Parts {
+            lane: whole.message.lane,
+            header_len: whole.header_len(),
+            len,
+            emit: &emit,
+        };
+        self.stage_run_of(slots, &parts, call_len)
+    }
+
+    /// The same for any record that says where its part belongs. There is at least one byte.
+    pub(crate) fn stage_run_of<'a>(
+        &mut self,
+        slots: &'a mut SlotPool,
+        parts: &Parts<'_>,
+        call_len: usize,
+    ) -> Staging<'a> {
+        let header_len = FRAME_HEADER_LEN + parts.header_len;
+        // A fragment's length is a 16-bit field and the run must fit one buffer.
+        let segment_len = self.frame_len.min(16 * 1024);
+        let payload_len = segment_len - header_len;
+        let len = parts.len;
+        let count = len.div_ceil(payload_len);
+        let total_len = len + count * header_len;
+        // The last frame may carry acknowledgements, up to the length of the others.
+        let slot = slots.take(count * segment_len);
+        let bytes = &mut slots.bytes_mut(slot)[..total_len];
+        for index in 0..count {
+            let offset = index * payload_len;
+            let part = payload_len.min(len - offset);
+            let out = &mut bytes[index * segment_len + FRAME_HEADER_LEN..];
+            (parts.emit)(offset, part, out);
         }
         self.runs.push_back(Run {
             slot,
@@ -313,13 +374,7 @@ impl Path {
             segment_len,
             call_len,
         });
-        Staging {
-            bytes: &mut bytes[header_len..],
-            at: 0,
-            run_len: payload_len,
-            stride: segment_len,
-            hint: FlushHint::Full,
-        }
+        Staging::strided(&mut bytes[header_len..], payload_len, segment_len)
     }
 
     /// Ends the lane's open frame: it waits for transmission, and the next message starts another.

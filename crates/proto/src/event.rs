@@ -2,6 +2,7 @@
 //! What the core tells the engine, and the names both use.
 
 use crate::LinkId;
+use crate::remote::{Answer, AtomicSpec, PutNotice, RemoteFault};
 use alloc::boxed::Box;
 use core::fmt;
 use core::ops::Range;
@@ -182,6 +183,8 @@ pub enum OpError {
     Refused,
     /// The engine cancelled it.
     Cancelled,
+    /// The peer would not have it done to its memory.
+    Remote(PeerId, RemoteFault),
 }
 
 /// What happened. The order of events is the order in which the engine must act on them.
@@ -265,9 +268,50 @@ pub enum Event {
         remote_addr: u64,
         /// Into this operation's buffer.
         op: OpId,
+        /// At this offset of it.
+        off: u64,
         /// Bytes.
         len: u64,
     },
+    /// A request for remote memory has ended; its buffer is free.
+    RemoteDone {
+        /// The operation.
+        op: OpId,
+        /// How.
+        result: Result<(), OpError>,
+    },
+    /// Copy a held message into a region, then release it.
+    RemoteWrite {
+        /// The operation whose memory the region is.
+        region: OpId,
+        /// At this offset.
+        off: u64,
+        /// From here.
+        held: HeldId,
+    },
+    /// Release held memory.
+    Discard {
+        /// Which.
+        held: HeldId,
+    },
+    /// Answer with bytes of a region: [`crate::Core::answer_read`].
+    RemoteRead {
+        /// Whom, and from where.
+        answer: Answer,
+        /// Bytes.
+        len: u64,
+    },
+    /// Change numbers in a region, then [`crate::Core::answer`] or [`crate::Core::refuse`].
+    RemoteAtomic {
+        /// Whom, and where the numbers are.
+        answer: Answer,
+        /// What to do.
+        atomic: AtomicSpec,
+        /// The operands.
+        data: Data,
+    },
+    /// A put was applied of which the program is to be told.
+    PutNotice(PutNotice),
     /// A port that takes messages in place was sent one that needs a posted buffer. One posted for
     /// its sender from now on, and long enough, is kept for it.
     BufferWanted {

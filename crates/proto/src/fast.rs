@@ -10,24 +10,15 @@ use crate::event::{OpId, PeerId, PortId};
 use crate::lane::charge;
 use crate::port::Match;
 use crate::{Core, LinkId};
-use portolan_wire::{Label, MESSAGE_LEN, MESSAGE_LEN_MAX, Message};
+use portolan_wire::{Label, MESSAGE_LEN, Message};
 
-/// A message that may leave at once: its header, and by which link.
+/// A message that may leave at once: its header of `N` bytes, and by which link.
 #[derive(Clone, Copy, Debug)]
-pub struct Direct {
+pub struct Direct<const N: usize> {
     /// The link.
     pub link: LinkId,
-    header: [u8; MESSAGE_LEN_MAX],
-    header_len: usize,
-}
-
-impl Direct {
     /// To stand in front of the payload.
-    #[inline]
-    #[must_use]
-    pub fn header(&self) -> &[u8] {
-        &self.header[..self.header_len]
-    }
+    pub header: [u8; N],
 }
 
 /// A frame whose header was found good, and how far its records have been taken.
@@ -104,9 +95,16 @@ pub struct Labelled {
 }
 
 impl Core {
-    /// Accepts a message of `len` bytes to be sent this instant, ahead of nothing.
+    /// Accepts a message of `len` bytes to be sent this instant, ahead of nothing. `N` must be its
+    /// [`SendSpec::header_len`]: known when compiled, it costs messages to ports nothing that there
+    /// are others.
     #[inline]
-    pub fn direct(&mut self, peer: PeerId, spec: &SendSpec, len: usize) -> Option<Direct> {
+    pub fn direct<const N: usize>(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        len: usize,
+    ) -> Option<Direct<N>> {
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
         if !state.session.up {
             return None;
@@ -121,17 +119,13 @@ impl Core {
         if !path.params.lossless || !idle || !eager || spec.best_effort || !tx.has_credit(charge) {
             return None;
         }
-        let message = spec.message(u16::try_from(len).ok()?, tx.next_seq);
+        let message = spec.message_as::<N>(u16::try_from(len).ok()?, tx.next_seq)?;
         tx.next_seq = tx.next_seq.wrapping_add(1);
         tx.charged = tx.charged.wrapping_add(charge);
         self.sh.counters.messages_sent += 1;
-        let mut header = [0; MESSAGE_LEN_MAX];
+        let mut header = [0; N];
         message.emit(&mut header);
-        Some(Direct {
-            link,
-            header,
-            header_len: message.header_len(),
-        })
+        Some(Direct { link, header })
     }
 
     /// The link had no room for the message that [`Core::direct`] has just accepted: it was never
@@ -162,14 +156,14 @@ impl Core {
         if end > open.len_max || spec.best_effort || !tx.has_credit(charge) {
             return None;
         }
-        let message = spec.message(u16::try_from(bytes.len()).ok()?, tx.next_seq);
+        let (len, seq) = (u16::try_from(bytes.len()).ok()?, tx.next_seq);
         tx.next_seq = tx.next_seq.wrapping_add(1);
         tx.charged = tx.charged.wrapping_add(charge);
         open.len = end;
         open.numbered = true;
         self.sh.counters.messages_sent += 1;
         let out = &mut self.sh.slots.bytes_mut(open.slot)[start..end];
-        message.emit(out);
+        spec.message(len, seq).emit(out);
         out[header_len..].copy_from_slice(bytes);
         Some(())
     }

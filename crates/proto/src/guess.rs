@@ -124,7 +124,7 @@ impl RxTransfer {
             fragment_len: self.fragment_len,
             left: self.len - off,
             op: self.posted.op.0,
-            off,
+            off: self.posted.base + off,
             len: self.granted - off,
         })
     }

@@ -8,13 +8,15 @@ use crate::event::{Address, Data, Dest, Event, HeldId, OpError, OpId, PeerId, Po
 use crate::leave::Remains;
 use crate::peer::Peer;
 use crate::port::{Match, Port, Posted, Unexpected, Waiting};
+use crate::remote::{Job, REMOTE_PORT, RemoteFault};
 use crate::rendezvous::{Asked, Origin, Request};
 use crate::slot::MESSAGE_LEN_MAX;
 use crate::{DropReason, LinkId, PortMode};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
-use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records};
+use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
 
 mod label;
 
@@ -71,6 +73,8 @@ enum State {
     },
     /// Went to its port's queue of unexpected messages, or failed.
     Gone,
+    /// A request for remote memory.
+    Remote(Box<Job>),
 }
 
 #[derive(Debug)]
@@ -88,6 +92,8 @@ struct Entry {
 pub(crate) struct LaneRx {
     next_seq: u16,
     matched: usize,
+    /// How many of those are requests for remote memory.
+    jobs_matched: usize,
     entries: VecDeque<Option<Entry>>,
     pub(crate) best_effort: crate::best_effort::Seen,
     arrived: u32,
@@ -95,7 +101,34 @@ pub(crate) struct LaneRx {
     advertised: u32,
 }
 
+/// What is kept of a lane on which nothing is under way and all credit was given back.
+#[derive(Debug, Default)]
+pub(crate) struct LaneMemory {
+    next_seq: u16,
+    best_effort: crate::best_effort::Seen,
+    pub(crate) consumed: u32,
+    advertised: u32,
+}
+
 impl LaneRx {
+    /// `None` while something is under way.
+    pub(crate) fn memory(&self) -> Option<LaneMemory> {
+        let settled = self.entries.is_empty() && self.arrived == self.consumed;
+        settled.then(|| LaneMemory {
+            next_seq: self.next_seq,
+            best_effort: self.best_effort.clone(),
+            consumed: self.consumed,
+            advertised: self.advertised,
+        })
+    }
+
+    pub(crate) fn recall(&mut self, memory: LaneMemory) {
+        self.next_seq = memory.next_seq;
+        self.best_effort = memory.best_effort;
+        (self.arrived, self.consumed) = (memory.consumed, memory.consumed);
+        self.advertised = memory.advertised;
+    }
+
     pub(crate) fn new(credit_len: u32) -> Self {
         LaneRx {
             advertised: credit_len,
@@ -134,7 +167,7 @@ impl LaneRx {
     }
 
     #[inline]
-    fn admit(&mut self, charge: u32) -> Result<(), DropReason> {
+    pub(crate) fn admit(&mut self, charge: u32) -> Result<(), DropReason> {
         let arrived = self.arrived.wrapping_add(charge);
         // P4.3
         if (self.advertised.wrapping_sub(arrived) as i32) < 0 {
@@ -146,7 +179,7 @@ impl LaneRx {
 
     /// Index of `seq` among the entries.
     #[inline]
-    fn index(&self, seq: u16) -> Result<usize, DropReason> {
+    pub(crate) fn index(&self, seq: u16) -> Result<usize, DropReason> {
         let ahead = seq.wrapping_sub(self.next_seq);
         // P4.8
         if ahead >= 1 << 15 {
@@ -156,7 +189,7 @@ impl LaneRx {
     }
 
     /// Index of `seq`, of which nothing has arrived yet.
-    fn fresh(&self, seq: u16) -> Result<usize, DropReason> {
+    pub(crate) fn fresh(&self, seq: u16) -> Result<usize, DropReason> {
         let index = self.index(seq)?;
         match self.entries.get(index) {
             Some(Some(_)) => Err(DropReason::Duplicate),
@@ -195,6 +228,33 @@ impl LaneRx {
             .any(|entry| !matches!(entry.state, State::Gone))
     }
 
+    /// The next number was dealt with past the queue.
+    pub(crate) fn skip_next(&mut self) {
+        self.next_seq = self.next_seq.wrapping_add(1);
+    }
+
+    /// Nothing of the message at `index` has arrived.
+    pub(crate) fn is_vacant(&self, index: usize) -> bool {
+        self.entries.get(index).is_none_or(Option::is_none)
+    }
+
+    pub(crate) fn put_job(&mut self, index: usize, job: Job, charge: u32) {
+        *self.place(index) = Some(Entry {
+            to: REMOTE_PORT.into(),
+            len: 0,
+            charge,
+            state: State::Remote(Box::new(job)),
+        });
+    }
+
+    /// The request at `index`.
+    pub(crate) fn job_mut(&mut self, index: usize) -> Option<&mut Job> {
+        match &mut self.entries.get_mut(index)?.as_mut()?.state {
+            State::Remote(job) => Some(job),
+            _ => None,
+        }
+    }
+
     /// Credit that the peer has spent on what is not consumed: early, unread, or under way in parts.
     fn outstanding(&self) -> u32 {
         self.arrived.wrapping_sub(self.consumed)
@@ -224,6 +284,12 @@ impl Peer {
             let (message, is_part) = match item {
                 Ok((Record::Message(message), _)) if !message.best_effort => (message, false),
                 Ok((Record::Fragment(fragment), _)) => (fragment.message, true),
+                Ok((Record::RemoteWrite(write), _)) => {
+                    if self.must_hold_write(&write, &mut ahead) {
+                        return true;
+                    }
+                    continue;
+                }
                 Ok(_) => continue,
                 Err(_) => break,
             };
@@ -247,6 +313,19 @@ impl Peer {
             taken.push(to);
         }
         false
+    }
+
+    /// The same for one write to remote memory, `ahead` messages of its lane being dealt with before.
+    fn must_hold_write(&self, write: &RemoteWrite, ahead: &mut [u16; 2]) -> bool {
+        let (lane, seq) = (write.head.lane.index(), write.head.seq);
+        let rx = &self.lanes_rx[lane];
+        if rx.outstanding() < HELD_RESERVE || rx.has_begun(seq) {
+            return false;
+        }
+        let is_whole = u32::from(write.len) == write.total_len;
+        let in_turn = rx.is_next(seq.wrapping_sub(ahead[lane]));
+        ahead[lane] += 1;
+        !(is_whole && in_turn)
     }
 
     /// A whole eager message, at `payload` of the frame being handled.
@@ -381,7 +460,9 @@ impl Peer {
             State::Held(_) | State::Ready { .. } | State::Gone => {
                 return Err(DropReason::Duplicate);
             }
-            State::Request(_) | State::Transferring { .. } => return Err(DropReason::BadFragment),
+            State::Request(_) | State::Transferring { .. } | State::Remote(_) => {
+                return Err(DropReason::BadFragment);
+            }
         }
         self.advance(sh, lane);
         Ok(())
@@ -446,22 +527,52 @@ impl Peer {
         self.advance(sh, lane);
     }
 
+    /// The transfer of a put has ended; it is answered in its turn.
+    pub(crate) fn on_put_transferred(
+        &mut self,
+        sh: &mut Shared,
+        lane: LaneId,
+        transfer: u32,
+        result: Result<(), RemoteFault>,
+    ) {
+        let rx = &mut self.lanes_rx[lane.index()];
+        for entry in rx.entries.iter_mut().flatten() {
+            if let State::Remote(job) = &mut entry.state {
+                job.settle(transfer, result);
+            }
+        }
+        self.advance(sh, lane);
+    }
+
     /// Matches what is next to be matched and delivers what is next to be delivered.
     pub(crate) fn advance(&mut self, sh: &mut Shared, lane: LaneId) {
         loop {
-            let rx = &mut self.lanes_rx[lane.index()];
-            let Some(Some(entry)) = rx.entries.get_mut(rx.matched) else {
-                break;
-            };
-            if !match_entry(sh, self.id, lane, entry) {
-                break;
+            self.match_next(sh, lane);
+            if !self.deliver_ready(sh, lane) {
+                return;
             }
-            rx.matched += 1;
         }
-        self.deliver_ready(sh, lane);
     }
 
-    fn deliver_ready(&mut self, sh: &mut Shared, lane: LaneId) {
+    fn match_next(&mut self, sh: &mut Shared, lane: LaneId) {
+        loop {
+            let rx = &mut self.lanes_rx[lane.index()];
+            let Some(Some(entry)) = rx.entries.get_mut(rx.matched) else {
+                return;
+            };
+            let is_job = matches!(entry.state, State::Remote(_));
+            // P12.9: a message that was matched could be delivered before its turn in the lane.
+            if rx.jobs_matched > 0 && !is_job || !match_entry(sh, self.id, lane, entry) {
+                return;
+            }
+            rx.jobs_matched += usize::from(is_job);
+            rx.matched += 1;
+        }
+    }
+
+    /// `true` if a request for remote memory was performed, for which others may have waited.
+    fn deliver_ready(&mut self, sh: &mut Shared, lane: LaneId) -> bool {
+        let mut performed = false;
         loop {
             let rx = &mut self.lanes_rx[lane.index()];
             let state = rx
@@ -469,13 +580,25 @@ impl Peer {
                 .front()
                 .and_then(Option::as_ref)
                 .map(|entry| &entry.state);
-            if rx.matched == 0 || !matches!(state, Some(State::Ready { .. } | State::Gone)) {
-                return;
+            let is_ready = match state {
+                Some(State::Ready { .. } | State::Gone) => true,
+                Some(State::Remote(job)) => job.is_ready(),
+                _ => false,
+            };
+            if rx.matched == 0 || !is_ready {
+                return performed;
             }
             let entry = rx.entries.pop_front().flatten();
             rx.matched -= 1;
             rx.next_seq = rx.next_seq.wrapping_add(1);
             let Some(entry) = entry else { continue };
+            if let State::Remote(job) = entry.state {
+                rx.jobs_matched -= 1;
+                performed = true;
+                let spent = self.finish_job(sh, *job, entry.charge);
+                self.consume(sh, lane, spent);
+                continue;
+            }
             if let State::Ready { op, data, error } = entry.state {
                 self.deliver_to(sh, lane, &entry.to, op, entry.len, data, error);
                 if let Address::Port(id) = entry.to
@@ -529,6 +652,9 @@ impl Peer {
 
 /// Takes a message in its turn to its port; `false` if it must wait for more of itself.
 fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -> bool {
+    if let State::Remote(job) = &mut entry.state {
+        return job.match_up(sh, peer);
+    }
     match entry.to {
         Address::Port(id) => match_at_port(sh, peer, lane, id, entry),
         Address::Label(label) => label::match_entry(sh, peer, lane, &label, entry),
@@ -601,7 +727,11 @@ fn match_at_port(
                 entry.state = put_aside(port, peer, lane, entry, Waiting::Request(asked));
             }
         }
-        State::Placing { .. } | State::Transferring { .. } | State::Ready { .. } | State::Gone => {}
+        State::Placing { .. }
+        | State::Transferring { .. }
+        | State::Ready { .. }
+        | State::Gone
+        | State::Remote(_) => {}
     }
     true
 }
@@ -636,7 +766,7 @@ pub(crate) fn place_clipped(sh: &mut Shared, posted: &Posted, off: u64, src: Ran
     let room = posted.len.saturating_sub(off);
     let len = src.len().min(usize::try_from(room).unwrap_or(usize::MAX));
     if len > 0 {
-        let dest = Dest::Op(posted.op, off);
+        let dest = Dest::Op(posted.op, posted.base + off);
         sh.events.push_back(Event::Place {
             dest,
             src: src.start..src.start + len,
@@ -650,6 +780,7 @@ impl Peer {
     pub(crate) fn end_matched(&mut self, sh: &mut Shared, lane: LaneId, remains: &mut Remains) {
         let rx = &mut self.lanes_rx[lane.index()];
         let matched = core::mem::take(&mut rx.matched);
+        rx.jobs_matched = 0;
         let rest = rx.entries.split_off(matched);
         let entries = core::mem::replace(&mut rx.entries, rest);
         self.end_entries(sh, lane, remains, entries);
@@ -675,7 +806,8 @@ impl Peer {
                 complete = false;
                 continue;
             };
-            let keeps = complete && remains.keeps_at(lane, &entry.to);
+            let behind = complete && !remains.missing[lane.index()];
+            let keeps = behind && remains.keeps_at(lane, &entry.to);
             if keeps && matches!(entry.state, State::Held(_)) {
                 // The peer has no more use for credit.
                 entry.charge = 0;
@@ -683,6 +815,14 @@ impl Peer {
             }
             match entry.state {
                 State::Gone => {}
+                State::Remote(job) if keeps && job.is_whole() => {
+                    self.finish_job(sh, *job, 0);
+                }
+                State::Remote(job) => {
+                    // What was sent behind it must not be seen without it.
+                    remains.missing[lane.index()] = true;
+                    job.end(remains);
+                }
                 State::Ready { op, data, error } if keeps => {
                     self.deliver_to(sh, lane, &entry.to, op, entry.len, data, error);
                     if let Address::Port(port) = entry.to {
@@ -710,6 +850,7 @@ impl State {
                 remains.ops.extend(op);
             }
             State::Placing { posted, .. } => remains.ops.push(posted.op),
+            State::Remote(job) => job.end(remains),
             State::Request(_) | State::Transferring { .. } | State::Gone => {}
         }
     }

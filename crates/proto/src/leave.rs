@@ -15,6 +15,8 @@ pub(crate) struct Remains {
     pub(crate) ops: Vec<OpId>,
     /// Where a message is missing: no later one may be delivered there as if it were the next.
     pub(crate) broken: Vec<(LaneId, Address)>,
+    /// A put or an atomic operation is missing on the lane: nothing that is matched after it is kept.
+    pub(crate) missing: [bool; 2],
     /// There is memory for messages that outlive their session.
     pub(crate) keeps: bool,
 }
@@ -30,6 +32,7 @@ impl Core {
     /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
     /// Messages that have arrived from it are still delivered. `P9.6`, `P9.7`
     pub fn fail_peer(&mut self, peer: PeerId, cause: Cause) {
+        self.awaken(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
@@ -62,6 +65,7 @@ impl Core {
             held: Vec::new(),
             ops: Vec::new(),
             broken: Vec::new(),
+            missing: [false; 2],
             // Peers that come and go could otherwise pile up what nobody reads.
             keeps: self.sh.held.total_len() <= self.sh.config.limits.held_len_max,
         };
@@ -76,6 +80,7 @@ impl Core {
             state.end_unmatched(&mut self.sh, lane, &mut remains);
         }
         self.sh.abandon_transfers(peer, error);
+        self.abandon_remote(peer, error);
         self.sh.start_late();
         self.forget_held(&remains.held);
         // Receives that are posted take what waited behind messages of other ports.

@@ -51,7 +51,9 @@ mod peer;
 mod port;
 mod probe;
 mod recut;
+mod remote;
 mod rendezvous;
+mod rest;
 mod rtt;
 mod rx;
 mod session;
@@ -76,6 +78,9 @@ pub use matching::{ClaimId, Envelope, Selector};
 pub use path::PathStatus;
 pub use peer::PeerStatus;
 pub use portolan_wire::{CARD_LEN, Card, Label, LaneId, Space};
+pub use remote::{
+    ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, PutNotice, RegionSpec, RemoteFault, RemoteSpec,
+};
 pub use session::SessionIds;
 pub use time::Instant;
 pub use tx::Transmit;

@@ -109,6 +109,7 @@ impl Wanting {
         };
         let part = Posted {
             op: part,
+            base: 0,
             len,
             source: self.posted.source,
         };

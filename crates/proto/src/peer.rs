@@ -9,7 +9,7 @@ use crate::session::SessionState;
 use crate::{Instant, LinkId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use portolan_wire::{Done, Grant, LaneId};
+use portolan_wire::{Done, Grant, LaneId, RemoteAnswer, RemoteSource};
 
 /// How things stand with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub enum PeerStatus {
 pub(crate) enum Control {
     Grant(Grant),
     Done(Done),
+    Answer(RemoteAnswer),
+    Source(RemoteSource),
 }
 
 #[derive(Debug)]
@@ -57,6 +59,8 @@ pub(crate) struct Peer {
     pub(crate) queued: bool,
     /// Stands in the list of peers with a timer.
     pub(crate) timed: bool,
+    /// Stands in the queue of those that may rest soon.
+    pub(crate) watched: bool,
 }
 
 impl Peer {
@@ -79,6 +83,7 @@ impl Peer {
             last_heard: Instant::default(),
             queued: false,
             timed: false,
+            watched: false,
         }
     }
 

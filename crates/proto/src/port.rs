@@ -16,6 +16,8 @@ const PAGE_LEN: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posted {
     pub(crate) op: OpId,
+    /// First byte in the memory of `op`.
+    pub(crate) base: u64,
     pub(crate) len: u64,
     pub(crate) source: Option<PeerId>,
 }
@@ -227,6 +229,12 @@ impl Ports {
 
     fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut Port)> {
         numbered(&mut self.user, false).chain(numbered(&mut self.system, true))
+    }
+
+    /// Whether anything of `peer` waits at a port.
+    pub(crate) fn has_waiting_from(&mut self, peer: PeerId) -> bool {
+        self.iter_mut()
+            .any(|(_, port)| port.unexpected.iter().any(|item| item.peer == peer))
     }
 
     /// Withdraws a posted receive; `false` if it is not waiting (any more).

@@ -6,12 +6,14 @@ use crate::LinkId;
 use crate::core_state::Shared;
 use crate::path::{Cargo, OpenFrame, Path, TxState};
 use crate::peer::{Control, Peer};
+use crate::remote::cut_points;
 use crate::slot::SlotPool;
 use crate::tx::CALL_LEN_MAX;
 use alloc::vec::Vec;
 use portolan_wire::{
     BULK_HEADER_LEN, CHUNK_LEN, FRAME_HEADER_LEN, Fragment, LABEL_LEN_MAX, MESSAGE_LEN_MAX,
-    Message, RTS_LEN, Record, Records,
+    Message, REMOTE_ANSWER_LEN, REMOTE_GET_LEN, REMOTE_RTS_LEN, REMOTE_WRITE_LEN, RTS_LEN, Record,
+    Records, RemoteAnswer, RemoteWrite,
 };
 
 /// Bytes in front of a piece of a bulk fragment: they travel as a chunk in a data frame.
@@ -158,6 +160,19 @@ impl Peer {
                 Record::Credit(credit) => self.credit_due[credit.lane.index()] = true,
                 Record::Grant(grant) => self.control.push_back(Control::Grant(grant)),
                 Record::Done(done) => self.control.push_back(Control::Done(done)),
+                Record::RemoteWrite(write) => self.move_write(sh, &write, payload, moved),
+                Record::RemoteRts(rts) => {
+                    let mut bytes = [0; REMOTE_RTS_LEN];
+                    rts.emit(&mut bytes);
+                    self.move_record(sh, rts.head.lane.index(), true, &[&bytes], moved);
+                }
+                Record::RemoteGet(get) => {
+                    let mut bytes = [0; REMOTE_GET_LEN];
+                    get.emit(&mut bytes);
+                    self.move_record(sh, get.head.lane.index(), true, &[&bytes], moved);
+                }
+                Record::RemoteAnswer(answer) => self.move_answer(sh, &answer, payload, moved),
+                Record::RemoteSource(source) => self.control.push_back(Control::Source(source)),
                 // Older than what will be said anyway.
                 Record::Ack(_) | Record::Probe(_) | Record::Chunk(_) => {}
             }
@@ -186,6 +201,55 @@ impl Peer {
             };
             self.cut(sh, &fragment, payload);
         }
+    }
+
+    /// A write keeps its number, and says of each part where it belongs.
+    fn move_write(
+        &mut self,
+        sh: &mut Shared,
+        write: &RemoteWrite,
+        payload: &[u8],
+        moved: &mut [Vec<OpenFrame>; 2],
+    ) {
+        let room = self.payload_room(REMOTE_WRITE_LEN);
+        for (off, len) in cut_points(payload.len(), room) {
+            let mut header = [0; REMOTE_WRITE_LEN];
+            RemoteWrite {
+                len: u16::try_from(len).unwrap_or(u16::MAX),
+                part_off: write.part_off + u32::try_from(off).unwrap_or(u32::MAX),
+                ..*write
+            }
+            .emit(&mut header);
+            let parts = [&header[..], &payload[off..off + len]];
+            self.move_record(sh, write.head.lane.index(), true, &parts, moved);
+        }
+    }
+
+    fn move_answer(
+        &mut self,
+        sh: &mut Shared,
+        answer: &RemoteAnswer,
+        payload: &[u8],
+        moved: &mut [Vec<OpenFrame>; 2],
+    ) {
+        let room = self.payload_room(REMOTE_ANSWER_LEN);
+        for (off, len) in cut_points(payload.len(), room) {
+            let mut header = [0; REMOTE_ANSWER_LEN];
+            RemoteAnswer {
+                len: u16::try_from(len).unwrap_or(u16::MAX),
+                part_off: answer.part_off + u32::try_from(off).unwrap_or(u32::MAX),
+                ..*answer
+            }
+            .emit(&mut header);
+            let parts = [&header[..], &payload[off..off + len]];
+            self.move_record(sh, answer.lane.index(), true, &parts, moved);
+        }
+    }
+
+    /// Bytes that a record with a header of `header_len` bytes carries in a frame of its own.
+    fn payload_room(&mut self, header_len: usize) -> usize {
+        let frame = self.small_path().map_or(0, |path| path.shared_frame_len());
+        frame.saturating_sub(FRAME_HEADER_LEN + header_len)
     }
 
     /// Appends a record to the frames that gather in `moved`.

@@ -42,6 +42,21 @@ pub(crate) enum Origin {
     Port,
     /// To its receive alone: it has a label. `P11.4`
     Receive,
+    /// To its lane: it fills a region.
+    Region,
+    /// To the request for remote memory with this number.
+    Get(u32),
+}
+
+/// What a transfer from this process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TxRole {
+    /// A message; its end is that of the send.
+    Send,
+    /// A put, which ends when it is answered.
+    Put,
+    /// The answer to a get, which the peer knows by this number.
+    Answer { op: u32 },
 }
 
 /// A transfer to this process.
@@ -80,6 +95,9 @@ impl RxTransfer {
 pub(crate) struct TxTransfer {
     pub(crate) peer: PeerId,
     pub(crate) op: OpId,
+    pub(crate) role: TxRole,
+    /// First byte in the memory of `op`.
+    pub(crate) base: u64,
     /// By which its bytes go, whichever path is best by then: its fragments fit this one's frames.
     pub(crate) link: Option<LinkId>,
     pub(crate) len: u64,
@@ -93,6 +111,27 @@ pub(crate) struct TxTransfer {
     pub(crate) fragment_len: u16,
     /// Stands in the peer's queue of transfers to send.
     pub(crate) queued: bool,
+}
+
+impl TxTransfer {
+    /// `len` bytes of `op` to `peer`, by its path for bulk data.
+    pub(crate) fn new(peer: &Peer, op: OpId, len: u64, role: TxRole) -> Self {
+        TxTransfer {
+            peer: peer.id,
+            op,
+            role,
+            base: 0,
+            link: peer.bulk,
+            len,
+            receiver_transfer: 0,
+            session: peer.session.token_theirs,
+            granted: 0,
+            next_off: 0,
+            acked: 0,
+            fragment_len: peer.fragment_len(),
+            queued: false,
+        }
+    }
 }
 
 impl Shared {
@@ -144,12 +183,21 @@ impl Shared {
                 peer: req.peer,
                 remote_addr: asked.remote_addr,
                 op: posted.op,
+                off: posted.base,
                 len: req.len.min(posted.len),
             });
         } else {
             self.scheduler.add(key);
         }
         key
+    }
+
+    /// A transfer from this process has ended: tells a message's sender.
+    pub(crate) fn end_send(&mut self, transfer: &TxTransfer, result: Result<(), OpError>) {
+        if transfer.role == TxRole::Send {
+            let op = transfer.op;
+            self.events.push_back(Event::SendDone { op, result });
+        }
     }
 
     /// Ends every transfer with a peer that is gone.
@@ -159,10 +207,7 @@ impl Shared {
             .keys_where(|transfer| transfer.peer == peer)
         {
             if let Some(transfer) = self.tx_transfers.remove(key) {
-                self.events.push_back(Event::SendDone {
-                    op: transfer.op,
-                    result: Err(error),
-                });
+                self.end_send(&transfer, Err(error));
             }
         }
         for key in self
@@ -171,10 +216,10 @@ impl Shared {
         {
             if let Some(transfer) = self.rx_transfers.remove(key) {
                 self.scheduler.remove(key, &transfer);
-                self.events.push_back(Event::RecvFailed {
-                    op: transfer.posted.op,
-                    error,
-                });
+                let op = transfer.posted.op;
+                if matches!(transfer.origin, Origin::Lane | Origin::Port) {
+                    self.events.push_back(Event::RecvFailed { op, error });
+                }
             }
         }
     }
@@ -199,6 +244,9 @@ impl Core {
         remote_addr: u64,
     ) -> Result<(), Refused> {
         assert!(len > 0, "an empty message is eager");
+        if !self.is_awake(peer) {
+            return Err(Refused::Unknown);
+        }
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return Err(Refused::Unknown);
         };
@@ -208,7 +256,8 @@ impl Core {
             self.touch(peer);
             return Err(refused);
         }
-        let (link, fragment_len) = (state.bulk, state.fragment_len());
+        let transfer = TxTransfer::new(state, op, len, TxRole::Send);
+        let fragment_len = transfer.fragment_len;
         let lane = &mut state.lanes_tx[spec.lane.index()];
         let room = self.sh.tx_transfers.len() < SLAB_LEN_MAX;
         let path_room = state
@@ -219,19 +268,7 @@ impl Core {
             lane.starved = true;
             return Err(Refused::Busy);
         }
-        let Ok(key) = self.sh.tx_transfers.insert(TxTransfer {
-            peer,
-            op,
-            link,
-            len,
-            receiver_transfer: 0,
-            session: state.session.token_theirs,
-            granted: 0,
-            next_off: 0,
-            acked: 0,
-            fragment_len,
-            queued: false,
-        }) else {
+        let Ok(key) = self.sh.tx_transfers.insert(transfer) else {
             return Err(Refused::Busy);
         };
         let seq = lane.next_seq;
@@ -291,6 +328,8 @@ impl Core {
                 peer.on_transferred(&mut self.sh, done.lane, key, done.posted.op, done.error());
             }
             Origin::Port => self.on_late_transferred(key, &done),
+            Origin::Region => peer.on_put_transferred(&mut self.sh, done.lane, key, Ok(())),
+            Origin::Get(request) => self.end_remote(request, Ok(())),
             Origin::Receive => {
                 let (lane, op, error) = (done.lane, Some(done.posted.op), done.error());
                 peer.deliver_to(
@@ -340,10 +379,7 @@ impl Core {
                 DoneStatus::Complete => Ok(()),
                 DoneStatus::Refused | DoneStatus::Other(_) => Err(OpError::Refused),
             };
-            self.sh.events.push_back(Event::SendDone {
-                op: transfer.op,
-                result,
-            });
+            self.sh.end_send(&transfer, result);
         }
         Ok(())
     }
@@ -351,7 +387,7 @@ impl Core {
 
 impl Peer {
     /// Bytes of user data in each bulk datagram; 0 on a lossless path, whose chunks have any size.
-    fn fragment_len(&self) -> u16 {
+    pub(crate) fn fragment_len(&self) -> u16 {
         let path = self
             .bulk
             .and_then(|link| self.paths[link.index()].as_deref());

@@ -25,6 +25,7 @@ impl Core {
     pub fn post_tagged(&mut self, selector: &Selector, op: OpId, len: u64) {
         let posted = Posted {
             op,
+            base: 0,
             len,
             source: selector.source,
         };
@@ -46,9 +47,16 @@ impl Core {
         let source = selector.source;
         let many = Some(Many { at: 0, free_min });
         // Posted first, it takes its parts as any other; no earlier receive takes what waits.
-        self.sh
-            .matching
-            .post(selector, Posted { op, len, source }, many);
+        self.sh.matching.post(
+            selector,
+            Posted {
+                op,
+                base: 0,
+                len,
+                source,
+            },
+            many,
+        );
         while let Some(waiting) = self.sh.matching.peek(selector).copied() {
             let Shared {
                 matching, events, ..
@@ -102,7 +110,15 @@ impl Core {
         };
         let source = None;
         match claimed {
-            Claimed::Whole(arrived) => self.fill_late(&arrived, Posted { op, len, source }),
+            Claimed::Whole(arrived) => self.fill_late(
+                &arrived,
+                Posted {
+                    op,
+                    base: 0,
+                    len,
+                    source,
+                },
+            ),
             Claimed::Lost(error) => {
                 self.sh.events.push_back(Event::RecvFailed { op, error });
             }
@@ -113,6 +129,8 @@ impl Core {
     /// A message that waited has found its buffer.
     fn fill_late(&mut self, arrived: &Arrived, posted: Posted) {
         let peer = arrived.peer;
+        // What it left in an earlier session may be found while it rests.
+        self.is_awake(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };

@@ -8,6 +8,8 @@ mod hostile;
 mod pair;
 mod paths;
 mod placement;
+mod remote;
+mod resting;
 mod sessions;
 mod tagged;
 mod transfers;

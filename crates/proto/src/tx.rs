@@ -10,10 +10,21 @@ use crate::path::{Cargo, OpenFrame, Path, Run, TxState};
 use crate::peer::{Control, Peer};
 use crate::slot::SlotId;
 use crate::{Core, Instant, LinkId};
-use portolan_wire::{CREDIT_LEN, Credit, DONE_LEN, FrameHeader, FrameKind, GRANT_LEN, LaneId};
+use portolan_wire::{
+    CREDIT_LEN, Credit, DONE_LEN, FrameHeader, FrameKind, GRANT_LEN, LaneId, REMOTE_ANSWER_LEN,
+    REMOTE_SOURCE_LEN,
+};
 
 /// Most bytes of one segmentation-offload call: a UDP datagram's, headers off.
 pub(crate) const CALL_LEN_MAX: usize = 65_000;
+
+/// The longest of the control records.
+const CONTROL_LEN_MAX: usize = GRANT_LEN;
+const _: () = assert!(
+    CONTROL_LEN_MAX >= DONE_LEN
+        && CONTROL_LEN_MAX >= REMOTE_ANSWER_LEN
+        && CONTROL_LEN_MAX >= REMOTE_SOURCE_LEN
+);
 
 /// A frame, or run of frames, for a link to send now.
 #[derive(Debug)]
@@ -537,7 +548,7 @@ impl Peer {
                 frame.numbered = true;
             }
         }
-        while frame.len + GRANT_LEN.max(DONE_LEN) <= limit
+        while frame.len + CONTROL_LEN_MAX <= limit
             && let Some(control) = self.control.pop_front()
         {
             let out = &mut bytes[frame.len..];
@@ -550,6 +561,14 @@ impl Peer {
                 Control::Done(done) => {
                     done.emit(out);
                     DONE_LEN
+                }
+                Control::Answer(answer) => {
+                    answer.emit(out);
+                    REMOTE_ANSWER_LEN
+                }
+                Control::Source(source) => {
+                    source.emit(out);
+                    REMOTE_SOURCE_LEN
                 }
             };
             frame.numbered = true;

@@ -78,11 +78,17 @@ impl Fault {
         }
     }
 
+    /// Whether it has no end.
+    pub(crate) fn is_forever(&self) -> bool {
+        matches!(self.kind, FaultKind::Crash { forever: true, .. })
+    }
+
     /// Whether a failure between two processes may be its consequence.
     pub(crate) fn excuses(&self, now: u64, a: u32, b: u32) -> bool {
-        let end_ns = match self.kind {
-            FaultKind::Crash { forever: true, .. } => u64::MAX,
-            _ => self.end_ns.saturating_add(AFTERMATH_NS),
+        let end_ns = if self.is_forever() {
+            u64::MAX
+        } else {
+            self.end_ns.saturating_add(AFTERMATH_NS)
         };
         self.touches(a, b) && now >= self.begin_ns && now <= end_ns
     }

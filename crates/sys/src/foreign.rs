@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "loading a library runs its initialisers")]
 
+use libloading::os::unix;
 use std::ffi::{CStr, CString, c_int};
 use thiserror::Error;
 
@@ -39,15 +40,28 @@ pub enum ForeignError {
 }
 
 /// A library that stays loaded until the process ends.
-pub(crate) struct Library(&'static libloading::Library);
+pub(crate) struct Library(&'static unix::Library);
+
+/// Who sees the names that a library defines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// Its own functions are asked for by name.
+    Private,
+    /// Libraries that it loads need them, too.
+    Global,
+}
 
 impl Library {
     /// Loads the first of `names` that there is.
-    pub(crate) fn open(names: &[String]) -> Result<Library, ForeignError> {
+    pub(crate) fn open(names: &[String], scope: Names) -> Result<Library, ForeignError> {
+        let flags = match scope {
+            Names::Private => unix::RTLD_NOW | unix::RTLD_LOCAL,
+            Names::Global => unix::RTLD_NOW | unix::RTLD_GLOBAL,
+        };
         let mut why = "nothing to try".to_owned();
         for name in names {
             // SAFETY: these are libraries made to be loaded; their initialisers are their own.
-            match unsafe { libloading::Library::new(name) } {
+            match unsafe { unix::Library::open(Some(name), flags) } {
                 // Once a process: what it starts and registers must outlive every caller.
                 Ok(library) => return Ok(Library(Box::leak(Box::new(library)))),
                 Err(error) => why = error.to_string(),
@@ -84,12 +98,19 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let names = ["libno-such-1.so".to_owned(), "libno-such-2.so".to_owned()];
-        let error = Library::open(&names).err().unwrap().to_string();
+        let error = Library::open(&names, Names::Private)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(
             error.contains("libno-such-1.so, libno-such-2.so"),
             "{error}"
         );
-        let library = Library::open(&["libno-such.so".to_owned(), "libc.so.6".to_owned()]).unwrap();
+        let library = Library::open(
+            &["libno-such.so".to_owned(), "libc.so.6".to_owned()],
+            Names::Global,
+        )
+        .unwrap();
         // SAFETY: getpid takes nothing and returns an int.
         let getpid =
             unsafe { library.function::<unsafe extern "C" fn() -> c_int>(c"getpid") }.unwrap();

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "calls into a C library")]
 
-use crate::foreign::{ForeignError, Library, c_text};
+use crate::foreign::{ForeignError, Library, Names, c_text};
 use std::ffi::{CStr, c_char, c_int};
 
 type OneInt = unsafe extern "C" fn(*mut c_int) -> c_int;
@@ -48,7 +48,8 @@ impl PmiLibrary {
     /// # Errors
     /// When no library can be loaded, or the launcher does not answer.
     pub fn init(names: &[String]) -> Result<PmiLibrary, ForeignError> {
-        let library = Library::open(names)?;
+        // What it loads, such as the plugin that authenticates, needs its names.
+        let library = Library::open(names, Names::Global)?;
         // SAFETY: the types are those of `pmi.h`.
         let (init, rank, size) = unsafe {
             (

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "calls into a C library")]
 
-use crate::foreign::{ForeignError, Library, c_text};
+use crate::foreign::{ForeignError, Library, Names, c_text};
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::time::Duration;
@@ -108,7 +108,7 @@ impl Pmix {
     /// # Errors
     /// When no library can be loaded, or the server does not answer.
     pub fn init(names: &[String]) -> Result<Pmix, ForeignError> {
-        let library = Library::open(names)?;
+        let library = Library::open(names, Names::Private)?;
         // SAFETY: the types are those of `pmix.h`; the library is never unloaded.
         let (init, mut pmix) = unsafe {
             let pmix = Pmix {

@@ -17,6 +17,7 @@ mod frame;
 mod hello;
 mod label;
 mod record;
+mod remote;
 mod seal;
 
 pub use card::{CARD_LEN, Card, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, card_of};
@@ -27,6 +28,10 @@ pub use record::{
     ACK_FIXED_LEN, Ack, CHUNK_LEN, CREDIT_LEN, Chunk, Credit, DONE_LEN, Done, DoneStatus,
     FRAGMENT_LEN, Fragment, GRANT_LEN, Grant, LaneId, MESSAGE_LEN, MESSAGE_LEN_MAX, Message,
     PROBE_LEN, Probe, RTS_LEN, Record, Records, Rts,
+};
+pub use remote::{
+    REMOTE_ANSWER_LEN, REMOTE_GET_LEN, REMOTE_RTS_LEN, REMOTE_SOURCE_LEN, REMOTE_WRITE_LEN,
+    RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
 };
 pub use seal::{SEAL_LEN, SEAL_TAG_LEN, SealNumber, SealedFrame, seal_header};
 

@@ -4,6 +4,7 @@
 use crate::Malformed;
 use crate::field::{put, u16_at, u32_at, u64_at};
 use crate::label::{LABEL_LEN_MAX, Label};
+use crate::remote::{self, RemoteAnswer, RemoteGet, RemoteRts, RemoteSource, RemoteWrite};
 use core::ops::Range;
 
 /// Bytes of a message header, without its label.
@@ -42,7 +43,7 @@ const LABELLED: u8 = 15;
 const KIND_LABELLED_MESSAGE: u8 = KIND_MESSAGE + LABELLED;
 const KIND_LABELLED_FRAGMENT: u8 = KIND_FRAGMENT + LABELLED;
 const KIND_LABELLED_RTS: u8 = KIND_RTS + LABELLED;
-// 32 to 47 are set aside for remote memory.
+// 32 to 47 are those of remote memory (`remote`).
 
 const FLAG_HIGH: u8 = 1;
 const FLAG_BEST_EFFORT: u8 = 2;
@@ -564,6 +565,16 @@ pub enum Record {
     Ack(Ack),
     /// Probe.
     Probe(Probe),
+    /// Put, atomic operation, or part of one.
+    RemoteWrite(RemoteWrite),
+    /// Request to put by a transfer.
+    RemoteRts(RemoteRts),
+    /// Request to read.
+    RemoteGet(RemoteGet),
+    /// Answer to one of these.
+    RemoteAnswer(RemoteAnswer),
+    /// Transfer that answers a read.
+    RemoteSource(RemoteSource),
 }
 
 /// Walks the records of a frame (`P1.5`).
@@ -690,6 +701,36 @@ fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize),
             )
         }
         KIND_PROBE => (Record::Probe(Probe::parse(bytes)), PROBE_LEN, 0),
+        other => return parse_remote(other, bytes),
+    })
+}
+
+/// [`parse_record`] for the kinds of remote memory.
+fn parse_remote(kind: u8, bytes: &[u8]) -> Result<(Record, usize, usize), Malformed> {
+    let need = |len: usize| bytes.get(..len).ok_or(Malformed::Truncated);
+    Ok(match kind {
+        remote::KIND_WRITE => {
+            let write = RemoteWrite::parse(need(remote::REMOTE_WRITE_LEN)?)?;
+            let len = usize::from(write.len);
+            (Record::RemoteWrite(write), remote::REMOTE_WRITE_LEN, len)
+        }
+        remote::KIND_RTS => {
+            let rts = RemoteRts::parse(need(remote::REMOTE_RTS_LEN)?)?;
+            (Record::RemoteRts(rts), remote::REMOTE_RTS_LEN, 0)
+        }
+        remote::KIND_GET => {
+            let get = RemoteGet::parse(need(remote::REMOTE_GET_LEN)?)?;
+            (Record::RemoteGet(get), remote::REMOTE_GET_LEN, 0)
+        }
+        remote::KIND_ANSWER => {
+            let answer = RemoteAnswer::parse(need(remote::REMOTE_ANSWER_LEN)?)?;
+            let len = usize::from(answer.len);
+            (Record::RemoteAnswer(answer), remote::REMOTE_ANSWER_LEN, len)
+        }
+        remote::KIND_SOURCE => {
+            let source = RemoteSource::parse(need(remote::REMOTE_SOURCE_LEN)?);
+            (Record::RemoteSource(source), remote::REMOTE_SOURCE_LEN, 0)
+        }
         other => return Err(Malformed::RecordKind(other)),
     })
 }

@@ -116,18 +116,24 @@ fn probability(name: &str, text: &str) -> Result<f64, FaultSpecError> {
 fn delay(text: &str) -> Result<(f64, Duration), FaultSpecError> {
     let wrong = || FaultSpecError::Delay(text.to_owned());
     let (chance, time) = text.split_once(':').ok_or_else(wrong)?;
-    let digits = time.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let (number, unit) = time.split_at(digits);
+    let time = parse_time(time).ok_or_else(wrong)?;
+    Ok((probability("delay", chance)?, time))
+}
+
+/// Reads a whole number with one of the units ns, us, ms, s.
+#[must_use]
+pub fn parse_time(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
     let unit_ns = match unit {
         "ns" => 1,
         "us" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
-        _ => return Err(wrong()),
+        _ => return None,
     };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let time_ns = number.checked_mul(unit_ns).ok_or_else(wrong)?;
-    Ok((probability("delay", chance)?, Duration::from_nanos(time_ns)))
+    let number: u64 = number.parse().ok()?;
+    Some(Duration::from_nanos(number.checked_mul(unit_ns)?))
 }
 
 #[cfg(test)]

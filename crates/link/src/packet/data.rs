@@ -6,6 +6,7 @@
 
 use super::{BROADCAST, HEADER_LEN, Packet};
 use crate::cut::Run;
+use crate::notice::is_refused_for_good;
 use crate::{PeerId, RxFrame, TxError, TxFrame};
 use portolan_sys::net;
 use std::io;
@@ -35,7 +36,10 @@ impl Packet {
             end += piece.len();
         }
         match net::send(self.socket.as_fd(), &self.tx_buf[..end]) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.refusals = 0;
+                Ok(())
+            }
             Err(error) => self.send_again(end, error),
         }
     }
@@ -53,7 +57,13 @@ impl Packet {
         };
         match error.raw_os_error() {
             // EAGAIN: the socket's send buffer; ENOBUFS: the driver's queue.
-            Some(libc::EAGAIN | libc::ENOBUFS) => Err(TxError::Full),
+            Some(libc::EAGAIN | libc::ENOBUFS) => {
+                if is_refused_for_good(&error, &mut self.refusals) {
+                    Err(TxError::System(error))
+                } else {
+                    Err(TxError::Full)
+                }
+            }
             Some(libc::EMSGSIZE) => Err(TxError::TooLong {
                 frame_len_max: self.frame_len_max_now(),
             }),

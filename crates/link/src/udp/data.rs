@@ -4,6 +4,7 @@
 use super::place::Landed;
 use super::{DATAGRAM_LEN_MAX, Notice, RxFrame, SEGMENTS_MAX, SockAddr, TxError, TxFrame, Udp};
 use crate::cut::Run;
+use crate::notice::is_refused_for_good;
 use crate::{PeerId, Receiver};
 use portolan_sys::net::{self, Received};
 use std::io;
@@ -23,7 +24,10 @@ impl Udp {
             });
         }
         match net::send_to(self.socket.as_fd(), to, frame.head) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.refusals = 0;
+                Ok(())
+            }
             Err(error) => {
                 let to = *to;
                 self.send_again(&to, &Run::new(frame), error)
@@ -65,6 +69,7 @@ impl Udp {
             None
         };
         self.sender.send_gathered(fd, to, cut, run.pieces())?;
+        self.refusals = 0;
         Ok(())
     }
 
@@ -78,7 +83,7 @@ impl Udp {
         error: io::Error,
     ) -> Result<(), TxError> {
         if is_full(&error) {
-            return Err(TxError::Full);
+            return Err(self.refuse(error));
         }
         if error.raw_os_error() == Some(libc::EIO) {
             // The route goes through something that cannot fill checksums in (udp_send_skb of
@@ -92,7 +97,7 @@ impl Udp {
         };
         let passes = self.drain_errors(destination);
         match error.raw_os_error() {
-            _ if is_full(&error) => Err(TxError::Full),
+            _ if is_full(&error) => Err(self.refuse(error)),
             // A run with segments longer than the interface carries is EINVAL in older kernels.
             Some(libc::EMSGSIZE) => Err(TxError::TooLong {
                 frame_len_max: passes.unwrap_or(0),
@@ -101,6 +106,15 @@ impl Udp {
                 frame_len_max: passes.unwrap_or(0),
             }),
             _ => Err(TxError::System(error)),
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, error: io::Error) -> TxError {
+        if is_refused_for_good(&error, &mut self.refusals) {
+            TxError::System(error)
+        } else {
+            TxError::Full
         }
     }
 

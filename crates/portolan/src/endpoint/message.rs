@@ -2,15 +2,17 @@
 //! Messages of an endpoint: sending, receiving, withdrawing.
 
 use super::Endpoint;
-use super::open::PLAIN_PORT;
-use super::raw::{Multi, RawOp, RawWhat};
+use super::raw::{Many, RawOp, RawWhat};
 use super::types::{
-    EndpointLimits, PeerIndex, RawCompletion, RawKind, RawPiece, RawRecv, RawSend, SubmitError,
+    EndpointLimits, PeerIndex, RawClaim, RawCompletion, RawEnvelope, RawKind, RawPiece, RawRecv,
+    RawSend, RawSpace, SubmitError,
 };
 use crate::engine::{Inner, Submitted};
 use crate::error::Error;
 use crate::ops::OpKind;
-use portolan_proto::{Cause, LaneId, OpError, OpId, PeerId, PeerStatus, SendSpec};
+use portolan_proto::{
+    Cause, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector, SendSpec, Space,
+};
 
 /// Longest message that is copied at once: four pages; a longer one is better waited for.
 const INJECT_LEN_MAX: usize = 16 * 1024;
@@ -59,7 +61,7 @@ impl Endpoint {
             }
             // SAFETY: the caller's promise: the memory outlives the operation.
             let op = unsafe { self.engine.inner.ops.lent_raw(OpKind::Send(peer), bytes) };
-            self.submit_later(peer, what, op, RawWhat::Send, context);
+            self.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
             return Ok(());
         }
         let mut whole = Vec::with_capacity(pieces.iter().map(|piece| piece.len).sum());
@@ -73,7 +75,7 @@ impl Endpoint {
         }
         let kind = OpKind::Send(peer);
         let op = self.engine.inner.ops.owned(kind, whole.into(), true);
-        self.submit_later(peer, what, op, RawWhat::Send, context);
+        self.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
         Ok(())
     }
 
@@ -103,7 +105,7 @@ impl Endpoint {
         }
         let (kind, copy) = (OpKind::Send(peer), bytes.to_vec());
         let op = self.engine.inner.ops.owned(kind, copy.into(), true);
-        self.submit_later(peer, what, op, RawWhat::Inject, 0);
+        self.submit_later(peer, what, op, RawWhat::Silent, 0);
         Ok(())
     }
 
@@ -140,9 +142,7 @@ impl Endpoint {
         what: RawWhat,
         context: u64,
     ) {
-        let waits_for = Some(peer);
-        self.note_op(op, what, context, waits_for);
-        self.wait_for(peer);
+        self.note_op(op, RawKind::Send, what, context, Some(peer));
         self.engine.inner.submit_raw(peer, spec, op);
         self.engine.drain();
         self.engine.flush();
@@ -159,7 +159,7 @@ impl Endpoint {
                 tag: 0,
                 imm: None,
                 buf: std::ptr::null_mut(),
-                released: true,
+                released: false,
                 error: None,
             });
         }
@@ -179,22 +179,52 @@ impl Endpoint {
         pieces: &[RawPiece],
         context: u64,
     ) -> Result<(), SubmitError> {
-        let source = spec.source.map(|peer| self.check_peer(peer)).transpose()?;
+        let selector = self.selector(spec)?;
+        // SAFETY: the caller's promise.
+        let (op, len) = unsafe { self.post(pieces, selector.source, kind_of(spec), context) }?;
+        self.engine.inner.core.post_tagged(&selector, op, len);
+        self.settle();
+        Ok(())
+    }
+
+    /// Makes an operation that receives into `pieces`; returns it, and how many bytes they have.
+    ///
+    /// # Safety
+    /// As of [`Endpoint::recv`].
+    #[inline]
+    unsafe fn post(
+        &mut self,
+        pieces: &[RawPiece],
+        source: Option<PeerId>,
+        kind: RawKind,
+        context: u64,
+    ) -> Result<(OpId, u64), SubmitError> {
+        // SAFETY: the caller's promise.
+        let (op, what, len) = unsafe { self.place(pieces, recv_kind(source)) }?;
+        self.note_op(op, kind, what, context, source);
+        Ok((op, len))
+    }
+
+    /// Makes an operation whose bytes go to `pieces` in the end.
+    ///
+    /// # Safety
+    /// As of [`Endpoint::recv`].
+    #[inline]
+    pub(super) unsafe fn place(
+        &mut self,
+        pieces: &[RawPiece],
+        kind: OpKind,
+    ) -> Result<(OpId, RawWhat, u64), SubmitError> {
         check_pieces(pieces)?;
-        let (op, what, len) = match pieces {
-            [piece] => {
-                // SAFETY: the caller's promise.
-                let op = unsafe { self.engine.inner.lend(*piece) };
-                (op, RawWhat::Recv(*spec), piece.len)
-            }
-            _ => {
-                let len = pieces.iter().map(|piece| piece.len).sum();
-                let kind = recv_kind(source);
-                let op = self.engine.inner.ops.owned(kind, vec![0; len].into(), true);
-                (op, RawWhat::Scatter(*spec, pieces.into()), len)
-            }
-        };
-        self.post(op, what, spec, len, context)
+        let inner = &mut self.engine.inner;
+        if let [piece] = pieces {
+            // SAFETY: the caller's promise.
+            let op = unsafe { inner.lend(*piece, kind) };
+            return Ok((op, RawWhat::Recv, piece.len as u64));
+        }
+        let len = pieces.iter().map(|piece| piece.len).sum();
+        let op = inner.ops.owned(kind, vec![0; len].into(), true);
+        Ok((op, RawWhat::Scatter(pieces.into()), len as u64))
     }
 
     /// Posts `buffer` for many messages that `spec` takes, one behind another. Each has a
@@ -214,62 +244,158 @@ impl Endpoint {
         min_free: usize,
         context: u64,
     ) -> Result<(), SubmitError> {
-        spec.source.map(|peer| self.check_peer(peer)).transpose()?;
+        let selector = self.selector(spec)?;
         // SAFETY: the caller's promise.
-        let op = unsafe { self.engine.inner.lend(buffer) };
-        let multi = Multi {
+        let op = unsafe { self.engine.inner.lend(buffer, recv_kind(selector.source)) };
+        let many = RawWhat::Many(Many {
             buffer,
-            off: 0,
-            min_free,
-        };
-        let what = RawWhat::Multi(*spec, multi);
-        self.post(op, what, spec, buffer.len, context)
+            open_count: 0,
+            is_closed: false,
+            error: None,
+        });
+        self.note_op(op, kind_of(spec), many, context, selector.source);
+        let (len, free_min) = (buffer.len as u64, min_free as u64);
+        let core = &mut self.engine.inner.core;
+        core.post_many(&selector, op, len, free_min);
+        self.settle();
+        Ok(())
     }
 
-    fn post(
+    /// The first message that waits and that `spec` takes; it goes on waiting. Only what earlier
+    /// polls have brought is looked at.
+    ///
+    /// # Errors
+    /// [`SubmitError::NoSuchPeer`].
+    pub fn peek(&self, spec: &RawRecv) -> Result<Option<RawEnvelope>, SubmitError> {
+        let selector = self.selector(spec)?;
+        let found = self.engine.inner.core.peek_tagged(&selector);
+        Ok(found.map(RawEnvelope::from))
+    }
+
+    /// The same, and takes the message from all receives but [`Endpoint::recv_claimed`]. `None`
+    /// also when 65,536 messages are claimed.
+    ///
+    /// # Errors
+    /// As [`Endpoint::peek`].
+    pub fn claim(
         &mut self,
-        op: OpId,
-        what: RawWhat,
         spec: &RawRecv,
-        len: usize,
+    ) -> Result<Option<(RawClaim, RawEnvelope)>, SubmitError> {
+        let selector = self.selector(spec)?;
+        let found = self.engine.inner.core.claim_tagged(&selector);
+        Ok(found.map(|(id, envelope)| {
+            let claim = RawClaim {
+                id,
+                source: envelope.peer,
+                is_tagged: selector.space == Space::Tagged,
+            };
+            (claim, envelope.into())
+        }))
+    }
+
+    /// Posts the pieces for a message that was claimed; ends with a completion.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; there is no completion then.
+    ///
+    /// # Safety
+    /// As of [`Endpoint::recv`].
+    pub unsafe fn recv_claimed(
+        &mut self,
+        claim: RawClaim,
+        pieces: &[RawPiece],
         context: u64,
     ) -> Result<(), SubmitError> {
-        let source = spec.source.map(|peer| PeerId(peer.0));
-        self.note_op(op, what, context, source);
-        if let Some(peer) = source {
-            self.wait_for(peer);
+        let kind = match claim.is_tagged {
+            true => RawKind::RecvTagged,
+            false => RawKind::Recv,
+        };
+        // SAFETY: the caller's promise.
+        let (op, len) = unsafe { self.post(pieces, Some(claim.source), kind, context) }?;
+        let inner = &mut self.engine.inner;
+        if !inner.core.recv_claimed(claim.id, op, len) {
+            inner.forget_raw(op);
+            return Err(SubmitError::StaleClaim);
         }
-        let core = &mut self.engine.inner.core;
-        core.post_recv(PLAIN_PORT, op, len as u64, source);
-        self.engine.drain();
-        if self.engine.inner.flush_wanted {
-            self.engine.flush();
-        }
+        self.settle();
         Ok(())
+    }
+
+    /// Throws a message away that was claimed.
+    pub fn discard(&mut self, claim: RawClaim) {
+        let source = Some(claim.source);
+        let kind = OpKind::RecvTagged { source };
+        let op = self.engine.inner.ops.owned(kind, Vec::new().into(), true);
+        self.note_op(op, RawKind::Recv, RawWhat::Silent, 0, source);
+        let inner = &mut self.engine.inner;
+        if !inner.core.recv_claimed(claim.id, op, 0) {
+            inner.forget_raw(op);
+        }
+        self.settle();
     }
 
     /// Withdraws the oldest posted receive with this context. `true`: it ends with a completion
     /// that says so; `false`: it has a message already, or does not exist.
     pub fn cancel(&mut self, context: u64) -> bool {
         let inner = &mut self.engine.inner;
-        let Some(op) = inner.raw.as_ref().and_then(|raw| raw.find_recv(context)) else {
-            return false;
-        };
-        if !inner.core.cancel_recv(PLAIN_PORT, op) {
-            return false;
+        let raw = inner.raw.as_ref();
+        let posted = raw.map_or_else(Vec::new, |raw| raw.posted_with(context));
+        let withdrawn = posted.into_iter().find(|&op| inner.core.cancel_tagged(op));
+        if let Some(op) = withdrawn {
+            inner.end_raw_recv_failed(op, OpError::Cancelled);
         }
-        inner.end_raw_recv_failed(op, OpError::Cancelled);
-        true
+        withdrawn.is_some()
     }
 
-    fn note_op(&mut self, op: OpId, what: RawWhat, context: u64, waits_for: Option<PeerId>) {
+    /// Acts on what a call has caused.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        self.engine.drain();
+        if self.engine.inner.flush_wanted || self.engine.inner.core.wants_transmit() {
+            self.engine.flush();
+        }
+    }
+
+    #[inline]
+    fn selector(&self, spec: &RawRecv) -> Result<Selector, SubmitError> {
+        let source = spec.source.map(|peer| self.check_peer(peer)).transpose()?;
+        Ok(match spec.space {
+            RawSpace::Plain => Selector {
+                space: Space::Plain,
+                tag: 0,
+                ignore: 0,
+                source,
+            },
+            RawSpace::Tagged(tag) => Selector {
+                space: Space::Tagged,
+                tag,
+                ignore: spec.ignore,
+                source,
+            },
+        })
+    }
+
+    /// Enters an operation into the books; the silence of who alone can end it counts from now.
+    #[inline]
+    pub(super) fn note_op(
+        &mut self,
+        op: OpId,
+        kind: RawKind,
+        what: RawWhat,
+        context: u64,
+        waits_for: Option<PeerId>,
+    ) {
         if let Some(raw) = &mut self.engine.inner.raw {
             raw.insert(RawOp {
                 op,
                 context,
+                kind,
                 what,
                 waits_for,
             });
+        }
+        if let Some(peer) = waits_for {
+            self.wait_for(peer);
         }
     }
 }
@@ -279,7 +405,7 @@ impl Inner {
     ///
     /// # Safety
     /// The piece must be writable, and nobody else use it, until the operation has ended.
-    unsafe fn lend(&mut self, piece: RawPiece) -> OpId {
+    pub(super) unsafe fn lend(&mut self, piece: RawPiece, kind: OpKind) -> OpId {
         // SAFETY: the caller's promise; an empty piece may be null, and a dangling pointer is as
         // good.
         let bytes = unsafe {
@@ -289,30 +415,7 @@ impl Inner {
             }
         };
         // SAFETY: the caller's promise.
-        unsafe { self.ops.lent_mut_raw(recv_kind(None), bytes) }
-    }
-
-    /// Posts what is left of a buffer for many messages again.
-    pub(super) fn post_multi(&mut self, spec: RawRecv, multi: Multi, context: u64) {
-        let len = multi.buffer.len - multi.off;
-        let rest = RawPiece {
-            ptr: multi.buffer.ptr.wrapping_add(multi.off),
-            len,
-        };
-        // SAFETY: `recv_multi`'s caller lends the buffer until its last completion, and this part
-        // was not named by one.
-        let op = unsafe { self.lend(rest) };
-        let source = spec.source.map(|peer| PeerId(peer.0));
-        if let Some(raw) = &mut self.raw {
-            raw.insert(RawOp {
-                op,
-                context,
-                what: RawWhat::Multi(spec, multi),
-                waits_for: source,
-            });
-            source.map(|peer| raw.wait(peer));
-        }
-        self.core.post_recv(PLAIN_PORT, op, len as u64, source);
+        unsafe { self.ops.lent_mut_raw(kind, bytes) }
     }
 
     /// As [`Inner::submit_op`], and opens a session where there is none.
@@ -338,21 +441,42 @@ impl Inner {
 }
 
 fn recv_kind(source: Option<PeerId>) -> OpKind {
-    OpKind::Recv {
-        port: PLAIN_PORT,
-        source,
+    OpKind::RecvTagged { source }
+}
+
+fn kind_of(spec: &RawRecv) -> RawKind {
+    match spec.space {
+        RawSpace::Plain => RawKind::Recv,
+        RawSpace::Tagged(_) => RawKind::RecvTagged,
     }
 }
 
-fn spec_of(_spec: &RawSend) -> SendSpec {
+#[inline]
+fn spec_of(spec: &RawSend) -> SendSpec {
+    let (space, tag) = match spec.space {
+        RawSpace::Plain => (Space::Plain, 0),
+        RawSpace::Tagged(tag) => (Space::Tagged, tag),
+    };
+    let imm = spec.imm;
     SendSpec {
-        to: PLAIN_PORT.into(),
+        to: Label { space, tag, imm }.into(),
         lane: LaneId::Low,
         best_effort: false,
     }
 }
 
-fn check_pieces(pieces: &[RawPiece]) -> Result<(), SubmitError> {
+impl From<portolan_proto::Envelope> for RawEnvelope {
+    fn from(envelope: portolan_proto::Envelope) -> RawEnvelope {
+        RawEnvelope {
+            source: PeerIndex(envelope.peer.0),
+            tag: envelope.label.tag,
+            len: envelope.len,
+            imm: envelope.label.imm,
+        }
+    }
+}
+
+pub(super) fn check_pieces(pieces: &[RawPiece]) -> Result<(), SubmitError> {
     if pieces.len() > PIECES_MAX {
         return Err(SubmitError::TooManyPieces);
     }
@@ -365,7 +489,7 @@ fn check_pieces(pieces: &[RawPiece]) -> Result<(), SubmitError> {
 
 /// # Safety
 /// The piece must be readable for as long as the slice is used.
-unsafe fn slice_of<'a>(piece: &RawPiece) -> &'a [u8] {
+pub(super) unsafe fn slice_of<'a>(piece: &RawPiece) -> &'a [u8] {
     match piece.len {
         0 => &[],
         // SAFETY: the caller's promise.

@@ -10,8 +10,9 @@ use crate::engine::{Engine, Inner, Placement};
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
 use crate::links::{Links, Plan};
+use crate::liveness::PEER_TIMEOUT;
 use crate::liveness::Unstarted;
-use crate::node::{PEER_TIMEOUT, random};
+use crate::node::random;
 use crate::ops::Ops;
 use crate::settings;
 use crate::table::Table;
@@ -19,8 +20,8 @@ use crate::wait::Waiter;
 use crate::{engine, model};
 use portolan_link::shm::OpenConfig;
 use portolan_link::{HostId, ShmConfig};
-use portolan_proto::{Config, Core, Instant, Limits, LinkId, PortId, PortMode};
-use std::collections::BTreeMap;
+use portolan_proto::{Config, Core, Instant, Limits, LinkId};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -74,6 +75,7 @@ impl Endpoint {
             address,
             waiter: Waiter::new(1, 1),
             rest,
+            regions: HashMap::new(),
         })
     }
 }
@@ -105,6 +107,7 @@ fn inner(
         scratch: Vec::new(),
         link_drops: BTreeMap::new(),
         peer_timeout: PEER_TIMEOUT,
+        remote: Box::default(),
         raw: Some(Box::new(Raw::default())),
         directory: Some(Arc::clone(directory)),
         job,
@@ -185,9 +188,5 @@ fn new_core(links: &Links, config: &EndpointConfig) -> Result<Core, Error> {
     if config.path == PathChoice::Packet {
         core.prefer(LinkId::PACKET);
     }
-    core.open_port(PLAIN_PORT, PortMode::Posted);
     Ok(core)
 }
-
-/// Where messages that are matched by their sender alone go.
-pub(super) const PLAIN_PORT: PortId = PortId::system(u16::MAX);

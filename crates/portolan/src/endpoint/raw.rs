@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations of an endpoint: what its caller said of each, and how each ended.
 
-use super::types::{PeerIndex, RawCompletion, RawError, RawKind, RawPiece, RawRecv, RawSpace};
+use super::types::{PeerIndex, RawCompletion, RawError, RawKind, RawPiece};
 use crate::engine::Inner;
-use portolan_proto::{OpError, OpId, PeerId};
+use crate::ops::OpKind;
+use portolan_proto::{Label, OpError, OpId, PeerId};
 use std::collections::VecDeque;
+use std::ops::Range;
+use std::ptr;
 
 /// What is known of an operation beside its memory.
 #[derive(Clone, Debug)]
 pub(crate) struct RawOp {
     pub(crate) op: OpId,
     pub(crate) context: u64,
+    pub(crate) kind: RawKind,
     pub(crate) what: RawWhat,
     /// Counted among what waits for this peer.
     pub(crate) waits_for: Option<PeerId>,
@@ -18,21 +22,29 @@ pub(crate) struct RawOp {
 
 #[derive(Clone, Debug)]
 pub(crate) enum RawWhat {
-    Send,
-    /// Copied; nobody waits for it.
-    Inject,
-    Recv(RawRecv),
+    /// Completed once; `true` for a send that ends when the receiver has it.
+    Send(bool),
+    /// Nobody waits for it: a message that was copied, or one that is thrown away.
+    Silent,
+    Recv,
     /// Received into memory of the library, and then handed out to pieces.
-    Scatter(RawRecv, Box<[RawPiece]>),
-    Multi(RawRecv, Multi),
+    Scatter(Box<[RawPiece]>),
+    /// A buffer for many messages.
+    Many(Many),
+    /// A part of such a buffer.
+    Part(OpId),
 }
 
 /// A buffer for many messages.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Multi {
+pub(crate) struct Many {
     pub(crate) buffer: RawPiece,
-    pub(crate) off: usize,
-    pub(crate) min_free: usize,
+    /// Messages that are on their way into it.
+    pub(crate) open_count: usize,
+    /// It takes no more messages.
+    pub(crate) is_closed: bool,
+    /// Why, if not because it is full.
+    pub(crate) error: Option<RawError>,
 }
 
 /// See the module documentation.
@@ -40,6 +52,9 @@ pub(crate) struct Multi {
 pub(crate) struct Raw {
     /// By place of the operation.
     ops: Vec<Option<RawOp>>,
+    /// In which order they were entered.
+    numbers: Vec<u64>,
+    next_number: u64,
     pub(crate) done: VecDeque<RawCompletion>,
     /// By peer: operations that only it can end.
     waits: Vec<u32>,
@@ -54,23 +69,44 @@ impl Raw {
         let index = place_of(raw.op);
         if index >= self.ops.len() {
             self.ops.resize(index + 1, None);
+            self.numbers.resize(index + 1, 0);
         }
+        self.numbers[index] = self.next_number;
+        self.next_number += 1;
         self.ops[index] = Some(raw);
     }
 
     /// Takes what is known of `op`; `None` for one that has ended.
     #[inline]
-    pub(crate) fn take(&mut self, op: OpId) -> Option<RawOp> {
+    fn take(&mut self, op: OpId) -> Option<RawOp> {
         let place = self.ops.get_mut(place_of(op))?;
         place.take_if(|raw| raw.op == op)
     }
 
-    /// The oldest receive with this context.
-    pub(crate) fn find_recv(&self, context: u64) -> Option<OpId> {
+    fn get_mut(&mut self, op: OpId) -> Option<&mut RawOp> {
+        let place = self.ops.get_mut(place_of(op))?.as_mut();
+        place.filter(|raw| raw.op == op)
+    }
+
+    /// Whether `op` is a send that ends when the receiver has it.
+    fn is_delivered(&self, op: OpId) -> bool {
+        let found = self.ops.get(place_of(op)).and_then(Option::as_ref);
+        found.is_some_and(|raw| matches!(raw.what, RawWhat::Send(true)))
+    }
+
+    /// The receives with this context that are posted, or were until now, the oldest first.
+    pub(crate) fn posted_with(&self, context: u64) -> Vec<OpId> {
         let all = self.ops.iter().flatten();
-        let receives = all.filter(|raw| !matches!(raw.what, RawWhat::Send | RawWhat::Inject));
+        let receives = all.filter(|raw| {
+            matches!(
+                raw.what,
+                RawWhat::Recv | RawWhat::Scatter(_) | RawWhat::Many(_)
+            )
+        });
         let found = receives.filter(|raw| raw.context == context);
-        found.map(|raw| raw.op).min_by_key(|op| op.0 >> 32)
+        let mut ops: Vec<_> = found.map(|raw| raw.op).collect();
+        ops.sort_by_key(|&op| self.numbers[place_of(op)]);
+        ops
     }
 
     /// One operation more that only `peer` can end; `true` if it is the first.
@@ -84,7 +120,7 @@ impl Raw {
     }
 
     /// One less; `true` if it was the last.
-    pub(crate) fn unwait(&mut self, peer: PeerId) -> bool {
+    fn unwait(&mut self, peer: PeerId) -> bool {
         let Some(count) = self.waits.get_mut(peer.0 as usize) else {
             return false;
         };
@@ -103,21 +139,25 @@ impl From<OpError> for RawError {
             OpError::PeerGone(_, cause) => RawError::PeerGone(cause),
             OpError::Truncated { message_len } => RawError::Truncated { message_len },
             OpError::Refused => RawError::Refused,
+            OpError::Remote(_, fault) => RawError::Remote(fault),
             _ => RawError::Cancelled,
         }
     }
 }
 
-impl RawWhat {
-    fn kind(&self) -> RawKind {
-        match self {
-            RawWhat::Send | RawWhat::Inject => RawKind::Send,
-            RawWhat::Recv(spec) | RawWhat::Scatter(spec, _) | RawWhat::Multi(spec, _) => {
-                match spec.space {
-                    RawSpace::Plain => RawKind::Recv,
-                    RawSpace::Tagged(_) => RawKind::RecvTagged,
-                }
-            }
+impl RawOp {
+    /// A completion without a message.
+    fn completion(&self) -> RawCompletion {
+        RawCompletion {
+            context: self.context,
+            kind: self.kind,
+            peer: self.waits_for.map(|peer| PeerIndex(peer.0)),
+            len: 0,
+            tag: 0,
+            imm: None,
+            buf: ptr::null_mut(),
+            released: matches!(self.what, RawWhat::Many(_)),
+            error: None,
         }
     }
 }
@@ -136,105 +176,174 @@ impl Inner {
         Some(ended)
     }
 
+    /// Forgets an operation that was not accepted.
+    pub(super) fn forget_raw(&mut self, op: OpId) {
+        self.take_raw(op);
+        self.ops.forget(op);
+    }
+
+    #[inline]
     fn complete_raw(&mut self, completion: RawCompletion) {
         if let Some(raw) = &mut self.raw {
             raw.done.push_back(completion);
         }
     }
 
-    /// A send of an endpoint has ended.
+    /// Whether a message that is short enough to leave at once must be announced all the same, so
+    /// that its sender hears of its arrival.
+    #[inline]
+    pub(crate) fn must_ask(&self, op: OpId) -> bool {
+        let raw = self.raw.as_ref();
+        raw.is_some_and(|raw| raw.is_delivered(op)) && !self.ops.bytes(op).is_empty()
+    }
+
+    /// What an endpoint has sent, or asked of a peer's memory, has ended.
     pub(crate) fn end_raw_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
         let len = self.ops.bytes(op).len() as u64;
         let Some(ended) = self.take_raw(op) else {
             return;
         };
-        if matches!(ended.what, RawWhat::Inject) {
-            return;
+        match &ended.what {
+            RawWhat::Silent => return,
+            RawWhat::Scatter(pieces) if result.is_ok() => scatter(self.ops.bytes(op), pieces),
+            _ => {}
         }
         self.complete_raw(RawCompletion {
-            context: ended.context,
-            kind: RawKind::Send,
             peer: Some(PeerIndex(peer.0)),
             len,
-            tag: 0,
-            imm: None,
-            buf: std::ptr::null_mut(),
-            released: true,
             error: result.err().map(RawError::from),
+            ..ended.completion()
         });
     }
 
-    /// A receive of an endpoint has its message, of which as much as fits lies in its memory.
+    /// A receive of an endpoint has its message, of which as much as fits lies in its memory. The
+    /// caller forgets the operation.
     #[inline]
-    pub(crate) fn end_raw_recv(&mut self, op: OpId, peer: PeerId, message_len: u64) {
+    pub(crate) fn end_raw_recv(&mut self, op: OpId, peer: PeerId, label: &Label, message_len: u64) {
         let bytes = self.ops.bytes_mut(op);
         let (buf, buf_len) = (bytes.as_mut_ptr(), bytes.len() as u64);
-        let Some(ended) = self.take_raw(op) else {
-            self.ops.forget(op);
+        let Some(ended) = self.take_raw(self.ops.real(op)) else {
             return;
         };
         let len = message_len.min(buf_len);
-        let error = (len < message_len).then_some(RawError::Truncated { message_len });
         let mut completion = RawCompletion {
-            context: ended.context,
-            kind: ended.what.kind(),
             peer: Some(PeerIndex(peer.0)),
             len,
-            tag: 0,
-            imm: None,
+            tag: label.tag,
+            imm: label.imm,
             buf,
-            released: true,
-            error,
+            error: (len < message_len).then_some(RawError::Truncated { message_len }),
+            ..ended.completion()
         };
         match ended.what {
-            RawWhat::Scatter(_, pieces) => {
-                completion.buf = pieces
-                    .first()
-                    .map_or(std::ptr::null_mut(), |first| first.ptr);
-                scatter(
-                    &self.ops.bytes(op)[..usize::try_from(len).unwrap_or(0)],
-                    &pieces,
-                );
-                self.ops.forget(op);
+            RawWhat::Recv | RawWhat::Send(_) | RawWhat::Many(_) => {}
+            RawWhat::Silent => return,
+            RawWhat::Scatter(pieces) => {
+                completion.buf = pieces.first().map_or(ptr::null_mut(), |first| first.ptr);
+                let len = usize::try_from(len).unwrap_or(0);
+                scatter(&self.ops.bytes(op)[..len], &pieces);
             }
-            RawWhat::Multi(spec, multi) => {
-                self.ops.forget(op);
-                let len = usize::try_from(len).unwrap_or(usize::MAX);
-                let off = multi.off + len;
-                let free = multi.buffer.len - off;
-                completion.released = free == 0 || free < multi.min_free;
-                if !completion.released {
-                    self.post_multi(spec, Multi { off, ..multi }, ended.context);
-                }
-            }
-            _ => self.ops.forget(op),
+            RawWhat::Part(whole) => return self.end_part(whole, completion),
         }
         self.complete_raw(completion);
     }
 
     /// A receive of an endpoint has ended without a message.
     pub(crate) fn end_raw_recv_failed(&mut self, op: OpId, error: OpError) {
+        let real = self.ops.real(op);
+        let raw = self.raw.as_mut();
+        if let Some(RawOp {
+            what: RawWhat::Many(many),
+            ..
+        }) = raw.and_then(|raw| raw.get_mut(real))
+        {
+            (many.is_closed, many.error) = (true, Some(error.into()));
+            if many.open_count > 0 {
+                // The last of its messages releases it.
+                return;
+            }
+        }
         self.ops.forget(op);
-        let Some(ended) = self.take_raw(op) else {
+        let Some(ended) = self.take_raw(real) else {
             return;
         };
-        let source = match &ended.what {
-            RawWhat::Recv(spec) | RawWhat::Scatter(spec, _) | RawWhat::Multi(spec, _) => {
-                spec.source
-            }
-            RawWhat::Send | RawWhat::Inject => None,
-        };
-        self.complete_raw(RawCompletion {
-            context: ended.context,
-            kind: ended.what.kind(),
-            peer: source,
-            len: 0,
-            tag: 0,
-            imm: None,
-            buf: std::ptr::null_mut(),
-            released: true,
+        let completion = RawCompletion {
             error: Some(error.into()),
-        });
+            ..ended.completion()
+        };
+        match ended.what {
+            RawWhat::Silent => {}
+            RawWhat::Part(whole) => self.end_part(whole, completion),
+            _ => self.complete_raw(completion),
+        }
+    }
+
+    /// A buffer for many messages has taken one, for the bytes `range` of it.
+    pub(crate) fn begin_raw_part(
+        &mut self,
+        op: OpId,
+        part: OpId,
+        range: Range<u64>,
+        is_last: bool,
+    ) {
+        let raw = self.raw.as_mut();
+        let Some(whole) = raw.and_then(|raw| raw.get_mut(op)) else {
+            return;
+        };
+        let RawWhat::Many(many) = &mut whole.what else {
+            return;
+        };
+        many.open_count += 1;
+        many.is_closed |= is_last;
+        let offset = |off: u64| usize::try_from(off).unwrap_or(usize::MAX);
+        let piece = RawPiece {
+            ptr: many.buffer.ptr.wrapping_add(offset(range.start)),
+            len: offset(range.end - range.start),
+        };
+        let (context, kind) = (whole.context, whole.kind);
+        // SAFETY: `recv_multi`'s caller lends the buffer until its last completion, and no other
+        // part has these bytes.
+        let id = unsafe { self.lend(piece, OpKind::RecvTagged { source: None }) };
+        self.ops.name_part(part, id);
+        if let Some(raw) = &mut self.raw {
+            raw.insert(RawOp {
+                op: id,
+                context,
+                kind,
+                what: RawWhat::Part(op),
+                waits_for: None,
+            });
+        }
+    }
+
+    /// A message in a buffer for many has ended; the last one gives the buffer back.
+    fn end_part(&mut self, whole: OpId, mut completion: RawCompletion) {
+        let raw = self.raw.as_mut().and_then(|raw| raw.get_mut(whole));
+        let mut error = None;
+        completion.released = false;
+        if let Some(RawOp {
+            what: RawWhat::Many(many),
+            ..
+        }) = raw
+        {
+            many.open_count -= 1;
+            completion.released = many.is_closed && many.open_count == 0;
+            error = many.error;
+        }
+        if !completion.released {
+            return self.complete_raw(completion);
+        }
+        self.ops.forget(whole);
+        let ended = self.take_raw(whole);
+        // What was withdrawn is told of by a completion of its own, the last.
+        completion.released = error.is_none();
+        self.complete_raw(completion);
+        if let (Some(_), Some(ended)) = (error, ended) {
+            self.complete_raw(RawCompletion {
+                error,
+                ..ended.completion()
+            });
+        }
     }
 }
 
@@ -246,7 +355,7 @@ fn scatter(mut bytes: &[u8], pieces: &[RawPiece]) {
         if len > 0 {
             // SAFETY: the caller of `recv` has promised that the piece may be written until the
             // completion is handed out, which is later; `bytes` is memory of the library.
-            unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), piece.ptr, len) };
+            unsafe { ptr::copy_nonoverlapping(now.as_ptr(), piece.ptr, len) };
         }
         bytes = rest;
     }

@@ -2,7 +2,7 @@
 //! What an endpoint's caller says and hears: memory by address, operations by a word of the
 //! caller's.
 
-use portolan_proto::Cause;
+use portolan_proto::{Cause, ClaimId, PeerId, RemoteFault};
 use std::fmt;
 
 /// A peer of an endpoint, numbered from 0 in the order of insertion or first contact. Numbers are
@@ -50,6 +50,46 @@ pub struct RawRecv {
     pub source: Option<PeerIndex>,
 }
 
+/// What is known of a message that waits for a receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RawEnvelope {
+    /// The sender.
+    pub source: PeerIndex,
+    /// Its tag; 0 of one without.
+    pub tag: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The word beside it.
+    pub imm: Option<u64>,
+}
+
+/// A message that was taken from all receives but the one that is posted for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawClaim {
+    pub(super) id: ClaimId,
+    pub(super) source: PeerId,
+    pub(super) is_tagged: bool,
+}
+
+/// Who may do what with exposed memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawAccess {
+    /// Get, and the values that atomic operations return.
+    pub read: bool,
+    /// Put and atomic operations.
+    pub write: bool,
+}
+
+/// A place in the memory of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawRemote {
+    /// Address of the first byte, counted as the owner has said when it exposed the memory.
+    pub addr: u64,
+    /// Key of the region.
+    pub key: u64,
+}
+
 /// What an operation was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -60,8 +100,12 @@ pub enum RawKind {
     Recv,
     /// A message was received by its tag.
     RecvTagged,
-    /// A buffer for many messages is the caller's again, without a message.
-    Released,
+    /// Bytes were put.
+    Put,
+    /// Bytes were fetched.
+    Get,
+    /// A peer has put bytes here, with a word beside them. Its `context` is 0.
+    RemotePut,
 }
 
 /// Why an operation failed.
@@ -79,6 +123,8 @@ pub enum RawError {
     Cancelled,
     /// The receiver withdrew the buffer that it had matched.
     Refused,
+    /// The owner of the memory refused.
+    Remote(RemoteFault),
 }
 
 impl fmt::Display for RawError {
@@ -89,6 +135,7 @@ impl fmt::Display for RawError {
             }
             RawError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
             RawError::Cancelled => f.write_str("the operation was cancelled"),
+            RawError::Remote(fault) => write!(f, "remote memory: {fault}"),
             RawError::Refused => f.write_str("the receiver withdrew the buffer"),
         }
     }
@@ -113,7 +160,8 @@ pub struct RawCompletion {
     pub imm: Option<u64>,
     /// Where a received message lies.
     pub buf: *mut u8,
-    /// Of a buffer for many messages: it is the caller's again. Other operations: true.
+    /// A buffer for many messages is the caller's again. Of other operations false, although their
+    /// memory always is.
     pub released: bool,
     /// Why it failed.
     pub error: Option<RawError>,
@@ -125,6 +173,8 @@ pub struct RawCompletion {
 pub enum SubmitError {
     /// No room now; poll, and try again.
     Again,
+    /// The claim was used before.
+    StaleClaim,
     /// No such peer, or one that was removed.
     NoSuchPeer,
     /// The peer is gone; nothing was sent.
@@ -139,6 +189,7 @@ impl fmt::Display for SubmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SubmitError::Again => f.write_str("no room now; poll, and try again"),
+            SubmitError::StaleClaim => f.write_str("the message was claimed before"),
             SubmitError::NoSuchPeer => f.write_str("no such peer; insert its address first"),
             SubmitError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
             SubmitError::TooLong => f.write_str("more bytes than the endpoint's limit"),

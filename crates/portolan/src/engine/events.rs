@@ -22,6 +22,7 @@ pub(crate) struct Pull {
     pub(super) peer: PeerId,
     pub(super) remote_addr: u64,
     pub(super) op: OpId,
+    pub(super) off: u64,
     pub(super) len: u64,
 }
 
@@ -160,10 +161,6 @@ impl Inner {
         op: OpId,
         message_len: u64,
     ) {
-        if self.raw.is_some() {
-            self.end_raw_recv(op, peer, message_len);
-            return;
-        }
         let buffer = self
             .ops
             .finish(op)
@@ -230,7 +227,7 @@ impl Inner {
                     self.place_whole(frame, op, data);
                     self.complete_labelled(op, peer, label, len, truncated);
                 }
-                other => self.on_rare(handlers, other),
+                other => self.on_rare(handlers, frame, other),
             }
         }
     }
@@ -351,7 +348,7 @@ impl Inner {
     }
 
     #[cold]
-    fn on_rare(&mut self, handlers: &mut Handlers, event: Event) {
+    fn on_rare(&mut self, handlers: &mut Handlers, frame: Option<&RxFrame<'_>>, event: Event) {
         match event {
             Event::SendDone { op, result } => {
                 if let Some(OpKind::Send(peer)) = self.ops.kind(op) {
@@ -374,6 +371,7 @@ impl Inner {
                 peer,
                 remote_addr,
                 op,
+                off,
                 len,
             } => {
                 self.pulls.push(Pull {
@@ -381,6 +379,7 @@ impl Inner {
                     peer,
                     remote_addr,
                     op,
+                    off,
                     len,
                 });
             }
@@ -399,7 +398,14 @@ impl Inner {
             }
             Event::PeerFailed { peer, .. } => self.note_gone(peer),
             Event::Stranger { card } => self.meet_stranger(&card),
-            _ => {}
+            Event::Portion {
+                op,
+                part,
+                off,
+                len,
+                is_last,
+            } => self.begin_raw_part(op, part, off..off + len, is_last),
+            other => self.on_remote(frame, other),
         }
     }
 
@@ -441,6 +447,7 @@ impl Inner {
         let info = &mut self.peers[peer.0 as usize];
         (info.watched_since, info.is_doubted) = (None, false);
         for op in self.pending.take_peer(peer) {
+            self.forget_queued_remote(op);
             self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
         }
     }
@@ -490,6 +497,11 @@ impl Inner {
                 };
                 Error::Refused { rank }
             }
+            OpError::Remote(peer, fault) => Error::RemoteRefused {
+                rank: peer.0,
+                host: self.host_of(peer),
+                fault,
+            },
             _ => Error::Cancelled,
         }
     }
@@ -497,7 +509,7 @@ impl Inner {
 
 /// Copies a part of a frame, from its head or its shared body.
 #[inline]
-fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mut [u8]) {
+pub(super) fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mut [u8]) {
     let Some(frame) = frame else { return };
     if let Some(bytes) = frame.head.get(src.clone()) {
         dst.copy_from_slice(bytes);

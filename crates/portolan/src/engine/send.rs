@@ -24,11 +24,11 @@ impl Pending {
     }
 
     #[inline]
-    fn has(&self, peer: PeerId, spec: &SendSpec) -> bool {
+    pub(super) fn has(&self, peer: PeerId, spec: &SendSpec) -> bool {
         !self.queues.is_empty() && self.queues.contains_key(&(peer, spec.lane.index()))
     }
 
-    fn push(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
+    pub(super) fn push(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
         self.queues
             .entry((peer, spec.lane.index()))
             .or_default()
@@ -104,7 +104,11 @@ impl Inner {
 
     /// A refusal that has to do with the session.
     #[cold]
-    fn on_refused(&mut self, peer: PeerId, refused: Refused) -> Result<Submitted, Error> {
+    pub(super) fn on_refused(
+        &mut self,
+        peer: PeerId,
+        refused: Refused,
+    ) -> Result<Submitted, Error> {
         match refused {
             Refused::Gone(cause @ (Cause::ProcessGone | Cause::Violation(_))) => {
                 Err(self.gone_error(peer, cause))
@@ -150,8 +154,15 @@ impl Inner {
 
     /// Hands the message of `op` to the core; `false` if it must wait on.
     fn try_op(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> bool {
+        if let Some(OpKind::Remote(_)) = self.ops.kind(op) {
+            return self.try_queued_remote(peer, op);
+        }
         let len = self.ops.bytes(op).len();
-        match self.core.eager(peer, spec, len) {
+        let eager = match self.must_ask(op) {
+            false => self.core.eager(peer, spec, len),
+            true => Err(Refused::TooLong),
+        };
+        match eager {
             Ok(mut staging) => {
                 staging.push(self.ops.bytes(op));
                 self.flush_wanted = true;
@@ -166,15 +177,7 @@ impl Inner {
             }
             Err(_) => return false,
         }
-        let by_memory = self
-            .core
-            .path_status(peer, LinkId::SHM)
-            .is_some_and(|path| path.up);
-        let remote_addr = if by_memory {
-            self.ops.bytes(op).as_ptr().addr() as u64
-        } else {
-            0
-        };
+        let remote_addr = self.pull_addr(peer, op, 0);
         match self
             .core
             .rendezvous(peer, spec, op, len as u64, remote_addr)
@@ -185,6 +188,15 @@ impl Inner {
                 true
             }
             Err(_) => false,
+        }
+    }
+
+    /// Address of byte `off` of the memory of `op`, where `peer` may be able to read it; else 0.
+    pub(super) fn pull_addr(&self, peer: PeerId, op: OpId, off: usize) -> u64 {
+        let path = self.core.path_status(peer, LinkId::SHM);
+        match self.ops.bytes(op).get(off..) {
+            Some(bytes) if path.is_some_and(|path| path.up) => bytes.as_ptr().addr() as u64,
+            _ => 0,
         }
     }
 

@@ -16,6 +16,9 @@ impl Inner {
         let bytes = &head[taken.off..taken.off + taken.len];
         self.ops.set_label(taken.op, taken.label);
         if self.ops.fill(taken.op, bytes, frame.from.0) {
+            if self.raw.is_some() {
+                self.end_raw_recv(taken.op, frame.from, &taken.label, taken.len as u64);
+            }
             self.ops.forget(taken.op);
         }
         true
@@ -31,6 +34,9 @@ impl Inner {
         truncated: bool,
     ) {
         if self.ops.is_handled(op) {
+            if self.raw.is_some() {
+                self.end_raw_recv(op, peer, &label, len);
+            }
             // Nobody waits for it any more.
             self.ops.forget(op);
             return;

@@ -111,3 +111,17 @@ pub(crate) fn bytes(len: usize, seed: u8) -> Vec<u8> {
     let byte = |index: usize| (index as u8).wrapping_mul(31).wrapping_add(seed);
     (0..len).map(byte).collect()
 }
+
+pub(crate) fn to_tag(tag: u64) -> RawSend {
+    RawSend {
+        space: RawSpace::Tagged(tag),
+        ..PLAIN
+    }
+}
+
+pub(crate) fn tagged(tag: u64) -> RawRecv {
+    RawRecv {
+        space: RawSpace::Tagged(tag),
+        ..ANY
+    }
+}

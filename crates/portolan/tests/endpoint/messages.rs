@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages of endpoints: lengths, pieces, order, buffers for many, withdrawal.
 
-use crate::common::{ANY, PLAIN, Side, bytes, from, piece, pump, shm, udp};
-use portolan::{Endpoint, PeerIndex, RawError, RawKind, RawPiece, SubmitError};
+use crate::common::{ANY, PLAIN, Side, bytes, from, piece, pump, shm, tagged, to_tag, udp};
+use portolan::{Endpoint, PeerIndex, RawError, RawKind, RawPiece, RawRecv, RawSend, SubmitError};
 
 const OPENERS: [fn() -> Endpoint; 2] = [udp, shm];
 
@@ -194,4 +194,150 @@ fn a_long_message_is_not_injected() {
     assert_eq!(refused, Err(SubmitError::TooLong));
     let nobody = a.end.inject(PeerIndex(77), &PLAIN, b"");
     assert_eq!(nobody, Err(SubmitError::NoSuchPeer));
+}
+
+#[test]
+fn a_receive_takes_the_tags_it_names_and_learns_the_word_beside() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        for len in [5, 5_000, 200_000] {
+            let sent = bytes(len, 1);
+            let mut bufs = [(); 3].map(|()| vec![0xa5; len]);
+            let [exact, masked, plain] = &mut bufs;
+            let mask = RawRecv {
+                ignore: 0xff,
+                ..tagged(0x7700)
+            };
+            b.recv(&tagged(0x7700), exact, 1);
+            b.recv(&mask, masked, 2);
+            b.recv(&ANY, plain, 3);
+            let word = |imm| RawSend {
+                imm: Some(imm),
+                ..PLAIN
+            };
+            a.send(to_b, &to_tag(0x77ab), &sent, 10);
+            a.send(to_b, &word(u64::MAX), &sent, 11);
+            a.send(to_b, &to_tag(0x7700), &sent, 12);
+            for (context, tag, imm) in
+                [(1, 0x7700, None), (2, 0x77ab, None), (3, 0, Some(u64::MAX))]
+            {
+                let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(context));
+                assert_eq!((got.tag, got.imm, got.len), (tag, imm, len as u64));
+                assert_eq!(got.kind == RawKind::Recv, context == 3);
+            }
+            for context in 10..13 {
+                pump(&mut [&mut a, &mut b], |sides| sides[0].take(context));
+            }
+            assert_eq!(bufs, [(); 3].map(|()| sent.clone()));
+        }
+    }
+}
+
+#[test]
+fn a_message_is_looked_at_claimed_and_thrown_away() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        for len in [3, 300_000] {
+            let sent = [bytes(len, 1), bytes(len, 2)];
+            assert_eq!(b.end.peek(&tagged(5)).unwrap(), None);
+            a.send(to_b, &to_tag(5), &sent[0], 1);
+            a.send(to_b, &to_tag(5), &sent[1], 2);
+            let seen = pump(&mut [&mut a, &mut b], |sides| {
+                sides[1].end.peek(&tagged(5)).unwrap()
+            });
+            assert_eq!((seen.tag, seen.len, seen.imm), (5, len as u64, None));
+            let (first, envelope) = b.end.claim(&tagged(5)).unwrap().unwrap();
+            assert_eq!(envelope, seen);
+            let mut buf = vec![0; len];
+            b.recv(&tagged(5), &mut buf, 3);
+            pump(&mut [&mut a, &mut b], |sides| sides[1].take(3));
+            assert_eq!(buf, sent[1], "the first is claimed");
+            if len == 3 {
+                b.end.discard(first);
+            } else {
+                // SAFETY: the buffer lives until the completion.
+                unsafe { b.end.recv_claimed(first, &[piece(&mut buf)], 4) }.unwrap();
+                pump(&mut [&mut a, &mut b], |sides| sides[1].take(4));
+                assert_eq!(buf, sent[0]);
+            }
+            // SAFETY: no memory is named.
+            let again = unsafe { b.end.recv_claimed(first, &[], 5) };
+            assert_eq!(again, Err(SubmitError::StaleClaim));
+            for context in 1..3 {
+                let ended = pump(&mut [&mut a, &mut b], |sides| sides[0].take(context));
+                assert_eq!(ended.error, None);
+            }
+            assert!(b.done.is_empty(), "{:?}", b.done);
+        }
+    }
+}
+
+#[test]
+fn long_messages_share_a_buffer_too_and_the_last_to_end_gives_it_back() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        let lens = [200_000, 10, 90_000, 200_000];
+        let sent: Vec<_> = (0..)
+            .zip(lens)
+            .map(|(seed, len)| bytes(len, seed))
+            .collect();
+        let mut buf = vec![0xa5; lens.iter().sum::<usize>() + 5];
+        // SAFETY: the buffer lives until its last completion.
+        unsafe { b.end.recv_multi(&ANY, piece(&mut buf), 6, 9) }.unwrap();
+        for (context, sent) in (0..).zip(&sent) {
+            a.send(to_b, &PLAIN, sent, context);
+        }
+        let mut got = pump(&mut [&mut a, &mut b], |sides| {
+            let done = &mut sides[1].done;
+            (done.len() == 4).then(|| std::mem::take(done))
+        });
+        assert!(got.pop().unwrap().released);
+        assert!(got.iter().all(|done| !done.released && done.context == 9));
+        assert_eq!(buf[..buf.len() - 5], sent.concat());
+        for context in 0..4 {
+            pump(&mut [&mut a, &mut b], |sides| sides[0].take(context));
+        }
+    }
+}
+
+#[test]
+fn a_buffer_for_many_is_withdrawn_with_one_completion() {
+    let (mut a, mut b, to_b) = pair(shm);
+    let mut buf = [0xa5; 100];
+    // SAFETY: the buffer lives until its last completion.
+    unsafe { b.end.recv_multi(&ANY, piece(&mut buf), 10, 9) }.unwrap();
+    a.end.inject(to_b, &PLAIN, b"ahoy").unwrap();
+    let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(9));
+    assert!(!got.released);
+    assert!(b.end.cancel(9));
+    b.poll();
+    let last = b.take(9).unwrap();
+    assert_eq!(
+        (last.error, last.released),
+        (Some(RawError::Cancelled), true)
+    );
+}
+
+#[test]
+fn a_send_that_is_to_be_delivered_ends_when_its_message_is_received() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        let spec = RawSend {
+            delivered: true,
+            ..PLAIN
+        };
+        for len in [1, 100, 3_000] {
+            let (sent, mut buf) = (bytes(len, 1), vec![0; len]);
+            a.send(to_b, &spec, &sent, 1);
+            for _ in 0..200 {
+                a.poll();
+                b.poll();
+            }
+            assert!(a.done.is_empty(), "nobody has received it");
+            b.recv(&ANY, &mut buf, 2);
+            pump(&mut [&mut a, &mut b], |sides| sides[1].take(2));
+            pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
+            assert_eq!(buf, sent);
+        }
+    }
 }

@@ -139,7 +139,11 @@ pub(super) fn match_entry(
                 None => put_aside(sh, peer, lane, label, entry, Waiting::Request(asked)),
             };
         }
-        State::Placing { .. } | State::Transferring { .. } | State::Ready { .. } | State::Gone => {}
+        State::Placing { .. }
+        | State::Transferring { .. }
+        | State::Ready { .. }
+        | State::Gone
+        | State::Remote(_) => {}
     }
     true
 }

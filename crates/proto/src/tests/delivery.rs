@@ -394,8 +394,8 @@ fn the_short_way_leaves_a_message_that_its_buffer_would_cut() {
     pair.run(Duration::from_millis(1));
     pair.ends[1].post(PORT, 100, Some(B));
     pair.ends[1].post(PORT, 10, Some(A));
-    let direct = pair.ends[0].core.direct(B, &LOW, 50).unwrap();
-    let frame = [direct.header(), &[7; 50]].concat();
+    let direct = pair.ends[0].core.direct::<8>(B, &LOW, 50).unwrap();
+    let frame = [&direct.header[..], &[7; 50]].concat();
     let core = &mut pair.ends[1].core;
     let mut admitted = core
         .admit_lossless(pair.now, LinkId::SHM, A, frame.len())

@@ -54,6 +54,9 @@ pub(super) struct End {
     pub(super) failed: Vec<Event>,
     /// Buffers that are wanted are posted at once.
     pub(super) lends: bool,
+    /// Requests for remote memory that have ended; their buffers stay for the test to look at.
+    pub(super) ended: BTreeMap<u64, Result<(), OpError>>,
+    pub(super) notices: Vec<PutNotice>,
 }
 
 struct Wire {
@@ -134,6 +137,26 @@ impl End {
             sent: BTreeMap::new(),
             failed: Vec::new(),
             lends: false,
+            ended: BTreeMap::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    fn region_mut(&mut self, region: OpId, off: u64, len: usize) -> &mut [u8] {
+        let off = usize::try_from(off).unwrap();
+        &mut self.memory.get_mut(&region.0).unwrap()[off..off + len]
+    }
+
+    /// The one atomic operation that the harness knows: adds bytes, wrapping.
+    fn add(&mut self, answer: &Answer, atomic: &AtomicSpec, operands: &[u8]) {
+        let place = self.region_mut(answer.region, answer.off, atomic.span as usize);
+        let before = place.to_vec();
+        for (byte, operand) in place.iter_mut().zip(operands) {
+            *byte = byte.wrapping_add(*operand);
+        }
+        let back: &[u8] = if atomic.fetch { &before } else { &[] };
+        if let Some(mut staging) = self.core.answer(answer, back.len()) {
+            staging.push(back);
         }
     }
 
@@ -285,6 +308,40 @@ impl End {
                 }
                 Event::PeerFailed { .. } | Event::Suspect { .. } => self.failed.push(event),
                 Event::Pull { transfer, .. } => self.core.pull_done(transfer, false),
+                Event::RemoteDone { op, result } => {
+                    self.ended.insert(op.0, result);
+                }
+                Event::RemoteWrite { region, off, held } => {
+                    let bytes = self.core.held(held).to_vec();
+                    self.core.release(held);
+                    self.region_mut(region, off, bytes.len())
+                        .copy_from_slice(&bytes);
+                }
+                Event::Discard { held } => self.core.release(held),
+                Event::RemoteRead { answer, len } => {
+                    let len = usize::try_from(len).unwrap();
+                    let bytes = self.region_mut(answer.region, answer.off, len).to_vec();
+                    if let Some(mut staging) = self.core.answer_read(&answer, len as u64, 0) {
+                        staging.push(&bytes);
+                    }
+                }
+                Event::RemoteAtomic {
+                    answer,
+                    atomic,
+                    data,
+                } => {
+                    let operands = match data {
+                        Data::Frame(range) => frame[range].to_vec(),
+                        Data::Held(held) => {
+                            let bytes = self.core.held(held).to_vec();
+                            self.core.release(held);
+                            bytes
+                        }
+                        Data::Placed => Vec::new(),
+                    };
+                    self.add(&answer, &atomic, &operands);
+                }
+                Event::PutNotice(notice) => self.notices.push(notice),
                 Event::BufferWanted { port, peer, len } if self.lends => {
                     self.post(port, usize::try_from(len).unwrap(), Some(peer));
                 }

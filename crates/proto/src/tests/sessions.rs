@@ -235,9 +235,9 @@ fn a_peer_that_is_asked_is_heard_of() {
 #[test]
 fn the_short_way_is_closed_to_a_peer_that_was_given_up() {
     let mut pair = Pair::new(&[LinkId::SHM], 10);
-    assert!(pair.ends[0].core.direct(B, &LOW, 8).is_some());
+    assert!(pair.ends[0].core.direct::<8>(B, &LOW, 8).is_some());
     pair.ends[0].core.fail_peer(B, Cause::ProcessGone);
-    assert!(pair.ends[0].core.direct(B, &LOW, 8).is_none());
+    assert!(pair.ends[0].core.direct::<8>(B, &LOW, 8).is_none());
 }
 
 // P8.2

@@ -34,6 +34,7 @@ impl Node {
                 remote_addr,
                 op,
                 len,
+                ..
             } => self.pulls.push(Pull {
                 transfer,
                 peer: peer.0,

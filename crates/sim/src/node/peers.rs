@@ -217,8 +217,14 @@ impl Node {
             .iter()
             .filter(|fault| fault.touches(self.id, peer));
         // Some for each fault, and an attempt per pause between attempts while it lasts.
-        let attempts =
-            faults.map(|fault| 16 + (fault.end_ns - fault.begin_ns) / cx.plan.reconnect_ns);
+        let attempts = faults.map(|fault| {
+            let end_ns = if fault.is_forever() {
+                cx.now.max(fault.begin_ns)
+            } else {
+                fault.end_ns
+            };
+            16 + (end_ns - fault.begin_ns) / cx.plan.reconnect_ns
+        });
         if opened as u64 > SESSIONS_MAX + attempts.sum::<u64>() {
             let id = self.id;
             cx.violate(format!(
@@ -424,12 +430,12 @@ impl Node {
         }
         let is_open = cx.plan.short_way && cx.alive[peer as usize];
         let direct = is_open
-            .then(|| self.core.direct(PeerId(peer), spec, bytes.len()))
+            .then(|| self.core.direct::<8>(PeerId(peer), spec, bytes.len()))
             .flatten();
         let Some(direct) = direct else {
             return false;
         };
-        let frame = [direct.header(), bytes].concat();
+        let frame = [&direct.header, bytes].concat();
         let sent = self.send_shared(cx, peer, vec![frame]);
         if !sent {
             self.core.direct_refused(PeerId(peer), spec, bytes.len());

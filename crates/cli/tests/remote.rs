@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Remote memory between processes, on every link: intact, in order, and only where it is open.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "remote/scenes.rs"]
+mod scenes;
+
+use common::can_make_labs;
+use common::ranks::{alone, role, run_ranks};
+use portolan::Node;
+
+/// Not a test of its own: what each rank does.
+#[test]
+fn as_rank() {
+    if role().is_none() {
+        return;
+    }
+    let mut node = Node::join().unwrap();
+    for (name, scene) in scenes::ALL {
+        println!("\nscene {name}");
+        scene(&mut node);
+        node.barrier().unwrap();
+    }
+    println!("\nall scenes done");
+}
+
+/// All scenes as one job.
+fn play(count: u32, args: &[&str]) {
+    let out = run_ranks(count, "scenes", args).succeeded(&format!("{count} ranks, {args:?}"));
+    let done = out.matches("all scenes done").count();
+    assert_eq!(done, count as usize, "{out}");
+}
+
+#[test]
+fn a_process_reaches_its_own_regions() {
+    let output = alone("scenes").output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && out.contains("all scenes done"),
+        "{out}\n{err}"
+    );
+}
+
+#[test]
+fn memory_is_shared_over_shared_memory() {
+    for count in [2, 3] {
+        play(count, &["--path", "shm"]);
+    }
+}
+
+#[test]
+fn memory_is_shared_over_udp_on_one_host() {
+    play(2, &["--path", "udp"]);
+    play(2, &["--path", "udp", "--option", "frame_len_max=1472"]);
+}
+
+#[test]
+fn memory_is_shared_between_hosts_and_within_them() {
+    if can_make_labs() {
+        play(4, &["--new-lab", "2", "--path", "auto"]);
+    }
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Real trouble on real links: interfaces that go down, become narrower, lose and refuse packets or
+//! change their address; peers that do not read; resources that run out.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::clean::{run_clean, unix_sockets};
+use common::payload::{check, mixed_len, payload};
+use common::ranks::{role, timed};
+use common::{can_make_labs, wait_until};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use portolan::{Error, Node, PortConfig, Target};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The rank on whose host the trouble is.
+const VICTIM: u32 = 1;
+
+const PORT: u16 = 1;
+const SIDE_PORT: u16 = 2;
+
+/// Not a test of its own: what each rank does.
+#[test]
+fn as_rank() {
+    let Some(role) = role() else { return };
+    match role.as_str() {
+        "few descriptors" => return few_descriptors(),
+        "little memory" => return little_memory(),
+        _ => {}
+    }
+    let mut node = Node::join().unwrap();
+    node.open(PORT, PortConfig::default()).unwrap();
+    node.open(SIDE_PORT, PortConfig::default()).unwrap();
+    println!("\nholds: {}", unix_sockets().join(" "));
+    exchange(&mut node, 0);
+    match role.as_str() {
+        "narrow" => during(
+            &mut node,
+            "ip link set eth0 mtu 1000",
+            "ip link set eth0 mtu 1500",
+        ),
+        "flap" => during(&mut node, "ip link set eth0 down", "ip link set eth0 up"),
+        "refused" => during(&mut node, &filter("egress", 100), UNFILTER),
+        "lossy" => during(&mut node, &filter("ingress", 20), UNFILTER),
+        "healed" => healed(&mut node, "ip link set eth0 down", "ip link set eth0 up"),
+        "moved" => {
+            let (away, back) = other_address();
+            healed(&mut node, &away, &back);
+        }
+        "unread" => unread(&mut node),
+        "patient" => patient(&mut node),
+        other => panic!("no role {other}"),
+    }
+    node.barrier().unwrap();
+    println!("\nlives on");
+}
+
+fn shell(script: &str) {
+    let status = Command::new("sh").args(["-ec", script]).status().unwrap();
+    assert!(status.success(), "{script}");
+}
+
+/// Loses a share of the packets of `eth0` in one direction. Classic BPF: a random number
+/// (`SKF_AD_OFF` + `SKF_AD_RANDOM` of include/uapi/linux/filter.h) below the threshold is
+/// `TC_ACT_SHOT`. Without segmentation offload a packet is one frame.
+fn filter(direction: &str, percent: u64) -> String {
+    let threshold = (percent << 32) / 100;
+    let program = if percent == 100 {
+        "1,6 0 0 2".to_owned()
+    } else {
+        format!("4,32 0 0 4294963256,53 1 0 {threshold},6 0 0 2,6 0 0 0")
+    };
+    format!(
+        "tc qdisc add dev eth0 clsact; tc filter add dev eth0 {direction} bpf da bytecode '{program}'"
+    )
+}
+
+const UNFILTER: &str = "tc qdisc del dev eth0 clsact";
+
+/// Takes the address away from `eth0`, for another one, and gives it back.
+fn other_address() -> (String, String) {
+    let words = "ip -o -4 addr show dev eth0 | awk '{print $4}'";
+    let output = Command::new("sh").args(["-c", words]).output().unwrap();
+    let own = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let (away, back) = ("198.51.100.77/24", "dev eth0");
+    (
+        format!("ip addr del {own} {back}; ip addr add {away} {back}"),
+        format!("ip addr del {away} {back}; ip addr add {own} {back}"),
+    )
+}
+
+/// A message of each kind each way, whole and in order.
+fn exchange(node: &mut Node, index: u32) {
+    try_exchange(node, index).unwrap();
+}
+
+fn try_exchange(node: &mut Node, index: u32) -> Result<(), Error> {
+    let (own, other) = (node.rank(), 1 - node.rank());
+    for (port, len) in [(PORT, mixed_len(index)), (SIDE_PORT, 400_000)] {
+        let receive = node.post_recv_from(other, port, vec![0xa5; len])?;
+        let bytes = payload(own, u32::from(port), index, len);
+        let send = node.isend(Target::new(other, port), bytes)?;
+        let done = node.wait(receive)?;
+        check(&done.buffer.unwrap(), other, u32::from(port), index, len);
+        node.wait(send)?;
+    }
+    Ok(())
+}
+
+/// Goes on exchanging while there is trouble, for less time than anybody's patience (which is
+/// enlarged, since a busy machine may prolong the trouble), and after.
+fn during(node: &mut Node, begin: &str, end: &str) {
+    let trouble = (node.rank() == VICTIM).then(|| {
+        let script = format!("{begin}; sleep 0.3; {end}");
+        std::thread::spawn(move || shell(&script))
+    });
+    let began = Instant::now();
+    let mut index = 1;
+    // Both stop at the same count, whoever sees the trouble end.
+    let mut left = None;
+    while left != Some(0) {
+        exchange(node, index);
+        index += 1;
+        left = left.map(|left: u32| left - 1);
+        if left.is_none() && agree(node, began.elapsed() > Duration::from_millis(600)) {
+            left = Some(20);
+        }
+    }
+    if let Some(trouble) = trouble {
+        trouble.join().unwrap();
+    }
+    exchange(node, index);
+    println!("\nsent again: {}", node.counters().retransmits);
+}
+
+/// Whether both ranks say so.
+fn agree(node: &mut Node, own: bool) -> bool {
+    let other = 1 - node.rank();
+    let receive = node.post_recv_from(other, PORT, vec![0; 1]).unwrap();
+    node.send(Target::new(other, PORT), &[u8::from(own)])
+        .unwrap();
+    let theirs = node.wait(receive).unwrap().buffer.unwrap()[0] == 1;
+    own && theirs
+}
+
+/// Trouble that lasts: both are told, within the limit. When it is over, the same processes speak
+/// again, without anybody's help.
+fn healed(node: &mut Node, begin: &str, end: &str) {
+    if node.rank() == VICTIM {
+        let script = format!("{begin}; sleep 3; {end}");
+        std::thread::spawn(move || shell(&script));
+    }
+    let other = 1 - node.rank();
+    let error = node.recv_from(other, PORT, &mut [0; 8]);
+    let error = error.expect_err("nothing can have come");
+    assert!(
+        matches!(error, Error::PeerGone { rank, .. } if rank == other),
+        "{error:?}"
+    );
+    println!("\nnoticed: {error}");
+    let target = Target::new(other, PORT);
+    let mut word = [0; 4];
+    wait_until("they speak again", || {
+        for _ in 0..100 {
+            node.progress();
+        }
+        if node.rank() == VICTIM {
+            // Pings that came although their sender was told otherwise are answered, too.
+            let heard = node.recv_from(other, PORT, &mut word).is_ok();
+            let _ = heard.then(|| node.send(target, b"pong"));
+            return heard && word == *b"done";
+        }
+        let pinged = node.send(target, b"ping").is_ok();
+        pinged && node.recv_from(other, PORT, &mut word).is_ok()
+    });
+    if node.rank() != VICTIM {
+        node.send(target, b"done").unwrap();
+        while node.recv_from(other, PORT, &mut word).is_ok() && word != *b"last" {}
+    } else {
+        node.send(target, b"last").unwrap();
+    }
+    exchange(node, 1);
+}
+
+/// A peer that lives and does not read holds its senders back; it is not given up, and what it
+/// does not read is bounded by its credit.
+fn unread(node: &mut Node) {
+    const COUNT: u32 = 1_500;
+    const LEN: usize = 8_000;
+    if node.rank() == VICTIM {
+        std::thread::sleep(Duration::from_secs(2));
+        let mut bytes = vec![0; LEN];
+        for index in 0..COUNT {
+            node.recv_from(0, PORT, &mut bytes).unwrap();
+            check(&bytes, 0, 1, index, LEN);
+        }
+        return;
+    }
+    let message = |index| payload(0, 1, index, LEN);
+    let sends = (0..COUNT).map(|index| node.isend(Target::new(VICTIM, PORT), message(index)));
+    let sends: Vec<_> = sends.collect::<Result<_, _>>().unwrap();
+    let end = Instant::now() + Duration::from_millis(500);
+    node.wait_until(|| Instant::now() > end);
+    let mut ended = 0;
+    for send in sends {
+        // The peer may have begun to read if this process was not scheduled for so long.
+        let was_in_time = Instant::now() < end + Duration::from_millis(500);
+        if was_in_time && node.test(send).unwrap().is_some() {
+            ended += 1;
+        } else {
+            node.wait(send).unwrap();
+        }
+    }
+    println!("\n{ended} left unread");
+    assert!(ended * LEN < 4 << 20, "{ended} messages that nobody read");
+}
+
+/// With more patience than usual, a peer that is stopped for longer than usual is not given up.
+fn patient(node: &mut Node) {
+    let other = 1 - node.rank();
+    if node.rank() == VICTIM {
+        let script = format!(
+            "kill -STOP {pid}; sleep 2; kill -CONT {pid}",
+            pid = std::process::id()
+        );
+        let ((), took) = timed(|| shell(&script));
+        assert!(took > Duration::from_millis(1_900), "not stopped: {took:?}");
+        node.send(Target::new(other, PORT), b"here").unwrap();
+    } else {
+        node.recv_from(other, PORT, &mut [0; 4]).unwrap();
+    }
+    exchange(node, 1);
+}
+
+/// Limits `resource` to what is in use, and as much more as the environment says.
+fn limit(resource: Resource, in_use: u64) {
+    let more: u64 = std::env::var("PORTOLAN_TEST_MORE")
+        .unwrap()
+        .parse()
+        .unwrap();
+    let (_, hard) = getrlimit(resource).unwrap();
+    setrlimit(resource, (in_use + more).min(hard), hard).unwrap();
+}
+
+fn few_descriptors() {
+    // Descriptors are numbered from the lowest that is free.
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().count() - 1;
+    limit(Resource::RLIMIT_NOFILE, open as u64);
+    join_and_exchange();
+}
+
+fn little_memory() {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
+    limit(Resource::RLIMIT_AS, pages * 4096);
+    join_and_exchange();
+}
+
+/// Says what was refused, in the words of the library.
+fn join_and_exchange() {
+    let work = || {
+        let mut node = Node::join()?;
+        node.open(PORT, PortConfig::default())?;
+        node.open(SIDE_PORT, PortConfig::default())?;
+        try_exchange(&mut node, 0)
+    };
+    match work() {
+        Ok(()) => println!("\nlives on"),
+        Err(error) => {
+            println!("\nrefused: {error}");
+            std::process::exit(3);
+        }
+    }
+}
+
+fn survives(role: &str, args: &[&str]) -> String {
+    let what = format!("{role}, {args:?}");
+    let out = run_clean(2, role, args).succeeded(&what);
+    assert_eq!(out.matches("lives on").count(), 2, "{what}: {out}");
+    out
+}
+
+const LAB: &[&str] = &["--new-lab", "2", "--path"];
+
+/// Enlarged patience of the ranks with one another.
+const PATIENT: &[&str] = &["--option", "peer_timeout=10s"];
+
+/// Trouble that nobody but the protocol may notice.
+fn loses_nothing(role: &str, paths: &[&str]) {
+    if !can_make_labs() {
+        return;
+    }
+    for path in paths {
+        let out = survives(role, &[LAB, &[*path], PATIENT].concat());
+        let again = out.split_whitespace().filter(|word| *word == "again:");
+        assert_eq!(again.count(), 2, "{out}");
+        let spared = out.matches("sent again: 0").count();
+        assert!(spared < 2, "{role}, {path}: there was no trouble: {out}");
+    }
+}
+
+/// Trouble that both are told of, and that ends.
+fn heals(role: &str, paths: &[&str]) {
+    if !can_make_labs() {
+        return;
+    }
+    for path in paths {
+        let out = survives(role, &[LAB, &[*path]].concat());
+        assert_eq!(out.matches("noticed: ").count(), 2, "{out}");
+    }
+}
+
+#[test]
+fn an_interface_that_becomes_narrower_loses_nothing() {
+    loses_nothing("narrow", &["auto"]);
+}
+
+#[test]
+fn an_interface_that_is_down_for_a_moment_loses_nothing() {
+    loses_nothing("flap", &["auto"]);
+}
+
+#[test]
+fn packets_that_the_system_refuses_are_sent_when_it_takes_them() {
+    loses_nothing("refused", &["auto"]);
+}
+
+#[test]
+fn packets_that_a_filter_loses_are_sent_again() {
+    loses_nothing("lossy", &["auto"]);
+}
+
+#[test]
+fn after_an_interface_was_down_the_same_processes_speak_again() {
+    heals("healed", &["auto"]);
+}
+
+#[test]
+fn a_peer_that_does_not_read_holds_its_sender_back_and_lives() {
+    survives("unread", &[&["--path", "udp"], PATIENT].concat());
+    survives("unread", &["--path", "shm"]);
+}
+
+#[test]
+fn patience_with_silent_peers_can_be_set() {
+    if can_make_labs() {
+        survives("patient", &[LAB, &["auto"], PATIENT].concat());
+    }
+}
+
+/// With nothing to spare it is told what is missing; with enough, all is well.
+fn refuses_or_works(role: &str, spare: &[u64]) {
+    let mut refused = 0;
+    for path in ["shm", "udp"] {
+        for more in spare {
+            let env = format!("PORTOLAN_TEST_MORE={more}");
+            let ended = run_clean(2, role, &["--path", path, "--env", &env]);
+            let shown = format!("{role}, {path}, {more} more\n{}\n{}", ended.out, ended.err);
+            assert_ne!(ended.status, 124, "it hangs: {shown}");
+            assert!(!ended.err.contains("panicked"), "{shown}");
+            let is_told = ended.out.contains("refused: ");
+            assert!(ended.status == 0 || is_told, "{shown}");
+            refused += u32::from(is_told);
+            // The last is enough for anybody.
+            assert!(!is_told || spare.last() != Some(more), "{shown}");
+        }
+    }
+    assert!(refused > 0, "{role}: nothing was ever refused");
+}
+
+#[test]
+fn without_descriptors_a_process_is_told_what_is_missing() {
+    refuses_or_works("few descriptors", &[0, 3, 6, 60]);
+}
+
+#[test]
+#[ignore = "long; make test-faults runs it"]
+fn all_troubles_on_all_paths_lose_nothing() {
+    let paths = ["auto", "udp", "packet"];
+    for role in ["narrow", "flap", "refused", "lossy"] {
+        loses_nothing(role, &paths);
+    }
+    heals("healed", &paths);
+    // Raw Ethernet has addresses of its own, which stay: there nobody would notice.
+    heals("moved", &["udp"]);
+    refuses_or_works("little memory", &[0, 100_000, 4_000_000_000]);
+    refuses_or_works("few descriptors", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 60]);
+}

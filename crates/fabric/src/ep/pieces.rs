@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A message's memory, as the application lists it.
+
+use std::ffi::c_void;
+use std::ops::Deref;
+
+use libc::iovec;
+use portolan::RawPiece;
+
+use crate::errno::Errno;
+use crate::offer::PIECES_MAX;
+
+const NOTHING: RawPiece = RawPiece {
+    ptr: std::ptr::null_mut(),
+    len: 0,
+};
+
+/// Up to [`PIECES_MAX`] pieces, on the stack.
+pub(super) struct Pieces {
+    pieces: [RawPiece; PIECES_MAX],
+    count: usize,
+}
+
+impl Pieces {
+    /// # Errors
+    /// More pieces than are offered.
+    ///
+    /// # Safety
+    /// `iov` has `count` entries.
+    pub(super) unsafe fn of_iov(iov: *const iovec, count: usize) -> Result<Pieces, Errno> {
+        let mut all = Pieces::room_for(count)?;
+        for at in 0..count {
+            // SAFETY: below the caller's count.
+            let entry = unsafe { *iov.add(at) };
+            all.pieces[at] = RawPiece {
+                ptr: entry.iov_base.cast(),
+                len: entry.iov_len,
+            };
+        }
+        Ok(all)
+    }
+
+    fn room_for(count: usize) -> Result<Pieces, Errno> {
+        if count > PIECES_MAX {
+            return Err(Errno::INVAL);
+        }
+        Ok(Pieces {
+            pieces: [NOTHING; PIECES_MAX],
+            count,
+        })
+    }
+}
+
+impl Deref for Pieces {
+    type Target = [RawPiece];
+    fn deref(&self) -> &[RawPiece] {
+        &self.pieces[..self.count]
+    }
+}
+
+/// One piece.
+#[inline]
+pub(super) fn piece(buf: *const c_void, len: usize) -> RawPiece {
+    RawPiece {
+        ptr: buf.cast_mut().cast(),
+        len,
+    }
+}
+
+/// What a call may read while it lasts.
+///
+/// # Safety
+/// `buf` has `len` bytes.
+#[inline]
+pub(super) unsafe fn bytes<'a>(buf: *const c_void, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(buf.cast(), len) }
+}
+
+/// Copy what the pieces hold.
+///
+/// # Safety
+/// Each piece is readable.
+pub(super) unsafe fn gather(pieces: &[RawPiece]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.len).sum());
+    for piece in pieces.iter().filter(|piece| piece.len > 0) {
+        // SAFETY: the caller's promise.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.ptr, piece.len) });
+    }
+    bytes
+}
+
+/// The length of all pieces.
+pub(super) fn total_len(pieces: &[RawPiece]) -> usize {
+    pieces
+        .iter()
+        .fold(0, |sum, piece| sum.saturating_add(piece.len))
+}

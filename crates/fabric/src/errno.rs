@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Error numbers, and the boundary at which results become C's return values.
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use portolan::{RawError, SubmitError};
+
+use crate::abi;
+
+/// A positive error number of libfabric, of errno's or its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Errno(pub(crate) i32);
+
+impl Errno {
+    pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
+    pub(crate) const INVAL: Errno = Errno(libc::EINVAL);
+    pub(crate) const NODATA: Errno = Errno(libc::ENODATA);
+    pub(crate) const NOSYS: Errno = Errno(libc::ENOSYS);
+    pub(crate) const BUSY: Errno = Errno(libc::EBUSY);
+    pub(crate) const NOMEM: Errno = Errno(libc::ENOMEM);
+    pub(crate) const MSGSIZE: Errno = Errno(libc::EMSGSIZE);
+    pub(crate) const NOPROTOOPT: Errno = Errno(libc::ENOPROTOOPT);
+    pub(crate) const TIMEDOUT: Errno = Errno(libc::ETIMEDOUT);
+    pub(crate) const AVAIL: Errno = Errno(abi::EAVAIL);
+    pub(crate) const TOOSMALL: Errno = Errno(abi::ETOOSMALL);
+    pub(crate) const BADFLAGS: Errno = Errno(abi::EBADFLAGS);
+}
+
+impl From<SubmitError> for Errno {
+    fn from(error: SubmitError) -> Errno {
+        match error {
+            SubmitError::Again => Errno::AGAIN,
+            SubmitError::NoSuchPeer | SubmitError::TooManyPieces => Errno::INVAL,
+            SubmitError::TooLong => Errno::MSGSIZE,
+            SubmitError::PeerGone(_) => Errno(libc::ECONNRESET),
+            _ => Errno(abi::EOTHER),
+        }
+    }
+}
+
+/// The number that a completion with this error carries.
+pub(crate) fn of_completion(error: &RawError) -> Errno {
+    Errno(match error {
+        RawError::Truncated { .. } => abi::ETRUNC,
+        RawError::PeerGone(_) => libc::ECONNRESET,
+        RawError::Cancelled => libc::ECANCELED,
+        RawError::Refused => libc::ECONNREFUSED,
+        _ => abi::EOTHER,
+    })
+}
+
+/// Run the body of a call from C that returns an `int`; a panic becomes an error.
+pub(crate) fn status(body: impl FnOnce() -> Result<(), Errno>) -> c_int {
+    integer(|| body().map(|()| 0))
+}
+
+/// The same for a call that returns a number of its own.
+pub(crate) fn integer(body: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    caught(body).unwrap_or_else(|error| -error.0)
+}
+
+/// The same for a call of the data path, which returns `ssize_t`.
+pub(crate) fn size(body: impl FnOnce() -> Result<isize, Errno>) -> isize {
+    caught(body).unwrap_or_else(|error| -(error.0 as isize))
+}
+
+/// The same for one that returns nothing but success.
+pub(crate) fn done(body: impl FnOnce() -> Result<(), Errno>) -> isize {
+    size(|| body().map(|()| 0))
+}
+
+fn caught<T>(body: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    // What a panic left half done belongs to the caller's objects alone, who sees an error and can
+    // only close them.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(abi::EOTHER)))
+}

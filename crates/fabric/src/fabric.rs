@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The fabric: what domains are opened from.
+
+#![allow(unsafe_code, reason = "called from C")]
+
+use std::ffi::{c_int, c_void};
+
+use crate::abi::*;
+use crate::absent;
+use crate::cq;
+use crate::domain;
+use crate::eq;
+use crate::errno::{Errno, status};
+use crate::object::{class, fid};
+
+static FID_OPS: Ops = Ops {
+    size: size_of::<Ops>(),
+    close,
+    bind: absent::bind,
+    control: absent::control,
+    ops_open: absent::ops_open,
+};
+
+static FABRIC_OPS: OpsFabric = OpsFabric {
+    size: size_of::<OpsFabric>(),
+    domain: domain::open,
+    passive_ep: absent::passive_ep,
+    eq_open: eq::open,
+    wait_open: absent::wait_open,
+    trywait,
+};
+
+pub(crate) extern "C" fn open(
+    attr: *mut FabricAttr,
+    out: *mut *mut FidFabric,
+    context: *mut c_void,
+) -> c_int {
+    status(|| {
+        // SAFETY: the application's attributes, and its place for the fabric.
+        unsafe {
+            let api_version = attr.as_ref().ok_or(Errno::INVAL)?.api_version;
+            let fabric = FidFabric {
+                fid: fid(CLASS_FABRIC, context, &FID_OPS),
+                ops: &raw const FABRIC_OPS,
+                api_version,
+            };
+            *out = Box::into_raw(Box::new(fabric));
+        }
+        Ok(())
+    })
+}
+
+/// The version of libfabric's interface that the application was written for.
+///
+/// # Safety
+/// An open fabric of ours.
+pub(crate) unsafe fn api(fabric: *const FidFabric) -> u32 {
+    // SAFETY: the caller's promise. libfabric itself fills it in after `open`.
+    unsafe { (*fabric).api_version }
+}
+
+/// Prepare queues for a sleep on their descriptors.
+extern "C" fn trywait(_fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
+    status(|| {
+        for at in 0..usize::try_from(count).unwrap_or(0) {
+            // SAFETY: an array of `count` open objects of ours.
+            unsafe {
+                let fid = *fids.add(at);
+                match class(fid)? {
+                    CLASS_CQ => cq::trywait(fid)?,
+                    CLASS_EQ => eq::trywait(fid)?,
+                    _ => return Err(Errno::NOSYS),
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+extern "C" fn close(fabric: *mut Fid) -> c_int {
+    status(|| {
+        // SAFETY: made by `open`, closed only once.
+        drop(unsafe { Box::from_raw(fabric.cast::<FidFabric>()) });
+        Ok(())
+    })
+}

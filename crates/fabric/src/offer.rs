@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the provider offers, and whether it meets what an application asks for.
+//!
+//! Asked for nothing, everything is offered. Asked for something, the answer is an offer that has
+//! it, or the first thing that cannot be had.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use crate::abi::*;
+
+/// Format of addresses: this provider's own 64 bytes.
+pub(crate) const ADDR_FORMAT: u32 = PROV_SPECIFIC | 0x504f;
+/// Number of the wire protocol among libfabric's: the range for providers outside of its tree.
+const PROTOCOL: u32 = PROV_SPECIFIC | 0x504f;
+
+const PRIMARY: u64 = MSG | TAGGED;
+const TX_MODIFIERS: u64 = SEND;
+const RX_MODIFIERS: u64 = RECV;
+const SECONDARY: u64 = MULTI_RECV | SOURCE | DIRECTED_RECV | LOCAL_COMM | REMOTE_COMM;
+pub(crate) const CAPS: u64 = PRIMARY | TX_MODIFIERS | RX_MODIFIERS | SECONDARY;
+const TX_CAPS: u64 = PRIMARY | TX_MODIFIERS;
+const RX_CAPS: u64 = PRIMARY | RX_MODIFIERS | MULTI_RECV | SOURCE | DIRECTED_RECV;
+const DOMAIN_CAPS: u64 = LOCAL_COMM | REMOTE_COMM;
+
+/// All operations of one pair are one ordered stream, applied in that order at the target.
+const ORDER: u64 = ORDER_SAS;
+const TX_FLAGS: u64 =
+    COMPLETION | INJECT | INJECT_COMPLETE | TRANSMIT_COMPLETE | DELIVERY_COMPLETE | MATCH_COMPLETE;
+const RX_FLAGS: u64 = COMPLETION | MULTI_RECV;
+
+/// Longest message that is copied at once: what goes by one call, with room to spare.
+pub(crate) const INJECT_LEN_MAX: usize = 4096;
+/// Longest message: what the protocol's lengths can say.
+pub(crate) const MESSAGE_LEN_MAX: usize = 1 << 40;
+/// Pieces of one message in memory.
+pub(crate) const PIECES_MAX: usize = 8;
+/// Operations of an endpoint under way at once. Nothing is allocated for it.
+const QUEUE_LEN: usize = 16 * 1024;
+/// Objects of a kind in a domain. Nothing is allocated for it either.
+const OBJECTS_MAX: usize = 1 << 16;
+/// All 64 bits of a tag are the application's: libfabric's pattern for "no structure".
+const TAG_FORMAT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+/// Bytes of a message for people that may come with a failed completion.
+pub(crate) const ERROR_TEXT_MAX: usize = 256;
+/// How memory is registered when the application does not say what it can do: by address, with
+/// keys that cannot be guessed.
+const MR_MODERN: c_int = MR_VIRT_ADDR | MR_ALLOCATED | MR_PROV_KEY;
+/// From here on `mr_mode` is a set of bits.
+const MR_BITS_SINCE: u32 = version(1, 5);
+
+/// What an application asks for; parts that it left out are `None`.
+pub(crate) struct Asked<'a> {
+    pub(crate) api: u32,
+    pub(crate) info: &'a Info,
+    pub(crate) tx: Option<&'a TxAttr>,
+    pub(crate) rx: Option<&'a RxAttr>,
+    pub(crate) ep: Option<&'a EpAttr>,
+    pub(crate) domain: Option<&'a DomainAttr>,
+}
+
+/// What it gets. Names, addresses and the fabric's attributes are added in `getinfo.rs`.
+#[derive(Clone, Copy)]
+pub(crate) struct Offer {
+    pub(crate) caps: u64,
+    pub(crate) tx: TxAttr,
+    pub(crate) rx: RxAttr,
+    pub(crate) ep: EpAttr,
+    pub(crate) domain: LongDomainAttr,
+}
+
+/// The first thing that was asked for and cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mismatch(pub(crate) &'static str);
+
+type Verdict = Result<(), Mismatch>;
+
+/// Offer everything.
+pub(crate) fn everything() -> Offer {
+    Offer {
+        caps: CAPS,
+        tx: tx(),
+        rx: rx(),
+        ep: ep(),
+        domain: domain(),
+    }
+}
+
+/// Offer what was asked for.
+///
+/// # Errors
+/// What cannot be had.
+pub(crate) fn matching(asked: &Asked<'_>) -> Result<Offer, Mismatch> {
+    let mut offer = everything();
+    fit_info(&mut offer, asked.info)?;
+    asked.ep.map_or(Ok(()), |ep| fit_ep(&mut offer, ep))?;
+    asked.tx.map_or(Ok(()), |tx| fit_tx(&mut offer, tx))?;
+    asked.rx.map_or(Ok(()), |rx| fit_rx(&mut offer, rx))?;
+    asked
+        .domain
+        .map_or(Ok(()), |domain| fit_domain(&mut offer, domain, asked.api))?;
+    Ok(offer)
+}
+
+fn fit_info(offer: &mut Offer, info: &Info) -> Verdict {
+    within(info.caps, CAPS, "a capability")?;
+    need(
+        matches!(info.addr_format, 0 | ADDR_FORMAT),
+        "an address format",
+    )?;
+    need(
+        info.handle.is_null(),
+        "an endpoint made from a connection request",
+    )?;
+    if info.caps != 0 {
+        offer.caps = with_implied(info.caps);
+        offer.tx.caps &= offer.caps;
+        offer.rx.caps &= offer.caps;
+    }
+    Ok(())
+}
+
+/// What comes with capabilities that were asked for by name: both directions if none was named,
+/// and what costs nothing.
+fn with_implied(caps: u64) -> u64 {
+    let mut all = caps | LOCAL_COMM | REMOTE_COMM;
+    if caps & (MSG | TAGGED) != 0 && caps & (SEND | RECV) == 0 {
+        all |= SEND | RECV;
+    }
+    let remote = READ | WRITE | REMOTE_READ | REMOTE_WRITE;
+    if caps & (RMA | ATOMIC) != 0 && caps & remote == 0 {
+        all |= remote;
+    }
+    all
+}
+
+fn fit_ep(offer: &mut Offer, asked: &EpAttr) -> Verdict {
+    need(
+        matches!(asked.ep_type, EP_UNSPEC | EP_RDM),
+        "an endpoint type other than FI_EP_RDM",
+    )?;
+    need(matches!(asked.protocol, 0 | PROTOCOL), "another protocol")?;
+    need(asked.max_msg_size <= MESSAGE_LEN_MAX, "longer messages")?;
+    need(
+        asked.tx_ctx_cnt <= 1 && asked.rx_ctx_cnt <= 1,
+        "several or shared contexts",
+    )?;
+    need(asked.auth_key_size == 0, "an authorization key")?;
+    need(
+        asked.max_order_raw_size <= offer.ep.max_order_raw_size,
+        "order of longer messages",
+    )?;
+    need(
+        asked.max_order_war_size <= offer.ep.max_order_war_size,
+        "order of longer messages",
+    )?;
+    need(
+        asked.max_order_waw_size <= offer.ep.max_order_waw_size,
+        "order of longer messages",
+    )
+}
+
+fn fit_tx(offer: &mut Offer, asked: &TxAttr) -> Verdict {
+    within(asked.caps, CAPS, "a capability to send")?;
+    within(asked.op_flags, TX_FLAGS, "a default flag of sends")?;
+    within(asked.msg_order, ORDER, "an order of sends")?;
+    need(asked.comp_order == 0, "ordered completions of sends")?;
+    need(
+        asked.inject_size <= INJECT_LEN_MAX,
+        "injecting longer messages",
+    )?;
+    need(asked.size <= QUEUE_LEN, "more sends under way")?;
+    need(asked.iov_limit <= PIECES_MAX, "more pieces of a message")?;
+    need(asked.rma_iov_limit <= 1, "several remote pieces")?;
+    if asked.caps != 0 {
+        offer.tx.caps = asked.caps & TX_CAPS;
+    }
+    offer.tx.op_flags = asked.op_flags;
+    Ok(())
+}
+
+fn fit_rx(offer: &mut Offer, asked: &RxAttr) -> Verdict {
+    within(asked.caps, CAPS, "a capability to receive")?;
+    within(asked.op_flags, RX_FLAGS, "a default flag of receives")?;
+    within(asked.msg_order, ORDER, "an order of receives")?;
+    need(asked.comp_order == 0, "ordered completions of receives")?;
+    need(asked.size <= QUEUE_LEN, "more receives posted")?;
+    need(asked.iov_limit <= PIECES_MAX, "more pieces of a buffer")?;
+    if asked.caps != 0 {
+        offer.rx.caps = asked.caps & RX_CAPS;
+    }
+    offer.rx.op_flags = asked.op_flags;
+    Ok(())
+}
+
+fn fit_domain(offer: &mut Offer, asked: &DomainAttr, api: u32) -> Verdict {
+    let own = &mut offer.domain.head;
+    let manual = |progress| {
+        matches!(
+            progress,
+            PROGRESS_UNSPEC | PROGRESS_MANUAL | PROGRESS_CONTROL_UNIFIED
+        )
+    };
+    need(
+        manual(asked.data_progress),
+        "progress without calls of the application",
+    )?;
+    need(asked.mr_key_size <= own.mr_key_size, "longer memory keys")?;
+    need(
+        asked.cq_data_size <= own.cq_data_size,
+        "more immediate data",
+    )?;
+    need(
+        asked.cq_cnt <= OBJECTS_MAX && asked.ep_cnt <= OBJECTS_MAX,
+        "more objects",
+    )?;
+    need(asked.cntr_cnt <= OBJECTS_MAX, "more counters")?;
+    need(asked.tx_ctx_cnt <= own.tx_ctx_cnt, "more contexts")?;
+    need(asked.rx_ctx_cnt <= own.rx_ctx_cnt, "more contexts")?;
+    need(
+        asked.max_ep_tx_ctx <= 1 && asked.max_ep_rx_ctx <= 1,
+        "several contexts per endpoint",
+    )?;
+    need(
+        asked.max_ep_stx_ctx == 0 && asked.max_ep_srx_ctx == 0,
+        "shared contexts",
+    )?;
+    need(asked.mr_iov_limit <= 1, "regions of several pieces")?;
+    need(asked.auth_key_size == 0, "an authorization key")?;
+    within(asked.caps, DOMAIN_CAPS, "a capability of the domain")?;
+    if asked.threading != THREAD_UNSPEC {
+        // Every level holds: those below `FI_THREAD_SAFE` promise more, and need less.
+        own.threading = asked.threading;
+    }
+    if asked.av_type != AV_UNSPEC {
+        own.av_type = asked.av_type;
+    }
+    // The control calls work at once, whoever waits for them.
+    if matches!(asked.control_progress, PROGRESS_AUTO | PROGRESS_MANUAL) {
+        own.control_progress = asked.control_progress;
+    }
+    own.mr_mode = mr_mode(asked.mr_mode, api)?;
+    Ok(())
+}
+
+/// The way of registering memory: of the ways we know, those the application knows, too.
+fn mr_mode(asked: c_int, api: u32) -> Result<c_int, Mismatch> {
+    if api < MR_BITS_SINCE {
+        return match asked {
+            0 | MR_BASIC => Ok(MR_BASIC),
+            MR_SCALABLE => Ok(MR_SCALABLE),
+            _ => Err(Mismatch(
+                "a way of registering memory that libfabric had not then",
+            )),
+        };
+    }
+    match asked & (MR_BASIC | MR_SCALABLE) {
+        0 => Ok(asked & MR_MODERN),
+        MR_SCALABLE if asked == MR_SCALABLE => Ok(MR_SCALABLE),
+        _ => Ok(MR_BASIC),
+    }
+}
+
+fn need(condition: bool, what: &'static str) -> Verdict {
+    if condition {
+        Ok(())
+    } else {
+        Err(Mismatch(what))
+    }
+}
+
+fn within(asked: u64, offered: u64, what: &'static str) -> Verdict {
+    need(asked & !offered == 0, what)
+}
+
+fn tx() -> TxAttr {
+    TxAttr {
+        caps: TX_CAPS,
+        mode: 0,
+        op_flags: 0,
+        msg_order: ORDER,
+        comp_order: 0,
+        inject_size: INJECT_LEN_MAX,
+        size: QUEUE_LEN,
+        iov_limit: PIECES_MAX,
+        rma_iov_limit: 1,
+        tclass: 0,
+    }
+}
+
+fn rx() -> RxAttr {
+    RxAttr {
+        caps: RX_CAPS,
+        mode: 0,
+        op_flags: 0,
+        msg_order: ORDER,
+        comp_order: 0,
+        total_buffered_recv: 0,
+        size: QUEUE_LEN,
+        iov_limit: PIECES_MAX,
+    }
+}
+
+fn ep() -> EpAttr {
+    EpAttr {
+        ep_type: EP_RDM,
+        protocol: PROTOCOL,
+        protocol_version: 1,
+        max_msg_size: MESSAGE_LEN_MAX,
+        msg_prefix_size: 0,
+        max_order_raw_size: MESSAGE_LEN_MAX,
+        max_order_war_size: MESSAGE_LEN_MAX,
+        max_order_waw_size: MESSAGE_LEN_MAX,
+        mem_tag_format: TAG_FORMAT,
+        tx_ctx_cnt: 1,
+        rx_ctx_cnt: 1,
+        auth_key_size: 0,
+        auth_key: null_mut(),
+    }
+}
+
+fn domain() -> LongDomainAttr {
+    let head = DomainAttr {
+        domain: null_mut(),
+        name: null_mut(),
+        threading: THREAD_SAFE,
+        control_progress: PROGRESS_MANUAL,
+        data_progress: PROGRESS_MANUAL,
+        resource_mgmt: RM_ENABLED,
+        av_type: AV_TABLE,
+        mr_mode: MR_MODERN,
+        mr_key_size: size_of::<u64>(),
+        cq_data_size: size_of::<u64>(),
+        cq_cnt: OBJECTS_MAX,
+        ep_cnt: OBJECTS_MAX,
+        tx_ctx_cnt: OBJECTS_MAX,
+        rx_ctx_cnt: OBJECTS_MAX,
+        max_ep_tx_ctx: 1,
+        max_ep_rx_ctx: 1,
+        max_ep_stx_ctx: 0,
+        max_ep_srx_ctx: 0,
+        cntr_cnt: OBJECTS_MAX,
+        mr_iov_limit: 1,
+        caps: DOMAIN_CAPS,
+        mode: 0,
+        auth_key: null_mut(),
+        auth_key_size: 0,
+        max_err_data: ERROR_TEXT_MAX,
+        mr_cnt: OBJECTS_MAX,
+        tclass: 0,
+    };
+    LongDomainAttr {
+        head,
+        max_ep_auth_key: 0,
+        max_group_id: 0,
+        max_cntr_value: u64::MAX,
+        max_err_cntr_value: u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(caps: u64) -> Info {
+        Info {
+            next: null_mut(),
+            caps,
+            mode: 0,
+            addr_format: 0,
+            src_addrlen: 0,
+            dest_addrlen: 0,
+            src_addr: null_mut(),
+            dest_addr: null_mut(),
+            handle: null_mut(),
+            tx_attr: null_mut(),
+            rx_attr: null_mut(),
+            ep_attr: null_mut(),
+            domain_attr: null_mut(),
+            fabric_attr: null_mut(),
+            nic: null_mut(),
+        }
+    }
+
+    fn asked(info: &Info) -> Asked<'_> {
+        Asked {
+            api: version(1, 17),
+            info,
+            tx: None,
+            rx: None,
+            ep: None,
+            domain: None,
+        }
+    }
+
+    #[test]
+    fn what_open_mpi_asks_for_is_offered() {
+        let info = info(MSG | TAGGED | LOCAL_COMM | REMOTE_COMM | DIRECTED_RECV);
+        let domain = DomainAttr {
+            threading: THREAD_DOMAIN,
+            data_progress: PROGRESS_UNSPEC,
+            cq_data_size: 4,
+            ..everything().domain.head
+        };
+        let offer = matching(&Asked {
+            domain: Some(&domain),
+            ..asked(&info)
+        })
+        .unwrap();
+        assert_eq!(offer.caps, info.caps | SEND | RECV);
+        assert_eq!(offer.domain.head.threading, THREAD_DOMAIN);
+        assert_eq!(offer.tx.caps, MSG | TAGGED | SEND);
+    }
+
+    #[test]
+    fn all_that_is_offered_may_be_asked_for() {
+        let all = everything();
+        let info = info(all.caps);
+        let again = matching(&Asked {
+            tx: Some(&all.tx),
+            rx: Some(&all.rx),
+            ep: Some(&all.ep),
+            domain: Some(&all.domain.head),
+            ..asked(&info)
+        });
+        assert_eq!(again.unwrap().caps, all.caps);
+    }
+
+    #[test]
+    fn connections_and_datagrams_are_not_offered() {
+        const MSG_AND_DGRAM: [c_int; 2] = [1, 2];
+        for ep_type in MSG_AND_DGRAM {
+            let ep = EpAttr {
+                ep_type,
+                ..everything().ep
+            };
+            let answer = matching(&Asked {
+                ep: Some(&ep),
+                ..asked(&info(MSG))
+            });
+            assert!(answer.err().unwrap().0.contains("FI_EP_RDM"));
+        }
+    }
+
+    #[test]
+    fn an_unknown_capability_is_refused() {
+        const COLLECTIVE: u64 = 1 << 6;
+        assert!(matching(&asked(&info(MSG | COLLECTIVE))).is_err());
+    }
+
+    #[test]
+    fn memory_is_registered_as_the_application_can() {
+        let modern = version(1, 9);
+        assert_eq!(mr_mode(0, modern), Ok(0));
+        assert_eq!(mr_mode(MR_PROV_KEY | 1 << 9, modern), Ok(MR_PROV_KEY));
+        assert_eq!(mr_mode(MR_BASIC, modern), Ok(MR_BASIC));
+        assert_eq!(mr_mode(!(MR_BASIC | MR_SCALABLE), modern), Ok(MR_MODERN));
+        assert_eq!(mr_mode(MR_SCALABLE, version(1, 4)), Ok(MR_SCALABLE));
+        assert!(mr_mode(MR_PROV_KEY, version(1, 4)).is_err());
+    }
+}

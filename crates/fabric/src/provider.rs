@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What libfabric finds after loading the library.
+
+#![allow(
+    unsafe_code,
+    reason = "an exported symbol, and a look-up among the loaded libraries"
+)]
+
+use std::ffi::{c_char, c_void};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+
+use crate::abi::{self, Provider};
+use crate::{fabric, getinfo};
+
+/// The provider's name, as in `FI_PROVIDER=portolan` and `fi_info -p portolan`.
+pub(crate) const NAME: &std::ffi::CStr = c"portolan";
+/// The provider's own version, as libfabric packs it.
+const VERSION: u32 = abi::version(0, 1);
+/// The newest interface this was tried with; what a library without `fi_version` is told.
+const FALLBACK: u32 = abi::version(1, 17);
+
+/// Lives in a static, and is written once.
+#[repr(transparent)]
+pub(crate) struct Registered(Provider);
+
+// SAFETY: libfabric's core keeps `context` for itself and serialises its own use of it; the other
+// fields are never written after construction.
+unsafe impl Sync for Registered {}
+// SAFETY: as above; nothing in it belongs to a thread.
+unsafe impl Send for Registered {}
+
+/// Return the provider to the libfabric library that loaded this one.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut c_void {
+    static PROVIDER: OnceLock<Box<Registered>> = OnceLock::new();
+    let provider = PROVIDER.get_or_init(|| {
+        Box::new(Registered(Provider {
+            version: VERSION,
+            // The core skips a provider that is older than what the program asks for, and MPICH
+            // asks for the version of the library it runs with.
+            fi_version: running_version(),
+            context: [null_mut(); 4],
+            name: NAME.as_ptr(),
+            getinfo: getinfo::getinfo,
+            fabric: fabric::open,
+            cleanup,
+        }))
+    });
+    std::ptr::from_ref(provider.as_ref()).cast_mut().cast()
+}
+
+/// The version of the libfabric that is loaded.
+fn running_version() -> u32 {
+    // SAFETY: the name is a C string; the look-up has no other precondition.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"fi_version".as_ptr()) };
+    if found.is_null() {
+        return FALLBACK;
+    }
+    // SAFETY: every libfabric exports this symbol as a function of this type.
+    let fi_version: extern "C" fn() -> u32 = unsafe { std::mem::transmute(found) };
+    fi_version()
+}
+
+extern "C" fn cleanup() {}
+
+/// Tell whether a C string is the provider's name.
+///
+/// # Safety
+/// `name` is null or a C string.
+pub(crate) unsafe fn is_our_name(name: *const c_char) -> bool {
+    // SAFETY: not null, and so a C string by the caller's promise.
+    !name.is_null() && unsafe { std::ffi::CStr::from_ptr(name) } == NAME
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Everything that belongs to a domain, and the way of a completion from an endpoint to a queue.
+
+use portolan::{RawCompletion, RawError};
+use slab::Slab;
+
+use crate::abi;
+use crate::av::Av;
+use crate::cntr::Cntr;
+use crate::cq::{Entry, Failure, Queue};
+use crate::ep::{Ep, Op, Routes};
+use crate::errno;
+
+/// The tables of a domain. Objects name one another by their place in them.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) eps: Slab<Ep>,
+    pub(crate) cqs: Slab<Queue>,
+    pub(crate) cntrs: Slab<Cntr>,
+    pub(crate) avs: Slab<Av>,
+}
+
+impl State {
+    /// Let an endpoint work for one turn; what it completed is in its queues.
+    #[inline]
+    pub(crate) fn progress(&mut self, ep: usize) -> usize {
+        let State {
+            eps, cqs, cntrs, ..
+        } = self;
+        let Some(ep) = eps.get_mut(ep) else { return 0 };
+        let Ep {
+            engine,
+            ops,
+            injected,
+            routes,
+            ..
+        } = ep;
+        engine.poll(&mut |completion| {
+            let done = Delivery { routes, cqs, cntrs }.complete(ops, &completion);
+            if let Some(key) = done {
+                injected.remove(&key);
+            }
+        })
+    }
+
+    /// Let all endpoints of a list work for one turn.
+    #[inline]
+    pub(crate) fn progress_all(&mut self, eps: impl Fn(&State) -> &[usize]) {
+        let mut next = 0;
+        while let Some(&ep) = eps(self).get(next) {
+            self.progress(ep);
+            next += 1;
+        }
+    }
+}
+
+/// Where an endpoint's completions go.
+pub(crate) struct Delivery<'a> {
+    pub(crate) routes: &'a Routes,
+    pub(crate) cqs: &'a mut Slab<Queue>,
+    pub(crate) cntrs: &'a mut Slab<Cntr>,
+}
+
+impl Delivery<'_> {
+    /// Report a completion. Returns the operation, if it has a copy of what it sent that may go.
+    #[inline]
+    fn complete(&mut self, ops: &mut Slab<Op>, completion: &RawCompletion) -> Option<usize> {
+        let key = usize::try_from(completion.context).unwrap_or(usize::MAX);
+        let op = *ops.get(key)?;
+        if !op.multi || completion.released {
+            ops.remove(key);
+        }
+        let entry = self.entry(&op, completion);
+        match &completion.error {
+            None => self.succeed(&op, entry),
+            Some(error) => self.fail(&op, entry, error, completion),
+        }
+        op.holds.then_some(key)
+    }
+
+    #[inline]
+    fn entry(&self, op: &Op, completion: &RawCompletion) -> Entry {
+        let mut flags = op.flags;
+        if completion.imm.is_some() {
+            flags |= abi::REMOTE_CQ_DATA;
+        }
+        if op.multi && completion.released {
+            flags |= abi::MULTI_RECV;
+        }
+        Entry {
+            context: op.context,
+            flags,
+            len: usize::try_from(completion.len).unwrap_or(usize::MAX),
+            buf: completion.buf as usize,
+            data: completion.imm.unwrap_or(0),
+            tag: completion.tag,
+            source: self.routes.source(completion.peer),
+        }
+    }
+
+    /// Report success, where the operation is to be reported.
+    #[inline]
+    pub(crate) fn succeed(&mut self, op: &Op, entry: Entry) {
+        if op.reported
+            && let Some(queue) = self.queue(op.flags)
+        {
+            queue.push(entry);
+        }
+        self.count(op.flags);
+    }
+
+    #[cold]
+    fn fail(&mut self, op: &Op, entry: Entry, error: &RawError, completion: &RawCompletion) {
+        let errno = errno::of_completion(error);
+        let beyond = match error {
+            RawError::Truncated { message_len } => message_len.saturating_sub(completion.len),
+            _ => 0,
+        };
+        let failure = Failure {
+            entry,
+            beyond: usize::try_from(beyond).unwrap_or(usize::MAX),
+            errno,
+            text: error.to_string(),
+        };
+        self.report(op, failure);
+    }
+
+    /// Report a failure, unless nobody could tell whose it is.
+    #[cold]
+    pub(crate) fn report(&mut self, op: &Op, failure: Failure) {
+        if let Some(cntr) = self.counter(op.flags) {
+            cntr.failed();
+        }
+        if let Some(queue) = self.queue(op.flags).filter(|_| !op.silent) {
+            queue.fail(failure);
+        }
+    }
+
+    /// Count an operation that has no completion.
+    #[inline]
+    pub(crate) fn count(&mut self, flags: u64) {
+        if let Some(cntr) = self.counter(flags) {
+            cntr.succeeded();
+        }
+    }
+
+    #[inline]
+    fn queue(&mut self, flags: u64) -> Option<&mut Queue> {
+        let receives = flags & abi::RECV != 0;
+        let cq = if receives {
+            self.routes.rx_cq
+        } else {
+            self.routes.tx_cq
+        };
+        self.cqs.get_mut(cq?)
+    }
+
+    #[inline]
+    fn counter(&mut self, flags: u64) -> Option<&mut Cntr> {
+        if self.routes.counters.is_empty() {
+            return None;
+        }
+        let bound = self
+            .routes
+            .counters
+            .iter()
+            .find(|counter| counter.of & flags != 0)?;
+        self.cntrs.get_mut(bound.cntr)
+    }
+}

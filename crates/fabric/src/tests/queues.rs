@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Queues, counters, waiting, and the life of objects.
+
+#![allow(unsafe_code, reason = "the tests call as C does")]
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
+
+use super::harness::{PATIENCE, Party, Plan, close, getinfo};
+use crate::abi::*;
+
+const TAG: u64 = 42;
+
+#[test]
+fn only_what_asks_for_it_is_reported_on_a_selective_binding() {
+    let (a, b) = Party::pair(Plan {
+        binding: SELECTIVE_COMPLETION,
+        ..Plan::default()
+    });
+    let (silent, loud) = (*b"silent", *b"loud");
+    let part = |bytes: &[u8]| libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let (silent, loud) = (part(&silent), part(&loud));
+    let send = |iov: &libc::iovec, context: usize, flags| {
+        let msg = MsgTagged {
+            iov,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: 0,
+            tag: TAG,
+            ignore: 0,
+            context: context as *mut c_void,
+            data: 0,
+        };
+        a.retry(|| (a.tagged().sendmsg)(a.ep, &raw const msg, flags));
+    };
+    send(&silent, 1, 0);
+    send(&loud, 2, COMPLETION);
+    assert_eq!(a.wait(&b).context, 2);
+    // Each is counted all the same.
+    let begun = Instant::now();
+    while a.count() < 2 {
+        b.work();
+        assert!(begun.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
+fn shorter_formats_are_read_with_their_own_stride() {
+    let (a, b) = Party::pair(Plan {
+        format: CQ_FORMAT_CONTEXT,
+        ..Plan::default()
+    });
+    let mut bufs = [[0; 1]; 3];
+    for (at, buf) in bufs.iter_mut().enumerate() {
+        b.trecv(buf, 0, TAG, 0, 10 + at);
+        a.retry(|| (a.tagged().inject)(a.ep, b"x".as_ptr().cast(), 1, 0, TAG));
+    }
+    let mut contexts = [0usize; 4];
+    let (mut taken, begun) = (0, Instant::now());
+    while taken < 3 {
+        // SAFETY: an open queue; entries of one pointer, of which there is one more.
+        let code = unsafe {
+            let out = contexts[taken..].as_mut_ptr().cast();
+            ((*(*b.cq).ops).read)(b.cq, out, 3 - taken)
+        };
+        taken += usize::try_from(code).unwrap_or(0);
+        a.work();
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    assert_eq!(contexts, [10, 11, 12, 0]);
+}
+
+/// One side that another thread uses while this one waits.
+struct Elsewhere(Party);
+
+// SAFETY: the objects are used by one thread at a time.
+unsafe impl Send for Elsewhere {}
+
+impl Elsewhere {
+    fn send(&self) {
+        self.0.tsend(b"wake", TAG, 0);
+        self.0.wait(&self.0);
+    }
+}
+
+/// Wait for one completion, as `fi_cq_sread` does. Returns its code and the entry's context.
+fn sread(of: &Party, timeout_ms: c_int) -> (isize, usize) {
+    // SAFETY: an open queue, and a place for an entry.
+    unsafe {
+        let mut entry: CqTaggedEntry = std::mem::zeroed();
+        let out = (&raw mut entry).cast();
+        let code = ((*(*of.cq).ops).sread)(of.cq, out, 1, null(), timeout_ms);
+        (code, entry.op_context as usize)
+    }
+}
+
+const PATIENCE_MS: c_int = 60_000;
+
+#[test]
+fn waiting_read_ends_by_its_timeout_and_by_a_message() {
+    let (a, b) = Party::pair(Plan::default());
+    let mut buf = [0; 4];
+    b.trecv(&mut buf, 0, TAG, 0, 9);
+    let begun = Instant::now();
+    assert_eq!(sread(&b, 30).0, -(libc::EAGAIN as isize));
+    assert!(begun.elapsed() >= Duration::from_millis(30));
+    let a = Elsewhere(a);
+    let sender = std::thread::spawn(move || {
+        a.send();
+        a
+    });
+    assert_eq!(sread(&b, PATIENCE_MS), (1, 9));
+    drop(sender.join().unwrap());
+    assert_eq!(&buf, b"wake");
+}
+
+#[test]
+fn signal_ends_a_waiting_read() {
+    let (a, b) = Party::pair(Plan::default());
+    // SAFETY: an open queue.
+    assert_eq!(unsafe { ((*(*b.cq).ops).signal)(b.cq) }, 0);
+    assert_eq!(sread(&b, PATIENCE_MS).0, -(libc::EAGAIN as isize));
+    drop(a);
+}
+
+#[test]
+fn descriptor_is_readable_when_a_message_has_come() {
+    let (a, b) = Party::pair(Plan::default());
+    let mut buf = [0; 4];
+    b.trecv(&mut buf, 0, TAG, 0, 9);
+    let mut fd: c_int = -1;
+    let a = Elsewhere(a);
+    let sender = std::thread::spawn(move || {
+        a.send();
+        a
+    });
+    // SAFETY: open objects, and places for what is asked.
+    unsafe {
+        let fid = &raw mut (*b.cq).fid;
+        assert_eq!(
+            ((*(*fid).ops).control)(fid, GETWAIT, (&raw mut fd).cast()),
+            0
+        );
+        let mut fids = [fid];
+        let begun = Instant::now();
+        loop {
+            if ((*(*b.fabric).ops).trywait)(b.fabric, fids.as_mut_ptr(), 1) == 0 {
+                let mut entry = libc::pollfd {
+                    fd,
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
+                assert_eq!(libc::poll(&raw mut entry, 1, PATIENCE_MS), 1);
+            }
+            match b.read() {
+                Ok(done) => break assert_eq!(done.context, 9),
+                Err(code) => assert_eq!(code, -(libc::EAGAIN as isize)),
+            }
+            assert!(begun.elapsed() < PATIENCE);
+        }
+    }
+    drop(sender.join().unwrap());
+}
+
+#[test]
+fn waiting_for_a_counter_ends_by_its_timeout_and_by_its_value() {
+    let (a, b) = Party::pair(Plan::default());
+    let wait = |value, timeout| {
+        // SAFETY: an open counter.
+        unsafe { ((*(*a.cntr).ops).wait)(a.cntr, value, timeout) }
+    };
+    assert_eq!(wait(1, 10), -libc::ETIMEDOUT);
+    a.retry(|| (a.tagged().inject)(a.ep, b"x".as_ptr().cast(), 1, 0, TAG));
+    assert_eq!(wait(1, PATIENCE_MS), 0);
+    drop(b);
+}
+
+#[test]
+fn what_is_in_use_cannot_be_closed() {
+    let a = Party::open(Plan {
+        threading: THREAD_DOMAIN,
+        ..Plan::default()
+    });
+    // SAFETY: open objects, and they stay so.
+    unsafe {
+        assert_eq!(close(&raw mut (*a.cq).fid), -libc::EBUSY);
+        assert_eq!(close(&raw mut (*a.av).fid), -libc::EBUSY);
+        assert_eq!(close(&raw mut (*a.cntr).fid), -libc::EBUSY);
+        assert_eq!(close(&raw mut (*a.domain).fid), -libc::EBUSY);
+    }
+}
+
+#[test]
+fn place_in_the_address_vector_is_free_after_removal() {
+    let (a, b) = Party::pair(Plan::default());
+    let third = Party::open(Plan::default());
+    assert_eq!(a.insert(&third.name()), 1);
+    let mut addr = 0u64;
+    // SAFETY: an open vector; one number.
+    unsafe {
+        assert_eq!(((*(*a.av).ops).remove)(a.av, &raw mut addr, 1, 0), 0);
+        assert_eq!(
+            ((*(*a.av).ops).remove)(a.av, &raw mut addr, 1, 0),
+            -libc::EINVAL
+        );
+    }
+    let send = || (a.tagged().inject)(a.ep, b"x".as_ptr().cast(), 1, 0, TAG);
+    assert_eq!(send(), -(libc::EINVAL as isize));
+    assert_eq!(a.insert(&third.name()), 0);
+    a.retry(send);
+    let mut buf = [0; 1];
+    third.trecv(&mut buf, ADDR_UNSPEC, TAG, 0, 4);
+    assert_eq!(third.wait(&a).context, 4);
+    drop(b);
+}
+
+#[test]
+fn nobody_is_offered_what_was_not_asked_for_by_name() {
+    if std::env::var_os("FI_PROVIDER").is_some() || std::env::var_os("PORTOLAN_FABRIC").is_some() {
+        println!("SKIPPED: the environment asks for a provider");
+        return;
+    }
+    assert_eq!(
+        getinfo(|hints| hints.fabric_attr = null_mut()).err(),
+        Some(-libc::ENODATA)
+    );
+}

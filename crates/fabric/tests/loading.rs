@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The provider inside the libfabric that is installed, used by libfabric's own programs.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest run of a program of libfabric's here, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The provider, under the name that libfabric looks for.
+fn library() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(built(), dir.path().join("libportolan-fi.so")).unwrap();
+    dir
+}
+
+/// The library that cargo built for this test, which lies beside it.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let found = test
+        .ancestors()
+        .skip(1)
+        .map(|dir| dir.join("libportolan_fi.so"));
+    found
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("cargo builds the library first")
+}
+
+fn is_installed(program: &str) -> bool {
+    let found = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok();
+    if !found {
+        println!("SKIPPED: {program} is not installed (Debian: libfabric-bin)");
+    }
+    found
+}
+
+fn command(program: &str, library: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("FI_PROVIDER_PATH", library)
+        .env_remove("FI_PROVIDER")
+        .args(args);
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null());
+    command
+}
+
+fn text(output: &Output) -> String {
+    let both = [output.stdout.as_slice(), &output.stderr].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+#[test]
+fn libfabric_offers_the_provider_to_who_names_it_and_to_nobody_else() {
+    if !is_installed("fi_info") {
+        return;
+    }
+    let dir = library();
+    let named = command("fi_info", dir.path(), &["-p", "portolan"])
+        .output()
+        .unwrap();
+    let said = text(&named);
+    assert!(named.status.success(), "{said}");
+    assert_eq!(said.matches("provider: portolan\n").count(), 1, "{said}");
+    assert!(said.contains("FI_EP_RDM"), "{said}");
+    let chosen = command("fi_info", dir.path(), &[])
+        .env("FI_PROVIDER", "portolan")
+        .output()
+        .unwrap();
+    assert!(
+        text(&chosen).contains("provider: portolan\n"),
+        "{}",
+        text(&chosen)
+    );
+    let unnamed = command("fi_info", dir.path(), &[]).output().unwrap();
+    assert!(!text(&unnamed).contains("portolan"), "{}", text(&unnamed));
+}
+
+#[test]
+fn pingpong_of_libfabric_runs_on_one_host_and_finds_its_data_intact() {
+    if !is_installed("fi_pingpong") {
+        return;
+    }
+    let dir = library();
+    for size in ["64", "300000"] {
+        // The programs meet on a TCP port of their own, before the provider comes in.
+        let free = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let port = free.to_string();
+        let args = ["-p", "portolan", "-e", "rdm", "-c", "-I", "10", "-S", size];
+        let server = command(
+            "fi_pingpong",
+            dir.path(),
+            &[&args[..], &["-B", &port]].concat(),
+        )
+        .spawn()
+        .unwrap();
+        let client_args = [&args[..], &["-P", &port, "127.0.0.1"]].concat();
+        let begun = Instant::now();
+        let client = loop {
+            let run = command("fi_pingpong", dir.path(), &client_args)
+                .output()
+                .unwrap();
+            // Until the server listens, there is nobody to talk to.
+            if run.status.success() || begun.elapsed() > PATIENCE {
+                break run;
+            }
+        };
+        let mut server = server;
+        if !client.status.success() {
+            let _ = server.kill();
+        }
+        let server = server.wait_with_output().unwrap();
+        assert!(client.status.success(), "{}", text(&client));
+        assert!(server.status.success(), "{}", text(&server));
+        assert!(text(&client).contains("usec/xfer"), "{}", text(&client));
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A link that wraps a link and kills its process, by SIGKILL, at a frame of one's choice: for
+//! testing what a process leaves behind that ends in the middle of something.
+//!
+//! Between two frames lies every state that another process can see. So the frames of a short job,
+//! counted through, are all the points at which a death may matter.
+
+use crate::cut::Run;
+use crate::{
+    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, Receiver, RxFrame, TxError,
+    TxFrame, WakeSet,
+};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thiserror::Error;
+
+/// Which way a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Killed in front of the call that would send it.
+    Sent,
+    /// Killed when it has come, before it is looked at.
+    Received,
+}
+
+/// Who dies, and when. As text: `1:sent:17`, rank 1 instead of sending its seventeenth frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DieSpec {
+    /// The process.
+    pub rank: u32,
+    /// What is counted.
+    pub way: Way,
+    /// The frame, from 1, over all links of the process.
+    pub frame: u64,
+}
+
+/// What is wrong with the text of a [`DieSpec`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("write RANK:sent:N or RANK:received:N, with N from 1, such as 1:sent:17")]
+pub struct DieSpecError;
+
+impl FromStr for DieSpec {
+    type Err = DieSpecError;
+
+    fn from_str(text: &str) -> Result<Self, DieSpecError> {
+        let mut parts = text.split(':');
+        let mut next = || parts.next().ok_or(DieSpecError);
+        let rank = next()?.parse().map_err(|_| DieSpecError)?;
+        let way = match next()? {
+            "sent" => Way::Sent,
+            "received" => Way::Received,
+            _ => return Err(DieSpecError),
+        };
+        let frame = next()?.parse().map_err(|_| DieSpecError)?;
+        if frame == 0 || parts.next().is_some() {
+            return Err(DieSpecError);
+        }
+        Ok(DieSpec { rank, way, frame })
+    }
+}
+
+impl fmt::Display for DieSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = match self.way {
+            Way::Sent => "sent",
+            Way::Received => "received",
+        };
+        write!(f, "{}:{way}:{}", self.rank, self.frame)
+    }
+}
+
+/// The wrapper.
+pub struct Die<L> {
+    inner: L,
+    caps: LinkCaps,
+    way: Way,
+    /// Frames that are left, on all links of the process.
+    left: Arc<AtomicU64>,
+}
+
+impl DieSpec {
+    /// The count that all links of the process share.
+    #[must_use]
+    pub fn countdown(&self) -> Arc<AtomicU64> {
+        Arc::new(AtomicU64::new(self.frame))
+    }
+}
+
+impl<L: Link> Die<L> {
+    /// Wraps `inner`; `left` is of [`DieSpec::countdown`].
+    pub fn new(inner: L, spec: &DieSpec, left: Arc<AtomicU64>) -> Self {
+        Die {
+            caps: LinkCaps {
+                // Each frame that comes is to be counted.
+                placement: false,
+                ..inner.caps().clone()
+            },
+            inner,
+            way: spec.way,
+            left,
+        }
+    }
+}
+
+/// `count` frames pass; the process ends here if the last one is among them.
+fn count_down(left: &AtomicU64, count: u64) {
+    let before = left.load(Ordering::Relaxed);
+    if before <= count {
+        portolan_sys::process::kill_self();
+    }
+    left.store(before - count, Ordering::Relaxed);
+}
+
+impl<L: Link> Link for Die<L> {
+    fn caps(&self) -> &LinkCaps {
+        &self.caps
+    }
+
+    fn local_addr(&self) -> LinkAddr {
+        self.inner.local_addr()
+    }
+
+    fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
+        self.inner.connect(peer, addr)
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        self.inner.disconnect(peer);
+    }
+
+    fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        if self.way == Way::Sent {
+            count_down(&self.left, Run::new(frame).count as u64);
+        }
+        self.inner.transmit(peer, frame)
+    }
+
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let (way, left) = (self.way, &self.left);
+        self.inner.receive(budget, &mut |frame| {
+            if way == Way::Received {
+                count_down(left, 1);
+            }
+            sink(frame);
+        })
+    }
+
+    fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
+        self.receive(budget, &mut |frame| receiver.frame(frame))
+    }
+
+    fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {
+        self.inner.pull(peer, remote_addr, dst)
+    }
+
+    fn poll_notice(&mut self) -> Option<Notice> {
+        self.inner.poll_notice()
+    }
+
+    fn arm(&mut self, wake: &mut WakeSet) -> bool {
+        self.inner.arm(wake)
+    }
+
+    fn disarm(&mut self) {
+        self.inner.disarm();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_is_read_as_it_is_written() {
+        for text in ["1:sent:17", "0:received:1"] {
+            assert_eq!(text.parse::<DieSpec>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "1",
+            "1:sent",
+            "1:sent:0",
+            "x:sent:1",
+            "1:lost:1",
+            "1:sent:1:2",
+        ] {
+            assert_eq!(text.parse::<DieSpec>(), Err(DieSpecError), "{text}");
+        }
+    }
+}

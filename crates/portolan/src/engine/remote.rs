@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Remote memory in the engine: submits requests in the order of their lane, moves bytes between
+//! frames and regions, and keeps what the program is to be told.
+
+use super::Inner;
+use super::events::copy_part;
+use super::send::Submitted;
+use crate::atomic;
+use crate::error::Error;
+use portolan_link::RxFrame;
+use portolan_proto::{
+    Answer, AtomicSpec, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PutNotice, Refused,
+    RemoteSpec, SendSpec,
+};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What is asked for. The bytes of a put, or the place for what comes back, are the operation's.
+#[derive(Clone, Debug)]
+pub(crate) enum Call<'a> {
+    Put,
+    Get,
+    /// With its operands.
+    Atomic(AtomicSpec, Cow<'a, [u8]>),
+}
+
+impl Call<'_> {
+    fn into_owned(self) -> Call<'static> {
+        match self {
+            Call::Put => Call::Put,
+            Call::Get => Call::Get,
+            Call::Atomic(spec, operands) => Call::Atomic(spec, operands.into_owned().into()),
+        }
+    }
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct RemoteState {
+    /// Requests that wait behind others of their lane.
+    queued: BTreeMap<OpId, (RemoteSpec, Call<'static>)>,
+    /// Puts that the program has not been told of. Their credit bounds them.
+    pub(crate) notices: VecDeque<PutNotice>,
+    /// Room for the operands of an atomic operation, and for what it returns; used again and again.
+    pub(crate) operands: Vec<u8>,
+    pub(crate) before: Vec<u8>,
+}
+
+impl Inner {
+    /// Submits a request of `op`, or queues it behind what its lane waits with.
+    pub(crate) fn submit_remote(
+        &mut self,
+        peer: PeerId,
+        op: OpId,
+        spec: RemoteSpec,
+        call: Call<'_>,
+    ) -> Result<(), Error> {
+        self.flush_wanted = true;
+        let place = SendSpec {
+            to: PortId::system(u16::MAX).into(),
+            lane: spec.lane,
+            best_effort: false,
+        };
+        if !self.pending.has(peer, &place) {
+            match self.try_remote(peer, op, &spec, &call) {
+                Ok(()) => return Ok(()),
+                Err(Refused::Busy) => {}
+                Err(refused) => {
+                    let Submitted::Wait = self.on_refused(peer, refused)? else {
+                        return Ok(());
+                    };
+                }
+            }
+        }
+        self.remote.queued.insert(op, (spec, call.into_owned()));
+        self.pending.push(peer, place, op);
+        Ok(())
+    }
+
+    /// A queued request's turn; `false` if it must wait on.
+    pub(super) fn try_queued_remote(&mut self, peer: PeerId, op: OpId) -> bool {
+        let Some((spec, call)) = self.remote.queued.remove(&op) else {
+            return true;
+        };
+        match self.try_remote(peer, op, &spec, &call) {
+            Ok(()) => self.flush_wanted = true,
+            Err(Refused::Gone(cause)) => {
+                self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
+            }
+            Err(_) => {
+                self.remote.queued.insert(op, (spec, call));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Forgets a request that ended while it was queued.
+    pub(super) fn forget_queued_remote(&mut self, op: OpId) {
+        self.remote.queued.remove(&op);
+    }
+
+    fn try_remote(
+        &mut self,
+        peer: PeerId,
+        op: OpId,
+        spec: &RemoteSpec,
+        call: &Call<'_>,
+    ) -> Result<(), Refused> {
+        let addr = match call {
+            Call::Put => self.pull_addr(peer, op, 0),
+            Call::Get | Call::Atomic(..) => 0,
+        };
+        let Inner { core, ops, .. } = self;
+        let bytes = ops.bytes(op);
+        let len = bytes.len() as u64;
+        match call {
+            Call::Put => {
+                if let Some(mut staging) = core.put(peer, spec, op, len, addr)? {
+                    staging.push(bytes);
+                }
+            }
+            Call::Get => core.get(peer, spec, op, len)?,
+            Call::Atomic(atomic, operands) => {
+                let mut staging = core.atomic(peer, spec, op, atomic, operands.len())?;
+                staging.push(operands);
+            }
+        }
+        Ok(())
+    }
+
+    /// Acts on the events of remote memory; there are no others left.
+    pub(super) fn on_remote(&mut self, frame: Option<&RxFrame<'_>>, event: Event) {
+        match event {
+            Event::RemoteDone { op, result } => {
+                if let Some(crate::ops::OpKind::Remote(peer)) = self.ops.kind(op) {
+                    self.complete_send(op, peer, result);
+                }
+            }
+            Event::RemoteWrite { region, off, held } => self.write_held(region, off, held),
+            Event::Discard { held } => self.core.release(held),
+            Event::RemoteRead { answer, len } => self.answer_read(&answer, len),
+            Event::RemoteAtomic {
+                answer,
+                atomic,
+                data,
+            } => self.apply_atomic(frame, &answer, &atomic, data),
+            Event::PutNotice(notice) => self.remote.notices.push_back(notice),
+            _ => {}
+        }
+    }
+
+    fn write_held(&mut self, region: OpId, off: u64, held: HeldId) {
+        let Inner { core, ops, .. } = self;
+        let src = core.held(held);
+        if let Some(dst) = part_mut(ops.bytes_mut(region), off, src.len()) {
+            dst.copy_from_slice(src);
+        }
+        core.release(held);
+    }
+
+    fn answer_read(&mut self, answer: &Answer, len: u64) {
+        let off = usize::try_from(answer.off).unwrap_or(usize::MAX);
+        let addr = self.pull_addr(answer.peer, answer.region, off);
+        let Inner { core, ops, .. } = self;
+        if let Some(mut staging) = core.answer_read(answer, len, addr) {
+            let bytes = ops.bytes(answer.region);
+            let end = off.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+            staging.push(bytes.get(off..end).unwrap_or(&[]));
+        }
+    }
+
+    fn apply_atomic(
+        &mut self,
+        frame: Option<&RxFrame<'_>>,
+        answer: &Answer,
+        atomic: &AtomicSpec,
+        data: Data,
+    ) {
+        let mut operands = std::mem::take(&mut self.scratch);
+        operands.clear();
+        match data {
+            Data::Frame(src) => {
+                operands.resize(src.len(), 0);
+                copy_part(frame, src, &mut operands);
+            }
+            Data::Held(held) => {
+                operands.extend_from_slice(self.core.held(held));
+                self.core.release(held);
+            }
+            Data::Placed => {}
+        }
+        self.change(answer, atomic, &operands);
+        self.scratch = operands;
+    }
+
+    fn change(&mut self, answer: &Answer, atomic: &AtomicSpec, operands: &[u8]) {
+        let span = atomic.span as usize;
+        let checked = atomic::check(atomic.code, atomic.datatype, span, operands.len());
+        let Inner { core, ops, .. } = self;
+        let checked = match checked {
+            Ok(checked) => checked,
+            Err(fault) => return core.refuse(answer, fault),
+        };
+        let Some(place) = part_mut(ops.bytes_mut(answer.region), answer.off, span) else {
+            return;
+        };
+        let back: &[u8] = if atomic.fetch { place } else { &[] };
+        if let Some(mut staging) = core.answer(answer, back.len()) {
+            staging.push(back);
+        }
+        checked.apply(place, operands);
+    }
+}
+
+/// `len` bytes from `off` on, if there are as many.
+fn part_mut(bytes: &mut [u8], off: u64, len: usize) -> Option<&mut [u8]> {
+    bytes.get_mut(usize::try_from(off).ok()?..)?.get_mut(..len)
+}

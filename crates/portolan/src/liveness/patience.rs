@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! For how long a silent peer is waited for.
+
+use crate::error::Error;
+use crate::launch::Job;
+use crate::settings;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Silence after which a peer that is waited for is given up. Just under a second, so that with the
+/// sleep in between the error is there within one.
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_millis(900);
+
+/// What it can be set to. Shorter ones find out sooner, and take a host for dead that was merely
+/// not scheduled; two questions must fit in.
+const PEER_TIMEOUTS: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(1000);
+
+/// The patience with silent peers that the job has chosen.
+pub(crate) fn peer_timeout(job: &Job) -> Result<Duration, Error> {
+    let Some(value) = settings::PEER_TIMEOUT.of(job) else {
+        return Ok(PEER_TIMEOUT);
+    };
+    let time = portolan_link::fault::parse_time(&value);
+    time.filter(|time| PEER_TIMEOUTS.contains(time))
+        .ok_or_else(|| Error::Setting {
+            name: "peer_timeout",
+            value,
+            why: "write a time from 100ms to 1000s".to_owned(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_without_a_unit_or_out_of_range_is_refused_by_name() {
+        let mut job = Job::alone([0; 16], [0; 32]);
+        assert_eq!(peer_timeout(&job).unwrap(), PEER_TIMEOUT);
+        for (value, time) in [("100ms", 100), ("5s", 5000), ("1000s", 1_000_000)] {
+            job.options.insert("peer_timeout".into(), value.into());
+            assert_eq!(peer_timeout(&job).unwrap(), Duration::from_millis(time));
+        }
+        for value in ["", "5", "99ms", "1001s", "-1s", "soon"] {
+            job.options.insert("peer_timeout".into(), value.into());
+            let said = peer_timeout(&job).unwrap_err().to_string();
+            assert!(
+                said.contains("peer_timeout") && said.contains("100ms"),
+                "{said}"
+            );
+        }
+    }
+}

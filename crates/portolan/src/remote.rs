@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Remote memory as programs see it: regions, put, get, and atomic operations.
+//!
+//! A process exposes memory and tells others its key, by a message for instance. They put into it
+//! and get out of it without a receive; the process itself takes part only by making calls of this
+//! library, as for messages.
+//!
+//! What is sent behind a put, to the same process and on the same lane, finds its bytes in place:
+//! messages, gets, other puts and atomic operations. Of two operations that travel as transfers
+//! (longer than 64 KiB, 16 KiB within a host) and touch the same bytes, the second must wait for the
+//! completion of the first. Between lanes and processes nothing is ordered but by completions: a put
+//! has ended when its bytes are in place.
+#![allow(
+    unsafe_code,
+    reason = "blocking calls lend their slices to operations; see `ops`"
+)]
+
+use crate::atomic::{AtomicOp, Datatype, Number};
+use crate::buffer::Buffer;
+use crate::engine::Call;
+use crate::error::Error;
+use crate::node::Node;
+use crate::ops::{OpKind, Request};
+use crate::port::Lane;
+use portolan_proto::{ATOMIC_LEN_MAX, Access, AtomicSpec, OpId, RegionSpec, RemoteSpec};
+
+/// Names a region of another process. Who knows it may use the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RemoteKey(u64);
+
+impl RemoteKey {
+    /// The key as eight bytes, to be sent to those who shall use the region.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 8] {
+        self.0.to_le_bytes()
+    }
+
+    /// The key that [`RemoteKey::to_bytes`] was called on.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 8]) -> Self {
+        RemoteKey(u64::from_le_bytes(bytes))
+    }
+}
+
+/// Memory of this process that is open to others, until [`Node::conceal`].
+#[derive(Debug)]
+#[must_use = "memory that is exposed comes back by `conceal` alone"]
+pub struct Exposed {
+    op: OpId,
+    key: RemoteKey,
+}
+
+impl Exposed {
+    /// What others name it by.
+    #[must_use]
+    pub fn key(&self) -> RemoteKey {
+        self.key
+    }
+}
+
+/// A place in a region of another process, and with what service it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RemoteTarget {
+    rank: u32,
+    key: RemoteKey,
+    offset: u64,
+    lane: Lane,
+    imm: Option<u64>,
+}
+
+impl RemoteTarget {
+    /// Byte `offset` of the region `key` of process `rank`, on the low lane.
+    #[must_use]
+    pub fn new(rank: u32, key: RemoteKey, offset: u64) -> Self {
+        RemoteTarget {
+            rank,
+            key,
+            offset,
+            lane: Lane::Low,
+            imm: None,
+        }
+    }
+
+    /// The same on another lane.
+    #[must_use]
+    pub fn lane(self, lane: Lane) -> Self {
+        RemoteTarget { lane, ..self }
+    }
+
+    /// The same; when a put is in place, the program there gets a [`PutNotice`] with `word`.
+    #[must_use]
+    pub fn notify(self, word: u64) -> Self {
+        let imm = Some(word);
+        RemoteTarget { imm, ..self }
+    }
+
+    fn spec(&self) -> RemoteSpec {
+        RemoteSpec {
+            lane: self.lane.into(),
+            key: self.key.0,
+            addr: self.offset,
+            imm: self.imm,
+        }
+    }
+}
+
+/// Tells of a put into a region of this process, which asked for it with [`RemoteTarget::notify`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutNotice {
+    /// Rank of the process that has put.
+    pub source: u32,
+    /// Its word.
+    pub word: u64,
+    /// The region.
+    pub key: RemoteKey,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Node {
+    /// Opens `memory` to all processes of the job that are told its key.
+    ///
+    /// # Errors
+    /// [`Error::RegionShared`] when others could write to memory that is shared.
+    pub fn expose(&mut self, memory: impl Into<Buffer>, access: Access) -> Result<Exposed, Error> {
+        let mut memory = memory.into();
+        if access.write && memory.as_mut_slice().is_none() {
+            return Err(Error::RegionShared);
+        }
+        let inner = &mut self.engine.inner;
+        let spec = RegionSpec {
+            key: None,
+            base: 0,
+            len: memory.len() as u64,
+            access,
+        };
+        let op = inner.ops.owned(OpKind::Region, memory, false);
+        // A key that is drawn is never in use.
+        let key = inner.core.expose(op, &spec).unwrap_or(0);
+        let key = RemoteKey(key);
+        Ok(Exposed { op, key })
+    }
+
+    /// The bytes of exposed memory, as they are now.
+    #[must_use]
+    pub fn exposed(&self, region: &Exposed) -> &[u8] {
+        self.engine.inner.ops.bytes(region.op)
+    }
+
+    /// The same, to be changed; empty if the memory is shared.
+    #[must_use]
+    pub fn exposed_mut(&mut self, region: &Exposed) -> &mut [u8] {
+        self.engine.inner.ops.bytes_mut(region.op)
+    }
+
+    /// Closes a region and gives its memory back. Whoever uses it meanwhile, or later, gets
+    /// [`Error::RemoteRefused`].
+    pub fn conceal(&mut self, region: Exposed) -> Buffer {
+        let inner = &mut self.engine.inner;
+        inner.core.conceal(region.key.0);
+        let memory = inner.ops.reclaim(region.op);
+        self.drain();
+        self.engine.flush();
+        memory.unwrap_or_else(|| Buffer::from(Vec::new()))
+    }
+
+    /// Puts `bytes` into the memory of another process; on return they are there.
+    ///
+    /// # Errors
+    /// [`Error::RemoteRefused`], [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`].
+    pub fn put(&mut self, to: RemoteTarget, bytes: &[u8]) -> Result<(), Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(to.rank)?;
+        // SAFETY: `finish_lent` returns only when the operation is done, and its guard detaches
+        // the memory if a handler panics; one that was not submitted is forgotten below.
+        let op = unsafe { inner.ops.lent(OpKind::Remote(peer), bytes) };
+        self.submit(to, op, Call::Put)?;
+        self.finish_lent(op, &[peer]).map(|_| ())
+    }
+
+    /// Gets `bytes.len()` bytes out of the memory of another process.
+    ///
+    /// # Errors
+    /// As [`Node::put`].
+    pub fn get(&mut self, from: RemoteTarget, bytes: &mut [u8]) -> Result<(), Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(from.rank)?;
+        // SAFETY: as in `put`; `bytes` is not used before the operation is done.
+        let op = unsafe { inner.ops.lent_mut(OpKind::Remote(peer), bytes) };
+        self.submit(from, op, Call::Get)?;
+        self.finish_lent(op, &[peer]).map(|_| ())
+    }
+
+    /// Begins to put `buffer`, which comes back with the completion, when its bytes are in place.
+    ///
+    /// # Errors
+    /// As [`Node::put`].
+    pub fn iput(&mut self, to: RemoteTarget, buffer: impl Into<Buffer>) -> Result<Request, Error> {
+        self.begin(to, buffer.into(), Call::Put)
+    }
+
+    /// Begins to fill `buffer` from the memory of another process.
+    ///
+    /// # Errors
+    /// As [`Node::put`]; [`Error::BufferShared`].
+    pub fn iget(
+        &mut self,
+        from: RemoteTarget,
+        buffer: impl Into<Buffer>,
+    ) -> Result<Request, Error> {
+        let mut buffer = buffer.into();
+        if buffer.as_mut_slice().is_none() {
+            return Err(Error::BufferShared);
+        }
+        self.begin(from, buffer, Call::Get)
+    }
+
+    /// The next notice of a put that has come, without making progress.
+    pub fn next_notice(&mut self) -> Option<PutNotice> {
+        let inner = &mut self.engine.inner;
+        let notice = inner.remote.notices.pop_front()?;
+        inner.core.notice_taken(&notice);
+        Some(PutNotice {
+            source: notice.peer.0,
+            word: notice.imm,
+            key: RemoteKey(notice.key),
+            offset: notice.addr,
+            len: notice.len,
+        })
+    }
+
+    /// Waits for the next notice of a put.
+    pub fn wait_notice(&mut self) -> PutNotice {
+        loop {
+            if let Some(notice) = self.next_notice() {
+                return notice;
+            }
+            let Node { engine, waiter, .. } = self;
+            waiter.until(engine, &[], |inner| !inner.remote.notices.is_empty());
+        }
+    }
+
+    /// Changes numbers in the memory of another process by as many operands; on return it is done.
+    /// An operation that compares has the compared numbers behind the operands.
+    ///
+    /// # Errors
+    /// As [`Node::put`]; [`Error::Atomic`] for what cannot be asked for.
+    pub fn atomic<T: Number>(
+        &mut self,
+        at: RemoteTarget,
+        op: AtomicOp,
+        operands: &[T],
+    ) -> Result<(), Error> {
+        let count = match op.compares() {
+            true => operands.len() / 2,
+            false => operands.len(),
+        };
+        let mut bytes = std::mem::take(&mut self.engine.inner.remote.operands);
+        store_all(operands, &mut bytes);
+        let done = self.atomic_bytes(at, op, T::DATATYPE, (count, &bytes), &mut []);
+        self.engine.inner.remote.operands = bytes;
+        done
+    }
+
+    /// The same; `before` gets the numbers as they were. It has as many as there are operands, or
+    /// half as many where the operation compares; it says how many numbers to read where there
+    /// are no operands.
+    ///
+    /// # Errors
+    /// As [`Node::atomic`].
+    pub fn fetch_atomic<T: Number>(
+        &mut self,
+        at: RemoteTarget,
+        op: AtomicOp,
+        operands: &[T],
+        before: &mut [T],
+    ) -> Result<(), Error> {
+        let mut bytes = std::mem::take(&mut self.engine.inner.remote.operands);
+        store_all(operands, &mut bytes);
+        let len = T::DATATYPE.len();
+        let mut back = std::mem::take(&mut self.engine.inner.remote.before);
+        back.clear();
+        back.resize(before.len() * len, 0);
+        let done = self.atomic_bytes(at, op, T::DATATYPE, (before.len(), &bytes), &mut back);
+        self.engine.inner.remote.operands = bytes;
+        if done.is_ok() {
+            for (number, bytes) in before.iter_mut().zip(back.chunks_exact(len)) {
+                *number = T::load(bytes);
+            }
+        }
+        self.engine.inner.remote.before = back;
+        done
+    }
+
+    /// Begins an atomic operation on numbers of `datatype`; `operands` are their bytes,
+    /// little-endian. With `before`, a buffer for as many numbers as are changed, their bytes as they
+    /// were come back with the completion; without, the buffer that comes back is empty.
+    ///
+    /// # Errors
+    /// As [`Node::atomic`]; [`Error::BufferShared`].
+    pub fn iatomic(
+        &mut self,
+        at: RemoteTarget,
+        op: AtomicOp,
+        datatype: Datatype,
+        operands: &[u8],
+        before: Option<Buffer>,
+    ) -> Result<Request, Error> {
+        let mut buffer = before.unwrap_or_else(|| Buffer::from(Vec::new()));
+        if buffer.as_mut_slice().is_none() {
+            return Err(Error::BufferShared);
+        }
+        let span = match op {
+            AtomicOp::Read => buffer.len(),
+            _ if op.compares() => operands.len() / 2,
+            _ => operands.len(),
+        };
+        let count = span / datatype.len();
+        let spec = atomic_spec(op, datatype, count, operands.len(), buffer.len())?;
+        self.begin(at, buffer, Call::Atomic(spec, operands.into()))
+    }
+
+    fn atomic_bytes(
+        &mut self,
+        at: RemoteTarget,
+        op: AtomicOp,
+        datatype: Datatype,
+        (count, operands): (usize, &[u8]),
+        back: &mut [u8],
+    ) -> Result<(), Error> {
+        let spec = atomic_spec(op, datatype, count, operands.len(), back.len())?;
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(at.rank)?;
+        // SAFETY: as in `get`.
+        let id = unsafe { inner.ops.lent_mut(OpKind::Remote(peer), back) };
+        self.submit(at, id, Call::Atomic(spec, operands.into()))?;
+        self.finish_lent(id, &[peer]).map(|_| ())
+    }
+
+    fn begin(
+        &mut self,
+        at: RemoteTarget,
+        buffer: Buffer,
+        call: Call<'_>,
+    ) -> Result<Request, Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(at.rank)?;
+        let op = inner.ops.owned(OpKind::Remote(peer), buffer, false);
+        self.submit(at, op, call)?;
+        Ok(Request(op))
+    }
+
+    fn submit(&mut self, at: RemoteTarget, op: OpId, call: Call<'_>) -> Result<(), Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(at.rank)?;
+        let submitted = inner.submit_remote(peer, op, at.spec(), call);
+        if submitted.is_err() {
+            inner.ops.forget(op);
+        }
+        self.flush_if_wanted();
+        submitted
+    }
+}
+
+fn store_all<T: Number>(numbers: &[T], bytes: &mut Vec<u8>) {
+    let len = T::DATATYPE.len();
+    bytes.clear();
+    bytes.resize(numbers.len() * len, 0);
+    for (out, number) in bytes.chunks_exact_mut(len).zip(numbers) {
+        number.store(out);
+    }
+}
+
+/// What to ask for, if that can be asked for.
+fn atomic_spec(
+    op: AtomicOp,
+    datatype: Datatype,
+    count: usize,
+    operands_len: usize,
+    back_len: usize,
+) -> Result<AtomicSpec, Error> {
+    let span = count * datatype.len();
+    let why = if !op.supports(datatype) {
+        "operations on bits are for whole numbers"
+    } else if operands_len != op.operands_len(span) {
+        "the numbers, the operands and those to compare must be as many"
+    } else if back_len != 0 && back_len != span {
+        "the place for the numbers before must have as many as are changed"
+    } else if operands_len.max(span) > ATOMIC_LEN_MAX {
+        "at most 4096 bytes at once; split the arrays"
+    } else {
+        return Ok(AtomicSpec {
+            code: op.code(),
+            datatype: datatype.code(),
+            fetch: back_len > 0,
+            span: u32::try_from(span).unwrap_or(u32::MAX),
+        });
+    };
+    Err(Error::Atomic { op, datatype, why })
+}

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Remote memory: what is put is there, what is read is what was there, in order, whatever the wire
+//! does; and nothing is touched that was not opened.
+
+use super::pair::*;
+use crate::*;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+const PORT: PortId = PortId::user(5);
+const LOW: SendSpec = SendSpec {
+    to: Address::Port(PORT),
+    lane: LaneId::Low,
+    best_effort: false,
+};
+const REGION_LEN: usize = 400_000;
+const MS: Duration = Duration::from_millis(1);
+
+/// Around the borders of frames and of what goes without a transfer.
+const LENS: &[usize] = &[
+    0, 1, 64, 200, 1_300, 1_376, 1_440, 4_000, 16_384, 16_385, 65_536, 65_537, 300_000,
+];
+
+struct Scene {
+    pair: Pair,
+    key: u64,
+    region: OpId,
+}
+
+impl Scene {
+    fn new(links: &[LinkId], access: Access) -> Scene {
+        let mut pair = Pair::new(links, 7);
+        pair.run(50 * MS);
+        let region = pair.ends[1].op(vec![0xee; REGION_LEN]);
+        let spec = RegionSpec {
+            key: None,
+            base: 1000,
+            len: REGION_LEN as u64,
+            access,
+        };
+        let key = pair.ends[1].core.expose(region, &spec).unwrap();
+        Scene { pair, key, region }
+    }
+
+    fn at(&self, off: usize) -> RemoteSpec {
+        RemoteSpec {
+            lane: LaneId::Low,
+            key: self.key,
+            addr: 1000 + off as u64,
+            imm: None,
+        }
+    }
+
+    /// Lets a little time pass, and as much as it takes until something happens.
+    fn step(&mut self) {
+        let begin = self.pair.now;
+        for doubled in 0..16 {
+            self.pair.run(MS / 20 * (1 << doubled));
+            if self.pair.now > begin {
+                return;
+            }
+        }
+    }
+
+    /// Submits until the core takes it.
+    fn submit(&mut self, mut submit: impl FnMut(&mut End) -> Result<(), Refused>) {
+        for _ in 0..20_000 {
+            match submit(&mut self.pair.ends[0]) {
+                Err(Refused::Busy) => self.step(),
+                result => return result.unwrap(),
+            }
+        }
+        panic!("there was never room");
+    }
+
+    fn put(&mut self, spec: &RemoteSpec, bytes: &[u8]) -> OpId {
+        let op = self.pair.ends[0].op(bytes.to_vec());
+        self.submit(|end| {
+            let staging = end.core.put(B, spec, op, bytes.len() as u64, 0)?;
+            if let Some(mut staging) = staging {
+                staging.push(bytes);
+            }
+            Ok(())
+        });
+        op
+    }
+
+    fn get(&mut self, spec: &RemoteSpec, len: usize) -> OpId {
+        let op = self.pair.ends[0].op(vec![0xa5; len]);
+        self.submit(|end| end.core.get(B, spec, op, len as u64));
+        op
+    }
+
+    fn add(&mut self, spec: &RemoteSpec, operands: &[u8], fetch: bool) -> OpId {
+        let op = self.pair.ends[0].op(vec![0xa5; operands.len()]);
+        let atomic = AtomicSpec {
+            code: 1,
+            datatype: 0,
+            fetch,
+            span: u32::try_from(operands.len()).unwrap(),
+        };
+        self.submit(|end| {
+            let staging = end.core.atomic(B, spec, op, &atomic, operands.len());
+            staging.map(|mut staging| staging.push(operands))
+        });
+        op
+    }
+
+    /// Runs until `op` has ended; its buffer and its result.
+    fn end(&mut self, op: OpId) -> (Vec<u8>, Result<(), OpError>) {
+        for _ in 0..20_000 {
+            self.step();
+            if let Some(result) = self.pair.ends[0].ended.remove(&op.0) {
+                return (self.pair.ends[0].memory.remove(&op.0).unwrap(), result);
+            }
+        }
+        panic!("an operation never ended");
+    }
+
+    fn fault(&mut self, op: OpId) -> RemoteFault {
+        match self.end(op).1 {
+            Err(OpError::Remote(B, fault)) => fault,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn region(&self) -> &[u8] {
+        &self.pair.ends[1].memory[&self.region.0]
+    }
+
+    fn drops(&self, reason: DropReason) -> u64 {
+        self.pair.ends[1].core.counters().drops(reason)
+    }
+
+    fn finish(mut self) {
+        assert_eq!(self.pair.ends[1].core.conceal(self.key), Some(self.region));
+        self.pair.ends[1].memory.remove(&self.region.0);
+        self.pair.run(200 * MS);
+        self.pair.assert_clean();
+    }
+}
+
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    let byte = |at| u8::try_from((at * 31 + at / 251 + seed) % 251).unwrap();
+    (0..len).map(byte).collect()
+}
+
+const LINKS: [&[LinkId]; 4] = [
+    &[LinkId::SHM],
+    &[LinkId::UDP],
+    &[LinkId::PACKET],
+    &[LinkId::UDP, LinkId::PACKET],
+];
+
+#[test]
+fn every_length_is_put_and_got() {
+    for links in LINKS {
+        let mut scene = Scene::new(links, Access::BOTH);
+        for (seed, &len) in LENS.iter().enumerate() {
+            let (wanted, at) = (bytes(len, seed), scene.at(seed));
+            let op = scene.put(&at, &wanted);
+            assert_eq!(scene.end(op).1, Ok(()), "{links:?}: put of {len}");
+            assert_eq!(scene.region()[seed..seed + len], wanted);
+            assert_eq!(scene.region()[seed + len], 0xee, "behind {len} bytes");
+            let op = scene.get(&at, len);
+            assert_eq!(scene.end(op), (wanted, Ok(())), "{links:?}: get of {len}");
+            scene.pair.ends[1]
+                .memory
+                .get_mut(&scene.region.0)
+                .unwrap()
+                .fill(0xee);
+        }
+        scene.finish();
+    }
+}
+
+// P12.2, P12.9
+#[test]
+fn what_follows_a_put_finds_it_in_place() {
+    for links in LINKS {
+        for faults in [0.0, 0.05] {
+            let mut scene = Scene::new(links, Access::BOTH);
+            scene.pair.faults = Faults {
+                drop: faults,
+                duplicate: faults,
+                reorder: faults * 2.0,
+                corrupt: 0.0,
+            };
+            for (round, &len) in LENS.iter().enumerate().skip(1) {
+                let (wanted, at) = (bytes(len, round), scene.at(0));
+                let put = scene.put(&at, &wanted);
+                let read = scene.get(&at, len.min(16_000));
+                let tail = scene.at(len - 1);
+                let add = scene.add(&tail, &[1], true);
+                scene.pair.ends[0].send(B, &LOW, &[1; 32]).unwrap();
+                // Whoever sees the message sees the put: also where it is asked for late.
+                let late = round % 4;
+                for step in 0..20_000 {
+                    if step == late {
+                        scene.pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+                    }
+                    scene.step();
+                    if !scene.pair.ends[1].got.is_empty() {
+                        break;
+                    }
+                }
+                let name = format!("{links:?}: the message behind a put of {len}");
+                assert_eq!(scene.pair.ends[1].got.len(), 1, "{name}");
+                let (last, rest) = scene.region()[..len].split_last().unwrap();
+                assert_eq!(rest, &wanted[..len - 1], "{name}");
+                assert_eq!(*last, wanted[len - 1].wrapping_add(1), "{name}");
+                scene.pair.ends[1].got.clear();
+                scene.pair.ends[1].core.open_port(PORT, PortMode::Posted);
+                assert_eq!(scene.end(put).1, Ok(()));
+                let (got, result) = scene.end(read);
+                assert_eq!((&got[..], result), (&wanted[..len.min(16_000)], Ok(())));
+                assert_eq!(scene.end(add), (wanted[len - 1..].to_vec(), Ok(())));
+            }
+            scene.pair.faults = Faults::default();
+            scene.finish();
+        }
+    }
+}
+
+// P12.3
+#[test]
+fn what_is_not_open_is_not_touched() {
+    let mut scene = Scene::new(&[LinkId::UDP], Access::BOTH);
+    let mut wrong = scene.at(0);
+    wrong.key ^= 1;
+    for len in [8, 200_000] {
+        let op = scene.put(&wrong, &vec![1; len]);
+        assert_eq!(scene.fault(op), RemoteFault::NoSuchKey);
+        let op = scene.get(&wrong, len);
+        assert_eq!(scene.fault(op), RemoteFault::NoSuchKey);
+        for at in [scene.at(REGION_LEN - len + 1), scene.at(REGION_LEN)] {
+            let op = scene.put(&at, &vec![1; len]);
+            assert_eq!(scene.fault(op), RemoteFault::OutOfBounds);
+            let op = scene.get(&at, len);
+            assert_eq!(scene.fault(op), RemoteFault::OutOfBounds);
+        }
+        // Below the base, and around the end of numbers.
+        for addr in [0, 999, u64::MAX, u64::MAX - 7] {
+            let at = RemoteSpec {
+                addr,
+                ..scene.at(0)
+            };
+            let op = scene.put(&at, &vec![1; len]);
+            assert_eq!(scene.fault(op), RemoteFault::OutOfBounds);
+        }
+    }
+    let op = scene.add(&wrong, &[1; 8], true);
+    assert_eq!(scene.fault(op), RemoteFault::NoSuchKey);
+    assert!(scene.region().iter().all(|&byte| byte == 0xee));
+    assert_eq!(scene.drops(DropReason::RemoteKey), 5);
+    assert_eq!(scene.drops(DropReason::RemoteBounds), 16);
+    scene.finish();
+}
+
+// P12.3
+#[test]
+fn rights_are_kept() {
+    for (access, may_write, may_read) in [(Access::READ, false, true), (Access::WRITE, true, false)]
+    {
+        let mut scene = Scene::new(&[LinkId::SHM], access);
+        let at = scene.at(3);
+        let expected = |may: bool| {
+            if may {
+                None
+            } else {
+                Some(RemoteFault::NotAllowed)
+            }
+        };
+        let fault = |result: Result<(), OpError>| match result {
+            Err(OpError::Remote(_, fault)) => Some(fault),
+            _ => None,
+        };
+        let put = scene.put(&at, &[1; 100]);
+        assert_eq!(fault(scene.end(put).1), expected(may_write));
+        let put = scene.put(&at, &vec![1; 100_000]);
+        assert_eq!(fault(scene.end(put).1), expected(may_write));
+        let get = scene.get(&at, 100);
+        assert_eq!(fault(scene.end(get).1), expected(may_read));
+        let add = scene.add(&at, &[1; 4], false);
+        assert_eq!(fault(scene.end(add).1), expected(may_write));
+        let add = scene.add(&at, &[1; 4], true);
+        assert_eq!(fault(scene.end(add).1), expected(may_write && may_read));
+        let touched = scene.region().iter().any(|&byte| byte != 0xee);
+        assert_eq!(touched, may_write);
+        scene.finish();
+    }
+}
+
+#[test]
+fn a_lossy_wire_changes_nothing_twice() {
+    for links in &LINKS[1..] {
+        let mut scene = Scene::new(links, Access::BOTH);
+        scene.pair.faults = Faults {
+            drop: 0.1,
+            duplicate: 0.1,
+            reorder: 0.2,
+            corrupt: 0.0,
+        };
+        let at = scene.at(10);
+        let far = scene.at(5_000);
+        let mut ops = Vec::new();
+        for round in 0..60 {
+            ops.push(scene.add(&at, &[1; 100], round % 2 == 0));
+            ops.push(scene.put(&far, &bytes(round * 700, round)));
+            scene.pair.run(MS / 10);
+        }
+        for op in ops {
+            assert_eq!(scene.end(op).1, Ok(()));
+        }
+        let sum = 0xee_u8.wrapping_add(60);
+        assert!(scene.region()[10..110].iter().all(|&byte| byte == sum));
+        assert_eq!(scene.region()[5_000..5_000 + 59 * 700], bytes(59 * 700, 59));
+        scene.pair.faults = Faults::default();
+        scene.finish();
+    }
+}
+
+// P12.8
+#[test]
+fn a_put_tells_the_program_and_its_credit_waits_for_it() {
+    for len in [8, 100_000] {
+        let mut scene = Scene::new(&[LinkId::UDP], Access::WRITE);
+        let mut at = scene.at(1);
+        at.imm = Some(0xfeed);
+        let op = scene.put(&at, &vec![1; len]);
+        scene.end(op).1.unwrap();
+        let notice = scene.pair.ends[1].notices.pop().unwrap();
+        assert_eq!(
+            (notice.peer, notice.imm, notice.len),
+            (A, 0xfeed, len as u64)
+        );
+        assert_eq!((notice.key, notice.addr), (scene.key, at.addr));
+        let consumed = |scene: &Scene| {
+            let credit = scene.pair.ends[1].core.credit(A, LaneId::Low);
+            credit.unwrap().consumed
+        };
+        assert_eq!(consumed(&scene), 0);
+        scene.pair.ends[1].core.notice_taken(&notice);
+        assert_eq!(consumed(&scene), if len == 8 { 40 } else { 32 });
+        scene.finish();
+    }
+}
+
+// P12.7
+#[test]
+fn closing_a_region_ends_what_is_under_way() {
+    for links in [&[LinkId::UDP][..], &[LinkId::SHM]] {
+        for gets in [false, true] {
+            let mut scene = Scene::new(links, Access::BOTH);
+            let at = scene.at(0);
+            scene.pair.latency = MS;
+            let op = match gets {
+                true => scene.get(&at, REGION_LEN),
+                false => scene.put(&at, &bytes(REGION_LEN, 1)),
+            };
+            // The request has come, and the first bytes are on their way.
+            scene.pair.run(MS * 5 / 2);
+            assert!(!scene.pair.ends[0].ended.contains_key(&op.0));
+            assert_eq!(
+                scene.pair.ends[1].core.conceal(scene.key),
+                Some(scene.region)
+            );
+            scene.pair.ends[1].memory.remove(&scene.region.0);
+            assert_eq!(scene.fault(op), RemoteFault::Closed);
+            assert_eq!(scene.pair.ends[1].core.conceal(scene.key), None);
+            let late = scene.put(&at, &[1; 8]);
+            assert_eq!(scene.fault(late), RemoteFault::NoSuchKey);
+            // The lane goes on.
+            scene.pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+            scene.pair.ends[0].send(B, &LOW, &[7; 7]).unwrap();
+            scene.pair.run(500 * MS);
+            assert_eq!(scene.pair.ends[1].got.len(), 1);
+            scene.pair.assert_clean();
+        }
+    }
+}
+
+// P9.6
+#[test]
+fn a_peer_that_is_gone_takes_its_requests_with_it() {
+    for (links, len) in [
+        (&[LinkId::UDP][..], 100),
+        (&[LinkId::UDP], 300_000),
+        (&[LinkId::SHM], 300_000),
+    ] {
+        let mut scene = Scene::new(links, Access::BOTH);
+        let at = scene.at(0);
+        scene.pair.latency = MS;
+        let put = scene.put(&at, &vec![1; len]);
+        let get = scene.get(&at, len);
+        scene.pair.run(MS * 3 / 2);
+        scene.pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
+        scene.pair.ends[0].core.fail_peer(B, Cause::ProcessGone);
+        let gone = Err(OpError::PeerGone(B, Cause::ProcessGone));
+        assert_eq!(scene.end(put).1, gone);
+        assert_eq!(scene.end(get).1, gone);
+        let refused = scene.pair.ends[0].core.get(B, &at, OpId(99), 8);
+        assert_eq!(refused, Err(Refused::Gone(Cause::ProcessGone)));
+        scene.finish();
+    }
+}
+
+// P3.12
+#[test]
+fn requests_move_when_their_path_dies_or_narrows() {
+    for narrow in [false, true] {
+        let mut scene = Scene::new(&[LinkId::UDP, LinkId::PACKET], Access::BOTH);
+        let at = scene.at(0);
+        let small = scene.pair.ends[0]
+            .core
+            .path_status(B, LinkId::PACKET)
+            .unwrap();
+        let by = if small.small {
+            LinkId::PACKET
+        } else {
+            LinkId::UDP
+        };
+        match narrow {
+            true => scene.pair.narrow = Some((by, 700)),
+            false => scene.pair.dead = Some(by),
+        }
+        let mut ops = vec![
+            scene.put(&at, &bytes(1_300, 1)),
+            scene.put(&at, &bytes(20_000, 2)),
+            scene.get(&at, 1_300),
+            scene.add(&at, &[1; 1_300], true),
+            scene.get(&at, 20_000),
+        ];
+        let last = ops.pop().unwrap();
+        for op in ops {
+            assert_eq!(scene.end(op).1, Ok(()), "narrow: {narrow}");
+        }
+        let (got, result) = scene.end(last);
+        let mut wanted = bytes(20_000, 2);
+        wanted[..1_300]
+            .iter_mut()
+            .for_each(|byte| *byte = byte.wrapping_add(1));
+        assert_eq!((got, result), (wanted, Ok(())));
+        scene.pair.narrow = None;
+        scene.finish();
+    }
+}
+
+#[test]
+fn a_key_can_be_chosen_once() {
+    let mut scene = Scene::new(&[LinkId::SHM], Access::BOTH);
+    let other = scene.pair.ends[1].op(vec![0; 8]);
+    let spec = RegionSpec {
+        key: Some(42),
+        base: 0,
+        len: 8,
+        access: Access::BOTH,
+    };
+    let core = &mut scene.pair.ends[1].core;
+    assert_eq!(core.expose(other, &spec), Some(42));
+    assert_eq!(core.expose(scene.region, &spec), None);
+    assert_eq!(core.conceal(42), Some(other));
+    scene.pair.ends[1].memory.remove(&other.0);
+    scene.finish();
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Records of remote memory: requests that name a place in the receiver's memory, and their answers
+//! (`P12`).
+
+use crate::field::{put, u16_at, u32_at, u64_at};
+use crate::{LaneId, Malformed};
+
+/// Bytes of the header of a write.
+pub const REMOTE_WRITE_LEN: usize = 48;
+/// Bytes of a request to write by a transfer.
+pub const REMOTE_RTS_LEN: usize = 56;
+/// Bytes of a request to read.
+pub const REMOTE_GET_LEN: usize = 40;
+/// Bytes of the header of an answer.
+pub const REMOTE_ANSWER_LEN: usize = 16;
+/// Bytes of the announcement of a transfer that answers a read.
+pub const REMOTE_SOURCE_LEN: usize = 24;
+
+pub(crate) const KIND_WRITE: u8 = 32;
+pub(crate) const KIND_RTS: u8 = 33;
+pub(crate) const KIND_GET: u8 = 34;
+pub(crate) const KIND_ANSWER: u8 = 35;
+pub(crate) const KIND_SOURCE: u8 = 36;
+
+const FLAG_HIGH: u8 = 1;
+const FLAG_IMM: u8 = 2;
+const FLAG_FETCH: u8 = 4;
+const FLAG_TRANSFER: u8 = 8;
+
+/// What the requests have in common: their number in the lane, and which memory they mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteHead {
+    /// Priority.
+    pub lane: LaneId,
+    /// Number of the request among the messages of its lane.
+    pub seq: u16,
+    /// The asking side's number for the operation, to be returned with the answer.
+    pub op: u32,
+    /// Which region.
+    pub key: u64,
+    /// Where in it.
+    pub addr: u64,
+}
+
+impl RemoteHead {
+    fn parse(bytes: &[u8], known_flags: u8) -> Result<RemoteHead, Malformed> {
+        // P1.6
+        if bytes[1] & !(FLAG_HIGH | known_flags) != 0 {
+            return Err(Malformed::Field);
+        }
+        Ok(RemoteHead {
+            lane: lane_of(bytes[1]),
+            seq: u16_at(bytes, 6),
+            op: u32_at(bytes, 8),
+            key: u64_at(bytes, 24),
+            addr: u64_at(bytes, 32),
+        })
+    }
+
+    fn emit(&self, kind: u8, flags: u8, bytes: &mut [u8]) {
+        bytes[0] = kind;
+        bytes[1] = flags | flag_of(self.lane);
+        put(bytes, 2, [0; 4]);
+        put(bytes, 6, self.seq.to_le_bytes());
+        put(bytes, 8, self.op.to_le_bytes());
+        put(bytes, 24, self.key.to_le_bytes());
+        put(bytes, 32, self.addr.to_le_bytes());
+    }
+}
+
+/// A put, or the operands of an atomic operation, or a part of one of them; `len` bytes follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteWrite {
+    /// Which request, and where it goes.
+    pub head: RemoteHead,
+    /// 0 for a put, else the atomic operation.
+    pub code: u8,
+    /// Kind of number of an atomic operation.
+    pub datatype: u8,
+    /// The value before an atomic operation is to be returned.
+    pub fetch: bool,
+    /// Bytes of payload in this part.
+    pub len: u16,
+    /// Bytes of the whole request's payload.
+    pub total_len: u32,
+    /// Where in it this part belongs.
+    pub part_off: u32,
+    /// Bytes of the region that are touched; of a put `total_len`.
+    pub span: u32,
+    /// Word for the program at the target.
+    pub imm: Option<u64>,
+}
+
+impl RemoteWrite {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<RemoteWrite, Malformed> {
+        let head = RemoteHead::parse(bytes, FLAG_IMM | FLAG_FETCH)?;
+        let write = RemoteWrite {
+            head,
+            code: bytes[2],
+            datatype: bytes[3],
+            fetch: bytes[1] & FLAG_FETCH != 0,
+            len: u16_at(bytes, 4),
+            total_len: u32_at(bytes, 12),
+            part_off: u32_at(bytes, 16),
+            span: u32_at(bytes, 20),
+            imm: (bytes[1] & FLAG_IMM != 0).then(|| u64_at(bytes, 40)),
+        };
+        let end = u64::from(write.part_off) + u64::from(write.len);
+        if end > u64::from(write.total_len) {
+            return Err(Malformed::Field);
+        }
+        Ok(write)
+    }
+
+    /// Writes the header into the first [`REMOTE_WRITE_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        let fetch = if self.fetch { FLAG_FETCH } else { 0 };
+        self.head
+            .emit(KIND_WRITE, imm_flag(self.imm) | fetch, bytes);
+        (bytes[2], bytes[3]) = (self.code, self.datatype);
+        put(bytes, 4, self.len.to_le_bytes());
+        put(bytes, 12, self.total_len.to_le_bytes());
+        put(bytes, 16, self.part_off.to_le_bytes());
+        put(bytes, 20, self.span.to_le_bytes());
+        put(bytes, 40, self.imm.unwrap_or(0).to_le_bytes());
+    }
+}
+
+/// Request to put bytes that wait for a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteRts {
+    /// Which request, and where it goes.
+    pub head: RemoteHead,
+    /// Bytes of each fragment but the last; 0 on a lossless link.
+    pub fragment_len: u16,
+    /// The asking side's number for the transfer.
+    pub transfer: u32,
+    /// Bytes to be put.
+    pub len: u64,
+    /// Word for the program at the target.
+    pub imm: Option<u64>,
+    /// Where the bytes lie in the asking side's memory, for links that can pull; else 0.
+    pub remote_addr: u64,
+}
+
+impl RemoteRts {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<RemoteRts, Malformed> {
+        Ok(RemoteRts {
+            head: RemoteHead::parse(bytes, FLAG_IMM)?,
+            fragment_len: u16_at(bytes, 4),
+            transfer: u32_at(bytes, 12),
+            len: u64_at(bytes, 16),
+            imm: (bytes[1] & FLAG_IMM != 0).then(|| u64_at(bytes, 40)),
+            remote_addr: u64_at(bytes, 48),
+        })
+    }
+
+    /// Writes the record into the first [`REMOTE_RTS_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        self.head.emit(KIND_RTS, imm_flag(self.imm), bytes);
+        put(bytes, 4, self.fragment_len.to_le_bytes());
+        put(bytes, 12, self.transfer.to_le_bytes());
+        put(bytes, 16, self.len.to_le_bytes());
+        put(bytes, 40, self.imm.unwrap_or(0).to_le_bytes());
+        put(bytes, 48, self.remote_addr.to_le_bytes());
+    }
+}
+
+/// Request to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteGet {
+    /// Which request, and what it reads.
+    pub head: RemoteHead,
+    /// Too long for an answer that was paid for: it must come by a transfer.
+    pub by_transfer: bool,
+    /// Bytes to be read.
+    pub len: u64,
+}
+
+impl RemoteGet {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<RemoteGet, Malformed> {
+        Ok(RemoteGet {
+            head: RemoteHead::parse(bytes, FLAG_TRANSFER)?,
+            by_transfer: bytes[1] & FLAG_TRANSFER != 0,
+            len: u64_at(bytes, 16),
+        })
+    }
+
+    /// Writes the record into the first [`REMOTE_GET_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        let by_transfer = if self.by_transfer { FLAG_TRANSFER } else { 0 };
+        self.head.emit(KIND_GET, by_transfer, bytes);
+        put(bytes, 12, [0; 4]);
+        put(bytes, 16, self.len.to_le_bytes());
+    }
+}
+
+/// How a request ended; 0 is success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteStatus(pub u8);
+
+impl RemoteStatus {
+    /// It was done.
+    pub const DONE: RemoteStatus = RemoteStatus(0);
+}
+
+/// The end of a request, with what it returns or a part of that; `len` bytes follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAnswer {
+    /// Priority of the request.
+    pub lane: LaneId,
+    /// How it ended.
+    pub status: RemoteStatus,
+    /// Bytes of payload in this part.
+    pub len: u16,
+    /// The asking side's number for the operation.
+    pub op: u32,
+    /// Where in what it returns this part belongs.
+    pub part_off: u32,
+}
+
+impl RemoteAnswer {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<RemoteAnswer, Malformed> {
+        if bytes[2] & !FLAG_HIGH != 0 {
+            return Err(Malformed::Field);
+        }
+        Ok(RemoteAnswer {
+            lane: lane_of(bytes[2]),
+            status: RemoteStatus(bytes[1]),
+            len: u16_at(bytes, 4),
+            op: u32_at(bytes, 8),
+            part_off: u32_at(bytes, 12),
+        })
+    }
+
+    /// Writes the header into the first [`REMOTE_ANSWER_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[0] = KIND_ANSWER;
+        bytes[1] = self.status.0;
+        bytes[2] = flag_of(self.lane);
+        bytes[3] = 0;
+        put(bytes, 4, self.len.to_le_bytes());
+        put(bytes, 6, [0; 2]);
+        put(bytes, 8, self.op.to_le_bytes());
+        put(bytes, 12, self.part_off.to_le_bytes());
+    }
+}
+
+/// What a read asked for is sent as a transfer, which waits for a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteSource {
+    /// Bytes of each fragment but the last; 0 on a lossless link.
+    pub fragment_len: u16,
+    /// The asking side's number for the operation.
+    pub op: u32,
+    /// The answering side's number for the transfer.
+    pub transfer: u32,
+    /// Where the bytes lie in the answering side's memory, for links that can pull; else 0.
+    pub remote_addr: u64,
+}
+
+impl RemoteSource {
+    pub(crate) fn parse(bytes: &[u8]) -> RemoteSource {
+        RemoteSource {
+            fragment_len: u16_at(bytes, 2),
+            op: u32_at(bytes, 4),
+            transfer: u32_at(bytes, 8),
+            remote_addr: u64_at(bytes, 16),
+        }
+    }
+
+    /// Writes the record into the first [`REMOTE_SOURCE_LEN`] bytes.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[0] = KIND_SOURCE;
+        bytes[1] = 0;
+        put(bytes, 2, self.fragment_len.to_le_bytes());
+        put(bytes, 4, self.op.to_le_bytes());
+        put(bytes, 8, self.transfer.to_le_bytes());
+        put(bytes, 12, [0; 4]);
+        put(bytes, 16, self.remote_addr.to_le_bytes());
+    }
+}
+
+fn lane_of(flags: u8) -> LaneId {
+    if flags & FLAG_HIGH == 0 {
+        LaneId::Low
+    } else {
+        LaneId::High
+    }
+}
+
+fn flag_of(lane: LaneId) -> u8 {
+    if lane == LaneId::High { FLAG_HIGH } else { 0 }
+}
+
+fn imm_flag(imm: Option<u64>) -> u8 {
+    if imm.is_some() { FLAG_IMM } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Record, Records};
+
+    const HEAD: RemoteHead = RemoteHead {
+        lane: LaneId::High,
+        seq: 0x0201,
+        op: 0x0605_0403,
+        key: 0x1122_3344_5566_7788,
+        addr: 0x99,
+    };
+
+    const WRITE: RemoteWrite = RemoteWrite {
+        head: HEAD,
+        code: 3,
+        datatype: 9,
+        fetch: true,
+        len: 4,
+        total_len: 12,
+        part_off: 8,
+        span: 12,
+        imm: Some(0xabcd),
+    };
+
+    fn only(bytes: &[u8]) -> Result<(Record, core::ops::Range<usize>), Malformed> {
+        let mut records = Records::new(bytes, 0, bytes.len());
+        let first = records.next().unwrap();
+        assert!(records.next().is_none());
+        first
+    }
+
+    // P1.1
+    #[test]
+    fn a_write_has_these_bytes() {
+        let mut bytes = [0xa5; REMOTE_WRITE_LEN + 4];
+        WRITE.emit(&mut bytes);
+        assert_eq!(
+            bytes[..24],
+            [
+                32, 7, 3, 9, 4, 0, 1, 2, 3, 4, 5, 6, 12, 0, 0, 0, 8, 0, 0, 0, 12, 0, 0, 0
+            ]
+        );
+        assert_eq!(bytes[24..32], HEAD.key.to_le_bytes());
+        assert_eq!(bytes[32..40], HEAD.addr.to_le_bytes());
+        assert_eq!(bytes[40..48], 0xabcd_u64.to_le_bytes());
+        assert_eq!(bytes[48..], [0xa5; 4]);
+        assert_eq!(only(&bytes), Ok((Record::RemoteWrite(WRITE), 48..52)));
+    }
+
+    #[test]
+    fn the_others_are_read_as_they_were_written() {
+        let rts = RemoteRts {
+            head: HEAD,
+            fragment_len: 1448,
+            transfer: 7,
+            len: 1 << 40,
+            imm: None,
+            remote_addr: 0x7fff_0000,
+        };
+        let mut bytes = [0xa5; REMOTE_RTS_LEN];
+        rts.emit(&mut bytes);
+        assert_eq!(only(&bytes), Ok((Record::RemoteRts(rts), 56..56)));
+        let get = RemoteGet {
+            head: HEAD,
+            by_transfer: true,
+            len: 1 << 33,
+        };
+        let mut bytes = [0xa5; REMOTE_GET_LEN];
+        get.emit(&mut bytes);
+        assert_eq!(only(&bytes), Ok((Record::RemoteGet(get), 40..40)));
+        let source = RemoteSource {
+            fragment_len: 1448,
+            op: 3,
+            transfer: 4,
+            remote_addr: 5,
+        };
+        let mut bytes = [0xa5; REMOTE_SOURCE_LEN];
+        source.emit(&mut bytes);
+        assert_eq!(only(&bytes), Ok((Record::RemoteSource(source), 24..24)));
+        let answer = RemoteAnswer {
+            lane: LaneId::Low,
+            status: RemoteStatus(2),
+            len: 3,
+            op: 4,
+            part_off: 5,
+        };
+        let mut bytes = [0xa5; REMOTE_ANSWER_LEN + 3];
+        answer.emit(&mut bytes);
+        assert_eq!(only(&bytes), Ok((Record::RemoteAnswer(answer), 16..19)));
+    }
+
+    // P1.6, P1.7
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let mut bytes = [0; REMOTE_WRITE_LEN + 4];
+        WRITE.emit(&mut bytes);
+        assert_eq!(only(&bytes[..47]), Err(Malformed::Truncated));
+        assert_eq!(only(&bytes[..51]), Err(Malformed::Length));
+        bytes[16] = 9;
+        assert_eq!(only(&bytes), Err(Malformed::Field), "a part beyond its end");
+        bytes[16] = 8;
+        bytes[1] |= 8;
+        assert_eq!(only(&bytes), Err(Malformed::Field), "an unknown flag");
+        let mut answer = [0; REMOTE_ANSWER_LEN];
+        (answer[0], answer[2]) = (KIND_ANSWER, 2);
+        assert_eq!(only(&answer), Err(Malformed::Field));
+    }
+}

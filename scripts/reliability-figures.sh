@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Measures goodput against loss (about five minutes on a quiet machine, as root for the lab), leaves
+# the JSON in a directory, and renews the table of docs/reliability.md and docs/figures/loss-*.svg.
+#
+#   scripts/reliability-figures.sh [DIRECTORY]      default: target/reliability-figures
+#
+# Environment: SECONDS_PER_ROW (default 2) and ROUNDS (default 5) for a shorter look.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+out=${1:-target/reliability-figures}
+document=docs/reliability.md
+portolan=$release_dir/portolan
+
+[[ -x $portolan ]] || die "$portolan is not there: run 'make build' first"
+[[ $EUID -eq 0 ]] || die "labs need root: run this script with sudo"
+mkdir -p "$out" docs/figures
+
+# Status 1 with results: some rows are missing, and the table says why.
+"$portolan" bench stream --path udp --size 1M --vs tcp --loss 0.1,1,5,10,20 --mtu 1500 \
+    --seconds "${SECONDS_PER_ROW:-2}" --repeat "${ROUNDS:-5}" --json "$out/loss.json" \
+    >"$out/loss.txt" || [[ -s $out/loss.txt ]] || die "nothing was measured"
+
+awk -v table="$out/loss.txt" '
+    $0 == "<!-- end loss -->" { inside = 0 }
+    !inside { print }
+    $0 == "<!-- begin loss -->" {
+        inside = 1
+        print "```text"
+        while ((getline line < table) > 0) print line
+        print "```"
+    }
+' "$document" >"$out/document.new"
+mv "$out/document.new" "$document"
+"$portolan" plot --out docs/figures "$out/loss.json"
+say "renewed $document and docs/figures/loss-stream.svg"

@@ -1,0 +1,229 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# One native program, and one MPI program, under every launcher that can be had: `portolan run`, Open
+# MPI's mpirun and MPICH's mpiexec on a lab, and a Slurm cluster of two hosts made in that lab from
+# Debian's packages. Needs root. What it makes it removes again, however it ends.
+#
+# Environment: PROFILE (release, or debug) says which build is tested.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+packages=(openmpi-bin libopenmpi-dev mpich libpmix2 slurmctld slurmd slurm-client libpmi0 munge)
+ranks=4
+build_dir=${CARGO_TARGET_DIR:-target}/${PROFILE:-release}
+portolan=$(realpath -m "$build_dir/portolan")
+heat=$(realpath -m "$build_dir/heat")
+lab=launch$(($$ % 100000))
+work_dir=$(mktemp -d)
+daemons=()
+lab_is_up=no
+failed=()
+# How long one job may take, in seconds, on a busy machine.
+limit=120
+
+cleanup() {
+    local pid
+    # Newest first: slurmd ends before its controller, munged last.
+    for ((i = ${#daemons[@]} - 1; i >= 0; i--)); do
+        pid=${daemons[i]}
+        kill "$pid" 2>/dev/null || continue
+        for _ in {1..50}; do
+            kill -0 "$pid" 2>/dev/null || break
+            sleep 0.1
+        done
+        kill -9 "$pid" 2>/dev/null || true
+    done
+    if [[ $lab_is_up == yes ]]; then
+        "$portolan" lab down --name "$lab" || say "the lab is still up: portolan lab down --name $lab"
+    fi
+    rm -rf -- "$work_dir"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+install_packages() {
+    local package missing=()
+    command -v apt-get >/dev/null || return 0
+    for package in "${packages[@]}"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+            missing+=("$package")
+    done
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+    say "installing ${missing[*]}"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        "${missing[@]}" >/dev/null || say "not all could be installed; what needs them is skipped"
+}
+
+# check NAME WORDS COMMAND…: runs a job, and looks for all of WORDS in what it prints.
+check() {
+    local name=$1 words=$2 out=$work_dir/out word
+    shift 2
+    local ok=yes
+    timeout "$limit" "$@" >"$out" 2>&1 </dev/null || ok="status $?"
+    while IFS= read -r word; do
+        grep -qE -- "$word" "$out" || ok="$ok, no '$word'"
+    done <<<"$words"
+    if [[ $ok == yes ]]; then
+        say "ok: $name"
+        return
+    fi
+    say "FAILED: $name ($ok): $*"
+    sed 's/^/    /' "$out"
+    failed+=("$name")
+}
+
+solved="^processes +$ranks,
+equal the sequential solution"
+
+native() {
+    local how=$1 found=$2
+    shift 2
+    check "native program, $how" "$solved"$'\n'"$found" env PORTOLAN_VERBOSE=1 "$@"
+}
+
+native_jobs() {
+    "$heat" --make-input 64 48 "$work_dir/initial.pgm" >/dev/null
+    heat_job=("$heat" "$work_dir/initial.pgm" --steps 50 --check)
+    native "portolan run" "portolan run; rank 1 of $ranks; .* 2 hosts" \
+        "$portolan" run -n "$ranks" --lab "$lab" --map-by node -- "${heat_job[@]}"
+    local mpi
+    for mpi in openmpi mpich; do
+        local launcher=mpirun.$mpi
+        command -v "$launcher" >/dev/null || {
+            skipped "$launcher is not installed"
+            continue
+        }
+        native "$launcher" "rank 1 of $ranks; 0 of 2 on this host; 2 hosts" \
+            "$portolan" lab mpirun --name "$lab" --plain --mpi "$mpi" -n "$ranks" "${heat_job[@]}"
+    done
+}
+
+# start NAME COMMAND…: a daemon, whose process this shell can end.
+start() {
+    local name=$1
+    shift
+    "$@" >"$work_dir/$name.log" 2>&1 </dev/null &
+    daemons+=($!)
+}
+
+# What stands before a command line that shall run on a host of the lab.
+use_lab() {
+    on_h0=("$portolan" lab rsh --name "$lab" h0)
+    on_h1=("$portolan" lab rsh --name "$lab" h1)
+}
+
+write_slurm_conf() {
+    local host
+    cat >"$work_dir/slurm.conf" <<-END
+		ClusterName=$lab
+		SlurmctldHost=$lab-h0(10.77.0.1)
+		SlurmUser=root
+		SlurmdUser=root
+		AuthType=auth/munge
+		AuthInfo=socket=$work_dir/munge.socket
+		CredType=cred/munge
+		StateSaveLocation=$work_dir/state
+		SlurmdSpoolDir=$work_dir/spool-%n
+		SlurmctldPidFile=$work_dir/slurmctld.pid
+		SlurmdPidFile=$work_dir/slurmd-%n.pid
+		TmpFS=$work_dir/tmp-%n
+		ProctrackType=proctrack/linuxproc
+		TaskPlugin=task/none
+		JobAcctGatherType=jobacct_gather/none
+		AccountingStorageType=accounting_storage/none
+		SelectType=select/cons_tres
+		MpiDefault=none
+		ReturnToService=2
+		SlurmdParameters=config_overrides
+		KillWait=5
+		PartitionName=all Nodes=ALL Default=YES State=UP
+	END
+    for host in 0 1; do
+        echo "NodeName=$lab-h$host NodeAddr=10.77.0.$((host + 1)) CPUs=$ranks State=UNKNOWN" \
+            >>"$work_dir/slurm.conf"
+    done
+    # Control groups belong to the machine, not to the lab; nothing that would need them is asked for.
+    echo 'CgroupPlugin=cgroup/v1' >"$work_dir/cgroup.conf"
+}
+
+# Two hosts, each with a slurmd, the controller on the first. Munge's socket is a file: one serves both.
+start_slurm() {
+    local conf=$work_dir/slurm.conf
+    mkdir -p "$work_dir/state" "$work_dir/spool-$lab-h0" "$work_dir/spool-$lab-h1" \
+        "$work_dir/tmp-$lab-h0" "$work_dir/tmp-$lab-h1"
+    chmod 755 "$work_dir"
+    write_slurm_conf
+    dd if=/dev/urandom of="$work_dir/munge.key" bs=128 count=1 status=none
+    chmod 600 "$work_dir/munge.key"
+    start munged munged --foreground --force --key-file="$work_dir/munge.key" \
+        --socket="$work_dir/munge.socket" --pid-file="$work_dir/munged.pid" \
+        --seed-file="$work_dir/munged.seed" --log-file="$work_dir/munged.log"
+    start slurmctld "${on_h0[@]}" "exec slurmctld -D -i -f $conf"
+    start slurmd-h0 "${on_h0[@]}" "exec slurmd -D -N $lab-h0 -f $conf"
+    start slurmd-h1 "${on_h1[@]}" "exec slurmd -D -N $lab-h1 -f $conf"
+    for _ in {1..300}; do
+        if "${on_h0[@]}" "SLURM_CONF=$conf sinfo -h -t idle -o %D" 2>/dev/null | grep -qx 2; then
+            return 0
+        fi
+        sleep 0.2
+    done
+    tail -n 20 "$work_dir"/*.log
+    return 1
+}
+
+slurm_jobs() {
+    local mpi srun=("${on_h0[@]}" env SLURM_CONF="$work_dir/slurm.conf" 
+        srun -N 2 -n "$ranks" --ntasks-per-node 2)
+    for mpi in pmix pmi2 none; do
+        native "srun --mpi=$mpi" "rank 1 of $ranks; 1 of 2 on this host; 2 hosts" \
+            "${srun[@]}" --mpi="$mpi" "${heat_job[@]}"
+    done
+    command -v mpicc.openmpi >/dev/null || {
+        skipped "mpicc.openmpi is not installed: no MPI job under Slurm"
+        return
+    }
+    mpicc.openmpi -O -o "$work_dir/mpi-ring" scripts/mpi-ring.c
+    check "MPI program, srun --mpi=pmix, as it is" "mpi-ring: $ranks ranks" \
+        "${srun[@]}" --mpi=pmix env OMPI_MCA_btl=self,vader,tcp \
+        OMPI_MCA_pml=ob1 "$work_dir/mpi-ring"
+    local provider
+    provider=$(dirname "$portolan")/libportolan-fi.so
+    [[ -f $provider ]] || {
+        skipped "$provider is not built: no MPI job over Portolan"
+        return
+    }
+    check "MPI program, srun --mpi=pmix, over Portolan" "mpi-ring: $ranks ranks" \
+        "${srun[@]}" --mpi=pmix env FI_PROVIDER=portolan \
+        FI_PROVIDER_PATH="$(dirname "$provider")" OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi \
+        "$work_dir/mpi-ring"
+}
+
+[[ $EUID -eq 0 ]] || {
+    skipped "labs need root: run this with sudo"
+    exit 0
+}
+[[ -x $portolan && -x $heat ]] || die "$portolan or heat is not there: run 'make build' first"
+install_packages
+use_lab
+lab_is_up=yes
+"$portolan" lab up --hosts 2 --name "$lab" >/dev/null || {
+    lab_is_up=no
+    skipped "no lab can be made here, for the reason above"
+    exit 0
+}
+native_jobs
+if ! command -v slurmctld >/dev/null || ! command -v slurmd >/dev/null ||
+    ! command -v munged >/dev/null; then
+    skipped "Slurm or munge is not installed"
+elif start_slurm; then
+    slurm_jobs
+else
+    failed+=("starting Slurm")
+fi
+if [[ ${#failed[@]} -gt 0 ]]; then
+    printf 'test-launch: FAILED: %s\n' "${failed[@]}" >&2
+    exit 1
+fi
+say "all jobs ran"
