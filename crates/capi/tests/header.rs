@@ -116,7 +116,7 @@ fn every_result_has_a_name_a_text_and_a_number_of_its_own() {
         .unwrap();
     }
     program.push_str("return wrong; }\n");
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let source = shop.path().join("codes.c");
     std::fs::write(&source, program).unwrap();
     succeed(&mut Command::new(shop.build("cc", &source, &[])));
@@ -207,7 +207,7 @@ fn both_languages_agree_on_sizes_and_offsets() {
             placement_misses, placement_repaired_bytes, link_full, drops
         }
     };
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let source = shop.path().join("layout.c");
     std::fs::write(&source, c).unwrap();
     let program = shop.build("cc", &source, &["-std=c11"]);
@@ -216,7 +216,7 @@ fn both_languages_agree_on_sizes_and_offsets() {
 
 #[test]
 fn strict_compilers_of_c_and_cpp_take_the_header() {
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let c = shop.path().join("inclusion.c");
     let text = "#include <portolan.h>\n#include <portolan.h>\nint main(void) { \
                 portolan_received_t got = PORTOLAN_SIZED(portolan_received_t); \
