@@ -160,10 +160,8 @@ fn region_is_open_at_endpoints_that_come_after_it() {
     b.reopen_ep();
     let mut addr = 0u64;
     // SAFETY: an open vector; one number.
-    assert_eq!(
-        unsafe { ((*(*a.av).ops).remove)(a.av, &raw mut addr, 1, 0) },
-        0
-    );
+    let code = unsafe { ((*(*a.av).ops).remove)(a.av, &raw mut addr, 1, 0) };
+    assert_eq!(code, 0);
     assert_eq!(a.insert(&b.name()), 0);
     let mut into = [0; 4];
     read(&a, &mut into, at, region.key(), 4);
