@@ -31,5 +31,7 @@ mod memory;
 mod message;
 mod node;
 mod port;
+mod remote;
 mod request;
+mod tagged;
 pub mod types;
