@@ -760,10 +760,14 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
     };
     let value = serde_json::to_value(&own).map_err(malformed)?;
     let values = launch.exchange(&value)?;
-    values
-        .into_iter()
-        .map(|value| serde_json::from_value(value).map_err(malformed))
-        .collect()
+    // One of each for every process of the job, for as long as the job: nothing to spare.
+    let mut table = Vec::with_capacity(values.len());
+    for value in values {
+        let mut address: Address = serde_json::from_value(value).map_err(malformed)?;
+        address.links.shrink_to_fit();
+        table.push(address);
+    }
+    Ok(table)
 }
 
 fn new_core(job: &Job, auth: Auth, links: &Links, table: &[Address]) -> Result<Core, Error> {

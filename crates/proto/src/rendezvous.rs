@@ -244,6 +244,9 @@ impl Core {
         remote_addr: u64,
     ) -> Result<(), Refused> {
         assert!(len > 0, "an empty message is eager");
+        if !self.is_awake(peer) {
+            return Err(Refused::Unknown);
+        }
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return Err(Refused::Unknown);
         };

@@ -137,6 +137,12 @@ impl SessionState {
         (self.hello_mask | self.answer_mask) >> link.as_u8() & 1 == 1
     }
 
+    /// Up, and no handshake is due.
+    pub(crate) fn is_settled(&self) -> bool {
+        let handshakes = self.hello_mask | self.answer_mask;
+        self.up && self.failed.is_none() && handshakes == 0 && self.hello_at == Instant::NEVER
+    }
+
     /// When the next hello is due.
     pub(crate) fn timer(&self) -> Instant {
         self.hello_at
@@ -319,7 +325,10 @@ impl Core {
     /// also of a session that was given up.
     #[must_use]
     pub fn session_ids(&self, peer: PeerId) -> Option<SessionIds> {
-        let session = &self.peers.get(peer.index())?.as_ref()?.session;
+        let session = match self.peers.get(peer.index())? {
+            Some(peer) => &peer.session,
+            None => &self.resting.get(&peer)?.session,
+        };
         (session.token_theirs != 0).then_some(SessionIds {
             mine: (session.epoch_mine, session.token_mine),
             theirs: (session.epoch_theirs, session.token_theirs),
@@ -419,6 +428,7 @@ impl Core {
         hello: &Hello,
         is_answer: bool,
     ) -> Result<(), DropReason> {
+        self.awaken(from);
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             if is_answer {
                 return Err(DropReason::StaleSession);

@@ -100,6 +100,17 @@ impl Plan {
         self.option(&["-n", &hosts.rank_count.to_string()]);
     }
 
+    /// The variables that are set.
+    pub(super) fn environment(&self) -> &[(&'static str, String)] {
+        &self.environment
+    }
+
+    /// What the variable `name` is set to.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        let set = self.environment.iter().find(|(set, _)| *set == name);
+        set.map(|(_, value)| value.as_str())
+    }
+
     /// The command that does it.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.launcher);

@@ -2,7 +2,7 @@
 //! What an endpoint's caller says and hears: memory by address, operations by a word of the
 //! caller's.
 
-use portolan_proto::{Cause, ClaimId, PeerId};
+use portolan_proto::{Cause, ClaimId, PeerId, RemoteFault};
 use std::fmt;
 
 /// A peer of an endpoint, numbered from 0 in the order of insertion or first contact. Numbers are
@@ -72,6 +72,24 @@ pub struct RawClaim {
     pub(super) is_tagged: bool,
 }
 
+/// Who may do what with exposed memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawAccess {
+    /// Get, and the values that atomic operations return.
+    pub read: bool,
+    /// Put and atomic operations.
+    pub write: bool,
+}
+
+/// A place in the memory of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawRemote {
+    /// Address of the first byte, counted as the owner has said when it exposed the memory.
+    pub addr: u64,
+    /// Key of the region.
+    pub key: u64,
+}
+
 /// What an operation was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -82,6 +100,12 @@ pub enum RawKind {
     Recv,
     /// A message was received by its tag.
     RecvTagged,
+    /// Bytes were put.
+    Put,
+    /// Bytes were fetched.
+    Get,
+    /// A peer has put bytes here, with a word beside them. Its `context` is 0.
+    RemotePut,
 }
 
 /// Why an operation failed.
@@ -99,6 +123,8 @@ pub enum RawError {
     Cancelled,
     /// The receiver withdrew the buffer that it had matched.
     Refused,
+    /// The owner of the memory refused.
+    Remote(RemoteFault),
 }
 
 impl fmt::Display for RawError {
@@ -109,6 +135,7 @@ impl fmt::Display for RawError {
             }
             RawError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
             RawError::Cancelled => f.write_str("the operation was cancelled"),
+            RawError::Remote(fault) => write!(f, "remote memory: {fault}"),
             RawError::Refused => f.write_str("the receiver withdrew the buffer"),
         }
     }

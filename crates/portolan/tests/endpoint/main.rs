@@ -14,3 +14,4 @@ mod common;
 mod death;
 mod meet;
 mod messages;
+mod remote;
