@@ -224,6 +224,82 @@
 #define PORTOLAN_MAX 3
 
 /**
+ * Of atomic operations, from here on: bits that both numbers have. Whole numbers only, as the next
+ * two.
+ */
+#define PORTOLAN_BIT_AND 4
+
+/**
+ * Bits that either has.
+ */
+#define PORTOLAN_BIT_OR 5
+
+/**
+ * Bits that one has.
+ */
+#define PORTOLAN_BIT_XOR 6
+
+/**
+ * 1 if neither is 0, else 0.
+ */
+#define PORTOLAN_LOGICAL_AND 7
+
+/**
+ * 1 if one is not 0, else 0.
+ */
+#define PORTOLAN_LOGICAL_OR 8
+
+/**
+ * 1 if exactly one is not 0, else 0.
+ */
+#define PORTOLAN_LOGICAL_XOR 9
+
+/**
+ * The operand.
+ */
+#define PORTOLAN_WRITE 10
+
+/**
+ * The number as it is, for what is returned. Has no operands.
+ */
+#define PORTOLAN_READ 11
+
+/**
+ * The operand if the number is equal to the compared one.
+ */
+#define PORTOLAN_SWAP_IF_EQUAL 12
+
+/**
+ * The operand if the compared number is another.
+ */
+#define PORTOLAN_SWAP_IF_NOT_EQUAL 13
+
+/**
+ * The operand if the compared number is less than the number.
+ */
+#define PORTOLAN_SWAP_IF_LESS 14
+
+/**
+ * The operand if the compared number is not greater.
+ */
+#define PORTOLAN_SWAP_IF_NOT_GREATER 15
+
+/**
+ * The operand if the compared number is greater.
+ */
+#define PORTOLAN_SWAP_IF_GREATER 16
+
+/**
+ * The operand if the compared number is not less.
+ */
+#define PORTOLAN_SWAP_IF_NOT_LESS 17
+
+/**
+ * The operand's bits where the compared number has ones. Whole numbers only.
+ */
+#define PORTOLAN_SWAP_MASKED 18
+
+/**
  * int8_t; of atomic operations only, as all of 8 and 16 bits.
  */
 #define PORTOLAN_INT8 0
@@ -396,7 +472,7 @@ typedef struct portolan_completion_t {
    */
   uint64_t len;
   /**
-   * The buffer of the operation; null after a failure.
+   * The buffer of the operation; null if it has no bytes.
    */
   void *buffer;
   /**
@@ -511,6 +587,40 @@ typedef struct portolan_notice_t {
    */
   uint32_t source;
 } portolan_notice_t;
+
+/**
+ * An atomic operation.
+ */
+typedef struct portolan_atomic_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * PORTOLAN_SUM and so on.
+   */
+  int operation;
+  /**
+   * PORTOLAN_DOUBLE and so on.
+   */
+  int type;
+  /**
+   * Numbers at the target, and of each of the arrays here.
+   */
+  size_t count;
+  /**
+   * One for each number; not used by PORTOLAN_READ.
+   */
+  const void *operands;
+  /**
+   * What the numbers are compared with, by operations that do; else not used.
+   */
+  const void *compare;
+  /**
+   * Gets the numbers as they were before; null if they are not wanted.
+   */
+  void *before;
+} portolan_atomic_t;
 
 /**
  * What the protocol has done so far, in this process.
@@ -1118,6 +1228,27 @@ int portolan_next_notice(struct portolan_node_t *node, struct portolan_notice_t 
  * Waits for the next put that comes with PORTOLAN_NOTIFY, and tells of it in `*notice`.
  */
 int portolan_wait_notice(struct portolan_node_t *node, struct portolan_notice_t *notice);
+
+/**
+ * Changes numbers in the memory of another process; when it returns, it is done, and `before` has
+ * them as they were. Each number is changed at once; 4096 bytes of numbers at most.
+ *
+ * Errors: PORTOLAN_ERR_REMOTE_REFUSED, PORTOLAN_ERR_ARGUMENT, those of portolan_send().
+ */
+int portolan_atomic(struct portolan_node_t *node,
+                    const struct portolan_remote_t *at,
+                    const struct portolan_atomic_t *what);
+
+/**
+ * Begins to change numbers as portolan_atomic(). The operands may be used again when it returns;
+ * nobody may use `before` until the request has ended.
+ *
+ * Errors: those of portolan_atomic().
+ */
+int portolan_iatomic(struct portolan_node_t *node,
+                     const struct portolan_remote_t *at,
+                     const struct portolan_atomic_t *what,
+                     portolan_request_t *request);
 
 /**
  * Tells in `*counters` what the protocol has done so far, in this process.

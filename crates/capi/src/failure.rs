@@ -56,6 +56,7 @@ impl From<Error> for Failure {
             Error::Refused { .. } => PORTOLAN_ERR_REFUSED,
             Error::PortClosed { .. } => PORTOLAN_ERR_PORT_CLOSED,
             Error::PortInUse { .. } => PORTOLAN_ERR_PORT_IN_USE,
+            Error::Atomic { .. } => PORTOLAN_ERR_ARGUMENT,
             Error::StaleRequest => PORTOLAN_ERR_STALE_REQUEST,
             Error::Cancelled => PORTOLAN_ERR_CANCELLED,
             Error::LengthMismatch { .. } => PORTOLAN_ERR_LENGTH_MISMATCH,

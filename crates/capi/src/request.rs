@@ -201,6 +201,7 @@ unsafe fn tell(out: *mut portolan_completion_t, done: &Completion) -> Result<(),
     let buffer = done
         .buffer
         .as_ref()
+        .filter(|buffer| !buffer.is_empty())
         .map_or(ptr::null(), |buffer| buffer.as_ptr());
     let value = portolan_completion_t {
         size: 0,

@@ -48,7 +48,7 @@ pub struct portolan_completion_t {
     pub size: usize,
     /// Bytes of the message.
     pub len: u64,
-    /// The buffer of the operation; null after a failure.
+    /// The buffer of the operation; null if it has no bytes.
     pub buffer: *mut c_void,
     /// Rank of the sender; of a send, of the receiver.
     pub source: u32,
@@ -129,6 +129,38 @@ pub const PORTOLAN_MIN: c_int = 2;
 /// The greatest.
 pub const PORTOLAN_MAX: c_int = 3;
 
+/// Of atomic operations, from here on: bits that both numbers have. Whole numbers only, as the next
+/// two.
+pub const PORTOLAN_BIT_AND: c_int = 4;
+/// Bits that either has.
+pub const PORTOLAN_BIT_OR: c_int = 5;
+/// Bits that one has.
+pub const PORTOLAN_BIT_XOR: c_int = 6;
+/// 1 if neither is 0, else 0.
+pub const PORTOLAN_LOGICAL_AND: c_int = 7;
+/// 1 if one is not 0, else 0.
+pub const PORTOLAN_LOGICAL_OR: c_int = 8;
+/// 1 if exactly one is not 0, else 0.
+pub const PORTOLAN_LOGICAL_XOR: c_int = 9;
+/// The operand.
+pub const PORTOLAN_WRITE: c_int = 10;
+/// The number as it is, for what is returned. Has no operands.
+pub const PORTOLAN_READ: c_int = 11;
+/// The operand if the number is equal to the compared one.
+pub const PORTOLAN_SWAP_IF_EQUAL: c_int = 12;
+/// The operand if the compared number is another.
+pub const PORTOLAN_SWAP_IF_NOT_EQUAL: c_int = 13;
+/// The operand if the compared number is less than the number.
+pub const PORTOLAN_SWAP_IF_LESS: c_int = 14;
+/// The operand if the compared number is not greater.
+pub const PORTOLAN_SWAP_IF_NOT_GREATER: c_int = 15;
+/// The operand if the compared number is greater.
+pub const PORTOLAN_SWAP_IF_GREATER: c_int = 16;
+/// The operand if the compared number is not less.
+pub const PORTOLAN_SWAP_IF_NOT_LESS: c_int = 17;
+/// The operand's bits where the compared number has ones. Whole numbers only.
+pub const PORTOLAN_SWAP_MASKED: c_int = 18;
+
 /// int8_t; of atomic operations only, as all of 8 and 16 bits.
 pub const PORTOLAN_INT8: c_int = 0;
 /// uint8_t
@@ -195,6 +227,26 @@ pub struct portolan_remote_t {
     pub rank: u32,
     /// 0, or PORTOLAN_HIGH, PORTOLAN_NOTIFY, or both.
     pub flags: u32,
+}
+
+/// An atomic operation.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_atomic_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// PORTOLAN_SUM and so on.
+    pub operation: c_int,
+    /// PORTOLAN_DOUBLE and so on.
+    pub r#type: c_int,
+    /// Numbers at the target, and of each of the arrays here.
+    pub count: usize,
+    /// One for each number; not used by PORTOLAN_READ.
+    pub operands: *const c_void,
+    /// What the numbers are compared with, by operations that do; else not used.
+    pub compare: *const c_void,
+    /// Gets the numbers as they were before; null if they are not wanted.
+    pub before: *mut c_void,
 }
 
 /// Tells of a put into a region of this process.

@@ -15,7 +15,7 @@ use std::process::Command;
 /// The sources that hold what C sees, in the header's order.
 const SOURCES: &[&str] = &[
     "code", "failure", "types", "handle", "node", "port", "message", "request", "tagged", "event",
-    "group", "memory", "remote", "counters",
+    "group", "memory", "remote", "atomic", "counters",
 ];
 
 /// Set to write the header instead of comparing it.
@@ -185,7 +185,7 @@ macro_rules! layouts {
                     c,
                     "printf(\" %zu\", offsetof({}, {}));",
                     stringify!($type),
-                    stringify!($field)
+                    stringify!($field).trim_start_matches("r#")
                 )
                 .unwrap();
             )*
@@ -205,6 +205,7 @@ fn both_languages_agree_on_sizes_and_offsets() {
         portolan_completion_t { size, len, buffer, source, has_imm, tag, imm }
         portolan_envelope_t { size, len, tag, imm, source, has_imm }
         portolan_remote_t { size, key, offset, notice, rank, flags }
+        portolan_atomic_t { size, operation, r#type, count, operands, compare, before }
         portolan_notice_t { size, word, key, offset, len, source }
         portolan_message_t { size, bytes, len, message_len, buffer, buffer_len, source, port }
         portolan_counters_t {

@@ -233,6 +233,38 @@ static void tagged(void) {
     OK(portolan_barrier(node, NULL));
 }
 
+/* -- numbers in the memory of the next process -- */
+
+static void count_together(portolan_remote_t *place, int64_t *numbers) {
+    int64_t operands[2] = {1, 10}, before[2] = {0, 0}, compare[2] = {0, 0};
+    portolan_atomic_t what = PORTOLAN_SIZED(portolan_atomic_t);
+    portolan_request_t request;
+    numbers[0] = numbers[1] = 5;
+    OK(portolan_barrier(node, NULL));
+    place->offset = 0;
+    what.operation = PORTOLAN_SUM;
+    what.type = PORTOLAN_INT64;
+    what.count = 2;
+    what.operands = operands;
+    OK(portolan_atomic(node, place, &what));
+    what.before = before;
+    OK(portolan_iatomic(node, place, &what, &request));
+    OK(portolan_wait(node, request, NULL));
+    CHECK(before[0] == 6 && before[1] == 15);
+    what.operation = PORTOLAN_SWAP_IF_EQUAL;
+    compare[0] = 7;
+    what.compare = compare;
+    OK(portolan_atomic(node, place, &what));
+    CHECK(before[0] == 7 && before[1] == 25);
+    what.operation = PORTOLAN_READ;
+    what.operands = NULL;
+    OK(portolan_atomic(node, place, &what));
+    CHECK(before[0] == 1 && before[1] == 25);
+    OK(portolan_barrier(node, NULL));
+    CHECK(numbers[0] == 1 && numbers[1] == 25);
+    OK(portolan_barrier(node, NULL));
+}
+
 /* -- memory of the next process -- */
 
 static void remote(void) {
@@ -275,6 +307,7 @@ static void remote(void) {
     FAILS(PORTOLAN_ERR_REMOTE_REFUSED, "refused", portolan_get(node, &place, back, 1));
     place.key ^= 1;
     OK(portolan_barrier(node, NULL));
+    count_together(&place, region);
     OK(portolan_conceal(node, own));
     FAILS(PORTOLAN_ERR_NO_REGION, "concealed", portolan_conceal(node, own));
     OK(portolan_barrier(node, NULL));
