@@ -10,6 +10,7 @@ mod cm;
 mod message;
 mod msg;
 mod options;
+mod peek;
 mod pieces;
 mod tagged;
 
@@ -17,7 +18,7 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 
-use portolan::{Endpoint, EndpointConfig, PeerIndex};
+use portolan::{Endpoint, EndpointConfig, PeerIndex, RawClaim};
 use slab::Slab;
 
 use crate::abi::*;
@@ -53,6 +54,8 @@ pub(crate) struct Ep {
     /// Peers by their place in the address vector.
     pub(crate) peers: Vec<Option<PeerIndex>>,
     pub(crate) av: Option<usize>,
+    /// Messages that were taken out of matching, by the context they were taken with.
+    pub(crate) claims: Vec<(usize, RawClaim)>,
     pub(crate) tx: Side,
     pub(crate) rx: Side,
     /// Receives may name a source.
@@ -216,6 +219,7 @@ unsafe fn new(engine: Endpoint, info: &Info) -> Ep {
         routes: Routes::default(),
         peers: Vec::new(),
         av: None,
+        claims: Vec::new(),
         tx: side(tx.map_or(0, |tx| tx.op_flags)),
         rx: side(rx.map_or(0, |rx| rx.op_flags)),
         directed: info.caps & DIRECTED_RECV != 0,

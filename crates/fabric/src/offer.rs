@@ -14,7 +14,7 @@ pub(crate) const ADDR_FORMAT: u32 = PROV_SPECIFIC | 0x504f;
 /// Number of the wire protocol among libfabric's: the range for providers outside of its tree.
 const PROTOCOL: u32 = PROV_SPECIFIC | 0x504f;
 
-const PRIMARY: u64 = MSG;
+const PRIMARY: u64 = MSG | TAGGED;
 const TX_MODIFIERS: u64 = SEND;
 const RX_MODIFIERS: u64 = RECV;
 const SECONDARY: u64 = MULTI_RECV | SOURCE | DIRECTED_RECV | LOCAL_COMM | REMOTE_COMM;
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn what_open_mpi_asks_for_is_offered() {
-        let info = info(MSG | LOCAL_COMM | REMOTE_COMM | DIRECTED_RECV);
+        let info = info(MSG | TAGGED | LOCAL_COMM | REMOTE_COMM | DIRECTED_RECV);
         let domain = DomainAttr {
             threading: THREAD_DOMAIN,
             data_progress: PROGRESS_UNSPEC,
@@ -409,7 +409,7 @@ mod tests {
         .unwrap();
         assert_eq!(offer.caps, info.caps | SEND | RECV);
         assert_eq!(offer.domain.head.threading, THREAD_DOMAIN);
-        assert_eq!(offer.tx.caps, MSG | SEND);
+        assert_eq!(offer.tx.caps, MSG | TAGGED | SEND);
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Delivery<'_> {
     fn complete(&mut self, ops: &mut Slab<Op>, completion: &RawCompletion) -> Option<usize> {
         let key = usize::try_from(completion.context).unwrap_or(usize::MAX);
         let op = *ops.get(key)?;
-        if !op.multi || completion.released || completion.error.is_some() {
+        if !op.multi || completion.released {
             ops.remove(key);
         }
         let entry = self.entry(&op, completion);
@@ -84,7 +84,7 @@ impl Delivery<'_> {
         if completion.imm.is_some() {
             flags |= abi::REMOTE_CQ_DATA;
         }
-        if completion.released {
+        if op.multi && completion.released {
             flags |= abi::MULTI_RECV;
         }
         Entry {

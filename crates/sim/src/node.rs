@@ -9,11 +9,13 @@ mod transmit;
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::ledger::{GREETING_PORT, GROUP_PORT};
-use crate::plan::GroupPlan;
+use crate::plan::{GroupPlan, tag_of};
 use crate::program::Program;
 use crate::queue::{Flight, Happening};
 use peers::Remote;
-use portolan_proto::{Admitted, Config, Core, LaneId, LinkId, OpId, PeerId, PortId, PortMode};
+use portolan_proto::{
+    Admitted, Config, Core, LaneId, LinkId, OpId, PeerId, PortId, PortMode, Selector, Space,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Frames handled in one turn, so that a flood leaves time for the rest.
@@ -336,8 +338,14 @@ impl Node {
         let Some(mut admitted) = admitted else {
             return;
         };
-        while let Some(whole) = self.core.take_whole(&mut admitted, head, None) {
-            self.on_whole(cx, admitted.from.0, frame, &whole);
+        loop {
+            if let Some(whole) = self.core.take_whole(&mut admitted, head, None) {
+                self.on_whole(cx, admitted.from.0, frame, &whole);
+            } else if let Some(taken) = self.core.take_labelled(&mut admitted, head) {
+                self.on_labelled(cx, admitted.from.0, frame, &taken);
+            } else {
+                break;
+            }
         }
         if !admitted.is_done() {
             self.core
@@ -349,7 +357,15 @@ impl Node {
     fn run_program(&mut self, cx: &mut Context) {
         for wanted in self.program.take_wanted(cx.now) {
             let port = PortId::user(wanted.port);
-            self.post(port, wanted.len, wanted.source, true);
+            let is_tagged = cx
+                .plan
+                .port(self.id, wanted.port)
+                .is_some_and(|port| port.tagged);
+            if is_tagged {
+                self.post_tagged(port, wanted.len, wanted.source);
+            } else {
+                self.post(port, wanted.len, wanted.source, true);
+            }
         }
         self.drain(cx, &[]);
         let peers = &self.peers;
@@ -372,6 +388,23 @@ impl Node {
         });
         self.core
             .post_recv(port, op, len as u64, source.map(PeerId));
+    }
+
+    fn post_tagged(&mut self, port: PortId, len: usize, source: Option<u32>) {
+        let op = self.make_op(Op::Recv {
+            bytes: vec![0xa5; len],
+            port,
+            source,
+            again: true,
+        });
+        let selector = Selector {
+            space: Space::Tagged,
+            tag: tag_of(port),
+            // Every other receive looks among all that wait; the bit is none of any tag.
+            ignore: (op.0 & 1) << 40,
+            source: source.map(PeerId),
+        };
+        self.core.post_tagged(&selector, op, len as u64);
     }
 
     fn make_op(&mut self, op: Op) -> OpId {
@@ -427,7 +460,7 @@ impl Node {
             cx.violate(format!("node {id}: the region was closed already"));
         }
         for (op, port) in posted {
-            if self.core.cancel_recv(port, OpId(op)) {
+            if self.core.cancel_recv(port, OpId(op)) || self.core.cancel_tagged(OpId(op)) {
                 self.memory.remove(&op);
             } else {
                 let id = self.id;
@@ -465,7 +498,8 @@ impl Node {
         let peers = cx.plan.nodes as usize;
         let (slots, held_len, _) = self.core.usage();
         // Per peer and lane a credit's worth; an empty message is charged 32 bytes and held in 256.
-        let held_max = peers * 2 * limits.credit_len as usize * 8;
+        // Beside that, what waits by tag without its credit.
+        let held_max = peers * 2 * limits.credit_len as usize * 8 + limits.held_len_max / 4;
         // Per path a window and what waits behind it in each lane; then what is being sent.
         let per_path = usize::from(limits.window_frames_max) + 3 * 64 + 16;
         let slots_max = peers * LinkId::COUNT * per_path;

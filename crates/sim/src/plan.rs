@@ -4,7 +4,7 @@
 use crate::clock::Clock;
 use crate::faults::{Fault, FaultKind, Side};
 use crate::net::NetPlan;
-use portolan_proto::{LaneId, Limits, LinkId, LinkParams, PortMode};
+use portolan_proto::{Address, Label, LaneId, Limits, LinkId, LinkParams, PortId, PortMode, Space};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -46,6 +46,8 @@ pub(crate) struct PortPlan {
     pub(crate) node: u32,
     pub(crate) port: u16,
     pub(crate) mode: PortMode,
+    /// Messages to it carry its number as their tag, and are matched by that instead.
+    pub(crate) tagged: bool,
     /// Receives name their source.
     pub(crate) sourced: bool,
     /// Buffers kept posted (per source, if sourced).
@@ -168,10 +170,27 @@ impl Plan {
         } else {
             plan.draw_groups(rng);
         }
+        plan.draw_tags(seed);
         plan.draw_link_down(seed);
         plan.draw_weather(seed);
         plan.draw_remote(seed);
         plan
+    }
+
+    /// Some of the ports that receive into posted buffers match by tag.
+    fn draw_tags(&mut self, seed: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 4);
+        for port in &mut self.ports {
+            port.tagged = port.mode == PortMode::Posted && rng.random_bool(0.5);
+        }
+        let ports = &self.ports;
+        for flow in &mut self.flows {
+            let is_tagged =
+                |port: &PortPlan| (port.node, port.port) == (flow.dst, flow.port) && port.tagged;
+            // There is no best effort by tag.
+            flow.best_effort &= !ports.iter().any(is_tagged);
+        }
     }
 
     /// A link of a process goes down for a while. One at most, so that another always works.
@@ -271,6 +290,19 @@ impl Plan {
             .find(|plan| plan.node == node && plan.port == port)
     }
 
+    /// What messages to a port are matched by there; `imm` tells which message it is.
+    pub(crate) fn address(&self, node: u32, port: PortId, imm: u64) -> Address {
+        let plan = self.port(node, port.number);
+        if port.system || plan.is_none_or(|plan| !plan.tagged) {
+            return port.into();
+        }
+        Address::Label(Label {
+            space: Space::Tagged,
+            tag: tag_of(port),
+            imm: Some(imm),
+        })
+    }
+
     fn draw_ports(&mut self, rng: &mut ChaCha8Rng) {
         for node in 0..self.nodes {
             for port in 0..rng.random_range(1..=3) {
@@ -283,6 +315,7 @@ impl Plan {
                     } else {
                         PortMode::Posted
                     },
+                    tagged: false,
                     sourced: rng.random_bool(0.3),
                     depth: *[1, 2, 8, 64].choose(rng).unwrap_or(&1),
                     open_ns: if late {
@@ -465,6 +498,11 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
+}
+
+/// The tag of messages to a tagged port: one bit apart in the low half, and something in the high.
+pub(crate) fn tag_of(port: PortId) -> u64 {
+    u64::from(port.number) | u64::from(port.number) << 50
 }
 
 /// Few processes mostly: their runs are short and find as much. Every twelfth run is large.

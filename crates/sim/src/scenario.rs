@@ -146,6 +146,7 @@ impl Scenario {
             node,
             port: PORT,
             mode: PortMode::Posted,
+            tagged: false,
             sourced: true,
             depth: 2,
             open_ns: 0,

@@ -11,7 +11,8 @@ use crate::engine::{Inner, Submitted};
 use crate::error::Error;
 use crate::ops::OpKind;
 use portolan_proto::{
-    Cause, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector, SendSpec, Space,
+    ATOMIC_LEN_MAX, Cause, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector, SendSpec,
+    Space,
 };
 
 /// Longest message that is copied at once: four pages; a longer one is better waited for.
@@ -31,6 +32,7 @@ impl Endpoint {
             inject_len_max: INJECT_LEN_MAX,
             pieces_max: PIECES_MAX,
             message_len_max: MESSAGE_LEN_MAX,
+            atomic_len_max: ATOMIC_LEN_MAX,
         }
     }
 

@@ -154,7 +154,7 @@ impl Endpoint {
     }
 
     /// Submits what `op` asks of `peer`.
-    pub(super) fn ask(&mut self, peer: PeerId, op: OpId, spec: RemoteSpec, call: Call) {
+    pub(super) fn ask(&mut self, peer: PeerId, op: OpId, spec: RemoteSpec, call: Call<'_>) {
         let inner = &mut self.engine.inner;
         let gone = match inner.core.peer_status(peer) {
             PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) => Some(cause),

@@ -15,3 +15,4 @@ mod death;
 mod meet;
 mod messages;
 mod remote;
+mod rest;
