@@ -126,7 +126,7 @@ impl Delivery<'_> {
             entry,
             beyond: usize::try_from(beyond).unwrap_or(usize::MAX),
             errno,
-            text: error.to_string(),
+            text: sentence(entry.source, error),
         };
         self.report(op, failure);
     }
@@ -190,5 +190,13 @@ impl Delivery<'_> {
             .iter()
             .find(|counter| counter.of & flags != 0)?;
         self.cntrs.get_mut(bound.cntr)
+    }
+}
+
+/// Who and why, for people. A peer is known to them by its place in the address vector.
+fn sentence(peer: u64, error: &RawError) -> String {
+    match peer {
+        abi::ADDR_NOTAVAIL => error.to_string(),
+        peer => format!("peer {peer} of the address vector: {error}"),
     }
 }
