@@ -20,6 +20,8 @@ pub(crate) enum Note {
     Nothing,
     /// Greeting of this session.
     Greeting(u64),
+    /// For remote memory, of the stream with this number.
+    Request(usize),
     /// Collective operation and round.
     Group {
         op: usize,

@@ -3,6 +3,7 @@
 
 mod events;
 mod peers;
+mod remote;
 mod transmit;
 
 use crate::clock::Clock;
@@ -37,6 +38,39 @@ pub(crate) enum Op {
         /// Another one is posted when this one ends.
         again: bool,
     },
+    /// Open to others.
+    Region {
+        bytes: Vec<u8>,
+    },
+    /// For another's memory: what is put, or what comes back.
+    Request {
+        bytes: Vec<u8>,
+        peer: u32,
+        stream: usize,
+        expect: remote::Expect,
+    },
+}
+
+impl Op {
+    /// Bytes that others may read, or the core send.
+    pub(crate) fn outbound(&self) -> Option<&Vec<u8>> {
+        match self {
+            Op::Send { bytes, .. } | Op::Region { bytes } | Op::Request { bytes, .. } => {
+                Some(bytes)
+            }
+            Op::Recv { .. } => None,
+        }
+    }
+
+    /// Bytes that the core may write.
+    fn inbound(&mut self) -> Option<&mut Vec<u8>> {
+        match self {
+            Op::Recv { bytes, .. } | Op::Region { bytes } | Op::Request { bytes, .. } => {
+                Some(bytes)
+            }
+            Op::Send { .. } => None,
+        }
+    }
 }
 
 /// A message to be copied straight from a peer's memory.
@@ -45,8 +79,17 @@ pub(crate) struct Pull {
     pub(crate) transfer: u32,
     pub(crate) peer: u32,
     pub(crate) remote_op: u64,
+    pub(crate) remote_off: usize,
     pub(crate) op: u64,
+    pub(crate) off: usize,
     pub(crate) len: usize,
+}
+
+impl Pull {
+    /// What stands for the address of byte `off` of the memory of `op`.
+    fn addr(op: u64, off: u64) -> u64 {
+        off << 32 | op
+    }
 }
 
 /// A message handed over by the core, on its way to the program.
@@ -79,6 +122,7 @@ pub(crate) struct Node {
     with_outbox: BTreeSet<u32>,
     watched: BTreeSet<u32>,
     program: Program,
+    requests: Vec<remote::Requests>,
     pub(crate) pulls: Vec<Pull>,
     /// A delivery that a canary keeps back.
     kept_back: Option<Got>,
@@ -87,7 +131,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(cx: &Context, id: u32) -> Node {
-        Node {
+        let mut node = Node {
             id,
             life: 0,
             core: make_core(cx, id, 0),
@@ -103,10 +147,13 @@ impl Node {
             with_outbox: BTreeSet::new(),
             watched: BTreeSet::new(),
             program: Program::new(cx, id),
+            requests: Vec::new(),
             pulls: Vec::new(),
             kept_back: None,
             failed_count: 0,
-        }
+        };
+        node.begin_remote(cx);
+        node
     }
 
     /// The process is gone, with all that it knew.
@@ -132,6 +179,7 @@ impl Node {
         self.with_outbox.clear();
         self.watched.clear();
         self.program.begin_life(cx);
+        self.begin_remote(cx);
         self.turn(cx);
     }
 
@@ -215,7 +263,7 @@ impl Node {
             .watched
             .iter()
             .map(|&peer| self.peers[peer as usize].next_ns());
-        let program = self.program.next_ns();
+        let program = self.program.next_ns().min(self.next_request_ns());
         timer
             .min(room)
             .min(program)
@@ -328,6 +376,7 @@ impl Node {
             self.peers[peer as usize].outbox[lane.index()].push_back(out);
             self.with_outbox.insert(peer);
         }
+        self.make_requests(cx);
     }
 
     fn post(&mut self, port: PortId, len: usize, source: Option<u32>, again: bool) {
@@ -369,16 +418,21 @@ impl Node {
         if let Some(what) = self.program.unfinished(cx) {
             return Some(what);
         }
+        if self.next_request_ns() != u64::MAX {
+            return Some("requests for remote memory are not made yet".to_owned());
+        }
         if let Some(&peer) = self.with_outbox.first() {
             return Some(self.describe_outbox(peer));
         }
         let sends = self
             .memory
             .values()
-            .filter(|op| matches!(op, Op::Send { .. }))
+            .filter(|op| matches!(op, Op::Send { .. } | Op::Request { .. }))
             .count();
         if sends > 0 {
-            return Some(format!("{sends} sends by rendezvous have not ended"));
+            return Some(format!(
+                "{sends} sends by rendezvous and requests have not ended"
+            ));
         }
         let (slots, held_len, transfers) = self.core.usage();
         if (slots, held_len, transfers) != (0, 0, 0) {
@@ -398,9 +452,13 @@ impl Node {
             .iter()
             .filter_map(|(&op, what)| match what {
                 Op::Recv { port, .. } => Some((op, *port)),
-                Op::Send { .. } => None,
+                _ => None,
             })
             .collect();
+        if !self.end_remote() {
+            let id = self.id;
+            cx.violate(format!("node {id}: the region was closed already"));
+        }
         for (op, port) in posted {
             if self.core.cancel_recv(port, OpId(op)) || self.core.cancel_tagged(OpId(op)) {
                 self.memory.remove(&op);

@@ -59,6 +59,20 @@ pub(crate) struct PortPlan {
     pub(crate) buffer_len: usize,
 }
 
+/// A stream of requests for the memory of another process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteFlow {
+    pub(crate) src: u32,
+    pub(crate) dst: u32,
+    pub(crate) lane: LaneId,
+    pub(crate) count: u32,
+    /// Of the short ones; the long ones need a transfer.
+    pub(crate) len_max: usize,
+    pub(crate) long_share: f64,
+    pub(crate) gap_ns: u64,
+    pub(crate) start_ns: u64,
+}
+
 /// A collective operation of all processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GroupPlan {
@@ -86,6 +100,7 @@ pub struct Plan {
     pub(crate) frame_cost_ns: u64,
     pub(crate) call_cost_ns: u64,
     pub(crate) flows: Vec<Flow>,
+    pub(crate) remote: Vec<RemoteFlow>,
     pub(crate) ports: Vec<PortPlan>,
     pub(crate) groups: Vec<GroupPlan>,
     pub(crate) faults: Vec<Fault>,
@@ -138,6 +153,7 @@ impl Plan {
             frame_cost_ns: rng.random_range(200..3000),
             call_cost_ns: rng.random_range(500..5000),
             flows: Vec::new(),
+            remote: Vec::new(),
             ports: Vec::new(),
             groups: Vec::new(),
             faults: Vec::new(),
@@ -157,6 +173,7 @@ impl Plan {
         plan.draw_tags(seed);
         plan.draw_link_down(seed);
         plan.draw_weather(seed);
+        plan.draw_remote(seed);
         plan
     }
 
@@ -224,6 +241,32 @@ impl Plan {
                 begin_ns,
                 end_ns: begin_ns + rng.random_range(1..500) * MS,
                 kind,
+            });
+        }
+    }
+
+    /// Half of the runs use remote memory as well.
+    fn draw_remote(&mut self, seed: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 4);
+        if rng.random_bool(0.5) {
+            return;
+        }
+        // Those that need a transfer are not ordered with others of the same bytes (P12.9).
+        let limits = &self.limits;
+        let len_max = limits.eager_len_max.min(limits.eager_len_max_lossless);
+        for _ in 0..rng.random_range(1..=4) {
+            let src = rng.random_range(0..self.nodes);
+            let count = rng.random_range(1..=150_u32);
+            self.remote.push(RemoteFlow {
+                src,
+                dst: (src + rng.random_range(1..self.nodes)) % self.nodes,
+                lane: *LaneId::ALL.choose(&mut rng).unwrap_or(&LaneId::Low),
+                count,
+                len_max: (*[16, 400, 2000, 8000].choose(&mut rng).unwrap_or(&16)).min(len_max),
+                long_share: *[0.0, 0.0, 0.02, 0.05].choose(&mut rng).unwrap_or(&0.0),
+                gap_ns: rng.random_range(1000..2000 + self.traffic_ns / u64::from(count)),
+                start_ns: rng.random_range(0..self.traffic_ns / 4 + 1),
             });
         }
     }
@@ -445,8 +488,9 @@ impl fmt::Display for Plan {
         write!(f, ", {}", self.net)?;
         write!(
             f,
-            "; {} flows, {} group operations",
+            "; {} flows, {} of requests, {} group operations",
             self.flows.len(),
+            self.remote.len(),
             self.groups.len()
         )?;
         for fault in &self.faults {

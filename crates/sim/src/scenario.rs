@@ -126,6 +126,7 @@ impl Scenario {
             frame_cost_ns: self.frame_cost_ns,
             call_cost_ns: self.call_cost_ns,
             flows: self.flows.iter().flat_map(streams).collect(),
+            remote: Vec::new(),
             ports: self.ports(),
             groups: Vec::new(),
             faults: Vec::new(),

@@ -37,13 +37,15 @@ impl Node {
                 peer,
                 remote_addr,
                 op,
+                off,
                 len,
-                ..
             } => self.pulls.push(Pull {
                 transfer,
                 peer: peer.0,
-                remote_op: remote_addr,
+                remote_op: remote_addr & u64::from(u32::MAX),
+                remote_off: usize::try_from(remote_addr >> 32).unwrap_or(0),
                 op: op.0,
+                off: usize::try_from(off).unwrap_or(usize::MAX),
                 len: usize::try_from(len).unwrap_or(0),
             }),
             Event::BufferWanted { port, peer, .. } => {
@@ -65,7 +67,7 @@ impl Node {
                 self.watched.insert(peer.0);
             }
             Event::PeerFailed { peer, cause } => self.on_peer_failed(cx, peer.0, cause),
-            _ => cx.violate_always(format!("node {}: unknown event {event:?}", self.id)),
+            event => self.on_remote(cx, frame, event),
         }
     }
 
@@ -85,10 +87,8 @@ impl Node {
             Dest::Held(held, at) => self.core.held_mut(held).get_mut(at..at + from.len()),
             Dest::Op(op, at) => {
                 let at = usize::try_from(at).unwrap_or(usize::MAX);
-                match self.memory.get_mut(&op.0) {
-                    Some(Op::Recv { bytes, .. }) => bytes.get_mut(at..at + from.len()),
-                    _ => None,
-                }
+                let bytes = self.memory.get_mut(&op.0).and_then(Op::inbound);
+                bytes.and_then(|bytes| bytes.get_mut(at..)?.get_mut(..from.len()))
             }
         };
         match into {
@@ -244,9 +244,10 @@ impl Node {
 
     /// A message was copied from its sender's memory, or could not be.
     pub(crate) fn on_pulled(&mut self, cx: &mut Context, pull: Pull, bytes: Option<Vec<u8>>) {
-        let ok = match (bytes, self.memory.get_mut(&pull.op)) {
-            (Some(from), Some(Op::Recv { bytes, .. })) => {
-                bytes[..from.len()].copy_from_slice(&from);
+        let into = self.memory.get_mut(&pull.op).and_then(Op::inbound);
+        let ok = match (bytes, into) {
+            (Some(from), Some(into)) => {
+                into[pull.off..pull.off + from.len()].copy_from_slice(&from);
                 true
             }
             _ => false,
@@ -462,7 +463,7 @@ impl Node {
         }
     }
 
-    fn check_error(&self, cx: &mut Context, error: OpError, what: &str) {
+    pub(super) fn check_error(&self, cx: &mut Context, error: OpError, what: &str) {
         match error {
             OpError::PeerGone(peer, cause) => {
                 // A receive may be posted long after its peer was given up.

@@ -240,6 +240,7 @@ impl Node {
         cx.trace.push(cx.now, self.id, Item::Failed { peer, cause });
         self.check_cause(cx, peer, cause, "gave up");
         let again_at = cx.now + cx.plan.reconnect_ns;
+        self.forget_area(peer);
         let remote = &mut self.peers[peer as usize];
         if let Some(session) = remote.session.take() {
             cx.ledger.end(session);
@@ -360,6 +361,9 @@ impl Node {
         lane: LaneId,
         out: &Outgoing,
     ) -> Result<(), Refused> {
+        if let Note::Request(index) = out.note {
+            return self.submit_request(cx, peer, lane, index);
+        }
         let id = cx.ledger.take_id();
         let bytes = match out.note {
             Note::Greeting(session) => session.to_le_bytes().to_vec(),
