@@ -9,7 +9,7 @@ KILLS ?= 500
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test test-launch test-faults swarm fuzz lint demo install clean
+.PHONY: help setup build test test-launch test-faults test-mpi swarm fuzz lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ test-launch: build ## as root: a program under portolan run, mpirun, mpiexec and
 
 fuzz: setup ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
 	@scripts/fuzz.sh
+
+# As root also across the hosts of a lab; after `make build`.
+test-mpi: ## MPI programs and mpi4py's tests over Portolan (needs the network; not in CI)
+	@scripts/test-mpi.sh
 
 lint: setup ## formatting, clippy, documentation, licences, scripts
 	@scripts/lint.sh

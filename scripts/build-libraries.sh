@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Builds the C libraries, optimised across crates, and leaves them under the names that they are
-# installed by in target/release/libraries. Gives the libfabric provider, which is built with the
-# workspace, the name that libfabric looks for, beside the programs.
+# installed by in target/release/libraries; the libfabric provider, too, under the name that
+# libfabric looks for.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -13,11 +13,14 @@ out=$release_dir/libraries
 # keep the linker from optimising across crates.
 "$CARGO" rustc --release --package portolan-capi --lib \
     --crate-type cdylib --crate-type staticlib
+"$CARGO" rustc --release --package portolan-gamma --lib --crate-type cdylib
+"$CARGO" build --release --package portolan-fabric
 install -d -- "$out"
 install -m 644 -- "$release_dir/libportolan_c.a" "$out/libportolan.a"
 install -m 755 -- "$release_dir/libportolan_c.so" "$out/libportolan.so.0"
-say "$(ls "$out" | tr '\n' ' ')are in $out"
-
+install -m 755 -- "$release_dir/libgamma.so" "$out/libgamma.so.0"
+# Found beside the programs, too, when they run from where they were built.
 provider=$release_dir/libportolan-fi.so
 install -m 755 -- "$release_dir/libportolan_fi.so" "$provider"
-say "$provider is the provider for libfabric"
+install -m 755 -t "$out" -- "$provider"
+say "$(ls "$out" | tr '\n' ' ')are in $out"

@@ -43,11 +43,15 @@ PC
 install -d -- "$root"/{lib/pkgconfig,include,share/man/man3,share/man/man7} ||
     die "cannot write below $root; choose another PREFIX or run as root"
 install_library portolan capi "Fast messages between the processes of parallel programs"
-install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7
+install_library gamma gamma "The programming interface of GAMMA on Portolan"
+install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7 crates/gamma/man/gamma.7
 scripts/man-pages.sh crates/capi/include/portolan.h "$version" "$root/share/man/man3"
+scripts/man-pages.sh crates/gamma/include/gamma.h "$version" "$root/share/man/man3"
 # Silent unless a program or its user names it, so it may lie where libfabric looks for providers.
-[[ -e $release_dir/libportolan-fi.so ]] ||
-    die "$release_dir/libportolan-fi.so does not exist; run 'make build' first"
-install -D -m 755 -t "$root/lib/libfabric" -- "$release_dir/libportolan-fi.so"
-install -m 644 -t "$root/share/man/man7" -- crates/fabric/man/fi_portolan.7
+if [[ -e $libraries/libportolan-fi.so ]]; then
+    install -D -m 755 -t "$root/lib/libfabric" -- "$libraries/libportolan-fi.so"
+    install -m 644 -t "$root/share/man/man7" -- crates/fabric/man/fi_portolan.7
+else
+    skipped "$libraries/libportolan-fi.so was not built: the libfabric provider is not installed"
+fi
 say "libraries, headers and manual pages are below $root"

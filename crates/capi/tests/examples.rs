@@ -34,7 +34,7 @@ fn in_rust(name: &str) -> Option<PathBuf> {
 
 #[test]
 fn a_token_goes_around() {
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let program = example(&shop, "ring.c");
     let out = run_job(3, &[], &program, &["5"]);
     assert_eq!(out, "5 laps through 3 processes: 15\n");
@@ -45,7 +45,7 @@ fn a_token_goes_around() {
 
 #[test]
 fn a_ping_pong_tells_half_a_round_trip() {
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let program = example(&shop, "pingpong.c");
     for len in ["0", "64"] {
         let out = run_job(2, &[], &program, &[len, "1000"]);
@@ -91,7 +91,7 @@ fn counted(text: &str) -> String {
 
 #[test]
 fn words_are_counted_by_active_messages() {
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let program = example(&shop, "wordcount.c");
     let file = shop.path().join("text");
     let text = text();
@@ -108,7 +108,7 @@ fn words_are_counted_by_active_messages() {
 
 #[test]
 fn heat_equals_the_sequential_solution() {
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let program = example(&shop, "heat.c");
     let image = shop.path().join("field.pgm");
     let mut bytes = b"P5\n# 40 by 31\n40 31\n255\n".to_vec();

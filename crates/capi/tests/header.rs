@@ -14,8 +14,8 @@ use std::process::Command;
 
 /// The sources that hold what C sees, in the header's order.
 const SOURCES: &[&str] = &[
-    "code", "failure", "types", "handle", "node", "port", "message", "request", "event", "group",
-    "memory", "counters",
+    "code", "failure", "types", "handle", "node", "port", "message", "request", "tagged", "event",
+    "group", "memory", "remote", "atomic", "counters",
 ];
 
 /// Set to write the header instead of comparing it.
@@ -116,7 +116,7 @@ fn every_result_has_a_name_a_text_and_a_number_of_its_own() {
         .unwrap();
     }
     program.push_str("return wrong; }\n");
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let source = shop.path().join("codes.c");
     std::fs::write(&source, program).unwrap();
     succeed(&mut Command::new(shop.build("cc", &source, &[])));
@@ -153,6 +153,9 @@ fn numbers_that_were_published_stay() {
         "PORTOLAN_ERR_STALE_REQUEST -34",
         "PORTOLAN_ERR_CANCELLED -35",
         "PORTOLAN_ERR_LENGTH_MISMATCH -36",
+        "PORTOLAN_ERR_NO_CLAIM -37",
+        "PORTOLAN_ERR_REMOTE_REFUSED -40",
+        "PORTOLAN_ERR_NO_REGION -41",
         "PORTOLAN_ERR_OTHER -99",
     ] {
         let defined = format!("#define {line}\n");
@@ -182,7 +185,7 @@ macro_rules! layouts {
                     c,
                     "printf(\" %zu\", offsetof({}, {}));",
                     stringify!($type),
-                    stringify!($field)
+                    stringify!($field).trim_start_matches("r#")
                 )
                 .unwrap();
             )*
@@ -199,7 +202,11 @@ fn both_languages_agree_on_sizes_and_offsets() {
     let (rust, c) = layouts! {
         portolan_piece_t { bytes, len }
         portolan_received_t { size, len, source }
-        portolan_completion_t { size, len, buffer, source }
+        portolan_completion_t { size, len, buffer, source, has_imm, tag, imm }
+        portolan_envelope_t { size, len, tag, imm, source, has_imm }
+        portolan_remote_t { size, key, offset, notice, rank, flags }
+        portolan_atomic_t { size, operation, r#type, count, operands, compare, before }
+        portolan_notice_t { size, word, key, offset, len, source }
         portolan_message_t { size, bytes, len, message_len, buffer, buffer_len, source, port }
         portolan_counters_t {
             size, frames_sent, frames_received, retransmits, timeouts, paths_left, messages_sent,
@@ -207,7 +214,7 @@ fn both_languages_agree_on_sizes_and_offsets() {
             placement_misses, placement_repaired_bytes, link_full, drops
         }
     };
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let source = shop.path().join("layout.c");
     std::fs::write(&source, c).unwrap();
     let program = shop.build("cc", &source, &["-std=c11"]);
@@ -216,7 +223,7 @@ fn both_languages_agree_on_sizes_and_offsets() {
 
 #[test]
 fn strict_compilers_of_c_and_cpp_take_the_header() {
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let c = shop.path().join("inclusion.c");
     let text = "#include <portolan.h>\n#include <portolan.h>\nint main(void) { \
                 portolan_received_t got = PORTOLAN_SIZED(portolan_received_t); \

@@ -15,8 +15,12 @@ fn installed() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let (libraries, prefix) = (dir.path().join("built"), dir.path().join("prefix"));
     std::fs::create_dir(&libraries).unwrap();
-    let built = library_dir().join("libportolan_c.so");
-    std::os::unix::fs::symlink(built, libraries.join("libportolan.so.0")).unwrap();
+    for (file, name) in [
+        ("libportolan_c.so", "libportolan.so.0"),
+        ("libgamma.so", "libgamma.so.0"),
+    ] {
+        std::os::unix::fs::symlink(library_dir().join(file), libraries.join(name)).unwrap();
+    }
     let mut install = Command::new(here().join("../../scripts/install-libraries.sh"));
     succeed(install.arg(&prefix).env("LIBRARIES", libraries));
     (dir, prefix)

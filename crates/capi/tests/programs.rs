@@ -25,14 +25,14 @@ fn checked(shop: &Workshop, name: &str) -> PathBuf {
 
 #[test]
 fn every_mistake_has_a_name() {
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let out = succeed(&mut Command::new(checked(&shop, "misuse.c")));
     assert!(out.contains("all mistakes were named"), "{out}");
 }
 
 #[test]
 fn messages_groups_and_event_loops_work_from_c() {
-    let shop = Workshop::new();
+    let shop = Workshop::new("portolan", "libportolan_c.so");
     let program = checked(&shop, "messages.c");
     for (count, path) in [(2, "shm"), (3, "udp")] {
         let options = ["--path", path, "--option", "colour=purple"];

@@ -147,3 +147,38 @@ fn info_lists_every_setting_with_its_value() {
         (&Value::Null, &"none".into())
     );
 }
+
+#[test]
+fn doctor_says_what_each_mpi_would_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let launcher = directory.path().join("mpirun");
+    // By another process, so that no child of this one keeps the file open for writing.
+    let script = "printf '#!/bin/sh\\necho \"mpirun (Open MPI) 4.1.4\"\\n' > $0; chmod +x $0";
+    let made = std::process::Command::new("sh")
+        .args(["-c", script])
+        .arg(&launcher)
+        .status();
+    assert!(made.unwrap().success());
+    let with = |pml: Option<&str>| {
+        let mut command = portolan(&["doctor", "--mpi", "--json"]);
+        command
+            .env("PATH", directory.path())
+            .env_remove("OMPI_MCA_pml")
+            .envs(pml.map(|pml| ("OMPI_MCA_pml", pml)));
+        let ended: Ended = command.output().unwrap().into();
+        assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+        let report: Value = serde_json::from_str(&ended.out).unwrap();
+        report[0].clone()
+    };
+    let report = with(None);
+    assert_eq!(report["launcher"], launcher.to_str().unwrap());
+    assert!(
+        report["mpi"]
+            .as_str()
+            .unwrap()
+            .starts_with("Open MPI 4.1.4 (")
+    );
+    let report = with(Some("ob1"));
+    assert_eq!(report["now"]["by"], "ob1");
+    assert_eq!(report["now"]["why"], "OMPI_MCA_pml=ob1 asks for it");
+}

@@ -10,14 +10,16 @@ mod cm;
 mod message;
 mod msg;
 mod options;
+mod peek;
 mod pieces;
+mod rma;
 mod tagged;
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 
-use portolan::{Endpoint, EndpointConfig, PeerIndex};
+use portolan::{Endpoint, EndpointConfig, Error, PeerIndex, RawAccess, RawClaim, RawPiece};
 use slab::Slab;
 
 use crate::abi::*;
@@ -26,6 +28,7 @@ use crate::cntr;
 use crate::cq;
 use crate::domain::Domain;
 use crate::errno::{Errno, done, status};
+use crate::mr::Mr;
 use crate::object::{Object, class, fid};
 use crate::state::State;
 
@@ -53,6 +56,8 @@ pub(crate) struct Ep {
     /// Peers by their place in the address vector.
     pub(crate) peers: Vec<Option<PeerIndex>>,
     pub(crate) av: Option<usize>,
+    /// Messages that were taken out of matching, by the context they were taken with.
+    pub(crate) claims: Vec<(usize, RawClaim)>,
     pub(crate) tx: Side,
     pub(crate) rx: Side,
     /// Receives may name a source.
@@ -166,6 +171,26 @@ impl Ep {
             self.engine.remove(peer);
         }
     }
+
+    /// Open a region to peers.
+    pub(crate) fn expose(&mut self, mr: &Mr) -> Result<(), Errno> {
+        let memory = RawPiece {
+            ptr: mr.start as *mut u8,
+            len: mr.len,
+        };
+        let access = RawAccess {
+            read: mr.readable,
+            write: mr.writable,
+        };
+        // SAFETY: the application registered the memory, and keeps it until it closes the region,
+        // which conceals it.
+        unsafe { self.engine.expose(memory, access, mr.key, mr.base) }.map_err(
+            |error| match error {
+                Error::KeyInUse { .. } => Errno::NOKEY,
+                _ => Errno::INVAL,
+            },
+        )
+    }
 }
 
 pub(crate) extern "C" fn open(
@@ -182,14 +207,19 @@ pub(crate) extern "C" fn open(
             Errno(libc::ENODEV)
         })?;
         // SAFETY: parts of the information are null or valid.
-        let ep = unsafe { new(engine, info) };
-        let index = domain.state.lock().eps.insert(ep);
+        let mut ep = unsafe { new(engine, info) };
+        let mut state = domain.state.lock();
+        for (_, mr) in &state.mrs {
+            ep.expose(mr)?;
+        }
+        let index = state.eps.insert(ep);
+        drop(state);
         let head = FidEp {
             fid: fid(CLASS_EP, context, &FID_OPS),
             ops: &raw const options::OPS,
             cm: &raw const cm::OPS,
             msg: &raw const msg::OPS,
-            rma: null(),
+            rma: &raw const rma::OPS,
             tagged: &raw const tagged::OPS,
             atomic: null(),
             collective: null(),
@@ -216,6 +246,7 @@ unsafe fn new(engine: Endpoint, info: &Info) -> Ep {
         routes: Routes::default(),
         peers: Vec::new(),
         av: None,
+        claims: Vec::new(),
         tx: side(tx.map_or(0, |tx| tx.op_flags)),
         rx: side(rx.map_or(0, |rx| rx.op_flags)),
         directed: info.caps & DIRECTED_RECV != 0,

@@ -4,3 +4,4 @@
 mod harness;
 mod messages;
 mod queues;
+mod remote;

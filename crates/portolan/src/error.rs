@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors, each naming the thing, the cause and, where there is one, the remedy.
 
+use crate::atomic::{AtomicOp, Datatype};
 use crate::launch::LaunchError;
 use portolan_link::LinkError;
 use portolan_proto::{Cause, RemoteFault};
@@ -141,6 +142,16 @@ pub enum Error {
         /// Why.
         fault: RemoteFault,
     },
+    /// An atomic operation that cannot be asked for.
+    #[error("atomic operation {op:?} on {datatype:?}: {why}")]
+    Atomic {
+        /// Operation.
+        op: AtomicOp,
+        /// Kind of number.
+        datatype: Datatype,
+        /// What is wrong and what would be right.
+        why: &'static str,
+    },
     /// The port was not opened.
     #[error("port {port} is not open; call `open` before receiving on it")]
     PortClosed {
@@ -170,6 +181,18 @@ pub enum Error {
     BadAddress {
         /// What is wrong, and what to do.
         why: &'static str,
+    },
+    /// Another region has the key.
+    #[error("key {key:#x} is that of another region; choose another, or conceal that one first")]
+    KeyInUse {
+        /// The key.
+        key: u64,
+    },
+    /// A region that no program can have.
+    #[error("a region of {len} bytes is beyond half the address space; expose what is used")]
+    RegionTooLong {
+        /// Bytes.
+        len: usize,
     },
     /// An endpoint knows as many peers as it can.
     #[error("an endpoint knows at most 2^20 peers; open another one")]

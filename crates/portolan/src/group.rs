@@ -6,6 +6,7 @@
 
 use crate::error::Error;
 use crate::node::Node;
+use crate::ops::Request;
 use portolan_proto::group::{
     barrier_partners, barrier_rounds, broadcast_children, broadcast_parent,
 };
@@ -110,7 +111,70 @@ impl Group {
     }
 }
 
+/// A barrier that is under way, for programs that do other things meanwhile.
+#[derive(Debug)]
+pub struct Barrier {
+    group: Group,
+    round: u32,
+    /// What this process waits for, and its own word to the next, while that has to wait.
+    receiving: Option<Request>,
+    sending: Option<Request>,
+}
+
 impl Node {
+    /// Begins a barrier of `group`, to be ended by [`Node::poll_barrier`]. A group has one barrier
+    /// at a time.
+    ///
+    /// # Errors
+    /// As [`Node::barrier_of`].
+    pub fn begin_barrier(&mut self, group: &Group) -> Result<Barrier, Error> {
+        let mut barrier = Barrier {
+            group: group.clone(),
+            round: 0,
+            receiving: None,
+            sending: None,
+        };
+        self.begin_round(&mut barrier)?;
+        Ok(barrier)
+    }
+
+    fn begin_round(&mut self, barrier: &mut Barrier) -> Result<(), Error> {
+        let Barrier { group, round, .. } = barrier;
+        if *round == barrier_rounds(group.size()) {
+            return Ok(());
+        }
+        let (to, from) = barrier_partners(group.rank(), group.size(), *round);
+        let port = group.port(BARRIER);
+        let (to, from) = (group.rank_of(to), group.rank_of(from));
+        barrier.receiving = Some(self.system_post_recv(from, port)?);
+        barrier.sending = self.system_isend(to, port, &[])?;
+        Ok(())
+    }
+
+    /// Waits until every member has come to `barrier`, or `stop` says so: `true` when they have.
+    /// `stop` must depend on what handlers or other threads change.
+    ///
+    /// # Errors
+    /// As [`Node::barrier_of`]; the barrier cannot end then.
+    pub fn poll_barrier(
+        &mut self,
+        barrier: &mut Barrier,
+        stop: impl Fn() -> bool,
+    ) -> Result<bool, Error> {
+        while let Some(request) = barrier.receiving {
+            if self.wait_or(request, &stop)?.is_none() {
+                return Ok(false);
+            }
+            barrier.receiving = None;
+            if let Some(sent) = barrier.sending.take() {
+                self.wait(sent)?;
+            }
+            barrier.round += 1;
+            self.begin_round(barrier)?;
+        }
+        Ok(true)
+    }
+
     /// Waits until every process of the job has come here.
     ///
     /// # Errors

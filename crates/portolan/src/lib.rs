@@ -28,6 +28,7 @@
 //! peer and the reason.
 
 mod address;
+mod atomic;
 mod buffer;
 mod clock;
 mod endpoint;
@@ -52,14 +53,15 @@ mod tagged;
 mod wait;
 
 pub use address::Address;
+pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use endpoint::{
-    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawClaim,
-    RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace,
-    SubmitError,
+    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawAccess,
+    RawAtomic, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv,
+    RawRemote, RawSend, RawSpace, SubmitError,
 };
 pub use error::{Error, Reason};
-pub use group::Group;
+pub use group::{Barrier, Group};
 pub use launch::PathChoice;
 pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};

@@ -176,6 +176,12 @@ impl Node {
         self.engine.inner.size()
     }
 
+    /// Random number of the job, the same in all its processes.
+    #[must_use]
+    pub fn job_id(&self) -> [u8; 16] {
+        self.engine.inner.job.job_id
+    }
+
     /// A setting given to the job with `portolan run --option NAME=VALUE`.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
@@ -548,15 +554,6 @@ impl Node {
         waiter.until(engine, &[], |_| done());
     }
 
-    /// Makes progress, and sleeps between, until `done` says so or the clock says `patience` is
-    /// over; what `done` said last.
-    pub fn wait_until_for(&mut self, patience: Duration, done: impl Fn() -> bool) -> bool {
-        let end = self.engine.inner.read_clock() + patience;
-        let Node { engine, waiter, .. } = self;
-        waiter.until(engine, &[], |inner| inner.now >= end || done());
-        done()
-    }
-
     /// Sends everything that has gathered.
     pub fn flush(&mut self) {
         self.engine.flush();
@@ -612,6 +609,40 @@ impl Node {
             request = Some(Request(op));
         }
         self.engine.flush();
+        Ok(request)
+    }
+
+    /// Waits for a non-blocking operation as [`Node::wait`], but only until `stop` says so, too;
+    /// `None` when that came first.
+    pub(crate) fn wait_or(
+        &mut self,
+        request: Request,
+        stop: impl Fn() -> bool,
+    ) -> Result<Option<Completion>, Error> {
+        let op = request.0;
+        let about = match self.engine.inner.ops.kind(op) {
+            Some(OpKind::Recv { source, .. }) => source,
+            _ => None,
+        };
+        let Node { engine, waiter, .. } = self;
+        waiter.until(engine, about.as_slice(), |inner| {
+            inner.ops.is_done(op) || stop()
+        });
+        if !self.engine.inner.ops.is_done(op) {
+            return Ok(None);
+        }
+        self.wait(request).map(Some)
+    }
+
+    /// Posts an empty buffer at a system port.
+    pub(crate) fn system_post_recv(&mut self, rank: u32, port: u16) -> Result<Request, Error> {
+        let peer = self.engine.inner.check_rank(rank)?;
+        let buffer = Buffer::from(Vec::new());
+        let request = self
+            .engine
+            .inner
+            .post_recv(PortId::system(port), buffer, Some(peer))?;
+        self.drain();
         Ok(request)
     }
 
@@ -729,10 +760,14 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
     };
     let value = serde_json::to_value(&own).map_err(malformed)?;
     let values = launch.exchange(&value)?;
-    values
-        .into_iter()
-        .map(|value| serde_json::from_value(value).map_err(malformed))
-        .collect()
+    // One of each for every process of the job, for as long as the job: nothing to spare.
+    let mut table = Vec::with_capacity(values.len());
+    for value in values {
+        let mut address: Address = serde_json::from_value(value).map_err(malformed)?;
+        address.links.shrink_to_fit();
+        table.push(address);
+    }
+    Ok(table)
 }
 
 fn new_core(job: &Job, auth: Auth, links: &Links, table: &[Address]) -> Result<Core, Error> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote memory as programs see it: regions, put and get.
+//! Remote memory as programs see it: regions, put, get, and atomic operations.
 //!
 //! A process exposes memory and tells others its key, by a message for instance. They put into it
 //! and get out of it without a receive; the process itself takes part only by making calls of this
@@ -15,13 +15,14 @@
     reason = "blocking calls lend their slices to operations; see `ops`"
 )]
 
+use crate::atomic::{AtomicOp, Datatype, Number};
 use crate::buffer::Buffer;
 use crate::engine::Call;
 use crate::error::Error;
 use crate::node::Node;
 use crate::ops::{OpKind, Request};
 use crate::port::Lane;
-use portolan_proto::{Access, OpId, RegionSpec, RemoteSpec};
+use portolan_proto::{ATOMIC_LEN_MAX, Access, AtomicSpec, OpId, RegionSpec, RemoteSpec};
 
 /// Names a region of another process. Who knows it may use the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -241,7 +242,109 @@ impl Node {
         }
     }
 
-    fn begin(&mut self, at: RemoteTarget, buffer: Buffer, call: Call) -> Result<Request, Error> {
+    /// Changes numbers in the memory of another process by as many operands; on return it is done.
+    /// An operation that compares has the compared numbers behind the operands.
+    ///
+    /// # Errors
+    /// As [`Node::put`]; [`Error::Atomic`] for what cannot be asked for.
+    pub fn atomic<T: Number>(
+        &mut self,
+        at: RemoteTarget,
+        op: AtomicOp,
+        operands: &[T],
+    ) -> Result<(), Error> {
+        let count = match op.compares() {
+            true => operands.len() / 2,
+            false => operands.len(),
+        };
+        let mut bytes = std::mem::take(&mut self.engine.inner.remote.operands);
+        store_all(operands, &mut bytes);
+        let done = self.atomic_bytes(at, op, T::DATATYPE, (count, &bytes), &mut []);
+        self.engine.inner.remote.operands = bytes;
+        done
+    }
+
+    /// The same; `before` gets the numbers as they were. It has as many as there are operands, or
+    /// half as many where the operation compares; it says how many numbers to read where there
+    /// are no operands.
+    ///
+    /// # Errors
+    /// As [`Node::atomic`].
+    pub fn fetch_atomic<T: Number>(
+        &mut self,
+        at: RemoteTarget,
+        op: AtomicOp,
+        operands: &[T],
+        before: &mut [T],
+    ) -> Result<(), Error> {
+        let mut bytes = std::mem::take(&mut self.engine.inner.remote.operands);
+        store_all(operands, &mut bytes);
+        let len = T::DATATYPE.len();
+        let mut back = std::mem::take(&mut self.engine.inner.remote.before);
+        back.clear();
+        back.resize(before.len() * len, 0);
+        let done = self.atomic_bytes(at, op, T::DATATYPE, (before.len(), &bytes), &mut back);
+        self.engine.inner.remote.operands = bytes;
+        if done.is_ok() {
+            for (number, bytes) in before.iter_mut().zip(back.chunks_exact(len)) {
+                *number = T::load(bytes);
+            }
+        }
+        self.engine.inner.remote.before = back;
+        done
+    }
+
+    /// Begins an atomic operation on numbers of `datatype`; `operands` are their bytes,
+    /// little-endian. With `before`, a buffer for as many numbers as are changed, their bytes as they
+    /// were come back with the completion; without, the buffer that comes back is empty.
+    ///
+    /// # Errors
+    /// As [`Node::atomic`]; [`Error::BufferShared`].
+    pub fn iatomic(
+        &mut self,
+        at: RemoteTarget,
+        op: AtomicOp,
+        datatype: Datatype,
+        operands: &[u8],
+        before: Option<Buffer>,
+    ) -> Result<Request, Error> {
+        let mut buffer = before.unwrap_or_else(|| Buffer::from(Vec::new()));
+        if buffer.as_mut_slice().is_none() {
+            return Err(Error::BufferShared);
+        }
+        let span = match op {
+            AtomicOp::Read => buffer.len(),
+            _ if op.compares() => operands.len() / 2,
+            _ => operands.len(),
+        };
+        let count = span / datatype.len();
+        let spec = atomic_spec(op, datatype, count, operands.len(), buffer.len())?;
+        self.begin(at, buffer, Call::Atomic(spec, operands.into()))
+    }
+
+    fn atomic_bytes(
+        &mut self,
+        at: RemoteTarget,
+        op: AtomicOp,
+        datatype: Datatype,
+        (count, operands): (usize, &[u8]),
+        back: &mut [u8],
+    ) -> Result<(), Error> {
+        let spec = atomic_spec(op, datatype, count, operands.len(), back.len())?;
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(at.rank)?;
+        // SAFETY: as in `get`.
+        let id = unsafe { inner.ops.lent_mut(OpKind::Remote(peer), back) };
+        self.submit(at, id, Call::Atomic(spec, operands.into()))?;
+        self.finish_lent(id, &[peer]).map(|_| ())
+    }
+
+    fn begin(
+        &mut self,
+        at: RemoteTarget,
+        buffer: Buffer,
+        call: Call<'_>,
+    ) -> Result<Request, Error> {
         let inner = &mut self.engine.inner;
         let peer = inner.check_rank(at.rank)?;
         let op = inner.ops.owned(OpKind::Remote(peer), buffer, false);
@@ -249,7 +352,7 @@ impl Node {
         Ok(Request(op))
     }
 
-    fn submit(&mut self, at: RemoteTarget, op: OpId, call: Call) -> Result<(), Error> {
+    fn submit(&mut self, at: RemoteTarget, op: OpId, call: Call<'_>) -> Result<(), Error> {
         let inner = &mut self.engine.inner;
         let peer = inner.check_rank(at.rank)?;
         let submitted = inner.submit_remote(peer, op, at.spec(), call);
@@ -259,4 +362,41 @@ impl Node {
         self.flush_if_wanted();
         submitted
     }
+}
+
+fn store_all<T: Number>(numbers: &[T], bytes: &mut Vec<u8>) {
+    let len = T::DATATYPE.len();
+    bytes.clear();
+    bytes.resize(numbers.len() * len, 0);
+    for (out, number) in bytes.chunks_exact_mut(len).zip(numbers) {
+        number.store(out);
+    }
+}
+
+/// What to ask for, if that can be asked for.
+pub(crate) fn atomic_spec(
+    op: AtomicOp,
+    datatype: Datatype,
+    count: usize,
+    operands_len: usize,
+    back_len: usize,
+) -> Result<AtomicSpec, Error> {
+    let span = count * datatype.len();
+    let why = if !op.supports(datatype) {
+        "operations on bits are for whole numbers"
+    } else if operands_len != op.operands_len(span) {
+        "the numbers, the operands and those to compare must be as many"
+    } else if back_len != 0 && back_len != span {
+        "the place for the numbers before must have as many as are changed"
+    } else if operands_len.max(span) > ATOMIC_LEN_MAX {
+        "at most 4096 bytes at once; split the arrays"
+    } else {
+        return Ok(AtomicSpec {
+            code: op.code(),
+            datatype: datatype.code(),
+            fetch: back_len > 0,
+            span: u32::try_from(span).unwrap_or(u32::MAX),
+        });
+    };
+    Err(Error::Atomic { op, datatype, why })
 }

@@ -27,7 +27,36 @@ pub(crate) struct RxWindow {
     due: Instant,
 }
 
+/// What is kept of a window without gaps, of which everything was acknowledged.
+#[derive(Debug, Default)]
+pub(crate) struct RxMemory {
+    base: u32,
+    last_num: u32,
+    last_attempt: u8,
+    last_at: Instant,
+}
+
 impl RxWindow {
+    /// `None` while there is more to know.
+    pub(crate) fn memory(&self) -> Option<RxMemory> {
+        let settled = !self.has_gap() && self.unacked_count == 0 && self.due == Instant::NEVER;
+        settled.then_some(RxMemory {
+            base: self.base,
+            last_num: self.last_num,
+            last_attempt: self.last_attempt,
+            last_at: self.last_at,
+        })
+    }
+
+    pub(crate) fn recall(&mut self, memory: RxMemory) {
+        self.base = memory.base;
+        // Bits below the base say that those have arrived.
+        self.words = VecDeque::from([(1 << (memory.base & 63)) - 1]);
+        self.last_num = memory.last_num;
+        self.last_attempt = memory.last_attempt;
+        self.last_at = memory.last_at;
+    }
+
     pub(crate) fn new(window_frames: u16) -> Self {
         RxWindow {
             base: 0,

@@ -15,7 +15,7 @@ use portolan_wire::Message;
 const WINDOW: u16 = 64;
 
 /// Which numbers of one lane have arrived, as far as a word remembers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     next: u16,
     /// Bit `i` stands for the number `next - 1 - i`.

@@ -14,13 +14,14 @@ use crate::peer::{Peer, PeerStatus};
 use crate::port::{Ports, Posted, Waiting};
 use crate::remote::Remote;
 use crate::rendezvous::{Origin, Request, RxTransfer, TxTransfer};
+use crate::rest::Rested;
 use crate::session::{Entropy, SessionState};
 use crate::slab::Slab;
 use crate::slot::SlotPool;
 use crate::tx::Sent;
 use crate::{Choice, Config, Counters, Instant, LinkId, LinkParams};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// Everything that is not one peer's own.
@@ -70,7 +71,11 @@ pub struct CreditStatus {
 /// The protocol core of one process. See the crate's documentation for the contract.
 #[derive(Debug)]
 pub struct Core {
+    /// `None` for those never met, and for those that rest ([`Core::awaken`]).
     pub(crate) peers: Vec<Option<Box<Peer>>>,
+    pub(crate) resting: BTreeMap<PeerId, Box<Rested>>,
+    /// Peers on networks that are awake, and when to look whether they may rest.
+    pub(crate) awake: VecDeque<(Instant, PeerId)>,
     /// Per peer, a bit per link that reaches it.
     pub(crate) allowed: Vec<u8>,
     pub(crate) ready: VecDeque<PeerId>,
@@ -109,6 +114,8 @@ impl Core {
         Core {
             peers: (0..config.size).map(|_| None).collect(),
             allowed: alloc::vec![0; config.size as usize],
+            resting: BTreeMap::new(),
+            awake: VecDeque::new(),
             ready: VecDeque::new(),
             timed: Vec::new(),
             sh: Shared {
@@ -154,6 +161,7 @@ impl Core {
     /// Opens a session with `peer` by all links that it may be reached by, unless one is open or
     /// being opened; after a failure, a new one. `P2.1`.
     pub fn connect(&mut self, now: Instant, peer: PeerId) {
+        self.awaken(peer);
         let Some(place) = self.peers.get(peer.index()) else {
             return;
         };
@@ -192,8 +200,10 @@ impl Core {
             // It may still stand in the queues; the new state inherits its place there.
             if let Some(Some(new)) = self.peers.get_mut(peer.index()) {
                 (new.queued, new.timed) = (old.queued, old.timed);
+                new.watched = old.watched;
             }
         }
+        self.watch_for_rest(now, peer);
         self.touch(peer);
     }
 
@@ -202,6 +212,7 @@ impl Core {
     pub fn peer_status(&self, peer: PeerId) -> PeerStatus {
         match self.peers.get(peer.index()) {
             Some(Some(peer)) => peer.status(),
+            _ if self.resting.contains_key(&peer) => PeerStatus::Up,
             _ => PeerStatus::Unknown,
         }
     }
@@ -209,21 +220,25 @@ impl Core {
     /// How things stand with a path to `peer`.
     #[must_use]
     pub fn path_status(&self, peer: PeerId, link: LinkId) -> Option<PathStatus> {
-        self.peers.get(peer.index())?.as_ref()?.path_status(link)
+        match self.peers.get(peer.index())? {
+            Some(peer) => peer.path_status(link),
+            None => self.resting.get(&peer)?.path_status(link),
+        }
     }
 
     /// When `peer` was last heard of.
     #[must_use]
     pub fn last_heard(&self, peer: PeerId) -> Option<Instant> {
-        self.peers
-            .get(peer.index())?
-            .as_ref()
-            .map(|peer| peer.last_heard)
+        match self.peers.get(peer.index())? {
+            Some(peer) => Some(peer.last_heard),
+            None => Some(self.resting.get(&peer)?.last_heard),
+        }
     }
 
     /// Asks a silent `peer` for a sign of life, while something waits for it that is not under way:
     /// [`Core::last_heard`] tells of its answer. A peer that has given the session up says so.
     pub fn ask(&mut self, peer: PeerId) {
+        self.awaken(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
@@ -312,12 +327,18 @@ impl Core {
     /// How the credit of a lane shared with `peer` stands.
     #[must_use]
     pub fn credit(&self, peer: PeerId, lane: portolan_wire::LaneId) -> Option<CreditStatus> {
-        let peer = self.peers.get(peer.index())?.as_ref()?;
-        let (tx, rx) = (&peer.lanes_tx[lane.index()], &peer.lanes_rx[lane.index()]);
+        let lane = lane.index();
+        let (tx, consumed) = match self.peers.get(peer.index())? {
+            Some(peer) => (&peer.lanes_tx[lane], peer.lanes_rx[lane].consumed()),
+            None => {
+                let rested = self.resting.get(&peer)?;
+                (&rested.lanes_tx[lane], rested.lanes_rx[lane].consumed)
+            }
+        };
         Some(CreditStatus {
             charged: tx.charged,
             limit: tx.limit,
-            consumed: rx.consumed(),
+            consumed,
         })
     }
 

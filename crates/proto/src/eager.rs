@@ -172,6 +172,9 @@ impl Core {
         spec: &SendSpec,
         len: usize,
     ) -> Result<Staging<'_>, Refused> {
+        if !self.is_awake(peer) {
+            return Err(Refused::Unknown);
+        }
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return Err(Refused::Unknown);
         };

@@ -76,6 +76,13 @@ impl Default for Standing {
     }
 }
 
+impl Standing {
+    /// Nobody doubts the path.
+    pub(crate) fn is_calm(&self) -> bool {
+        !self.silent && self.retry_at == Instant::NEVER
+    }
+}
+
 impl Path {
     /// Up, and not left for another.
     #[inline]

@@ -101,7 +101,34 @@ pub(crate) struct LaneRx {
     advertised: u32,
 }
 
+/// What is kept of a lane on which nothing is under way and all credit was given back.
+#[derive(Debug, Default)]
+pub(crate) struct LaneMemory {
+    next_seq: u16,
+    best_effort: crate::best_effort::Seen,
+    pub(crate) consumed: u32,
+    advertised: u32,
+}
+
 impl LaneRx {
+    /// `None` while something is under way.
+    pub(crate) fn memory(&self) -> Option<LaneMemory> {
+        let settled = self.entries.is_empty() && self.arrived == self.consumed;
+        settled.then(|| LaneMemory {
+            next_seq: self.next_seq,
+            best_effort: self.best_effort.clone(),
+            consumed: self.consumed,
+            advertised: self.advertised,
+        })
+    }
+
+    pub(crate) fn recall(&mut self, memory: LaneMemory) {
+        self.next_seq = memory.next_seq;
+        self.best_effort = memory.best_effort;
+        (self.arrived, self.consumed) = (memory.consumed, memory.consumed);
+        self.advertised = memory.advertised;
+    }
+
     pub(crate) fn new(credit_len: u32) -> Self {
         LaneRx {
             advertised: credit_len,

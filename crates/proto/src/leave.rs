@@ -32,6 +32,7 @@ impl Core {
     /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
     /// Messages that have arrived from it are still delivered. `P9.6`, `P9.7`
     pub fn fail_peer(&mut self, peer: PeerId, cause: Cause) {
+        self.awaken(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };

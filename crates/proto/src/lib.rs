@@ -53,6 +53,7 @@ mod probe;
 mod recut;
 mod remote;
 mod rendezvous;
+mod rest;
 mod rtt;
 mod rx;
 mod session;

@@ -94,7 +94,7 @@ impl Core {
 
     /// Answers a stranger's hello with one of this side, without insisting on a session. `P2.12`
     pub fn greet(&mut self, now: Instant, peer: PeerId) {
-        if let Some(None) = self.peers.get(peer.index()) {
+        if !self.is_awake(peer) && peer.index() < self.peers.len() {
             self.renew(now, peer);
         }
     }

@@ -59,6 +59,8 @@ pub(crate) struct Peer {
     pub(crate) queued: bool,
     /// Stands in the list of peers with a timer.
     pub(crate) timed: bool,
+    /// Stands in the queue of those that may rest soon.
+    pub(crate) watched: bool,
 }
 
 impl Peer {
@@ -81,6 +83,7 @@ impl Peer {
             last_heard: Instant::default(),
             queued: false,
             timed: false,
+            watched: false,
         }
     }
 

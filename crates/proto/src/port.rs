@@ -231,6 +231,12 @@ impl Ports {
         numbered(&mut self.user, false).chain(numbered(&mut self.system, true))
     }
 
+    /// Whether anything of `peer` waits at a port.
+    pub(crate) fn has_waiting_from(&mut self, peer: PeerId) -> bool {
+        self.iter_mut()
+            .any(|(_, port)| port.unexpected.iter().any(|item| item.peer == peer))
+    }
+
     /// Withdraws a posted receive; `false` if it is not waiting (any more).
     pub(crate) fn cancel(&mut self, id: PortId, op: OpId) -> bool {
         let Some(port) = self.get_mut(id) else {

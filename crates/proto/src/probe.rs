@@ -72,7 +72,37 @@ pub(crate) struct ProbeState {
     regrow_at: Instant,
 }
 
+/// What is kept of a path that is not being probed.
+#[derive(Debug, Default)]
+pub(crate) struct ProbeMemory {
+    pub(crate) best: Option<Span>,
+    nonce: u32,
+    rounds: u8,
+    widest: usize,
+    regrow_at: Instant,
+}
+
 impl ProbeState {
+    /// `None` while something is measured, asked or owed.
+    pub(crate) fn memory(&self) -> Option<ProbeMemory> {
+        let settled = !self.waiting && !self.doubted && !self.has_due();
+        settled.then_some(ProbeMemory {
+            best: self.best,
+            nonce: self.nonce,
+            rounds: self.rounds,
+            widest: self.widest,
+            regrow_at: self.regrow_at,
+        })
+    }
+
+    pub(crate) fn recall(&mut self, memory: ProbeMemory) {
+        self.best = memory.best;
+        self.nonce = memory.nonce;
+        self.rounds = memory.rounds;
+        self.widest = memory.widest;
+        self.regrow_at = memory.regrow_at;
+    }
+
     pub(crate) fn has_due(&self) -> bool {
         self.due || self.asked || !self.answers.is_empty()
     }

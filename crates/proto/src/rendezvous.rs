@@ -217,8 +217,12 @@ impl Shared {
             if let Some(transfer) = self.rx_transfers.remove(key) {
                 self.scheduler.remove(key, &transfer);
                 let op = transfer.posted.op;
-                if matches!(transfer.origin, Origin::Lane | Origin::Port) {
-                    self.events.push_back(Event::RecvFailed { op, error });
+                // Of remote memory, the operation is told elsewhere.
+                match transfer.origin {
+                    Origin::Lane | Origin::Port | Origin::Receive => {
+                        self.events.push_back(Event::RecvFailed { op, error });
+                    }
+                    Origin::Region | Origin::Get(_) => {}
                 }
             }
         }
@@ -244,6 +248,9 @@ impl Core {
         remote_addr: u64,
     ) -> Result<(), Refused> {
         assert!(len > 0, "an empty message is eager");
+        if !self.is_awake(peer) {
+            return Err(Refused::Unknown);
+        }
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return Err(Refused::Unknown);
         };

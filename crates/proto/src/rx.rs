@@ -160,7 +160,7 @@ impl Core {
         let index = token_index(header.session);
         let peer = match self.peers.get_mut(index) {
             Some(Some(peer)) if peer.session.token_mine == header.session => &mut **peer,
-            _ => return Err(DropReason::StaleSession),
+            _ => return self.on_stranger(now, link, bytes, total_len),
         };
         let from = peer.id;
         if !peer.session.up || peer.session.failed.is_some() {
@@ -238,6 +238,24 @@ impl Core {
             at: FRAME_HEADER_LEN,
             total_len: frame.len(),
         }))
+    }
+
+    /// A frame of no session that is open: perhaps its sender rests.
+    #[cold]
+    fn on_stranger(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        bytes: &[u8],
+        total_len: usize,
+    ) -> Result<Option<Admitted>, DropReason> {
+        let header = FrameHeader::parse_head(bytes, total_len)?;
+        let index = u32::try_from(token_index(header.session)).unwrap_or(u32::MAX);
+        let ids = self.session_ids(PeerId(index));
+        if ids.is_none_or(|ids| ids.mine.1 != header.session) || !self.awaken(PeerId(index)) {
+            return Err(DropReason::StaleSession);
+        }
+        self.on_datagram(now, link, bytes, total_len)
     }
 
     #[inline]

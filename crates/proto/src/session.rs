@@ -137,6 +137,12 @@ impl SessionState {
         (self.hello_mask | self.answer_mask) >> link.as_u8() & 1 == 1
     }
 
+    /// Up, and no handshake is due.
+    pub(crate) fn is_settled(&self) -> bool {
+        let handshakes = self.hello_mask | self.answer_mask;
+        self.up && self.failed.is_none() && handshakes == 0 && self.hello_at == Instant::NEVER
+    }
+
     /// When the next hello is due.
     pub(crate) fn timer(&self) -> Instant {
         self.hello_at
@@ -319,7 +325,10 @@ impl Core {
     /// also of a session that was given up.
     #[must_use]
     pub fn session_ids(&self, peer: PeerId) -> Option<SessionIds> {
-        let session = &self.peers.get(peer.index())?.as_ref()?.session;
+        let session = match self.peers.get(peer.index())? {
+            Some(peer) => &peer.session,
+            None => &self.resting.get(&peer)?.session,
+        };
         (session.token_theirs != 0).then_some(SessionIds {
             mine: (session.epoch_mine, session.token_mine),
             theirs: (session.epoch_theirs, session.token_theirs),
@@ -333,13 +342,17 @@ impl Core {
     /// [`DropReason::StaleSession`] for any other that it does not honour.
     pub fn find_session(&self, token: u64) -> Result<(PeerId, SessionIds), DropReason> {
         let index = u32::try_from(token_index(token)).unwrap_or(u32::MAX);
-        // Peers hand this process tokens with its own number in them, and only they.
-        if index == self.sh.config.rank {
-            return Err(DropReason::Reflected);
-        }
         let ids = self.session_ids(PeerId(index));
-        let ids = ids.filter(|ids| ids.mine.1 == token);
-        Ok((PeerId(index), ids.ok_or(DropReason::StaleSession)?))
+        if let Some(ids) = ids.filter(|ids| ids.mine.1 == token) {
+            return Ok((PeerId(index), ids));
+        }
+        // Tokens with this process's own number in them are what peers hand it for its frames. (It may
+        // have a session with itself, too.)
+        Err(if index == self.sh.config.rank {
+            DropReason::Reflected
+        } else {
+            DropReason::StaleSession
+        })
     }
 
     /// Counts a frame that the engine dropped before the core saw it.
@@ -419,6 +432,7 @@ impl Core {
         hello: &Hello,
         is_answer: bool,
     ) -> Result<(), DropReason> {
+        self.awaken(from);
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             if is_answer {
                 return Err(DropReason::StaleSession);

@@ -129,6 +129,8 @@ impl Core {
     /// A message that waited has found its buffer.
     fn fill_late(&mut self, arrived: &Arrived, posted: Posted) {
         let peer = arrived.peer;
+        // What it left in an earlier session may be found while it rests.
+        self.is_awake(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };

@@ -9,6 +9,7 @@ mod pair;
 mod paths;
 mod placement;
 mod remote;
+mod resting;
 mod sessions;
 mod tagged;
 mod transfers;

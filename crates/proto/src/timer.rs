@@ -23,10 +23,12 @@ impl Core {
             .map(|peer| peer.timer(times))
             .min()
             .unwrap_or(Instant::NEVER)
+            .min(self.rest_timer())
     }
 
     /// Does what is due: acknowledgements, retransmissions, handshakes. Events and transmits follow.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.rest_the_quiet(now);
         let mut index = 0;
         while let Some(&id) = self.timed.get(index) {
             let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
@@ -53,7 +55,7 @@ impl Peer {
         self.paths.iter().flatten().any(|path| path.blocked)
     }
 
-    fn timer(&self, times: &Times) -> Instant {
+    pub(crate) fn timer(&self, times: &Times) -> Instant {
         if self.session.failed.is_some() {
             return Instant::NEVER;
         }

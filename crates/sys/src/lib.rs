@@ -14,6 +14,7 @@ pub mod epoll;
 pub mod ethtool;
 pub mod foreign;
 pub mod inherit;
+pub mod libfabric;
 pub mod mapping;
 pub mod memfd;
 pub mod net;

@@ -29,26 +29,29 @@ pub(crate) fn launcher() -> PathBuf {
     let path = library_dir().parent().unwrap().join("portolan");
     assert!(
         path.exists(),
-        "{} is missing; run `cargo test -p portolan-capi -p portolan-cli`, which builds it",
+        "{} is missing; run `cargo test -p portolan-capi -p portolan-gamma -p \
+         portolan-cli`, which builds it",
         path.display()
     );
     path
 }
 
-/// A directory with what a test compiles, and the library under its own name.
+/// A directory with what a test compiles, and a library under the name that programs use.
 pub(crate) struct Workshop {
     dir: TempDir,
+    name: &'static str,
 }
 
 impl Workshop {
-    pub(crate) fn new() -> Workshop {
+    /// With lib`name`, which cargo has built as `file`.
+    pub(crate) fn new(name: &'static str, file: &str) -> Workshop {
         let dir = tempfile::tempdir().unwrap();
-        let library = library_dir().join("libportolan_c.so");
+        let library = library_dir().join(file);
         assert!(library.exists(), "{} is missing", library.display());
-        for name in ["libportolan.so", "libportolan.so.0"] {
-            std::os::unix::fs::symlink(&library, dir.path().join(name)).unwrap();
+        for link in [format!("lib{name}.so"), format!("lib{name}.so.0")] {
+            std::os::unix::fs::symlink(&library, dir.path().join(link)).unwrap();
         }
-        Workshop { dir }
+        Workshop { dir, name }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -63,7 +66,13 @@ impl Workshop {
         command.args(flags).arg("-I").arg(here().join("include"));
         command.arg("-I").arg(here().join("tests/c"));
         command.arg(source).arg("-o").arg(&program);
-        command.args(["-L", dir, &format!("-Wl,-rpath,{dir}"), "-lportolan", "-lm"]);
+        command.args([
+            "-L",
+            dir,
+            &format!("-Wl,-rpath,{dir}"),
+            &format!("-l{}", self.name),
+            "-lm",
+        ]);
         let output = command.output().unwrap();
         assert!(
             output.status.success(),

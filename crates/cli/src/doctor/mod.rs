@@ -10,6 +10,7 @@ mod nic;
 mod print;
 mod probe;
 
+use crate::mpi;
 use anyhow::Result;
 pub(crate) use print::outcome;
 use serde::Serialize;
@@ -21,6 +22,12 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Say instead which libfabric provider each installed MPI would use now, and why.
+    #[arg(long)]
+    mpi: bool,
+    /// Ask the first of these libfabrics what it offers; not for people.
+    #[arg(long, hide = true, num_args = 1.., value_name = "LIBRARY")]
+    ask_libfabric: Vec<String>,
     /// Be the second process of a probe; not for people.
     #[arg(long, hide = true)]
     probe: Option<probe::Probe>,
@@ -77,6 +84,12 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Finding {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(probe) = &args.probe {
         return Ok(probe.run());
+    }
+    if !args.ask_libfabric.is_empty() {
+        return Ok(mpi::report::answer(&args.ask_libfabric));
+    }
+    if args.mpi {
+        return mpi::report::main(args.json);
     }
     let report = examine();
     if args.json {

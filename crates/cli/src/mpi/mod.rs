@@ -8,6 +8,7 @@ pub(crate) mod find;
 pub(crate) mod lab;
 pub(crate) mod plan;
 pub(crate) mod provider;
+pub(crate) mod report;
 
 use crate::error::UserError;
 use anyhow::Result;

@@ -62,7 +62,7 @@ fn what_is_set_is_said_in_one_line() {
         (
             MPICH,
             "FI_PROVIDER=portolan FI_PROVIDER_PATH=/lib MPIR_CVAR_CH4_NETMOD=ofi \
-             MPIR_CVAR_OFI_USE_PROVIDER=portolan /opt/bin/mpirun",
+             /opt/bin/mpirun",
         ),
     ] {
         let mpi = mpi(said);
@@ -104,5 +104,49 @@ fn ranks_are_spread_over_the_hosts_of_a_lab() {
         );
         let line = plan.to_string();
         assert!(line.contains(expected), "{line}");
+    }
+}
+
+#[test]
+fn what_an_mpi_takes_follows_from_its_settings_and_the_offer() {
+    let tcp = ["tcp;ofi_rxm", "sockets"].map(str::to_owned);
+    let both = ["tcp;ofi_rxm", "portolan"].map(str::to_owned);
+    let ours = ["portolan".to_owned()];
+    let open = mpi("mpirun (Open MPI) 5.0.11\n");
+    let mpich = mpi(MPICH);
+    let ucx = mpi(&MPICH.replace(",ofi", ""));
+    let cm = ("OMPI_MCA_pml", "cm");
+    let ofi = ("MPIR_CVAR_CH4_NETMOD", "ofi");
+    let intel = mpi("Intel(R) MPI Library for Linux* OS, Version 2021.13\n");
+    let wish = ("I_MPI_OFI_PROVIDER", "portolan");
+    for (mpi, offered, settings, by) in [
+        (
+            &open,
+            &tcp[..],
+            &[][..],
+            "shared memory and TCP (ob1 with btls)",
+        ),
+        (&open, &both, &[], "portolan"),
+        (&open, &both, &[cm], "portolan"),
+        (&open, &tcp, &[cm], "nothing"),
+        (&open, &both, &[("OMPI_MCA_pml", "ob1")], "ob1"),
+        (&mpich, &both, &[], "UCX"),
+        (&mpich, &both, &[ofi], "one of tcp;ofi_rxm, portolan"),
+        (&intel, &both, &[wish], "portolan"),
+        (&intel, &tcp, &[wish], "nothing"),
+        (&mpich, &ours, &[ofi], "portolan"),
+        (&mpich, &[], &[ofi], "nothing"),
+        (&ucx, &both, &[ofi], "UCX"),
+    ] {
+        let variable = |name: &str| {
+            let set = settings.iter().find(|(set, _)| *set == name);
+            set.map(|(_, value)| (*value).to_owned())
+        };
+        let choice = report::choose(mpi, offered, variable);
+        assert_eq!(
+            choice.by, by,
+            "{mpi} {offered:?} {settings:?}: {}",
+            choice.why
+        );
     }
 }

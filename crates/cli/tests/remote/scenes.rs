@@ -3,8 +3,8 @@
 
 use crate::common::payload::{check, mixed_len, payload};
 use portolan::{
-    Access, Error, Exposed, Lane, Node, PortConfig, Region, RemoteFault, RemoteKey, RemoteTarget,
-    Target,
+    Access, AtomicOp, Datatype, Error, Exposed, Lane, Node, PortConfig, Region, RemoteFault,
+    RemoteKey, RemoteTarget, Target,
 };
 
 pub(crate) type Scene = fn(&mut Node);
@@ -14,6 +14,9 @@ pub(crate) const ALL: &[(&str, Scene)] = &[
     ("a message behind a put", message_behind),
     ("many at once", many_at_once),
     ("notices", notices),
+    ("counters", counters),
+    ("locks", locks),
+    ("atomic arrays", atomic_arrays),
     ("what is not open", not_open),
 ];
 
@@ -155,6 +158,102 @@ fn notices(node: &mut Node) {
         node.wait(put).unwrap();
     }
     end(node, region);
+}
+
+/// Everybody tells everybody rank 0's key.
+fn key_of_first(node: &mut Node, region: &Exposed) -> RemoteKey {
+    let mut bytes = region.key().to_bytes();
+    node.broadcast(0, &mut bytes).unwrap();
+    RemoteKey::from_bytes(bytes)
+}
+
+/// All ranks count at rank 0; each sees every number once.
+fn counters(node: &mut Node) {
+    const COUNT: u64 = 200;
+    let region = node.expose(vec![0; 16], Access::BOTH).unwrap();
+    let key = key_of_first(node, &region);
+    let (at, sum) = (RemoteTarget::new(0, key, 0), RemoteTarget::new(0, key, 8));
+    let mut last = None;
+    for _ in 0..COUNT {
+        let mut before = [0_u64];
+        node.fetch_atomic(at, AtomicOp::Sum, &[1], &mut before)
+            .unwrap();
+        assert!(last < Some(before[0]), "{last:?}, then {before:?}");
+        last = Some(before[0]);
+        node.atomic(sum, AtomicOp::Sum, &[before[0]]).unwrap();
+    }
+    node.barrier().unwrap();
+    let total = COUNT * u64::from(node.size());
+    let mut now = [0_u64; 2];
+    node.fetch_atomic(at, AtomicOp::Read, &[], &mut now)
+        .unwrap();
+    assert_eq!(now, [total, total * (total - 1) / 2]);
+    end(node, region);
+}
+
+/// A lock that is taken by comparing keeps a plain sum right.
+fn locks(node: &mut Node) {
+    let region = node.expose(vec![0; 12], Access::BOTH).unwrap();
+    let key = key_of_first(node, &region);
+    let (lock, sum) = (RemoteTarget::new(0, key, 0), RemoteTarget::new(0, key, 4));
+    let own = node.rank() + 1;
+    for _ in 0..20 {
+        let mut before = [1_u32];
+        while before[0] != 0 {
+            let swap = [own, 0];
+            node.fetch_atomic(lock, AtomicOp::SwapIfEqual, &swap, &mut before)
+                .unwrap();
+        }
+        let mut bytes = [0; 8];
+        node.get(sum, &mut bytes).unwrap();
+        let next = u64::from_le_bytes(bytes) + 1;
+        // Not waited for: the lock is freed behind it.
+        let put = node.iput(sum, next.to_le_bytes().to_vec()).unwrap();
+        node.atomic(lock, AtomicOp::SwapIfEqual, &[0, own]).unwrap();
+        node.wait(put).unwrap();
+    }
+    node.barrier().unwrap();
+    let mut bytes = [0; 8];
+    node.get(sum, &mut bytes).unwrap();
+    assert_eq!(u64::from_le_bytes(bytes), 20 * u64::from(node.size()));
+    end(node, region);
+}
+
+/// As many numbers as go at once, not aligned; and what cannot be asked for.
+fn atomic_arrays(node: &mut Node) {
+    let (region, key) = exchange(node, 15, Access::BOTH);
+    let at = RemoteTarget::new(next(node), key, 3);
+    let ones = [1.5_f64; 512];
+    for _ in 0..4 {
+        node.atomic(at, AtomicOp::Sum, &ones).unwrap();
+    }
+    let mut before = [0.0; 512];
+    node.fetch_atomic(at, AtomicOp::Max, &[7.0; 512], &mut before)
+        .unwrap();
+    assert_eq!(before, [6.0; 512]);
+    let mut requests = Vec::new();
+    for index in 0..100_i32 {
+        let bytes = index.to_le_bytes();
+        let place = RemoteTarget::new(next(node), key, 10_001);
+        let before = Some(vec![0; 4].into());
+        let sum = node.iatomic(place, AtomicOp::Sum, Datatype::I32, &bytes, before);
+        requests.push(sum.unwrap());
+    }
+    let mut sum = 0;
+    for (index, request) in (0..).zip(requests) {
+        let got = node.wait(request).unwrap().buffer.unwrap().into_vec();
+        assert_eq!(i32::from_le_bytes(got.try_into().unwrap()), sum, "in order");
+        sum += index;
+    }
+    let refused = |result| matches!(result, Err(Error::Atomic { .. }));
+    assert!(refused(node.atomic(at, AtomicOp::Sum, &[0_u64; 513])));
+    assert!(refused(node.atomic(at, AtomicOp::BitOr, &[0.0_f32])));
+    assert!(refused(node.atomic(at, AtomicOp::SwapIfEqual, &[1_u8; 3])));
+    let short = node.fetch_atomic(at, AtomicOp::Sum, &[1, 2_i16], &mut [0; 1]);
+    assert!(refused(short));
+    let memory = end(node, region);
+    assert_eq!(memory[3..11], 7.0_f64.to_le_bytes());
+    assert_eq!(memory[10_001..10_005], sum.to_le_bytes());
 }
 
 fn fault(result: Result<(), Error>) -> RemoteFault {

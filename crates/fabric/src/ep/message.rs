@@ -172,7 +172,8 @@ pub(super) unsafe fn recv(
     pieces: &[RawPiece],
 ) -> Result<(), Errno> {
     if what.flags & (PEEK | CLAIM) != 0 {
-        return Err(Errno::NOSYS);
+        // SAFETY: the caller's promise.
+        return unsafe { super::peek::recv(state, at, what, pieces) };
     }
     let ep = &mut state.eps[at];
     let spec = what.spec(ep)?;

@@ -168,3 +168,143 @@ fn sending_to_nobody_is_refused() {
     let code = (a.tagged().send)(a.ep, b"?".as_ptr().cast(), 1, null_mut(), 3, 0, null_mut());
     assert_eq!(code, -(libc::EINVAL as isize));
 }
+
+#[test]
+fn tagged_message_arrives_with_its_word_and_its_source() {
+    let (a, b) = Party::pair(Plan::default());
+    let mut buf = [0xa5; 16];
+    b.trecv(&mut buf, ADDR_UNSPEC, TAG, 0, 7);
+    a.retry(|| {
+        let bytes = b"portolan".as_ptr().cast();
+        (a.tagged().senddata)(a.ep, bytes, 8, null_mut(), 99, 0, TAG, 8 as *mut c_void)
+    });
+    let got = b.wait(&a);
+    assert_eq!(
+        (got.context, got.len, got.data, got.tag, got.source),
+        (7, 8, 99, TAG, 0)
+    );
+    assert_eq!(got.flags, RECV | TAGGED | REMOTE_CQ_DATA);
+    assert_eq!(&buf, b"portolan\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5");
+    let sent = a.wait(&b);
+    assert_eq!((sent.context, sent.flags), (8, SEND | TAGGED));
+    assert_eq!(a.count(), 1);
+}
+
+#[test]
+fn receives_match_by_tag_and_mask_in_the_order_of_posting() {
+    let (a, b) = Party::pair(Plan::default());
+    let (mut exact, mut masked) = ([0; 8], [0; 8]);
+    b.trecv(&mut masked, ADDR_UNSPEC, 0x100, 0xff, 1);
+    b.trecv(&mut exact, ADDR_UNSPEC, 0x200, 0, 2);
+    a.tsend(b"second", 0x200, 0);
+    a.tsend(b"first", 0x1ab, 0);
+    let (one, two) = (b.wait(&a), b.wait(&a));
+    assert_eq!((one.context, one.tag), (2, 0x200));
+    assert_eq!((two.context, two.tag), (1, 0x1ab));
+    assert_eq!((&exact[..6], &masked[..5]), (&b"second"[..], &b"first"[..]));
+}
+
+#[test]
+fn tagged_and_plain_messages_are_matched_apart() {
+    let (a, b) = Party::pair(Plan::default());
+    let (mut plain, mut tagged) = ([0; 8], [0; 8]);
+    b.retry(|| {
+        (b.msg().recv)(
+            b.ep,
+            plain.as_mut_ptr().cast(),
+            8,
+            null_mut(),
+            ADDR_UNSPEC,
+            null_mut(),
+        )
+    });
+    b.trecv(&mut tagged, ADDR_UNSPEC, 0, u64::MAX, 5);
+    a.tsend(b"tagged", 3, 0);
+    a.retry(|| (a.msg().inject)(a.ep, b"plain".as_ptr().cast(), 5, 0));
+    let done = [b.wait(&a), b.wait(&a)];
+    assert!(
+        done.iter()
+            .any(|done| done.flags == RECV | MSG && done.len == 5)
+    );
+    assert!(
+        done.iter()
+            .any(|done| done.flags == RECV | TAGGED && done.context == 5)
+    );
+    assert_eq!((&plain[..5], &tagged[..6]), (&b"plain"[..], &b"tagged"[..]));
+}
+
+/// Receive with flags, by structure. Nothing is received into.
+fn with_flags(of: &Party, buf: &mut [u8], tag: u64, context: usize, flags: u64) {
+    let iov = libc::iovec {
+        iov_base: buf.as_mut_ptr().cast(),
+        iov_len: buf.len(),
+    };
+    let msg = MsgTagged {
+        iov: &raw const iov,
+        desc: null_mut(),
+        iov_count: usize::from(!buf.is_empty()),
+        addr: ADDR_UNSPEC,
+        tag,
+        ignore: 0,
+        context: context as *mut c_void,
+        data: 0,
+    };
+    of.retry(|| (of.tagged().recvmsg)(of.ep, &raw const msg, flags));
+}
+
+/// Look until a message is there. Returns what the look told.
+fn look(of: &Party, other: &Party, tag: u64, flags: u64) -> super::harness::Done {
+    let begun = std::time::Instant::now();
+    loop {
+        with_flags(of, &mut [], tag, 5, PEEK | flags);
+        match of.wait_any(other) {
+            Ok(done) => return done,
+            Err(failure) => assert_eq!(failure.err, libc::ENOMSG),
+        }
+        other.work();
+        assert!(begun.elapsed() < super::harness::PATIENCE);
+    }
+}
+
+#[test]
+fn look_tells_of_a_message_and_leaves_it() {
+    let (a, b) = Party::pair(Plan::default());
+    with_flags(&b, &mut [], TAG, 5, PEEK);
+    assert_eq!(b.wait_any(&a).unwrap_err().err, libc::ENOMSG);
+    a.tsend(b"look", TAG, 0);
+    let seen = look(&b, &a, TAG, 0);
+    assert_eq!(
+        (seen.context, seen.len, seen.tag, seen.source),
+        (5, 4, TAG, 0)
+    );
+    let mut buf = [0; 4];
+    b.trecv(&mut buf, 0, TAG, 0, 6);
+    assert_eq!(b.wait(&a).context, 6);
+    assert_eq!(&buf, b"look");
+}
+
+#[test]
+fn claimed_message_goes_to_nobody_else() {
+    let (a, b) = Party::pair(Plan::default());
+    a.tsend(b"mine", TAG, 0);
+    assert_eq!(look(&b, &a, TAG, CLAIM).len, 4);
+    let (mut other, mut own) = ([0; 4], [0; 4]);
+    b.trecv(&mut other, 0, TAG, 0, 6);
+    with_flags(&b, &mut own, TAG, 5, CLAIM);
+    assert_eq!(b.wait(&a).context, 5);
+    a.tsend(b"next", TAG, 0);
+    assert_eq!(b.wait(&a).context, 6);
+    assert_eq!((&own, &other), (b"mine", b"next"));
+}
+
+#[test]
+fn discarded_message_is_gone() {
+    let (a, b) = Party::pair(Plan::default());
+    a.tsend(b"gone", TAG, 0);
+    assert_eq!(look(&b, &a, TAG, DISCARD).len, 4);
+    a.tsend(b"late", TAG, 0);
+    let mut buf = [0; 4];
+    b.trecv(&mut buf, 0, TAG, 0, 6);
+    assert_eq!(b.wait(&a).context, 6);
+    assert_eq!(&buf, b"late");
+}

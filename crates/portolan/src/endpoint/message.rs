@@ -11,7 +11,8 @@ use crate::engine::{Inner, Submitted};
 use crate::error::Error;
 use crate::ops::OpKind;
 use portolan_proto::{
-    Cause, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector, SendSpec, Space,
+    ATOMIC_LEN_MAX, Cause, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector, SendSpec,
+    Space,
 };
 
 /// Longest message that is copied at once: four pages; a longer one is better waited for.
@@ -31,6 +32,7 @@ impl Endpoint {
             inject_len_max: INJECT_LEN_MAX,
             pieces_max: PIECES_MAX,
             message_len_max: MESSAGE_LEN_MAX,
+            atomic_len_max: ATOMIC_LEN_MAX,
         }
     }
 
@@ -199,22 +201,32 @@ impl Endpoint {
         kind: RawKind,
         context: u64,
     ) -> Result<(OpId, u64), SubmitError> {
-        check_pieces(pieces)?;
-        let (op, what, len) = match pieces {
-            [piece] => {
-                // SAFETY: the caller's promise.
-                let op = unsafe { self.engine.inner.lend(*piece, source) };
-                (op, RawWhat::Recv, piece.len)
-            }
-            _ => {
-                let len = pieces.iter().map(|piece| piece.len).sum();
-                let ops = &mut self.engine.inner.ops;
-                let op = ops.owned(OpKind::RecvTagged { source }, vec![0; len].into(), true);
-                (op, RawWhat::Scatter(pieces.into()), len)
-            }
-        };
+        // SAFETY: the caller's promise.
+        let (op, what, len) = unsafe { self.place(pieces, recv_kind(source)) }?;
         self.note_op(op, kind, what, context, source);
-        Ok((op, len as u64))
+        Ok((op, len))
+    }
+
+    /// Makes an operation whose bytes go to `pieces` in the end.
+    ///
+    /// # Safety
+    /// As of [`Endpoint::recv`].
+    #[inline]
+    pub(super) unsafe fn place(
+        &mut self,
+        pieces: &[RawPiece],
+        kind: OpKind,
+    ) -> Result<(OpId, RawWhat, u64), SubmitError> {
+        check_pieces(pieces)?;
+        let inner = &mut self.engine.inner;
+        if let [piece] = pieces {
+            // SAFETY: the caller's promise.
+            let op = unsafe { inner.lend(*piece, kind) };
+            return Ok((op, RawWhat::Recv, piece.len as u64));
+        }
+        let len = pieces.iter().map(|piece| piece.len).sum();
+        let op = inner.ops.owned(kind, vec![0; len].into(), true);
+        Ok((op, RawWhat::Scatter(pieces.into()), len as u64))
     }
 
     /// Posts `buffer` for many messages that `spec` takes, one behind another. Each has a
@@ -236,7 +248,7 @@ impl Endpoint {
     ) -> Result<(), SubmitError> {
         let selector = self.selector(spec)?;
         // SAFETY: the caller's promise.
-        let op = unsafe { self.engine.inner.lend(buffer, selector.source) };
+        let op = unsafe { self.engine.inner.lend(buffer, recv_kind(selector.source)) };
         let many = RawWhat::Many(Many {
             buffer,
             open_count: 0,
@@ -339,7 +351,7 @@ impl Endpoint {
 
     /// Acts on what a call has caused.
     #[inline]
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.engine.drain();
         if self.engine.inner.flush_wanted || self.engine.inner.core.wants_transmit() {
             self.engine.flush();
@@ -367,7 +379,7 @@ impl Endpoint {
 
     /// Enters an operation into the books; the silence of who alone can end it counts from now.
     #[inline]
-    fn note_op(
+    pub(super) fn note_op(
         &mut self,
         op: OpId,
         kind: RawKind,
@@ -395,7 +407,7 @@ impl Inner {
     ///
     /// # Safety
     /// The piece must be writable, and nobody else use it, until the operation has ended.
-    pub(super) unsafe fn lend(&mut self, piece: RawPiece, source: Option<PeerId>) -> OpId {
+    pub(super) unsafe fn lend(&mut self, piece: RawPiece, kind: OpKind) -> OpId {
         // SAFETY: the caller's promise; an empty piece may be null, and a dangling pointer is as
         // good.
         let bytes = unsafe {
@@ -405,7 +417,7 @@ impl Inner {
             }
         };
         // SAFETY: the caller's promise.
-        unsafe { self.ops.lent_mut_raw(OpKind::RecvTagged { source }, bytes) }
+        unsafe { self.ops.lent_mut_raw(kind, bytes) }
     }
 
     /// As [`Inner::submit_op`], and opens a session where there is none.
@@ -428,6 +440,10 @@ impl Inner {
         }
         self.submit_op(peer, spec, op);
     }
+}
+
+fn recv_kind(source: Option<PeerId>) -> OpKind {
+    OpKind::RecvTagged { source }
 }
 
 fn kind_of(spec: &RawRecv) -> RawKind {
@@ -462,7 +478,7 @@ impl From<portolan_proto::Envelope> for RawEnvelope {
     }
 }
 
-fn check_pieces(pieces: &[RawPiece]) -> Result<(), SubmitError> {
+pub(super) fn check_pieces(pieces: &[RawPiece]) -> Result<(), SubmitError> {
     if pieces.len() > PIECES_MAX {
         return Err(SubmitError::TooManyPieces);
     }
@@ -475,7 +491,7 @@ fn check_pieces(pieces: &[RawPiece]) -> Result<(), SubmitError> {
 
 /// # Safety
 /// The piece must be readable for as long as the slice is used.
-unsafe fn slice_of<'a>(piece: &RawPiece) -> &'a [u8] {
+pub(super) unsafe fn slice_of<'a>(piece: &RawPiece) -> &'a [u8] {
     match piece.len {
         0 => &[],
         // SAFETY: the caller's promise.

@@ -14,18 +14,21 @@
 )]
 
 mod address;
+mod atomic;
 mod directory;
 mod message;
 mod open;
 mod raw;
+mod remote;
 mod rest;
 mod types;
 
 pub use address::EndpointAddress;
+pub use atomic::RawAtomic;
 pub use open::EndpointConfig;
 pub use types::{
-    EndpointLimits, Idle, PeerIndex, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind,
-    RawPiece, RawRecv, RawSend, RawSpace, SubmitError,
+    EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope, RawError,
+    RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, SubmitError,
 };
 
 pub(crate) use directory::Directory;
@@ -35,9 +38,9 @@ use crate::engine::{Engine, PeerInfo};
 use crate::error::Error;
 use crate::node::LINGER;
 use crate::wait::Waiter;
-use portolan_proto::{Cause, Counters, LinkId, PeerId, PeerStatus};
+use portolan_proto::{Cause, Counters, LinkId, OpId, PeerId, PeerStatus};
 use rest::Rest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -51,6 +54,8 @@ pub struct Endpoint {
     address: EndpointAddress,
     waiter: Waiter,
     rest: Rest,
+    /// Exposed memory, by key.
+    regions: HashMap<u64, OpId>,
 }
 
 impl Endpoint {
@@ -144,17 +149,22 @@ impl Endpoint {
 
     fn has_done(&self) -> bool {
         let raw = self.engine.inner.raw.as_ref();
-        raw.is_some_and(|raw| !raw.done.is_empty())
+        let remote = &self.engine.inner.remote;
+        raw.is_some_and(|raw| !raw.done.is_empty()) || !remote.notices.is_empty()
     }
 
     fn hand_out(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
         let Some(raw) = &mut self.engine.inner.raw else {
             return 0;
         };
-        let count = raw.done.len();
+        let mut count = raw.done.len();
         // Only those that are there now: the sink may take its time.
         for completion in raw.done.drain(..) {
             sink(completion);
+        }
+        while let Some(notice) = self.engine.inner.next_notice() {
+            count += 1;
+            sink(notice);
         }
         count
     }

@@ -21,7 +21,7 @@ use crate::{engine, model};
 use portolan_link::shm::OpenConfig;
 use portolan_link::{HostId, ShmConfig};
 use portolan_proto::{Config, Core, Instant, Limits, LinkId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -75,6 +75,7 @@ impl Endpoint {
             address,
             waiter: Waiter::new(1, 1),
             rest,
+            regions: HashMap::new(),
         })
     }
 }

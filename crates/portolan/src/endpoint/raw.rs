@@ -3,6 +3,7 @@
 
 use super::types::{PeerIndex, RawCompletion, RawError, RawKind, RawPiece};
 use crate::engine::Inner;
+use crate::ops::OpKind;
 use portolan_proto::{Label, OpError, OpId, PeerId};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -138,6 +139,7 @@ impl From<OpError> for RawError {
             OpError::PeerGone(_, cause) => RawError::PeerGone(cause),
             OpError::Truncated { message_len } => RawError::Truncated { message_len },
             OpError::Refused => RawError::Refused,
+            OpError::Remote(_, fault) => RawError::Remote(fault),
             _ => RawError::Cancelled,
         }
     }
@@ -195,14 +197,16 @@ impl Inner {
         raw.is_some_and(|raw| raw.is_delivered(op)) && !self.ops.bytes(op).is_empty()
     }
 
-    /// A send of an endpoint has ended.
+    /// What an endpoint has sent, or asked of a peer's memory, has ended.
     pub(crate) fn end_raw_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
         let len = self.ops.bytes(op).len() as u64;
         let Some(ended) = self.take_raw(op) else {
             return;
         };
-        if matches!(ended.what, RawWhat::Silent) {
-            return;
+        match &ended.what {
+            RawWhat::Silent => return,
+            RawWhat::Scatter(pieces) if result.is_ok() => scatter(self.ops.bytes(op), pieces),
+            _ => {}
         }
         self.complete_raw(RawCompletion {
             peer: Some(PeerIndex(peer.0)),
@@ -299,7 +303,7 @@ impl Inner {
         let (context, kind) = (whole.context, whole.kind);
         // SAFETY: `recv_multi`'s caller lends the buffer until its last completion, and no other
         // part has these bytes.
-        let id = unsafe { self.lend(piece, None) };
+        let id = unsafe { self.lend(piece, OpKind::RecvTagged { source: None }) };
         self.ops.name_part(part, id);
         if let Some(raw) = &mut self.raw {
             raw.insert(RawOp {

@@ -2,7 +2,7 @@
 //! What an endpoint's caller says and hears: memory by address, operations by a word of the
 //! caller's.
 
-use portolan_proto::{Cause, ClaimId, PeerId};
+use portolan_proto::{Cause, ClaimId, PeerId, RemoteFault};
 use std::fmt;
 
 /// A peer of an endpoint, numbered from 0 in the order of insertion or first contact. Numbers are
@@ -72,6 +72,24 @@ pub struct RawClaim {
     pub(super) is_tagged: bool,
 }
 
+/// Who may do what with exposed memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawAccess {
+    /// Get, and the values that atomic operations return.
+    pub read: bool,
+    /// Put and atomic operations.
+    pub write: bool,
+}
+
+/// A place in the memory of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawRemote {
+    /// Address of the first byte, counted as the owner has said when it exposed the memory.
+    pub addr: u64,
+    /// Key of the region.
+    pub key: u64,
+}
+
 /// What an operation was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -82,6 +100,14 @@ pub enum RawKind {
     Recv,
     /// A message was received by its tag.
     RecvTagged,
+    /// Bytes were put.
+    Put,
+    /// Bytes were fetched.
+    Get,
+    /// Numbers were changed.
+    Atomic,
+    /// A peer has put bytes here, with a word beside them. Its `context` is 0.
+    RemotePut,
 }
 
 /// Why an operation failed.
@@ -99,6 +125,8 @@ pub enum RawError {
     Cancelled,
     /// The receiver withdrew the buffer that it had matched.
     Refused,
+    /// The owner of the memory refused.
+    Remote(RemoteFault),
 }
 
 impl fmt::Display for RawError {
@@ -109,6 +137,7 @@ impl fmt::Display for RawError {
             }
             RawError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
             RawError::Cancelled => f.write_str("the operation was cancelled"),
+            RawError::Remote(fault) => write!(f, "remote memory: {fault}"),
             RawError::Refused => f.write_str("the receiver withdrew the buffer"),
         }
     }
@@ -152,6 +181,8 @@ pub enum SubmitError {
     NoSuchPeer,
     /// The peer is gone; nothing was sent.
     PeerGone(Cause),
+    /// The atomic operation does not exist for such numbers, or lengths do not fit one another.
+    Unsupported,
     /// More bytes than [`crate::EndpointLimits`] allow.
     TooLong,
     /// More pieces than [`crate::EndpointLimits`] allow.
@@ -165,6 +196,7 @@ impl fmt::Display for SubmitError {
             SubmitError::StaleClaim => f.write_str("the message was claimed before"),
             SubmitError::NoSuchPeer => f.write_str("no such peer; insert its address first"),
             SubmitError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
+            SubmitError::Unsupported => f.write_str("no such atomic operation on such numbers"),
             SubmitError::TooLong => f.write_str("more bytes than the endpoint's limit"),
             SubmitError::TooManyPieces => f.write_str("more pieces than the endpoint's limit"),
         }
@@ -183,6 +215,8 @@ pub struct EndpointLimits {
     pub pieces_max: usize,
     /// Bytes of a message.
     pub message_len_max: u64,
+    /// Bytes of the operands of an atomic operation, compared numbers included.
+    pub atomic_len_max: usize,
 }
 
 /// What to do after a turn that brought nothing.

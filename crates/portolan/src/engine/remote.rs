@@ -5,28 +5,45 @@
 use super::Inner;
 use super::events::copy_part;
 use super::send::Submitted;
+use crate::atomic;
 use crate::error::Error;
 use portolan_link::RxFrame;
 use portolan_proto::{
     Answer, AtomicSpec, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PutNotice, Refused,
-    RemoteFault, RemoteSpec, SendSpec,
+    RemoteSpec, SendSpec,
 };
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What is asked for. The bytes of a put, or the place for what comes back, are the operation's.
 #[derive(Clone, Debug)]
-pub(crate) enum Call {
+pub(crate) enum Call<'a> {
     Put,
     Get,
+    /// With its operands.
+    Atomic(AtomicSpec, Cow<'a, [u8]>),
+}
+
+impl Call<'_> {
+    fn into_owned(self) -> Call<'static> {
+        match self {
+            Call::Put => Call::Put,
+            Call::Get => Call::Get,
+            Call::Atomic(spec, operands) => Call::Atomic(spec, operands.into_owned().into()),
+        }
+    }
 }
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct RemoteState {
     /// Requests that wait behind others of their lane.
-    queued: BTreeMap<OpId, (RemoteSpec, Call)>,
+    queued: BTreeMap<OpId, (RemoteSpec, Call<'static>)>,
     /// Puts that the program has not been told of. Their credit bounds them.
     pub(crate) notices: VecDeque<PutNotice>,
+    /// Room for the operands of an atomic operation, and for what it returns; used again and again.
+    pub(crate) operands: Vec<u8>,
+    pub(crate) before: Vec<u8>,
 }
 
 impl Inner {
@@ -36,7 +53,7 @@ impl Inner {
         peer: PeerId,
         op: OpId,
         spec: RemoteSpec,
-        call: Call,
+        call: Call<'_>,
     ) -> Result<(), Error> {
         self.flush_wanted = true;
         let place = SendSpec {
@@ -55,7 +72,7 @@ impl Inner {
                 }
             }
         }
-        self.remote.queued.insert(op, (spec, call));
+        self.remote.queued.insert(op, (spec, call.into_owned()));
         self.pending.push(peer, place, op);
         Ok(())
     }
@@ -88,11 +105,11 @@ impl Inner {
         peer: PeerId,
         op: OpId,
         spec: &RemoteSpec,
-        call: &Call,
+        call: &Call<'_>,
     ) -> Result<(), Refused> {
         let addr = match call {
             Call::Put => self.pull_addr(peer, op, 0),
-            Call::Get => 0,
+            Call::Get | Call::Atomic(..) => 0,
         };
         let Inner { core, ops, .. } = self;
         let bytes = ops.bytes(op);
@@ -104,6 +121,10 @@ impl Inner {
                 }
             }
             Call::Get => core.get(peer, spec, op, len)?,
+            Call::Atomic(atomic, operands) => {
+                let mut staging = core.atomic(peer, spec, op, atomic, operands.len())?;
+                staging.push(operands);
+            }
         }
         Ok(())
     }
@@ -169,9 +190,26 @@ impl Inner {
             }
             Data::Placed => {}
         }
-        let _ = (&operands, atomic);
-        self.core.refuse(answer, RemoteFault::Unsupported);
+        self.change(answer, atomic, &operands);
         self.scratch = operands;
+    }
+
+    fn change(&mut self, answer: &Answer, atomic: &AtomicSpec, operands: &[u8]) {
+        let span = atomic.span as usize;
+        let checked = atomic::check(atomic.code, atomic.datatype, span, operands.len());
+        let Inner { core, ops, .. } = self;
+        let checked = match checked {
+            Ok(checked) => checked,
+            Err(fault) => return core.refuse(answer, fault),
+        };
+        let Some(place) = part_mut(ops.bytes_mut(answer.region), answer.off, span) else {
+            return;
+        };
+        let back: &[u8] = if atomic.fetch { place } else { &[] };
+        if let Some(mut staging) = core.answer(answer, back.len()) {
+            staging.push(back);
+        }
+        checked.apply(place, operands);
     }
 }
 

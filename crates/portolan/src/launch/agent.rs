@@ -92,7 +92,10 @@ impl Agent {
         })?;
         loop {
             match next_message(&mut self.input.lines)? {
-                Some(ToProcess::Table { addresses }) => return self.check_table(addresses),
+                Some(ToProcess::Table { addresses }) => {
+                    self.input.lines.shrink();
+                    return self.check_table(addresses);
+                }
                 Some(ToProcess::Gone(gone)) => return Err(LaunchError::Gone(gone)),
                 Some(other) => return Err(LaunchError::Malformed(format!("{other:?}"))),
                 None => self.wait_for_more()?,

@@ -33,6 +33,13 @@ impl LineBuffer {
         Ok(())
     }
 
+    /// Gives back memory that a long line needed.
+    pub fn shrink(&mut self) {
+        self.bytes.drain(..self.taken_len);
+        self.taken_len = 0;
+        self.bytes.shrink_to_fit();
+    }
+
     /// Takes the next whole line, without its end.
     pub fn next_line(&mut self) -> Option<&[u8]> {
         let start = self.taken_len;

@@ -14,3 +14,5 @@ mod common;
 mod death;
 mod meet;
 mod messages;
+mod remote;
+mod rest;

@@ -46,6 +46,7 @@ impl Core {
         len: u64,
         remote_addr: u64,
     ) -> Result<Option<Staging<'_>>, Refused> {
+        self.is_awake(peer);
         let eager_len = self.short_len(peer, len);
         let charge = charge(eager_len.unwrap_or(0));
         self.check_ready(peer, spec.lane, charge)?;
@@ -87,6 +88,7 @@ impl Core {
         if most > ATOMIC_LEN_MAX || atomic.code == 0 {
             return Err(Refused::TooLong);
         }
+        self.is_awake(peer);
         let charge = charge(most);
         self.check_ready(peer, spec.lane, charge)?;
         let back_len = if atomic.fetch { atomic.span.into() } else { 0 };
@@ -118,6 +120,7 @@ impl Core {
         op: OpId,
         len: u64,
     ) -> Result<(), Refused> {
+        self.is_awake(peer);
         let eager_len = self.short_len(peer, len);
         // P12.4: the answer is paid for by the one who wants it.
         let charge = charge(eager_len.unwrap_or(0));

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan doctor --mpi`: which provider each installed MPI would use, and why.
+//!
+//! The MPI's own libfabric is asked, by a second process, since loading it runs code of all its
+//! providers. How an MPI chooses among what libfabric offers is written down here: no MPI program
+//! is run.
+
+use super::find::{self, Kind, Mpi};
+use super::plan::{PROVIDER, Plan};
+use super::provider;
+use anyhow::{Context, Result};
+use portolan_sys::libfabric;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+/// The library's name in all versions.
+const LIBRARY: &str = "libfabric.so.1";
+
+/// Where MPIs that bring their own keep it, seen from the directory of the launcher.
+const BESIDE: [&str; 5] = [
+    "../lib/openmpi",
+    "../lib/mpich",
+    "../lib",
+    "../lib64",
+    "../libfabric/lib",
+];
+
+/// What Open MPI leaves out unless told otherwise (opal/mca/common/ofi/common_ofi.c); a name that
+/// begins so is left out, too.
+const EXCLUDED: [&str; 7] = ["shm", "sockets", "tcp", "udp", "rstream", "usnic", "net"];
+
+/// What a libfabric offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Offer {
+    version: String,
+    pub(super) providers: Vec<String>,
+}
+
+/// What is known of one MPI.
+#[derive(Debug, Serialize)]
+struct Report {
+    mpi: String,
+    launcher: PathBuf,
+    /// What its libfabric offers with the environment as it is.
+    libfabric: Result<Offer, String>,
+    now: Choice,
+    /// With what `portolan mpirun` sets.
+    with_portolan: Choice,
+}
+
+/// What carries an MPI's messages.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Choice {
+    pub(super) by: String,
+    pub(super) why: String,
+}
+
+impl Choice {
+    fn new(by: impl Into<String>, why: impl Into<String>) -> Choice {
+        Choice {
+            by: by.into(),
+            why: why.into(),
+        }
+    }
+}
+
+/// Prints what all installed MPIs would use.
+pub(crate) fn main(json: bool) -> Result<ExitCode> {
+    let reports: Vec<Report> = find::installed().iter().map(Report::of).collect();
+    if json {
+        println!("{}", serde_json::to_string_pretty(&reports)?);
+    } else if reports.is_empty() {
+        println!("no MPI was found in PATH");
+    } else {
+        print!("{}", text(&reports));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(reports: &[Report]) -> String {
+    let mut text = String::new();
+    for report in reports {
+        let libfabric = match &report.libfabric {
+            Ok(offer) if offer.providers.is_empty() => {
+                format!("{}, offers nothing that MPI could use", offer.version)
+            }
+            Ok(offer) => format!("{}, offers {}", offer.version, offer.providers.join(", ")),
+            Err(why) => why.clone(),
+        };
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "{}\n  now:              {}\n    {}\n  portolan mpirun:  {}\n    {}\n  libfabric:        {}\n",
+            report.mpi,
+            report.now.by,
+            report.now.why,
+            report.with_portolan.by,
+            report.with_portolan.why,
+            libfabric
+        );
+    }
+    text
+}
+
+impl Report {
+    fn of(mpi: &Mpi) -> Report {
+        let now = ask(mpi, &[]).map_err(|error| format!("{error:#}"));
+        let variable = |name: &str| std::env::var(name).ok();
+        let offered = now.clone().unwrap_or_default();
+        Report {
+            mpi: mpi.to_string(),
+            launcher: mpi.launcher.clone(),
+            now: choose(mpi, &offered.providers, variable),
+            with_portolan: with_portolan(mpi),
+            libfabric: now,
+        }
+    }
+}
+
+/// What `mpi` chooses among `offered`, given its settings.
+pub(super) fn choose(
+    mpi: &Mpi,
+    offered: &[String],
+    variable: impl Fn(&str) -> Option<String>,
+) -> Choice {
+    if mpi.has_ofi() == Some(false) {
+        let device = mpi.device.as_deref().unwrap_or_default();
+        return Choice::new(
+            "UCX",
+            format!("it was built for {device}, without libfabric"),
+        );
+    }
+    match mpi.kind {
+        Kind::OpenMpi => open_mpi(offered, variable),
+        Kind::Mpich => mpich(mpi, offered, variable),
+        Kind::Intel => intel(offered, variable),
+    }
+}
+
+fn open_mpi(offered: &[String], variable: impl Fn(&str) -> Option<String>) -> Choice {
+    let usable = |name: &&String| !EXCLUDED.iter().any(|bad| name.starts_with(bad));
+    let provider = offered.iter().find(usable);
+    let pml = variable("OMPI_MCA_pml");
+    let btls = "shared memory and TCP (ob1 with btls)";
+    match (pml.as_deref(), provider) {
+        (Some("cm"), Some(provider)) => Choice::new(
+            provider,
+            "OMPI_MCA_pml=cm asks for libfabric; first that it takes",
+        ),
+        (Some("cm"), None) => Choice::new(
+            "nothing",
+            "OMPI_MCA_pml=cm asks for libfabric, which offers nothing that it takes: jobs fail",
+        ),
+        (Some(other), _) => Choice::new(other, format!("OMPI_MCA_pml={other} asks for it")),
+        (None, Some(provider)) => Choice::new(
+            provider,
+            "libfabric offers it, and Open MPI prefers what libfabric offers to its own",
+        ),
+        (None, None) => Choice::new(
+            btls,
+            "libfabric offers nothing that Open MPI takes unasked, and pml is not set",
+        ),
+    }
+}
+
+fn mpich(mpi: &Mpi, offered: &[String], variable: impl Fn(&str) -> Option<String>) -> Choice {
+    let device = mpi.device.as_deref().unwrap_or("ch4:ofi");
+    let first = device.split([':', ',']).nth(1).unwrap_or("ofi").to_owned();
+    let (netmod, why) = match variable("MPIR_CVAR_CH4_NETMOD") {
+        Some(netmod) => (netmod, "MPIR_CVAR_CH4_NETMOD asks for it".to_owned()),
+        None => (first, format!("it was built for {device}")),
+    };
+    if netmod != "ofi" {
+        return Choice::new(netmod.to_uppercase(), why);
+    }
+    among(offered)
+}
+
+fn intel(offered: &[String], variable: impl Fn(&str) -> Option<String>) -> Choice {
+    match variable("I_MPI_OFI_PROVIDER") {
+        Some(asked) if offered.contains(&asked) => Choice::new(
+            asked,
+            "I_MPI_OFI_PROVIDER asks for it, and libfabric offers it",
+        ),
+        Some(asked) => Choice::new(
+            "nothing",
+            format!(
+                "I_MPI_OFI_PROVIDER asks for {asked}, which libfabric does not offer: jobs fail"
+            ),
+        ),
+        None => among(offered),
+    }
+}
+
+/// The MPI's own judgement, which only one that is alone makes certain.
+fn among(offered: &[String]) -> Choice {
+    match offered {
+        [] => Choice::new("nothing", "libfabric offers nothing that it could use"),
+        [only] => Choice::new(only, "libfabric offers nothing else"),
+        several => Choice::new(
+            format!("one of {}", several.join(", ")),
+            "it scores what libfabric offers, and of equals takes the first",
+        ),
+    }
+}
+
+/// What would carry messages under `portolan mpirun`.
+fn with_portolan(mpi: &Mpi) -> Choice {
+    if let Err(error) = mpi.check_ofi() {
+        return Choice::new("refused", error.to_string());
+    }
+    let directory = match provider::directory(None) {
+        Ok(directory) => directory,
+        Err(error) => return Choice::new("refused", error.to_string()),
+    };
+    let mut plan = Plan::new(mpi, Vec::new());
+    plan.take_provider(mpi.kind, &directory);
+    match ask(mpi, plan.environment()) {
+        Ok(offer) => {
+            let set = |name: &str| plan.value(name).map(str::to_owned);
+            let choice = choose(mpi, &offer.providers, set);
+            if choice.by == PROVIDER {
+                let place = directory.display();
+                return Choice::new(
+                    PROVIDER,
+                    format!("its libfabric loads {place}/{}", provider::FILE),
+                );
+            }
+            choice
+        }
+        Err(error) => Choice::new("nothing", format!("{error:#}")),
+    }
+}
+
+/// Asks the libfabric of `mpi`, in a second process with `environment`.
+fn ask(mpi: &Mpi, environment: &[(&'static str, String)]) -> Result<Offer> {
+    let own = std::env::current_exe().context("finding the program portolan itself")?;
+    let output = Command::new(own)
+        .args(["doctor", "--ask-libfabric"])
+        .args(libraries(mpi))
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .context("starting a second process")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        anyhow::bail!(
+            "libfabric cannot be asked: {} {}",
+            said.trim(),
+            output.status
+        );
+    }
+    // Providers may print, too; the answer is the last line.
+    serde_json::from_str(said.lines().last().unwrap_or_default()).context("its answer")
+}
+
+/// The second process of [`ask`].
+pub(crate) fn answer(libraries: &[String]) -> ExitCode {
+    match libfabric::offer(libraries) {
+        Ok(offer) => {
+            let (major, minor) = offer.version;
+            let offer = Offer {
+                version: format!("{major}.{minor}"),
+                providers: offer.providers,
+            };
+            println!("\n{}", serde_json::json!(offer));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The MPI's own libfabric if it brings one, or the system's.
+fn libraries(mpi: &Mpi) -> Vec<String> {
+    let real = mpi
+        .launcher
+        .canonicalize()
+        .unwrap_or_else(|_| mpi.launcher.clone());
+    let bins = [real.parent(), mpi.launcher.parent()];
+    let own = bins.into_iter().flatten().flat_map(|bin| {
+        let file = |beside: &str| bin.join(beside).join(LIBRARY);
+        BESIDE.iter().map(|beside| file(beside)).collect::<Vec<_>>()
+    });
+    let own = own.filter(|file| file.exists());
+    let mut names: Vec<String> = own
+        .map(|file| file.to_string_lossy().into_owned())
+        .collect();
+    names.push(LIBRARY.to_owned());
+    names
+}

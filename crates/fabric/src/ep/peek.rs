@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Looking at messages that nobody has received yet, taking them out of matching, and receiving
+//! those that were taken out.
+
+use portolan::{RawEnvelope, RawPiece, RawRecv};
+
+use super::message::Incoming;
+use crate::abi::*;
+use crate::cq::{Entry, Failure};
+use crate::errno::Errno;
+use crate::state::State;
+
+/// Do what a receive with `FI_PEEK` or `FI_CLAIM` asks for.
+///
+/// # Safety
+/// The pieces stay valid, and are not used, until the completion.
+#[cold]
+pub(super) unsafe fn recv(
+    state: &mut State,
+    at: usize,
+    what: &Incoming,
+    pieces: &[RawPiece],
+) -> Result<(), Errno> {
+    if what.flags & PEEK == 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { recv_claimed(state, at, what, pieces) };
+    }
+    let spec = what.spec(&state.eps[at])?;
+    let mut found = look(state, at, what, &spec)?;
+    if found.is_none() {
+        // It may have arrived since the endpoint worked last.
+        state.progress(at);
+        found = look(state, at, what, &spec)?;
+    }
+    report(state, at, what, found);
+    Ok(())
+}
+
+fn look(
+    state: &mut State,
+    at: usize,
+    what: &Incoming,
+    spec: &RawRecv,
+) -> Result<Option<RawEnvelope>, Errno> {
+    let ep = &mut state.eps[at];
+    if what.flags & (CLAIM | DISCARD) == 0 {
+        return Ok(ep.engine.peek(spec)?);
+    }
+    let Some((claim, envelope)) = ep.engine.claim(spec)? else {
+        return Ok(None);
+    };
+    if what.flags & DISCARD != 0 {
+        ep.engine.discard(claim);
+    } else {
+        ep.claims.push((what.context, claim));
+    }
+    Ok(Some(envelope))
+}
+
+/// The answer is a completion, found or not.
+fn report(state: &mut State, at: usize, what: &Incoming, found: Option<RawEnvelope>) {
+    let State { eps, cqs, .. } = state;
+    let ep = &eps[at];
+    let Some(queue) = ep.routes.rx_cq.and_then(|cq| cqs.get_mut(cq)) else {
+        return;
+    };
+    let mut entry = Entry {
+        context: what.context,
+        flags: what.op(ep).flags,
+        ..Entry::default()
+    };
+    let Some(envelope) = found else {
+        let (errno, text) = (Errno(libc::ENOMSG), "no such message has come".to_owned());
+        return queue.fail(Failure {
+            entry,
+            beyond: 0,
+            errno,
+            text,
+        });
+    };
+    entry.len = usize::try_from(envelope.len).unwrap_or(usize::MAX);
+    entry.source = ep.routes.source(Some(envelope.source));
+    entry.tag = envelope.tag;
+    if let Some(imm) = envelope.imm {
+        entry.flags |= REMOTE_CQ_DATA;
+        entry.data = imm;
+    }
+    queue.push(entry);
+}
+
+/// # Safety
+/// As for [`recv`].
+unsafe fn recv_claimed(
+    state: &mut State,
+    at: usize,
+    what: &Incoming,
+    pieces: &[RawPiece],
+) -> Result<(), Errno> {
+    let ep = &mut state.eps[at];
+    let same = |&(context, _): &(usize, _)| context == what.context;
+    let place = ep.claims.iter().position(same).ok_or(Errno::INVAL)?;
+    let (_, claim) = ep.claims.swap_remove(place);
+    if what.flags & DISCARD != 0 {
+        ep.engine.discard(claim);
+        report_discarded(state, at, what);
+        return Ok(());
+    }
+    let op = what.op(ep);
+    let key = ep.ops.insert(op);
+    // SAFETY: the caller's promise.
+    unsafe { ep.engine.recv_claimed(claim, pieces, key as u64) }.map_err(|error| {
+        ep.ops.remove(key);
+        error.into()
+    })
+}
+
+fn report_discarded(state: &mut State, at: usize, what: &Incoming) {
+    let State { eps, cqs, .. } = state;
+    let ep = &eps[at];
+    if let Some(queue) = ep.routes.rx_cq.and_then(|cq| cqs.get_mut(cq)) {
+        let flags = what.op(ep).flags;
+        queue.push(Entry {
+            context: what.context,
+            flags,
+            ..Entry::default()
+        });
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Locking of memory. GAMMA's driver wrote to physical addresses and needed it; Portolan does not,
+//! so a limit of the system's is no error.
+
+use crate::code::*;
+use std::ffi::{c_int, c_ulong, c_void};
+use std::io;
+
+/// The pages that `len` bytes at `buf` lie in.
+fn pages(buf: *const c_void, len: c_ulong) -> Result<(*mut c_void, usize), Failure> {
+    if buf.is_null() {
+        return Err(Failure::new(GAMMA_ERR_NULL, "the buffer is null"));
+    }
+    // SAFETY: has no conditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let page = usize::try_from(page).unwrap_or(4096);
+    let within = buf.addr() % page;
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    let at = buf.cast_mut().wrapping_byte_sub(within);
+    Ok((at, len.saturating_add(within)))
+}
+
+fn system_error(what: &str) -> Failure {
+    let error = io::Error::last_os_error();
+    Failure::new(GAMMA_ERR_SYSTEM, format!("{what}: {error}"))
+}
+
+/// Locks memory, as far as the system allows; beyond that, nothing is lost but speed.
+///
+/// Errors: GAMMA_ERR_NULL; GAMMA_ERR_SYSTEM when there is no memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gamma_mlock(buf: *const c_void, len: c_ulong) -> c_int {
+    guard(|| {
+        let (at, len) = pages(buf, len)?;
+        // SAFETY: the kernel checks the addresses.
+        if unsafe { libc::mlock(at, len) } == 0 {
+            return Ok(0);
+        }
+        // Refused: for want of memory there, or because of a limit? Asking to write dirty pages
+        // soon changes nothing, and fails where nothing is.
+        // SAFETY: as above.
+        if unsafe { libc::msync(at, len, libc::MS_ASYNC) } == 0 {
+            return Ok(0);
+        }
+        Err(system_error("locking memory"))
+    })
+}
+
+/// Unlocks memory.
+///
+/// Errors: GAMMA_ERR_NULL, GAMMA_ERR_SYSTEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gamma_munlock(buf: *const c_void, len: c_ulong) -> c_int {
+    guard(|| {
+        let (at, len) = pages(buf, len)?;
+        // SAFETY: the kernel checks the addresses.
+        match unsafe { libc::munlock(at, len) } {
+            0 => Ok(0),
+            _ => Err(system_error("unlocking memory")),
+        }
+    })
+}
+
+/// Unlocks all memory of the process.
+///
+/// Errors: GAMMA_ERR_SYSTEM.
+#[unsafe(no_mangle)]
+pub extern "C" fn gamma_munlockall() -> c_int {
+    // SAFETY: has no conditions.
+    guard(|| match unsafe { libc::munlockall() } {
+        0 => Ok(0),
+        _ => Err(system_error("unlocking all memory")),
+    })
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Active Ports: a number that is bound to a port of another process for sending, and has buffers,
+//! a handler and a semaphore for receiving.
+//!
+//! Buffers are armed in the order in which they were given; each takes one message. When the last
+//! has been filled and the handler has armed no other, what comes next depends on the port's kind:
+//! `GO_FORTH` arms the rest of the buffer; `GO_BACK` arms all of it again, when the signal that
+//! announced the message has been collected and the program waits for the semaphore anew, or at once
+//! if the handler gave no signal. A message that finds no armed buffer waits.
+
+use crate::code::*;
+use crate::machine::{Caller, Machine, lock, running};
+use portolan::{Buffer, Context, Message, Node, PortConfig, Request, Target};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_uchar, c_ulong, c_void};
+use std::ptr::NonNull;
+
+/// After each message, the next one goes to the start of the buffer.
+pub const GO_BACK: c_uchar = 0;
+/// After each message, the next one goes behind it.
+pub const GO_FORTH: c_uchar = 1;
+
+/// In a handler: the port whose message is complete.
+#[unsafe(no_mangle)]
+pub static mut gamma_active_port: u16 = 0;
+
+/// In a handler: bytes of the message; more than the buffer has if it was too short.
+#[unsafe(no_mangle)]
+pub static mut gamma_msglen: c_ulong = 0;
+
+/// A receiver handler.
+pub type gamma_handler_t = Option<unsafe extern "C" fn()>;
+
+/// A buffer of the program's.
+#[derive(Clone, Copy)]
+struct Place {
+    at: *mut u8,
+    len: usize,
+}
+
+impl Place {
+    fn new(at: *mut c_void, len: c_ulong) -> Result<Place, Failure> {
+        let too_long = || Failure::new(GAMMA_ERR_ARGUMENT, "the buffer is longer than memory");
+        let len = usize::try_from(len).map_err(|_| too_long())?;
+        if len > isize::MAX.unsigned_abs() {
+            return Err(too_long());
+        }
+        let at = match (at.is_null(), len) {
+            (false, _) => at.cast(),
+            (true, 0) => NonNull::dangling().as_ptr(),
+            (true, _) => return Err(Failure::new(GAMMA_ERR_NULL, "the buffer is null")),
+        };
+        Ok(Place { at, len })
+    }
+
+    /// What is behind the first `used` bytes.
+    fn rest(self, used: usize) -> Place {
+        let used = used.min(self.len);
+        // SAFETY: not beyond the end of the program's buffer.
+        let at = unsafe { self.at.add(used) };
+        Place {
+            at,
+            len: self.len - used,
+        }
+    }
+
+    fn buffer(self) -> Buffer {
+        // SAFETY: the program's promise: the buffer is the port's until a message has filled it,
+        // or the parallel section is over.
+        unsafe { Buffer::from_raw_mut(self.at, self.len) }
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct Port {
+    number: u16,
+    pub(crate) target: Cell<Target>,
+    handler: Cell<gamma_handler_t>,
+    semaphore: Cell<u16>,
+    kind: Cell<c_uchar>,
+    /// Armed buffers, in order.
+    armed: RefCell<VecDeque<Place>>,
+    /// The buffer that was filled last, if it waits to be armed again.
+    filled: Cell<Option<Place>>,
+    /// The semaphore that its handler has signalled while it runs now.
+    signalled: Cell<Option<u16>>,
+    /// Non-blocking sends that nobody has asked after.
+    pub(crate) sends: RefCell<VecDeque<Request>>,
+}
+
+/// A port, as a handler of the node's.
+struct Incoming(&'static Port);
+
+// SAFETY: a port is reached only under the machine's lock, which the thread that runs the handlers
+// holds.
+unsafe impl Send for Incoming {}
+
+impl Port {
+    /// Arms a buffer of the program's.
+    fn arm(&self, caller: Caller<'_>, place: Place) -> Result<(), Failure> {
+        match caller {
+            Caller::Program(mut node) => match node.as_mut() {
+                // Nobody waits for these requests: the handler gets their buffers.
+                Some(node) => {
+                    self.armed.borrow_mut().push_back(place);
+                    let _ = node.post_recv(self.number, place.buffer())?;
+                }
+                None => return Err(crate::machine::in_handler()),
+            },
+            Caller::Handler(context) => self.arm_in_handler(context, place)?,
+        }
+        Ok(())
+    }
+
+    fn arm_in_handler(&self, context: &mut Context<'_>, place: Place) -> Result<(), Failure> {
+        self.armed.borrow_mut().push_back(place);
+        let _ = context.post_recv(self.number, place.buffer())?;
+        Ok(())
+    }
+
+    /// Arms the buffer that was filled last, if it still waits for that.
+    pub(crate) fn arm_again(&self, node: &mut Node) -> Result<(), Failure> {
+        let Some(place) = self.filled.take() else {
+            return Ok(());
+        };
+        self.armed.borrow_mut().push_back(place);
+        let _ = node.post_recv(self.number, place.buffer())?;
+        Ok(())
+    }
+
+    /// A message is complete.
+    fn on_message(&'static self, context: &mut Context<'_>, message: &mut Message<'_>) {
+        let machine = lock();
+        let (len, truncated) = (message.message_len(), message.is_truncated());
+        // Gives the memory back to the program.
+        drop(message.take_buffer());
+        let place = self.armed.borrow_mut().pop_front();
+        self.filled.set(None);
+        self.signalled.set(None);
+        match self.handler.get() {
+            Some(handler) => self.run(&machine, context, handler, len),
+            None if truncated => machine.signal_error(self.semaphore.get()),
+            None => {
+                machine.signal(self.semaphore.get());
+                self.signalled.set(Some(self.semaphore.get()));
+            }
+        }
+        let Some(place) = place else { return };
+        if !self.armed.borrow().is_empty() {
+            return;
+        }
+        let used = usize::try_from(len).unwrap_or(usize::MAX);
+        if let Err(failure) = self.after(&machine, context, place, used) {
+            // The port was open a moment ago; it can only be closed by the end of everything.
+            drop(failure);
+        }
+    }
+
+    fn run(
+        &'static self,
+        machine: &Machine,
+        context: &mut Context<'_>,
+        handler: unsafe extern "C" fn(),
+        len: u64,
+    ) {
+        // SAFETY: written under the lock only, and meant to be read in the handler.
+        unsafe {
+            gamma_active_port = self.number;
+            gamma_msglen = len;
+        }
+        let before = machine.running.replace(Some(self));
+        // SAFETY: the program's promise about its handler.
+        machine.with_context(context, || unsafe { handler() });
+        machine.running.set(before);
+    }
+
+    /// What becomes of a buffer after its message, when no other is armed.
+    fn after(
+        &'static self,
+        machine: &Machine,
+        context: &mut Context<'_>,
+        place: Place,
+        used: usize,
+    ) -> Result<(), Failure> {
+        if self.kind.get() == GO_FORTH {
+            let rest = place.rest(used);
+            // A buffer without bytes is for messages without bytes, of which it takes any number.
+            if rest.len > 0 || place.len == 0 {
+                self.arm_in_handler(context, rest)?;
+            }
+            return Ok(());
+        }
+        match self.signalled.get() {
+            Some(semaphore) => {
+                self.filled.set(Some(place));
+                machine.owe(semaphore, self);
+            }
+            None => self.arm_in_handler(context, place)?,
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    /// The port whose handler runs has signalled a semaphore.
+    pub(crate) fn note_signal(&self, semaphore: u16) {
+        if let Some(port) = self.running.get() {
+            port.signalled.set(Some(semaphore));
+        }
+    }
+}
+
+/// What both kinds of ports have in common.
+struct Setting {
+    port: u16,
+    dest_node: u16,
+    dest_par_pid: c_uchar,
+    dest_port: u16,
+    handler: gamma_handler_t,
+    semaphore: u16,
+    kind: c_uchar,
+    place: Place,
+}
+
+fn set(setting: &Setting) -> Result<c_int, Failure> {
+    let machine = running()?;
+    let (node, size) = (u32::from(setting.dest_node), machine.size.get());
+    if node >= size {
+        let text = format!("node {node} does not exist: this group has {size}, numbered from 0");
+        return Err(Failure::new(GAMMA_ERR_NODE, text));
+    }
+    if setting.dest_par_pid != machine.par_pid.get() {
+        let text = format!(
+            "parallel PID {} is not this group's, {}; groups do not send to one another",
+            setting.dest_par_pid,
+            machine.par_pid.get()
+        );
+        return Err(Failure::new(GAMMA_ERR_PAR_PID, text));
+    }
+    if setting.kind != GO_BACK && setting.kind != GO_FORTH {
+        let text = format!("buffer kind {}: take GO_BACK or GO_FORTH", setting.kind);
+        return Err(Failure::new(GAMMA_ERR_ARGUMENT, text));
+    }
+    let target = Target::new(node, setting.dest_port);
+    let port = match machine.port(setting.port) {
+        Ok(port) => port,
+        Err(_) => make(&machine, setting.port, target)?,
+    };
+    port.target.set(target);
+    port.handler.set(setting.handler);
+    port.semaphore.set(setting.semaphore);
+    port.kind.set(setting.kind);
+    port.filled.set(None);
+    port.arm(machine.caller()?, setting.place)?;
+    Ok(0)
+}
+
+fn make(machine: &Machine, number: u16, target: Target) -> Result<&'static Port, Failure> {
+    let port: &'static Port = Box::leak(Box::new(Port {
+        number,
+        target: Cell::new(target),
+        handler: Cell::new(None),
+        semaphore: Cell::new(0),
+        kind: Cell::new(GO_BACK),
+        armed: RefCell::default(),
+        filled: Cell::new(None),
+        signalled: Cell::new(None),
+        sends: RefCell::default(),
+    }));
+    let incoming = Incoming(port);
+    let run = move |context: &mut Context<'_>, mut message: Message<'_>| {
+        let Incoming(port) = &incoming;
+        port.on_message(context, &mut message);
+    };
+    machine.with_node(|node| Ok(node.open_active(number, PortConfig::default(), run)?))?;
+    let mut ports = machine.ports.borrow_mut();
+    let index = usize::from(number);
+    if index >= ports.len() {
+        ports.resize(index + 1, None);
+    }
+    ports[index] = Some(port);
+    Ok(port)
+}
+
+/// Binds `port` to port `dest_port` of node `dest_node` for sending, and arms `buf` for receiving:
+/// for each message, `handler` runs. A port may be set again, which binds it anew and arms one more
+/// buffer.
+///
+/// Errors: GAMMA_ERR_NODE, GAMMA_ERR_PAR_PID, GAMMA_ERR_ARGUMENT, GAMMA_ERR_NULL,
+/// GAMMA_ERR_IN_HANDLER.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the interface is GAMMA's")]
+pub unsafe extern "C" fn gamma_set_active_port(
+    port: u16,
+    dest_node: u16,
+    dest_par_pid: c_uchar,
+    dest_port: u16,
+    handler: gamma_handler_t,
+    semaphore: u16,
+    buffer_kind: c_uchar,
+    buf: *mut c_void,
+    len: c_ulong,
+) -> c_int {
+    guard(|| {
+        if handler.is_none() {
+            let text = "handler is null; a port without one is set by gamma_set_passive_port()";
+            return Err(Failure::new(GAMMA_ERR_NULL, text));
+        }
+        set(&Setting {
+            port,
+            dest_node,
+            dest_par_pid,
+            dest_port,
+            handler,
+            semaphore,
+            kind: buffer_kind,
+            place: Place::new(buf, len)?,
+        })
+    })
+}
+
+/// As gamma_set_active_port(), without a handler: each message signals the semaphore.
+///
+/// Errors: those of gamma_set_active_port().
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the interface is GAMMA's")]
+pub unsafe extern "C" fn gamma_set_passive_port(
+    port: u16,
+    dest_node: u16,
+    dest_par_pid: c_uchar,
+    dest_port: u16,
+    semaphore: u16,
+    buffer_kind: c_uchar,
+    buf: *mut c_void,
+    len: c_ulong,
+) -> c_int {
+    guard(|| {
+        set(&Setting {
+            port,
+            dest_node,
+            dest_par_pid,
+            dest_port,
+            handler: None,
+            semaphore,
+            kind: buffer_kind,
+            place: Place::new(buf, len)?,
+        })
+    })
+}
+
+/// Arms the next receive buffer of `port`. Several may be armed; each takes one message. Handlers
+/// may call it.
+///
+/// Errors: GAMMA_ERR_PORT, GAMMA_ERR_NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gamma_post_recv(port: u16, buf: *mut c_void, len: c_ulong) -> c_int {
+    guard(|| {
+        let machine = running()?;
+        let port = machine.port(port)?;
+        let place = Place::new(buf, len)?;
+        port.filled.set(None);
+        port.arm(machine.caller()?, place)?;
+        Ok(0)
+    })
+}
