@@ -168,13 +168,3 @@ pub(crate) extern "C" fn join(
 ) -> c_int {
     NOSYS
 }
-
-pub(crate) extern "C" fn query_atomic(
-    _: *mut FidDomain,
-    _: c_int,
-    _: c_int,
-    _: *mut AtomicAttr,
-    _: u64,
-) -> c_int {
-    NOSYS
-}

@@ -33,7 +33,7 @@ static DOMAIN_OPS: OpsDomain = OpsDomain {
     poll_open: absent::poll_open,
     stx_ctx: absent::stx_ctx,
     srx_ctx: absent::srx_ctx,
-    query_atomic: absent::query_atomic,
+    query_atomic: ep::query_atomic,
 };
 
 /// Since this version a failed completion has room for a text.

@@ -6,6 +6,7 @@
     reason = "called from C, and holds pointers of the application"
 )]
 
+mod atomic;
 mod cm;
 mod message;
 mod msg;
@@ -32,6 +33,7 @@ use crate::mr::Mr;
 use crate::object::{Object, class, fid};
 use crate::state::State;
 
+pub(crate) use atomic::query as query_atomic;
 pub(crate) use cm::hand_out;
 
 static FID_OPS: Ops = Ops {
@@ -221,7 +223,7 @@ pub(crate) extern "C" fn open(
             msg: &raw const msg::OPS,
             rma: &raw const rma::OPS,
             tagged: &raw const tagged::OPS,
-            atomic: null(),
+            atomic: &raw const atomic::OPS,
             collective: null(),
         };
         // SAFETY: the application's place for the endpoint.

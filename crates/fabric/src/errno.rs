@@ -33,6 +33,7 @@ impl From<SubmitError> for Errno {
         match error {
             SubmitError::Again => Errno::AGAIN,
             SubmitError::NoSuchPeer | SubmitError::TooManyPieces => Errno::INVAL,
+            SubmitError::Unsupported => Errno(libc::EOPNOTSUPP),
             SubmitError::TooLong => Errno::MSGSIZE,
             SubmitError::PeerGone(_) => Errno(libc::ECONNRESET),
             _ => Errno(abi::EOTHER),

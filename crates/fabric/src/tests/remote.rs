@@ -10,10 +10,10 @@ use super::harness::{Party, Plan, close};
 use crate::abi::*;
 
 /// A region of a program, closed at the end.
-struct Region(*mut FidMr);
+pub(super) struct Region(*mut FidMr);
 
 impl Region {
-    fn open(of: &Party, memory: &mut [u8], access: u64) -> Region {
+    pub(super) fn open(of: &Party, memory: &mut [u8], access: u64) -> Region {
         let mut mr = null_mut();
         // SAFETY: an open domain; the memory outlives the region in each test.
         unsafe {
@@ -28,7 +28,7 @@ impl Region {
         Region(mr)
     }
 
-    fn key(&self) -> u64 {
+    pub(super) fn key(&self) -> u64 {
         // SAFETY: open.
         unsafe { (*self.0).key }
     }
