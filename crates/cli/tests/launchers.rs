@@ -122,6 +122,10 @@ fn an_abort_reaches_the_launcher() {
         rank_in(if rank == 1 { "abort" } else { "alone" })
     });
     assert_eq!(ranks[1].0, Left::Abort(42));
+    let mut said = String::new();
+    let stderr = ranks[1].1.stderr.as_mut().unwrap();
+    std::io::Read::read_to_string(stderr, &mut said).unwrap();
+    assert!(said.contains("rank 1 aborts the job: bad input"), "{said}");
     for (_, child) in &mut ranks {
         let _ = child.kill();
         child.wait().unwrap();
@@ -208,8 +212,8 @@ fn start_and_end(launcher: &[&str], how: &str) {
     let text = run_ring(command(), 2);
     assert!(text.contains(how), "{text}");
     let (status, text) = run_by(&mut command(), "abort");
+    // What a rank wrote just before, launchers may lose: the status is what they pass on.
     assert_eq!(status, Some(42), "{text}");
-    assert!(text.contains("rank 1 aborts the job: bad input"), "{text}");
 }
 
 #[test]

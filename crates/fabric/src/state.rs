@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Everything that belongs to a domain, and the way of a completion from an endpoint to a queue.
 
-use portolan::{RawCompletion, RawError};
+use portolan::{RawCompletion, RawError, RawKind};
 use slab::Slab;
 
 use crate::abi;
@@ -10,6 +10,7 @@ use crate::cntr::Cntr;
 use crate::cq::{Entry, Failure, Queue};
 use crate::ep::{Ep, Op, Routes};
 use crate::errno;
+use crate::mr::Mr;
 
 /// The tables of a domain. Objects name one another by their place in them.
 #[derive(Default)]
@@ -18,6 +19,7 @@ pub(crate) struct State {
     pub(crate) cqs: Slab<Queue>,
     pub(crate) cntrs: Slab<Cntr>,
     pub(crate) avs: Slab<Av>,
+    pub(crate) mrs: Slab<Mr>,
 }
 
 impl State {
@@ -65,6 +67,10 @@ impl Delivery<'_> {
     /// Report a completion. Returns the operation, if it has a copy of what it sent that may go.
     #[inline]
     fn complete(&mut self, ops: &mut Slab<Op>, completion: &RawCompletion) -> Option<usize> {
+        if completion.kind == RawKind::RemotePut {
+            self.announce_put(completion);
+            return None;
+        }
         let key = usize::try_from(completion.context).unwrap_or(usize::MAX);
         let op = *ops.get(key)?;
         if !op.multi || completion.released {
@@ -141,6 +147,24 @@ impl Delivery<'_> {
     pub(crate) fn count(&mut self, flags: u64) {
         if let Some(cntr) = self.counter(flags) {
             cntr.succeeded();
+        }
+    }
+
+    /// A peer's put with immediate data: reported to the receive queue, without a context.
+    #[cold]
+    fn announce_put(&mut self, completion: &RawCompletion) {
+        let flags = abi::RMA | abi::REMOTE_WRITE | abi::REMOTE_CQ_DATA;
+        let entry = Entry {
+            context: 0,
+            flags,
+            len: usize::try_from(completion.len).unwrap_or(usize::MAX),
+            buf: 0,
+            data: completion.imm.unwrap_or(0),
+            tag: 0,
+            source: self.routes.source(completion.peer),
+        };
+        if let Some(queue) = self.routes.rx_cq.and_then(|cq| self.cqs.get_mut(cq)) {
+            queue.push(entry);
         }
     }
 

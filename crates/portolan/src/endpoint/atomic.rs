@@ -56,6 +56,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<(), SubmitError> {
         let peer = self.check_peer(to)?;
+        self.check_room()?;
         let spec = atomic.spec(before.iter().map(|piece| piece.len).sum())?;
         // SAFETY: the caller's promise.
         let (op, what, _) = unsafe { self.place(before, OpKind::Remote(peer)) }?;
@@ -76,6 +77,7 @@ impl Endpoint {
         atomic: &RawAtomic<'_>,
     ) -> Result<(), SubmitError> {
         let peer = self.check_peer(to)?;
+        self.check_room()?;
         let spec = atomic.spec(0)?;
         let ops = &mut self.engine.inner.ops;
         let op = ops.owned(OpKind::Remote(peer), Vec::new().into(), true);

@@ -61,6 +61,7 @@ impl Endpoint {
                 self.complete_send(to, context, bytes.len());
                 return Ok(());
             }
+            self.check_room()?;
             // SAFETY: the caller's promise: the memory outlives the operation.
             let op = unsafe { self.engine.inner.ops.lent_raw(OpKind::Send(peer), bytes) };
             self.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
@@ -75,6 +76,7 @@ impl Endpoint {
             self.complete_send(to, context, whole.len());
             return Ok(());
         }
+        self.check_room()?;
         let kind = OpKind::Send(peer);
         let op = self.engine.inner.ops.owned(kind, whole.into(), true);
         self.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
@@ -105,10 +107,21 @@ impl Endpoint {
         {
             return Err(SubmitError::PeerGone(cause));
         }
+        self.check_room()?;
         let (kind, copy) = (OpKind::Send(peer), bytes.to_vec());
         let op = self.engine.inner.ops.owned(kind, copy.into(), true);
         self.submit_later(peer, what, op, RawWhat::Silent, 0);
         Ok(())
+    }
+
+    /// Whether more may be asked of peers now.
+    #[inline]
+    pub(super) fn check_room(&self) -> Result<(), SubmitError> {
+        let raw = self.engine.inner.raw.as_ref();
+        match raw.is_some_and(|raw| raw.is_full()) {
+            true => Err(SubmitError::Again),
+            false => Ok(()),
+        }
     }
 
     /// Sends what goes into a frame at once; `false` if it must wait, or ask.

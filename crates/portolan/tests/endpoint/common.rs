@@ -125,3 +125,15 @@ pub(crate) fn tagged(tag: u64) -> RawRecv {
         ..ANY
     }
 }
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn unhex(text: &str) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[index * 2..][..2], 16).unwrap();
+    }
+    bytes
+}

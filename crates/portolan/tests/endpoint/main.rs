@@ -12,6 +12,7 @@
 
 mod common;
 mod death;
+mod lab;
 mod meet;
 mod messages;
 mod remote;
