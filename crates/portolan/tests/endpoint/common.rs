@@ -8,7 +8,7 @@ use portolan::{
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a loaded machine; reached only by a failure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Opens an endpoint; by UDP on the loopback.
 pub(crate) fn udp() -> Endpoint {
