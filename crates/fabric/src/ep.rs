@@ -55,6 +55,8 @@ pub(crate) struct Ep {
     /// Copies of what was injected, until it is done.
     pub(crate) injected: HashMap<usize, Box<[u8]>>,
     pub(crate) routes: Routes,
+    /// Places in the address vector of peers that are gone, of which the user was told.
+    pub(crate) lost: Vec<u64>,
     /// Peers by their place in the address vector.
     pub(crate) peers: Vec<Option<PeerIndex>>,
     pub(crate) av: Option<usize>,
@@ -246,6 +248,7 @@ unsafe fn new(engine: Endpoint, info: &Info) -> Ep {
         ops: Slab::new(),
         injected: HashMap::new(),
         routes: Routes::default(),
+        lost: Vec::new(),
         peers: Vec::new(),
         av: None,
         claims: Vec::new(),

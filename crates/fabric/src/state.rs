@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Everything that belongs to a domain, and the way of a completion from an endpoint to a queue.
 
-use portolan::{RawCompletion, RawError, RawKind};
+use portolan::{Cause, RawCompletion, RawError, RawKind};
 use slab::Slab;
 
 use crate::abi;
@@ -35,10 +35,16 @@ impl State {
             ops,
             injected,
             routes,
+            lost,
             ..
         } = ep;
         engine.poll(&mut |completion| {
             let done = Delivery { routes, cqs, cntrs }.complete(ops, &completion);
+            if let Some(error @ RawError::PeerGone(cause)) = &completion.error
+                && *cause != Cause::Closed
+            {
+                announce_loss(lost, routes.source(completion.peer), error);
+            }
             if let Some(key) = done {
                 injected.remove(&key);
             }
@@ -126,7 +132,7 @@ impl Delivery<'_> {
             entry,
             beyond: usize::try_from(beyond).unwrap_or(usize::MAX),
             errno,
-            text: error.to_string(),
+            text: sentence(entry.source, error),
         };
         self.report(op, failure);
     }
@@ -190,5 +196,23 @@ impl Delivery<'_> {
             .iter()
             .find(|counter| counter.of & flags != 0)?;
         self.cntrs.get_mut(bound.cntr)
+    }
+}
+
+/// Who and why, for people. A peer is known to them by its place in the address vector.
+fn sentence(peer: u64, error: &RawError) -> String {
+    match peer {
+        abi::ADDR_NOTAVAIL => error.to_string(),
+        peer => format!("peer {peer} of the address vector: {error}"),
+    }
+}
+
+/// Tell the user once about each peer that is gone. Some programs end at the first failure, with
+/// no word about whose it was.
+#[cold]
+fn announce_loss(lost: &mut Vec<u64>, peer: u64, error: &RawError) {
+    if !lost.contains(&peer) {
+        lost.push(peer);
+        eprintln!("portolan: {}", sentence(peer, error));
     }
 }
