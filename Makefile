@@ -9,7 +9,7 @@ KILLS ?= 500
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test test-launch test-faults test-mpi swarm lint demo install clean
+.PHONY: help setup build test test-launch test-faults test-mpi swarm fuzz lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ swarm: setup ## simulate SEEDS (10000) clusters, and make small what fails
 
 test-launch: build ## as root: a program under portolan run, mpirun, mpiexec and a Slurm cluster in a lab
 	@scripts/test-launch.sh
+
+fuzz: setup ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
+	@scripts/fuzz.sh
 
 # As root also across the hosts of a lab; after `make build`.
 test-mpi: ## MPI programs and mpi4py's tests over Portolan (needs the network; not in CI)

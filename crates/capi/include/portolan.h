@@ -162,6 +162,22 @@
 #define PORTOLAN_ERR_LENGTH_MISMATCH -36
 
 /**
+ * There is no claim of that number.
+ */
+#define PORTOLAN_ERR_NO_CLAIM -37
+
+/**
+ * The process at the other end refused access to its memory: there is no region with that key, or
+ * the place is outside of it, or others may not do that with it.
+ */
+#define PORTOLAN_ERR_REMOTE_REFUSED -40
+
+/**
+ * There is no region of this process with that key.
+ */
+#define PORTOLAN_ERR_NO_REGION -41
+
+/**
  * An error that this version has no number for.
  */
 #define PORTOLAN_ERR_OTHER -99
@@ -188,54 +204,165 @@
 #define PORTOLAN_IN_PLACE 1
 
 /**
- * Of reductions: the sum; integers wrap around.
+ * Of reductions and atomic operations: the sum; whole numbers wrap around.
  */
 #define PORTOLAN_SUM 0
 
 /**
- * Of reductions: the product; integers wrap around.
+ * The product; whole numbers wrap around.
  */
 #define PORTOLAN_PRODUCT 1
 
 /**
- * Of reductions: the least.
+ * The least.
  */
 #define PORTOLAN_MIN 2
 
 /**
- * Of reductions: the greatest.
+ * The greatest.
  */
 #define PORTOLAN_MAX 3
 
 /**
- * int32_t
+ * Of atomic operations, from here on: bits that both numbers have. Whole numbers only, as the next
+ * two.
  */
-#define PORTOLAN_INT32 0
+#define PORTOLAN_BIT_AND 4
 
 /**
- * int64_t
+ * Bits that either has.
  */
-#define PORTOLAN_INT64 1
+#define PORTOLAN_BIT_OR 5
+
+/**
+ * Bits that one has.
+ */
+#define PORTOLAN_BIT_XOR 6
+
+/**
+ * 1 if neither is 0, else 0.
+ */
+#define PORTOLAN_LOGICAL_AND 7
+
+/**
+ * 1 if one is not 0, else 0.
+ */
+#define PORTOLAN_LOGICAL_OR 8
+
+/**
+ * 1 if exactly one is not 0, else 0.
+ */
+#define PORTOLAN_LOGICAL_XOR 9
+
+/**
+ * The operand.
+ */
+#define PORTOLAN_WRITE 10
+
+/**
+ * The number as it is, for what is returned. Has no operands.
+ */
+#define PORTOLAN_READ 11
+
+/**
+ * The operand if the number is equal to the compared one.
+ */
+#define PORTOLAN_SWAP_IF_EQUAL 12
+
+/**
+ * The operand if the compared number is another.
+ */
+#define PORTOLAN_SWAP_IF_NOT_EQUAL 13
+
+/**
+ * The operand if the compared number is less than the number.
+ */
+#define PORTOLAN_SWAP_IF_LESS 14
+
+/**
+ * The operand if the compared number is not greater.
+ */
+#define PORTOLAN_SWAP_IF_NOT_GREATER 15
+
+/**
+ * The operand if the compared number is greater.
+ */
+#define PORTOLAN_SWAP_IF_GREATER 16
+
+/**
+ * The operand if the compared number is not less.
+ */
+#define PORTOLAN_SWAP_IF_NOT_LESS 17
+
+/**
+ * The operand's bits where the compared number has ones. Whole numbers only.
+ */
+#define PORTOLAN_SWAP_MASKED 18
+
+/**
+ * int8_t; of atomic operations only, as all of 8 and 16 bits.
+ */
+#define PORTOLAN_INT8 0
+
+/**
+ * uint8_t
+ */
+#define PORTOLAN_UINT8 1
+
+/**
+ * int16_t
+ */
+#define PORTOLAN_INT16 2
+
+/**
+ * uint16_t
+ */
+#define PORTOLAN_UINT16 3
+
+/**
+ * int32_t
+ */
+#define PORTOLAN_INT32 4
 
 /**
  * uint32_t
  */
-#define PORTOLAN_UINT32 2
+#define PORTOLAN_UINT32 5
+
+/**
+ * int64_t
+ */
+#define PORTOLAN_INT64 6
 
 /**
  * uint64_t
  */
-#define PORTOLAN_UINT64 3
+#define PORTOLAN_UINT64 7
 
 /**
  * float
  */
-#define PORTOLAN_FLOAT 4
+#define PORTOLAN_FLOAT 8
 
 /**
  * double
  */
-#define PORTOLAN_DOUBLE 5
+#define PORTOLAN_DOUBLE 9
+
+/**
+ * Of portolan_expose(): others may get, and read by atomic operations.
+ */
+#define PORTOLAN_READ_ACCESS 1
+
+/**
+ * Of portolan_expose(): others may put, and change numbers by atomic operations.
+ */
+#define PORTOLAN_WRITE_ACCESS 2
+
+/**
+ * Of portolan_remote_t: when a put is in place, the program there gets a notice.
+ */
+#define PORTOLAN_NOTIFY 4
 
 /**
  * Some of the processes of a job, in an order of their own.
@@ -345,14 +472,155 @@ typedef struct portolan_completion_t {
    */
   uint64_t len;
   /**
-   * The buffer of the operation; null after a failure.
+   * The buffer of the operation; null if it has no bytes.
    */
   void *buffer;
   /**
    * Rank of the sender; of a send, of the receiver.
    */
   uint32_t source;
+  /**
+   * 1 if the message was tagged and has immediate data, else 0.
+   */
+  uint32_t has_imm;
+  /**
+   * Tag of a tagged message that was received; else 0.
+   */
+  uint64_t tag;
+  /**
+   * Its immediate data; 0 if it has none.
+   */
+  uint64_t imm;
 } portolan_completion_t;
+
+/**
+ * A tagged message, as far as it is known before it is received, or was.
+ */
+typedef struct portolan_envelope_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Bytes of the message.
+   */
+  uint64_t len;
+  /**
+   * Its tag.
+   */
+  uint64_t tag;
+  /**
+   * Its immediate data; 0 if it has none.
+   */
+  uint64_t imm;
+  /**
+   * Rank of the sender.
+   */
+  uint32_t source;
+  /**
+   * 1 if it has immediate data, else 0.
+   */
+  uint32_t has_imm;
+} portolan_envelope_t;
+
+/**
+ * A message that no other receive takes any more. 0 is none.
+ */
+typedef uint64_t portolan_claim_t;
+
+/**
+ * A place in the memory of another process, and with what service it is reached.
+ */
+typedef struct portolan_remote_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Key of the region.
+   */
+  uint64_t key;
+  /**
+   * Bytes from its beginning.
+   */
+  uint64_t offset;
+  /**
+   * Word for the notice, with PORTOLAN_NOTIFY.
+   */
+  uint64_t notice;
+  /**
+   * The process.
+   */
+  uint32_t rank;
+  /**
+   * 0, or PORTOLAN_HIGH, PORTOLAN_NOTIFY, or both.
+   */
+  uint32_t flags;
+} portolan_remote_t;
+
+/**
+ * Tells of a put into a region of this process.
+ */
+typedef struct portolan_notice_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Word of the process that has put.
+   */
+  uint64_t word;
+  /**
+   * Key of the region.
+   */
+  uint64_t key;
+  /**
+   * First byte.
+   */
+  uint64_t offset;
+  /**
+   * Bytes.
+   */
+  uint64_t len;
+  /**
+   * Rank of the process that has put.
+   */
+  uint32_t source;
+} portolan_notice_t;
+
+/**
+ * An atomic operation.
+ */
+typedef struct portolan_atomic_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * PORTOLAN_SUM and so on.
+   */
+  int operation;
+  /**
+   * PORTOLAN_DOUBLE and so on.
+   */
+  int type;
+  /**
+   * Numbers at the target, and of each of the arrays here.
+   */
+  size_t count;
+  /**
+   * One for each number; not used by PORTOLAN_READ.
+   */
+  const void *operands;
+  /**
+   * What the numbers are compared with, by operations that do; else not used.
+   */
+  const void *compare;
+  /**
+   * Gets the numbers as they were before; null if they are not wanted.
+   */
+  void *before;
+} portolan_atomic_t;
 
 /**
  * What the protocol has done so far, in this process.
@@ -656,6 +924,122 @@ int portolan_progress(struct portolan_node_t *node);
 int portolan_flush(struct portolan_node_t *node);
 
 /**
+ * Sends `len` bytes to process `rank`, to be matched there by `tag`, as portolan_send(). With `imm`
+ * not null, the receiver gets that word beside the message. `flags`: 0 or PORTOLAN_HIGH. Messages
+ * to one rank and lane are matched in the order in which they were sent, whether they go to ports
+ * or are tagged.
+ *
+ * Errors: those of portolan_send().
+ */
+int portolan_send_tagged(struct portolan_node_t *node,
+                         uint32_t rank,
+                         uint64_t tag,
+                         const uint64_t *imm,
+                         const void *buffer,
+                         size_t len,
+                         uint32_t flags);
+
+/**
+ * Begins to send as portolan_send_tagged(), and returns at once; see portolan_isend().
+ *
+ * Errors: those of portolan_send().
+ */
+int portolan_isend_tagged(struct portolan_node_t *node,
+                          uint32_t rank,
+                          uint64_t tag,
+                          const uint64_t *imm,
+                          const void *buffer,
+                          size_t len,
+                          uint32_t flags,
+                          portolan_request_t *request);
+
+/**
+ * Begins to send a copy, as portolan_isend_copy(), to be matched by `tag`.
+ *
+ * Errors: those of portolan_send().
+ */
+int portolan_isend_tagged_copy(struct portolan_node_t *node,
+                               uint32_t rank,
+                               uint64_t tag,
+                               const uint64_t *imm,
+                               const void *buffer,
+                               size_t len,
+                               uint32_t flags);
+
+/**
+ * Posts a buffer for the first message with `tag`, whatever its bits in `ignore` are, from process
+ * `source`, or from any with PORTOLAN_ANY_SOURCE, that no earlier receive takes. See
+ * portolan_post_recv().
+ *
+ * Errors: PORTOLAN_ERR_NO_SUCH_RANK.
+ */
+int portolan_post_recv_tagged(struct portolan_node_t *node,
+                              uint64_t tag,
+                              uint64_t ignore,
+                              uint32_t source,
+                              void *buffer,
+                              size_t len,
+                              portolan_request_t *request);
+
+/**
+ * Waits for the first message that portolan_post_recv_tagged() would take, and tells in
+ * `*envelope`, which may be null, what it was.
+ *
+ * Errors: PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE.
+ */
+int portolan_recv_tagged(struct portolan_node_t *node,
+                         uint64_t tag,
+                         uint64_t ignore,
+                         uint32_t source,
+                         void *buffer,
+                         size_t len,
+                         struct portolan_envelope_t *envelope);
+
+/**
+ * Makes progress once, and looks for the first message that has come and that a receive would take:
+ * 1 if there is one, which goes on waiting, with its `*envelope`; else 0.
+ *
+ * Errors: PORTOLAN_ERR_NO_SUCH_RANK.
+ */
+int portolan_peek(struct portolan_node_t *node,
+                  uint64_t tag,
+                  uint64_t ignore,
+                  uint32_t source,
+                  struct portolan_envelope_t *envelope);
+
+/**
+ * As portolan_peek(), but takes the message from all other receives, for portolan_recv_claimed(). A
+ * message that is claimed and never received keeps its memory.
+ *
+ * Errors: PORTOLAN_ERR_NO_SUCH_RANK.
+ */
+int portolan_claim(struct portolan_node_t *node,
+                   uint64_t tag,
+                   uint64_t ignore,
+                   uint32_t source,
+                   struct portolan_envelope_t *envelope,
+                   portolan_claim_t *claim);
+
+/**
+ * Posts a buffer for a message that was claimed. One without bytes discards the message: the request
+ * ends with PORTOLAN_ERR_TRUNCATED unless the message is empty as well.
+ *
+ * Errors: PORTOLAN_ERR_NO_CLAIM when it was received before, or never was one.
+ */
+int portolan_recv_claimed(struct portolan_node_t *node,
+                          portolan_claim_t claim,
+                          void *buffer,
+                          size_t len,
+                          portolan_request_t *request);
+
+/**
+ * Withdraws a posted receive, tagged or at a port without a handler: 1, and it ends with
+ * PORTOLAN_ERR_CANCELLED. 0 for a send, or when a message has matched the receive: then it ends by
+ * itself. Either way it must be waited for.
+ */
+int portolan_cancel(struct portolan_node_t *node, portolan_request_t request);
+
+/**
  * Makes progress, and sleeps between, until `done` returns anything but 0. It is asked after each
  * turn, so it must depend on what handlers change.
  */
@@ -766,6 +1150,105 @@ int portolan_alloc(size_t len, void **memory);
  * Frees what portolan_alloc() gave; null is nothing. No operation may be using it.
  */
 int portolan_free(void *memory);
+
+/**
+ * Opens `len` bytes of memory to all processes of the job that are told `*key`, which nobody can
+ * guess. `access`: PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both. The program may go on using
+ * the memory; what others change there appears during calls of the library or, within a host, at
+ * any time. It must stay until portolan_conceal() or portolan_close().
+ *
+ * Errors: PORTOLAN_ERR_ARGUMENT, PORTOLAN_ERR_NULL.
+ */
+int portolan_expose(struct portolan_node_t *node,
+                    void *memory,
+                    size_t len,
+                    uint32_t access,
+                    uint64_t *key);
+
+/**
+ * Closes a region. Whoever uses it meanwhile, or later, gets PORTOLAN_ERR_REMOTE_REFUSED.
+ *
+ * Errors: PORTOLAN_ERR_NO_REGION.
+ */
+int portolan_conceal(struct portolan_node_t *node, uint64_t key);
+
+/**
+ * Puts `len` bytes into the memory of another process; when it returns, they are there. What is
+ * sent behind a put to the same process, on the same lane, finds its bytes in place. Of two
+ * operations that are longer than 64 KiB (16 KiB within a host) and touch the same bytes, the
+ * second must wait for the end of the first.
+ *
+ * Errors: PORTOLAN_ERR_REMOTE_REFUSED, those of portolan_send().
+ */
+int portolan_put(struct portolan_node_t *node,
+                 const struct portolan_remote_t *to,
+                 const void *buffer,
+                 size_t len);
+
+/**
+ * Gets `len` bytes out of the memory of another process.
+ *
+ * Errors: those of portolan_put().
+ */
+int portolan_get(struct portolan_node_t *node,
+                 const struct portolan_remote_t *from,
+                 void *buffer,
+                 size_t len);
+
+/**
+ * Begins to put. The request ends when the bytes are in place; until then they must stay as they
+ * are.
+ *
+ * Errors: those of portolan_put().
+ */
+int portolan_iput(struct portolan_node_t *node,
+                  const struct portolan_remote_t *to,
+                  const void *buffer,
+                  size_t len,
+                  portolan_request_t *request);
+
+/**
+ * Begins to get. Nobody may use the buffer until the request has ended.
+ *
+ * Errors: those of portolan_put().
+ */
+int portolan_iget(struct portolan_node_t *node,
+                  const struct portolan_remote_t *from,
+                  void *buffer,
+                  size_t len,
+                  portolan_request_t *request);
+
+/**
+ * Tells in `*notice` of the next put that came with PORTOLAN_NOTIFY: 1, or 0 when there is none.
+ * Does not make progress.
+ */
+int portolan_next_notice(struct portolan_node_t *node, struct portolan_notice_t *notice);
+
+/**
+ * Waits for the next put that comes with PORTOLAN_NOTIFY, and tells of it in `*notice`.
+ */
+int portolan_wait_notice(struct portolan_node_t *node, struct portolan_notice_t *notice);
+
+/**
+ * Changes numbers in the memory of another process; when it returns, it is done, and `before` has
+ * them as they were. Each number is changed at once; 4096 bytes of numbers at most.
+ *
+ * Errors: PORTOLAN_ERR_REMOTE_REFUSED, PORTOLAN_ERR_ARGUMENT, those of portolan_send().
+ */
+int portolan_atomic(struct portolan_node_t *node,
+                    const struct portolan_remote_t *at,
+                    const struct portolan_atomic_t *what);
+
+/**
+ * Begins to change numbers as portolan_atomic(). The operands may be used again when it returns;
+ * nobody may use `before` until the request has ended.
+ *
+ * Errors: those of portolan_atomic().
+ */
+int portolan_iatomic(struct portolan_node_t *node,
+                     const struct portolan_remote_t *at,
+                     const struct portolan_atomic_t *what,
+                     portolan_request_t *request);
 
 /**
  * Tells in `*counters` what the protocol has done so far, in this process.

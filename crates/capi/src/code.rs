@@ -62,6 +62,13 @@ pub const PORTOLAN_ERR_STALE_REQUEST: c_int = -34;
 pub const PORTOLAN_ERR_CANCELLED: c_int = -35;
 /// Members of a group gave different numbers of values.
 pub const PORTOLAN_ERR_LENGTH_MISMATCH: c_int = -36;
+/// There is no claim of that number.
+pub const PORTOLAN_ERR_NO_CLAIM: c_int = -37;
+/// The process at the other end refused access to its memory: there is no region with that key, or
+/// the place is outside of it, or others may not do that with it.
+pub const PORTOLAN_ERR_REMOTE_REFUSED: c_int = -40;
+/// There is no region of this process with that key.
+pub const PORTOLAN_ERR_NO_REGION: c_int = -41;
 /// An error that this version has no number for.
 pub const PORTOLAN_ERR_OTHER: c_int = -99;
 
@@ -107,6 +114,9 @@ const ENTRIES: &[Entry] = entries! {
     PORTOLAN_ERR_STALE_REQUEST: c"the request was completed before",
     PORTOLAN_ERR_CANCELLED: c"the operation was withdrawn",
     PORTOLAN_ERR_LENGTH_MISMATCH: c"members of a group gave different numbers of values",
+    PORTOLAN_ERR_NO_CLAIM: c"there is no claim of that number",
+    PORTOLAN_ERR_REMOTE_REFUSED: c"the process at the other end refused access to its memory",
+    PORTOLAN_ERR_NO_REGION: c"there is no region of this process with that key",
     PORTOLAN_ERR_OTHER: c"an error that this version has no number for",
 };
 

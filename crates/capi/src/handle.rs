@@ -6,8 +6,9 @@
 
 use crate::code::*;
 use crate::failure::Failure;
-use portolan::{Context, Node};
+use portolan::{Claimed, Context, Exposed, Node};
 use std::cell::{Cell, UnsafeCell};
+use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,6 +19,16 @@ const MAGIC: u64 = u64::from_le_bytes(*b"portonod");
 /// Owner of a node that was closed; no thread has this number.
 const NOBODY: usize = 0;
 
+/// A node, and what C programs name by numbers.
+pub(crate) struct Joined {
+    pub(crate) node: Node,
+    /// Messages that were claimed and not received, by the numbers that their claims got.
+    pub(crate) claims: BTreeMap<u64, Claimed>,
+    pub(crate) claim_count: u64,
+    /// Memory that is open to others, by key.
+    pub(crate) exposed: BTreeMap<u64, Exposed>,
+}
+
 /// A process's place in its job.
 pub struct portolan_node_t {
     magic: u64,
@@ -27,7 +38,7 @@ pub struct portolan_node_t {
     busy: AtomicBool,
     /// What a handler may do, while one runs.
     context: Cell<*mut Context<'static>>,
-    node: UnsafeCell<Option<Node>>,
+    node: UnsafeCell<Option<Joined>>,
 }
 
 // SAFETY: `context` and `node` are used only by the thread that `owner` names, and by
@@ -53,7 +64,12 @@ impl portolan_node_t {
             owner: AtomicUsize::new(this_thread()),
             busy: AtomicBool::new(false),
             context: Cell::new(ptr::null_mut()),
-            node: UnsafeCell::new(Some(node)),
+            node: UnsafeCell::new(Some(Joined {
+                node,
+                claims: BTreeMap::new(),
+                claim_count: 0,
+                exposed: BTreeMap::new(),
+            })),
         }));
         let mut handles = HANDLES.lock().unwrap_or_else(|broken| broken.into_inner());
         handles.push(handle);
@@ -61,9 +77,9 @@ impl portolan_node_t {
     }
 
     /// Takes the node of a handle that is being closed.
-    pub(crate) fn take(entered: &mut Entered) -> Option<Node> {
+    pub(crate) fn take(entered: &mut Entered) -> Option<Joined> {
         entered.handle.owner.store(NOBODY, Ordering::Release);
-        // SAFETY: as in `Entered::node`.
+        // SAFETY: as in `Entered::joined`.
         unsafe { (*entered.handle.node.get()).take() }
     }
 
@@ -112,6 +128,11 @@ impl Drop for Entered {
 impl Entered {
     #[inline]
     pub(crate) fn node(&mut self) -> Result<&mut Node, Failure> {
+        Ok(&mut self.joined()?.node)
+    }
+
+    #[inline]
+    pub(crate) fn joined(&mut self) -> Result<&mut Joined, Failure> {
         // SAFETY: this thread owns the node, and `busy` keeps every other `Entered` from being
         // made while this one lives.
         unsafe { (*self.handle.node.get()).as_mut() }.ok_or_else(closed)

@@ -21,6 +21,7 @@
     reason = "the text is for C, where every pointer is as unsafe; portolan(7) has the rules"
 )]
 
+mod atomic;
 pub mod code;
 mod counters;
 mod event;
@@ -31,5 +32,7 @@ mod memory;
 mod message;
 mod node;
 mod port;
+mod remote;
 mod request;
+mod tagged;
 pub mod types;

@@ -68,7 +68,27 @@ pub(crate) unsafe fn receive_buffer(at: *mut c_void, len: usize) -> Result<Buffe
     Ok(unsafe { Buffer::from_raw_mut(at, len) })
 }
 
-/// Fills a structure that begins with its size: as much of it as the program knows.
+/// Checks the size at the beginning of a structure of the program's.
+///
+/// No structure has grown yet, so each has one size. When one grows, this takes from the size of its
+/// first version on, and what is copied is as much as both sides know.
+///
+/// # Safety
+/// `at` points to a structure that begins with its size.
+unsafe fn check_size<T>(what: &str, at: *const T) -> Result<(), Failure> {
+    // SAFETY: the caller's promise.
+    let size = unsafe { at.cast::<usize>().read_unaligned() };
+    if size >= size_of::<T>() {
+        return Ok(());
+    }
+    let text = format!(
+        "{what}: its size field says {size}; set it to sizeof the structure, {}",
+        size_of::<T>()
+    );
+    Err(Failure::new(PORTOLAN_ERR_STRUCT_SIZE, text))
+}
+
+/// Fills a structure that begins with its size.
 ///
 /// # Safety
 /// `T` begins with a `usize`; `out` is null or points to as many bytes as it says there.
@@ -76,16 +96,8 @@ pub(crate) unsafe fn fill<T: Copy>(what: &str, out: *mut T, value: &T) -> Result
     if out.is_null() {
         return Ok(());
     }
-    // SAFETY: the structure begins with its size.
-    let size = unsafe { out.cast::<usize>().read_unaligned() };
-    // No version of any of them was ever shorter than the first.
-    if size < size_of::<T>() {
-        let text = format!(
-            "{what}: its size field says {size}; set it to sizeof the structure, {}",
-            size_of::<T>()
-        );
-        return Err(Failure::new(PORTOLAN_ERR_STRUCT_SIZE, text));
-    }
+    // SAFETY: the caller's promise.
+    unsafe { check_size(what, out)? };
     let head = size_of::<usize>();
     // SAFETY: `out` has at least `size_of::<T>()` bytes, by its size field; the regions are apart.
     unsafe {
@@ -96,6 +108,22 @@ pub(crate) unsafe fn fill<T: Copy>(what: &str, out: *mut T, value: &T) -> Result
         );
     }
     Ok(())
+}
+
+/// Reads a structure that begins with its size.
+///
+/// # Safety
+/// `T` is plain numbers and begins with a `usize`; `at` is null or points to as many bytes as it
+/// says there.
+pub(crate) unsafe fn take<T: Copy>(what: &str, at: *const T) -> Result<T, Failure> {
+    if at.is_null() {
+        return Err(Failure::null(what));
+    }
+    // SAFETY: the caller's promise; it has at least as many bytes.
+    unsafe {
+        check_size(what, at)?;
+        Ok(at.read_unaligned())
+    }
 }
 
 /// Regions that programs have, by address.

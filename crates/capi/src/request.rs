@@ -18,7 +18,7 @@ use std::ptr;
 /// # Safety
 /// `out` is null or points to a request.
 #[inline]
-unsafe fn give(out: *mut portolan_request_t, request: Request) {
+pub(crate) unsafe fn give(out: *mut portolan_request_t, request: Request) {
     if !out.is_null() {
         // SAFETY: the caller's promise.
         unsafe { out.write(request.to_raw()) };
@@ -201,12 +201,16 @@ unsafe fn tell(out: *mut portolan_completion_t, done: &Completion) -> Result<(),
     let buffer = done
         .buffer
         .as_ref()
+        .filter(|buffer| !buffer.is_empty())
         .map_or(ptr::null(), |buffer| buffer.as_ptr());
     let value = portolan_completion_t {
         size: 0,
         len: done.len as u64,
         buffer: buffer.cast_mut().cast(),
         source: done.source,
+        has_imm: u32::from(done.imm.is_some()),
+        tag: done.tag,
+        imm: done.imm.unwrap_or(0),
     };
     // SAFETY: the caller's promise.
     unsafe { memory::fill("completion", out, &value) }

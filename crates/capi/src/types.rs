@@ -48,10 +48,16 @@ pub struct portolan_completion_t {
     pub size: usize,
     /// Bytes of the message.
     pub len: u64,
-    /// The buffer of the operation; null after a failure.
+    /// The buffer of the operation; null if it has no bytes.
     pub buffer: *mut c_void,
     /// Rank of the sender; of a send, of the receiver.
     pub source: u32,
+    /// 1 if the message was tagged and has immediate data, else 0.
+    pub has_imm: u32,
+    /// Tag of a tagged message that was received; else 0.
+    pub tag: u64,
+    /// Its immediate data; 0 if it has none.
+    pub imm: u64,
 }
 
 /// A message as a handler gets it; valid while the handler runs.
@@ -114,24 +120,149 @@ pub struct portolan_counters_t {
     pub drops: u64,
 }
 
-/// Of reductions: the sum; integers wrap around.
+/// Of reductions and atomic operations: the sum; whole numbers wrap around.
 pub const PORTOLAN_SUM: c_int = 0;
-/// Of reductions: the product; integers wrap around.
+/// The product; whole numbers wrap around.
 pub const PORTOLAN_PRODUCT: c_int = 1;
-/// Of reductions: the least.
+/// The least.
 pub const PORTOLAN_MIN: c_int = 2;
-/// Of reductions: the greatest.
+/// The greatest.
 pub const PORTOLAN_MAX: c_int = 3;
 
+/// Of atomic operations, from here on: bits that both numbers have. Whole numbers only, as the next
+/// two.
+pub const PORTOLAN_BIT_AND: c_int = 4;
+/// Bits that either has.
+pub const PORTOLAN_BIT_OR: c_int = 5;
+/// Bits that one has.
+pub const PORTOLAN_BIT_XOR: c_int = 6;
+/// 1 if neither is 0, else 0.
+pub const PORTOLAN_LOGICAL_AND: c_int = 7;
+/// 1 if one is not 0, else 0.
+pub const PORTOLAN_LOGICAL_OR: c_int = 8;
+/// 1 if exactly one is not 0, else 0.
+pub const PORTOLAN_LOGICAL_XOR: c_int = 9;
+/// The operand.
+pub const PORTOLAN_WRITE: c_int = 10;
+/// The number as it is, for what is returned. Has no operands.
+pub const PORTOLAN_READ: c_int = 11;
+/// The operand if the number is equal to the compared one.
+pub const PORTOLAN_SWAP_IF_EQUAL: c_int = 12;
+/// The operand if the compared number is another.
+pub const PORTOLAN_SWAP_IF_NOT_EQUAL: c_int = 13;
+/// The operand if the compared number is less than the number.
+pub const PORTOLAN_SWAP_IF_LESS: c_int = 14;
+/// The operand if the compared number is not greater.
+pub const PORTOLAN_SWAP_IF_NOT_GREATER: c_int = 15;
+/// The operand if the compared number is greater.
+pub const PORTOLAN_SWAP_IF_GREATER: c_int = 16;
+/// The operand if the compared number is not less.
+pub const PORTOLAN_SWAP_IF_NOT_LESS: c_int = 17;
+/// The operand's bits where the compared number has ones. Whole numbers only.
+pub const PORTOLAN_SWAP_MASKED: c_int = 18;
+
+/// int8_t; of atomic operations only, as all of 8 and 16 bits.
+pub const PORTOLAN_INT8: c_int = 0;
+/// uint8_t
+pub const PORTOLAN_UINT8: c_int = 1;
+/// int16_t
+pub const PORTOLAN_INT16: c_int = 2;
+/// uint16_t
+pub const PORTOLAN_UINT16: c_int = 3;
 /// int32_t
-pub const PORTOLAN_INT32: c_int = 0;
-/// int64_t
-pub const PORTOLAN_INT64: c_int = 1;
+pub const PORTOLAN_INT32: c_int = 4;
 /// uint32_t
-pub const PORTOLAN_UINT32: c_int = 2;
+pub const PORTOLAN_UINT32: c_int = 5;
+/// int64_t
+pub const PORTOLAN_INT64: c_int = 6;
 /// uint64_t
-pub const PORTOLAN_UINT64: c_int = 3;
+pub const PORTOLAN_UINT64: c_int = 7;
 /// float
-pub const PORTOLAN_FLOAT: c_int = 4;
+pub const PORTOLAN_FLOAT: c_int = 8;
 /// double
-pub const PORTOLAN_DOUBLE: c_int = 5;
+pub const PORTOLAN_DOUBLE: c_int = 9;
+
+/// A tagged message, as far as it is known before it is received, or was.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_envelope_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Bytes of the message.
+    pub len: u64,
+    /// Its tag.
+    pub tag: u64,
+    /// Its immediate data; 0 if it has none.
+    pub imm: u64,
+    /// Rank of the sender.
+    pub source: u32,
+    /// 1 if it has immediate data, else 0.
+    pub has_imm: u32,
+}
+
+/// A message that no other receive takes any more. 0 is none.
+pub type portolan_claim_t = u64;
+
+/// Of portolan_expose(): others may get, and read by atomic operations.
+pub const PORTOLAN_READ_ACCESS: u32 = 1;
+/// Of portolan_expose(): others may put, and change numbers by atomic operations.
+pub const PORTOLAN_WRITE_ACCESS: u32 = 2;
+
+/// Of portolan_remote_t: when a put is in place, the program there gets a notice.
+pub const PORTOLAN_NOTIFY: u32 = 4;
+
+/// A place in the memory of another process, and with what service it is reached.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_remote_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Key of the region.
+    pub key: u64,
+    /// Bytes from its beginning.
+    pub offset: u64,
+    /// Word for the notice, with PORTOLAN_NOTIFY.
+    pub notice: u64,
+    /// The process.
+    pub rank: u32,
+    /// 0, or PORTOLAN_HIGH, PORTOLAN_NOTIFY, or both.
+    pub flags: u32,
+}
+
+/// An atomic operation.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_atomic_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// PORTOLAN_SUM and so on.
+    pub operation: c_int,
+    /// PORTOLAN_DOUBLE and so on.
+    pub r#type: c_int,
+    /// Numbers at the target, and of each of the arrays here.
+    pub count: usize,
+    /// One for each number; not used by PORTOLAN_READ.
+    pub operands: *const c_void,
+    /// What the numbers are compared with, by operations that do; else not used.
+    pub compare: *const c_void,
+    /// Gets the numbers as they were before; null if they are not wanted.
+    pub before: *mut c_void,
+}
+
+/// Tells of a put into a region of this process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_notice_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Word of the process that has put.
+    pub word: u64,
+    /// Key of the region.
+    pub key: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Rank of the process that has put.
+    pub source: u32,
+}

@@ -14,8 +14,8 @@ use std::process::Command;
 
 /// The sources that hold what C sees, in the header's order.
 const SOURCES: &[&str] = &[
-    "code", "failure", "types", "handle", "node", "port", "message", "request", "event", "group",
-    "memory", "counters",
+    "code", "failure", "types", "handle", "node", "port", "message", "request", "tagged", "event",
+    "group", "memory", "remote", "atomic", "counters",
 ];
 
 /// Set to write the header instead of comparing it.
@@ -153,6 +153,9 @@ fn numbers_that_were_published_stay() {
         "PORTOLAN_ERR_STALE_REQUEST -34",
         "PORTOLAN_ERR_CANCELLED -35",
         "PORTOLAN_ERR_LENGTH_MISMATCH -36",
+        "PORTOLAN_ERR_NO_CLAIM -37",
+        "PORTOLAN_ERR_REMOTE_REFUSED -40",
+        "PORTOLAN_ERR_NO_REGION -41",
         "PORTOLAN_ERR_OTHER -99",
     ] {
         let defined = format!("#define {line}\n");
@@ -182,7 +185,7 @@ macro_rules! layouts {
                     c,
                     "printf(\" %zu\", offsetof({}, {}));",
                     stringify!($type),
-                    stringify!($field)
+                    stringify!($field).trim_start_matches("r#")
                 )
                 .unwrap();
             )*
@@ -199,7 +202,11 @@ fn both_languages_agree_on_sizes_and_offsets() {
     let (rust, c) = layouts! {
         portolan_piece_t { bytes, len }
         portolan_received_t { size, len, source }
-        portolan_completion_t { size, len, buffer, source }
+        portolan_completion_t { size, len, buffer, source, has_imm, tag, imm }
+        portolan_envelope_t { size, len, tag, imm, source, has_imm }
+        portolan_remote_t { size, key, offset, notice, rank, flags }
+        portolan_atomic_t { size, operation, r#type, count, operands, compare, before }
+        portolan_notice_t { size, word, key, offset, len, source }
         portolan_message_t { size, bytes, len, message_len, buffer, buffer_len, source, port }
         portolan_counters_t {
             size, frames_sent, frames_received, retransmits, timeouts, paths_left, messages_sent,

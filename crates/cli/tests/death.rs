@@ -9,7 +9,7 @@ use common::clean::{run_clean, unix_sockets};
 use common::payload::{check, payload};
 use common::ranks::{role, timed};
 use common::{can_make_labs, kill, wait_until};
-use portolan::{Error, Node, PortConfig, Target};
+use portolan::{Error, Node, PortConfig, TagMatch, TagTarget, Target};
 use std::process::Command;
 use std::time::Duration;
 
@@ -48,6 +48,7 @@ fn as_rank() {
             std::thread::sleep(DELAY);
             kill(i32::try_from(std::process::id()).unwrap(), "-9");
         }
+        "tagged" => bereaved_of_tags(&mut node),
         _ => bereaved(&mut node, &role),
     }
 }
@@ -109,6 +110,34 @@ fn wait_for_victim(node: &mut Node, role: &str) -> Result<(), Error> {
         "bare barrier" => node.barrier(),
         other => panic!("no role {other}"),
     }
+}
+
+/// What only the victim could have ended ends with it; a receive from anybody goes on.
+fn bereaved_of_tags(node: &mut Node) {
+    let survivors: Vec<u32> = (0..node.size()).filter(|&rank| rank != VICTIM).collect();
+    let from_victim = TagMatch::new(5).source(VICTIM);
+    let posted = node.post_recv_tagged(from_victim, vec![0; 8]).unwrap();
+    let open = node.post_recv_tagged(TagMatch::new(6), vec![0; 8]).unwrap();
+    let sent = node.isend_tagged(TagTarget::new(VICTIM, 7), vec![7; LARGE]);
+    let error = node.wait(posted).expect_err("the victim sends nothing");
+    assert!(
+        matches!(error, Error::PeerGone { rank: VICTIM, .. }),
+        "{error:?}"
+    );
+    println!("\nnoticed: {error}");
+    let error = node
+        .wait(sent.unwrap())
+        .expect_err("the victim receives nothing");
+    assert!(
+        matches!(error, Error::PeerGone { rank: VICTIM, .. }),
+        "{error:?}"
+    );
+    let place = survivors.iter().position(|&rank| rank == node.rank());
+    let next = survivors[(place.unwrap() + 1) % survivors.len()];
+    node.send_tagged(TagTarget::new(next, 6), &[6; 8]).unwrap();
+    assert_eq!(node.wait(open).unwrap().buffer.unwrap()[..], [6; 8]);
+    exchange(node, 1);
+    println!("\nlives on");
 }
 
 /// A peer that is stopped for less than the patience of the others is not taken for dead.
@@ -219,6 +248,13 @@ fn a_killed_rank_is_named_over_shared_memory() {
         assert_killed(4, role, &["--path", "shm"]);
     }
     assert_killed(2, "bare barrier", &["--path", "shm"]);
+}
+
+#[test]
+fn a_killed_rank_ends_what_waits_for_it_by_tag() {
+    for path in ["shm", "udp"] {
+        assert_killed(3, "tagged", &["--path", path]);
+    }
 }
 
 #[test]

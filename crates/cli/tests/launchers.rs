@@ -122,6 +122,10 @@ fn an_abort_reaches_the_launcher() {
         rank_in(if rank == 1 { "abort" } else { "alone" })
     });
     assert_eq!(ranks[1].0, Left::Abort(42));
+    let mut said = String::new();
+    let stderr = ranks[1].1.stderr.as_mut().unwrap();
+    std::io::Read::read_to_string(stderr, &mut said).unwrap();
+    assert!(said.contains("rank 1 aborts the job: bad input"), "{said}");
     for (_, child) in &mut ranks {
         let _ = child.kill();
         child.wait().unwrap();
@@ -166,13 +170,13 @@ fn is_installed(launcher: &str) -> bool {
     there
 }
 
-/// Runs a ring of `count` ranks by `command`, which starts a program; what it printed.
-fn run_ring(mut command: Command, count: u32) -> String {
+/// Runs this program in `role` by `command`, which starts a program; its status and what it printed.
+fn run_by(command: &mut Command, role: &str) -> (Option<i32>, String) {
     let output = command
         .arg(std::env::current_exe().unwrap())
         .args(["as_rank", "--exact", "--nocapture", "--test-threads=1"])
         .stdin(Stdio::null())
-        .env("PORTOLAN_TEST_ROLE", "ring")
+        .env("PORTOLAN_TEST_ROLE", role)
         .env("PORTOLAN_VERBOSE", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
@@ -180,31 +184,46 @@ fn run_ring(mut command: Command, count: u32) -> String {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {text}");
+    (output.status.code(), text.into_owned())
+}
+
+/// Runs a ring of `count` ranks by `command`; what it printed.
+fn run_ring(mut command: Command, count: u32) -> String {
+    let (status, text) = run_by(&mut command, "ring");
+    assert_eq!(status, Some(0), "{command:?}: {text}");
     for rank in 0..count {
         let found = format!("; rank {rank} of {count}; ");
         let done = format!("rank {rank} of {count} is done");
         assert!(text.contains(&found) && text.contains(&done), "{text}");
     }
-    text.into_owned()
+    text
+}
+
+/// An installed launcher starts a job, which finds it by `how`; and ends one that aborts.
+fn start_and_end(launcher: &[&str], how: &str) {
+    if !is_installed(launcher[0]) {
+        return;
+    }
+    let command = || {
+        let mut command = Command::new(launcher[0]);
+        command.args(&launcher[1..]).args(["-n", "2"]);
+        command
+    };
+    let text = run_ring(command(), 2);
+    assert!(text.contains(how), "{text}");
+    let (status, text) = run_by(&mut command(), "abort");
+    // What a rank wrote just before, launchers may lose: the status is what they pass on.
+    assert_eq!(status, Some(42), "{text}");
 }
 
 #[test]
-fn the_hydra_of_mpich_starts_a_job() {
-    if is_installed("mpiexec.hydra") {
-        let mut command = Command::new("mpiexec.hydra");
-        command.args(["-n", "2"]);
-        assert!(run_ring(command, 2).contains("PMI-1"));
-    }
+fn the_hydra_of_mpich_starts_and_ends_a_job() {
+    start_and_end(&["mpiexec.hydra"], "PMI-1");
 }
 
 #[test]
-fn open_mpi_starts_a_job() {
-    if is_installed("mpirun.openmpi") {
-        let mut command = Command::new("mpirun.openmpi");
-        command.args(["-n", "2", "--oversubscribe"]);
-        assert!(run_ring(command, 2).contains("PMIx"));
-    }
+fn open_mpi_starts_and_ends_a_job() {
+    start_and_end(&["mpirun.openmpi", "--oversubscribe"], "PMIx");
 }
 
 #[test]

@@ -81,3 +81,9 @@ fn messages_arrive_between_three_hosts() {
         play(3, &["--new-lab", "3", "--path", "auto"]);
     }
 }
+
+#[test]
+fn messages_arrive_sealed() {
+    let args = ["--path", "udp", "--option", "frame_len_max=1472"];
+    play(2, &[&args[..], &["--option", "auth=aead"]].concat());
+}

@@ -63,3 +63,9 @@ fn memory_is_shared_between_hosts_and_within_them() {
         play(4, &["--new-lab", "2", "--path", "auto"]);
     }
 }
+
+#[test]
+fn memory_is_shared_in_sealed_frames() {
+    let args = ["--path", "udp", "--option", "frame_len_max=1472"];
+    play(2, &[&args[..], &["--option", "auth=aead"]].concat());
+}

@@ -13,7 +13,7 @@ use crate::fabric;
 use crate::lock::Guarded;
 use crate::object::{Object, fid};
 use crate::state::State;
-use crate::{av, cntr, cq, ep};
+use crate::{av, cntr, cq, ep, mr};
 
 static FID_OPS: Ops = Ops {
     size: size_of::<Ops>(),
@@ -33,7 +33,7 @@ static DOMAIN_OPS: OpsDomain = OpsDomain {
     poll_open: absent::poll_open,
     stx_ctx: absent::stx_ctx,
     srx_ctx: absent::srx_ctx,
-    query_atomic: absent::query_atomic,
+    query_atomic: ep::query_atomic,
 };
 
 /// Since this version a failed completion has room for a text.
@@ -42,6 +42,7 @@ const ERROR_DATA_SINCE: u32 = version(1, 5);
 /// What a domain was opened with, and what it holds.
 pub(crate) struct Domain {
     pub(crate) state: Guarded<State>,
+    mr_mode: c_int,
     api: u32,
 }
 
@@ -53,6 +54,16 @@ impl Domain {
     pub(crate) unsafe fn of<'a>(domain: *mut FidDomain) -> &'a Arc<Domain> {
         // SAFETY: the caller's promise.
         unsafe { &Object::<FidDomain>::of(domain).domain }
+    }
+
+    /// Keys of regions are ours to choose, and then nobody can guess them.
+    pub(crate) fn chooses_keys(&self) -> bool {
+        self.mr_mode == MR_BASIC || self.mr_mode & MR_PROV_KEY != 0
+    }
+
+    /// Peers name places in a region by their addresses here, not by offsets.
+    pub(crate) fn addresses_are_virtual(&self) -> bool {
+        self.mr_mode == MR_BASIC || self.mr_mode & MR_VIRT_ADDR != 0
     }
 
     pub(crate) fn knows_error_data(&self) -> bool {
@@ -77,11 +88,15 @@ pub(crate) extern "C" fn open(
         };
         let locking = attr.threading != THREAD_DOMAIN;
         let state = Guarded::new(State::default(), locking);
-        let domain = Arc::new(Domain { state, api });
+        let domain = Arc::new(Domain {
+            state,
+            mr_mode: attr.mr_mode,
+            api,
+        });
         let head = FidDomain {
             fid: fid(CLASS_DOMAIN, context, &FID_OPS),
             ops: &raw const DOMAIN_OPS,
-            mr: &raw const absent::MR_OPS,
+            mr: &raw const mr::OPS,
         };
         // SAFETY: the application's place for the domain.
         unsafe { Object::give(out, head, &domain, 0) };

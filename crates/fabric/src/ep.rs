@@ -6,19 +6,21 @@
     reason = "called from C, and holds pointers of the application"
 )]
 
+mod atomic;
 mod cm;
 mod message;
 mod msg;
 mod options;
 mod peek;
 mod pieces;
+mod rma;
 mod tagged;
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 
-use portolan::{Endpoint, EndpointConfig, PeerIndex, RawClaim};
+use portolan::{Endpoint, EndpointConfig, Error, PeerIndex, RawAccess, RawClaim, RawPiece};
 use slab::Slab;
 
 use crate::abi::*;
@@ -27,9 +29,11 @@ use crate::cntr;
 use crate::cq;
 use crate::domain::Domain;
 use crate::errno::{Errno, done, status};
+use crate::mr::Mr;
 use crate::object::{Object, class, fid};
 use crate::state::State;
 
+pub(crate) use atomic::query as query_atomic;
 pub(crate) use cm::hand_out;
 
 static FID_OPS: Ops = Ops {
@@ -51,6 +55,8 @@ pub(crate) struct Ep {
     /// Copies of what was injected, until it is done.
     pub(crate) injected: HashMap<usize, Box<[u8]>>,
     pub(crate) routes: Routes,
+    /// Places in the address vector of peers that are gone, of which the user was told.
+    pub(crate) lost: Vec<u64>,
     /// Peers by their place in the address vector.
     pub(crate) peers: Vec<Option<PeerIndex>>,
     pub(crate) av: Option<usize>,
@@ -169,6 +175,26 @@ impl Ep {
             self.engine.remove(peer);
         }
     }
+
+    /// Open a region to peers.
+    pub(crate) fn expose(&mut self, mr: &Mr) -> Result<(), Errno> {
+        let memory = RawPiece {
+            ptr: mr.start as *mut u8,
+            len: mr.len,
+        };
+        let access = RawAccess {
+            read: mr.readable,
+            write: mr.writable,
+        };
+        // SAFETY: the application registered the memory, and keeps it until it closes the region,
+        // which conceals it.
+        unsafe { self.engine.expose(memory, access, mr.key, mr.base) }.map_err(
+            |error| match error {
+                Error::KeyInUse { .. } => Errno::NOKEY,
+                _ => Errno::INVAL,
+            },
+        )
+    }
 }
 
 pub(crate) extern "C" fn open(
@@ -185,16 +211,21 @@ pub(crate) extern "C" fn open(
             Errno(libc::ENODEV)
         })?;
         // SAFETY: parts of the information are null or valid.
-        let ep = unsafe { new(engine, info) };
-        let index = domain.state.lock().eps.insert(ep);
+        let mut ep = unsafe { new(engine, info) };
+        let mut state = domain.state.lock();
+        for (_, mr) in &state.mrs {
+            ep.expose(mr)?;
+        }
+        let index = state.eps.insert(ep);
+        drop(state);
         let head = FidEp {
             fid: fid(CLASS_EP, context, &FID_OPS),
             ops: &raw const options::OPS,
             cm: &raw const cm::OPS,
             msg: &raw const msg::OPS,
-            rma: null(),
+            rma: &raw const rma::OPS,
             tagged: &raw const tagged::OPS,
-            atomic: null(),
+            atomic: &raw const atomic::OPS,
             collective: null(),
         };
         // SAFETY: the application's place for the endpoint.
@@ -217,6 +248,7 @@ unsafe fn new(engine: Endpoint, info: &Info) -> Ep {
         ops: Slab::new(),
         injected: HashMap::new(),
         routes: Routes::default(),
+        lost: Vec::new(),
         peers: Vec::new(),
         av: None,
         claims: Vec::new(),

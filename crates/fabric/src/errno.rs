@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use portolan::{RawError, SubmitError};
+use portolan::{RawError, RemoteFault, SubmitError};
 
 use crate::abi;
 
@@ -23,6 +23,7 @@ impl Errno {
     pub(crate) const NOPROTOOPT: Errno = Errno(libc::ENOPROTOOPT);
     pub(crate) const TIMEDOUT: Errno = Errno(libc::ETIMEDOUT);
     pub(crate) const AVAIL: Errno = Errno(abi::EAVAIL);
+    pub(crate) const NOKEY: Errno = Errno(abi::ENOKEY);
     pub(crate) const TOOSMALL: Errno = Errno(abi::ETOOSMALL);
     pub(crate) const BADFLAGS: Errno = Errno(abi::EBADFLAGS);
 }
@@ -32,6 +33,7 @@ impl From<SubmitError> for Errno {
         match error {
             SubmitError::Again => Errno::AGAIN,
             SubmitError::NoSuchPeer | SubmitError::TooManyPieces => Errno::INVAL,
+            SubmitError::Unsupported => Errno(libc::EOPNOTSUPP),
             SubmitError::TooLong => Errno::MSGSIZE,
             SubmitError::PeerGone(_) => Errno(libc::ECONNRESET),
             _ => Errno(abi::EOTHER),
@@ -46,8 +48,19 @@ pub(crate) fn of_completion(error: &RawError) -> Errno {
         RawError::PeerGone(_) => libc::ECONNRESET,
         RawError::Cancelled => libc::ECANCELED,
         RawError::Refused => libc::ECONNREFUSED,
+        RawError::Remote(fault) => of_fault(*fault),
         _ => abi::EOTHER,
     })
+}
+
+fn of_fault(fault: RemoteFault) -> i32 {
+    match fault {
+        RemoteFault::NoSuchKey | RemoteFault::Closed => libc::EKEYREJECTED,
+        RemoteFault::OutOfBounds => libc::EFAULT,
+        RemoteFault::NotAllowed => libc::EACCES,
+        RemoteFault::Unsupported => libc::EOPNOTSUPP,
+        _ => libc::EREMOTEIO,
+    }
 }
 
 /// Run the body of a call from C that returns an `int`; a panic becomes an error.

@@ -26,6 +26,7 @@ mod errno;
 mod fabric;
 mod getinfo;
 mod lock;
+mod mr;
 mod object;
 mod offer;
 mod provider;

@@ -14,23 +14,37 @@ pub(crate) const ADDR_FORMAT: u32 = PROV_SPECIFIC | 0x504f;
 /// Number of the wire protocol among libfabric's: the range for providers outside of its tree.
 const PROTOCOL: u32 = PROV_SPECIFIC | 0x504f;
 
-const PRIMARY: u64 = MSG | TAGGED;
-const TX_MODIFIERS: u64 = SEND;
-const RX_MODIFIERS: u64 = RECV;
+const PRIMARY: u64 = MSG | TAGGED | RMA | ATOMIC;
+const TX_MODIFIERS: u64 = SEND | READ | WRITE;
+const RX_MODIFIERS: u64 = RECV | REMOTE_READ | REMOTE_WRITE;
 const SECONDARY: u64 = MULTI_RECV | SOURCE | DIRECTED_RECV | LOCAL_COMM | REMOTE_COMM;
 pub(crate) const CAPS: u64 = PRIMARY | TX_MODIFIERS | RX_MODIFIERS | SECONDARY;
 const TX_CAPS: u64 = PRIMARY | TX_MODIFIERS;
 const RX_CAPS: u64 = PRIMARY | RX_MODIFIERS | MULTI_RECV | SOURCE | DIRECTED_RECV;
 const DOMAIN_CAPS: u64 = LOCAL_COMM | REMOTE_COMM;
 
-/// All operations of one pair are one ordered stream, applied in that order at the target.
-const ORDER: u64 = ORDER_SAS;
+/// All operations of one pair are one ordered stream, performed in that order at the target (P12.9).
+/// Long ones are transfers, whose bytes come when they come: see [`ORDERED_LEN_MAX`].
+const ORDER: u64 = ORDER_SAS
+    | ORDER_SAW
+    | ORDER_RAW
+    | ORDER_WAR
+    | ORDER_WAW
+    | ORDER_RMA_RAW
+    | ORDER_RMA_WAR
+    | ORDER_RMA_WAW
+    | ORDER_ATOMIC_RAR
+    | ORDER_ATOMIC_RAW
+    | ORDER_ATOMIC_WAR
+    | ORDER_ATOMIC_WAW;
 const TX_FLAGS: u64 =
     COMPLETION | INJECT | INJECT_COMPLETE | TRANSMIT_COMPLETE | DELIVERY_COMPLETE | MATCH_COMPLETE;
 const RX_FLAGS: u64 = COMPLETION | MULTI_RECV;
 
 /// Longest message that is copied at once: what goes by one call, with room to spare.
 pub(crate) const INJECT_LEN_MAX: usize = 4096;
+/// Longest access that is ordered with others to the same bytes: what never becomes a transfer.
+const ORDERED_LEN_MAX: usize = INJECT_LEN_MAX;
 /// Longest message: what the protocol's lengths can say.
 pub(crate) const MESSAGE_LEN_MAX: usize = 1 << 40;
 /// Pieces of one message in memory.
@@ -309,8 +323,8 @@ fn ep() -> EpAttr {
         max_msg_size: MESSAGE_LEN_MAX,
         msg_prefix_size: 0,
         max_order_raw_size: MESSAGE_LEN_MAX,
-        max_order_war_size: MESSAGE_LEN_MAX,
-        max_order_waw_size: MESSAGE_LEN_MAX,
+        max_order_war_size: ORDERED_LEN_MAX,
+        max_order_waw_size: ORDERED_LEN_MAX,
         mem_tag_format: TAG_FORMAT,
         tx_ctx_cnt: 1,
         rx_ctx_cnt: 1,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Everything that belongs to a domain, and the way of a completion from an endpoint to a queue.
 
-use portolan::{RawCompletion, RawError};
+use portolan::{Cause, RawCompletion, RawError, RawKind};
 use slab::Slab;
 
 use crate::abi;
@@ -10,6 +10,7 @@ use crate::cntr::Cntr;
 use crate::cq::{Entry, Failure, Queue};
 use crate::ep::{Ep, Op, Routes};
 use crate::errno;
+use crate::mr::Mr;
 
 /// The tables of a domain. Objects name one another by their place in them.
 #[derive(Default)]
@@ -18,6 +19,7 @@ pub(crate) struct State {
     pub(crate) cqs: Slab<Queue>,
     pub(crate) cntrs: Slab<Cntr>,
     pub(crate) avs: Slab<Av>,
+    pub(crate) mrs: Slab<Mr>,
 }
 
 impl State {
@@ -33,10 +35,16 @@ impl State {
             ops,
             injected,
             routes,
+            lost,
             ..
         } = ep;
         engine.poll(&mut |completion| {
             let done = Delivery { routes, cqs, cntrs }.complete(ops, &completion);
+            if let Some(error @ RawError::PeerGone(cause)) = &completion.error
+                && *cause != Cause::Closed
+            {
+                announce_loss(lost, routes.source(completion.peer), error);
+            }
             if let Some(key) = done {
                 injected.remove(&key);
             }
@@ -65,6 +73,10 @@ impl Delivery<'_> {
     /// Report a completion. Returns the operation, if it has a copy of what it sent that may go.
     #[inline]
     fn complete(&mut self, ops: &mut Slab<Op>, completion: &RawCompletion) -> Option<usize> {
+        if completion.kind == RawKind::RemotePut {
+            self.announce_put(completion);
+            return None;
+        }
         let key = usize::try_from(completion.context).unwrap_or(usize::MAX);
         let op = *ops.get(key)?;
         if !op.multi || completion.released {
@@ -120,7 +132,7 @@ impl Delivery<'_> {
             entry,
             beyond: usize::try_from(beyond).unwrap_or(usize::MAX),
             errno,
-            text: error.to_string(),
+            text: sentence(entry.source, error),
         };
         self.report(op, failure);
     }
@@ -141,6 +153,24 @@ impl Delivery<'_> {
     pub(crate) fn count(&mut self, flags: u64) {
         if let Some(cntr) = self.counter(flags) {
             cntr.succeeded();
+        }
+    }
+
+    /// A peer's put with immediate data: reported to the receive queue, without a context.
+    #[cold]
+    fn announce_put(&mut self, completion: &RawCompletion) {
+        let flags = abi::RMA | abi::REMOTE_WRITE | abi::REMOTE_CQ_DATA;
+        let entry = Entry {
+            context: 0,
+            flags,
+            len: usize::try_from(completion.len).unwrap_or(usize::MAX),
+            buf: 0,
+            data: completion.imm.unwrap_or(0),
+            tag: 0,
+            source: self.routes.source(completion.peer),
+        };
+        if let Some(queue) = self.routes.rx_cq.and_then(|cq| self.cqs.get_mut(cq)) {
+            queue.push(entry);
         }
     }
 
@@ -166,5 +196,23 @@ impl Delivery<'_> {
             .iter()
             .find(|counter| counter.of & flags != 0)?;
         self.cntrs.get_mut(bound.cntr)
+    }
+}
+
+/// Who and why, for people. A peer is known to them by its place in the address vector.
+fn sentence(peer: u64, error: &RawError) -> String {
+    match peer {
+        abi::ADDR_NOTAVAIL => error.to_string(),
+        peer => format!("peer {peer} of the address vector: {error}"),
+    }
+}
+
+/// Tell the user once about each peer that is gone. Some programs end at the first failure, with
+/// no word about whose it was.
+#[cold]
+fn announce_loss(lost: &mut Vec<u64>, peer: u64, error: &RawError) {
+    if !lost.contains(&peer) {
+        lost.push(peer);
+        eprintln!("portolan: {}", sentence(peer, error));
     }
 }

@@ -38,10 +38,10 @@ impl Address {
     }
 
     /// Links by which a process with address `self` reaches `other`. Shared memory alone where both
-    /// are on one host; else whatever both have, raw frames on a common network only. `P6.6`
+    /// are one user's on one host; else whatever both have, raw frames on a common network only. `P6.6`
     pub(crate) fn common_links(&self, other: &Address) -> Vec<LinkId> {
         let both = |link| self.on(link).is_some() && other.on(link).is_some();
-        if self.host == other.host && both(LinkId::SHM) {
+        if self.host == other.host && both(LinkId::SHM) && self.user() == other.user() {
             return vec![LinkId::SHM];
         }
         let mut links = Vec::new();
@@ -52,6 +52,14 @@ impl Address {
             links.push(LinkId::PACKET);
         }
         links
+    }
+
+    /// The user that memory is shared with.
+    fn user(&self) -> Option<u32> {
+        match self.on(LinkId::SHM) {
+            Some(LinkAddr::Shm { uid, .. }) => Some(*uid),
+            _ => None,
+        }
     }
 
     fn same_network(&self, other: &Address) -> bool {

@@ -57,8 +57,8 @@ pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use endpoint::{
     Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawAccess,
-    RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend,
-    RawSpace, SubmitError,
+    RawAtomic, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv,
+    RawRemote, RawSend, RawSpace, SubmitError,
 };
 pub use error::{Error, Reason};
 pub use group::{Barrier, Group};

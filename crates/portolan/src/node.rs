@@ -554,15 +554,6 @@ impl Node {
         waiter.until(engine, &[], |_| done());
     }
 
-    /// Makes progress, and sleeps between, until `done` says so or the clock says `patience` is
-    /// over; what `done` said last.
-    pub fn wait_until_for(&mut self, patience: Duration, done: impl Fn() -> bool) -> bool {
-        let end = self.engine.inner.read_clock() + patience;
-        let Node { engine, waiter, .. } = self;
-        waiter.until(engine, &[], |inner| inner.now >= end || done());
-        done()
-    }
-
     /// Sends everything that has gathered.
     pub fn flush(&mut self) {
         self.engine.flush();

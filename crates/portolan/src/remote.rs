@@ -374,7 +374,7 @@ fn store_all<T: Number>(numbers: &[T], bytes: &mut Vec<u8>) {
 }
 
 /// What to ask for, if that can be asked for.
-fn atomic_spec(
+pub(crate) fn atomic_spec(
     op: AtomicOp,
     datatype: Datatype,
     count: usize,

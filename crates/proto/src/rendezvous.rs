@@ -217,8 +217,12 @@ impl Shared {
             if let Some(transfer) = self.rx_transfers.remove(key) {
                 self.scheduler.remove(key, &transfer);
                 let op = transfer.posted.op;
-                if matches!(transfer.origin, Origin::Lane | Origin::Port) {
-                    self.events.push_back(Event::RecvFailed { op, error });
+                // Of remote memory, the operation is told elsewhere.
+                match transfer.origin {
+                    Origin::Lane | Origin::Port | Origin::Receive => {
+                        self.events.push_back(Event::RecvFailed { op, error });
+                    }
+                    Origin::Region | Origin::Get(_) => {}
                 }
             }
         }

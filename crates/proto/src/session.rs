@@ -342,13 +342,17 @@ impl Core {
     /// [`DropReason::StaleSession`] for any other that it does not honour.
     pub fn find_session(&self, token: u64) -> Result<(PeerId, SessionIds), DropReason> {
         let index = u32::try_from(token_index(token)).unwrap_or(u32::MAX);
-        // Peers hand this process tokens with its own number in them, and only they.
-        if index == self.sh.config.rank {
-            return Err(DropReason::Reflected);
-        }
         let ids = self.session_ids(PeerId(index));
-        let ids = ids.filter(|ids| ids.mine.1 == token);
-        Ok((PeerId(index), ids.ok_or(DropReason::StaleSession)?))
+        if let Some(ids) = ids.filter(|ids| ids.mine.1 == token) {
+            return Ok((PeerId(index), ids));
+        }
+        // Tokens with this process's own number in them are what peers hand it for its frames. (It may
+        // have a session with itself, too.)
+        Err(if index == self.sh.config.rank {
+            DropReason::Reflected
+        } else {
+            DropReason::StaleSession
+        })
     }
 
     /// Counts a frame that the engine dropped before the core saw it.

@@ -21,11 +21,13 @@ pub enum Canary {
     EarlyReuse,
     /// When a link of a process goes down, its others go down as well, for good.
     NoOtherLink,
+    /// An atomic operation on remote memory is performed twice.
+    CountTwice,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 7] = [
+    pub const ALL: [Canary; 8] = [
         Canary::LostPlacement,
         Canary::DeliverTwice,
         Canary::WrongOrder,
@@ -33,6 +35,7 @@ impl Canary {
         Canary::LostWakeup,
         Canary::EarlyReuse,
         Canary::NoOtherLink,
+        Canary::CountTwice,
     ];
 
     /// The name on the command line.
@@ -46,6 +49,7 @@ impl Canary {
             Canary::LostWakeup => "lost-wakeup",
             Canary::EarlyReuse => "early-reuse",
             Canary::NoOtherLink => "no-other-link",
+            Canary::CountTwice => "count-twice",
         }
     }
 }

@@ -16,6 +16,8 @@ pub enum Cut {
     Faults(RangeInclusive<usize>),
     /// Collective operations, all of them: they follow one another.
     Groups,
+    /// Requests for remote memory.
+    Remote,
     /// Frames lost by chance.
     Loss,
     /// Frames doubled.
@@ -41,8 +43,9 @@ pub enum Cut {
 }
 
 /// Cuts with a name and nothing else.
-const PLAIN: [(&str, Cut); 12] = [
+const PLAIN: [(&str, Cut); 13] = [
     ("groups", Cut::Groups),
+    ("remote", Cut::Remote),
     ("loss", Cut::Loss),
     ("duplicates", Cut::Duplicates),
     ("reordering", Cut::Reordering),
@@ -118,6 +121,7 @@ fn apply_plain(cut: &Cut, plan: &mut Plan) {
     let net = &mut plan.net;
     match cut {
         Cut::Groups => plan.groups.clear(),
+        Cut::Remote => plan.remote.clear(),
         Cut::Loss => net.loss = 0.0,
         Cut::Duplicates => net.duplicate = 0.0,
         Cut::Reordering => net.reorder = 0.0,
@@ -135,6 +139,9 @@ fn apply_plain(cut: &Cut, plan: &mut Plan) {
         Cut::Drift => plan.clocks.iter_mut().for_each(|clock| clock.drift_ppm = 0),
         Cut::Half => {
             for flow in &mut plan.flows {
+                flow.count = flow.count.div_ceil(2);
+            }
+            for flow in &mut plan.remote {
                 flow.count = flow.count.div_ceil(2);
             }
         }

@@ -20,6 +20,8 @@ pub(crate) enum Note {
     Nothing,
     /// Greeting of this session.
     Greeting(u64),
+    /// For remote memory, of the stream with this number.
+    Request(usize),
     /// Collective operation and round.
     Group {
         op: usize,
@@ -55,6 +57,30 @@ struct BestEffort {
     delivered: bool,
 }
 
+/// A message that is matched by its tag, on its way.
+#[derive(Clone, Copy, Debug)]
+struct Tagged {
+    session: u64,
+    lane: LaneId,
+    port: PortId,
+    entry: Entry,
+}
+
+/// A message as the receiving engine hands it over that has matched by its tag.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaggedDelivery<'a> {
+    pub(crate) src: u32,
+    pub(crate) dst: u32,
+    /// Of the buffer.
+    pub(crate) port: PortId,
+    /// Number of the receive: they are posted in the order of their numbers.
+    pub(crate) op: u64,
+    /// The immediate data: which message it says it is.
+    pub(crate) id: u64,
+    pub(crate) len: usize,
+    pub(crate) bytes: &'a [u8],
+}
+
 /// A message as the receiving engine hands it over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery<'a> {
@@ -75,6 +101,10 @@ pub(crate) struct Delivery<'a> {
 pub(crate) struct Ledger {
     sessions: Vec<Session>,
     best_effort: BTreeMap<u64, BestEffort>,
+    /// Those that are to be delivered, by number.
+    tagged: BTreeMap<u64, Tagged>,
+    /// Which message each receive has taken, per session, lane and port.
+    taken: BTreeMap<(u64, LaneId, PortId), BTreeMap<u64, u64>>,
     next_id: u64,
     pub(crate) message_count: u64,
 }
@@ -105,6 +135,52 @@ impl Ledger {
     pub(crate) fn accept(&mut self, session: u64, lane: LaneId, port: PortId, entry: Entry) {
         let sent = &mut self.sessions[index(session)].sent;
         sent.entry((lane, port)).or_default().push_back(entry);
+    }
+
+    /// A message that is matched by its tag was accepted in `session`.
+    pub(crate) fn accept_tagged(&mut self, session: u64, lane: LaneId, port: PortId, entry: Entry) {
+        let tagged = Tagged {
+            session,
+            lane,
+            port,
+            entry,
+        };
+        self.tagged.insert(entry.id, tagged);
+    }
+
+    /// Checks such a delivery: once, whole, and matched in the order of sending with receives in the
+    /// order of posting. It may end before one that was matched earlier.
+    pub(crate) fn deliver_tagged(&mut self, got: &TaggedDelivery<'_>) -> Result<LaneId, String> {
+        let TaggedDelivery {
+            src, dst, id, op, ..
+        } = *got;
+        let Some(sent) = self.tagged.remove(&id) else {
+            return Err(format!(
+                "tagged message {id} from {src} to {dst} was never sent, or came twice"
+            ));
+        };
+        self.message_count += 1;
+        let session = &self.sessions[index(sent.session)];
+        if (session.src, session.dst, sent.port, sent.entry.len) != (src, dst, got.port, got.len)
+            || payload::first_difference(id, got.bytes, false).is_some()
+        {
+            return Err(format!(
+                "tagged message {sent:?} came as {} bytes from {src} to {dst} {:?}, or changed",
+                got.len, got.port
+            ));
+        }
+        let key = (sent.session, sent.lane, sent.port);
+        let taken = self.taken.entry(key).or_default();
+        let before = taken.range(..op).next_back().map(|(_, id)| *id);
+        let after = taken.range(op..).next().map(|(_, id)| *id);
+        if before.is_some_and(|before| before > id) || after.is_some_and(|after| after < id) {
+            return Err(format!(
+                "receive {op} of {dst} has taken tagged message {id} from {src}, those beside it \
+                 {before:?} and {after:?}"
+            ));
+        }
+        taken.insert(op, id);
+        Ok(sent.lane)
     }
 
     /// A best-effort message was accepted.
@@ -222,12 +298,17 @@ impl Ledger {
     /// Messages of a session that have not been delivered: how many, and the oldest.
     pub(crate) fn undelivered(&self, session: u64) -> Option<(usize, LaneId, PortId, Entry)> {
         let sent = &self.sessions[index(session)].sent;
-        let count = sent.values().map(VecDeque::len).sum();
-        let (&(lane, port), entry) = sent
+        let tagged = self.tagged.values();
+        let tagged: Vec<_> = tagged.filter(|sent| sent.session == session).collect();
+        let count = sent.values().map(VecDeque::len).sum::<usize>() + tagged.len();
+        let in_order = sent
             .iter()
-            .filter_map(|(key, queue)| Some((key, queue.front()?)))
-            .min_by_key(|(_, entry)| entry.at_ns)?;
-        Some((count, lane, port, *entry))
+            .filter_map(|(&(lane, port), queue)| Some((lane, port, *queue.front()?)));
+        let by_tag = tagged.iter().map(|sent| (sent.lane, sent.port, sent.entry));
+        let (lane, port, entry) = in_order
+            .chain(by_tag)
+            .min_by_key(|(_, _, entry)| entry.at_ns)?;
+        Some((count, lane, port, entry))
     }
 
     /// Sessions opened so far by `src` with `dst`.

@@ -3,16 +3,19 @@
 
 mod events;
 mod peers;
+mod remote;
 mod transmit;
 
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::ledger::{GREETING_PORT, GROUP_PORT};
-use crate::plan::GroupPlan;
+use crate::plan::{GroupPlan, tag_of};
 use crate::program::Program;
 use crate::queue::{Flight, Happening};
 use peers::Remote;
-use portolan_proto::{Admitted, Config, Core, LaneId, LinkId, OpId, PeerId, PortId, PortMode};
+use portolan_proto::{
+    Admitted, Config, Core, LaneId, LinkId, OpId, PeerId, PortId, PortMode, Selector, Space,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Frames handled in one turn, so that a flood leaves time for the rest.
@@ -35,6 +38,39 @@ pub(crate) enum Op {
         /// Another one is posted when this one ends.
         again: bool,
     },
+    /// Open to others.
+    Region {
+        bytes: Vec<u8>,
+    },
+    /// For another's memory: what is put, or what comes back.
+    Request {
+        bytes: Vec<u8>,
+        peer: u32,
+        stream: usize,
+        expect: remote::Expect,
+    },
+}
+
+impl Op {
+    /// Bytes that others may read, or the core send.
+    pub(crate) fn outbound(&self) -> Option<&Vec<u8>> {
+        match self {
+            Op::Send { bytes, .. } | Op::Region { bytes } | Op::Request { bytes, .. } => {
+                Some(bytes)
+            }
+            Op::Recv { .. } => None,
+        }
+    }
+
+    /// Bytes that the core may write.
+    fn inbound(&mut self) -> Option<&mut Vec<u8>> {
+        match self {
+            Op::Recv { bytes, .. } | Op::Region { bytes } | Op::Request { bytes, .. } => {
+                Some(bytes)
+            }
+            Op::Send { .. } => None,
+        }
+    }
 }
 
 /// A message to be copied straight from a peer's memory.
@@ -43,8 +79,17 @@ pub(crate) struct Pull {
     pub(crate) transfer: u32,
     pub(crate) peer: u32,
     pub(crate) remote_op: u64,
+    pub(crate) remote_off: usize,
     pub(crate) op: u64,
+    pub(crate) off: usize,
     pub(crate) len: usize,
+}
+
+impl Pull {
+    /// What stands for the address of byte `off` of the memory of `op`.
+    fn addr(op: u64, off: u64) -> u64 {
+        off << 32 | op
+    }
 }
 
 /// A message handed over by the core, on its way to the program.
@@ -77,6 +122,7 @@ pub(crate) struct Node {
     with_outbox: BTreeSet<u32>,
     watched: BTreeSet<u32>,
     program: Program,
+    requests: Vec<remote::Requests>,
     pub(crate) pulls: Vec<Pull>,
     /// A delivery that a canary keeps back.
     kept_back: Option<Got>,
@@ -85,7 +131,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(cx: &Context, id: u32) -> Node {
-        Node {
+        let mut node = Node {
             id,
             life: 0,
             core: make_core(cx, id, 0),
@@ -101,10 +147,13 @@ impl Node {
             with_outbox: BTreeSet::new(),
             watched: BTreeSet::new(),
             program: Program::new(cx, id),
+            requests: Vec::new(),
             pulls: Vec::new(),
             kept_back: None,
             failed_count: 0,
-        }
+        };
+        node.begin_remote(cx);
+        node
     }
 
     /// The process is gone, with all that it knew.
@@ -130,6 +179,7 @@ impl Node {
         self.with_outbox.clear();
         self.watched.clear();
         self.program.begin_life(cx);
+        self.begin_remote(cx);
         self.turn(cx);
     }
 
@@ -213,7 +263,7 @@ impl Node {
             .watched
             .iter()
             .map(|&peer| self.peers[peer as usize].next_ns());
-        let program = self.program.next_ns();
+        let program = self.program.next_ns().min(self.next_request_ns());
         timer
             .min(room)
             .min(program)
@@ -288,8 +338,14 @@ impl Node {
         let Some(mut admitted) = admitted else {
             return;
         };
-        while let Some(whole) = self.core.take_whole(&mut admitted, head, None) {
-            self.on_whole(cx, admitted.from.0, frame, &whole);
+        loop {
+            if let Some(whole) = self.core.take_whole(&mut admitted, head, None) {
+                self.on_whole(cx, admitted.from.0, frame, &whole);
+            } else if let Some(taken) = self.core.take_labelled(&mut admitted, head) {
+                self.on_labelled(cx, admitted.from.0, frame, &taken);
+            } else {
+                break;
+            }
         }
         if !admitted.is_done() {
             self.core
@@ -301,7 +357,15 @@ impl Node {
     fn run_program(&mut self, cx: &mut Context) {
         for wanted in self.program.take_wanted(cx.now) {
             let port = PortId::user(wanted.port);
-            self.post(port, wanted.len, wanted.source, true);
+            let is_tagged = cx
+                .plan
+                .port(self.id, wanted.port)
+                .is_some_and(|port| port.tagged);
+            if is_tagged {
+                self.post_tagged(port, wanted.len, wanted.source);
+            } else {
+                self.post(port, wanted.len, wanted.source, true);
+            }
         }
         self.drain(cx, &[]);
         let peers = &self.peers;
@@ -312,6 +376,7 @@ impl Node {
             self.peers[peer as usize].outbox[lane.index()].push_back(out);
             self.with_outbox.insert(peer);
         }
+        self.make_requests(cx);
     }
 
     fn post(&mut self, port: PortId, len: usize, source: Option<u32>, again: bool) {
@@ -325,6 +390,23 @@ impl Node {
             .post_recv(port, op, len as u64, source.map(PeerId));
     }
 
+    fn post_tagged(&mut self, port: PortId, len: usize, source: Option<u32>) {
+        let op = self.make_op(Op::Recv {
+            bytes: vec![0xa5; len],
+            port,
+            source,
+            again: true,
+        });
+        let selector = Selector {
+            space: Space::Tagged,
+            tag: tag_of(port),
+            // Every other receive looks among all that wait; the bit is none of any tag.
+            ignore: (op.0 & 1) << 40,
+            source: source.map(PeerId),
+        };
+        self.core.post_tagged(&selector, op, len as u64);
+    }
+
     fn make_op(&mut self, op: Op) -> OpId {
         self.next_op += 1;
         self.memory.insert(self.next_op, op);
@@ -336,16 +418,21 @@ impl Node {
         if let Some(what) = self.program.unfinished(cx) {
             return Some(what);
         }
+        if self.next_request_ns() != u64::MAX {
+            return Some("requests for remote memory are not made yet".to_owned());
+        }
         if let Some(&peer) = self.with_outbox.first() {
             return Some(self.describe_outbox(peer));
         }
         let sends = self
             .memory
             .values()
-            .filter(|op| matches!(op, Op::Send { .. }))
+            .filter(|op| matches!(op, Op::Send { .. } | Op::Request { .. }))
             .count();
         if sends > 0 {
-            return Some(format!("{sends} sends by rendezvous have not ended"));
+            return Some(format!(
+                "{sends} sends by rendezvous and requests have not ended"
+            ));
         }
         let (slots, held_len, transfers) = self.core.usage();
         if (slots, held_len, transfers) != (0, 0, 0) {
@@ -365,11 +452,15 @@ impl Node {
             .iter()
             .filter_map(|(&op, what)| match what {
                 Op::Recv { port, .. } => Some((op, *port)),
-                Op::Send { .. } => None,
+                _ => None,
             })
             .collect();
+        if !self.end_remote() {
+            let id = self.id;
+            cx.violate(format!("node {id}: the region was closed already"));
+        }
         for (op, port) in posted {
-            if self.core.cancel_recv(port, OpId(op)) {
+            if self.core.cancel_recv(port, OpId(op)) || self.core.cancel_tagged(OpId(op)) {
                 self.memory.remove(&op);
             } else {
                 let id = self.id;
@@ -407,7 +498,8 @@ impl Node {
         let peers = cx.plan.nodes as usize;
         let (slots, held_len, _) = self.core.usage();
         // Per peer and lane a credit's worth; an empty message is charged 32 bytes and held in 256.
-        let held_max = peers * 2 * limits.credit_len as usize * 8;
+        // Beside that, what waits by tag without its credit.
+        let held_max = peers * 2 * limits.credit_len as usize * 8 + limits.held_len_max / 4;
         // Per path a window and what waits behind it in each lane; then what is being sent.
         let per_path = usize::from(limits.window_frames_max) + 3 * 64 + 16;
         let slots_max = peers * LinkId::COUNT * per_path;

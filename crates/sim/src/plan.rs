@@ -4,7 +4,7 @@
 use crate::clock::Clock;
 use crate::faults::{Fault, FaultKind, Side};
 use crate::net::NetPlan;
-use portolan_proto::{LaneId, Limits, LinkId, LinkParams, PortMode};
+use portolan_proto::{Address, Label, LaneId, Limits, LinkId, LinkParams, PortId, PortMode, Space};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -46,6 +46,8 @@ pub(crate) struct PortPlan {
     pub(crate) node: u32,
     pub(crate) port: u16,
     pub(crate) mode: PortMode,
+    /// Messages to it carry its number as their tag, and are matched by that instead.
+    pub(crate) tagged: bool,
     /// Receives name their source.
     pub(crate) sourced: bool,
     /// Buffers kept posted (per source, if sourced).
@@ -55,6 +57,20 @@ pub(crate) struct PortPlan {
     pub(crate) again_ns: u64,
     /// Bytes of each buffer.
     pub(crate) buffer_len: usize,
+}
+
+/// A stream of requests for the memory of another process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteFlow {
+    pub(crate) src: u32,
+    pub(crate) dst: u32,
+    pub(crate) lane: LaneId,
+    pub(crate) count: u32,
+    /// Of the short ones; the long ones need a transfer.
+    pub(crate) len_max: usize,
+    pub(crate) long_share: f64,
+    pub(crate) gap_ns: u64,
+    pub(crate) start_ns: u64,
 }
 
 /// A collective operation of all processes.
@@ -84,6 +100,7 @@ pub struct Plan {
     pub(crate) frame_cost_ns: u64,
     pub(crate) call_cost_ns: u64,
     pub(crate) flows: Vec<Flow>,
+    pub(crate) remote: Vec<RemoteFlow>,
     pub(crate) ports: Vec<PortPlan>,
     pub(crate) groups: Vec<GroupPlan>,
     pub(crate) faults: Vec<Fault>,
@@ -136,6 +153,7 @@ impl Plan {
             frame_cost_ns: rng.random_range(200..3000),
             call_cost_ns: rng.random_range(500..5000),
             flows: Vec::new(),
+            remote: Vec::new(),
             ports: Vec::new(),
             groups: Vec::new(),
             faults: Vec::new(),
@@ -152,9 +170,27 @@ impl Plan {
         } else {
             plan.draw_groups(rng);
         }
+        plan.draw_tags(seed);
         plan.draw_link_down(seed);
         plan.draw_weather(seed);
+        plan.draw_remote(seed);
         plan
+    }
+
+    /// Some of the ports that receive into posted buffers match by tag.
+    fn draw_tags(&mut self, seed: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 4);
+        for port in &mut self.ports {
+            port.tagged = port.mode == PortMode::Posted && rng.random_bool(0.5);
+        }
+        let ports = &self.ports;
+        for flow in &mut self.flows {
+            let is_tagged =
+                |port: &PortPlan| (port.node, port.port) == (flow.dst, flow.port) && port.tagged;
+            // There is no best effort by tag.
+            flow.best_effort &= !ports.iter().any(is_tagged);
+        }
     }
 
     /// A link of a process goes down for a while. One at most, so that another always works.
@@ -209,6 +245,32 @@ impl Plan {
         }
     }
 
+    /// Half of the runs use remote memory as well.
+    fn draw_remote(&mut self, seed: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 4);
+        if rng.random_bool(0.5) {
+            return;
+        }
+        // Those that need a transfer are not ordered with others of the same bytes (P12.9).
+        let limits = &self.limits;
+        let len_max = limits.eager_len_max.min(limits.eager_len_max_lossless);
+        for _ in 0..rng.random_range(1..=4) {
+            let src = rng.random_range(0..self.nodes);
+            let count = rng.random_range(1..=150_u32);
+            self.remote.push(RemoteFlow {
+                src,
+                dst: (src + rng.random_range(1..self.nodes)) % self.nodes,
+                lane: *LaneId::ALL.choose(&mut rng).unwrap_or(&LaneId::Low),
+                count,
+                len_max: (*[16, 400, 2000, 8000].choose(&mut rng).unwrap_or(&16)).min(len_max),
+                long_share: *[0.0, 0.0, 0.02, 0.05].choose(&mut rng).unwrap_or(&0.0),
+                gap_ns: rng.random_range(1000..2000 + self.traffic_ns / u64::from(count)),
+                start_ns: rng.random_range(0..self.traffic_ns / 4 + 1),
+            });
+        }
+    }
+
     /// Whether two processes reach one another through shared memory.
     pub(crate) fn share_memory(&self, a: u32, b: u32) -> bool {
         self.shm.is_some() && self.hosts[a as usize] == self.hosts[b as usize]
@@ -228,6 +290,19 @@ impl Plan {
             .find(|plan| plan.node == node && plan.port == port)
     }
 
+    /// What messages to a port are matched by there; `imm` tells which message it is.
+    pub(crate) fn address(&self, node: u32, port: PortId, imm: u64) -> Address {
+        let plan = self.port(node, port.number);
+        if port.system || plan.is_none_or(|plan| !plan.tagged) {
+            return port.into();
+        }
+        Address::Label(Label {
+            space: Space::Tagged,
+            tag: tag_of(port),
+            imm: Some(imm),
+        })
+    }
+
     fn draw_ports(&mut self, rng: &mut ChaCha8Rng) {
         for node in 0..self.nodes {
             for port in 0..rng.random_range(1..=3) {
@@ -240,6 +315,7 @@ impl Plan {
                     } else {
                         PortMode::Posted
                     },
+                    tagged: false,
                     sourced: rng.random_bool(0.3),
                     depth: *[1, 2, 8, 64].choose(rng).unwrap_or(&1),
                     open_ns: if late {
@@ -412,8 +488,9 @@ impl fmt::Display for Plan {
         write!(f, ", {}", self.net)?;
         write!(
             f,
-            "; {} flows, {} group operations",
+            "; {} flows, {} of requests, {} group operations",
             self.flows.len(),
+            self.remote.len(),
             self.groups.len()
         )?;
         for fault in &self.faults {
@@ -421,6 +498,11 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
+}
+
+/// The tag of messages to a tagged port: one bit apart in the low half, and something in the high.
+pub(crate) fn tag_of(port: PortId) -> u64 {
+    u64::from(port.number) | u64::from(port.number) << 50
 }
 
 /// Few processes mostly: their runs are short and find as much. Every twelfth run is large.

@@ -5,7 +5,7 @@ use crate::capture::Capture;
 use crate::context::Context;
 use crate::cuts::Cuts;
 use crate::faults::{Fault, FaultKind};
-use crate::node::{Node, Op};
+use crate::node::Node;
 use crate::queue::Happening;
 use crate::trace::Trace;
 use crate::{Canary, Plan};
@@ -382,9 +382,10 @@ impl World {
             // Some systems forbid it now and then: then the bytes are asked for as frames.
             let forbidden = pull.transfer % 5 == 0 || !self.cx.alive[pull.peer as usize];
             let bytes = match source {
-                Some(Op::Send { bytes, .. }) if !forbidden => {
-                    bytes.get(..pull.len).map(<[u8]>::to_vec)
-                }
+                Some(op) if !forbidden => op
+                    .outbound()
+                    .and_then(|bytes| bytes.get(pull.remote_off..)?.get(..pull.len))
+                    .map(<[u8]>::to_vec),
                 _ => None,
             };
             self.nodes[node as usize].on_pulled(&mut self.cx, pull, bytes);

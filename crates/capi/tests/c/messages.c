@@ -5,6 +5,7 @@
 
 #include <poll.h>
 
+enum { TAG = 77, OTHER_TAG = 78, REGION_LEN = 1 << 20 };
 enum { RING = 1, POSTED = 2, IN_PLACE = 3, EVENTS = 4, LONG = 5, LONG_LEN = 3 << 20, ROUNDS = 100 };
 
 static portolan_node_t *node;
@@ -198,6 +199,124 @@ static void event_loop(void) {
     OK(portolan_barrier(node, NULL));
 }
 
+/* -- messages by tag: out of order, by mask, peeked at, claimed, cancelled -- */
+
+static void tagged(void) {
+    uint64_t imm = 5;
+    char in[8];
+    portolan_request_t request;
+    portolan_claim_t claim;
+    portolan_envelope_t got = PORTOLAN_SIZED(portolan_envelope_t);
+    portolan_completion_t done = PORTOLAN_SIZED(portolan_completion_t);
+    OK(portolan_send_tagged(node, next, TAG, NULL, "one", 3, 0));
+    OK(portolan_isend_tagged_copy(node, next, OTHER_TAG, &imm, "two", 3, 0));
+    OK(portolan_isend_tagged(node, next, TAG, NULL, "three", 5, 0, &request));
+    OK(portolan_recv_tagged(node, OTHER_TAG, 0, previous, in, sizeof in, &got));
+    CHECK(got.len == 3 && got.tag == OTHER_TAG && got.source == previous);
+    CHECK(got.has_imm == 1 && got.imm == 5 && memcmp(in, "two", 3) == 0);
+    while (portolan_peek(node, 0, UINT64_MAX, PORTOLAN_ANY_SOURCE, &got) == 0) continue;
+    CHECK(got.len == 3 && got.tag == TAG && got.has_imm == 0);
+    CHECK(portolan_claim(node, TAG, 0, previous, &got, &claim) == 1 && got.len == 3);
+    OK(portolan_recv_tagged(node, TAG, 0xff, PORTOLAN_ANY_SOURCE, in, sizeof in, NULL));
+    CHECK(memcmp(in, "three", 5) == 0);
+    OK(portolan_wait(node, request, NULL));
+    OK(portolan_recv_claimed(node, claim, in, sizeof in, &request));
+    OK(portolan_wait(node, request, &done));
+    CHECK(done.len == 3 && done.tag == TAG && done.has_imm == 0 && memcmp(in, "one", 3) == 0);
+    FAILS(PORTOLAN_ERR_NO_CLAIM, "claim", portolan_recv_claimed(node, claim, in, 8, &request));
+    OK(portolan_post_recv_tagged(node, 1, 0, PORTOLAN_ANY_SOURCE, in, sizeof in, &request));
+    CHECK(portolan_cancel(node, request) == 1);
+    FAILS(PORTOLAN_ERR_CANCELLED, "cancelled", portolan_wait(node, request, NULL));
+    OK(portolan_send_tagged(node, next, TAG, NULL, "long", 4, PORTOLAN_HIGH));
+    FAILS(PORTOLAN_ERR_TRUNCATED, "4 bytes",
+          portolan_recv_tagged(node, TAG, 0, PORTOLAN_ANY_SOURCE, in, 2, NULL));
+    OK(portolan_barrier(node, NULL));
+}
+
+/* -- numbers in the memory of the next process -- */
+
+static void count_together(portolan_remote_t *place, int64_t *numbers) {
+    int64_t operands[2] = {1, 10}, before[2] = {0, 0}, compare[2] = {0, 0};
+    portolan_atomic_t what = PORTOLAN_SIZED(portolan_atomic_t);
+    portolan_request_t request;
+    numbers[0] = numbers[1] = 5;
+    OK(portolan_barrier(node, NULL));
+    place->offset = 0;
+    what.operation = PORTOLAN_SUM;
+    what.type = PORTOLAN_INT64;
+    what.count = 2;
+    what.operands = operands;
+    OK(portolan_atomic(node, place, &what));
+    what.before = before;
+    OK(portolan_iatomic(node, place, &what, &request));
+    OK(portolan_wait(node, request, NULL));
+    CHECK(before[0] == 6 && before[1] == 15);
+    what.operation = PORTOLAN_SWAP_IF_EQUAL;
+    compare[0] = 7;
+    what.compare = compare;
+    OK(portolan_atomic(node, place, &what));
+    CHECK(before[0] == 7 && before[1] == 25);
+    what.operation = PORTOLAN_READ;
+    what.operands = NULL;
+    OK(portolan_atomic(node, place, &what));
+    CHECK(before[0] == 1 && before[1] == 25);
+    OK(portolan_barrier(node, NULL));
+    CHECK(numbers[0] == 1 && numbers[1] == 25);
+    OK(portolan_barrier(node, NULL));
+}
+
+/* -- memory of the next process -- */
+
+static void remote(void) {
+    void *region, *back;
+    uint64_t own, theirs;
+    portolan_request_t requests[2];
+    OK(portolan_alloc(REGION_LEN, &region));
+    OK(portolan_alloc(REGION_LEN, &back));
+    OK(portolan_expose(node, region, REGION_LEN, PORTOLAN_READ_ACCESS | PORTOLAN_WRITE_ACCESS, &own));
+    OK(portolan_send(node, previous, RING, &own, sizeof own, 0));
+    OK(portolan_recv(node, RING, next, &theirs, sizeof theirs, NULL));
+    portolan_remote_t place = PORTOLAN_SIZED(portolan_remote_t);
+    place.rank = next;
+    place.key = theirs;
+    place.offset = 8;
+    place.flags = PORTOLAN_NOTIFY;
+    place.notice = rank + 1;
+    OK(portolan_put(node, &place, "short", 5));
+    portolan_notice_t notice = PORTOLAN_SIZED(portolan_notice_t);
+    OK(portolan_wait_notice(node, &notice));
+    CHECK(notice.word == previous + 1 && notice.source == previous && notice.key == own);
+    CHECK(notice.offset == 8 && notice.len == 5 && memcmp((char *)region + 8, "short", 5) == 0);
+    CHECK(portolan_next_notice(node, &notice) == 0);
+    place.flags = 0;
+    place.offset = 0;
+    fill(back, REGION_LEN, rank);
+    OK(portolan_iput(node, &place, back, REGION_LEN, &requests[0]));
+    OK(portolan_wait(node, requests[0], NULL));
+    memset(back, 0, REGION_LEN);
+    OK(portolan_iget(node, &place, back, REGION_LEN / 2, &requests[0]));
+    place.offset = REGION_LEN / 2;
+    OK(portolan_iget(node, &place, (char *)back + REGION_LEN / 2, REGION_LEN / 2, &requests[1]));
+    OK(portolan_wait_all(node, requests, 2));
+    expect(back, REGION_LEN, rank);
+    OK(portolan_barrier(node, NULL));
+    expect(region, REGION_LEN, previous);
+    place.offset = REGION_LEN - 2;
+    FAILS(PORTOLAN_ERR_REMOTE_REFUSED, "refused", portolan_put(node, &place, "long", 4));
+    place.key ^= 1;
+    FAILS(PORTOLAN_ERR_REMOTE_REFUSED, "refused", portolan_get(node, &place, back, 1));
+    place.key ^= 1;
+    OK(portolan_barrier(node, NULL));
+    count_together(&place, region);
+    OK(portolan_conceal(node, own));
+    FAILS(PORTOLAN_ERR_NO_REGION, "concealed", portolan_conceal(node, own));
+    OK(portolan_barrier(node, NULL));
+    FAILS(PORTOLAN_ERR_REMOTE_REFUSED, "refused", portolan_get(node, &place, back, 1));
+    OK(portolan_barrier(node, NULL));
+    OK(portolan_free(region));
+    OK(portolan_free(back));
+}
+
 static void count_path(const char *path, void *user) {
     CHECK(strlen(path) > 5);
     ++*(int *)user;
@@ -238,6 +357,8 @@ int main(void) {
     handlers();
     together();
     event_loop();
+    tagged();
+    remote();
     accounts();
     OK(portolan_close(node));
     puts("all messages came");

@@ -66,6 +66,62 @@ static void wrong_sizes(portolan_node_t *node) {
     CHECK(bigger.known.len == 1 && bigger.known.size == sizeof bigger && bigger.newer == 77);
 }
 
+static void wrong_atomics(portolan_node_t *node) {
+    double numbers[1000] = {0};
+    portolan_remote_t place = PORTOLAN_SIZED(portolan_remote_t);
+    portolan_atomic_t what = PORTOLAN_SIZED(portolan_atomic_t);
+    what.type = PORTOLAN_DOUBLE;
+    what.count = 1;
+    FAILS(PORTOLAN_ERR_NULL, "operands", portolan_atomic(node, &place, &what));
+    what.operands = numbers;
+    FAILS(PORTOLAN_ERR_REMOTE_REFUSED, "refused", portolan_atomic(node, &place, &what));
+    what.operation = PORTOLAN_SWAP_IF_LESS;
+    FAILS(PORTOLAN_ERR_NULL, "compare", portolan_atomic(node, &place, &what));
+    what.operation = PORTOLAN_READ;
+    FAILS(PORTOLAN_ERR_NULL, "before", portolan_atomic(node, &place, &what));
+    what.operation = PORTOLAN_BIT_OR;
+    FAILS(PORTOLAN_ERR_ARGUMENT, "whole numbers", portolan_atomic(node, &place, &what));
+    what.operation = 99;
+    FAILS(PORTOLAN_ERR_ARGUMENT, "operation 99", portolan_atomic(node, &place, &what));
+    what.operation = PORTOLAN_SUM;
+    what.type = 99;
+    FAILS(PORTOLAN_ERR_ARGUMENT, "type 99", portolan_atomic(node, &place, &what));
+    what.type = PORTOLAN_DOUBLE;
+    what.count = 1000;
+    FAILS(PORTOLAN_ERR_ARGUMENT, "4096", portolan_atomic(node, &place, &what));
+    what.count = (size_t)-1 / 2;
+    FAILS(PORTOLAN_ERR_ARGUMENT, "4096", portolan_atomic(node, &place, &what));
+    what.count = 0;
+    FAILS(PORTOLAN_ERR_ARGUMENT, "count", portolan_atomic(node, &place, &what));
+    FAILS(PORTOLAN_ERR_NULL, "operation", portolan_atomic(node, &place, NULL));
+}
+
+static void wrong_places(portolan_node_t *node) {
+    char byte = 0;
+    uint64_t key;
+    portolan_request_t request;
+    portolan_remote_t place = PORTOLAN_SIZED(portolan_remote_t);
+    FAILS(PORTOLAN_ERR_ARGUMENT, "access", portolan_expose(node, &byte, 1, 0, &key));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "access", portolan_expose(node, &byte, 1, 4, &key));
+    FAILS(PORTOLAN_ERR_NULL, "buffer", portolan_expose(node, NULL, 1, 1, &key));
+    FAILS(PORTOLAN_ERR_NO_REGION, "key", portolan_conceal(node, 12345));
+    FAILS(PORTOLAN_ERR_NULL, "place", portolan_put(node, NULL, &byte, 1));
+    FAILS(PORTOLAN_ERR_NULL, "request", portolan_iput(node, &place, &byte, 1, NULL));
+    FAILS(PORTOLAN_ERR_REMOTE_REFUSED, "refused", portolan_get(node, &place, &byte, 1));
+    place.flags = 64;
+    FAILS(PORTOLAN_ERR_ARGUMENT, "flags", portolan_put(node, &place, &byte, 1));
+    place.size = 8;
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_put(node, &place, &byte, 1));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "PORTOLAN_HIGH",
+          portolan_send_tagged(node, 0, 1, NULL, &byte, 1, PORTOLAN_BEST_EFFORT));
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 9", portolan_peek(node, 1, 0, 9, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "claim", portolan_claim(node, 1, 0, 0, NULL, NULL));
+    FAILS(PORTOLAN_ERR_NO_CLAIM, "claim 7", portolan_recv_claimed(node, 7, &byte, 1, &request));
+    FAILS(PORTOLAN_ERR_NULL, "request", portolan_post_recv_tagged(node, 1, 0, 0, &byte, 1, NULL));
+    CHECK(portolan_cancel(node, 999) == 0);
+    wrong_atomics(node);
+}
+
 static void wrong_groups(portolan_node_t *node) {
     uint32_t ranks[] = {0, 0};
     double values[2] = {1, 2};
@@ -155,6 +211,7 @@ int main(void) {
     OK(portolan_open(node, PORT));
     wrong_arguments(node);
     wrong_sizes(node);
+    wrong_places(node);
     wrong_groups(node);
     wrong_memory();
     from_handlers(node);

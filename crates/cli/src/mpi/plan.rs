@@ -53,10 +53,8 @@ impl Plan {
                 self.set("OMPI_MCA_mtl", "ofi");
                 self.forward_own();
             }
-            Kind::Mpich => {
-                self.set("MPIR_CVAR_CH4_NETMOD", "ofi");
-                self.set("MPIR_CVAR_OFI_USE_PROVIDER", PROVIDER);
-            }
+            // Its own variable for the provider is gone since MPICH 4; libfabric's is enough.
+            Kind::Mpich => self.set("MPIR_CVAR_CH4_NETMOD", "ofi"),
             Kind::Intel => {
                 self.set("I_MPI_FABRICS", "shm:ofi");
                 self.set("I_MPI_OFI_PROVIDER", PROVIDER);

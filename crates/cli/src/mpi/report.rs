@@ -175,29 +175,31 @@ fn mpich(mpi: &Mpi, offered: &[String], variable: impl Fn(&str) -> Option<String
     if netmod != "ofi" {
         return Choice::new(netmod.to_uppercase(), why);
     }
-    let asked = variable("MPIR_CVAR_OFI_USE_PROVIDER");
-    among(offered, asked, "MPIR_CVAR_OFI_USE_PROVIDER")
+    among(offered)
 }
 
 fn intel(offered: &[String], variable: impl Fn(&str) -> Option<String>) -> Choice {
-    let asked = variable("I_MPI_OFI_PROVIDER");
-    among(offered, asked, "I_MPI_OFI_PROVIDER")
+    match variable("I_MPI_OFI_PROVIDER") {
+        Some(asked) if offered.contains(&asked) => Choice::new(
+            asked,
+            "I_MPI_OFI_PROVIDER asks for it, and libfabric offers it",
+        ),
+        Some(asked) => Choice::new(
+            "nothing",
+            format!(
+                "I_MPI_OFI_PROVIDER asks for {asked}, which libfabric does not offer: jobs fail"
+            ),
+        ),
+        None => among(offered),
+    }
 }
 
-/// One that is asked for, or the MPI's own judgement.
-fn among(offered: &[String], asked: Option<String>, name: &str) -> Choice {
-    match (asked, offered) {
-        (Some(asked), _) if offered.contains(&asked) => {
-            let why = format!("{name} asks for it, and libfabric offers it");
-            Choice::new(asked, why)
-        }
-        (Some(asked), _) => Choice::new(
-            "nothing",
-            format!("{name} asks for {asked}, which libfabric does not offer: jobs fail"),
-        ),
-        (None, []) => Choice::new("nothing", "libfabric offers nothing that it could use"),
-        (None, [only]) => Choice::new(only, "libfabric offers nothing else"),
-        (None, several) => Choice::new(
+/// The MPI's own judgement, which only one that is alone makes certain.
+fn among(offered: &[String]) -> Choice {
+    match offered {
+        [] => Choice::new("nothing", "libfabric offers nothing that it could use"),
+        [only] => Choice::new(only, "libfabric offers nothing else"),
+        several => Choice::new(
             format!("one of {}", several.join(", ")),
             "it scores what libfabric offers, and of equals takes the first",
         ),

@@ -62,7 +62,7 @@ fn what_is_set_is_said_in_one_line() {
         (
             MPICH,
             "FI_PROVIDER=portolan FI_PROVIDER_PATH=/lib MPIR_CVAR_CH4_NETMOD=ofi \
-             MPIR_CVAR_OFI_USE_PROVIDER=portolan /opt/bin/mpirun",
+             /opt/bin/mpirun",
         ),
     ] {
         let mpi = mpi(said);
@@ -117,7 +117,8 @@ fn what_an_mpi_takes_follows_from_its_settings_and_the_offer() {
     let ucx = mpi(&MPICH.replace(",ofi", ""));
     let cm = ("OMPI_MCA_pml", "cm");
     let ofi = ("MPIR_CVAR_CH4_NETMOD", "ofi");
-    let wish = ("MPIR_CVAR_OFI_USE_PROVIDER", "portolan");
+    let intel = mpi("Intel(R) MPI Library for Linux* OS, Version 2021.13\n");
+    let wish = ("I_MPI_OFI_PROVIDER", "portolan");
     for (mpi, offered, settings, by) in [
         (
             &open,
@@ -131,9 +132,10 @@ fn what_an_mpi_takes_follows_from_its_settings_and_the_offer() {
         (&open, &both, &[("OMPI_MCA_pml", "ob1")], "ob1"),
         (&mpich, &both, &[], "UCX"),
         (&mpich, &both, &[ofi], "one of tcp;ofi_rxm, portolan"),
-        (&mpich, &both, &[ofi, wish], "portolan"),
-        (&mpich, &tcp, &[ofi, wish], "nothing"),
+        (&intel, &both, &[wish], "portolan"),
+        (&intel, &tcp, &[wish], "nothing"),
         (&mpich, &ours, &[ofi], "portolan"),
+        (&mpich, &[], &[ofi], "nothing"),
         (&ucx, &both, &[ofi], "UCX"),
     ] {
         let variable = |name: &str| {

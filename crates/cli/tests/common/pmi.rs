@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// How long a process may be waited for at a barrier, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What became of a process, as the server sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +25,10 @@ pub(crate) enum Left {
 struct Job {
     name: String,
     values: Mutex<BTreeMap<String, String>>,
-    barrier: Barrier,
+    size: usize,
+    /// How often a process has come to a barrier.
+    arrived: Mutex<usize>,
+    moved: Condvar,
 }
 
 /// Starts `make(rank)` as each of `size` ranks of the job `name`, and serves them; what became of
@@ -34,7 +41,9 @@ pub(crate) fn serve(
     let job = Arc::new(Job {
         name: name.to_owned(),
         values: Mutex::default(),
-        barrier: Barrier::new(size),
+        size,
+        arrived: Mutex::default(),
+        moved: Condvar::new(),
     });
     let ranks: Vec<_> = (0..size)
         .map(|rank| {
@@ -73,7 +82,10 @@ impl Job {
                 "get_my_kvsname" => format!("cmd=my_kvsname kvsname={}", self.name),
                 "put" => self.put(word("key").unwrap(), word("value").unwrap()),
                 "barrier_in" => {
-                    self.barrier.wait();
+                    if !self.wait_for_all() {
+                        // The process sees its launcher end, and so does the test.
+                        return Left::Silently;
+                    }
                     "cmd=barrier_out".to_owned()
                 }
                 "get" => self.get(word("key").unwrap()),
@@ -87,6 +99,17 @@ impl Job {
             writeln!(&stream, "{answer}").unwrap();
         }
         Left::Silently
+    }
+
+    /// Waits until all have come; `false` if one does not in the time that a test may take.
+    fn wait_for_all(&self) -> bool {
+        let mut arrived = self.arrived.lock().unwrap();
+        *arrived += 1;
+        let goal = arrived.div_ceil(self.size) * self.size;
+        self.moved.notify_all();
+        let missing = |arrived: &mut usize| *arrived < goal;
+        let waited = self.moved.wait_timeout_while(arrived, LIMIT, missing);
+        !waited.unwrap().1.timed_out()
     }
 
     fn put(&self, key: &str, value: &str) -> String {

@@ -72,6 +72,10 @@ pub(crate) const THREAD_DOMAIN: c_int = 3;
 pub(crate) const RM_ENABLED: c_int = 2;
 
 pub(crate) const ORDER_STRICT: u64 = 0x1ff;
+pub(crate) const ORDER_RAW: u64 = 1 << 1;
+pub(crate) const ORDER_WAR: u64 = 1 << 3;
+pub(crate) const ORDER_WAW: u64 = 1 << 4;
+pub(crate) const ORDER_SAW: u64 = 1 << 7;
 pub(crate) const ORDER_SAS: u64 = 1 << 8;
 pub(crate) const ORDER_RMA_RAR: u64 = 1 << 32;
 pub(crate) const ORDER_RMA_RAW: u64 = 1 << 33;

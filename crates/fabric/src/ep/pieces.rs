@@ -7,6 +7,7 @@ use std::ops::Deref;
 use libc::iovec;
 use portolan::RawPiece;
 
+use crate::abi::Ioc;
 use crate::errno::Errno;
 use crate::offer::PIECES_MAX;
 
@@ -35,6 +36,31 @@ impl Pieces {
             all.pieces[at] = RawPiece {
                 ptr: entry.iov_base.cast(),
                 len: entry.iov_len,
+            };
+        }
+        Ok(all)
+    }
+
+    /// The same for elements of `element_len` bytes.
+    ///
+    /// # Errors
+    /// As for [`Pieces::of_iov`].
+    ///
+    /// # Safety
+    /// `ioc` has `count` entries.
+    pub(super) unsafe fn of_ioc(
+        ioc: *const Ioc,
+        count: usize,
+        element_len: usize,
+    ) -> Result<Pieces, Errno> {
+        let mut all = Pieces::room_for(count)?;
+        for at in 0..count {
+            // SAFETY: below the caller's count.
+            let entry = unsafe { *ioc.add(at) };
+            let len = entry.count.checked_mul(element_len).ok_or(Errno::INVAL)?;
+            all.pieces[at] = RawPiece {
+                ptr: entry.addr.cast(),
+                len,
             };
         }
         Ok(all)

@@ -96,14 +96,8 @@ impl Party {
     pub(super) fn open(plan: Plan) -> Party {
         let info = getinfo(|_| ()).unwrap();
         let provider = fi_prov_ini().cast::<Provider>();
-        let (mut fabric, mut domain, mut av, mut cq, mut cntr, mut ep) = (
-            null_mut(),
-            null_mut(),
-            null_mut(),
-            null_mut(),
-            null_mut(),
-            null_mut(),
-        );
+        let (mut fabric, mut domain, mut av, mut cq, mut cntr) =
+            (null_mut(), null_mut(), null_mut(), null_mut(), null_mut());
         // SAFETY: each object is open when it is used, and the attributes are whole.
         unsafe {
             (*(*info).fabric_attr).api_version = API;
@@ -136,15 +130,9 @@ impl Party {
                 &raw mut cntr,
                 null_mut(),
             ));
-            ok((ops.endpoint)(domain, info, &raw mut ep, null_mut()));
-            let fid = &raw mut (*ep).fid;
-            let bind = (*(*fid).ops).bind;
-            ok(bind(fid, &raw mut (*av).fid, 0));
-            ok(bind(fid, &raw mut (*cq).fid, SEND | RECV | plan.binding));
-            ok(bind(fid, &raw mut (*cntr).fid, SEND));
-            ok(((*(*fid).ops).control)(fid, ENABLE, null_mut()));
         }
-        Party {
+        let ep = null_mut();
+        let mut party = Party {
             info,
             fabric,
             domain,
@@ -152,7 +140,29 @@ impl Party {
             cq,
             cntr,
             ep,
+        };
+        party.open_ep(plan.binding);
+        party
+    }
+
+    fn open_ep(&mut self, binding: u64) {
+        // SAFETY: open objects, and a place for the endpoint.
+        unsafe {
+            let open = (*(*self.domain).ops).endpoint;
+            ok(open(self.domain, self.info, &raw mut self.ep, null_mut()));
+            let fid = &raw mut (*self.ep).fid;
+            let bind = (*(*fid).ops).bind;
+            ok(bind(fid, &raw mut (*self.av).fid, 0));
+            ok(bind(fid, &raw mut (*self.cq).fid, SEND | RECV | binding));
+            ok(bind(fid, &raw mut (*self.cntr).fid, SEND | READ | WRITE));
+            ok(((*(*fid).ops).control)(fid, ENABLE, null_mut()));
         }
+    }
+
+    /// Another endpoint in the place of the one there was.
+    pub(super) fn reopen_ep(&mut self) {
+        self.close_ep();
+        self.open_ep(0);
     }
 
     /// Two programs that know each other by the first place of their address vectors.

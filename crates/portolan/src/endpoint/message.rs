@@ -11,7 +11,8 @@ use crate::engine::{Inner, Submitted};
 use crate::error::Error;
 use crate::ops::OpKind;
 use portolan_proto::{
-    Cause, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector, SendSpec, Space,
+    ATOMIC_LEN_MAX, Cause, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector, SendSpec,
+    Space,
 };
 
 /// Longest message that is copied at once: four pages; a longer one is better waited for.
@@ -31,6 +32,7 @@ impl Endpoint {
             inject_len_max: INJECT_LEN_MAX,
             pieces_max: PIECES_MAX,
             message_len_max: MESSAGE_LEN_MAX,
+            atomic_len_max: ATOMIC_LEN_MAX,
         }
     }
 
@@ -59,6 +61,7 @@ impl Endpoint {
                 self.complete_send(to, context, bytes.len());
                 return Ok(());
             }
+            self.check_room()?;
             // SAFETY: the caller's promise: the memory outlives the operation.
             let op = unsafe { self.engine.inner.ops.lent_raw(OpKind::Send(peer), bytes) };
             self.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
@@ -73,6 +76,7 @@ impl Endpoint {
             self.complete_send(to, context, whole.len());
             return Ok(());
         }
+        self.check_room()?;
         let kind = OpKind::Send(peer);
         let op = self.engine.inner.ops.owned(kind, whole.into(), true);
         self.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
@@ -103,10 +107,21 @@ impl Endpoint {
         {
             return Err(SubmitError::PeerGone(cause));
         }
+        self.check_room()?;
         let (kind, copy) = (OpKind::Send(peer), bytes.to_vec());
         let op = self.engine.inner.ops.owned(kind, copy.into(), true);
         self.submit_later(peer, what, op, RawWhat::Silent, 0);
         Ok(())
+    }
+
+    /// Whether more may be asked of peers now.
+    #[inline]
+    pub(super) fn check_room(&self) -> Result<(), SubmitError> {
+        let raw = self.engine.inner.raw.as_ref();
+        match raw.is_some_and(|raw| raw.is_full()) {
+            true => Err(SubmitError::Again),
+            false => Ok(()),
+        }
     }
 
     /// Sends what goes into a frame at once; `false` if it must wait, or ask.

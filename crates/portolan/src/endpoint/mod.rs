@@ -14,6 +14,7 @@
 )]
 
 mod address;
+mod atomic;
 mod directory;
 mod message;
 mod open;
@@ -23,6 +24,7 @@ mod rest;
 mod types;
 
 pub use address::EndpointAddress;
+pub use atomic::RawAtomic;
 pub use open::EndpointConfig;
 pub use types::{
     EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope, RawError,

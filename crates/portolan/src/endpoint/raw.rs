@@ -9,6 +9,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::ptr;
 
+/// Sends, puts, gets and atomic operations that have not ended, injected ones included: a program
+/// that does not wait for its peers would otherwise fill memory with what it injects.
+const ASKED_MAX: usize = 32_768;
+
 /// What is known of an operation beside its memory.
 #[derive(Clone, Debug)]
 pub(crate) struct RawOp {
@@ -58,6 +62,8 @@ pub(crate) struct Raw {
     pub(crate) done: VecDeque<RawCompletion>,
     /// By peer: operations that only it can end.
     waits: Vec<u32>,
+    /// Operations that are no receives.
+    asked_count: usize,
 }
 
 // SAFETY: the pointers in it belong to operations that the caller has submitted; they are
@@ -71,6 +77,7 @@ impl Raw {
             self.ops.resize(index + 1, None);
             self.numbers.resize(index + 1, 0);
         }
+        self.asked_count += usize::from(raw.asks());
         self.numbers[index] = self.next_number;
         self.next_number += 1;
         self.ops[index] = Some(raw);
@@ -80,7 +87,15 @@ impl Raw {
     #[inline]
     fn take(&mut self, op: OpId) -> Option<RawOp> {
         let place = self.ops.get_mut(place_of(op))?;
-        place.take_if(|raw| raw.op == op)
+        let ended = place.take_if(|raw| raw.op == op)?;
+        self.asked_count -= usize::from(ended.asks());
+        Some(ended)
+    }
+
+    /// No more can be asked of peers before something has ended.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.asked_count >= ASKED_MAX
     }
 
     fn get_mut(&mut self, op: OpId) -> Option<&mut RawOp> {
@@ -146,6 +161,11 @@ impl From<OpError> for RawError {
 }
 
 impl RawOp {
+    /// Whether it is no receive.
+    fn asks(&self) -> bool {
+        !matches!(self.kind, RawKind::Recv | RawKind::RecvTagged)
+    }
+
     /// A completion without a message.
     fn completion(&self) -> RawCompletion {
         RawCompletion {

@@ -84,6 +84,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<(), SubmitError> {
         let peer = self.check_peer(to)?;
+        self.check_room()?;
         check_pieces(pieces)?;
         let ops = &mut self.engine.inner.ops;
         let kind = OpKind::Remote(peer);
@@ -116,6 +117,7 @@ impl Endpoint {
         imm: Option<u64>,
     ) -> Result<(), SubmitError> {
         let peer = self.check_peer(to)?;
+        self.check_room()?;
         if bytes.len() > self.limits().inject_len_max {
             return Err(SubmitError::TooLong);
         }
@@ -145,6 +147,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<(), SubmitError> {
         let peer = self.check_peer(from)?;
+        self.check_room()?;
         let kind = OpKind::Remote(peer);
         // SAFETY: the caller's promise.
         let (op, what, _) = unsafe { self.place(pieces, kind) }?;
@@ -154,7 +157,7 @@ impl Endpoint {
     }
 
     /// Submits what `op` asks of `peer`.
-    pub(super) fn ask(&mut self, peer: PeerId, op: OpId, spec: RemoteSpec, call: Call) {
+    pub(super) fn ask(&mut self, peer: PeerId, op: OpId, spec: RemoteSpec, call: Call<'_>) {
         let inner = &mut self.engine.inner;
         let gone = match inner.core.peer_status(peer) {
             PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) => Some(cause),

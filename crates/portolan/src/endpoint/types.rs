@@ -104,6 +104,8 @@ pub enum RawKind {
     Put,
     /// Bytes were fetched.
     Get,
+    /// Numbers were changed.
+    Atomic,
     /// A peer has put bytes here, with a word beside them. Its `context` is 0.
     RemotePut,
 }
@@ -179,6 +181,8 @@ pub enum SubmitError {
     NoSuchPeer,
     /// The peer is gone; nothing was sent.
     PeerGone(Cause),
+    /// The atomic operation does not exist for such numbers, or lengths do not fit one another.
+    Unsupported,
     /// More bytes than [`crate::EndpointLimits`] allow.
     TooLong,
     /// More pieces than [`crate::EndpointLimits`] allow.
@@ -192,6 +196,7 @@ impl fmt::Display for SubmitError {
             SubmitError::StaleClaim => f.write_str("the message was claimed before"),
             SubmitError::NoSuchPeer => f.write_str("no such peer; insert its address first"),
             SubmitError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
+            SubmitError::Unsupported => f.write_str("no such atomic operation on such numbers"),
             SubmitError::TooLong => f.write_str("more bytes than the endpoint's limit"),
             SubmitError::TooManyPieces => f.write_str("more pieces than the endpoint's limit"),
         }
@@ -210,6 +215,8 @@ pub struct EndpointLimits {
     pub pieces_max: usize,
     /// Bytes of a message.
     pub message_len_max: u64,
+    /// Bytes of the operands of an atomic operation, compared numbers included.
+    pub atomic_len_max: usize,
 }
 
 /// What to do after a turn that brought nothing.

@@ -29,6 +29,10 @@ const VERSION: u32 = 1;
 /// start minutes apart.
 const FENCE_LIMIT: Duration = Duration::from_secs(300);
 
+/// How long the reason of an abort gets to be passed on: hydra, which looks at each descriptor in
+/// turn, drops what it has not read when it ends a job. Enough for several turns, and nobody waits.
+const REASON_TIME: Duration = Duration::from_millis(100);
+
 /// What a launcher offers: every process puts, a fence, every process gets.
 pub(super) trait Space: fmt::Debug + Send {
     /// What it is, for people.
@@ -146,6 +150,7 @@ impl Foreign {
     pub(super) fn abort(&mut self, status: i32, reason: &str) {
         // These launchers show no reason, or not to all.
         eprintln!("portolan: rank {} aborts the job: {reason}", self.job.rank);
+        std::thread::sleep(REASON_TIME);
         self.space.abort(status, reason);
     }
 }

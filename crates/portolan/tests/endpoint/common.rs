@@ -8,7 +8,7 @@ use portolan::{
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a loaded machine; reached only by a failure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Opens an endpoint; by UDP on the loopback.
 pub(crate) fn udp() -> Endpoint {
@@ -124,4 +124,16 @@ pub(crate) fn tagged(tag: u64) -> RawRecv {
         space: RawSpace::Tagged(tag),
         ..ANY
     }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn unhex(text: &str) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[index * 2..][..2], 16).unwrap();
+    }
+    bytes
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Endpoints in processes of their own, one of which is killed.
 
-use crate::common::{ANY, PATIENCE, PLAIN, Side, bytes, from, pump, shm, udp};
+use crate::common::{ANY, PATIENCE, PLAIN, Side, bytes, from, hex, pump, shm, udp, unhex};
 use portolan::{Cause, Endpoint, EndpointAddress, RawError};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -17,12 +17,7 @@ fn open(way: &str) -> Endpoint {
 
 /// Starts this program again, with nothing but the test `child`.
 fn start(parent: &Endpoint, way: &str) -> Child {
-    let address: String = parent
-        .address()
-        .as_bytes()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let address = hex(parent.address().as_bytes());
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "death::child", "--nocapture"])
         .env(PARENT, format!("{way} {address}"))
@@ -54,10 +49,7 @@ fn child() {
         return;
     };
     let (way, hex) = told.split_once(' ').unwrap();
-    let mut address = [0; EndpointAddress::LEN];
-    for (index, byte) in address.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hex[index * 2..][..2], 16).unwrap();
-    }
+    let address = unhex(hex);
     let mut side = Side::new(open(way));
     let parent = side
         .end

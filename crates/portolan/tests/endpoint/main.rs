@@ -12,6 +12,8 @@
 
 mod common;
 mod death;
+mod lab;
 mod meet;
 mod messages;
 mod remote;
+mod rest;

@@ -341,3 +341,26 @@ fn a_send_that_is_to_be_delivered_ends_when_its_message_is_received() {
         }
     }
 }
+
+#[test]
+fn who_injects_without_end_is_told_to_wait_and_loses_nothing() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        let mut count = 0_u64;
+        let refused = loop {
+            match a.end.inject(to_b, &PLAIN, &count.to_le_bytes()) {
+                Ok(()) => count += 1,
+                Err(refused) => break refused,
+            }
+            assert!(count < 1_000_000, "memory is filled");
+        };
+        assert_eq!(refused, SubmitError::Again);
+        for number in 0..count {
+            let mut word = [0; 8];
+            b.recv(&ANY, &mut word, 1);
+            pump(&mut [&mut a, &mut b], |sides| sides[1].take(1));
+            assert_eq!(u64::from_le_bytes(word), number);
+        }
+        a.end.inject(to_b, &PLAIN, b"again").unwrap();
+    }
+}

@@ -3,8 +3,8 @@
 
 use crate::common::{ANY, PLAIN, Side, bytes, piece, pump, shm, udp};
 use portolan::{
-    Endpoint, Error, PeerIndex, RawAccess, RawError, RawKind, RawPiece, RawRemote, RemoteFault,
-    SubmitError,
+    AtomicOp, Datatype, Endpoint, Error, PeerIndex, RawAccess, RawAtomic, RawError, RawKind,
+    RawPiece, RawRemote, RemoteFault, SubmitError,
 };
 
 const OPENERS: [fn() -> Endpoint; 2] = [udp, shm];
@@ -204,5 +204,57 @@ fn who_is_gone_is_asked_in_vain() {
             matches!(failed.error, Some(RawError::PeerGone(_))),
             "{failed:?}"
         );
+    }
+}
+
+#[test]
+fn numbers_are_changed_and_come_back_as_they_were() {
+    for open in OPENERS {
+        let mut memory = vec![0; 64];
+        memory[8..16].copy_from_slice(&40_u64.to_le_bytes());
+        let (mut a, mut b, to_b) = pair(open, &mut memory);
+        let (two, other) = (
+            2_u64.to_le_bytes(),
+            [7_u64.to_le_bytes(), [0xff; 8]].concat(),
+        );
+        let sum = RawAtomic {
+            op: AtomicOp::Sum,
+            datatype: Datatype::U64,
+            operands: &two,
+        };
+        a.end.inject_atomic(to_b, at(8), &sum).unwrap();
+        // SAFETY: no memory is named.
+        unsafe { a.end.atomic(to_b, at(8), &sum, &[], 1) }.unwrap();
+        let done = pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
+        assert_eq!((done.kind, done.error), (RawKind::Atomic, None));
+        let swap = RawAtomic {
+            op: AtomicOp::SwapIfNotEqual,
+            operands: &other,
+            ..sum
+        };
+        let (mut front, mut back) = ([0; 3], [0; 5]);
+        let before = [piece(&mut front), piece(&mut back)];
+        // SAFETY: it lives until the completion.
+        unsafe { a.end.atomic(to_b, at(8), &swap, &before, 2) }.unwrap();
+        let done = pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
+        assert_eq!(done.error, None);
+        assert_eq!([&front[..], &back].concat(), 44_u64.to_le_bytes());
+        let read = RawAtomic {
+            op: AtomicOp::Read,
+            operands: &[],
+            ..sum
+        };
+        let mut now = [0; 8];
+        // SAFETY: it lives until the completion.
+        unsafe { a.end.atomic(to_b, at(8), &read, &[piece(&mut now)], 3) }.unwrap();
+        pump(&mut [&mut a, &mut b], |sides| sides[0].take(3));
+        assert_eq!(now, 7_u64.to_le_bytes());
+        let bits = RawAtomic {
+            op: AtomicOp::BitAnd,
+            datatype: Datatype::F64,
+            ..sum
+        };
+        let refused = a.end.inject_atomic(to_b, at(8), &bits);
+        assert_eq!(refused, Err(SubmitError::Unsupported));
     }
 }

@@ -4,6 +4,7 @@
 use super::pair::*;
 use crate::*;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
 use portolan_wire::{FrameHeader, FrameKind, HELLO_LEN, Hello};
 use rand::{Rng, SeedableRng};
@@ -231,14 +232,14 @@ fn a_peer_that_breaks_the_protocol_of_shared_memory_is_given_up() {
     assert_eq!(pair.ends[0].core.peer_status(B), PeerStatus::Failed(cause));
 }
 
-struct FrameProbe {
+pub(super) struct FrameProbe {
     session: u64,
     num: u32,
 }
 
 impl FrameProbe {
     /// Learns the session token of rank 0's peer from a frame on its way there.
-    fn new(pair: &mut Pair) -> FrameProbe {
+    pub(super) fn new(pair: &mut Pair) -> FrameProbe {
         let spec = SendSpec {
             to: Address::Port(PortId::user(1)),
             lane: LaneId::Low,
@@ -253,6 +254,22 @@ impl FrameProbe {
             session: header.session,
             num: header.packet_num,
         }
+    }
+
+    /// The next numbered frame of the peer, with these records.
+    pub(super) fn next(&mut self, records: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0; 16 + records.len()];
+        let header = FrameHeader {
+            kind: FrameKind::Data,
+            attempt: 0,
+            frame_len: u16::try_from(frame.len()).unwrap(),
+            packet_num: self.num,
+            session: self.session,
+        };
+        self.num = self.num.wrapping_add(1);
+        header.emit(&mut frame);
+        frame[16..].copy_from_slice(records);
+        frame
     }
 
     fn throw(&mut self, pair: &mut Pair, rng: &mut ChaCha8Rng) {

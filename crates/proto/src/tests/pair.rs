@@ -209,7 +209,7 @@ impl End {
         result
     }
 
-    fn drain(&mut self, frame: &[u8]) {
+    pub(super) fn drain(&mut self, frame: &[u8]) {
         while let Some(event) = self.core.poll_event() {
             match event {
                 Event::Place { dest, src } => match dest {

@@ -2,12 +2,15 @@
 //! Remote memory: what is put is there, what is read is what was there, in order, whatever the wire
 //! does; and nothing is touched that was not opened.
 
+use super::hostile::FrameProbe;
 use super::pair::*;
 use crate::*;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 const PORT: PortId = PortId::user(5);
 const LOW: SendSpec = SendSpec {
@@ -464,4 +467,109 @@ fn a_key_can_be_chosen_once() {
     assert_eq!(core.conceal(42), Some(other));
     scene.pair.ends[1].memory.remove(&other.0);
     scene.finish();
+}
+
+/// A request or an answer that nobody in his right mind sends, often nearly good; `seq` is its number.
+fn mad_record(rng: &mut ChaCha8Rng, seq: u16, late: bool) -> Vec<u8> {
+    let len = rng.random_range(0..120_u16);
+    let mut record = vec![0; 48 + usize::from(len)];
+    rng.fill(&mut record[..]);
+    // Transfers and parts that never become whole hold up their lane for good.
+    let kinds: &[u8] = match late {
+        true => &[32, 33, 34, 35, 36],
+        false => &[32, 32, 34, 35, 36],
+    };
+    record[0] = kinds[rng.random_range(0..kinds.len())];
+    record[1] &= 15;
+    record[2] &= 1;
+    record[4..6].copy_from_slice(&len.to_le_bytes());
+    record[6..8].copy_from_slice(&seq.to_le_bytes());
+    if rng.random_bool(0.8) {
+        record[1] &= if record[0] == 34 { 9 } else { 7 };
+    }
+    if !late || rng.random_bool(0.8) {
+        let cut = u32::from(late) * rng.random_range(0..3_u32);
+        let total = u32::from(len) + cut;
+        let span = total + u32::from(rng.random_bool(0.1));
+        record[12..16].copy_from_slice(&total.to_le_bytes());
+        record[16..20].copy_from_slice(&cut.min(1).to_le_bytes());
+        record[20..24].copy_from_slice(&span.to_le_bytes());
+        if record[0] == 34 {
+            record[16..24].copy_from_slice(&rng.random_range(0..1_100_u64).to_le_bytes());
+        }
+    }
+    if rng.random_bool(0.9) {
+        record[24..32].copy_from_slice(&7_u64.to_le_bytes());
+    }
+    if rng.random_bool(0.9) {
+        let addr = (1_u64 << 40) + rng.random_range(0..1_100) - 50;
+        record[32..40].copy_from_slice(&addr.to_le_bytes());
+    }
+    record
+}
+
+// P1.7, P12.3
+#[test]
+fn mad_requests_stay_within_the_region_and_within_bounds() {
+    let mut pair = Pair::new(&[LinkId::UDP], 3);
+    pair.run(50 * MS);
+    let region = pair.ends[0].op(vec![0xee; 3_000]);
+    let spec = RegionSpec {
+        key: Some(7),
+        base: 1 << 40,
+        len: 1_000,
+        access: Access::BOTH,
+    };
+    pair.ends[0].core.expose(region, &spec).unwrap();
+    let mut probe = FrameProbe::new(&mut pair);
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    for round in 0..40_000_u32 {
+        // Each number of each lane comes four times, at last as a request to read nothing: else what
+        // was dropped would leave a gap.
+        let seq = u16::try_from(round / 8).unwrap();
+        let mut record = mad_record(&mut rng, seq, round > 30_000);
+        record[1] = record[1] & 14 | u8::from(round / 4 % 2 == 1);
+        if round % 4 == 3 {
+            record.truncate(40);
+            record[0] = 34;
+            record[1] &= 1;
+            record[16..24].fill(0);
+        }
+        let frame = probe.next(&record);
+        let now = pair.now;
+        let end = &mut pair.ends[0];
+        end.core.handle_frame(now, LinkId::UDP, &frame);
+        end.drain(&frame);
+        for notice in core::mem::take(&mut end.notices) {
+            end.core.notice_taken(&notice);
+        }
+        if round % 16 == 0 {
+            pair.run(MS);
+        }
+    }
+    let end = &pair.ends[0];
+    assert!(
+        end.memory[&region.0][1_000..]
+            .iter()
+            .all(|&byte| byte == 0xee)
+    );
+    assert!(
+        end.memory[&region.0][..1_000]
+            .iter()
+            .any(|&byte| byte != 0xee)
+    );
+    let counters = end.core.counters();
+    assert!(counters.remote_requests > 1_000, "{counters:?}");
+    for reason in [
+        DropReason::RemoteKey,
+        DropReason::RemoteBounds,
+        DropReason::BadFragment,
+        DropReason::StaleTransfer,
+    ] {
+        assert!(counters.drops(reason) > 0, "{}", reason.name());
+    }
+    let (slots, held_len, transfers) = end.core.usage();
+    assert!(held_len <= 2 * 256 * 1024 * 8, "{held_len} bytes held");
+    assert!(slots < 1_000 && transfers < 70_000, "{slots} {transfers}");
+    assert_eq!(end.core.peer_status(B), PeerStatus::Up);
 }

@@ -306,6 +306,35 @@ fn a_peer_that_goes_leaves_what_is_whole_and_ends_the_rest() {
     assert_eq!(pair.ends[1].core.usage(), (0, 0, 0));
 }
 
+// P9.6
+#[test]
+fn a_transfer_that_its_sender_leaves_ends_its_receive() {
+    for early in [true, false] {
+        let mut pair = ready(&[LinkId::UDP], 12);
+        let bytes = pattern(1, 4_000_000);
+        let op = match early {
+            true => {
+                let op = pair.ends[1].post_tagged(&any(), bytes.len());
+                send(&mut pair, label(1), &bytes);
+                op
+            }
+            false => {
+                send(&mut pair, label(1), &bytes);
+                pair.run(Duration::from_millis(20));
+                pair.ends[1].post_tagged(&any(), bytes.len())
+            }
+        };
+        pair.run(Duration::from_micros(40));
+        assert_eq!(pair.ends[1].core.usage().2, 1, "it is under way");
+        pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
+        pair.run(Duration::from_millis(1));
+        let error = OpError::PeerGone(A, Cause::ProcessGone);
+        let failed = Event::RecvFailed { op, error };
+        assert!(pair.ends[1].failed.contains(&failed));
+        assert_eq!(pair.ends[1].core.usage().2, 0);
+    }
+}
+
 // P11.6
 #[test]
 fn what_nobody_takes_holds_up_neither_its_lane_nor_memory() {

@@ -4,10 +4,13 @@
 use super::{Got, Node, Op, Pull, longest_message};
 use crate::Canary;
 use crate::context::Context;
-use crate::ledger::{Delivery, GREETING_PORT, Note};
+use crate::ledger::{Delivery, GREETING_PORT, Note, TaggedDelivery};
 use crate::payload;
+use crate::plan::tag_of;
 use crate::trace::Item;
-use portolan_proto::{Data, Dest, Event, OpError, OpId, PeerId, Whole, WholeDest};
+use portolan_proto::{
+    Data, Dest, Event, Label, Labelled, OpError, OpId, PeerId, PortId, Whole, WholeDest,
+};
 use portolan_wire::{MESSAGE_LEN, Message};
 use std::ops::Range;
 
@@ -26,6 +29,7 @@ impl Node {
         match event {
             Event::Place { dest, src } => self.place(cx, frame, dest, src),
             Event::Deliver { .. } => self.on_deliver(cx, frame, event),
+            Event::Matched { .. } => self.on_matched(cx, frame, event),
             Event::RecvFailed { op, error } => self.on_recv_failed(cx, op, error),
             Event::SendDone { op, result } => self.on_send_done(cx, op, result),
             Event::Pull {
@@ -33,13 +37,15 @@ impl Node {
                 peer,
                 remote_addr,
                 op,
+                off,
                 len,
-                ..
             } => self.pulls.push(Pull {
                 transfer,
                 peer: peer.0,
-                remote_op: remote_addr,
+                remote_op: remote_addr & u64::from(u32::MAX),
+                remote_off: usize::try_from(remote_addr >> 32).unwrap_or(0),
                 op: op.0,
+                off: usize::try_from(off).unwrap_or(usize::MAX),
                 len: usize::try_from(len).unwrap_or(0),
             }),
             Event::BufferWanted { port, peer, .. } => {
@@ -61,7 +67,7 @@ impl Node {
                 self.watched.insert(peer.0);
             }
             Event::PeerFailed { peer, cause } => self.on_peer_failed(cx, peer.0, cause),
-            _ => cx.violate_always(format!("node {}: unknown event {event:?}", self.id)),
+            event => self.on_remote(cx, frame, event),
         }
     }
 
@@ -81,10 +87,8 @@ impl Node {
             Dest::Held(held, at) => self.core.held_mut(held).get_mut(at..at + from.len()),
             Dest::Op(op, at) => {
                 let at = usize::try_from(at).unwrap_or(usize::MAX);
-                match self.memory.get_mut(&op.0) {
-                    Some(Op::Recv { bytes, .. }) => bytes.get_mut(at..at + from.len()),
-                    _ => None,
-                }
+                let bytes = self.memory.get_mut(&op.0).and_then(Op::inbound);
+                bytes.and_then(|bytes| bytes.get_mut(at..)?.get_mut(..from.len()))
             }
         };
         match into {
@@ -127,11 +131,123 @@ impl Node {
         self.hand_over(cx, got);
     }
 
+    /// A message has matched by its tag.
+    fn on_matched(&mut self, cx: &mut Context, frame: &[u8], event: Event) {
+        let Event::Matched {
+            peer,
+            op,
+            label,
+            len,
+            data,
+            truncated,
+        } = event
+        else {
+            return;
+        };
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let port = self.port_of(op);
+        let buffer = self.take_buffer(cx, op, peer);
+        let cut = len.min(buffer.len());
+        let bytes = match data {
+            Data::Frame(range) => frame.get(range).map(|whole| whole[..cut].to_vec()),
+            Data::Placed => Some(buffer[..cut].to_vec()),
+            Data::Held(held) => {
+                let bytes = self.core.held(held).get(..cut).map(<[u8]>::to_vec);
+                self.core.release(held);
+                bytes
+            }
+        };
+        let id = self.id;
+        if truncated != (len > buffer.len()) {
+            cx.violate(format!(
+                "node {id}: {len} bytes into {} ended with truncated {truncated}",
+                buffer.len()
+            ));
+        }
+        match bytes {
+            Some(bytes) => self.present_tagged(cx, (peer, op, port), &label, len, &bytes),
+            None => cx.violate_always(format!("node {id}: a message of {len} bytes is nowhere")),
+        }
+    }
+
+    /// A message has matched by its tag the short way, out of `frame`.
+    pub(super) fn on_labelled(
+        &mut self,
+        cx: &mut Context,
+        from: u32,
+        frame: &[u8],
+        taken: &Labelled,
+    ) {
+        let port = self.port_of(taken.op);
+        let room = self.take_buffer(cx, taken.op, PeerId(from)).len();
+        let bytes = frame.get(taken.off..taken.off + taken.len);
+        let Some(bytes) = bytes.filter(|bytes| bytes.len() <= room) else {
+            let id = self.id;
+            cx.violate_always(format!(
+                "node {id}: the short way gave {taken:?} for {room} bytes"
+            ));
+            return;
+        };
+        let about = (PeerId(from), taken.op, port);
+        self.present_tagged(cx, about, &taken.label, taken.len, bytes);
+    }
+
+    /// The port that a receive is for.
+    fn port_of(&self, op: OpId) -> PortId {
+        match self.memory.get(&op.0) {
+            Some(Op::Recv { port, .. }) => *port,
+            _ => PortId::user(u16::MAX),
+        }
+    }
+
+    fn present_tagged(
+        &mut self,
+        cx: &mut Context,
+        (peer, op, port): (PeerId, OpId, PortId),
+        label: &Label,
+        len: usize,
+        bytes: &[u8],
+    ) {
+        let (src, dst) = (peer.0, self.id);
+        let id = label.imm.unwrap_or(0);
+        if label.tag != tag_of(port) {
+            cx.violate(format!("node {dst}: {label:?} was matched at {port:?}"));
+        }
+        let delivery = TaggedDelivery {
+            src,
+            dst,
+            port,
+            op: op.0,
+            id,
+            len,
+            bytes,
+        };
+        let lane = match cx.ledger.deliver_tagged(&delivery) {
+            Ok(lane) => lane,
+            Err(what) => return cx.violate(what),
+        };
+        let item = Item::Delivered {
+            from: src,
+            lane,
+            port: port.number,
+            id,
+            len,
+        };
+        cx.trace.push(cx.now, dst, item);
+        cx.deliveries.push(crate::Arrival {
+            at: std::time::Duration::from_nanos(cx.now),
+            from: src,
+            to: dst,
+            len,
+        });
+    }
+
     /// A message was copied from its sender's memory, or could not be.
     pub(crate) fn on_pulled(&mut self, cx: &mut Context, pull: Pull, bytes: Option<Vec<u8>>) {
-        let ok = match (bytes, self.memory.get_mut(&pull.op)) {
-            (Some(from), Some(Op::Recv { bytes, .. })) => {
-                bytes[..from.len()].copy_from_slice(&from);
+        let into = self.memory.get_mut(&pull.op).and_then(Op::inbound);
+        let ok = match (bytes, into) {
+            (Some(from), Some(into)) => {
+                into[pull.off..pull.off + from.len()].copy_from_slice(&from);
                 true
             }
             _ => false,
@@ -347,7 +463,7 @@ impl Node {
         }
     }
 
-    fn check_error(&self, cx: &mut Context, error: OpError, what: &str) {
+    pub(super) fn check_error(&self, cx: &mut Context, error: OpError, what: &str) {
         match error {
             OpError::PeerGone(peer, cause) => {
                 // A receive may be posted long after its peer was given up.

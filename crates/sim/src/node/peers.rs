@@ -7,7 +7,9 @@ use crate::ledger::{Entry, GREETING_PORT, Note};
 use crate::payload;
 use crate::program::Outgoing;
 use crate::trace::Item;
-use portolan_proto::{Cause, LaneId, LinkId, PeerId, PeerStatus, PortId, Refused, SendSpec};
+use portolan_proto::{
+    Address, Cause, LaneId, LinkId, PeerId, PeerStatus, PortId, Refused, SendSpec,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Silence after a suspicion, or time without an answer to the first hello, after which a peer is
@@ -238,6 +240,7 @@ impl Node {
         cx.trace.push(cx.now, self.id, Item::Failed { peer, cause });
         self.check_cause(cx, peer, cause, "gave up");
         let again_at = cx.now + cx.plan.reconnect_ns;
+        self.forget_area(peer);
         let remote = &mut self.peers[peer as usize];
         if let Some(session) = remote.session.take() {
             cx.ledger.end(session);
@@ -358,13 +361,16 @@ impl Node {
         lane: LaneId,
         out: &Outgoing,
     ) -> Result<(), Refused> {
+        if let Note::Request(index) = out.note {
+            return self.submit_request(cx, peer, lane, index);
+        }
         let id = cx.ledger.take_id();
         let bytes = match out.note {
             Note::Greeting(session) => session.to_le_bytes().to_vec(),
             _ => payload::make(id, out.len, out.best_effort),
         };
         let spec = SendSpec {
-            to: out.port.into(),
+            to: cx.plan.address(peer, out.port, id),
             lane,
             best_effort: out.best_effort,
         };
@@ -416,6 +422,8 @@ impl Node {
         if out.best_effort {
             cx.ledger
                 .accept_best_effort(session, (lane, out.port), entry);
+        } else if matches!(spec.to, Address::Label(_)) {
+            cx.ledger.accept_tagged(session, lane, out.port, entry);
         } else {
             cx.ledger.accept(session, lane, out.port, entry);
         }
@@ -429,18 +437,30 @@ impl Node {
             return true;
         }
         let is_open = cx.plan.short_way && cx.alive[peer as usize];
-        let direct = is_open
-            .then(|| self.core.direct::<8>(PeerId(peer), spec, bytes.len()))
-            .flatten();
-        let Some(direct) = direct else {
+        let header = match spec.to {
+            _ if !is_open => None,
+            Address::Port(_) => self.direct_header::<8>(peer, spec, bytes.len()),
+            Address::Label(_) => self.direct_header::<24>(peer, spec, bytes.len()),
+        };
+        let Some(header) = header else {
             return false;
         };
-        let frame = [&direct.header, bytes].concat();
+        let frame = [&header, bytes].concat();
         let sent = self.send_shared(cx, peer, vec![frame]);
         if !sent {
             self.core.direct_refused(PeerId(peer), spec, bytes.len());
         }
         sent
+    }
+
+    fn direct_header<const N: usize>(
+        &mut self,
+        peer: u32,
+        spec: &SendSpec,
+        len: usize,
+    ) -> Option<Vec<u8>> {
+        let direct = self.core.direct::<N>(PeerId(peer), spec, len)?;
+        Some(direct.header.to_vec())
     }
 
     fn submit_rendezvous(

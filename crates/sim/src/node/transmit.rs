@@ -28,10 +28,8 @@ impl Node {
                 self.refuse(link);
                 continue;
             }
-            let Some(frames) = frames_of(&transmit, |op| match self.memory.get(&op) {
-                Some(Op::Send { bytes, .. }) => Some(bytes),
-                _ => None,
-            }) else {
+            let memory = |op| self.memory.get(&op).and_then(Op::outbound);
+            let Some(frames) = frames_of(&transmit, memory) else {
                 let id = self.id;
                 cx.violate_always(format!(
                     "node {id} sends from memory that is not the core's"

@@ -100,7 +100,7 @@ impl Pmi {
 
     fn tell(&mut self, request: &str) -> Result<(), LaunchError> {
         let line = format!("{request}\n");
-        Ok(self.stream.write_all(line.as_bytes())?)
+        self.stream.write_all(line.as_bytes()).map_err(explain)
     }
 
     fn next_line(&mut self) -> Result<String, LaunchError> {
@@ -178,7 +178,7 @@ fn explain(error: io::Error) -> LaunchError {
                 "no answer for {seconds} s: does every process of the job call `Node::join`?"
             ))
         }
-        ErrorKind::ConnectionReset => LaunchError::Closed,
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => LaunchError::Closed,
         _ => LaunchError::System(error),
     }
 }

@@ -56,9 +56,14 @@ impl Space for Memory {
         *arrived += 1;
         let goal = arrived.div_ceil(size) * size;
         self.shared.moved.notify_all();
-        while *arrived < goal {
-            arrived = self.shared.moved.wait(arrived).unwrap();
-        }
+        let missing = |arrived: &mut usize| *arrived < goal;
+        let limit = Duration::from_secs(60);
+        let waited = self
+            .shared
+            .moved
+            .wait_timeout_while(arrived, limit, missing);
+        // Another rank has failed, which shows elsewhere; this one must not wait for ever.
+        assert!(!waited.unwrap().1.timed_out(), "a rank did not come");
         Ok(())
     }
     fn get(&mut self, _rank: u32, key: &str) -> Result<String, LaunchError> {

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Remote memory: regions, put and get.
+
+use crate::code::*;
+use crate::failure::{Failure, guard};
+use crate::handle::{enter, portolan_node_t};
+use crate::memory;
+use crate::request::give;
+use crate::types::*;
+use portolan::{Access, Lane, PutNotice, RemoteKey, RemoteTarget};
+use std::ffi::{c_int, c_void};
+
+pub(crate) fn key_of(key: RemoteKey) -> u64 {
+    u64::from_le_bytes(key.to_bytes())
+}
+
+/// A place that the program names.
+///
+/// # Safety
+/// `place` is null, or points to as many bytes as it says at its beginning.
+pub(crate) unsafe fn target(place: *const portolan_remote_t) -> Result<RemoteTarget, Failure> {
+    // SAFETY: the caller's promise.
+    let place = unsafe { memory::take("the place", place)? };
+    if place.flags & !(PORTOLAN_HIGH | PORTOLAN_NOTIFY) != 0 {
+        let text = format!(
+            "flags {:#x}: a place knows PORTOLAN_HIGH and PORTOLAN_NOTIFY only",
+            place.flags
+        );
+        return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+    }
+    let key = RemoteKey::from_bytes(place.key.to_le_bytes());
+    let mut target = RemoteTarget::new(place.rank, key, place.offset);
+    if place.flags & PORTOLAN_HIGH != 0 {
+        target = target.lane(Lane::High);
+    }
+    if place.flags & PORTOLAN_NOTIFY != 0 {
+        target = target.notify(place.notice);
+    }
+    Ok(target)
+}
+
+/// Opens `len` bytes of memory to all processes of the job that are told `*key`, which nobody can
+/// guess. `access`: PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both. The program may go on using
+/// the memory; what others change there appears during calls of the library or, within a host, at
+/// any time. It must stay until portolan_conceal() or portolan_close().
+///
+/// Errors: PORTOLAN_ERR_ARGUMENT, PORTOLAN_ERR_NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_expose(
+    node: *mut portolan_node_t,
+    memory: *mut c_void,
+    len: usize,
+    access: u32,
+    key: *mut u64,
+) -> c_int {
+    guard(|| {
+        if key.is_null() {
+            return Err(Failure::null("key"));
+        }
+        let both = PORTOLAN_READ_ACCESS | PORTOLAN_WRITE_ACCESS;
+        if access == 0 || access & !both != 0 {
+            let text = format!(
+                "access {access:#x}: take PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both"
+            );
+            return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+        }
+        let access = Access {
+            read: access & PORTOLAN_READ_ACCESS != 0,
+            write: access & PORTOLAN_WRITE_ACCESS != 0,
+        };
+        // SAFETY: the program's promise.
+        let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(memory, len)?) };
+        let joined = entered.joined()?;
+        let exposed = joined.node.expose(buffer, access)?;
+        let number = key_of(exposed.key());
+        joined.exposed.insert(number, exposed);
+        // SAFETY: not null; the program's promise is that it points to a key.
+        unsafe { key.write(number) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Closes a region. Whoever uses it meanwhile, or later, gets PORTOLAN_ERR_REMOTE_REFUSED.
+///
+/// Errors: PORTOLAN_ERR_NO_REGION.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_conceal(node: *mut portolan_node_t, key: u64) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let joined = entered.joined()?;
+        let Some(exposed) = joined.exposed.remove(&key) else {
+            let text = "this process exposes no memory with that key, or has concealed it";
+            return Err(Failure::new(PORTOLAN_ERR_NO_REGION, text));
+        };
+        // Lent memory: dropping the buffer gives it back and does nothing else.
+        drop(joined.node.conceal(exposed));
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Puts `len` bytes into the memory of another process; when it returns, they are there. What is
+/// sent behind a put to the same process, on the same lane, finds its bytes in place. Of two
+/// operations that are longer than 64 KiB (16 KiB within a host) and touch the same bytes, the
+/// second must wait for the end of the first.
+///
+/// Errors: PORTOLAN_ERR_REMOTE_REFUSED, those of portolan_send().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_put(
+    node: *mut portolan_node_t,
+    to: *const portolan_remote_t,
+    buffer: *const c_void,
+    len: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (mut entered, bytes) =
+            unsafe { (enter(node)?, memory::bytes("the buffer", buffer, len)?) };
+        // SAFETY: the program's promise.
+        entered.node()?.put(unsafe { target(to)? }, bytes)?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Gets `len` bytes out of the memory of another process.
+///
+/// Errors: those of portolan_put().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_get(
+    node: *mut portolan_node_t,
+    from: *const portolan_remote_t,
+    buffer: *mut c_void,
+    len: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (mut entered, bytes) =
+            unsafe { (enter(node)?, memory::bytes_mut("the buffer", buffer, len)?) };
+        // SAFETY: the program's promise.
+        entered.node()?.get(unsafe { target(from)? }, bytes)?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Begins to put. The request ends when the bytes are in place; until then they must stay as they
+/// are.
+///
+/// Errors: those of portolan_put().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_iput(
+    node: *mut portolan_node_t,
+    to: *const portolan_remote_t,
+    buffer: *const c_void,
+    len: usize,
+    request: *mut portolan_request_t,
+) -> c_int {
+    guard(|| {
+        if request.is_null() {
+            return Err(Failure::null("request"));
+        }
+        // SAFETY: the program's promise.
+        let (mut entered, buffer) = unsafe { (enter(node)?, memory::send_buffer(buffer, len)?) };
+        // SAFETY: the program's promise.
+        let made = entered.node()?.iput(unsafe { target(to)? }, buffer)?;
+        // SAFETY: the program's promise.
+        unsafe { give(request, made) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Begins to get. Nobody may use the buffer until the request has ended.
+///
+/// Errors: those of portolan_put().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_iget(
+    node: *mut portolan_node_t,
+    from: *const portolan_remote_t,
+    buffer: *mut c_void,
+    len: usize,
+    request: *mut portolan_request_t,
+) -> c_int {
+    guard(|| {
+        if request.is_null() {
+            return Err(Failure::null("request"));
+        }
+        // SAFETY: the program's promise.
+        let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(buffer, len)?) };
+        // SAFETY: the program's promise.
+        let made = entered.node()?.iget(unsafe { target(from)? }, buffer)?;
+        // SAFETY: the program's promise.
+        unsafe { give(request, made) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Tells in `*notice` of the next put that came with PORTOLAN_NOTIFY: 1, or 0 when there is none.
+/// Does not make progress.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_next_notice(
+    node: *mut portolan_node_t,
+    notice: *mut portolan_notice_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let Some(next) = entered.node()?.next_notice() else {
+            return Ok(0);
+        };
+        // SAFETY: the program's promise.
+        unsafe { tell(notice, &next)? };
+        Ok(1)
+    })
+}
+
+/// Waits for the next put that comes with PORTOLAN_NOTIFY, and tells of it in `*notice`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_wait_notice(
+    node: *mut portolan_node_t,
+    notice: *mut portolan_notice_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let next = entered.node()?.wait_notice();
+        // SAFETY: the program's promise.
+        unsafe { tell(notice, &next)? };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// # Safety
+/// As [`memory::fill`].
+unsafe fn tell(out: *mut portolan_notice_t, notice: &PutNotice) -> Result<(), Failure> {
+    let value = portolan_notice_t {
+        size: 0,
+        word: notice.word,
+        key: key_of(notice.key),
+        offset: notice.offset,
+        len: notice.len,
+        source: notice.source,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { memory::fill("notice", out, &value) }
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages that are matched by a 64-bit tag and the sender, instead of a port.
+
+use crate::code::*;
+use crate::failure::{Failure, guard};
+use crate::handle::{enter, portolan_node_t};
+use crate::memory;
+use crate::request::give;
+use crate::types::*;
+use portolan::{Envelope, Lane, Request, TagMatch, TagTarget};
+use std::ffi::{c_int, c_void};
+
+/// Where a tagged message goes.
+///
+/// # Safety
+/// `imm` is null or points to a word.
+#[inline]
+unsafe fn target(rank: u32, tag: u64, imm: *const u64, flags: u32) -> Result<TagTarget, Failure> {
+    if flags & !PORTOLAN_HIGH != 0 {
+        let text = format!("flags {flags:#x}: a tagged send knows PORTOLAN_HIGH only");
+        return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+    }
+    let mut target = TagTarget::new(rank, tag);
+    if flags != 0 {
+        target = target.lane(Lane::High);
+    }
+    if !imm.is_null() {
+        // SAFETY: not null; the rest is the caller's promise.
+        target = target.imm(unsafe { imm.read() });
+    }
+    Ok(target)
+}
+
+#[inline]
+fn which(tag: u64, ignore: u64, source: u32) -> TagMatch {
+    let which = TagMatch::new(tag).ignore(ignore);
+    match source {
+        PORTOLAN_ANY_SOURCE => which,
+        source => which.source(source),
+    }
+}
+
+/// # Safety
+/// As [`memory::fill`].
+unsafe fn tell(out: *mut portolan_envelope_t, envelope: &Envelope) -> Result<(), Failure> {
+    let value = portolan_envelope_t {
+        size: 0,
+        len: envelope.len as u64,
+        tag: envelope.tag,
+        imm: envelope.imm.unwrap_or(0),
+        source: envelope.source,
+        has_imm: u32::from(envelope.imm.is_some()),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { memory::fill("envelope", out, &value) }
+}
+
+/// Sends `len` bytes to process `rank`, to be matched there by `tag`, as portolan_send(). With `imm`
+/// not null, the receiver gets that word beside the message. `flags`: 0 or PORTOLAN_HIGH. Messages
+/// to one rank and lane are matched in the order in which they were sent, whether they go to ports
+/// or are tagged.
+///
+/// Errors: those of portolan_send().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_send_tagged(
+    node: *mut portolan_node_t,
+    rank: u32,
+    tag: u64,
+    imm: *const u64,
+    buffer: *const c_void,
+    len: usize,
+    flags: u32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (mut entered, bytes) =
+            unsafe { (enter(node)?, memory::bytes("the buffer", buffer, len)?) };
+        // SAFETY: the program's promise.
+        let target = unsafe { target(rank, tag, imm, flags)? };
+        entered.node()?.send_tagged(target, bytes)?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Begins to send as portolan_send_tagged(), and returns at once; see portolan_isend().
+///
+/// Errors: those of portolan_send().
+#[unsafe(no_mangle)]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "as many as C programs of this kind have"
+)]
+pub unsafe extern "C" fn portolan_isend_tagged(
+    node: *mut portolan_node_t,
+    rank: u32,
+    tag: u64,
+    imm: *const u64,
+    buffer: *const c_void,
+    len: usize,
+    flags: u32,
+    request: *mut portolan_request_t,
+) -> c_int {
+    guard(|| {
+        if request.is_null() {
+            return Err(Failure::null("request"));
+        }
+        // SAFETY: the program's promise.
+        let (mut entered, buffer) = unsafe { (enter(node)?, memory::send_buffer(buffer, len)?) };
+        // SAFETY: the program's promise.
+        let target = unsafe { target(rank, tag, imm, flags)? };
+        let made = entered.node()?.isend_tagged(target, buffer)?;
+        // SAFETY: the program's promise.
+        unsafe { give(request, made) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Begins to send a copy, as portolan_isend_copy(), to be matched by `tag`.
+///
+/// Errors: those of portolan_send().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_isend_tagged_copy(
+    node: *mut portolan_node_t,
+    rank: u32,
+    tag: u64,
+    imm: *const u64,
+    buffer: *const c_void,
+    len: usize,
+    flags: u32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (mut entered, bytes) =
+            unsafe { (enter(node)?, memory::bytes("the buffer", buffer, len)?) };
+        // SAFETY: the program's promise.
+        let target = unsafe { target(rank, tag, imm, flags)? };
+        entered.node()?.isend_tagged_copy(target, bytes)?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Posts a buffer for the first message with `tag`, whatever its bits in `ignore` are, from process
+/// `source`, or from any with PORTOLAN_ANY_SOURCE, that no earlier receive takes. See
+/// portolan_post_recv().
+///
+/// Errors: PORTOLAN_ERR_NO_SUCH_RANK.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_post_recv_tagged(
+    node: *mut portolan_node_t,
+    tag: u64,
+    ignore: u64,
+    source: u32,
+    buffer: *mut c_void,
+    len: usize,
+    request: *mut portolan_request_t,
+) -> c_int {
+    guard(|| {
+        if request.is_null() {
+            return Err(Failure::null("request"));
+        }
+        // SAFETY: the program's promise.
+        let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(buffer, len)?) };
+        let which = which(tag, ignore, source);
+        let made = entered.node()?.post_recv_tagged(which, buffer)?;
+        // SAFETY: the program's promise.
+        unsafe { give(request, made) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Waits for the first message that portolan_post_recv_tagged() would take, and tells in
+/// `*envelope`, which may be null, what it was.
+///
+/// Errors: PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_recv_tagged(
+    node: *mut portolan_node_t,
+    tag: u64,
+    ignore: u64,
+    source: u32,
+    buffer: *mut c_void,
+    len: usize,
+    envelope: *mut portolan_envelope_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (mut entered, bytes) =
+            unsafe { (enter(node)?, memory::bytes_mut("the buffer", buffer, len)?) };
+        let which = which(tag, ignore, source);
+        let got = entered.node()?.recv_tagged(which, bytes)?;
+        // SAFETY: the program's promise.
+        unsafe { tell(envelope, &got)? };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Makes progress once, and looks for the first message that has come and that a receive would take:
+/// 1 if there is one, which goes on waiting, with its `*envelope`; else 0.
+///
+/// Errors: PORTOLAN_ERR_NO_SUCH_RANK.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_peek(
+    node: *mut portolan_node_t,
+    tag: u64,
+    ignore: u64,
+    source: u32,
+    envelope: *mut portolan_envelope_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let Some(found) = entered.node()?.peek(which(tag, ignore, source))? else {
+            return Ok(0);
+        };
+        // SAFETY: the program's promise.
+        unsafe { tell(envelope, &found)? };
+        Ok(1)
+    })
+}
+
+/// As portolan_peek(), but takes the message from all other receives, for portolan_recv_claimed(). A
+/// message that is claimed and never received keeps its memory.
+///
+/// Errors: PORTOLAN_ERR_NO_SUCH_RANK.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_claim(
+    node: *mut portolan_node_t,
+    tag: u64,
+    ignore: u64,
+    source: u32,
+    envelope: *mut portolan_envelope_t,
+    claim: *mut portolan_claim_t,
+) -> c_int {
+    guard(|| {
+        if claim.is_null() {
+            return Err(Failure::null("claim"));
+        }
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let joined = entered.joined()?;
+        let Some(claimed) = joined.node.claim(which(tag, ignore, source))? else {
+            return Ok(0);
+        };
+        let found = *claimed.envelope();
+        joined.claim_count += 1;
+        joined.claims.insert(joined.claim_count, claimed);
+        // SAFETY: not null; the program's promise is that it points to a claim.
+        unsafe { claim.write(joined.claim_count) };
+        // SAFETY: the program's promise.
+        unsafe { tell(envelope, &found)? };
+        Ok(1)
+    })
+}
+
+/// Posts a buffer for a message that was claimed. One without bytes discards the message: the request
+/// ends with PORTOLAN_ERR_TRUNCATED unless the message is empty as well.
+///
+/// Errors: PORTOLAN_ERR_NO_CLAIM when it was received before, or never was one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_recv_claimed(
+    node: *mut portolan_node_t,
+    claim: portolan_claim_t,
+    buffer: *mut c_void,
+    len: usize,
+    request: *mut portolan_request_t,
+) -> c_int {
+    guard(|| {
+        if request.is_null() {
+            return Err(Failure::null("request"));
+        }
+        // SAFETY: the program's promise.
+        let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(buffer, len)?) };
+        let joined = entered.joined()?;
+        let Some(claimed) = joined.claims.remove(&claim) else {
+            let text = format!("claim {claim} is none, or its message was received before");
+            return Err(Failure::new(PORTOLAN_ERR_NO_CLAIM, text));
+        };
+        let made = joined.node.recv_claimed(claimed, buffer)?;
+        // SAFETY: the program's promise.
+        unsafe { give(request, made) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Withdraws a posted receive, tagged or at a port without a handler: 1, and it ends with
+/// PORTOLAN_ERR_CANCELLED. 0 for a send, or when a message has matched the receive: then it ends by
+/// itself. Either way it must be waited for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_cancel(
+    node: *mut portolan_node_t,
+    request: portolan_request_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        Ok(c_int::from(
+            entered.node()?.cancel(Request::from_raw(request)),
+        ))
+    })
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A real endpoint that hostile datagrams reach, and that is given hostile addresses.
+
+use crate::input::Input;
+use portolan::{Endpoint, EndpointAddress, EndpointConfig, PathChoice, RawSend, RawSpace};
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+/// Addresses inserted by one input at most: peers are never forgotten, and inputs are many.
+const INSERTS_MAX: usize = 4;
+
+struct Site {
+    endpoint: Endpoint,
+    hostile: UdpSocket,
+    /// Where the endpoint's socket is, as its address says.
+    at: Option<SocketAddr>,
+}
+
+thread_local! {
+    // Opening sockets for each input would be all that it does.
+    static SITE: RefCell<Option<Site>> = const { RefCell::new(None) };
+}
+
+/// Lets the endpoint of this thread receive, insert and send what `data` says.
+///
+/// # Panics
+/// When there is no UDP here, or a message comes from nowhere.
+pub fn endpoint(data: &[u8]) {
+    SITE.with_borrow_mut(|site| {
+        let site = site.get_or_insert_with(open);
+        act(site, &mut Input::new(data));
+    });
+}
+
+fn open() -> Site {
+    let mut config = EndpointConfig::default();
+    config.path = PathChoice::Udp;
+    let endpoint = Endpoint::open(&config).expect("an endpoint");
+    let shown = endpoint.address().to_string();
+    Site {
+        at: shown.rsplit('/').next().and_then(|text| text.parse().ok()),
+        endpoint,
+        hostile: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a socket"),
+    }
+}
+
+fn act(site: &mut Site, input: &mut Input<'_>) {
+    let mut inserted = Vec::new();
+    while !input.is_empty() {
+        match input.byte() % 4 {
+            0 | 1 => {
+                let len = usize::from(input.short()) % 1500;
+                if let Some(at) = site.at {
+                    let _ = site.hostile.send_to(input.take(len), at);
+                }
+            }
+            2 if inserted.len() < INSERTS_MAX => {
+                // Mostly the endpoint's own, which is valid, with bytes of the input over it.
+                let mut bytes = *site.endpoint.address().as_bytes();
+                let at = input.below(bytes.len());
+                for (to, from) in bytes[at..].iter_mut().zip(input.take(8)) {
+                    *to ^= from;
+                }
+                if let Ok(address) = EndpointAddress::from_bytes(&bytes) {
+                    inserted.extend(site.endpoint.insert(&address));
+                }
+            }
+            _ => {
+                let spec = RawSend {
+                    space: RawSpace::Tagged(input.word()),
+                    imm: None,
+                    delivered: false,
+                };
+                if let Some(peer) = inserted.last() {
+                    let _ = site.endpoint.inject(*peer, &spec, input.take(100));
+                }
+            }
+        }
+        // Nothing was posted, so nothing but the ends of injected sends can come.
+        site.endpoint.poll(&mut |_| ());
+    }
+    for peer in inserted {
+        site.endpoint.remove(peer);
+    }
+    site.endpoint.poll(&mut |_| ());
+}

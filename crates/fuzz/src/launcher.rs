@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The messages of the launcher, cut into lines and read.
+
+use crate::input::Input;
+use portolan::launch::LineBuffer;
+use portolan::launch::wire::{ToAgent, ToProcess};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Reads `data` as a stream of lines in pieces of a length that its first byte says, each line as a
+/// message of either direction. What was read is written and read again to the same.
+///
+/// # Panics
+/// When lines depend on how the stream was cut, or a message does not survive being written.
+pub fn launcher(data: &[u8]) {
+    let mut input = Input::new(data);
+    let step = 1 + usize::from(input.byte());
+    let stream = input.take(data.len());
+    let mut lines = LineBuffer::default();
+    let mut seen = Vec::new();
+    for piece in stream.chunks(step) {
+        lines.append(piece).expect("short lines");
+        while let Some(line) = lines.next_line() {
+            seen.push(line.to_vec());
+        }
+    }
+    let mut whole: Vec<&[u8]> = stream.split(|byte| *byte == b'\n').collect();
+    let rest = whole.pop().unwrap_or_default();
+    assert_eq!(seen, whole);
+    assert_eq!(lines.take_partial(), rest);
+    for line in whole.iter().chain([&rest]) {
+        survives::<ToProcess>(line);
+        survives::<ToAgent>(line);
+    }
+}
+
+fn survives<M: DeserializeOwned + Serialize>(line: &[u8]) {
+    let Ok(message) = serde_json::from_slice::<M>(line) else {
+        return;
+    };
+    let written = serde_json::to_string(&message).expect("written");
+    assert!(!written.contains('\n'), "a message is one line");
+    let again: M = serde_json::from_str(&written).expect("read again");
+    assert_eq!(serde_json::to_string(&again).expect("written"), written);
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Runs each fuzz target for a while under libFuzzer with the address sanitizer. Needs a nightly
+# compiler and cargo-fuzz: `rustup toolchain install nightly`, `cargo install cargo-fuzz`.
+#
+#   scripts/fuzz.sh [TARGET…]      default: all of them
+#
+# Environment: FUZZ_SECONDS per target (default 60), FUZZ_RUNS instead of a time.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+targets=("$@")
+if [[ ${#targets[@]} -eq 0 ]]; then
+    targets=(parser core ring launcher endpoint)
+fi
+cargo fuzz --version >/dev/null 2>&1 || die "cargo-fuzz is not there: cargo install cargo-fuzz"
+
+if [[ -n ${FUZZ_RUNS:-} ]]; then
+    limit=-runs=$FUZZ_RUNS
+else
+    limit=-max_total_time=${FUZZ_SECONDS:-60}
+fi
+for target in "${targets[@]}"; do
+    say "$target"
+    # What is found goes to a directory that is not committed; the corpus is only read.
+    mkdir -p "fuzz/target/found/$target"
+    cargo +nightly fuzz run "$target" "fuzz/target/found/$target" "fuzz/corpus/$target" -- \
+        "$limit" -max_len=4096 -rss_limit_mb=2048 -timeout=20 -print_final_stats=1
+done
