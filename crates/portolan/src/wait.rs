@@ -84,13 +84,14 @@ impl Waiter {
         // The last sleep was long, and nothing has come since.
         let mut drowsy = false;
         loop {
-            let moved = engine.work(None);
+            let received = engine.work(None);
             if done(&engine.inner) {
                 engine.leave_to_caller();
                 break;
             }
-            let moved = moved + engine.leave();
-            if moved > 0 {
+            let sent = engine.leave();
+            // Questions that are sent at a waking do not keep awake; their answers will wake.
+            if received > 0 || sent > 0 && !drowsy {
                 turn = 0;
                 yields = 0;
                 drowsy = false;
