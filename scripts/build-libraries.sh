@@ -14,7 +14,7 @@ out=$release_dir/libraries
 "$CARGO" rustc --release --package portolan-capi --lib \
     --crate-type cdylib --crate-type staticlib
 "$CARGO" rustc --release --package portolan-gamma --lib --crate-type cdylib
-"$CARGO" build --release --package portolan-fabric
+"$CARGO" rustc --release --package portolan-fabric --lib --crate-type cdylib
 install -d -- "$out"
 install -m 644 -- "$release_dir/libportolan_c.a" "$out/libportolan.a"
 install -m 755 -- "$release_dir/libportolan_c.so" "$out/libportolan.so.0"
@@ -23,4 +23,4 @@ install -m 755 -- "$release_dir/libgamma.so" "$out/libgamma.so.0"
 provider=$release_dir/libportolan-fi.so
 install -m 755 -- "$release_dir/libportolan_fi.so" "$provider"
 install -m 755 -t "$out" -- "$provider"
-say "$(ls "$out" | tr '\n' ' ')are in $out"
+say "libportolan.a, libportolan.so.0, libgamma.so.0 and libportolan-fi.so are in $out"

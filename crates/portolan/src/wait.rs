@@ -81,34 +81,39 @@ impl Waiter {
         let mut idle_since = begin;
         let mut yields = 0;
         let mut turn = 0u32;
+        // The last sleep was long, and nothing has come since.
+        let mut drowsy = false;
         loop {
-            let moved = engine.work(None);
+            let received = engine.work(None);
             if done(&engine.inner) {
                 engine.leave_to_caller();
                 break;
             }
-            let moved = moved + engine.leave();
-            if moved > 0 {
+            let sent = engine.leave();
+            // Questions that are sent at a waking do not keep awake; their answers will wake.
+            if received > 0 || sent > 0 && !drowsy {
                 turn = 0;
                 yields = 0;
+                drowsy = false;
                 idle_since = engine.inner.now;
                 continue;
             }
             turn += 1;
-            if !turn.is_multiple_of(LOOK_TURNS) && yields == 0 {
+            if !drowsy && !turn.is_multiple_of(LOOK_TURNS) && yields == 0 {
                 continue;
             }
             let now = engine.inner.read_clock();
-            if now.since(idle_since) < self.spin {
+            if !drowsy && now.since(idle_since) < self.spin {
                 continue;
             }
-            if yields < YIELDS {
+            if !drowsy && yields < YIELDS {
                 yields += 1;
                 std::thread::yield_now();
                 continue;
             }
             let slept = self.sleep(engine, now);
             self.adapt(slept);
+            drowsy = slept > SPIN_MAX;
             idle_since = engine.inner.now;
             yields = 0;
         }

@@ -288,6 +288,8 @@ static void remote(void) {
     CHECK(notice.word == previous + 1 && notice.source == previous && notice.key == own);
     CHECK(notice.offset == 8 && notice.len == 5 && memcmp((char *)region + 8, "short", 5) == 0);
     CHECK(portolan_next_notice(node, &notice) == 0);
+    /* What was put is looked at before the next put covers it. */
+    OK(portolan_barrier(node, NULL));
     place.flags = 0;
     place.offset = 0;
     fill(back, REGION_LEN, rank);
