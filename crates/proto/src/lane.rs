@@ -5,7 +5,6 @@
 use crate::core_state::Shared;
 use crate::coverage::Coverage;
 use crate::event::{Address, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
-use crate::leave::Remains;
 use crate::peer::Peer;
 use crate::port::{Match, Port, Posted, Unexpected, Waiting};
 use crate::remote::{Job, REMOTE_PORT, RemoteFault};
@@ -18,6 +17,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
 
+mod end;
 mod label;
 
 /// Charged per message beside its bytes, so that credit also bounds the bookkeeping of small ones.
@@ -771,87 +771,5 @@ pub(crate) fn place_clipped(sh: &mut Shared, posted: &Posted, off: u64, src: Ran
             dest,
             src: src.start..src.start + len,
         });
-    }
-}
-
-impl Peer {
-    /// Ends the messages of a peer that is gone which have been matched with a buffer: those that
-    /// are whole are delivered, if none is missing at their port. `P9.7`
-    pub(crate) fn end_matched(&mut self, sh: &mut Shared, lane: LaneId, remains: &mut Remains) {
-        let rx = &mut self.lanes_rx[lane.index()];
-        let matched = core::mem::take(&mut rx.matched);
-        rx.jobs_matched = 0;
-        let rest = rx.entries.split_off(matched);
-        let entries = core::mem::replace(&mut rx.entries, rest);
-        self.end_entries(sh, lane, remains, entries);
-    }
-
-    /// The same for those that have not, which may find a buffer now or wait at their port.
-    pub(crate) fn end_unmatched(&mut self, sh: &mut Shared, lane: LaneId, remains: &mut Remains) {
-        let entries = core::mem::take(&mut self.lanes_rx[lane.index()].entries);
-        self.end_entries(sh, lane, remains, entries);
-    }
-
-    fn end_entries(
-        &mut self,
-        sh: &mut Shared,
-        lane: LaneId,
-        remains: &mut Remains,
-        entries: VecDeque<Option<Entry>>,
-    ) {
-        // Of a number that never arrived nobody knows the port.
-        let mut complete = true;
-        for entry in entries {
-            let Some(mut entry) = entry else {
-                complete = false;
-                continue;
-            };
-            let behind = complete && !remains.missing[lane.index()];
-            let keeps = behind && remains.keeps_at(lane, &entry.to);
-            if keeps && matches!(entry.state, State::Held(_)) {
-                // The peer has no more use for credit.
-                entry.charge = 0;
-                match_entry(sh, self.id, lane, &mut entry);
-            }
-            match entry.state {
-                State::Gone => {}
-                State::Remote(job) if keeps && job.is_whole() => {
-                    self.finish_job(sh, *job, 0);
-                }
-                State::Remote(job) => {
-                    // What was sent behind it must not be seen without it.
-                    remains.missing[lane.index()] = true;
-                    job.end(remains);
-                }
-                State::Ready { op, data, error } if keeps => {
-                    self.deliver_to(sh, lane, &entry.to, op, entry.len, data, error);
-                    if let Address::Port(port) = entry.to {
-                        sh.unblocked_ports.push(port);
-                    }
-                }
-                state => {
-                    remains.broken.push((lane, entry.to));
-                    state.end(remains);
-                }
-            }
-        }
-    }
-}
-
-impl State {
-    /// What a message that will not be delivered holds.
-    fn end(self, remains: &mut Remains) {
-        match self {
-            State::Gathering { held, .. } | State::Held(held) => remains.held.push(held),
-            State::Ready { op, data, .. } => {
-                if let Data::Held(held) = data {
-                    remains.held.push(held);
-                }
-                remains.ops.extend(op);
-            }
-            State::Placing { posted, .. } => remains.ops.push(posted.op),
-            State::Remote(job) => job.end(remains),
-            State::Request(_) | State::Transferring { .. } | State::Gone => {}
-        }
     }
 }
