@@ -87,7 +87,7 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
 /// Starts answering whether this process lives, and asking it of the others.
 fn watch(unstarted: Unstarted, job: &Job, table: &[Address]) -> Result<Liveness, Error> {
     let addrs = table.iter().map(|address| address.liveness).collect();
-    Ok(unstarted.start(job.rank, &job.secret, Clock::new(), addrs)?)
+    unstarted.start(job.rank, &job.secret, Clock::new(), addrs)
 }
 
 fn host_name() -> String {
