@@ -18,7 +18,7 @@ fn workshop() -> Workshop {
 #[test]
 fn every_mistake_has_a_name() {
     let shop = workshop();
-    for flags in [&SANITIZERS[..], &[]] {
+    for flags in [SANITIZERS, &[]] {
         let program = test_program(&shop, "misuse.c", flags);
         let out = succeed(&mut Command::new(program));
         assert!(out.contains("all mistakes were named"), "{out}");
