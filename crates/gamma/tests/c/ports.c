@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-enum { ROUNDS = 200, RING = 1, BACK = 2, FORTH = 3, SWAP = 4, ERRORS = 5, PASSIVE = 6, NEVER = 7, LONG = 8, THREADS = 20 };
+enum { ROUNDS = 200, RING = 1, BACK = 2, FORTH = 3, SWAP = 4, ERRORS = 5, PASSIVE = 6, NEVER = 7, LONG = 8, TWO = 9, THREADS = 20 };
 enum { LONG_LEN = 1 << 20 };
 
 static int me, size, next, previous;
@@ -69,6 +69,27 @@ static void go_back(void) {
         CHECK(back_seen == i && back_buffer == i);
     }
     CHECK(gamma_test(2) == 0);
+    OK(gamma_sync());
+}
+
+/* A second buffer, armed before the first message is collected, is as safe as the first. */
+static void go_back_with_two(void) {
+    static int first, second;
+    unsigned short to = (unsigned short)next;
+    OK(gamma_set_passive_port(TWO, to, pid, TWO, 9, GO_BACK, &first, sizeof first));
+    OK(gamma_sync());
+    for (int i = 1; i <= 3; i++) OK(gamma_send_flowctl(TWO, &i, sizeof i));
+    OK(gamma_sync());
+    for (int i = 0; i < 100; i++) CHECK(gamma_test(99) == 0);
+    OK(gamma_post_recv(TWO, &second, sizeof second));
+    for (int i = 0; i < 100; i++) CHECK(gamma_test(99) == 0);
+    for (int i = 0; i < 2; i++) {
+        OK(gamma_wait(9, 1));
+        for (int j = 0; j < 100; j++) CHECK(gamma_test(99) == 0);
+        CHECK(first == 1 && second == 2);
+    }
+    OK(gamma_wait(9, 1));
+    CHECK(first == 1 && second == 3);
     OK(gamma_sync());
 }
 
@@ -248,6 +269,7 @@ int main(int argc, char **argv) {
     OK(gamma_sync());
     all_sends();
     go_back();
+    go_back_with_two();
     go_forth();
     swapping();
     errors();
