@@ -92,9 +92,13 @@ static WANTING: AtomicUsize = AtomicUsize::new(0);
 /// Whether two threads have ever met at the lock. From then on waits do not sleep with it.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Held in turn by threads that are in a collective operation, so that those of one process are
-/// made one after the other.
-pub(crate) static COLLECTIVE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+/// Held in turn by threads that are in a barrier, so that those of one process are made one after the
+/// other.
+pub(crate) static BARRIER: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+
+/// The same for broadcasts, which no barrier waits for, as other processes may make them the other
+/// way round.
+pub(crate) static BROADCAST: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
 pub(crate) type Held = ReentrantMutexGuard<'static, RawMutex, ThisThread, Machine>;
 

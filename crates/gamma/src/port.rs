@@ -34,13 +34,13 @@ pub type gamma_handler_t = Option<unsafe extern "C" fn()>;
 
 /// A buffer of the program's.
 #[derive(Clone, Copy)]
-struct Place {
+pub(crate) struct Place {
     at: *mut u8,
     len: usize,
 }
 
 impl Place {
-    fn new(at: *mut c_void, len: c_ulong) -> Result<Place, Failure> {
+    pub(crate) fn new(at: *mut c_void, len: c_ulong) -> Result<Place, Failure> {
         let too_long = || Failure::new(GAMMA_ERR_ARGUMENT, "the buffer is longer than memory");
         let len = usize::try_from(len).map_err(|_| too_long())?;
         if len > isize::MAX.unsigned_abs() {
@@ -65,8 +65,8 @@ impl Place {
         }
     }
 
-    fn buffer(self) -> Buffer {
-        // SAFETY: the program's promise: the buffer is the port's until a message has filled it,
+    pub(crate) fn buffer(self) -> Buffer {
+        // SAFETY: the program's promise: the buffer is the library's until a message has filled it,
         // or the parallel section is over.
         unsafe { Buffer::from_raw_mut(self.at, self.len) }
     }

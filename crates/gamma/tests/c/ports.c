@@ -239,12 +239,34 @@ static void *thread(void *argument) {
     return NULL;
 }
 
-static void threads(void) {
+/* One thread of each process is in barriers, the other in broadcasts, in no agreed order. */
+static void *in_collectives(void *argument) {
+    static char word[100000];
+    for (int round = 0; round < 20; round++) {
+        if (*(int *)argument == 0) {
+            OK(gamma_sync());
+            continue;
+        }
+        int root = round % size;
+        unsigned long len = round % 2 ? 8 : sizeof word;
+        memset(word, me == root ? round : 77, len);
+        OK(gamma_broadcast((unsigned short)root, word, len));
+        CHECK(word[0] == round && word[len - 1] == round);
+    }
+    return NULL;
+}
+
+static void run_two(void *(*body)(void *)) {
     pthread_t ids[2];
     static int numbers[2] = {0, 1};
-    for (int i = 0; i < 2; i++) CHECK(pthread_create(&ids[i], NULL, thread, &numbers[i]) == 0);
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&ids[i], NULL, body, &numbers[i]) == 0);
     for (int i = 0; i < 2; i++) CHECK(pthread_join(ids[i], NULL) == 0);
     OK(gamma_sync());
+}
+
+static void threads(void) {
+    run_two(thread);
+    run_two(in_collectives);
 }
 
 int main(int argc, char **argv) {
