@@ -255,7 +255,7 @@ impl Plan {
     /// Half of the runs use remote memory as well.
     fn draw_remote(&mut self, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(u64::from(NODES_MAX) + 4);
+        rng.set_stream(u64::from(NODES_MAX) + 6);
         if rng.random_bool(0.5) {
             return;
         }
