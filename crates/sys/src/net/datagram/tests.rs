@@ -99,7 +99,7 @@ fn marks_are_told_of_runs_and_of_lone_datagrams() {
         let (rx, tx, ipv6) = (receiver.as_fd(), sender.as_fd(), ip.starts_with('['));
         let to = receiver.local_addr().unwrap().into();
         enable_receive_offload(rx).unwrap();
-        let mut receive = |bits, segment_len| {
+        let receive = |bits, segment_len| {
             set_ecn(tx, ipv6, bits).unwrap();
             let bytes = [&[7; 250][..]].into_iter();
             Sender::new()
