@@ -48,6 +48,7 @@ mod region;
 mod remote;
 mod seal;
 pub mod settings;
+mod start;
 mod table;
 mod tagged;
 mod wait;

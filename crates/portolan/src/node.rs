@@ -5,31 +5,21 @@
     reason = "blocking calls lend their slices to operations; see `ops`"
 )]
 
-use crate::address::Address;
+mod join;
+mod system;
+
 use crate::buffer::Buffer;
-use crate::clock::Clock;
-use crate::engine::{Engine, Inbox, Inner, PeerInfo, Placement, PortUse};
+use crate::engine::{Engine, Inbox, PortUse};
 use crate::error::Error;
 use crate::event::EventSet;
-use crate::launch::{Job, Launch, PathChoice};
-use crate::links::{Links, Plan};
-use crate::liveness;
 use crate::model;
-use crate::ops::{Completion, OpKind, Ops, Received, Request};
+use crate::ops::{Completion, OpKind, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
-use crate::seal::Auth;
-use crate::settings;
-use crate::table::Table;
 use crate::wait::{LOOK_TURNS, Waiter};
-use portolan_link::{HostId, ShmConfig};
-use portolan_proto::{
-    Config, Core, Counters, Instant, Limits, LinkId, OpId, PathStatus, PeerId, PortId, PortMode,
-    Schedule, Want,
-};
-use rand::TryRngCore;
+use portolan_proto::{Counters, LinkId, OpId, PathStatus, PeerId, PortId, PortMode, Want};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
@@ -80,90 +70,6 @@ pub struct Node {
 }
 
 impl Node {
-    /// Joins the job that this process was started in; without a launcher, a job of one.
-    ///
-    /// # Errors
-    /// [`Error::Launch`] when the launcher is gone or of another version, [`Error::Link`] when a
-    /// link that was asked for cannot be opened, [`Error::Setting`] for a setting that cannot be.
-    pub fn join() -> Result<Node, Error> {
-        let mut launch = Launch::from_env()?;
-        let job = match &launch {
-            Some(launch) => launch.job().clone(),
-            None => Job::alone(random()?, random()?),
-        };
-        let plan = Plan::new(&job)?;
-        let shm = ShmConfig::new(job.job_id, job.rank, job.secret);
-        let links = Links::open(&plan, &job, shm)?;
-        let unstarted = match plan.network() {
-            Some(network) => Some(liveness::Unstarted::bind(network.addr)?),
-            None => None,
-        };
-        let own = Address {
-            host_name: host_name(),
-            host: HostId::current().map_err(|source| Error::System {
-                what: "reading /proc",
-                source,
-            })?,
-            links: links.addrs(),
-            network: plan
-                .network()
-                .map(|network| (network.addr, network.prefix_len)),
-            liveness: unstarted.as_ref().and_then(liveness::Unstarted::addr),
-        };
-        let table = exchange(launch.as_mut(), own)?;
-        let clock = Clock::new();
-        let liveness = match unstarted {
-            Some(unstarted) => {
-                let addrs = table.iter().map(|address| address.liveness).collect();
-                Some(unstarted.start(job.rank, &job.secret, clock, addrs)?)
-            }
-            None => None,
-        };
-        let auth = Auth::of(&job)?;
-        let mut core = new_core(&job, auth, &links, &table)?;
-        let (stored, status) = model::load(plan.model());
-        if let Some(stored) = &stored {
-            core.choose(stored.choices.to_core());
-        }
-        if matches!(status, model::Status::Refused(..)) {
-            log::warn!("model: {status}");
-        }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let waiter = Waiter::new(job.local_size, cores);
-        let placement = Placement::new(settings::PLACEMENT.of(&job), clock)?;
-        let inner = Inner {
-            placement: Box::new(placement),
-            remote: Box::default(),
-            seals: auth.seals(&job),
-            core,
-            ops: Ops::default(),
-            clock,
-            now: Instant::default(),
-            peers: table.iter().map(|_| PeerInfo::default()).collect(),
-            table: Table::of_job(table, job.rank),
-            watched: Vec::new(),
-            pending: Default::default(),
-            port_uses: Vec::new(),
-            turn: 0,
-            flush_wanted: false,
-            pulls: Vec::new(),
-            unreached: Vec::new(),
-            scratch: Vec::new(),
-            link_drops: BTreeMap::new(),
-            peer_timeout: liveness::peer_timeout(&job)?,
-            raw: None,
-            directory: None,
-            job,
-        };
-        Ok(Node {
-            engine: Engine::new(inner, links, launch, liveness),
-            waiter,
-            events: None,
-            clean: true,
-            model: status,
-        })
-    }
-
     /// Rank of this process, from 0.
     #[must_use]
     pub fn rank(&self) -> u32 {
@@ -568,119 +474,6 @@ impl Node {
         }
     }
 
-    /// Sends to a system port of each of `ranks`, and waits until `bytes` may be used again.
-    pub(crate) fn system_send(
-        &mut self,
-        ranks: &[u32],
-        port: u16,
-        bytes: &[u8],
-    ) -> Result<(), Error> {
-        for &rank in ranks {
-            let peer = self.engine.inner.check_rank(rank)?;
-            let spec = portolan_proto::SendSpec {
-                to: PortId::system(port).into(),
-                lane: portolan_proto::LaneId::High,
-                best_effort: false,
-            };
-            self.send_spec(peer, spec, bytes)?;
-        }
-        Ok(())
-    }
-
-    /// As [`Node::system_send`], without waiting; `None` when there is nothing to wait for.
-    pub(crate) fn system_isend(
-        &mut self,
-        rank: u32,
-        port: u16,
-        bytes: &[u8],
-    ) -> Result<Option<Request>, Error> {
-        let inner = &mut self.engine.inner;
-        let peer = inner.check_rank(rank)?;
-        let spec = portolan_proto::SendSpec {
-            to: PortId::system(port).into(),
-            lane: portolan_proto::LaneId::High,
-            best_effort: false,
-        };
-        let mut request = None;
-        if inner.try_eager(peer, &spec, &[bytes])? == crate::engine::Submitted::Wait {
-            let copy = Buffer::from(bytes.to_vec());
-            let op = inner.ops.owned(OpKind::Send(peer), copy, false);
-            inner.submit_op(peer, spec, op);
-            request = Some(Request(op));
-        }
-        self.engine.flush();
-        Ok(request)
-    }
-
-    /// Waits for a non-blocking operation as [`Node::wait`], but only until `stop` says so, too;
-    /// `None` when that came first.
-    pub(crate) fn wait_or(
-        &mut self,
-        request: Request,
-        stop: impl Fn() -> bool,
-    ) -> Result<Option<Completion>, Error> {
-        let op = request.0;
-        let about = match self.engine.inner.ops.kind(op) {
-            Some(OpKind::Recv { source, .. }) => source,
-            _ => None,
-        };
-        let Node { engine, waiter, .. } = self;
-        waiter.until(engine, about.as_slice(), |inner| {
-            inner.ops.is_done(op) || stop()
-        });
-        if !self.engine.inner.ops.is_done(op) {
-            return Ok(None);
-        }
-        self.wait(request).map(Some)
-    }
-
-    /// Posts an empty buffer at a system port.
-    pub(crate) fn system_post_recv(&mut self, rank: u32, port: u16) -> Result<Request, Error> {
-        let peer = self.engine.inner.check_rank(rank)?;
-        let buffer = Buffer::from(Vec::new());
-        let request = self
-            .engine
-            .inner
-            .post_recv(PortId::system(port), buffer, Some(peer))?;
-        self.drain();
-        Ok(request)
-    }
-
-    /// Receives from a system port what must fill `bytes`.
-    pub(crate) fn system_recv_exact(
-        &mut self,
-        rank: u32,
-        port: u16,
-        bytes: &mut [u8],
-    ) -> Result<(), Error> {
-        let peer = self.engine.inner.check_rank(rank)?;
-        let expected = bytes.len();
-        let len = match self.recv_with(PortId::system(port), Some(peer), bytes) {
-            Ok(got) => got.len as u64,
-            Err(Error::Truncated { message_len, .. }) => message_len,
-            Err(error) => return Err(error),
-        };
-        if len == expected as u64 {
-            return Ok(());
-        }
-        Err(Error::LengthMismatch {
-            rank,
-            len,
-            expected,
-        })
-    }
-
-    pub(crate) fn system_recv(
-        &mut self,
-        rank: u32,
-        port: u16,
-        bytes: &mut [u8],
-    ) -> Result<(), Error> {
-        let peer = self.engine.inner.check_rank(rank)?;
-        self.recv_with(PortId::system(port), Some(peer), bytes)
-            .map(|_| ())
-    }
-
     #[inline]
     pub(crate) fn flush_if_wanted(&mut self) {
         if self.engine.inner.flush_wanted {
@@ -747,86 +540,4 @@ impl Drop for LentGuard<'_> {
         }
         inner.ops.detach(self.op);
     }
-}
-
-fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, Error> {
-    let Some(launch) = launch else {
-        return Ok(vec![own]);
-    };
-    let malformed = |error: serde_json::Error| {
-        Error::Launch(crate::launch::LaunchError::Malformed(format!(
-            "address: {error}"
-        )))
-    };
-    let value = serde_json::to_value(&own).map_err(malformed)?;
-    let values = launch.exchange(&value)?;
-    // One of each for every process of the job, for as long as the job: nothing to spare.
-    let mut table = Vec::with_capacity(values.len());
-    for value in values {
-        let mut address: Address = serde_json::from_value(value).map_err(malformed)?;
-        address.links.shrink_to_fit();
-        table.push(address);
-    }
-    Ok(table)
-}
-
-fn new_core(job: &Job, auth: Auth, links: &Links, table: &[Address]) -> Result<Core, Error> {
-    let epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_nanos();
-    let mut core = Core::new(Config {
-        job_id: job.job_id,
-        secret: auth.handshake_key(&job.secret),
-        rank: job.rank,
-        size: job.size,
-        epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
-        seed: random()?,
-        limits: Limits {
-            schedule: schedule(job)?,
-            ..Limits::default()
-        },
-    });
-    for (link, params) in links.params() {
-        core.add_link(link, auth.narrow(params)?);
-    }
-    if job.path == PathChoice::Packet {
-        core.prefer(LinkId::PACKET);
-    }
-    let own = &table[job.rank as usize];
-    for (rank, other) in (0..).zip(table) {
-        core.allow(PeerId(rank), &own.common_links(other));
-    }
-    Ok(core)
-}
-
-/// The order of bulk transfers that the job has chosen.
-fn schedule(job: &Job) -> Result<Schedule, Error> {
-    match settings::SCHEDULE.of(job).as_deref() {
-        None | Some("shortest") => Ok(Schedule::ShortestFirst),
-        Some("fair") => Ok(Schedule::Fair),
-        Some(other) => Err(Error::Setting {
-            name: "schedule",
-            value: other.to_owned(),
-            why: "write shortest or fair".to_owned(),
-        }),
-    }
-}
-
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
-    let mut bytes = [0; N];
-    rand::rngs::OsRng
-        .try_fill_bytes(&mut bytes)
-        .map_err(|error| Error::System {
-            what: "asking the system for randomness",
-            source: std::io::Error::other(error),
-        })?;
-    Ok(bytes)
-}
-
-fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(
-        |_| "an unnamed host".to_owned(),
-        |name| name.trim().to_owned(),
-    )
 }

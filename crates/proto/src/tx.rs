@@ -2,29 +2,21 @@
 //! Sending: which frame leaves next, by which path.
 //!
 //! The order on a path: what was lost, the high lane, control records, the low lane, runs of eager
-//! fragments, bulk data (`P4.10`). Acknowledgements and credit ride on whatever leaves anyway.
+//! fragments, bulk data (`P4.10`). Acknowledgements and credit ride on whatever leaves anyway
+//! (`ride`).
+
+mod ride;
 
 use crate::core_state::Shared;
 use crate::event::{OpId, PeerId};
 use crate::path::{Cargo, OpenFrame, Path, Run, TxState};
-use crate::peer::{Control, Peer};
+use crate::peer::Peer;
 use crate::slot::SlotId;
 use crate::{Core, Instant, LinkId};
-use portolan_wire::{
-    CREDIT_LEN, Credit, DONE_LEN, FrameHeader, FrameKind, GRANT_LEN, LaneId, REMOTE_ANSWER_LEN,
-    REMOTE_SOURCE_LEN,
-};
+use portolan_wire::{FrameHeader, FrameKind, LaneId};
 
 /// Most bytes of one segmentation-offload call: a UDP datagram's, headers off.
 pub(crate) const CALL_LEN_MAX: usize = 65_000;
-
-/// The longest of the control records.
-const CONTROL_LEN_MAX: usize = GRANT_LEN;
-const _: () = assert!(
-    CONTROL_LEN_MAX >= DONE_LEN
-        && CONTROL_LEN_MAX >= REMOTE_ANSWER_LEN
-        && CONTROL_LEN_MAX >= REMOTE_SOURCE_LEN
-);
 
 /// A frame, or run of frames, for a link to send now.
 #[derive(Debug)]
@@ -531,108 +523,6 @@ impl Peer {
         }
     }
 
-    /// Credit, grants and ends of transfers; they make the frame a numbered one, for which there
-    /// must be `room` in the window.
-    fn append_control(&mut self, sh: &mut Shared, frame: &mut OpenFrame, limit: usize, room: bool) {
-        if !self.has_control() || !frame.numbered && !room {
-            return;
-        }
-        let bytes = sh.slots.bytes_mut(frame.slot);
-        let limit = limit.min(bytes.len());
-        for lane in LaneId::ALL {
-            if self.credit_due[lane.index()] && frame.len + CREDIT_LEN <= limit {
-                self.credit_due[lane.index()] = false;
-                let limit = self.lanes_rx[lane.index()].advertise(sh.config.limits.credit_len);
-                Credit { lane, limit }.emit(&mut bytes[frame.len..]);
-                frame.len += CREDIT_LEN;
-                frame.numbered = true;
-            }
-        }
-        while frame.len + CONTROL_LEN_MAX <= limit
-            && let Some(control) = self.control.pop_front()
-        {
-            let out = &mut bytes[frame.len..];
-            frame.len += match control {
-                Control::Grant(grant) => {
-                    self.last_grant = Some(grant);
-                    grant.emit(out);
-                    GRANT_LEN
-                }
-                Control::Done(done) => {
-                    done.emit(out);
-                    DONE_LEN
-                }
-                Control::Answer(answer) => {
-                    answer.emit(out);
-                    REMOTE_ANSWER_LEN
-                }
-                Control::Source(source) => {
-                    source.emit(out);
-                    REMOTE_SOURCE_LEN
-                }
-            };
-            frame.numbered = true;
-        }
-    }
-
-    /// Acknowledgements of every path that has something to acknowledge. `P3.5`
-    #[inline]
-    fn append_acks(&mut self, now: Instant, sh: &mut Shared, frame: &mut OpenFrame, limit: usize) {
-        for path in self.paths.iter_mut().flatten() {
-            if path.rx.unacked_count() == 0 {
-                continue;
-            }
-            let bytes = sh.slots.bytes_mut(frame.slot);
-            let limit = limit.min(bytes.len());
-            let out = bytes.get_mut(frame.len..limit).unwrap_or(&mut []);
-            frame.len += path.rx.emit(now, path.link.as_u8(), out);
-        }
-    }
-
-    /// Says the last grant once more, beside an acknowledgement: had it been lost, its transfer would
-    /// stand still for a timeout. `P5.11`
-    #[cold]
-    fn repeat_grant(&mut self, sh: &mut Shared, frame: &mut OpenFrame, limit: usize) {
-        let Some(grant) = self.last_grant else { return };
-        let transfer = sh.rx_transfers.get(grant.receiver_transfer);
-        if transfer.is_none_or(|transfer| transfer.frontier >= grant.limit) {
-            self.last_grant = None;
-            return;
-        }
-        let bytes = sh.slots.bytes_mut(frame.slot);
-        let limit = limit.min(bytes.len());
-        if frame.len + GRANT_LEN <= limit {
-            grant.emit(&mut bytes[frame.len..]);
-            frame.len += GRANT_LEN;
-        }
-    }
-
-    /// Credit and acknowledgements for the last frame of a run; returns the bytes they take.
-    fn append_to_run(&mut self, now: Instant, sh: &mut Shared, run: &Run) -> usize {
-        let mut end = run.off + run.len;
-        let limit = end + run.room_in_last();
-        for lane in LaneId::ALL {
-            if self.credit_due[lane.index()] && end + CREDIT_LEN <= limit {
-                self.credit_due[lane.index()] = false;
-                let credit = self.lanes_rx[lane.index()].advertise(sh.config.limits.credit_len);
-                let out = &mut sh.slots.bytes_mut(run.slot)[end..limit];
-                Credit {
-                    lane,
-                    limit: credit,
-                }
-                .emit(out);
-                end += CREDIT_LEN;
-            }
-        }
-        for path in self.paths.iter_mut().flatten() {
-            if path.rx.unacked_count() > 0 {
-                let out = sh.slots.bytes_mut(run.slot).get_mut(end..limit);
-                end += path.rx.emit(now, path.link.as_u8(), out.unwrap_or(&mut []));
-            }
-        }
-        end - run.off - run.len
-    }
-
     #[inline]
     fn ack_is_due(&self, now: Instant) -> bool {
         self.paths.iter().flatten().any(|path| path.rx.due() <= now)
@@ -677,6 +567,7 @@ impl Peer {
             }
         }
         self.control.clear();
+        self.last_grant = None;
         self.bulk_ready.clear();
         self.pieces.clear();
     }

@@ -6,24 +6,20 @@ use super::rest::Rest;
 use super::{Directory, Endpoint, Raw};
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::engine::{Engine, Inner, Placement};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
 use crate::links::{Links, Plan};
-use crate::liveness::PEER_TIMEOUT;
 use crate::liveness::Unstarted;
-use crate::node::random;
-use crate::ops::Ops;
+use crate::seal::Auth;
 use crate::settings;
+use crate::start::{self, new_core, new_inner, random};
 use crate::table::Table;
 use crate::wait::Waiter;
-use crate::{engine, model};
+use portolan_link::ShmConfig;
 use portolan_link::shm::OpenConfig;
-use portolan_link::{HostId, ShmConfig};
-use portolan_proto::{Config, Core, Instant, Limits, LinkId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How to open an [`Endpoint`].
 #[derive(Clone, Debug, Default)]
@@ -44,7 +40,7 @@ impl Endpoint {
     pub fn open(config: &EndpointConfig) -> Result<Endpoint, Error> {
         let token = random()?;
         let key = endpoint_key(&token);
-        let job = standalone(config, key)?;
+        let job = standalone(config)?;
         refuse_sealing(&job)?;
         let plan = Plan::new(&job)?;
         let directory = Arc::new(Directory::new(&token));
@@ -57,17 +53,13 @@ impl Endpoint {
         let (own, unstarted) = own_address(&plan, &links)?;
         let address = EndpointAddress::of(&own, token);
         directory.set_own(address);
-        let clock = Clock::new();
-        let liveness = unstarted.start_open(&key, clock)?;
-        let mut core = new_core(&links, config)?;
+        let liveness = unstarted.start_open(&key, Clock::new())?;
+        let (mut core, _) = new_core(&job, Auth::Token, &links, &plan)?;
         core.open(*address.as_bytes(), key);
-        let (stored, _) = model::load(plan.model());
-        if let Some(stored) = &stored {
-            core.choose(stored.choices.to_core());
-        }
-        let placement = Placement::new(settings::PLACEMENT.of(&job), clock)?;
         let table = Table::of_endpoint(own, Arc::clone(&directory));
-        let inner = inner(core, job, table, placement, clock, &directory);
+        let mut inner = new_inner(job, Auth::Token, core, table)?;
+        inner.raw = Some(Box::new(Raw::default()));
+        inner.directory = Some(Arc::clone(&directory));
         let rest = Rest::new(&mut links)?;
         Ok(Endpoint {
             engine: Engine::new(inner, links, None, Some(liveness)),
@@ -80,42 +72,8 @@ impl Endpoint {
     }
 }
 
-fn inner(
-    core: Core,
-    job: Job,
-    table: Table,
-    placement: Placement,
-    clock: Clock,
-    directory: &Arc<Directory>,
-) -> Inner {
-    Inner {
-        placement: Box::new(placement),
-        seals: None,
-        core,
-        ops: Ops::default(),
-        clock,
-        now: Instant::default(),
-        peers: Vec::new(),
-        table,
-        watched: Vec::new(),
-        pending: engine::Pending::default(),
-        port_uses: Vec::new(),
-        turn: 0,
-        flush_wanted: false,
-        pulls: Vec::new(),
-        unreached: Vec::new(),
-        scratch: Vec::new(),
-        link_drops: BTreeMap::new(),
-        peer_timeout: PEER_TIMEOUT,
-        remote: Box::default(),
-        raw: Some(Box::new(Raw::default())),
-        directory: Some(Arc::clone(directory)),
-        job,
-    }
-}
-
 /// A job of nobody, which has a place for settings. Its size grows with the peers.
-fn standalone(config: &EndpointConfig, key: [u8; 32]) -> Result<Job, Error> {
+fn standalone(config: &EndpointConfig) -> Result<Job, Error> {
     if config.path == PathChoice::Shm {
         return Err(Error::Setting {
             name: "path",
@@ -125,8 +83,8 @@ fn standalone(config: &EndpointConfig, key: [u8; 32]) -> Result<Job, Error> {
                 .to_owned(),
         });
     }
-    let mut job = Job::alone([0; 16], key);
-    // Peers may be anywhere.
+    let mut job = Job::alone([0; 16], random()?);
+    // Peers may be anywhere, and ranks do not matter: none may equal a peer's number.
     job.host_count = 2;
     (job.rank, job.size) = (u32::MAX, 0);
     job.path = config.path;
@@ -151,42 +109,12 @@ fn refuse_sealing(job: &Job) -> Result<(), Error> {
 }
 
 fn own_address(plan: &Plan, links: &Links) -> Result<(Address, Unstarted), Error> {
-    let system = |what| move |source| Error::System { what, source };
-    let network = plan.network().ok_or_else(|| {
-        let none = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-        system("finding a network interface")(none)
+    let network = plan.network().ok_or_else(|| Error::System {
+        what: "finding a network interface",
+        source: std::io::ErrorKind::AddrNotAvailable.into(),
     })?;
     let unstarted = Unstarted::bind(network.addr)?;
-    let own = Address {
-        host_name: network.addr.to_string(),
-        host: HostId::current().map_err(system("reading /proc"))?,
-        links: links.addrs(),
-        network: Some((network.addr, network.prefix_len)),
-        liveness: unstarted.addr(),
-    };
+    let name = network.addr.to_string();
+    let own = start::own_address(name, plan, links, Some(&unstarted))?;
     Ok((own, unstarted))
-}
-
-fn new_core(links: &Links, config: &EndpointConfig) -> Result<Core, Error> {
-    let epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_nanos();
-    let mut core = Core::new(Config {
-        job_id: [0; 16],
-        secret: random()?,
-        // Ranks do not matter here, so none may equal a peer's number.
-        rank: u32::MAX,
-        size: 0,
-        epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
-        seed: random()?,
-        limits: Limits::default(),
-    });
-    for (link, params) in links.params() {
-        core.add_link(link, params);
-    }
-    if config.path == PathChoice::Packet {
-        core.prefer(LinkId::PACKET);
-    }
-    Ok(core)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Silence after which a peer that is waited for is given up. Just under a second, so that with the
 /// sleep in between the error is there within one.
-pub(crate) const PEER_TIMEOUT: Duration = Duration::from_millis(900);
+const PEER_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// What it can be set to. Shorter ones find out sooner, and take a host for dead that was merely
 /// not scheduled; two questions must fit in.

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Joining: from what the launcher says and the machine offers to a node that can be called.
+//!
+//! The one invariant: whatever can be refused is refused here, before the first message.
+
+use super::Node;
+use crate::address::Address;
+use crate::clock::Clock;
+use crate::engine::{Engine, PeerInfo};
+use crate::error::Error;
+use crate::launch::{Job, Launch, LaunchError};
+use crate::links::{Links, Plan};
+use crate::liveness::{Liveness, Unstarted};
+use crate::seal::Auth;
+use crate::start::{new_core, new_inner, own_address, random};
+use crate::table::Table;
+use crate::wait::Waiter;
+use portolan_link::ShmConfig;
+use portolan_proto::PeerId;
+
+impl Node {
+    /// Joins the job that this process was started in; without a launcher, a job of one.
+    ///
+    /// # Errors
+    /// [`Error::Launch`] when the launcher is gone or of another version, [`Error::Link`] when a
+    /// link that was asked for cannot be opened, [`Error::Setting`] for a setting that cannot be.
+    pub fn join() -> Result<Node, Error> {
+        let mut launch = Launch::from_env()?;
+        let job = match &launch {
+            Some(launch) => launch.job().clone(),
+            None => Job::alone(random()?, random()?),
+        };
+        let plan = Plan::new(&job)?;
+        let shm = ShmConfig::new(job.job_id, job.rank, job.secret);
+        let links = Links::open(&plan, &job, shm)?;
+        let unstarted = plan
+            .network()
+            .map(|network| Unstarted::bind(network.addr))
+            .transpose()?;
+        let own = own_address(host_name(), &plan, &links, unstarted.as_ref())?;
+        let table = exchange(launch.as_mut(), own)?;
+        let liveness = unstarted
+            .map(|unstarted| watch(unstarted, &job, &table))
+            .transpose()?;
+        let auth = Auth::of(&job)?;
+        let (mut core, model) = new_core(&job, auth, &links, &plan)?;
+        let own = &table[job.rank as usize];
+        for (rank, other) in (0..).zip(&table) {
+            core.allow(PeerId(rank), &own.common_links(other));
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let waiter = Waiter::new(job.local_size, cores);
+        let peers = table.iter().map(|_| PeerInfo::default()).collect();
+        let table = Table::of_job(table, job.rank);
+        let mut inner = new_inner(job, auth, core, table)?;
+        inner.peers = peers;
+        Ok(Node {
+            engine: Engine::new(inner, links, launch, liveness),
+            waiter,
+            events: None,
+            clean: true,
+            model,
+        })
+    }
+}
+
+/// Publishes this process's address, and collects everybody's, by rank.
+fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, Error> {
+    let Some(launch) = launch else {
+        return Ok(vec![own]);
+    };
+    let malformed = |error: serde_json::Error| {
+        Error::Launch(LaunchError::Malformed(format!("address: {error}")))
+    };
+    let value = serde_json::to_value(&own).map_err(malformed)?;
+    let values = launch.exchange(&value)?;
+    // One of each for every process of the job, for as long as the job: nothing to spare.
+    let mut table = Vec::with_capacity(values.len());
+    for value in values {
+        let mut address: Address = serde_json::from_value(value).map_err(malformed)?;
+        address.links.shrink_to_fit();
+        table.push(address);
+    }
+    Ok(table)
+}
+
+/// Starts answering whether this process lives, and asking it of the others.
+fn watch(unstarted: Unstarted, job: &Job, table: &[Address]) -> Result<Liveness, Error> {
+    let addrs = table.iter().map(|address| address.liveness).collect();
+    unstarted.start(job.rank, &job.secret, Clock::new(), addrs)
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(
+        |_| "an unnamed host".to_owned(),
+        |name| name.trim().to_owned(),
+    )
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a node and an endpoint need alike before their first turn: a core that knows the links, and
+//! what the engine keeps beside it.
+//!
+//! The one invariant: every setting of a job that is of no use to a link is read here, so that both
+//! obey it.
+
+use crate::address::Address;
+use crate::clock::Clock;
+use crate::engine::{Inner, Placement};
+use crate::error::Error;
+use crate::launch::{Job, PathChoice};
+use crate::links::{Links, Plan};
+use crate::liveness::{self, Unstarted};
+use crate::model;
+use crate::ops::Ops;
+use crate::seal::Auth;
+use crate::settings;
+use crate::table::Table;
+use portolan_link::HostId;
+use portolan_proto::{Config, Core, Instant, Limits, LinkId, Schedule};
+use rand::TryRngCore;
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where this process is reached.
+pub(crate) fn own_address(
+    host_name: String,
+    plan: &Plan,
+    links: &Links,
+    liveness: Option<&Unstarted>,
+) -> Result<Address, Error> {
+    Ok(Address {
+        host_name,
+        host: HostId::current().map_err(|source| Error::System {
+            what: "reading /proc",
+            source,
+        })?,
+        links: links.addrs(),
+        network: plan
+            .network()
+            .map(|network| (network.addr, network.prefix_len)),
+        liveness: liveness.and_then(Unstarted::addr),
+    })
+}
+
+/// A core of `job` that may send by `links`, and chooses among them as was measured here before.
+pub(crate) fn new_core(
+    job: &Job,
+    auth: Auth,
+    links: &Links,
+    plan: &Plan,
+) -> Result<(Core, model::Status), Error> {
+    let epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos();
+    let mut core = Core::new(Config {
+        job_id: job.job_id,
+        secret: auth.handshake_key(&job.secret),
+        rank: job.rank,
+        size: job.size,
+        epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
+        seed: random()?,
+        limits: Limits {
+            schedule: schedule(job)?,
+            ..Limits::default()
+        },
+    });
+    for (link, params) in links.params() {
+        core.add_link(link, auth.narrow(params)?);
+    }
+    if job.path == PathChoice::Packet {
+        core.prefer(LinkId::PACKET);
+    }
+    let (stored, status) = model::load(plan.model());
+    if let Some(stored) = &stored {
+        core.choose(stored.choices.to_core());
+    }
+    if matches!(status, model::Status::Refused(..)) {
+        log::warn!("model: {status}");
+    }
+    Ok((core, status))
+}
+
+/// What the engine of `job` keeps beside its links; no peer is known yet.
+pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Result<Inner, Error> {
+    let clock = Clock::new();
+    Ok(Inner {
+        placement: Box::new(Placement::new(settings::PLACEMENT.of(&job), clock)?),
+        remote: Box::default(),
+        seals: auth.seals(&job),
+        core,
+        ops: Ops::default(),
+        clock,
+        now: Instant::default(),
+        peers: Vec::new(),
+        table,
+        watched: Vec::new(),
+        pending: Default::default(),
+        port_uses: Vec::new(),
+        turn: 0,
+        flush_wanted: false,
+        pulls: Vec::new(),
+        unreached: Vec::new(),
+        scratch: Vec::new(),
+        link_drops: BTreeMap::new(),
+        peer_timeout: liveness::peer_timeout(&job)?,
+        raw: None,
+        directory: None,
+        job,
+    })
+}
+
+/// The order of bulk transfers that the job has chosen.
+fn schedule(job: &Job) -> Result<Schedule, Error> {
+    match settings::SCHEDULE.of(job).as_deref() {
+        None | Some("shortest") => Ok(Schedule::ShortestFirst),
+        Some("fair") => Ok(Schedule::Fair),
+        Some(other) => Err(Error::Setting {
+            name: "schedule",
+            value: other.to_owned(),
+            why: "write shortest or fair".to_owned(),
+        }),
+    }
+}
+
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    rand::rngs::OsRng
+        .try_fill_bytes(&mut bytes)
+        .map_err(|error| Error::System {
+            what: "asking the system for randomness",
+            source: std::io::Error::other(error),
+        })?;
+    Ok(bytes)
+}
