@@ -41,6 +41,7 @@ impl fmt::Display for PathInfo {
             bulk,
             frame_len,
             rtt_min,
+            window,
             ..
         } = self.0;
         write!(f, "{link}: {}", if up { "up" } else { "down" })?;
@@ -48,6 +49,9 @@ impl fmt::Display for PathInfo {
             write!(f, ", round trip from {:.1} µs", rtt.as_secs_f64() * 1e6)?;
         }
         write!(f, ", frames of {frame_len} bytes")?;
+        if let Some(window) = window {
+            write!(f, ", {window} under way at most")?;
+        }
         match (small, bulk) {
             (true, true) => f.write_str(", all messages"),
             (true, false) => f.write_str(", small messages"),
