@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* GAMMA's own figures of a path: latency, asymptotic bandwidth, half-power point.
  *
- *   gamma_pingpong [TRIALS]        spawns its second process; or: portolan run -n 2 -- gamma_pingpong
+ *   gamma_pingpong [TRIALS [BYTES]]   spawns its second process; or: portolan run -n 2 -- gamma_pingpong
+ *
+ * With BYTES, only the delay of messages of that length, of one run, as examples/c/pingpong.c.
  *
  * Definitions, as GAMMA's authors published them: the delay D(S) of a message of S bytes is half
  * the round trip of a ping-pong, the best of three runs of (here by default) 50 trials each; latency
@@ -61,17 +63,7 @@ static unsigned long half_power(const void *out, int trials, double half) {
     return high;
 }
 
-int main(int argc, char **argv) {
-    must(gamma_init(2, argc, argv));
-    me = gamma_my_node();
-    int trials = argc > 1 ? atoi(argv[1]) : TRIALS;
-    char *in = calloc(1, LEN_MAX), *out = calloc(1, LEN_MAX);
-    if (!in || !out || trials < 1) return 2;
-    must(gamma_set_active_port(PORT, (unsigned short)(1 - me), (unsigned char)gamma_my_par_pid(),
-                               PORT, on_message, SEMAPHORE, GO_BACK, in, LEN_MAX));
-    must(gamma_mlock(in, LEN_MAX));
-    must(gamma_mlock(out, LEN_MAX));
-    must(gamma_sync());
+static void figures(const void *out, int trials) {
     double latency = delay(out, 0, trials);
     double large = delay(out, LEN_MAX, trials);
     double bandwidth = (double)LEN_MAX / (large - latency);
@@ -79,6 +71,29 @@ int main(int argc, char **argv) {
     if (me == 0) {
         printf("latency %.3f µs, asymptotic bandwidth %.1f MByte/s, half-power point %lu bytes\n",
                latency, bandwidth, half);
+    }
+}
+
+int main(int argc, char **argv) {
+    must(gamma_init(2, argc, argv));
+    me = gamma_my_node();
+    int trials = argc > 1 ? atoi(argv[1]) : TRIALS;
+    unsigned long len = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
+    char *in = calloc(1, LEN_MAX), *out = calloc(1, LEN_MAX);
+    if (!in || !out || trials < 1 || len > LEN_MAX) {
+        fputs("gamma_pingpong: TRIALS from 1 on, BYTES up to 4 MiB, and memory for them\n", stderr);
+        return 2;
+    }
+    must(gamma_set_active_port(PORT, (unsigned short)(1 - me), (unsigned char)gamma_my_par_pid(),
+                               PORT, on_message, SEMAPHORE, GO_BACK, in, LEN_MAX));
+    must(gamma_mlock(in, LEN_MAX));
+    must(gamma_mlock(out, LEN_MAX));
+    must(gamma_sync());
+    if (argc > 2) {
+        double us = run(out, len, trials);
+        if (me == 0) printf("%lu bytes: %.3f µs\n", len, us);
+    } else {
+        figures(out, trials);
     }
     must(gamma_exit());
     free(in);

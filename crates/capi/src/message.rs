@@ -93,6 +93,13 @@ pub unsafe extern "C" fn portolan_send_gather(
             // SAFETY: the program's promise.
             all.push(unsafe { memory::bytes("a piece", piece.bytes, piece.len)? });
         }
+        let sum = all
+            .iter()
+            .fold(0, |sum: usize, piece| sum.saturating_add(piece.len()));
+        if sum > isize::MAX.unsigned_abs() {
+            let text = "the pieces together are longer than memory";
+            return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+        }
         let target = target(rank, port, flags)?;
         entered.node()?.send_gather(target, &all)?;
         Ok(PORTOLAN_OK)

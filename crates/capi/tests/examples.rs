@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{STRICT, Workshop, here, library_dir, run_job};
+use common::{SANITIZERS, STRICT, Workshop, here, library_dir, run_job};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -18,8 +18,7 @@ fn example(shop: &Workshop, name: &str) -> PathBuf {
         "-D_GNU_SOURCE",
         "-ffp-contract=off",
     ];
-    let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    shop.build("cc", &source, &[&flags[..], &sanitizers, STRICT].concat())
+    shop.build("cc", &source, &[&flags[..], SANITIZERS, STRICT].concat())
 }
 
 /// The Rust example of that name, if cargo has built it in this run.

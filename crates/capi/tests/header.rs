@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
-use common::{STRICT, Workshop, here, library_dir, succeed};
+use common::{STRICT, Workshop, check_cpp, compare_header, exported, here, succeed};
 use portolan_c::types::*;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -21,32 +21,13 @@ const SOURCES: &[&str] = &[
 /// Set to write the header instead of comparing it.
 const UPDATE: &str = "PORTOLAN_UPDATE_HEADER";
 
-fn generated() -> String {
-    let config = cbindgen::Config::from_file(here().join("cbindgen.toml")).unwrap();
-    let mut builder = cbindgen::Builder::new().with_config(config);
-    for name in SOURCES {
-        builder = builder.with_src(here().join(format!("src/{name}.rs")));
-    }
-    let mut text = Vec::new();
-    builder.generate().unwrap().write(&mut text);
-    String::from_utf8(text).unwrap()
-}
-
 fn committed() -> String {
     std::fs::read_to_string(here().join("include/portolan.h")).unwrap()
 }
 
 #[test]
 fn the_committed_header_is_what_the_sources_say() {
-    let new = generated();
-    if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(here().join("include/portolan.h"), &new).unwrap();
-    }
-    assert!(
-        new == committed(),
-        "portolan.h is not what the sources say; run `{UPDATE}=1 cargo test -p portolan-capi \
-         --test header` and commit it"
-    );
+    compare_header("include/portolan.h", SOURCES, UPDATE);
 }
 
 /// The functions that the header declares.
@@ -68,15 +49,7 @@ fn declared() -> BTreeSet<String> {
 
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
-    let library = library_dir().join("libportolan_c.so");
-    let mut nm = Command::new("nm");
-    nm.args(["--dynamic", "--defined-only"]).arg(library);
-    let out = succeed(&mut nm);
-    let exported: BTreeSet<String> = out
-        .lines()
-        .filter_map(|line| line.split_whitespace().last())
-        .map(str::to_owned)
-        .collect();
+    let exported = exported("libportolan_c.so");
     let mut expected = declared();
     for none in [
         "portolan_error_name",
@@ -233,13 +206,5 @@ fn strict_compilers_of_c_and_cpp_take_the_header() {
         let program = shop.build("cc", &c, &[STRICT, &[standard]].concat());
         succeed(&mut Command::new(program));
     }
-    let cpp = here().join("tests/c/inclusion.cpp");
-    if Command::new("c++").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: there is no C++ compiler here");
-        return;
-    }
-    for standard in ["-std=c++11", "-std=c++20"] {
-        let program = shop.build("c++", &cpp, &[STRICT, &[standard]].concat());
-        succeed(&mut Command::new(program));
-    }
+    check_cpp(&shop, "inclusion.cpp");
 }

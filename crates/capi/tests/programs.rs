@@ -5,23 +5,8 @@
 
 mod common;
 
-use common::{STRICT, Workshop, here, run_job, succeed};
-use std::path::PathBuf;
+use common::{Workshop, checked, run_job, succeed};
 use std::process::Command;
-
-/// A test program, with every check that the compiler can build in.
-fn checked(shop: &Workshop, name: &str) -> PathBuf {
-    let sanitizers = [
-        "-std=c11",
-        "-g",
-        "-D_GNU_SOURCE",
-        "-pthread",
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover=all",
-    ];
-    let source = here().join("tests/c").join(name);
-    shop.build("cc", &source, &[&sanitizers, STRICT].concat())
-}
 
 #[test]
 fn every_mistake_has_a_name() {

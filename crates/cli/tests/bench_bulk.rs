@@ -107,7 +107,7 @@ fn loss_hits_portolan_and_tcp_in_a_lab() {
     if !can_make_labs() {
         return;
     }
-    let report = bench("stream --path udp --size 256k --seconds 0.3 --loss 1 --vs tcp");
+    let report = bench("stream --path udp --size 64k --seconds 0.3 --loss 5 --vs tcp");
     let [_, lossy] = rows(&report, "portolan")[..] else {
         panic!("{report}")
     };

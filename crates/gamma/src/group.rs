@@ -67,11 +67,12 @@ pub unsafe extern "C" fn gamma_broadcast(root: u16, buf: *mut c_void, len: c_ulo
         let _alone = COLLECTIVE.lock();
         let machine = running()?;
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        if buf.is_null() && len > 0 || len > isize::MAX.unsigned_abs() {
-            return Err(Failure::new(
-                GAMMA_ERR_NULL,
-                "the buffer is null, or too long",
-            ));
+        if len > isize::MAX.unsigned_abs() {
+            let text = "the buffer is longer than memory";
+            return Err(Failure::new(GAMMA_ERR_ARGUMENT, text));
+        }
+        if buf.is_null() && len > 0 {
+            return Err(Failure::new(GAMMA_ERR_NULL, "the buffer is null"));
         }
         let bytes = if len == 0 {
             &mut []

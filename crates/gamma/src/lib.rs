@@ -23,12 +23,12 @@
     reason = "the text is for C, where every pointer is as unsafe; docs/gamma.md has the rules"
 )]
 
-mod code;
+pub mod code;
 mod group;
 mod init;
 mod machine;
 mod memory;
-mod port;
+pub mod port;
 mod semaphore;
 mod send;
-mod time;
+pub mod time;

@@ -9,7 +9,6 @@ use crate::machine::{self, Caller, Machine, running};
 use crate::port::Port;
 use portolan::{Buffer, Target};
 use std::ffi::{c_int, c_ulong, c_void};
-use std::ptr::NonNull;
 
 /// The service that a send asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,37 +17,38 @@ enum Service {
     FlowControlled,
 }
 
-/// A piece of a message.
-struct Piece {
-    at: *const u8,
-    len: usize,
+/// A piece of a message: where it is, and its bytes.
+type Piece = (*const c_void, c_ulong);
+
+/// The pieces of a message.
+///
+/// # Safety
+/// The program's promise: the bytes are there, and stay as they are while the slices are used.
+#[inline]
+unsafe fn slices<'a, const N: usize>(pieces: [Piece; N]) -> Result<[&'a [u8]; N], Failure> {
+    let mut slices: [&[u8]; N] = [&[]; N];
+    let mut sum = 0_usize;
+    for (slice, (at, len)) in slices.iter_mut().zip(pieces) {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        sum = sum.saturating_add(len);
+        if sum > isize::MAX.unsigned_abs() {
+            return Err(too_long());
+        }
+        if len == 0 {
+            continue;
+        }
+        if at.is_null() {
+            return Err(null());
+        }
+        // SAFETY: not null, not too long; the rest is the caller's promise.
+        *slice = unsafe { std::slice::from_raw_parts(at.cast(), len) };
+    }
+    Ok(slices)
 }
 
-impl Piece {
-    #[inline]
-    fn new(at: *const c_void, len: c_ulong) -> Result<Piece, Failure> {
-        let at = match (at.is_null(), len) {
-            (false, _) => at.cast(),
-            (true, 0) => NonNull::<u8>::dangling().as_ptr().cast_const(),
-            (true, _) => return Err(null()),
-        };
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        if len > isize::MAX.unsigned_abs() {
-            return Err(Failure::new(
-                GAMMA_ERR_ARGUMENT,
-                "the buffer is longer than memory",
-            ));
-        }
-        Ok(Piece { at, len })
-    }
-
-    /// # Safety
-    /// The program's promise: the bytes are there, and stay as they are during the call.
-    #[inline]
-    unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: not null, not too long; the rest is the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.at, self.len) }
-    }
+#[cold]
+fn too_long() -> Failure {
+    Failure::new(GAMMA_ERR_ARGUMENT, "the message is longer than memory")
 }
 
 #[cold]
@@ -66,62 +66,51 @@ fn target(machine: &Machine, port: &Port, service: Service) -> Target {
 }
 
 /// # Safety
-/// As [`Piece::bytes`].
+/// As [`slices`], until this returns.
 #[inline]
-unsafe fn send(port: u16, pieces: &[Piece], service: Service) -> Result<c_int, Failure> {
+unsafe fn send<const N: usize>(
+    port: u16,
+    pieces: [Piece; N],
+    service: Service,
+) -> Result<c_int, Failure> {
+    // SAFETY: the caller's promise.
+    let pieces = unsafe { slices(pieces)? };
     let machine = running()?;
     let port = machine.port(port)?;
     let target = target(&machine, port, service);
-    match (machine.caller()?, pieces) {
-        (Caller::Program(mut node), pieces) => {
+    match machine.caller()? {
+        Caller::Program(mut node) => {
             let node = node.as_mut().ok_or_else(machine::in_handler)?;
-            match pieces {
-                // SAFETY: the caller's promise.
-                [piece] => node.send(target, unsafe { piece.bytes() })?,
-                pieces => {
-                    // SAFETY: the caller's promise.
-                    let pieces: Vec<&[u8]> = pieces
-                        .iter()
-                        .map(|piece| unsafe { piece.bytes() })
-                        .collect();
-                    node.send_gather(target, &pieces)?;
-                }
+            match &pieces[..] {
+                [piece] => node.send(target, piece)?,
+                pieces => node.send_gather(target, pieces)?,
             }
         }
         // A handler cannot wait: what it sends is copied, and leaves when it has returned.
-        (Caller::Handler(context), pieces) => {
-            // SAFETY: the caller's promise.
-            context.send(target, &unsafe { joined(pieces) })?;
-        }
+        Caller::Handler(context) => match &pieces[..] {
+            [piece] => context.send(target, piece)?,
+            pieces => context.send(target, &pieces.concat())?,
+        },
     }
     Ok(0)
 }
 
-/// The pieces as one message.
-///
 /// # Safety
-/// As [`Piece::bytes`].
-unsafe fn joined(pieces: &[Piece]) -> Vec<u8> {
-    let mut all = Vec::new();
-    for piece in pieces {
-        // SAFETY: the caller's promise.
-        all.extend_from_slice(unsafe { piece.bytes() });
-    }
-    all
-}
-
-/// # Safety
-/// The program's promise: the bytes of a single piece stay as they are until the send is complete,
-/// those of more until this returns.
-unsafe fn isend(port: u16, pieces: &[Piece], service: Service) -> Result<c_int, Failure> {
+/// As [`slices`], until this returns; the bytes of a single piece until the send is complete.
+unsafe fn isend<const N: usize>(
+    port: u16,
+    pieces: [Piece; N],
+    service: Service,
+) -> Result<c_int, Failure> {
+    // SAFETY: the caller's promise.
+    let pieces = unsafe { slices(pieces)? };
     let machine = running()?;
     let port = machine.port(port)?;
     let target = target(&machine, port, service);
-    let buffer = match pieces {
+    let buffer = match &pieces[..] {
         // SAFETY: the caller's promise.
-        [piece] => unsafe { Buffer::from_raw(piece.at, piece.len) },
-        // SAFETY: the caller's promise.
-        pieces => Buffer::from(unsafe { joined(pieces) }),
+        [piece] => unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) },
+        pieces => Buffer::from(pieces.concat()),
     };
     let request = match machine.caller()? {
         Caller::Program(mut node) => {
@@ -141,7 +130,7 @@ unsafe fn isend(port: u16, pieces: &[Piece], service: Service) -> Result<c_int, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_send(port: u16, buf: *const c_void, len: c_ulong) -> c_int {
     // SAFETY: the program's promise.
-    guard(|| unsafe { send(port, &[Piece::new(buf, len)?], Service::Plain) })
+    guard(|| unsafe { send(port, [(buf, len)], Service::Plain) })
 }
 
 /// As gamma_send(), with flow control.
@@ -150,7 +139,7 @@ pub unsafe extern "C" fn gamma_send(port: u16, buf: *const c_void, len: c_ulong)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_send_flowctl(port: u16, buf: *const c_void, len: c_ulong) -> c_int {
     // SAFETY: the program's promise.
-    guard(|| unsafe { send(port, &[Piece::new(buf, len)?], Service::FlowControlled) })
+    guard(|| unsafe { send(port, [(buf, len)], Service::FlowControlled) })
 }
 
 /// As gamma_send(), of two pieces as one message.
@@ -164,11 +153,8 @@ pub unsafe extern "C" fn gamma_send_2p(
     buf2: *const c_void,
     len2: c_ulong,
 ) -> c_int {
-    guard(|| {
-        let pieces = [Piece::new(buf1, len1)?, Piece::new(buf2, len2)?];
-        // SAFETY: the program's promise.
-        unsafe { send(port, &pieces, Service::Plain) }
-    })
+    // SAFETY: the program's promise.
+    guard(|| unsafe { send(port, [(buf1, len1), (buf2, len2)], Service::Plain) })
 }
 
 /// As gamma_send_2p(), with flow control.
@@ -182,11 +168,8 @@ pub unsafe extern "C" fn gamma_send_2p_flowctl(
     buf2: *const c_void,
     len2: c_ulong,
 ) -> c_int {
-    guard(|| {
-        let pieces = [Piece::new(buf1, len1)?, Piece::new(buf2, len2)?];
-        // SAFETY: the program's promise.
-        unsafe { send(port, &pieces, Service::FlowControlled) }
-    })
+    // SAFETY: the program's promise.
+    guard(|| unsafe { send(port, [(buf1, len1), (buf2, len2)], Service::FlowControlled) })
 }
 
 /// Begins to send through `port`, without a copy. The bytes must stay as they are until
@@ -196,7 +179,7 @@ pub unsafe extern "C" fn gamma_send_2p_flowctl(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_isend(port: u16, buf: *const c_void, len: c_ulong) -> c_int {
     // SAFETY: the program's promise.
-    guard(|| unsafe { isend(port, &[Piece::new(buf, len)?], Service::Plain) })
+    guard(|| unsafe { isend(port, [(buf, len)], Service::Plain) })
 }
 
 /// As gamma_isend(), with flow control.
@@ -205,7 +188,7 @@ pub unsafe extern "C" fn gamma_isend(port: u16, buf: *const c_void, len: c_ulong
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_isend_flowctl(port: u16, buf: *const c_void, len: c_ulong) -> c_int {
     // SAFETY: the program's promise.
-    guard(|| unsafe { isend(port, &[Piece::new(buf, len)?], Service::FlowControlled) })
+    guard(|| unsafe { isend(port, [(buf, len)], Service::FlowControlled) })
 }
 
 /// As gamma_isend(), of two pieces as one message.
@@ -219,11 +202,8 @@ pub unsafe extern "C" fn gamma_isend_2p(
     buf2: *const c_void,
     len2: c_ulong,
 ) -> c_int {
-    guard(|| {
-        let pieces = [Piece::new(buf1, len1)?, Piece::new(buf2, len2)?];
-        // SAFETY: the program's promise.
-        unsafe { isend(port, &pieces, Service::Plain) }
-    })
+    // SAFETY: the program's promise.
+    guard(|| unsafe { isend(port, [(buf1, len1), (buf2, len2)], Service::Plain) })
 }
 
 /// As gamma_isend_2p(), with flow control.
@@ -237,11 +217,8 @@ pub unsafe extern "C" fn gamma_isend_2p_flowctl(
     buf2: *const c_void,
     len2: c_ulong,
 ) -> c_int {
-    guard(|| {
-        let pieces = [Piece::new(buf1, len1)?, Piece::new(buf2, len2)?];
-        // SAFETY: the program's promise.
-        unsafe { isend(port, &pieces, Service::FlowControlled) }
-    })
+    // SAFETY: the program's promise.
+    guard(|| unsafe { isend(port, [(buf1, len1), (buf2, len2)], Service::FlowControlled) })
 }
 
 /// Completes what it can of the port's sends; whether all are complete.
@@ -275,12 +252,11 @@ pub extern "C" fn gamma_wsend(port: u16) -> c_int {
                 machine::step_aside(&mut machine);
                 continue;
             }
-            machine.with_node(|node| {
-                if let Some(request) = port.sends.borrow_mut().pop_front() {
-                    node.wait(request)?;
-                }
-                Ok(())
-            })?;
+            // Not borrowed during the wait: a handler may send through this port.
+            let first = port.sends.borrow_mut().pop_front();
+            if let Some(request) = first {
+                machine.with_node(|node| Ok(node.wait(request)?))?;
+            }
         }
         Ok(0)
     })

@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs for GAMMA, as processes that a launcher has started and as one that spawns the others;
-//! and the committed header.
+//! Programs for GAMMA, as processes that a launcher has started and as one that spawns the others.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../capi/tests/common/mod.rs"]
 mod common;
 
-use common::{STRICT, Workshop, here, launcher, library_dir, run_job, succeed};
-use std::path::PathBuf;
+use common::{
+    SANITIZERS, STRICT, Workshop, checked, here, job, launcher, run_job, succeed, test_program,
+};
 use std::process::Command;
-
-/// Set to write the header instead of comparing it.
-const UPDATE: &str = "GAMMA_UPDATE_HEADER";
-
-/// The sources that hold what C sees, in the header's order.
-const SOURCES: &[&str] = &[
-    "code",
-    "init",
-    "port",
-    "send",
-    "semaphore",
-    "group",
-    "memory",
-    "time",
-];
 
 fn workshop() -> Workshop {
     Workshop::new("gamma", "libgamma.so")
 }
 
-/// A test program, with every check that the compiler can build in.
-fn checked(shop: &Workshop, name: &str) -> PathBuf {
-    let flags = [
-        "-std=c11",
-        "-g",
-        "-D_GNU_SOURCE",
-        "-pthread",
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover=all",
-        "-Wno-vla",
-    ];
-    let source = here().join("tests/c").join(name);
-    shop.build("cc", &source, &[&flags, STRICT].concat())
+#[test]
+fn every_mistake_has_a_name() {
+    let shop = workshop();
+    for flags in [SANITIZERS, &[]] {
+        let program = test_program(&shop, "misuse.c", flags);
+        let out = succeed(&mut Command::new(program));
+        assert!(out.contains("all mistakes were named"), "{out}");
+    }
+}
+
+/// Among some two thousand frames the fault hits many, whatever the seed.
+#[test]
+fn non_blocking_sends_survive_a_lossy_network() {
+    let shop = workshop();
+    let program = checked(&shop, "lossy.c");
+    let fault = "fault=drop=0.1,dup=0.02,reorder=0.05,seed=11";
+    let out = run_job(2, &["--path", "udp", "--option", fault], &program, &[]);
+    assert_eq!(out.matches("has all messages").count(), 2, "{out}");
+}
+
+#[test]
+fn one_node_can_end_the_group() {
+    let shop = workshop();
+    let program = checked(&shop, "abort.c");
+    for args in [&[][..], &["from a handler"]] {
+        let output = job(3, &[], &program, args).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
 }
 
 #[test]
@@ -118,80 +118,4 @@ fn a_missing_launcher_is_named() {
         out.starts_with("1 cannot start 2 processes with `/nowhere/portolan run`"),
         "{out}"
     );
-}
-
-#[test]
-fn the_committed_header_is_what_the_sources_say() {
-    let config = cbindgen::Config::from_file(here().join("cbindgen.toml")).unwrap();
-    let mut builder = cbindgen::Builder::new().with_config(config);
-    for name in SOURCES {
-        builder = builder.with_src(here().join(format!("src/{name}.rs")));
-    }
-    let mut new = Vec::new();
-    builder.generate().unwrap().write(&mut new);
-    let path = here().join("include/gamma.h");
-    if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(&path, &new).unwrap();
-    }
-    assert!(
-        std::fs::read(&path).unwrap() == new,
-        "gamma.h is not what the sources say; run `{UPDATE}=1 cargo test -p portolan-gamma` and \
-         commit it"
-    );
-}
-
-#[test]
-fn the_library_exports_the_functions_of_gamma_and_nothing_else() {
-    let mut nm = Command::new("nm");
-    nm.args(["--dynamic", "--defined-only"]);
-    let out = succeed(nm.arg(library_dir().join("libgamma.so")));
-    let names: Vec<&str> = out
-        .lines()
-        .filter_map(|line| line.split_whitespace().last())
-        .collect();
-    let foreign: Vec<_> = names
-        .iter()
-        .filter(|name| !name.starts_with("gamma_"))
-        .collect();
-    assert!(foreign.is_empty(), "{foreign:?}");
-    for needed in [
-        "init",
-        "exit",
-        "abort",
-        "set_active_port",
-        "set_passive_port",
-        "post_recv",
-        "send",
-        "send_flowctl",
-        "send_2p",
-        "send_2p_flowctl",
-        "isend",
-        "isend_flowctl",
-        "isend_2p",
-        "isend_2p_flowctl",
-        "wsend",
-        "tsend",
-        "signal",
-        "sigerr",
-        "wait",
-        "test",
-        "atomic",
-        "sync",
-        "broadcast",
-        "my_node",
-        "how_many_nodes",
-        "my_par_pid",
-        "mlock",
-        "munlock",
-        "munlockall",
-        "time",
-        "time_diff",
-        "active_port",
-        "msglen",
-    ] {
-        assert!(
-            names.contains(&format!("gamma_{needed}").as_str()),
-            "gamma_{needed}"
-        );
-    }
 }

@@ -177,15 +177,18 @@ impl Seals {
         let sealed_len = cut.frame_len() + SEAL_LEN;
         let per_call = (CALL_LEN_MAX / sealed_len).max(1);
         for call in self.sealed.chunks(per_call * sealed_len) {
-            let payload = [IoSlice::new(call)];
-            let segments = (call.len() > sealed_len).then_some(Segments {
-                header_len: 0,
-                payload_len: sealed_len,
-            });
+            if call.len() <= sealed_len {
+                // As if it were not sealed: links have a shorter way for a frame in one piece.
+                send(&TxFrame::whole(call))?;
+                continue;
+            }
             send(&TxFrame {
                 head: &[],
-                payload: &payload,
-                segments,
+                payload: &[IoSlice::new(call)],
+                segments: Some(Segments {
+                    header_len: 0,
+                    payload_len: sealed_len,
+                }),
             })?;
         }
         Ok(())

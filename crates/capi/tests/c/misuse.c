@@ -33,6 +33,9 @@ static void wrong_arguments(portolan_node_t *node) {
     FAILS(PORTOLAN_ERR_ARGUMENT, "flags", portolan_send(node, 0, PORT, bytes, 1, 64));
     FAILS(PORTOLAN_ERR_ARGUMENT, "memory", portolan_send(node, 0, PORT, bytes, (size_t)-1, 0));
     FAILS(PORTOLAN_ERR_ARGUMENT, "pieces", portolan_send_gather(node, 0, PORT, NULL, 5000, 0));
+    portolan_piece_t longer_than_memory[] = {{bytes, SIZE_MAX / 2}, {bytes, SIZE_MAX / 2}};
+    FAILS(PORTOLAN_ERR_ARGUMENT, "memory",
+          portolan_send_gather(node, 0, PORT, longer_than_memory, 2, 0));
     FAILS(PORTOLAN_ERR_PORT, "65536", portolan_open(node, 65536));
     FAILS(PORTOLAN_ERR_PORT, "70000", portolan_send(node, 0, 70000, bytes, 1, 0));
     FAILS(PORTOLAN_ERR_PORT_CLOSED, "6",

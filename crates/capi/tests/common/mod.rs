@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -34,6 +35,75 @@ pub(crate) fn launcher() -> PathBuf {
         path.display()
     );
     path
+}
+
+/// The header that cbindgen makes of `sources`, in that order, of this crate.
+pub(crate) fn generated_header(sources: &[&str]) -> String {
+    let config = cbindgen::Config::from_file(here().join("cbindgen.toml")).unwrap();
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for name in sources {
+        builder = builder.with_src(here().join(format!("src/{name}.rs")));
+    }
+    let mut text = Vec::new();
+    builder.generate().unwrap().write(&mut text);
+    String::from_utf8(text).unwrap()
+}
+
+/// Compares the committed header at `path` with what the sources say; writes it instead if the
+/// variable `update` is set.
+pub(crate) fn compare_header(path: &str, sources: &[&str], update: &str) {
+    let path = here().join(path);
+    let new = generated_header(sources);
+    if std::env::var_os(update).is_some() {
+        std::fs::write(&path, &new).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(&path).unwrap() == new,
+        "{} is not what the sources say; run `{update}=1 cargo test -p {} --test header` and \
+         commit it",
+        path.display(),
+        env!("CARGO_PKG_NAME")
+    );
+}
+
+/// What a library that cargo has built exports.
+pub(crate) fn exported(library: &str) -> BTreeSet<String> {
+    let mut nm = Command::new("nm");
+    nm.args(["--dynamic", "--defined-only"]);
+    let out = succeed(nm.arg(library_dir().join(library)));
+    let names = out
+        .lines()
+        .filter_map(|line| line.split_whitespace().last());
+    names.map(str::to_owned).collect()
+}
+
+/// Compiles the C++ program `source` with strict compilers, and runs it.
+pub(crate) fn check_cpp(shop: &Workshop, source: &str) {
+    if Command::new("c++").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: there is no C++ compiler here");
+        return;
+    }
+    let source = here().join("tests/c").join(source);
+    for standard in ["-std=c++11", "-std=c++20"] {
+        let program = shop.build("c++", &source, &[STRICT, &[standard]].concat());
+        succeed(&mut Command::new(program));
+    }
+}
+
+/// Every check that the compiler can build in.
+pub(crate) const SANITIZERS: &[&str] =
+    &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// A test program in C with all sanitizers.
+pub(crate) fn checked(shop: &Workshop, name: &str) -> PathBuf {
+    test_program(shop, name, SANITIZERS)
+}
+
+/// A test program in C.
+pub(crate) fn test_program(shop: &Workshop, name: &str, flags: &[&str]) -> PathBuf {
+    let plain = ["-std=c11", "-g", "-D_GNU_SOURCE", "-pthread"];
+    let source = here().join("tests/c").join(name);
+    shop.build("cc", &source, &[&plain, STRICT, flags].concat())
 }
 
 /// A directory with what a test compiles, and a library under the name that programs use.
@@ -83,12 +153,18 @@ impl Workshop {
     }
 }
 
-/// Runs `program` as a job of `count` ranks; what it printed.
-pub(crate) fn run_job(count: u32, options: &[&str], program: &Path, args: &[&str]) -> String {
+/// The command that runs `program` as a job of `count` ranks.
+pub(crate) fn job(count: u32, options: &[&str], program: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(launcher());
     command.args(["run", "-n", &count.to_string(), "--timeout", JOB_SECONDS]);
     command.args(options).arg("--").arg(program).args(args);
-    succeed(&mut command)
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs `program` as a job of `count` ranks; what it printed.
+pub(crate) fn run_job(count: u32, options: &[&str], program: &Path, args: &[&str]) -> String {
+    succeed(&mut job(count, options, program, args))
 }
 
 /// Runs a command and expects it to succeed; what it printed.

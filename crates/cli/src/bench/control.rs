@@ -30,7 +30,7 @@ pub(crate) struct Offer {
 #[serde(rename_all = "lowercase")]
 enum Word {
     Offer(Offer),
-    /// A driver's sample, or an answerer's account.
+    /// The sample of the end that measured, and an answerer's account.
     Done(Option<Box<Sample>>, Account),
     Failed(String),
 }
@@ -112,7 +112,8 @@ impl Wire {
     }
 }
 
-/// For the command: introduces the ends to one another and returns the driver's sample.
+/// For the command: introduces the ends to one another and returns the sample of the one that
+/// measured.
 ///
 /// # Errors
 /// What the ends say that failed; the answerer's word counts first, since the driver then only
@@ -122,12 +123,12 @@ pub(crate) fn conduct(driver: &mut Wire, answerer: &mut Wire) -> Result<Sample> 
     let answerer_offer = answerer.hear_offer()?;
     driver.say(&answerer_offer)?;
     answerer.say(&driver_offer)?;
-    let (sample, _) = match driver.hear_report() {
+    let (driven, _) = match driver.hear_report() {
         Ok(report) => report,
         Err(error) => return Err(answerer.hear_report().err().unwrap_or(error)),
     };
-    let (_, account) = answerer.hear_report()?;
-    let mut sample = *sample.context("the driver measured nothing")?;
+    let (seen, account) = answerer.hear_report()?;
+    let mut sample = *driven.or(seen).context("neither end measured anything")?;
     sample.take(account);
     Ok(sample)
 }

@@ -8,7 +8,7 @@ use super::measure::{Sample, Turn, drive};
 use super::patience::Patience;
 use super::place::{Place, pin};
 use super::rows;
-use super::spec::{Program, Role, Spec, Wait};
+use super::spec::{Program, Role, Spec};
 use super::sys::SharedMap;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
@@ -60,7 +60,7 @@ impl End {
             Program::UdpFlow(cargo) => rows::flow::udp(self, cargo),
             Program::UdpStream(gather, scatter) => rows::udp_stream::run(self, gather, scatter),
             Program::TcpStream(wait) => rows::tcp::stream(self, wait),
-            Program::TcpSegments => rows::tcp::stream(self, Wait::Block),
+            Program::TcpGoodput(_) => rows::tcp_goodput::run(self),
             Program::TcpLoaded(chunk) => rows::tcp_loaded::run(self, chunk),
             Program::TcpRate(writes) => rows::tcp::rate(self, writes),
             Program::Portolan(..) => bail!("a Portolan row is run by the launcher"),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random loss in a lab, for systems that cannot be told to lose their own packets.
 //!
-//! A classic BPF program at each interface's way out drops what a random number below a threshold
-//! chooses (tc-bpf(8), "direct action"). It sees what the network stack hands to the interface: with
-//! segmentation offload that is a burst of up to 64 KB, which is lost as a whole; without, a
-//! segment.
+//! A classic BPF program at each interface's way in drops what a random number below a threshold
+//! chooses (tc-bpf(8), "direct action"). On the way out it would lose nothing: a kernel that drops
+//! its own packet knows, and TCP sends it again at once. The program sees what the other host's
+//! stack handed over: with segmentation offload that is a burst of up to 64 KB, which is lost as a
+//! whole; without, a segment.
 
 use super::place::Place;
 use anyhow::{Context, Result, bail};
@@ -25,7 +26,7 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// Makes `hosts` lose `ppm` of a million packets that they send; without `offload` in segments.
+    /// Makes `hosts` lose `ppm` of a million packets that reach them; without `offload` in segments.
     ///
     /// # Errors
     /// A host is not a lab's, or `tc` cannot do it here.
@@ -45,7 +46,7 @@ impl Loss {
             )?;
             loss.hosts.push((netns.clone(), interface.clone()));
             let program = program(ppm);
-            let filter = ["-n", &netns, "filter", "add", "dev", &interface, "egress"];
+            let filter = ["-n", &netns, "filter", "add", "dev", &interface, "ingress"];
             run(
                 "tc",
                 &[&filter[..], &["bpf", "da", "bytecode", &program]].concat(),
@@ -68,6 +69,8 @@ impl Drop for Loss {
             if !self.offload {
                 undone = undone.and(set_segments(netns, interface, SEGMENTS_MAX));
             }
+            // What the kernel learnt of a lossy way would slow the rows that come after.
+            undone = undone.and(run("ip", &["-n", netns, "tcp_metrics", "flush"]));
             if let Err(error) = undone {
                 eprintln!("portolan bench: {netns} goes on losing packets: {error:#}");
             }

@@ -21,7 +21,7 @@ pub(crate) const SHM_BATCH: u64 = 64;
 
 /// Part of a row's time or count that is run before anything is recorded: caches, page faults,
 /// frequency.
-const WARM_UP: f64 = 0.1;
+pub(crate) const WARM_UP: f64 = 0.1;
 
 /// Times are recorded in picoseconds: a tenth of a nanosecond matters in a cache line's 65 ns.
 /// Longer ones than ten seconds are recorded as ten seconds; no end waits that long for the other.

@@ -51,7 +51,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use place::{Place, Site};
 use plan::Measurement;
 use schema::SCHEMA;
-use spec::{Program, Role, Spec};
+use spec::{Burst, Program, Role, Spec};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -216,7 +216,7 @@ impl Bench<'_> {
         match measurement.conditions.loss_ppm {
             0 => Ok(None),
             ppm => {
-                let offload = measurement.program != Program::TcpSegments;
+                let offload = measurement.program != Program::TcpGoodput(Burst::Segments);
                 Loss::apply(&self.site.hosts, ppm, offload).map(Some)
             }
         }

@@ -35,13 +35,19 @@ impl Patience {
     #[inline]
     pub(crate) fn wait(&mut self) -> Result<()> {
         self.attempts += 1;
-        if self.yielding {
-            std::thread::yield_now();
-        }
+        self.pause();
         if self.attempts == LOOK_EVERY {
             self.look()
         } else {
             Ok(())
+        }
+    }
+
+    /// To be called after an attempt in vain that something else will end.
+    #[inline]
+    pub(crate) fn pause(&self) {
+        if self.yielding {
+            std::thread::yield_now();
         }
     }
 

@@ -4,7 +4,9 @@
 use super::args::{BenchArgs, Metric, Path, Versus};
 use super::conditions::Conditions;
 use super::rows::pingpong::UDP_SIZE_MAX;
-use super::spec::{Cargo, Chunk, Copying, Gather, Lines, Program, Publish, Scatter, Wait, Writes};
+use super::spec::{
+    Burst, Cargo, Chunk, Copying, Gather, Lines, Program, Publish, Scatter, Wait, Writes,
+};
 
 /// Bytes of the smallest message whose stream has a limit row: below it, a bare row that sends each
 /// message by itself is no limit for a system that joins them.
@@ -181,12 +183,15 @@ fn single(path: Path) -> Vec<Program> {
 
 fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
     let row = |conditions: Conditions| {
-        let mut programs = tcp(metric);
-        if conditions.loss_ppm > 0 {
-            // What the network drops is a segment here, and a burst of them with offload. Either
-            // may suit TCP better.
-            programs.push(Program::TcpSegments);
-        }
+        let programs = if conditions.loss_ppm > 0 {
+            // What the network drops is a segment, or with offload a burst of them. Either may
+            // suit TCP better.
+            [Burst::Whole, Burst::Segments]
+                .map(Program::TcpGoodput)
+                .to_vec()
+        } else {
+            tcp(metric)
+        };
         wanted("tcp", path, programs).under(conditions)
     };
     args.losses(metric, path).into_iter().map(row).collect()

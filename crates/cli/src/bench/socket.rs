@@ -6,8 +6,10 @@ use super::end::End;
 use super::sys::{packet_mac, packet_socket};
 use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
@@ -111,6 +113,25 @@ pub(crate) fn tcp_pair(end: &mut End) -> Result<[TcpStream; 2]> {
     connections(end)
 }
 
+/// Asks several times: where packets are lost on purpose, the kernel would repeat the question only
+/// after one second, two, four.
+fn connect(to: &SocketAddr) -> Result<TcpStream> {
+    /// Of which all are lost once in 10,000 times where a third of the round trips fail.
+    const ATTEMPTS: usize = 8;
+    /// Longer than any round trip of a lab or a loopback interface.
+    const PATIENCE: Duration = Duration::from_millis(900);
+    let mut attempt = TcpStream::connect_timeout(to, PATIENCE);
+    for _ in 1..ATTEMPTS {
+        match &attempt {
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                attempt = TcpStream::connect_timeout(to, PATIENCE);
+            }
+            _ => break,
+        }
+    }
+    attempt.context("cannot connect")
+}
+
 /// The listener takes connections in the order in which they were made.
 fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
     let mut streams = Vec::with_capacity(N);
@@ -119,7 +140,7 @@ fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
         let port = peer.port.context("the other end did not say its port")?;
         let to = SocketAddr::new(end.there().addr, port);
         for _ in 0..N {
-            streams.push(TcpStream::connect(to).context("cannot connect")?);
+            streams.push(connect(&to)?);
         }
     } else {
         let listener = TcpListener::bind(SocketAddr::new(end.here().addr, 0));

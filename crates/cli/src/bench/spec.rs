@@ -35,8 +35,8 @@ pub(crate) enum Program {
     TcpPingpong,
     /// Windows of large messages.
     TcpStream(Wait),
-    /// Windows of large messages without segmentation offload.
-    TcpSegments,
+    /// Windows of large messages, of which what arrives within the time counts.
+    TcpGoodput(Burst),
     /// Windows of small messages.
     TcpRate(Writes),
     /// Bytes there and back beside a stream.
@@ -53,7 +53,7 @@ impl Program {
             Program::UdpPingpong | Program::UdpFlow(_) | Program::UdpStream(..) => "bare UDP",
             Program::TcpPingpong
             | Program::TcpStream(_)
-            | Program::TcpSegments
+            | Program::TcpGoodput(_)
             | Program::TcpRate(_)
             | Program::TcpLoaded(_) => "TCP",
         };
@@ -82,7 +82,8 @@ impl Program {
             Program::UdpStream(Gather::Copy, Scatter::List) => "copy, scatter list",
             Program::TcpStream(Wait::Block) => "blocking",
             Program::TcpStream(Wait::Spin) => "spinning",
-            Program::TcpSegments => "blocking, without segmentation offload",
+            Program::TcpGoodput(Burst::Whole) => "spinning",
+            Program::TcpGoodput(Burst::Segments) => "spinning, without segmentation offload",
             Program::TcpLoaded(Chunk::Small) => "spinning, TCP_NODELAY, stream in 64 KB calls",
             Program::TcpLoaded(Chunk::Large) => "spinning, TCP_NODELAY, stream in 1 MB calls",
             Program::TcpRate(Writes::Each) => "one write per message",
@@ -167,6 +168,15 @@ pub(crate) enum Wait {
     Block,
     /// Trying again.
     Spin,
+}
+
+/// What a network that loses packets loses of a stream at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Burst {
+    /// What segmentation offload hands over in one piece: up to 64 KB.
+    Whole,
+    /// A segment, because there is no such offload.
+    Segments,
 }
 
 /// Bytes of a stream that a call may move before the other connection is looked at.

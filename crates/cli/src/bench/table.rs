@@ -75,12 +75,12 @@ fn section(metric: Metric, rows: &[Row]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:7} {:12} {:>8} {:>10.3} {:>10.3} {:>10.1} {:>10.3} {:>8} {:>7}{cpu}  {}",
+            "{:7} {:12} {:>8} {:>10} {:>10} {:>10.1} {:>10.3} {:>8} {:>7}{cpu}  {}",
             row.path,
             row.system,
             size(row.size),
-            row.p50_us,
-            row.p99_us,
+            time(row.p50_us),
+            time(row.p99_us),
             row.mbytes_per_s,
             row.msgs_per_s / 1e6,
             ratio(row, rows, "limit"),
@@ -89,6 +89,15 @@ fn section(metric: Metric, rows: &[Row]) -> String {
         );
     }
     text
+}
+
+/// Microseconds; rows that count what arrives have none.
+fn time(us: f64) -> String {
+    if us > 0.0 {
+        format!("{us:.3}")
+    } else {
+        "-".into()
+    }
 }
 
 /// How the work was done, and what only such rows tell.

@@ -8,7 +8,7 @@ use super::end::End;
 use super::measure::{Pace, Sample};
 use super::place::Place;
 use super::spec::{
-    Cargo, Copying, Gather, Lines, Program, Publish, Role, Scatter, Spec, Wait, Writes,
+    Burst, Cargo, Copying, Gather, Lines, Program, Publish, Role, Scatter, Spec, Wait, Writes,
 };
 use super::{BenchArgs, share};
 use anyhow::Result;
@@ -139,6 +139,11 @@ fn tcp_rows() {
     for wait in [Wait::Block, Wait::Spin] {
         check(Program::TcpStream(wait), 300_001);
     }
+    let goodput = run(Program::TcpGoodput(Burst::Whole), 300_001).expect("works");
+    assert!(
+        goodput.iterations >= 200 && goodput.msgs_per_s > 0.0,
+        "{goodput:?}"
+    );
     for writes in [Writes::Each, Writes::Window] {
         check(Program::TcpRate(writes), 8);
     }

@@ -108,15 +108,25 @@ fn bars(title: &str, measure: &str, legend: &[&str], groups: Vec<(String, Vec<f6
 
 /// The largest size of each stream: placements, losses and interference side by side.
 fn stream(rows: &[Row]) -> Bars {
-    let groups = largest(rows)
+    let groups: Vec<_> = largest(rows)
         .map(|row| (name(row), vec![row.mbytes_per_s]))
         .collect();
-    bars(
-        "Stream by system and condition",
-        "MB/s",
-        &["throughput"],
-        groups,
-    )
+    // TCP under heavy loss would be a bar without height.
+    let logarithmic = largest(rows).any(|row| row.conditions.loss_ppm > 0);
+    let measure = if logarithmic {
+        "MB/s (logarithmic)"
+    } else {
+        "MB/s"
+    };
+    Bars {
+        logarithmic,
+        ..bars(
+            "Stream by system and condition",
+            measure,
+            &["throughput"],
+            groups,
+        )
+    }
 }
 
 fn cpu(rows: &[Row]) -> Bars {

@@ -160,6 +160,26 @@ fn what_is_sealed_arrives_and_is_nowhere_to_be_read() {
     }
 }
 
+/// Links send such a frame by a shorter way than what has to be gathered.
+#[test]
+fn a_lone_frame_leaves_in_one_piece() {
+    let [mut a, _] = pair();
+    let plain = a.frame(5, &[1; 80]);
+    let transmit = Transmit::Frame {
+        peer: a.peer(),
+        link: LinkId::UDP,
+        bytes: &plain,
+    };
+    let mut sent = Vec::new();
+    let send = |frame: &TxFrame<'_>| {
+        assert!(frame.payload.is_empty() && frame.segments.is_none());
+        sent.push(frame.head.len());
+        Ok::<(), Infallible>(())
+    };
+    a.seals.transmit(&transmit, &[], send).unwrap();
+    assert_eq!(sent, [plain.len() + SEAL_LEN]);
+}
+
 // P10.1
 #[test]
 fn runs_and_bulk_data_are_sealed_frame_by_frame() {

@@ -12,6 +12,7 @@ pub(crate) mod shm_pingpong;
 pub(crate) mod shm_rate;
 pub(crate) mod shm_stream;
 pub(crate) mod tcp;
+pub(crate) mod tcp_goodput;
 pub(crate) mod tcp_loaded;
 pub(crate) mod udp_stream;
 

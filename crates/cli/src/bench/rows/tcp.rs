@@ -14,7 +14,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 /// The receiver's word that a window has arrived; four bytes, as in the OSU benchmarks.
-const ACK: [u8; 4] = *b"done";
+pub(super) const ACK: [u8; 4] = *b"done";
 
 /// Marks the number of the last small message.
 const LAST: u64 = 1 << 63;
