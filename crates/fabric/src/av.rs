@@ -103,6 +103,10 @@ extern "C" fn insert(
     context: *mut c_void,
 ) -> c_int {
     integer(|| {
+        // What `fi_getinfo` gives for a destination that it does not know.
+        if addresses.is_null() && count > 0 {
+            return Err(Errno::INVAL);
+        }
         // SAFETY: an open vector of ours.
         let object = unsafe { Object::<FidAv>::of(av) };
         let mut state = object.domain.state.lock();

@@ -252,21 +252,17 @@ fn fill(out: &mut CqErrEntry, failure: &Failure) {
     out.prov_errno = failure.errno.0;
 }
 
-/// Copy the text to the application's memory if it brought some, else lend ours until the next read.
-///
-/// # Safety
-/// `out` has `err_data_size` bytes at `err_data`, unless that is 0.
-unsafe fn lend_text(out: &mut CqErrEntry, kept: &mut String, text: String) {
+/// Lend the text until the next read. It is never copied to where `err_data` points: programs pass
+/// structures that they have not cleared, with anything there. Who brings memory of its own gets
+/// the text by `fi_cq_strerror`.
+fn lend_text(out: &mut CqErrEntry, kept: &mut String, text: String) {
     *kept = text;
     if out.err_data_size == 0 {
         out.err_data = kept.as_ptr().cast_mut().cast();
         out.err_data_size = kept.len();
-        return;
+    } else {
+        out.err_data_size = 0;
     }
-    let len = kept.len().min(out.err_data_size);
-    // SAFETY: the caller's promise.
-    unsafe { std::ptr::copy_nonoverlapping(kept.as_ptr(), out.err_data.cast(), len) };
-    out.err_data_size = len;
 }
 
 /// The cause of the failure that was read last: who, and why.

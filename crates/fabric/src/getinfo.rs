@@ -21,7 +21,7 @@ const SLACK: usize = 128;
 
 pub(crate) extern "C" fn getinfo(
     api: u32,
-    _node: *const c_char,
+    node: *const c_char,
     _service: *const c_char,
     flags: u64,
     hints: *const Info,
@@ -34,6 +34,9 @@ pub(crate) extern "C" fn getinfo(
                 return Err(Errno::NODATA);
             }
             let offer = answer(api, flags, hints)?;
+            if !node.is_null() && flags & (SOURCE | PROV_ATTR_ONLY) == 0 {
+                return Err(refused("a peer by the name of its host"));
+            }
             *out = build(&offer, api, hints)?;
         }
         Ok(())
@@ -84,15 +87,15 @@ unsafe fn answer(api: u32, flags: u64, hints: *const Info) -> Result<Offer, Errn
     };
     // SAFETY: as above.
     unsafe { check_names(&asked)? };
-    offer::matching(&asked).map_err(|mismatch| {
-        if std::env::var_os("PORTOLAN_VERBOSE").is_some() {
-            eprintln!(
-                "portolan: not offered to libfabric: the program asks for {}",
-                mismatch.0
-            );
-        }
-        Errno::NODATA
-    })
+    offer::matching(&asked).map_err(|mismatch| refused(mismatch.0))
+}
+
+/// What a program asks for and cannot have is told to those who want to know.
+fn refused(what: &str) -> Errno {
+    if std::env::var_os("PORTOLAN_VERBOSE").is_some() {
+        eprintln!("portolan: not offered to libfabric: the program asks for {what}");
+    }
+    Errno::NODATA
 }
 
 /// # Safety
@@ -200,5 +203,33 @@ mod tests {
         assert!(!selected("^portolan"));
         assert!(!selected("^tcp,portolan"));
         assert!(!selected("portolan;ofi_rxm"));
+    }
+
+    /// What a program gets that names the provider, and a host.
+    fn ask(flags: u64) -> c_int {
+        // SAFETY: hints that live through the call, of which the rest is null; a place for the answer,
+        // which is too little to be worth freeing in a test.
+        unsafe {
+            let mut fabric: FabricAttr = std::mem::zeroed();
+            fabric.prov_name = NAME.as_ptr().cast_mut();
+            let mut hints: Info = std::mem::zeroed();
+            hints.fabric_attr = &raw mut fabric;
+            let node = c"host.example".as_ptr();
+            let mut out = null_mut();
+            getinfo(
+                version(1, 17),
+                node,
+                std::ptr::null(),
+                flags,
+                &raw const hints,
+                &raw mut out,
+            )
+        }
+    }
+
+    #[test]
+    fn a_peer_cannot_be_named_by_its_host() {
+        assert_eq!(ask(0), -libc::ENODATA);
+        assert_eq!(ask(SOURCE), 0, "this host is no peer");
     }
 }

@@ -93,7 +93,8 @@ fn pingpong_of_libfabric_runs_on_one_host_and_finds_its_data_intact() {
         return;
     }
     let dir = library();
-    for size in ["64", "300000"] {
+    // All its sizes are 64 bytes to 1 MiB.
+    for (size, messages) in [("all", "msg"), ("all", "tagged"), ("300000", "msg")] {
         // The programs meet on a TCP port of their own, before the provider comes in.
         let free = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -101,7 +102,8 @@ fn pingpong_of_libfabric_runs_on_one_host_and_finds_its_data_intact() {
             .unwrap()
             .port();
         let port = free.to_string();
-        let args = ["-p", "portolan", "-e", "rdm", "-c", "-I", "10", "-S", size];
+        let mut args = vec!["-p", "portolan", "-e", "rdm", "-c", "-I", "10"];
+        args.extend(["-S", size, "-m", messages]);
         let server = command(
             "fi_pingpong",
             dir.path(),

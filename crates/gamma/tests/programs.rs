@@ -36,6 +36,17 @@ fn non_blocking_sends_survive_a_lossy_network() {
 }
 
 #[test]
+fn the_others_are_told_who_was_killed() {
+    let shop = workshop();
+    let program = checked(&shop, "death.c");
+    for path in ["shm", "udp"] {
+        let output = job(3, &["--path", path], &program, &[]).output().unwrap();
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(out.matches("was told: rank 2").count(), 2, "{output:?}");
+    }
+}
+
+#[test]
 fn one_node_can_end_the_group() {
     let shop = workshop();
     let program = checked(&shop, "abort.c");

@@ -96,6 +96,9 @@ pub struct Udp {
     rx_buf: Box<[u8]>,
     scatter: Scatter,
     slots: Slots,
+    /// The kernel tells of marks. It is asked to when the first run arrives: it tells with each call,
+    /// which costs some 40 ns, and who gets short messages alone fills no queue.
+    sees_marks: bool,
     /// The last look found nothing waiting.
     polled_empty: bool,
     booking: Booking,
@@ -149,6 +152,7 @@ impl Udp {
             rx_buf: vec![0; 1 << 16].into_boxed_slice(),
             scatter: Scatter::new(place::PIECES_MAX),
             slots: Slots::new(),
+            sees_marks: false,
             polled_empty: true,
             booking: Booking::new(booked_max, rx_buffer_len),
             notices: VecDeque::with_capacity(NOTICES_MAX),
@@ -215,6 +219,15 @@ impl Udp {
     fn frame_len_passing(&self, error: &SocketError) -> usize {
         let passing = error.info.max(MTU_MIN) as usize - headers_len(self.local.ip());
         passing.min(self.caps.frame_len_max)
+    }
+
+    #[cold]
+    fn look_for_marks(&mut self) {
+        self.sees_marks = true;
+        let ipv6 = self.local.is_ipv6();
+        if let Err(error) = net::report_marks(self.socket.as_fd(), ipv6) {
+            log::debug!("the kernel tells of no marks: {error}");
+        }
     }
 
     fn push_notice(&mut self, notice: Notice) {
@@ -310,6 +323,7 @@ fn prepare(fd: BorrowedFd<'_>, config: &UdpConfig) -> io::Result<()> {
     net::wish_send_buffer(fd, config.send_buffer_len)?;
     net::probe_path_mtu(fd, ipv6)?;
     net::enable_error_queue(fd, ipv6)?;
+    net::set_ecn(fd, ipv6, net::ECN_CAPABLE)?;
     if config.offload {
         // Refused by old kernels, which then hand over datagrams one by one.
         let _ = net::enable_receive_offload(fd);

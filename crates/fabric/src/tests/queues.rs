@@ -74,6 +74,55 @@ fn shorter_formats_are_read_with_their_own_stride() {
     assert_eq!(contexts, [10, 11, 12, 0]);
 }
 
+#[test]
+fn a_structure_that_was_not_cleared_is_no_place_for_the_text_of_a_failure() {
+    let (a, b) = Party::pair(Plan::default());
+    let peek = MsgTagged {
+        iov: null(),
+        desc: null_mut(),
+        iov_count: 0,
+        addr: 0,
+        tag: TAG,
+        ignore: 0,
+        context: null_mut(),
+        data: 0,
+    };
+    a.retry(|| (a.tagged().recvmsg)(a.ep, &raw const peek, PEEK));
+    let begun = Instant::now();
+    while a.read() != Err(-(EAVAIL as isize)) {
+        b.work();
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    let mut text = [0xa5u8; 64];
+    // SAFETY: an open queue, a place for the entry, and one for the text.
+    unsafe {
+        let mut entry: CqErrEntry = std::mem::zeroed();
+        // Nothing may be written there; it stands for whatever the stack had.
+        entry.err_data = std::ptr::without_provenance_mut(8);
+        entry.err_data_size = usize::MAX;
+        let ops = &*(*a.cq).ops;
+        assert_eq!((ops.readerr)(a.cq, &raw mut entry, 0), 1);
+        assert_eq!((entry.err, entry.err_data_size), (libc::ENOMSG, 0));
+        (ops.strerror)(
+            a.cq,
+            entry.prov_errno,
+            null(),
+            text.as_mut_ptr().cast(),
+            text.len(),
+        );
+    }
+    assert!(text.starts_with(b"no such message has come\0"));
+}
+
+#[test]
+fn nothing_is_inserted_from_nowhere() {
+    let party = Party::open(Plan::default());
+    // SAFETY: an open vector; no address is given.
+    let code =
+        unsafe { ((*(*party.av).ops).insert)(party.av, null(), 1, null_mut(), 0, null_mut()) };
+    assert_eq!(code, -libc::EINVAL);
+}
+
 /// One side that another thread uses while this one waits.
 struct Elsewhere(Party);
 

@@ -192,13 +192,53 @@ impl Udp {
             };
             self.booking.on_received(got.len);
             let landed = self.slots.settle(&plan, &got, &mut self.rx_buf);
-            return Ok(Some(self.hand_over_landed(&got, &landed, receiver)));
+            return Ok(Some(self.hand_over_all(&got, Some(&landed), receiver)));
         }
         let got = net::recv_segments(self.socket.as_fd(), &mut self.rx_buf)?;
         Ok(got.map(|got| {
             self.booking.on_received(got.len);
-            self.hand_over(&got, got.len, receiver)
+            self.hand_over_all(&got, None, receiver)
         }))
+    }
+
+    /// Hands over what one call brought: `landed` if it had a plan.
+    #[inline]
+    fn hand_over_all<R: Receiver + ?Sized>(
+        &mut self,
+        got: &Received,
+        landed: Option<&Landed>,
+        receiver: &mut R,
+    ) -> usize {
+        if got.segment_len < got.len && !self.sees_marks {
+            self.look_for_marks();
+        }
+        match landed {
+            _ if got.marked => self.hand_over_marked(got, landed, receiver),
+            Some(landed) => self.hand_over_landed(got, landed, receiver),
+            None => self.hand_over(got, got.len, receiver),
+        }
+    }
+
+    #[cold]
+    fn hand_over_marked<R: Receiver + ?Sized>(
+        &mut self,
+        got: &Received,
+        landed: Option<&Landed>,
+        receiver: &mut R,
+    ) -> usize {
+        receiver.begin_marked();
+        let plain = Received {
+            marked: false,
+            ..*got
+        };
+        let count = self.hand_over_all(&plain, landed, receiver);
+        let is_placed = landed.is_some_and(|landed| landed.placed_count > 0);
+        let first = match is_placed {
+            true => self.slots.header(0),
+            false => &self.rx_buf[..got.segment_len.min(self.rx_buf.len())],
+        };
+        receiver.end_marked(first);
+        count
     }
 
     fn hand_over_landed<R: Receiver + ?Sized>(
