@@ -23,7 +23,7 @@ use crate::endpoint::{Directory, Raw};
 use crate::error::{Error, Reason};
 use crate::launch::{Job, Launch};
 use crate::links::Links;
-use crate::liveness::{Liveness, Standing};
+use crate::liveness::{Liveness, Silence, Standing};
 use crate::ops::Ops;
 use crate::port::Handler;
 use crate::seal::Seals;
@@ -72,6 +72,8 @@ pub(crate) struct PeerInfo {
     pub(crate) watched_since: Option<Instant>,
     /// When it was last asked whether it lives.
     asked_at: Instant,
+    /// How long it has been silent.
+    silence: Silence,
     /// The network has said that it is gone, and it has not answered since.
     is_doubted: bool,
     /// Stands in the list of those that are watched or doubted.
@@ -529,6 +531,7 @@ impl Engine {
                     .core
                     .shrink_path(PeerId(peer), link, frame_len_max);
             }
+            Notice::Capacity(len) => self.inner.core.set_buffer_len(link, len),
             Notice::Dropped(name) => *self.inner.link_drops.entry(name).or_default() += 1,
             Notice::Down(error) => log::warn!("{link} link does not work now: {error}"),
             _ => {}
@@ -602,8 +605,11 @@ impl Engine {
             return;
         };
         let heard = heard.max(liveness.seen(peer));
-        let silent_for = now.since(heard);
         let info = &mut self.inner.peers[peer.0 as usize];
+        let look = info.silence.look(now, heard);
+        let silent_for = look.silent_for;
+        // Nor could its side of a session be heard meanwhile.
+        info.connecting_since = info.connecting_since.map(|since| since + look.missed);
         if silent_for >= ASK_AFTER && now.since(info.asked_at) >= ASK_AFTER {
             info.asked_at = now;
             liveness.ask(peer);

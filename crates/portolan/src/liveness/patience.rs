@@ -4,6 +4,7 @@
 use crate::error::Error;
 use crate::launch::Job;
 use crate::settings;
+use portolan_proto::Instant;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -15,6 +16,45 @@ const PEER_TIMEOUT: Duration = Duration::from_millis(900);
 /// not scheduled; two questions must fit in.
 const PEER_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(1000);
+
+/// What counts of the time between two looks at most. A process that was stopped, or computed without
+/// making progress, has not listened meanwhile: what it did not hear is not the peer's silence. Longer
+/// than the longest sleep of a wait.
+const LOOK_MAX: Duration = Duration::from_millis(100);
+
+/// For how long a peer has been silent while this process listened. `P9.3`
+#[derive(Debug, Default)]
+pub(crate) struct Silence {
+    heard: Instant,
+    looked: Instant,
+    lasted: Duration,
+}
+
+/// What a look at a silent peer shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// How long it has been silent.
+    pub(crate) silent_for: Duration,
+    /// How long this process has not listened since the last look.
+    pub(crate) missed: Duration,
+}
+
+impl Silence {
+    /// Looks at `now` at a peer whose last sign of life was at `heard`.
+    pub(crate) fn look(&mut self, now: Instant, heard: Instant) -> Look {
+        if heard > self.heard {
+            (self.heard, self.lasted) = (heard, Duration::ZERO);
+        }
+        let passed = now.since(self.looked.max(heard));
+        let listened = passed.min(LOOK_MAX);
+        self.lasted += listened;
+        self.looked = now;
+        Look {
+            silent_for: self.lasted,
+            missed: passed - listened,
+        }
+    }
+}
 
 /// The patience with silent peers that the job has chosen.
 pub(crate) fn peer_timeout(job: &Job) -> Result<Duration, Error> {
@@ -33,6 +73,36 @@ pub(crate) fn peer_timeout(job: &Job) -> Result<Duration, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn silence_counts_from_the_last_sign_of_life_while_somebody_listens() {
+        let mut silence = Silence::default();
+        let mut look = |now, heard| silence.look(at(now), at(heard));
+        for now in (1020..=1900).step_by(20) {
+            let silent_for = Duration::from_millis(now - 1000);
+            let missed = Duration::ZERO;
+            assert_eq!(look(now, 1000), Look { silent_for, missed });
+        }
+        let after = look(1920, 1910);
+        assert_eq!(after.silent_for, Duration::from_millis(10));
+    }
+
+    #[test]
+    fn who_was_away_for_long_has_heard_little_silence() {
+        let mut silence = Silence::default();
+        let mut look = |now, heard| silence.look(at(now), at(heard));
+        let first = look(61_000, 1000);
+        assert_eq!(first.silent_for, LOOK_MAX);
+        assert_eq!(first.missed, Duration::from_millis(59_900));
+        assert_eq!(look(90_000, 1000).silent_for, LOOK_MAX * 2);
+        look(90_010, 90_005);
+        let silent_for = look(200_000, 90_005).silent_for;
+        assert_eq!(silent_for, LOOK_MAX + Duration::from_millis(5));
+    }
 
     #[test]
     fn a_time_without_a_unit_or_out_of_range_is_refused_by_name() {

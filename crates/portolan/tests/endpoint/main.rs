@@ -10,6 +10,7 @@
     reason = "a test that unwraps an error has failed; lengths and numbers here are small"
 )]
 
+mod absence;
 mod common;
 mod death;
 mod lab;

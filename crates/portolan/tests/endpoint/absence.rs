@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that make no call for longer than a silent peer is waited for.
+
+use crate::common::{PLAIN, Side, bytes, from, pump, shm, udp};
+use portolan::Endpoint;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than a silent peer is waited for (`P9.3`).
+const AWAY: Duration = Duration::from_millis(1500);
+/// Long enough for a wrong verdict.
+const ALONE: Duration = Duration::from_millis(200);
+
+/// Polls one side alone.
+fn poll_alone(side: &mut Side) {
+    let begin = Instant::now();
+    while begin.elapsed() < ALONE {
+        side.poll();
+    }
+}
+
+/// Both compute while one waits for the other, which then still computes.
+fn a_computing_peer_is_not_gone(open: fn() -> Endpoint) {
+    let (mut a, mut b) = (Side::new(open()), Side::new(open()));
+    let to_b = a.end.insert(&b.end.address()).unwrap();
+    let to_a = b.end.insert(&a.end.address()).unwrap();
+    let (ahoy, mut buf) = (bytes(100, 1), [0xa5; 128]);
+    b.recv(&from(to_a), &mut buf, 1);
+    a.send(to_b, &PLAIN, &ahoy, 2);
+    pump(&mut [&mut a, &mut b], |sides| sides[1].take(1));
+    pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
+    b.recv(&from(to_a), &mut buf, 3);
+    thread::sleep(AWAY);
+    poll_alone(&mut b);
+    assert!(b.done.is_empty(), "given up: {:?}", b.done);
+    let long = bytes(1_000_000, 2);
+    let mut place = vec![0xa5; long.len()];
+    b.recv(&from(to_a), &mut place, 4);
+    a.send(to_b, &PLAIN, &ahoy, 5);
+    a.send(to_b, &PLAIN, &long, 6);
+    thread::sleep(AWAY);
+    poll_alone(&mut a);
+    for context in [3, 4] {
+        let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(context));
+        assert_eq!(got.error, None);
+    }
+    assert_eq!(place, long);
+    for context in [5, 6] {
+        let sent = pump(&mut [&mut a, &mut b], |sides| sides[0].take(context));
+        assert_eq!(sent.error, None);
+    }
+}
+
+#[test]
+fn a_computing_peer_is_not_gone_by_shm() {
+    a_computing_peer_is_not_gone(shm);
+}
+
+#[test]
+fn a_computing_peer_is_not_gone_by_udp() {
+    a_computing_peer_is_not_gone(udp);
+}
