@@ -413,9 +413,10 @@ typedef struct portolan_message_t {
 } portolan_message_t;
 
 /**
- * Runs for each message to an active port, inside calls of the library. It may call
- * portolan_isend(), portolan_isend_copy(), portolan_post_recv(), portolan_rank() and
- * portolan_size() with `node`; what it sends leaves when it has returned. It must return: no
+ * Runs for each message to an active port, inside calls of the library. With `node` it may call
+ * what begins an operation and does not wait (portolan_isend(), portolan_isend_copy(),
+ * portolan_post_recv(), the same with tags, portolan_iput(), portolan_iget(), portolan_iatomic()),
+ * portolan_rank() and portolan_size(); what it sends leaves when it has returned. It must return: no
  * exception, no longjmp().
  */
 typedef void (*portolan_handler_t)(struct portolan_node_t *node,
@@ -940,7 +941,8 @@ int portolan_send_tagged(struct portolan_node_t *node,
                          uint32_t flags);
 
 /**
- * Begins to send as portolan_send_tagged(), and returns at once; see portolan_isend().
+ * Begins to send as portolan_send_tagged(), and returns at once; see portolan_isend(). Handlers may
+ * call it.
  *
  * Errors: those of portolan_send().
  */
@@ -954,7 +956,7 @@ int portolan_isend_tagged(struct portolan_node_t *node,
                           portolan_request_t *request);
 
 /**
- * Begins to send a copy, as portolan_isend_copy(), to be matched by `tag`.
+ * Begins to send a copy, as portolan_isend_copy(), to be matched by `tag`. Handlers may call it.
  *
  * Errors: those of portolan_send().
  */
@@ -969,7 +971,7 @@ int portolan_isend_tagged_copy(struct portolan_node_t *node,
 /**
  * Posts a buffer for the first message with `tag`, whatever its bits in `ignore` are, from process
  * `source`, or from any with PORTOLAN_ANY_SOURCE, that no earlier receive takes. See
- * portolan_post_recv().
+ * portolan_post_recv(). Handlers may call it.
  *
  * Errors: PORTOLAN_ERR_NO_SUCH_RANK.
  */
@@ -1197,7 +1199,7 @@ int portolan_get(struct portolan_node_t *node,
 
 /**
  * Begins to put. The request ends when the bytes are in place; until then they must stay as they
- * are.
+ * are. Handlers may call it.
  *
  * Errors: those of portolan_put().
  */
@@ -1208,7 +1210,7 @@ int portolan_iput(struct portolan_node_t *node,
                   portolan_request_t *request);
 
 /**
- * Begins to get. Nobody may use the buffer until the request has ended.
+ * Begins to get. Nobody may use the buffer until the request has ended. Handlers may call it.
  *
  * Errors: those of portolan_put().
  */
@@ -1241,7 +1243,7 @@ int portolan_atomic(struct portolan_node_t *node,
 
 /**
  * Begins to change numbers as portolan_atomic(). The operands may be used again when it returns;
- * nobody may use `before` until the request has ended.
+ * nobody may use `before` until the request has ended. Handlers may call it.
  *
  * Errors: those of portolan_atomic().
  */

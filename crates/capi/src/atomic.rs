@@ -3,12 +3,12 @@
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
-use crate::handle::{enter, portolan_node_t};
+use crate::handle::{Caller, enter, enter_any, portolan_node_t};
 use crate::memory;
 use crate::remote::target;
 use crate::request::give;
 use crate::types::*;
-use portolan::{AtomicOp, Buffer, Datatype, Node, Request};
+use portolan::{AtomicOp, Buffer, Datatype, Request};
 use std::ffi::c_int;
 
 /// Bytes of numbers in one operation; the library says the same, but counts must not overflow
@@ -75,7 +75,7 @@ unsafe fn work(what: *const portolan_atomic_t) -> Result<Work, Failure> {
 /// # Safety
 /// As [`target`] and [`work`].
 unsafe fn begin(
-    node: &mut Node,
+    caller: &mut Caller,
     at: *const portolan_remote_t,
     what: *const portolan_atomic_t,
 ) -> Result<Request, Failure> {
@@ -87,7 +87,13 @@ unsafe fn begin(
         operands,
         before,
     } = work;
-    Ok(node.iatomic(at, operation, datatype, &operands, before)?)
+    Ok(match caller {
+        Caller::Program(entered) => {
+            let node = entered.node()?;
+            node.iatomic(at, operation, datatype, &operands, before)?
+        }
+        Caller::Handler(context) => context.iatomic(at, operation, datatype, &operands, before)?,
+    })
 }
 
 /// Changes numbers in the memory of another process; when it returns, it is done, and `before` has
@@ -102,17 +108,18 @@ pub unsafe extern "C" fn portolan_atomic(
 ) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
-        let node = entered.node()?;
+        let mut caller = Caller::Program(unsafe { enter(node)? });
         // SAFETY: the program's promise.
-        let request = unsafe { begin(node, at, what)? };
-        node.wait(request)?;
+        let request = unsafe { begin(&mut caller, at, what)? };
+        if let Caller::Program(entered) = &mut caller {
+            entered.node()?.wait(request)?;
+        }
         Ok(PORTOLAN_OK)
     })
 }
 
 /// Begins to change numbers as portolan_atomic(). The operands may be used again when it returns;
-/// nobody may use `before` until the request has ended.
+/// nobody may use `before` until the request has ended. Handlers may call it.
 ///
 /// Errors: those of portolan_atomic().
 #[unsafe(no_mangle)]
@@ -127,9 +134,9 @@ pub unsafe extern "C" fn portolan_iatomic(
             return Err(Failure::null("request"));
         }
         // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
+        let mut caller = unsafe { enter_any(node)? };
         // SAFETY: the program's promise.
-        let made = unsafe { begin(entered.node()?, at, what)? };
+        let made = unsafe { begin(&mut caller, at, what)? };
         // SAFETY: the program's promise.
         unsafe { give(request, made) };
         Ok(PORTOLAN_OK)

@@ -97,6 +97,13 @@ impl portolan_node_t {
         Ok(())
     }
 
+    /// Notes that a call is being made.
+    #[inline]
+    fn entered(&'static self) -> Entered {
+        self.busy.store(true, Ordering::Relaxed);
+        Entered { handle: self }
+    }
+
     /// Runs a handler with `context` at hand.
     pub(crate) fn with_context(&self, context: &mut Context<'_>, handler: impl FnOnce()) {
         let before = self.context.replace(ptr::from_mut(context).cast());
@@ -191,21 +198,17 @@ fn not_a_node() -> Failure {
 #[inline]
 pub(crate) unsafe fn enter_any(node: *const portolan_node_t) -> Result<Caller, Failure> {
     // SAFETY: the caller's promise.
-    let handle = unsafe { handle(node)? };
-    if handle.owner.load(Ordering::Relaxed) != this_thread() {
-        return Err(foreign(handle));
+    let handle = unsafe { owned(node)? };
+    if !handle.busy.load(Ordering::Relaxed) {
+        return Ok(Caller::Program(handle.entered()));
     }
-    if handle.busy.load(Ordering::Relaxed) {
-        let context = handle.context.get();
-        if context.is_null() {
-            return Err(in_handler());
-        }
-        // SAFETY: set by `with_context`, whose caller does not use it while the handler runs; this
-        // thread owns the node, so that is now, and the reference is gone before the handler ends.
-        return Ok(Caller::Handler(unsafe { &mut *context }));
+    let context = handle.context.get();
+    if context.is_null() {
+        return Err(in_handler());
     }
-    handle.busy.store(true, Ordering::Relaxed);
-    Ok(Caller::Program(Entered { handle }))
+    // SAFETY: set by `with_context`, whose caller does not use it while the handler runs; this
+    // thread owns the node, so that is now, and the reference is gone before the handler ends.
+    Ok(Caller::Handler(unsafe { &mut *context }))
 }
 
 /// Checks that the caller may call, and is no handler.
@@ -215,10 +218,25 @@ pub(crate) unsafe fn enter_any(node: *const portolan_node_t) -> Result<Caller, F
 #[inline]
 pub(crate) unsafe fn enter(node: *const portolan_node_t) -> Result<Entered, Failure> {
     // SAFETY: the caller's promise.
-    match unsafe { enter_any(node)? } {
-        Caller::Program(entered) => Ok(entered),
-        Caller::Handler(_) => Err(in_handler()),
+    let handle = unsafe { owned(node)? };
+    if handle.busy.load(Ordering::Relaxed) {
+        return Err(in_handler());
     }
+    Ok(handle.entered())
+}
+
+/// The handle behind a pointer, if this thread may use it.
+///
+/// # Safety
+/// As [`handle`].
+#[inline]
+unsafe fn owned(node: *const portolan_node_t) -> Result<&'static portolan_node_t, Failure> {
+    // SAFETY: the caller's promise.
+    let handle = unsafe { handle(node)? };
+    if handle.owner.load(Ordering::Relaxed) == this_thread() {
+        return Ok(handle);
+    }
+    Err(foreign(handle))
 }
 
 #[cold]

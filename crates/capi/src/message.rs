@@ -18,19 +18,14 @@ const PIECES_MAX: usize = 1024;
 /// Where a message goes.
 #[inline]
 pub(crate) fn target(rank: u32, port: u32, flags: u32) -> Result<Target, Failure> {
-    let target = Target::new(rank, port::number(port)?);
+    let port = port::number(port)?;
     if flags == 0 {
-        return Ok(target);
+        return Ok(Target::new(rank, port));
     }
-    with_flags(target, flags)
-}
-
-fn with_flags(mut target: Target, flags: u32) -> Result<Target, Failure> {
     if flags & !(PORTOLAN_HIGH | PORTOLAN_BEST_EFFORT) != 0 {
-        let text =
-            format!("flags {flags:#x}: a send knows PORTOLAN_HIGH and PORTOLAN_BEST_EFFORT only");
-        return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+        return Err(unknown_flags(flags));
     }
+    let mut target = Target::new(rank, port);
     if flags & PORTOLAN_HIGH != 0 {
         target = target.lane(Lane::High);
     }
@@ -38,6 +33,13 @@ fn with_flags(mut target: Target, flags: u32) -> Result<Target, Failure> {
         target = target.best_effort();
     }
     Ok(target)
+}
+
+#[cold]
+fn unknown_flags(flags: u32) -> Failure {
+    let text =
+        format!("flags {flags:#x}: a send knows PORTOLAN_HIGH and PORTOLAN_BEST_EFFORT only");
+    Failure::new(PORTOLAN_ERR_ARGUMENT, text)
 }
 
 /// Sends `len` bytes to `port` of process `rank`; when it returns, they may be used again. Short

@@ -9,9 +9,10 @@ use portolan::{Context, Message, PortConfig};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// Runs for each message to an active port, inside calls of the library. It may call
-/// portolan_isend(), portolan_isend_copy(), portolan_post_recv(), portolan_rank() and
-/// portolan_size() with `node`; what it sends leaves when it has returned. It must return: no
+/// Runs for each message to an active port, inside calls of the library. With `node` it may call
+/// what begins an operation and does not wait (portolan_isend(), portolan_isend_copy(),
+/// portolan_post_recv(), the same with tags, portolan_iput(), portolan_iget(), portolan_iatomic()),
+/// portolan_rank() and portolan_size(); what it sends leaves when it has returned. It must return: no
 /// exception, no longjmp().
 pub type portolan_handler_t = Option<
     unsafe extern "C" fn(

@@ -3,7 +3,7 @@
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
-use crate::handle::{enter, portolan_node_t};
+use crate::handle::{Caller, enter, enter_any, portolan_node_t};
 use crate::memory;
 use crate::request::give;
 use crate::types::*;
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn portolan_get(
 }
 
 /// Begins to put. The request ends when the bytes are in place; until then they must stay as they
-/// are.
+/// are. Handlers may call it.
 ///
 /// Errors: those of portolan_put().
 #[unsafe(no_mangle)]
@@ -159,16 +159,20 @@ pub unsafe extern "C" fn portolan_iput(
             return Err(Failure::null("request"));
         }
         // SAFETY: the program's promise.
-        let (mut entered, buffer) = unsafe { (enter(node)?, memory::send_buffer(buffer, len)?) };
+        let (caller, buffer) = unsafe { (enter_any(node)?, memory::send_buffer(buffer, len)?) };
         // SAFETY: the program's promise.
-        let made = entered.node()?.iput(unsafe { target(to)? }, buffer)?;
+        let target = unsafe { target(to)? };
+        let made = match caller {
+            Caller::Program(mut entered) => entered.node()?.iput(target, buffer)?,
+            Caller::Handler(context) => context.iput(target, buffer)?,
+        };
         // SAFETY: the program's promise.
         unsafe { give(request, made) };
         Ok(PORTOLAN_OK)
     })
 }
 
-/// Begins to get. Nobody may use the buffer until the request has ended.
+/// Begins to get. Nobody may use the buffer until the request has ended. Handlers may call it.
 ///
 /// Errors: those of portolan_put().
 #[unsafe(no_mangle)]
@@ -184,9 +188,13 @@ pub unsafe extern "C" fn portolan_iget(
             return Err(Failure::null("request"));
         }
         // SAFETY: the program's promise.
-        let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(buffer, len)?) };
+        let (caller, buffer) = unsafe { (enter_any(node)?, memory::receive_buffer(buffer, len)?) };
         // SAFETY: the program's promise.
-        let made = entered.node()?.iget(unsafe { target(from)? }, buffer)?;
+        let target = unsafe { target(from)? };
+        let made = match caller {
+            Caller::Program(mut entered) => entered.node()?.iget(target, buffer)?,
+            Caller::Handler(context) => context.iget(target, buffer)?,
+        };
         // SAFETY: the program's promise.
         unsafe { give(request, made) };
         Ok(PORTOLAN_OK)

@@ -3,7 +3,7 @@
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
-use crate::handle::{enter, portolan_node_t};
+use crate::handle::{Caller, enter, enter_any, portolan_node_t};
 use crate::memory;
 use crate::request::give;
 use crate::types::*;
@@ -82,7 +82,8 @@ pub unsafe extern "C" fn portolan_send_tagged(
     })
 }
 
-/// Begins to send as portolan_send_tagged(), and returns at once; see portolan_isend().
+/// Begins to send as portolan_send_tagged(), and returns at once; see portolan_isend(). Handlers may
+/// call it.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -105,17 +106,20 @@ pub unsafe extern "C" fn portolan_isend_tagged(
             return Err(Failure::null("request"));
         }
         // SAFETY: the program's promise.
-        let (mut entered, buffer) = unsafe { (enter(node)?, memory::send_buffer(buffer, len)?) };
+        let (caller, buffer) = unsafe { (enter_any(node)?, memory::send_buffer(buffer, len)?) };
         // SAFETY: the program's promise.
         let target = unsafe { target(rank, tag, imm, flags)? };
-        let made = entered.node()?.isend_tagged(target, buffer)?;
+        let made = match caller {
+            Caller::Program(mut entered) => entered.node()?.isend_tagged(target, buffer)?,
+            Caller::Handler(context) => context.isend_tagged(target, buffer)?,
+        };
         // SAFETY: the program's promise.
         unsafe { give(request, made) };
         Ok(PORTOLAN_OK)
     })
 }
 
-/// Begins to send a copy, as portolan_isend_copy(), to be matched by `tag`.
+/// Begins to send a copy, as portolan_isend_copy(), to be matched by `tag`. Handlers may call it.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -130,18 +134,21 @@ pub unsafe extern "C" fn portolan_isend_tagged_copy(
 ) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
-        let (mut entered, bytes) =
-            unsafe { (enter(node)?, memory::bytes("the buffer", buffer, len)?) };
+        let (caller, bytes) =
+            unsafe { (enter_any(node)?, memory::bytes("the buffer", buffer, len)?) };
         // SAFETY: the program's promise.
         let target = unsafe { target(rank, tag, imm, flags)? };
-        entered.node()?.isend_tagged_copy(target, bytes)?;
+        match caller {
+            Caller::Program(mut entered) => entered.node()?.isend_tagged_copy(target, bytes)?,
+            Caller::Handler(context) => context.send_tagged(target, bytes)?,
+        }
         Ok(PORTOLAN_OK)
     })
 }
 
 /// Posts a buffer for the first message with `tag`, whatever its bits in `ignore` are, from process
 /// `source`, or from any with PORTOLAN_ANY_SOURCE, that no earlier receive takes. See
-/// portolan_post_recv().
+/// portolan_post_recv(). Handlers may call it.
 ///
 /// Errors: PORTOLAN_ERR_NO_SUCH_RANK.
 #[unsafe(no_mangle)]
@@ -159,9 +166,12 @@ pub unsafe extern "C" fn portolan_post_recv_tagged(
             return Err(Failure::null("request"));
         }
         // SAFETY: the program's promise.
-        let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(buffer, len)?) };
+        let (caller, buffer) = unsafe { (enter_any(node)?, memory::receive_buffer(buffer, len)?) };
         let which = which(tag, ignore, source);
-        let made = entered.node()?.post_recv_tagged(which, buffer)?;
+        let made = match caller {
+            Caller::Program(mut entered) => entered.node()?.post_recv_tagged(which, buffer)?,
+            Caller::Handler(context) => context.post_recv_tagged(which, buffer)?,
+        };
         // SAFETY: the program's promise.
         unsafe { give(request, made) };
         Ok(PORTOLAN_OK)

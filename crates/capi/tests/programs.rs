@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Workshop, checked, run_job, succeed};
+use common::{Workshop, checked, job, run_job, succeed};
 use std::process::Command;
 
 #[test]
@@ -24,5 +24,32 @@ fn messages_groups_and_event_loops_work_from_c() {
         let out = run_job(count, &options, &program, &[]);
         let done = out.matches("all messages came").count();
         assert_eq!(done, count as usize, "{out}");
+    }
+}
+
+/// Every call that only the dead could have ended ends with an error that names it. A limit on the
+/// time is that of the job; what it took is printed.
+#[test]
+fn the_others_are_told_who_was_killed() {
+    let shop = Workshop::new("portolan", "libportolan_c.so");
+    let program = checked(&shop, "death.c");
+    for (path, calls) in [
+        ("shm", &["recv", "wait", "tagged", "send"][..]),
+        ("udp", &["recv", "get", "send"]),
+    ] {
+        for call in calls {
+            let output = job(3, &["--path", path], &program, &[call])
+                .output()
+                .unwrap();
+            let out = String::from_utf8_lossy(&output.stdout);
+            let err = String::from_utf8_lossy(&output.stderr);
+            println!("{path}: {out}");
+            assert!(!output.status.success(), "a rank was killed: {out}{err}");
+            assert_eq!(
+                out.matches("lives on").count(),
+                2,
+                "{path} {call}: {out}{err}"
+            );
+        }
     }
 }

@@ -347,13 +347,17 @@ impl Pair {
 
     fn deliver(&mut self, input: &mut Input<'_>) {
         // Mostly in order.
-        let at = match input.byte() {
+        let how = input.byte();
+        let at = match how {
             0..200 => 0,
             _ => input.below(self.wire.len()),
         };
         if at < self.wire.len() {
             let (to, link, frame) = self.wire.remove(at);
             self.arrive(to, link, &frame);
+            if how & 3 == 3 {
+                self.ends[to].core.note_marked(link, &frame, 1);
+            }
         }
     }
 

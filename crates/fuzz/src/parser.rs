@@ -10,6 +10,7 @@ use portolan_wire::{
 pub fn parser(data: &[u8]) {
     let _ = BulkHeader::parse(data);
     let _ = card_of(data);
+    let _ = FrameHeader::session_of_numbered(data);
     let _ = SealedFrame::is_sealed(data);
     let _ = SealedFrame::parse(data);
     if let Ok((hello, body, _)) = Hello::parse(data) {
@@ -57,6 +58,7 @@ fn written_again(record: &Record, room: usize) {
         Record::Done(done) => done.emit(&mut bytes),
         Record::Credit(credit) => credit.emit(&mut bytes),
         Record::Probe(probe) => probe.emit(&mut bytes),
+        Record::Marks(marks) => marks.emit(&mut bytes),
         _ => return,
     }
     let again = Records::new(&bytes, 0, bytes.len()).next();

@@ -338,9 +338,11 @@ int gamma_sync(void);
 
 /**
  * Copies `len` bytes of node `root` into `buf` of all others, which must give the same length.
- * Threads may call it at once; other threads of the process wait until it has ended.
+ * Threads may call it at once: the broadcasts of a process are made one after the other, and its
+ * other threads go on meanwhile.
  *
- * Errors: GAMMA_ERR_NODE, GAMMA_ERR_NODE_GONE, GAMMA_ERR_NULL, GAMMA_ERR_IN_HANDLER.
+ * Errors: GAMMA_ERR_NODE, GAMMA_ERR_NODE_GONE, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
+ * GAMMA_ERR_IN_HANDLER.
  */
 int gamma_broadcast(uint16_t root, void *buf, unsigned long len);
 

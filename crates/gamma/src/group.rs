@@ -2,8 +2,9 @@
 //! Who is there, and what all do together.
 
 use crate::code::*;
-use crate::machine::{self, COLLECTIVE, running};
-use portolan::Group;
+use crate::machine::{self, BARRIER, BROADCAST, Held, running};
+use crate::port::Place;
+use portolan::{Error, Group, Node};
 use std::ffi::{c_int, c_ulong, c_void};
 
 /// Index of this process in its group, from 0.
@@ -32,55 +33,51 @@ pub extern "C" fn gamma_my_par_pid() -> c_int {
 pub extern "C" fn gamma_sync() -> c_int {
     guard(|| {
         not_in_handler()?;
-        let _alone = COLLECTIVE.lock();
+        let _alone = BARRIER.lock();
         let mut machine = running()?;
-        let mut barrier = machine.with_node(|node| {
-            let all = Group::all(node);
-            Ok(node.begin_barrier(&all)?)
-        })?;
-        loop {
-            let done = machine.with_node(|node| {
-                let stop = || machine::is_wanted() || machine::is_shared();
-                Ok(node.poll_barrier(&mut barrier, stop)?)
-            })?;
-            if done {
-                return Ok(0);
-            }
-            machine::step_aside(&mut machine);
-        }
+        let mut barrier = machine.with_node(|node| Ok(node.begin_barrier(&Group::all(node))?))?;
+        together(&mut machine, |node, stop| {
+            node.poll_barrier(&mut barrier, stop)
+        })
     })
 }
 
-/// A handler holds the lock, so it must not wait for the other one.
+/// A handler holds the machine's lock, so it must not wait for another one.
 fn not_in_handler() -> Result<(), Failure> {
     running()?.with_node(|_| Ok(()))
 }
 
+/// Calls `poll` until it says `true`; other threads have the machine meanwhile when they want it.
+fn together(
+    machine: &mut Held,
+    mut poll: impl FnMut(&mut Node, &dyn Fn() -> bool) -> Result<bool, Error>,
+) -> Result<c_int, Failure> {
+    let stop = || machine::is_wanted() || machine::is_shared();
+    while !machine.with_node(|node| Ok(poll(node, &stop)?))? {
+        machine::step_aside(machine);
+    }
+    Ok(0)
+}
+
 /// Copies `len` bytes of node `root` into `buf` of all others, which must give the same length.
-/// Threads may call it at once; other threads of the process wait until it has ended.
+/// Threads may call it at once: the broadcasts of a process are made one after the other, and its
+/// other threads go on meanwhile.
 ///
-/// Errors: GAMMA_ERR_NODE, GAMMA_ERR_NODE_GONE, GAMMA_ERR_NULL, GAMMA_ERR_IN_HANDLER.
+/// Errors: GAMMA_ERR_NODE, GAMMA_ERR_NODE_GONE, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
+/// GAMMA_ERR_IN_HANDLER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_broadcast(root: u16, buf: *mut c_void, len: c_ulong) -> c_int {
     guard(|| {
         not_in_handler()?;
-        let _alone = COLLECTIVE.lock();
-        let machine = running()?;
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        if len > isize::MAX.unsigned_abs() {
-            let text = "the buffer is longer than memory";
-            return Err(Failure::new(GAMMA_ERR_ARGUMENT, text));
-        }
-        if buf.is_null() && len > 0 {
-            return Err(Failure::new(GAMMA_ERR_NULL, "the buffer is null"));
-        }
-        let bytes = if len == 0 {
-            &mut []
-        } else {
-            // SAFETY: not null, not too long; the rest is the program's promise.
-            unsafe { std::slice::from_raw_parts_mut(buf.cast::<u8>(), len) }
-        };
-        machine.with_node(|node| Ok(node.broadcast(u32::from(root), bytes)?))?;
-        Ok(0)
+        let _alone = BROADCAST.lock();
+        let mut machine = running()?;
+        // The program's promise: the memory is the broadcast's until this returns.
+        let buffer = Place::new(buf, len)?.buffer();
+        let root = u32::from(root);
+        let mut broadcast = machine
+            .with_node(|node| Ok(node.begin_broadcast(&Group::all(node), root, buffer)?))?;
+        together(&mut machine, |node, stop| {
+            Ok(node.poll_broadcast(&mut broadcast, stop)?.is_some())
+        })
     })
 }

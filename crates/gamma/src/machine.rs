@@ -8,9 +8,11 @@
 use crate::code::*;
 use crate::port::Port;
 use crate::semaphore::Semaphore;
-use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
+use parking_lot::RawMutex;
+use parking_lot::lock_api::{GetThreadId, RawMutex as _, ReentrantMutex, ReentrantMutexGuard};
 use portolan::{Context, Node};
 use std::cell::{Cell, RefCell, RefMut};
+use std::num::NonZeroUsize;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -46,18 +48,43 @@ pub(crate) struct Machine {
 // that the program lends to whichever thread is in the library.
 unsafe impl Send for Machine {}
 
-static MACHINE: ReentrantMutex<Machine> = ReentrantMutex::new(Machine {
-    phase: Cell::new(Phase::Before),
-    node: RefCell::new(None),
-    context: Cell::new(ptr::null_mut()),
-    rank: Cell::new(0),
-    size: Cell::new(1),
-    par_pid: Cell::new(0),
-    best_effort: Cell::new(false),
-    ports: RefCell::new(Vec::new()),
-    running: Cell::new(None),
-    semaphores: RefCell::new(Vec::new()),
-});
+/// Tells threads apart by what the system's library has at hand: cheaper than a variable of the
+/// thread's, which a shared library has to look up.
+pub(crate) struct ThisThread;
+
+// SAFETY: no two threads that live at the same time have the same number, and none has 0.
+unsafe impl GetThreadId for ThisThread {
+    const INIT: Self = ThisThread;
+
+    #[inline]
+    fn nonzero_thread_id(&self) -> NonZeroUsize {
+        // SAFETY: has no conditions.
+        let thread = unsafe { libc::pthread_self() };
+        usize::try_from(thread)
+            .ok()
+            .and_then(NonZeroUsize::new)
+            .unwrap_or(NonZeroUsize::MAX)
+    }
+}
+
+type Lock = ReentrantMutex<RawMutex, ThisThread, Machine>;
+
+static MACHINE: Lock = Lock::const_new(
+    RawMutex::INIT,
+    ThisThread::INIT,
+    Machine {
+        phase: Cell::new(Phase::Before),
+        node: RefCell::new(None),
+        context: Cell::new(ptr::null_mut()),
+        rank: Cell::new(0),
+        size: Cell::new(1),
+        par_pid: Cell::new(0),
+        best_effort: Cell::new(false),
+        ports: RefCell::new(Vec::new()),
+        running: Cell::new(None),
+        semaphores: RefCell::new(Vec::new()),
+    },
+);
 
 /// Threads that want the lock.
 static WANTING: AtomicUsize = AtomicUsize::new(0);
@@ -65,11 +92,15 @@ static WANTING: AtomicUsize = AtomicUsize::new(0);
 /// Whether two threads have ever met at the lock. From then on waits do not sleep with it.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Held in turn by threads that are in a collective operation, so that those of one process are
-/// made one after the other.
-pub(crate) static COLLECTIVE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+/// Held in turn by threads that are in a barrier, so that those of one process are made one after the
+/// other.
+pub(crate) static BARRIER: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
-pub(crate) type Held = ReentrantMutexGuard<'static, Machine>;
+/// The same for broadcasts, which no barrier waits for, as other processes may make them the other
+/// way round.
+pub(crate) static BROADCAST: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+
+pub(crate) type Held = ReentrantMutexGuard<'static, RawMutex, ThisThread, Machine>;
 
 /// The machine, in whatever phase.
 #[inline]

@@ -34,13 +34,13 @@ pub type gamma_handler_t = Option<unsafe extern "C" fn()>;
 
 /// A buffer of the program's.
 #[derive(Clone, Copy)]
-struct Place {
+pub(crate) struct Place {
     at: *mut u8,
     len: usize,
 }
 
 impl Place {
-    fn new(at: *mut c_void, len: c_ulong) -> Result<Place, Failure> {
+    pub(crate) fn new(at: *mut c_void, len: c_ulong) -> Result<Place, Failure> {
         let too_long = || Failure::new(GAMMA_ERR_ARGUMENT, "the buffer is longer than memory");
         let len = usize::try_from(len).map_err(|_| too_long())?;
         if len > isize::MAX.unsigned_abs() {
@@ -65,8 +65,8 @@ impl Place {
         }
     }
 
-    fn buffer(self) -> Buffer {
-        // SAFETY: the program's promise: the buffer is the port's until a message has filled it,
+    pub(crate) fn buffer(self) -> Buffer {
+        // SAFETY: the program's promise: the buffer is the library's until a message has filled it,
         // or the parallel section is over.
         unsafe { Buffer::from_raw_mut(self.at, self.len) }
     }
@@ -81,8 +81,12 @@ pub(crate) struct Port {
     kind: Cell<c_uchar>,
     /// Armed buffers, in order.
     armed: RefCell<VecDeque<Place>>,
-    /// The buffer that was filled last, if it waits to be armed again.
+    /// The buffer that was filled last, if it waits to be armed again, and the semaphore and number
+    /// of the signal that must have been collected before.
     filled: Cell<Option<Place>>,
+    owed_for: Cell<(u16, u64)>,
+    /// Bytes of the last message.
+    last_len: Cell<u64>,
     /// The semaphore that its handler has signalled while it runs now.
     signalled: Cell<Option<u16>>,
     /// Non-blocking sends that nobody has asked after.
@@ -129,17 +133,66 @@ impl Port {
         Ok(())
     }
 
-    /// A message is complete.
+    /// Waits for the next message into the buffer that was filled last. One that comes soon is
+    /// taken straight from its frame, which is cheaper than to arm the buffer; else that is armed.
+    #[inline]
+    pub(crate) fn take(
+        &'static self,
+        machine: &Machine,
+        stop: impl Fn() -> bool,
+    ) -> Result<(), Failure> {
+        machine.with_node(|node| {
+            let Some(place) = self.filled.get() else {
+                return Ok(());
+            };
+            // Who sends long messages will send more of them, and they are received at their place.
+            if self.last_len.get() > Node::TAKE_LEN_MAX as u64 {
+                return self.arm_again(node);
+            }
+            // SAFETY: the program's promise: the buffer is the port's until a message has filled it.
+            // It is not used beyond `Node::take`.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(place.at, place.len) };
+            let Some(got) = node.take(self.number, bytes, stop) else {
+                return self.arm_again(node);
+            };
+            let len = got.len as u64;
+            node.in_context(|context| self.received(machine, context, Some(place), len));
+            Ok(())
+        })
+    }
+
+    /// Whether a buffer waits for just that signal to be collected.
+    #[inline]
+    pub(crate) fn is_owed_for(&self, semaphore: u16, signal: u64) -> bool {
+        self.filled.get().is_some() && self.owed_for.get() == (semaphore, signal)
+    }
+
+    /// A message is complete that an armed buffer was for.
     fn on_message(&'static self, context: &mut Context<'_>, message: &mut Message<'_>) {
         let machine = lock();
-        let (len, truncated) = (message.message_len(), message.is_truncated());
+        let len = message.message_len();
         // Gives the memory back to the program.
         drop(message.take_buffer());
         let place = self.armed.borrow_mut().pop_front();
+        self.received(&machine, context, place, len);
+    }
+
+    /// A message of `len` bytes is complete in `place`, as far as it fits.
+    #[inline]
+    fn received(
+        &'static self,
+        machine: &Machine,
+        context: &mut Context<'_>,
+        place: Option<Place>,
+        len: u64,
+    ) {
+        let used = usize::try_from(len).unwrap_or(usize::MAX);
+        let truncated = place.is_some_and(|place| place.len < used);
+        self.last_len.set(len);
         self.filled.set(None);
         self.signalled.set(None);
         match self.handler.get() {
-            Some(handler) => self.run(&machine, context, handler, len),
+            Some(handler) => self.run(machine, context, handler, len),
             None if truncated => machine.signal_error(self.semaphore.get()),
             None => {
                 machine.signal(self.semaphore.get());
@@ -150,8 +203,7 @@ impl Port {
         if !self.armed.borrow().is_empty() {
             return;
         }
-        let used = usize::try_from(len).unwrap_or(usize::MAX);
-        if let Err(failure) = self.after(&machine, context, place, used) {
+        if let Err(failure) = self.after(machine, context, place, used) {
             // The port was open a moment ago; it can only be closed by the end of everything.
             drop(failure);
         }
@@ -194,7 +246,8 @@ impl Port {
         match self.signalled.get() {
             Some(semaphore) => {
                 self.filled.set(Some(place));
-                machine.owe(semaphore, self);
+                let signal = machine.owe(semaphore, self);
+                self.owed_for.set((semaphore, signal));
             }
             None => self.arm_in_handler(context, place)?,
         }
@@ -265,6 +318,8 @@ fn make(machine: &Machine, number: u16, target: Target) -> Result<&'static Port,
         kind: Cell::new(GO_BACK),
         armed: RefCell::default(),
         filled: Cell::new(None),
+        owed_for: Cell::new((0, 0)),
+        last_len: Cell::new(0),
         signalled: Cell::new(None),
         sends: RefCell::default(),
     }));

@@ -2,7 +2,7 @@
 //! Semaphores: how handlers tell the program that messages have arrived.
 
 use crate::code::*;
-use crate::machine::{self, Machine, running};
+use crate::machine::{self, Held, Machine, running};
 use crate::port::Port;
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -18,13 +18,6 @@ pub(crate) struct Semaphore {
     owed: VecDeque<(u64, &'static Port)>,
 }
 
-/// What a look at a semaphore found.
-enum Found {
-    Nothing,
-    Signal,
-    Error,
-}
-
 impl Machine {
     /// The semaphore of that number, made if it was never used.
     #[inline]
@@ -37,6 +30,7 @@ impl Machine {
         work(&mut all[index])
     }
 
+    #[inline]
     pub(crate) fn signal(&self, number: u16) {
         self.with_semaphore(number, |semaphore| semaphore.given += 1);
     }
@@ -45,11 +39,13 @@ impl Machine {
         self.with_semaphore(number, |semaphore| semaphore.errors += 1);
     }
 
-    /// Arms `port` again when the signal that was just given has been collected.
-    pub(crate) fn owe(&self, number: u16, port: &'static Port) {
+    /// Arms `port` again when the signal that was just given has been collected; the number of that.
+    #[inline]
+    pub(crate) fn owe(&self, number: u16, port: &'static Port) -> u64 {
         self.with_semaphore(number, |semaphore| {
             semaphore.owed.push_back((semaphore.given, port));
-        });
+            semaphore.given
+        })
     }
 
     #[inline]
@@ -59,52 +55,84 @@ impl Machine {
         })
     }
 
-    fn take(&self, number: u16) -> Found {
-        self.with_semaphore(number, |semaphore| {
-            if semaphore.given > semaphore.collected {
-                semaphore.collected += 1;
-                return Found::Signal;
-            }
-            if semaphore.errors > 0 {
-                semaphore.errors -= 1;
-                return Found::Error;
-            }
-            Found::Nothing
-        })
-    }
-
     /// A port whose signal has been collected.
+    #[inline]
     fn due(&self, number: u16) -> Option<&'static Port> {
-        self.with_semaphore(number, |semaphore| {
-            let &(signal, port) = semaphore.owed.front()?;
-            if signal > semaphore.collected {
-                return None;
+        loop {
+            let (signal, port) = self.with_semaphore(number, |semaphore| {
+                let &(signal, _) = semaphore.owed.front()?;
+                if signal > semaphore.collected {
+                    return None;
+                }
+                semaphore.owed.pop_front()
+            })?;
+            // Else it has got another buffer since, and owes that for a later signal, or none.
+            if port.is_owed_for(number, signal) {
+                return Some(port);
             }
-            semaphore.owed.pop_front();
-            Some(port)
+        }
+    }
+
+    /// Collects up to `most` signals; how many there were. An error comes behind all signals.
+    #[inline]
+    fn collect(&self, number: u16, most: u32) -> Result<u32, Failure> {
+        self.with_semaphore(number, |semaphore| {
+            let waiting = semaphore.given - semaphore.collected;
+            let count = u32::try_from(waiting).unwrap_or(u32::MAX).min(most);
+            semaphore.collected += u64::from(count);
+            if count < most && semaphore.errors > 0 {
+                semaphore.errors -= 1;
+                return Err(signalled(number));
+            }
+            Ok(count)
         })
     }
 
-    /// Collects up to `most` signals; how many there were.
-    fn collect(&self, number: u16, most: u32) -> Result<u32, Failure> {
-        let mut count = 0;
-        while count < most {
-            match self.take(number) {
-                Found::Nothing => break,
-                Found::Signal => count += 1,
-                Found::Error => return Err(signalled(number)),
-            }
+    /// Arms the buffers whose signals have been collected, for the program asks for more; but for
+    /// the last, which is returned.
+    #[inline]
+    fn arm_due(&self, number: u16) -> Result<Option<&'static Port>, Failure> {
+        let mut last = self.due(number);
+        while let Some(port) = last {
+            let Some(next) = self.due(number) else {
+                break;
+            };
+            self.with_node(|node| port.arm_again(node))?;
+            last = Some(next);
         }
-        Ok(count)
+        Ok(last)
     }
 
-    /// Arms the buffers whose signals have been collected: the program asks for more.
-    fn arm_due(&self, number: u16) -> Result<(), Failure> {
-        while let Some(port) = self.due(number) {
-            self.with_node(|node| port.arm_again(node))?;
+    /// Arms a port that [`Machine::arm_due`] has returned.
+    fn arm_last(&self, due: Option<&'static Port>) -> Result<(), Failure> {
+        match due {
+            Some(port) => self.with_node(|node| port.arm_again(node)),
+            None => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// Makes progress until there may be something to collect.
+fn pause(machine: &mut Held, semaphore: u16, due: Option<&'static Port>) -> Result<(), Failure> {
+    if !machine::is_shared() {
+        let here = &**machine;
+        let stop = || here.is_ready(semaphore) || machine::is_wanted();
+        return match due {
+            Some(port) => port.take(here, stop),
+            None => here.with_node(|node| {
+                node.wait_until(stop);
+                Ok(())
+            }),
+        };
+    }
+    machine.arm_last(due)?;
+    machine.with_node(|node| {
+        node.progress();
+        Ok(())
+    })?;
+    machine::step_aside(machine);
+    // Another thread may have ended the parallel section meanwhile.
+    running().map(|_| ())
 }
 
 #[cold]
@@ -150,26 +178,16 @@ pub extern "C" fn gamma_wait(semaphore: u16, count: u32) -> c_int {
         let mut left = count;
         loop {
             // Before it collects: what it returns with must stay in its buffer.
-            machine.arm_due(semaphore)?;
-            left -= machine.collect(semaphore, left)?;
+            let due = machine.arm_due(semaphore)?;
+            let collected = machine.collect(semaphore, left);
+            if left > 0 && matches!(collected, Ok(0)) {
+                pause(&mut machine, semaphore, due)?;
+                continue;
+            }
+            machine.arm_last(due)?;
+            left -= collected?;
             if left == 0 {
                 return Ok(0);
-            }
-            machine.arm_due(semaphore)?;
-            machine.with_node(|node| {
-                let here = &*machine;
-                if machine::is_shared() {
-                    node.progress();
-                } else {
-                    node.wait_until(|| here.is_ready(semaphore) || machine::is_wanted());
-                }
-                Ok(())
-            })?;
-            if machine::is_shared() {
-                machine::step_aside(&mut machine);
-                if machine.phase.get() != machine::Phase::Running {
-                    return running().map(|_| 0);
-                }
             }
         }
     })
@@ -182,7 +200,8 @@ pub extern "C" fn gamma_wait(semaphore: u16, count: u32) -> c_int {
 pub extern "C" fn gamma_test(semaphore: u16) -> c_int {
     guard(|| {
         let machine = running()?;
-        machine.arm_due(semaphore)?;
+        let due = machine.arm_due(semaphore)?;
+        machine.arm_last(due)?;
         if !machine.is_ready(semaphore) {
             machine.with_node(|node| {
                 node.progress();

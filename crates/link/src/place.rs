@@ -28,6 +28,15 @@ pub trait Receiver {
     /// Frames of a batch that landed where they do not belong, and how many of their bytes had to
     /// be copied to hand them over.
     fn missed(&mut self, frame_count: usize, copied_len: usize);
+
+    /// What is handed over from now on came in one run that the network has marked as having met
+    /// congestion (RFC 3168).
+    fn begin_marked(&mut self) {}
+
+    /// The end of what was marked; `first` begins with the header of its first frame.
+    fn end_marked(&mut self, first: &[u8]) {
+        let _ = first;
+    }
 }
 
 /// What is expected next: frames with `header_len` bytes of header and `fragment_len` of payload,

@@ -553,6 +553,7 @@ impl Engine {
                     .core
                     .shrink_path(PeerId(peer), link, frame_len_max);
             }
+            Notice::Capacity(len) => self.inner.core.set_buffer_len(link, len),
             Notice::Dropped(name) => *self.inner.link_drops.entry(name).or_default() += 1,
             Notice::Down(error) => log::warn!("{link} link does not work now: {error}"),
             _ => {}

@@ -4,6 +4,7 @@
 //! The messages go to ports of the library's own number space, so that no program's port is in the
 //! way, and any number of groups may be in collective operations at once.
 
+use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::node::Node;
 use crate::ops::Request;
@@ -121,6 +122,17 @@ pub struct Barrier {
     sending: Option<Request>,
 }
 
+/// A broadcast that is under way, for programs that do other things meanwhile.
+#[derive(Debug)]
+pub struct Broadcast {
+    group: Group,
+    /// Members that have to be sent to, the first last.
+    children: Vec<u32>,
+    /// The receive, or a send; it has the buffer.
+    under_way: Option<Request>,
+    buffer: Option<Buffer>,
+}
+
 impl Node {
     /// Begins a barrier of `group`, to be ended by [`Node::poll_barrier`]. A group has one barrier
     /// at a time.
@@ -146,7 +158,7 @@ impl Node {
         let (to, from) = barrier_partners(group.rank(), group.size(), *round);
         let port = group.port(BARRIER);
         let (to, from) = (group.rank_of(to), group.rank_of(from));
-        barrier.receiving = Some(self.system_post_recv(from, port)?);
+        barrier.receiving = Some(self.system_post_recv(from, port, Buffer::from(Vec::new()))?);
         barrier.sending = self.system_isend(to, port, &[])?;
         Ok(())
     }
@@ -173,6 +185,68 @@ impl Node {
             self.begin_round(barrier)?;
         }
         Ok(true)
+    }
+
+    /// Begins to copy `buffer` of member `root` into those of all other members of `group`, to be
+    /// ended by [`Node::poll_broadcast`]. A group has one broadcast or reduction at a time.
+    ///
+    /// # Errors
+    /// As [`Node::broadcast`]; [`Error::BufferShared`].
+    pub fn begin_broadcast(
+        &mut self,
+        group: &Group,
+        root: u32,
+        buffer: impl Into<Buffer>,
+    ) -> Result<Broadcast, Error> {
+        let (own, size) = (group.rank(), group.size());
+        if root >= size {
+            return Err(Error::NoSuchRank { rank: root, size });
+        }
+        let mut children: Vec<u32> = broadcast_children(own, root, size).collect();
+        children.reverse();
+        let (mut under_way, mut buffer) = (None, Some(buffer.into()));
+        if let Some(parent) = broadcast_parent(own, root, size)
+            && let Some(empty) = buffer.take()
+        {
+            let (parent, port) = (group.rank_of(parent), group.port(BROADCAST));
+            under_way = Some(self.system_post_recv(parent, port, empty)?);
+        }
+        Ok(Broadcast {
+            group: group.clone(),
+            children,
+            under_way,
+            buffer,
+        })
+    }
+
+    /// Waits until this process has done its part of `broadcast`, or `stop` says so: the buffer when
+    /// it has, once. `stop` must depend on what handlers or other threads change.
+    ///
+    /// # Errors
+    /// As [`Node::broadcast`]; the broadcast cannot end then.
+    pub fn poll_broadcast(
+        &mut self,
+        broadcast: &mut Broadcast,
+        stop: impl Fn() -> bool,
+    ) -> Result<Option<Buffer>, Error> {
+        loop {
+            if let Some(request) = broadcast.under_way {
+                let Some(done) = self.wait_or(request, &stop)? else {
+                    return Ok(None);
+                };
+                broadcast.under_way = None;
+                broadcast.buffer = done.buffer;
+            }
+            let Some(buffer) = broadcast.buffer.take() else {
+                return Ok(None);
+            };
+            let Some(child) = broadcast.children.pop() else {
+                return Ok(Some(buffer));
+            };
+            let group = &broadcast.group;
+            let (child, port) = (group.rank_of(child), group.port(BROADCAST));
+            broadcast.under_way = Some(self.system_isend_buffer(child, port, buffer)?);
+        }
     }
 
     /// Waits until every process of the job has come here.

@@ -62,7 +62,7 @@ pub use endpoint::{
     RawRemote, RawSend, RawSpace, SubmitError,
 };
 pub use error::{Error, Reason};
-pub use group::{Barrier, Group};
+pub use group::{Barrier, Broadcast, Group};
 pub use launch::PathChoice;
 pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};

@@ -41,6 +41,7 @@ impl fmt::Display for PathInfo {
             bulk,
             frame_len,
             rtt_min,
+            window,
             ..
         } = self.0;
         write!(f, "{link}: {}", if up { "up" } else { "down" })?;
@@ -48,6 +49,9 @@ impl fmt::Display for PathInfo {
             write!(f, ", round trip from {:.1} µs", rtt.as_secs_f64() * 1e6)?;
         }
         write!(f, ", frames of {frame_len} bytes")?;
+        if let Some(window) = window {
+            write!(f, ", {window} under way at most")?;
+        }
         match (small, bulk) {
             (true, true) => f.write_str(", all messages"),
             (true, false) => f.write_str(", small messages"),
@@ -334,7 +338,7 @@ impl Node {
         }
         if bytes.len() <= INBOX_LEN_MAX
             && inner.core.is_quiet(port)
-            && let Some(got) = self.recv_at_once(port, source, bytes)
+            && let Some(got) = self.recv_at_once(port, source, bytes, || false)
         {
             return Ok(got);
         }
@@ -347,14 +351,50 @@ impl Node {
         self.finish_lent(op, source.as_slice())
     }
 
+    /// Longest message that [`Node::take`] takes, in bytes.
+    pub const TAKE_LEN_MAX: usize = INBOX_LEN_MAX;
+
+    /// Waits for some turns for the next message to `port`, which has a handler: for interfaces whose
+    /// handlers are others than the library's. A message that finds no posted buffer, and fits `bytes`
+    /// and [`Node::TAKE_LEN_MAX`], goes straight to `bytes`, and the handler does not run. `None`, with
+    /// `bytes` as they were, if none comes before `stop`, or another has to be served first by a posted
+    /// buffer.
+    #[inline]
+    pub fn take(
+        &mut self,
+        port: u16,
+        bytes: &mut [u8],
+        stop: impl Fn() -> bool,
+    ) -> Option<Received> {
+        let port = PortId::user(port);
+        let len = bytes.len().min(INBOX_LEN_MAX);
+        if !self.engine.inner.core.is_quiet(port) {
+            return None;
+        }
+        self.recv_at_once(port, None, &mut bytes[..len], stop)
+    }
+
+    /// Runs `handler` as that of a port to which a message has come; what it sends leaves then.
+    #[inline]
+    pub fn in_context<T>(&mut self, handler: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let result = handler(&mut Context {
+            inner: &mut self.engine.inner,
+        });
+        self.drain();
+        self.flush_if_wanted();
+        result
+    }
+
     /// Takes a message that comes within the first turns straight from its frame. `None`, and
-    /// `bytes` as they were, when none comes, or one that does not fit or is not the wanted one.
+    /// `bytes` as they were, when none comes before `stop`, or one that does not fit or is not the
+    /// wanted one.
     #[inline]
     fn recv_at_once(
         &mut self,
         port: PortId,
         source: Option<PeerId>,
         bytes: &mut [u8],
+        stop: impl Fn() -> bool,
     ) -> Option<Received> {
         let want = Want {
             port,
@@ -373,7 +413,7 @@ impl Node {
                 break;
             }
             self.engine.leave();
-            if moved > 0 && !self.engine.inner.core.is_quiet(port) {
+            if moved > 0 && !self.engine.inner.core.is_quiet(port) || stop() {
                 break;
             }
         }

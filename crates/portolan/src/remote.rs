@@ -17,11 +17,11 @@
 
 use crate::atomic::{AtomicOp, Datatype, Number};
 use crate::buffer::Buffer;
-use crate::engine::Call;
+use crate::engine::{Call, Inner};
 use crate::error::Error;
 use crate::node::Node;
 use crate::ops::{OpKind, Request};
-use crate::port::Lane;
+use crate::port::{Context, Lane};
 use portolan_proto::{ATOMIC_LEN_MAX, Access, AtomicSpec, OpId, RegionSpec, RemoteSpec};
 
 /// Names a region of another process. Who knows it may use the region.
@@ -198,7 +198,9 @@ impl Node {
     /// # Errors
     /// As [`Node::put`].
     pub fn iput(&mut self, to: RemoteTarget, buffer: impl Into<Buffer>) -> Result<Request, Error> {
-        self.begin(to, buffer.into(), Call::Put)
+        let request = self.engine.inner.begin(to, buffer.into(), Call::Put);
+        self.flush_if_wanted();
+        request
     }
 
     /// Begins to fill `buffer` from the memory of another process.
@@ -210,11 +212,9 @@ impl Node {
         from: RemoteTarget,
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
-        let mut buffer = buffer.into();
-        if buffer.as_mut_slice().is_none() {
-            return Err(Error::BufferShared);
-        }
-        self.begin(from, buffer, Call::Get)
+        let request = self.engine.inner.begin_get(from, buffer.into());
+        self.flush_if_wanted();
+        request
     }
 
     /// The next notice of a put that has come, without making progress.
@@ -308,18 +308,10 @@ impl Node {
         operands: &[u8],
         before: Option<Buffer>,
     ) -> Result<Request, Error> {
-        let mut buffer = before.unwrap_or_else(|| Buffer::from(Vec::new()));
-        if buffer.as_mut_slice().is_none() {
-            return Err(Error::BufferShared);
-        }
-        let span = match op {
-            AtomicOp::Read => buffer.len(),
-            _ if op.compares() => operands.len() / 2,
-            _ => operands.len(),
-        };
-        let count = span / datatype.len();
-        let spec = atomic_spec(op, datatype, count, operands.len(), buffer.len())?;
-        self.begin(at, buffer, Call::Atomic(spec, operands.into()))
+        let inner = &mut self.engine.inner;
+        let request = inner.begin_atomic(at, op, datatype, operands, before);
+        self.flush_if_wanted();
+        request
     }
 
     fn atomic_bytes(
@@ -339,27 +331,98 @@ impl Node {
         self.finish_lent(id, &[peer]).map(|_| ())
     }
 
+    fn submit(&mut self, at: RemoteTarget, op: OpId, call: Call<'_>) -> Result<(), Error> {
+        let submitted = self.engine.inner.submit(at, op, call);
+        self.flush_if_wanted();
+        submitted
+    }
+}
+
+impl Context<'_> {
+    /// Begins to put `buffer`, as [`Node::iput`] does; wait for it outside of the handler.
+    ///
+    /// # Errors
+    /// As [`Node::iput`].
+    pub fn iput(&mut self, to: RemoteTarget, buffer: impl Into<Buffer>) -> Result<Request, Error> {
+        self.inner.begin(to, buffer.into(), Call::Put)
+    }
+
+    /// Begins to fill `buffer`, as [`Node::iget`] does; wait for it outside of the handler.
+    ///
+    /// # Errors
+    /// As [`Node::iget`].
+    pub fn iget(
+        &mut self,
+        from: RemoteTarget,
+        buffer: impl Into<Buffer>,
+    ) -> Result<Request, Error> {
+        self.inner.begin_get(from, buffer.into())
+    }
+
+    /// Begins an atomic operation, as [`Node::iatomic`] does; wait for it outside of the handler.
+    ///
+    /// # Errors
+    /// As [`Node::iatomic`].
+    pub fn iatomic(
+        &mut self,
+        at: RemoteTarget,
+        op: AtomicOp,
+        datatype: Datatype,
+        operands: &[u8],
+        before: Option<Buffer>,
+    ) -> Result<Request, Error> {
+        self.inner.begin_atomic(at, op, datatype, operands, before)
+    }
+}
+
+impl Inner {
+    fn begin_get(&mut self, from: RemoteTarget, mut buffer: Buffer) -> Result<Request, Error> {
+        if buffer.as_mut_slice().is_none() {
+            return Err(Error::BufferShared);
+        }
+        self.begin(from, buffer, Call::Get)
+    }
+
+    fn begin_atomic(
+        &mut self,
+        at: RemoteTarget,
+        op: AtomicOp,
+        datatype: Datatype,
+        operands: &[u8],
+        before: Option<Buffer>,
+    ) -> Result<Request, Error> {
+        let mut buffer = before.unwrap_or_else(|| Buffer::from(Vec::new()));
+        if buffer.as_mut_slice().is_none() {
+            return Err(Error::BufferShared);
+        }
+        let span = match op {
+            AtomicOp::Read => buffer.len(),
+            _ if op.compares() => operands.len() / 2,
+            _ => operands.len(),
+        };
+        let count = span / datatype.len();
+        let spec = atomic_spec(op, datatype, count, operands.len(), buffer.len())?;
+        self.begin(at, buffer, Call::Atomic(spec, operands.into()))
+    }
+
     fn begin(
         &mut self,
         at: RemoteTarget,
         buffer: Buffer,
         call: Call<'_>,
     ) -> Result<Request, Error> {
-        let inner = &mut self.engine.inner;
-        let peer = inner.check_rank(at.rank)?;
-        let op = inner.ops.owned(OpKind::Remote(peer), buffer, false);
+        let peer = self.check_rank(at.rank)?;
+        let op = self.ops.owned(OpKind::Remote(peer), buffer, false);
         self.submit(at, op, call)?;
         Ok(Request(op))
     }
 
     fn submit(&mut self, at: RemoteTarget, op: OpId, call: Call<'_>) -> Result<(), Error> {
-        let inner = &mut self.engine.inner;
-        let peer = inner.check_rank(at.rank)?;
-        let submitted = inner.submit_remote(peer, op, at.spec(), call);
+        let peer = self.check_rank(at.rank)?;
+        let submitted = self.submit_remote(peer, op, at.spec(), call);
         if submitted.is_err() {
-            inner.ops.forget(op);
+            self.ops.forget(op);
         }
-        self.flush_if_wanted();
         submitted
     }
 }

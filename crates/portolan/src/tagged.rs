@@ -6,10 +6,11 @@
 )]
 
 use crate::buffer::Buffer;
+use crate::engine::Inner;
 use crate::error::Error;
 use crate::node::Node;
 use crate::ops::{OpKind, Request};
-use crate::port::Lane;
+use crate::port::{Context, Lane};
 use portolan_proto::{ClaimId, Label, OpId, PeerId, Selector, SendSpec, Space};
 
 /// Where a tagged message goes, and with what.
@@ -200,11 +201,9 @@ impl Node {
         which: TagMatch,
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
-        let selector = self.selector(which)?;
-        let (op, len) = self.own_tagged(selector.source, buffer.into())?;
-        self.engine.inner.core.post_tagged(&selector, op, len);
+        let request = self.engine.inner.post_recv_tagged(which, buffer.into())?;
         self.drain();
-        Ok(Request(op))
+        Ok(request)
     }
 
     /// Waits for the first message that `which` takes and no earlier receive does.
@@ -213,7 +212,7 @@ impl Node {
     /// [`Error::TruncatedTagged`], [`Error::NoSuchRank`], [`Error::PeerGone`].
     #[inline]
     pub fn recv_tagged(&mut self, which: TagMatch, bytes: &mut [u8]) -> Result<Envelope, Error> {
-        let selector = self.selector(which)?;
+        let selector = self.engine.inner.selector(which)?;
         let (inner, source) = (&mut self.engine.inner, selector.source);
         let len = bytes.len() as u64;
         let kind = OpKind::RecvTagged { source };
@@ -240,7 +239,7 @@ impl Node {
     /// # Errors
     /// [`Error::NoSuchRank`].
     pub fn peek(&mut self, which: TagMatch) -> Result<Option<Envelope>, Error> {
-        let selector = self.selector(which)?;
+        let selector = self.engine.inner.selector(which)?;
         self.engine.progress();
         let found = self.engine.inner.core.peek_tagged(&selector);
         Ok(found.map(Envelope::from))
@@ -251,7 +250,7 @@ impl Node {
     /// # Errors
     /// As [`Node::peek`].
     pub fn claim(&mut self, which: TagMatch) -> Result<Option<Claimed>, Error> {
-        let selector = self.selector(which)?;
+        let selector = self.engine.inner.selector(which)?;
         self.engine.progress();
         let found = self.engine.inner.core.claim_tagged(&selector);
         Ok(found.map(|(id, envelope)| Claimed {
@@ -271,7 +270,7 @@ impl Node {
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
         let source = Some(PeerId(claimed.envelope.source));
-        let (op, len) = self.own_tagged(source, buffer.into())?;
+        let (op, len) = self.engine.inner.own_tagged(source, buffer.into())?;
         if !self.engine.inner.core.recv_claimed(claimed.id, op, len) {
             self.engine.inner.ops.forget(op);
             return Err(Error::StaleRequest);
@@ -291,9 +290,54 @@ impl Node {
         }
         withdrawn
     }
+}
+
+impl Context<'_> {
+    /// Sends a copy of `bytes`, as [`Context::send`] does.
+    ///
+    /// # Errors
+    /// As [`Context::send`].
+    pub fn send_tagged(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
+        let peer = self.inner.check_rank(to.rank)?;
+        self.inner.send_copy_spec(peer, to.spec(), bytes)
+    }
+
+    /// Sends `buffer`; wait for it outside of the handler.
+    ///
+    /// # Errors
+    /// As [`Context::send`].
+    pub fn isend_tagged(
+        &mut self,
+        to: TagTarget,
+        buffer: impl Into<Buffer>,
+    ) -> Result<Request, Error> {
+        let peer = self.inner.check_rank(to.rank)?;
+        self.inner.isend_spec(peer, to.spec(), buffer.into())
+    }
+
+    /// Posts `buffer` as [`Node::post_recv_tagged`] does; wait for it outside of the handler.
+    ///
+    /// # Errors
+    /// As [`Node::post_recv_tagged`].
+    pub fn post_recv_tagged(
+        &mut self,
+        which: TagMatch,
+        buffer: impl Into<Buffer>,
+    ) -> Result<Request, Error> {
+        self.inner.post_recv_tagged(which, buffer.into())
+    }
+}
+
+impl Inner {
+    fn post_recv_tagged(&mut self, which: TagMatch, buffer: Buffer) -> Result<Request, Error> {
+        let selector = self.selector(which)?;
+        let (op, len) = self.own_tagged(selector.source, buffer)?;
+        self.core.post_tagged(&selector, op, len);
+        Ok(Request(op))
+    }
 
     fn selector(&self, which: TagMatch) -> Result<Selector, Error> {
-        let check = |rank| self.engine.inner.check_rank(rank);
+        let check = |rank| self.check_rank(rank);
         Ok(Selector {
             space: Space::Tagged,
             tag: which.tag,
@@ -313,6 +357,6 @@ impl Node {
         }
         let len = buffer.len() as u64;
         let kind = OpKind::RecvTagged { source };
-        Ok((self.engine.inner.ops.owned(kind, buffer, false), len))
+        Ok((self.ops.owned(kind, buffer, false), len))
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{DropReason, Instant};
 use alloc::collections::VecDeque;
-use portolan_wire::{ACK_FIXED_LEN, Ack};
+use portolan_wire::{ACK_FIXED_LEN, Ack, MARKS_LEN, Marks};
 
 /// Words of bitmap in one acknowledgement: 1024 frames, more than a megabyte at 1500 bytes.
 const WORDS_MAX: usize = 16;
@@ -25,6 +25,9 @@ pub(crate) struct RxWindow {
     /// Numbered frames since the last acknowledgement.
     unacked_count: u32,
     due: Instant,
+    /// Numbered frames that the network had marked, and the count that was told last.
+    marked: u32,
+    marked_told: u32,
 }
 
 /// What is kept of a window without gaps, of which everything was acknowledged.
@@ -34,6 +37,7 @@ pub(crate) struct RxMemory {
     last_num: u32,
     last_attempt: u8,
     last_at: Instant,
+    marked: u32,
 }
 
 impl RxWindow {
@@ -45,6 +49,7 @@ impl RxWindow {
             last_num: self.last_num,
             last_attempt: self.last_attempt,
             last_at: self.last_at,
+            marked: self.marked,
         })
     }
 
@@ -55,6 +60,7 @@ impl RxWindow {
         self.last_num = memory.last_num;
         self.last_attempt = memory.last_attempt;
         self.last_at = memory.last_at;
+        (self.marked, self.marked_told) = (memory.marked, memory.marked);
     }
 
     pub(crate) fn new(window_frames: u16) -> Self {
@@ -67,7 +73,14 @@ impl RxWindow {
             last_at: Instant::default(),
             unacked_count: 0,
             due: Instant::NEVER,
+            marked: 0,
+            marked_told: 0,
         }
+    }
+
+    /// `count` of the frames that have arrived were marked. `P3.14`
+    pub(crate) fn on_marked(&mut self, count: u32) {
+        self.marked = self.marked.wrapping_add(count);
     }
 
     /// Whether `num` is new and inside the window; does not record it. `P3.2`
@@ -132,8 +145,8 @@ impl RxWindow {
         self.due = self.due.min(due);
     }
 
-    /// Writes the acknowledgement and returns its length, or 0 if `out` is too short for it.
-    /// What it says is then no longer due. `P3.4`
+    /// Writes the acknowledgement, and news of marks if there is room for them too, and returns the
+    /// length of both, or 0 if `out` is too short. What they say is then no longer due. `P3.4`
     pub(crate) fn emit(&mut self, now: Instant, path: u8, out: &mut [u8]) -> usize {
         let word_count = if self.has_gap() {
             self.words.len().min(WORDS_MAX)
@@ -159,7 +172,22 @@ impl RxWindow {
         }
         self.unacked_count = 0;
         self.due = Instant::NEVER;
+        if self.marked != self.marked_told {
+            return len + self.emit_marks(path, &mut out[len..]);
+        }
         len
+    }
+
+    /// Writes how many frames were marked, if there is room. `P3.14`
+    #[cold]
+    fn emit_marks(&mut self, path: u8, out: &mut [u8]) -> usize {
+        if out.len() < MARKS_LEN {
+            return 0;
+        }
+        let count = self.marked;
+        Marks { path, count }.emit(out);
+        self.marked_told = count;
+        MARKS_LEN
     }
 
     /// The sender waits for an acknowledgement of what has arrived: it is due whatever the time.

@@ -18,11 +18,12 @@ const CHUNK_PAYLOAD_MAX: usize = 32 * 1024;
 
 impl Peer {
     pub(crate) fn next_chunk(&mut self, sh: &mut Shared, link: LinkId) -> Option<Sent> {
-        let key = *self.bulk_ready.front()?;
-        let Some(transfer) = sh.tx_transfers.get_mut(key) else {
+        // Those that the peer has ended meanwhile are not there any more.
+        while sh.tx_transfers.get(*self.bulk_ready.front()?).is_none() {
             self.bulk_ready.pop_front();
-            return self.next_chunk(sh, link);
-        };
+        }
+        let key = *self.bulk_ready.front()?;
+        let transfer = sh.tx_transfers.get_mut(key)?;
         let off = transfer.next_off;
         let left = transfer.granted - off;
         let len = usize::try_from(left)

@@ -2,7 +2,8 @@
 //! How much a path may have under way for the network's sake: a window that grows while the round
 //! trip stays near its minimum, and shrinks in proportion when it does not (`P3.13`). It learns from
 //! delay, as Swift (Kumar et al., SIGCOMM 2020) and LEDBAT++ do: links that lose frames by chance
-//! must not look congested. What the receiver can hold bounds it from above (`P3.3`).
+//! must not look congested. Where switches mark frames it learns from their share as well, as DCTCP
+//! does (RFC 8257; `P3.14`). What the receiver can hold bounds it from above (`P3.3`).
 
 use crate::Instant;
 use crate::time::Span;
@@ -21,6 +22,12 @@ const WINDOW_LEAST: u32 = 8;
 
 /// Frames that fill two calls on links without segmentation offload, as in `window_frames`.
 const CALL_LEAST: usize = 32;
+
+/// One, as the share of frames that are marked counts it (RFC 8257, section 3.3).
+const SHARE_ONE: u32 = 1024;
+
+/// Rounds over which that share is smoothed (RFC 8257, section 4.2: g is 1/16).
+const SHARE_ROUNDS: u32 = 16;
 
 /// Calls of segmentation offload in the first window: above bandwidth × round trip of most
 /// Ethernets (10 Gb/s × 100 µs are 85 frames), and doubled each round until the target is reached.
@@ -41,6 +48,15 @@ pub(crate) struct Congestion {
     lost: u32,
     shortest: Span,
     full: bool,
+    /// Of this round: frames of which the peer said that they were marked.
+    marked: u32,
+    /// The peer's count of all that were marked, as it told last.
+    marks_told: u32,
+    /// Smoothed share of frames that are marked, of [`SHARE_ONE`].
+    share: u32,
+    /// Marks have shrunk the window in the last round: those of frames that were under way then are
+    /// still to be heard, and mean nothing new.
+    obeyed: bool,
 }
 
 impl Congestion {
@@ -55,6 +71,11 @@ impl Congestion {
             lost: 0,
             shortest: Span::MAX,
             full: false,
+            marked: 0,
+            marks_told: 0,
+            // Nothing is known: the first marks halve the window.
+            share: SHARE_ONE,
+            obeyed: false,
         }
     }
 
@@ -67,6 +88,18 @@ impl Congestion {
     /// Frames were lost.
     pub(crate) fn on_lost(&mut self, count: u32) {
         self.lost += count;
+    }
+
+    /// The peer's count of marked frames is `count` now; returns by how much it grew. One that was
+    /// overtaken by a later one says nothing.
+    pub(crate) fn on_marks(&mut self, count: u32) -> u32 {
+        let more = count.wrapping_sub(self.marks_told);
+        if more >= 1 << 31 {
+            return 0;
+        }
+        self.marks_told = count;
+        self.marked = self.marked.saturating_add(more);
+        more
     }
 
     /// A round trip was measured.
@@ -94,11 +127,12 @@ impl Congestion {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         self.window = self.window.min(most).max(WINDOW_LEAST);
         self.round_at = now;
-        (self.acked, self.lost, self.full) = (0, 0, false);
+        (self.acked, self.lost, self.marked, self.full) = (0, 0, 0, false);
         self.shortest = Span::MAX;
     }
 
     fn judge(&mut self, queued: Span) {
+        let is_marked = self.judge_marks();
         let sent = self.acked + self.lost;
         // Beyond two deviations of that share: a round has few frames, and chance comes in lumps.
         if self.lost > sent / CHANCE_LOSS + sent.isqrt() / 2 {
@@ -115,7 +149,7 @@ impl Congestion {
                 self.scale(u32::try_from(part).unwrap_or(256), 256);
                 self.window = self.window.max(floor);
             }
-        } else if self.full {
+        } else if self.full && !is_marked {
             // A quarter of a call for each round: shares of several paths become equal.
             let step = if self.ramps {
                 self.window
@@ -124,6 +158,22 @@ impl Congestion {
             };
             self.window = self.window.saturating_add(step);
         }
+    }
+
+    /// Shrinks the window by half of the share of frames that are marked; whether marks forbid that
+    /// it grows. `P3.14`
+    fn judge_marks(&mut self) -> bool {
+        // Not more than arrived, whatever the peer says.
+        let marked = self.marked.min(self.acked);
+        let now = u64::from(marked) * u64::from(SHARE_ONE) / u64::from(self.acked.max(1));
+        let now = u32::try_from(now).unwrap_or(SHARE_ONE);
+        self.share = (self.share * (SHARE_ROUNDS - 1) + now) / SHARE_ROUNDS;
+        let shrinks = marked > 0 && !self.obeyed;
+        if shrinks {
+            self.ramps = false;
+            self.scale(2 * SHARE_ONE - self.share, 2 * SHARE_ONE);
+        }
+        core::mem::replace(&mut self.obeyed, shrinks) || marked > 0
     }
 
     fn scale(&mut self, part: u32, whole: u32) {
@@ -169,6 +219,57 @@ mod tests {
         assert_eq!(rounds(&mut congestion, 5, Span::ZERO, 6), 2848);
         assert_eq!(rounds(&mut congestion, 1, Span::ZERO, 25), 2848 * 4 / 5);
         assert_eq!(rounds(&mut congestion, 99, Span::ZERO, 400), 8);
+    }
+
+    /// Rounds of a full window in which so many of 100 frames were marked.
+    fn marked_rounds(congestion: &mut Congestion, count: u32, marked: u32) -> usize {
+        for _ in 0..count {
+            congestion.on_marks(congestion.marks_told.wrapping_add(marked));
+            rounds(congestion, 1, Span::ZERO, 0);
+        }
+        congestion.window()
+    }
+
+    // P3.14
+    #[test]
+    fn marks_shrink_the_window_by_half_of_their_share_once_a_round_trip() {
+        let mut congestion = Congestion::new(44);
+        // Long without a mark: the share is 0 again.
+        assert_eq!(rounds(&mut congestion, 200, Span::ZERO, 0), 2848);
+        let first = marked_rounds(&mut congestion, 1, 100);
+        assert_eq!(
+            first,
+            2848 * (2048 - 64) / 2048,
+            "a sixteenth of all, so far"
+        );
+        assert_eq!(
+            marked_rounds(&mut congestion, 1, 100),
+            first,
+            "heard before"
+        );
+        assert_eq!(rounds(&mut congestion, 1, Span::ZERO, 0), first + 11);
+        let light = marked_rounds(&mut congestion, 100, 5);
+        assert!(light > 200, "{light} frames at 5 in 100");
+        let heavy = marked_rounds(&mut congestion, 100, 100);
+        assert_eq!(heavy, 8, "all are marked");
+        assert_eq!(rounds(&mut congestion, 3, Span::ZERO, 0), 8 + 3);
+    }
+
+    // P3.14
+    #[test]
+    fn false_marks_neither_grow_nor_stall_a_window() {
+        let mut congestion = Congestion::new(44);
+        for count in [u32::MAX >> 1, u32::MAX - 5, 3, 2, u32::MAX, 1 << 30] {
+            congestion.on_marks(count);
+            let window = rounds(&mut congestion, 1, Span::ZERO, 0);
+            assert!((8..=2848).contains(&window), "{window}");
+        }
+        let marked = congestion.marks_told;
+        assert_eq!(congestion.on_marks(marked.wrapping_sub(1)), 0, "overtaken");
+        assert_eq!(congestion.on_marks(marked), 0, "said twice");
+        rounds(&mut congestion, 1, Span::ZERO, 0);
+        let before = congestion.window();
+        assert!(rounds(&mut congestion, 4, Span::ZERO, 0) > before);
     }
 
     #[test]

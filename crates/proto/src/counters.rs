@@ -122,6 +122,10 @@ pub struct Counters {
     pub placement_misses: u64,
     /// Bytes of those, headers included, that were copied to put them right.
     pub placement_repaired_bytes: u64,
+    /// Numbered frames accepted that the network had marked as having met congestion.
+    pub frames_marked: u64,
+    /// Frames sent of which peers said that they were marked so.
+    pub marks_heard: u64,
     /// Frames whose sending the link put off.
     pub link_full: u64,
     drops: [u64; DropReason::ALL.len()],

@@ -4,6 +4,10 @@
 
 use alloc::vec::Vec;
 
+/// Gaps that are remembered. Those of an honest sender are frames under way, 4096 at most on each of
+/// two paths (P3.3), and what it is about to send again; each takes 16 bytes here.
+const RANGES_MAX: usize = 1 << 14;
+
 /// See the module documentation. What comes in order allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
@@ -14,7 +18,8 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Notes `start..end` and returns how many of these bytes are new.
+    /// Notes `start..end` and returns how many of these bytes are new; none of what would make more
+    /// gaps than anybody needs.
     pub(crate) fn insert(&mut self, start: u64, end: u64) -> u64 {
         let start = start.max(self.prefix);
         if start >= end {
@@ -26,6 +31,9 @@ impl Coverage {
         }
         let first = self.ranges.partition_point(|range| range.1 < start);
         let last = self.ranges.partition_point(|range| range.0 <= end);
+        if first == last && self.ranges.len() >= RANGES_MAX {
+            return 0;
+        }
         let (mut low, mut high, mut known) = (start, end, 0);
         for range in &self.ranges[first..last] {
             (low, high) = (low.min(range.0), high.max(range.1));
@@ -80,6 +88,21 @@ mod tests {
             }
             assert!(coverage.ranges.is_empty());
         }
+    }
+
+    // P1.8
+    #[test]
+    fn gaps_without_end_take_bounded_memory_and_can_still_be_filled() {
+        let mut coverage = Coverage::default();
+        for at in 1..=RANGES_MAX as u64 {
+            assert_eq!(coverage.insert(at * 2, at * 2 + 1), 1);
+        }
+        let end = coverage.end();
+        assert_eq!(coverage.insert(end + 1, end + 2), 0, "one gap more");
+        assert_eq!((coverage.end(), coverage.ranges.len()), (end, RANGES_MAX));
+        assert_eq!(coverage.insert(end, end + 5), 5, "no gap more");
+        assert_eq!(coverage.insert(0, end), end - RANGES_MAX as u64);
+        assert!(coverage.reaches(end + 5));
     }
 
     #[test]

@@ -44,6 +44,7 @@ mod held;
 mod lane;
 mod leave;
 mod loss;
+mod marks;
 mod matching;
 mod open;
 mod path;

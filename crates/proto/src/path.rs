@@ -41,6 +41,9 @@ pub struct PathStatus {
     pub rtt: Duration,
     /// Frames under way.
     pub inflight_count: usize,
+    /// Frames that may be under way for the network's sake; `None` where nothing but the receiver
+    /// holds this side back.
+    pub window: Option<usize>,
 }
 
 /// What a numbered frame carries, for sending it again.

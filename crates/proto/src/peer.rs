@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One peer: its session, its paths, its lanes.
 
+use crate::congestion::Congestion;
 use crate::core_state::Shared;
 use crate::event::{Cause, PeerId};
 use crate::lane::{LaneRx, LaneTx};
@@ -118,6 +119,7 @@ impl Peer {
             rtt_min: path.probe.best.or(path.rtt.min()).map(Into::into),
             rtt: path.rtt.smoothed().into(),
             inflight_count: path.inflight.len(),
+            window: path.congestion.as_ref().map(Congestion::window),
         })
     }
 

@@ -174,7 +174,7 @@ impl Peer {
                 Record::RemoteAnswer(answer) => self.move_answer(sh, &answer, payload, moved),
                 Record::RemoteSource(source) => self.control.push_back(Control::Source(source)),
                 // Older than what will be said anyway.
-                Record::Ack(_) | Record::Probe(_) | Record::Chunk(_) => {}
+                Record::Ack(_) | Record::Marks(_) | Record::Probe(_) | Record::Chunk(_) => {}
             }
         }
     }

@@ -283,6 +283,7 @@ impl Rested {
             rtt_min: path.probe.best.or(path.rtt.min()).map(Into::into),
             rtt: path.rtt.smoothed().into(),
             inflight_count: 0,
+            window: path.congestion.as_ref().map(Congestion::window),
         })
     }
 }

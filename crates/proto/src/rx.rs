@@ -326,6 +326,7 @@ impl Core {
                 }
                 Ok(())
             }
+            Record::Marks(marks) => peer.on_marks(&mut self.sh, marks),
             Record::RemoteWrite(write) => peer.on_remote_write(&mut self.sh, write, payload),
             Record::RemoteRts(rts) => peer.on_remote_rts(&mut self.sh, link, rts),
             Record::RemoteGet(get) => peer.on_remote_get(&mut self.sh, get),
@@ -379,11 +380,11 @@ impl crate::peer::Peer {
     }
 }
 
-/// Whether a frame without a number may carry the record. `P3.11`, `P5.11`, `P7.2`
+/// Whether a frame without a number may carry the record. `P3.11`, `P3.14`, `P5.11`, `P7.2`
 fn may_be_lost(record: &Record) -> bool {
     match record {
         Record::Message(message) => message.best_effort,
-        Record::Ack(_) | Record::Probe(_) | Record::Grant(_) => true,
+        Record::Ack(_) | Record::Probe(_) | Record::Marks(_) | Record::Grant(_) => true,
         _ => false,
     }
 }

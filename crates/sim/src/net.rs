@@ -46,6 +46,8 @@ pub(crate) struct NetPlan {
     pub(crate) reorder: f64,
     pub(crate) reorder_ns: u64,
     pub(crate) corrupt: f64,
+    /// Bytes in the queue of a switch's port from which on it marks datagrams, if it does at all.
+    pub(crate) mark_len: Option<u64>,
 }
 
 /// The value mostly 0, else one of these.
@@ -82,7 +84,17 @@ impl NetPlan {
             reorder: chance(rng, 0.3, &[0.01, 0.1, 0.5]),
             reorder_ns: *[10_000, 100_000, 2_000_000].choose(rng).unwrap_or(&10_000),
             corrupt: chance(rng, 0.2, &[0.001, 0.02]),
+            mark_len: None,
         }
+    }
+
+    /// Half of the networks mark: from the first byte that waits, where DCTCP has its threshold at
+    /// 10 Gb/s (RFC 8257, section 3.1), and later than that.
+    pub(crate) fn draw_marking(&mut self, rng: &mut ChaCha8Rng) {
+        let thresholds = [1, 20 << 10, 100 << 10, 1 << 20];
+        self.mark_len = rng
+            .random_bool(0.5)
+            .then(|| *thresholds.choose(rng).unwrap_or(&1));
     }
 }
 
@@ -135,7 +147,11 @@ impl fmt::Display for NetPlan {
             self.reorder,
             self.reorder_ns / 1000
         )?;
-        write!(f, "corrupt {}", self.corrupt)
+        write!(f, "corrupt {}", self.corrupt)?;
+        match self.mark_len {
+            Some(len) => write!(f, ", marked from {len} B"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -155,6 +171,10 @@ pub(crate) struct Net {
     /// When frames found a full port of the switch, and the longest queue at one, in bytes.
     pub(crate) switch_losses: Vec<std::time::Duration>,
     pub(crate) switch_queue_len_max: u64,
+    /// What frames found before them at ports of switches: bytes of all together, and frames.
+    queue_sum: (u64, u64),
+    /// Datagrams that switches have marked.
+    pub(crate) marked_count: u64,
 }
 
 impl Net {
@@ -174,6 +194,8 @@ impl Net {
             byte_count: 0,
             switch_losses: Vec::new(),
             switch_queue_len_max: 0,
+            queue_sum: (0, 0),
+            marked_count: 0,
         }
     }
 
@@ -202,6 +224,7 @@ impl Net {
             to,
             link,
             frame,
+            marked: false,
         };
         match self.pass(now, &flight) {
             Ok(at) => queue.push(at, Happening::Switch { leg: 0, flight }),
@@ -215,7 +238,7 @@ impl Net {
         (queue, trace): (&mut Queue, &mut Trace),
         now: u64,
         leg: usize,
-        flight: Flight,
+        mut flight: Flight,
     ) {
         let on_wire = (flight.frame.len() + OVERHEAD_LEN) as u64;
         let (src, dst) = (self.host(flight.from), self.host(flight.to));
@@ -232,11 +255,20 @@ impl Net {
                 &mut self.rack_free[DOWN][dst_rack],
             ),
         };
-        let Some(at) = hop.pass(now, free, on_wire, &mut self.switch_queue_len_max) else {
+        let Some((at, queue_len)) = hop.pass(now, free, on_wire) else {
             self.switch_losses
                 .push(std::time::Duration::from_nanos(now));
             return lose(trace, now, &flight, "switch buffer full");
         };
+        self.switch_queue_len_max = self.switch_queue_len_max.max(queue_len);
+        self.queue_sum.0 += queue_len;
+        self.queue_sum.1 += 1;
+        // What has no IP header has no room for a mark.
+        let takes_marks = flight.link == LinkId::UDP && !flight.marked;
+        if takes_marks && self.plan.mark_len.is_some_and(|from| queue_len >= from) {
+            flight.marked = true;
+            self.marked_count += 1;
+        }
         if leg + 1 < legs {
             let leg = leg + 1;
             return queue.push(at, Happening::Switch { leg, flight });
@@ -274,6 +306,11 @@ impl Net {
         queue.push(at + extra, Happening::Arrive(flight));
     }
 
+    /// Bytes that a frame found before it at a port of a switch, on average.
+    pub(crate) fn switch_queue_len_mean(&self) -> u64 {
+        self.queue_sum.0 / self.queue_sum.1.max(1)
+    }
+
     fn host(&self, node: u32) -> usize {
         self.hosts[node as usize] as usize
     }
@@ -289,6 +326,7 @@ impl Net {
             to,
             link,
             ref frame,
+            marked: _,
         } = *flight;
         let src = self.host(from);
         let wire = self.plan.hosts[src];
@@ -354,15 +392,18 @@ impl Hop {
         len * 1_000_000_000 / self.bandwidth
     }
 
-    /// When a frame that is at the queue at `at` has crossed; `None` if the queue is full.
-    fn pass(&self, at: u64, free: &mut u64, len: u64, queue_len_max: &mut u64) -> Option<u64> {
+    /// When a frame that is at the queue at `at` has crossed, and how many bytes it found there;
+    /// `None` if the queue is full.
+    fn pass(&self, at: u64, free: &mut u64, len: u64) -> Option<(u64, u64)> {
         let backlog_ns = free.saturating_sub(at);
         if backlog_ns > self.wire_ns(self.buffer_len) {
             return None;
         }
         let queue_len = u128::from(backlog_ns) * u128::from(self.bandwidth) / 1_000_000_000;
-        *queue_len_max = (*queue_len_max).max(u64::try_from(queue_len).unwrap_or(0));
         *free = (*free).max(at) + self.wire_ns(len);
-        Some(*free + self.latency_ns)
+        Some((
+            *free + self.latency_ns,
+            u64::try_from(queue_len).unwrap_or(0),
+        ))
     }
 }

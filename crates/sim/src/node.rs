@@ -111,7 +111,7 @@ pub(crate) struct Node {
     clock: Clock,
     pub(crate) memory: BTreeMap<u64, Op>,
     next_op: u64,
-    inbox: VecDeque<(u32, LinkId, Vec<u8>)>,
+    inbox: VecDeque<Flight>,
     inbox_len: [usize; LinkId::COUNT],
     link_blocked: [bool; LinkId::COUNT],
     busy_until: u64,
@@ -185,9 +185,7 @@ impl Node {
 
     /// A frame has reached the process's socket.
     pub(crate) fn on_arrival(&mut self, cx: &mut Context, flight: Flight) {
-        let Flight {
-            from, link, frame, ..
-        } = flight;
+        let (from, link) = (flight.from, flight.link);
         let params = if link == LinkId::UDP {
             Some(cx.plan.udp)
         } else {
@@ -195,7 +193,7 @@ impl Node {
         };
         let room = params.map_or(0, |params| params.rx_buffer_len);
         let len = &mut self.inbox_len[link.index()];
-        if *len + frame.len() > room {
+        if *len + flight.frame.len() > room {
             let (to, why) = (self.id, "socket buffer full");
             cx.socket_losses
                 .push(std::time::Duration::from_nanos(cx.now));
@@ -203,8 +201,8 @@ impl Node {
                 .push(cx.now, from, crate::trace::Item::Lost { to, link, why });
             return;
         }
-        *len += frame.len();
-        self.inbox.push_back((from, link, frame));
+        *len += flight.frame.len();
+        self.inbox.push_back(flight);
         self.on_wake(cx);
     }
 
@@ -281,32 +279,41 @@ impl Node {
     fn receive(&mut self, cx: &mut Context) -> u64 {
         let mut cost_ns = 0;
         for _ in 0..TURN_FRAMES_MAX {
-            let local = self.clock.local(cx.now);
             if let Some((from, frame)) = cx.shm.receive(&mut cx.queue, cx.now, self.id) {
                 self.on_shared(cx, from, &frame);
                 // Shared memory costs no system call.
                 cost_ns += cx.plan.frame_cost_ns / 8;
-            } else if let Some((from, link, frame)) = self.inbox.pop_front() {
-                self.inbox_len[link.index()] -= frame.len();
-                let len = frame.len();
-                cx.trace.push(
-                    cx.now,
-                    self.id,
-                    crate::trace::Item::Arrived { from, link, len },
-                );
-                if cx.plan.short_way {
-                    let admitted = self.core.admit(local, link, &frame);
-                    self.take(cx, admitted, &frame, &frame);
-                } else {
-                    self.core.handle_frame(local, link, &frame);
-                    self.drain(cx, &frame);
-                }
+            } else if let Some(flight) = self.inbox.pop_front() {
+                self.on_datagram(cx, &flight);
                 cost_ns += cx.plan.frame_cost_ns;
             } else {
                 break;
             }
         }
         cost_ns
+    }
+
+    fn on_datagram(&mut self, cx: &mut Context, flight: &Flight) {
+        let local = self.clock.local(cx.now);
+        let (from, link, frame) = (flight.from, flight.link, &flight.frame);
+        let len = frame.len();
+        self.inbox_len[link.index()] -= len;
+        cx.trace.push(
+            cx.now,
+            self.id,
+            crate::trace::Item::Arrived { from, link, len },
+        );
+        let accepted = self.core.counters().frames_received;
+        if cx.plan.short_way {
+            let admitted = self.core.admit(local, link, frame);
+            self.take(cx, admitted, frame, frame);
+        } else {
+            self.core.handle_frame(local, link, frame);
+            self.drain(cx, frame);
+        }
+        if flight.marked && self.core.counters().frames_received > accepted {
+            self.core.note_marked(link, frame, 1);
+        }
     }
 
     fn on_shared(&mut self, cx: &mut Context, from: u32, frame: &[u8]) {

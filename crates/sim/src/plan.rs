@@ -174,6 +174,7 @@ impl Plan {
         plan.draw_link_down(seed);
         plan.draw_weather(seed);
         plan.draw_remote(seed);
+        plan.draw_marking(seed);
         plan
     }
 
@@ -245,10 +246,16 @@ impl Plan {
         }
     }
 
+    fn draw_marking(&mut self, seed: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 5);
+        self.net.draw_marking(&mut rng);
+    }
+
     /// Half of the runs use remote memory as well.
     fn draw_remote(&mut self, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(u64::from(NODES_MAX) + 4);
+        rng.set_stream(u64::from(NODES_MAX) + 6);
         if rng.random_bool(0.5) {
             return;
         }

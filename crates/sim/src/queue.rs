@@ -12,6 +12,8 @@ pub(crate) struct Flight {
     pub(crate) to: u32,
     pub(crate) link: LinkId,
     pub(crate) frame: Vec<u8>,
+    /// A switch has marked it: it met a long queue.
+    pub(crate) marked: bool,
 }
 
 /// Something that will happen.

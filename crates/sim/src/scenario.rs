@@ -45,6 +45,8 @@ pub struct Scenario {
     pub port_len: u64,
     /// Bytes of payload that a process's socket holds.
     pub socket_len: usize,
+    /// Bytes in such a port from which on it marks datagrams, if it does at all.
+    pub mark_len: Option<u64>,
     /// Share of frames that are lost by chance.
     pub loss: f64,
     /// Processor time of the receiver per frame.
@@ -70,6 +72,7 @@ impl Scenario {
             latency_ns: 5_000,
             port_len: 256 << 10,
             socket_len: 212_992 / 2,
+            mark_len: None,
             loss: 0.0,
             // A run of datagrams that the kernel has joined costs a fraction of this each.
             frame_cost_ns: 500,
@@ -114,6 +117,7 @@ impl Scenario {
                 reorder: 0.0,
                 reorder_ns: 1,
                 corrupt: 0.0,
+                mark_len: self.mark_len,
             },
             limits: self.limits.clone(),
             clocks: vec![

@@ -110,6 +110,10 @@ pub struct Report {
     pub switch_losses: Vec<Duration>,
     /// Bytes that waited at one port of the switch at most.
     pub switch_queue_len_max: u64,
+    /// Bytes that a frame found before it at such a port, on average.
+    pub switch_queue_len_mean: u64,
+    /// Datagrams that switches have marked.
+    pub marked_count: u64,
     /// When each message was delivered, and from whom to whom, in that order.
     pub deliveries: Vec<Arrival>,
 }
@@ -486,6 +490,8 @@ impl World {
             socket_losses: std::mem::take(&mut self.cx.socket_losses),
             switch_losses: std::mem::take(&mut self.cx.net.switch_losses),
             switch_queue_len_max: self.cx.net.switch_queue_len_max,
+            switch_queue_len_mean: self.cx.net.switch_queue_len_mean(),
+            marked_count: self.cx.net.marked_count,
             deliveries: std::mem::take(&mut self.cx.deliveries),
         })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const MB: usize = 1_000_000;
 
-/// The streams begin when the sessions are up and their paths measured: the probes of 63 peers at once
+/// The streams begin when the sessions are up and their paths measured: the probes of 64 peers at once
 /// fill a socket by themselves, and lost ones are tried again after 20 ms.
 const START_NS: u64 = 100_000_000;
 
@@ -89,7 +89,7 @@ fn check_incast(senders: u32, schedule: Schedule) -> Vec<Arrival> {
 // P5.3
 #[test]
 fn many_senders_lose_nothing_and_end_shortest_first() {
-    for senders in [8, 63] {
+    for senders in [8, 64] {
         let deliveries = check_incast(senders, Schedule::ShortestFirst);
         let lens: Vec<usize> = deliveries.iter().map(|arrival| arrival.len).collect();
         // Two have grants at a time, so neighbours may change places.
@@ -107,7 +107,7 @@ fn many_senders_lose_nothing_and_end_shortest_first() {
 // P5.3
 #[test]
 fn many_senders_lose_nothing_and_have_their_share_if_fair() {
-    for senders in [8, 63] {
+    for senders in [8, 64] {
         let deliveries = check_incast(senders, Schedule::Fair);
         // With equal shares, the time of each follows from the lengths alone.
         let lens: Vec<usize> = deliveries.iter().map(|arrival| arrival.len).collect();
@@ -187,17 +187,22 @@ fn loss_by_chance_costs_little() {
 }
 
 /// Streams of 32 MB to processes of one host, which know nothing of one another.
-fn shared_port(port_len: u64, congestion_control: bool) -> Report {
+fn shared_port(port_len: u64, congestion_control: bool, mark_len: Option<u64>) -> Report {
     let senders = 8;
     let flows = (0..senders).map(|index| flow(senders + index, index, 32 * MB));
     let mut scenario = Scenario::ethernet(2 * senders, flows.collect());
     let hosts = (0..senders).map(|_| 0).chain(1..=senders);
     scenario.hosts = hosts.collect();
-    scenario.port_len = port_len;
+    (scenario.port_len, scenario.mark_len) = (port_len, mark_len);
     // An enlarged buffer, so that it is not what holds the senders back.
     scenario.socket_len = 4 << 20;
     scenario.limits.congestion_control = congestion_control;
     run(&scenario)
+}
+
+/// Goodput of those streams, headers included, beside what their wire carries.
+fn share_of_wire(report: &Report) -> f64 {
+    8.0 * 32e6 * (1538.0 / 1448.0) / 1.25e9 / seconds(report)
 }
 
 /// Jain's index of fairness over the times at which the streams ended.
@@ -212,36 +217,70 @@ fn fairness(report: &Report) -> f64 {
     sum * sum / (count * squares)
 }
 
-// P3.13
+/// Share of the frames that were lost to the full port.
+fn share_lost(report: &Report) -> f64 {
+    losses(report).1 as f64 / report.frame_count as f64
+}
+
+fn check_shared(what: &str, report: &Report) {
+    let (share, fair) = (share_of_wire(report), fairness(report));
+    println!(
+        "{what}: {share:.3} of the wire, loss {:.4}, fairness {fair:.3}, queue {} B at most, {} B on \
+         average, {} marked",
+        share_lost(report),
+        report.switch_queue_len_max,
+        report.switch_queue_len_mean,
+        report.marked_count
+    );
+    assert!(share >= 0.8, "{what}: {share:.3} of the wire");
+    assert!(fair >= 0.8, "{what}: fairness {fair:.3}");
+}
+
+// P3.13, P3.14
 #[test]
 fn senders_to_one_port_share_it_without_collapse() {
     for (port_len, loss_max) in [(256 << 10, 0.1), (2 << 20, 0.01)] {
-        let [
-            (share, fixed_share),
-            (loss, fixed_loss),
-            (fair, fixed_fair),
-            (queue, fixed_queue),
-        ] = {
-            let (own, fixed) = (shared_port(port_len, true), shared_port(port_len, false));
-            let wire = 8.0 * 32e6 * (1538.0 / 1448.0) / 1.25e9;
-            let loss = |report: &Report| losses(report).1 as f64 / report.frame_count as f64;
-            [
-                (wire / seconds(&own), wire / seconds(&fixed)),
-                (loss(&own), loss(&fixed)),
-                (fairness(&own), fairness(&fixed)),
-                (
-                    own.switch_queue_len_max as f64,
-                    fixed.switch_queue_len_max as f64,
-                ),
-            ]
-        };
-        println!(
-            "{} KiB: {share:.3} of the wire (fixed {fixed_share:.3}), loss {loss:.4} \
-             ({fixed_loss:.4}), fairness {fair:.3} ({fixed_fair:.3}), queue {queue} ({fixed_queue})",
-            port_len >> 10
+        println!("{} KiB a port", port_len >> 10);
+        let fixed = shared_port(port_len, false, None);
+        println!("receivers alone: {:.3} of the wire", share_of_wire(&fixed));
+        let own = shared_port(port_len, true, None);
+        check_shared("delay and loss", &own);
+        let loss = share_lost(&own);
+        assert!(
+            loss <= loss_max && loss <= share_lost(&fixed),
+            "{loss:.4} lost"
         );
-        assert!(share >= 0.8, "{share:.3} of the wire");
-        assert!(loss <= loss_max && loss <= fixed_loss, "{loss:.4} lost");
-        assert!(fair >= 0.8, "fairness {fair:.3}");
+        // The threshold of RFC 8257, section 3.1, for 10 Gb/s.
+        let marked = shared_port(port_len, true, Some(100 << 10));
+        check_shared("marks as well", &marked);
+        assert!(marked.marked_count > 0 && own.marked_count == 0);
+        assert!(
+            share_lost(&marked) <= loss,
+            "{:.4} lost",
+            share_lost(&marked)
+        );
+        let queues = (marked.switch_queue_len_mean, own.switch_queue_len_mean);
+        assert!(queues.0 * 4 < queues.1 * 3, "queues of {queues:?} B");
+    }
+}
+
+// P3.14
+#[test]
+fn many_senders_lose_nothing_where_the_switch_marks() {
+    let single_rate = single_rate();
+    for senders in [8, 64] {
+        let mut scenario = incast(senders, Schedule::Fair, |_| 4 * MB);
+        // Below what a receiver grants, or no queue would ever reach it.
+        scenario.mark_len = Some(30 << 10);
+        let report = run(&scenario);
+        let share = (senders as usize * 4 * MB) as f64 / seconds(&report) / single_rate;
+        println!(
+            "{senders} senders: {share:.3} of one stream, {} marked, {:?} lost",
+            report.marked_count,
+            losses(&report)
+        );
+        assert!(report.marked_count > 0);
+        assert_eq!(losses(&report), (0, 0));
+        assert!(share >= 0.8, "{share:.3} of the rate of one stream");
     }
 }

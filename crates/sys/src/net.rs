@@ -25,8 +25,9 @@ pub use error_queue::{ErrorOrigin, SocketError, recv_error, recv_error_quoting};
 pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces};
 pub use netns::enter_netns;
 pub use options::{
-    enable_error_queue, enable_receive_offload, probe_path_mtu, receive_buffer_len, receive_drops,
-    segmentation_supported, send_buffer_len, wish_receive_buffer, wish_send_buffer,
+    ECN_CAPABLE, ECN_MET, enable_error_queue, enable_receive_offload, probe_path_mtu,
+    receive_booked_len, receive_buffer_len, receive_drops, report_marks, segmentation_supported,
+    send_buffer_len, set_ecn, wish_receive_buffer, wish_send_buffer,
 };
 pub use packet::{
     FilterOp, attach_filter, bind_packet, bypass_qdisc, ignore_outgoing, packet_drops,

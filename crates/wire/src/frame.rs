@@ -3,6 +3,7 @@
 
 use crate::Malformed;
 use crate::field::{put, u16_at, u32_at, u64_at};
+use crate::seal::SEALED;
 
 /// Version of the protocol; the high nibble of the first byte.
 pub const VERSION: u8 = 1;
@@ -136,6 +137,14 @@ impl FrameHeader {
         put(bytes, 8, self.session.to_le_bytes());
     }
 
+    /// The session of a frame with a number, sealed or not; `None` of any other.
+    #[must_use]
+    pub fn session_of_numbered(frame: &[u8]) -> Option<u64> {
+        let head = frame.get(..FRAME_HEADER_LEN)?;
+        let kind = FrameKind::from_nibble(head[0] & 0x0f & !SEALED).ok()?;
+        matches!(kind, FrameKind::Data | FrameKind::Bulk).then(|| u64_at(head, 8))
+    }
+
     /// Overwrites the attempt of an emitted header.
     #[inline]
     pub fn set_attempt(bytes: &mut [u8], attempt: u8) {
@@ -190,6 +199,19 @@ mod tests {
     const DATA: [u8; 20] = [
         0x11, 2, 20, 0, 0x78, 0x56, 0x34, 0x12, 8, 7, 6, 5, 4, 3, 2, 1, 0xaa, 0xbb, 0xcc, 0xdd,
     ];
+
+    #[test]
+    fn session_of_a_numbered_frame_is_read_through_its_seal() {
+        let mut frame = DATA;
+        for (kind, numbered) in [(1, true), (2, false), (3, true), (4, false), (6, false)] {
+            for sealed in [0, 8] {
+                frame[0] = 0x10 | kind | sealed;
+                let session = FrameHeader::session_of_numbered(&frame);
+                assert_eq!(session, numbered.then_some(0x0102_0304_0506_0708), "{kind}");
+            }
+        }
+        assert_eq!(FrameHeader::session_of_numbered(&DATA[..15]), None);
+    }
 
     // P1.1
     #[test]

@@ -16,6 +16,7 @@ mod field;
 mod frame;
 mod hello;
 mod label;
+mod marks;
 mod record;
 mod remote;
 mod seal;
@@ -24,6 +25,7 @@ pub use card::{CARD_LEN, Card, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, card_of};
 pub use frame::{BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION};
 pub use hello::{HELLO_LEN, Hello, MAC_LEN};
 pub use label::{LABEL_LEN_MAX, Label, Space};
+pub use marks::{MARKS_LEN, Marks};
 pub use record::{
     ACK_FIXED_LEN, Ack, CHUNK_LEN, CREDIT_LEN, Chunk, Credit, DONE_LEN, Done, DoneStatus,
     FRAGMENT_LEN, Fragment, GRANT_LEN, Grant, LaneId, MESSAGE_LEN, MESSAGE_LEN_MAX, Message,

@@ -4,6 +4,7 @@
 use crate::Malformed;
 use crate::field::{put, u16_at, u32_at, u64_at};
 use crate::label::{LABEL_LEN_MAX, Label};
+use crate::marks::{KIND_MARKS, MARKS_LEN, Marks};
 use crate::remote::{self, RemoteAnswer, RemoteGet, RemoteRts, RemoteSource, RemoteWrite};
 use core::ops::Range;
 
@@ -565,6 +566,8 @@ pub enum Record {
     Ack(Ack),
     /// Probe.
     Probe(Probe),
+    /// Frames that the network has marked.
+    Marks(Marks),
     /// Put, atomic operation, or part of one.
     RemoteWrite(RemoteWrite),
     /// Request to put by a transfer.
@@ -701,6 +704,7 @@ fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize),
             )
         }
         KIND_PROBE => (Record::Probe(Probe::parse(bytes)), PROBE_LEN, 0),
+        KIND_MARKS => (Record::Marks(Marks::parse(bytes)), MARKS_LEN, 0),
         other => return parse_remote(other, bytes),
     })
 }

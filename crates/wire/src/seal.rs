@@ -22,7 +22,7 @@ pub const SEAL_LEN: usize = SEAL_TAG_LEN + NUMBER_LEN;
 const NUMBER_LEN: usize = 8;
 
 /// In the kind of a frame: its records are sealed.
-const SEALED: u8 = 0x08;
+pub(crate) const SEALED: u8 = 0x08;
 
 /// What makes the nonce of a sealed frame: never twice the same under one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

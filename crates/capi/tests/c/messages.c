@@ -5,7 +5,7 @@
 
 #include <poll.h>
 
-enum { TAG = 77, OTHER_TAG = 78, REGION_LEN = 1 << 20 };
+enum { TAG = 77, OTHER_TAG = 78, ANSWER = 500, ASK = 6, REGION_LEN = 1 << 20 };
 enum { RING = 1, POSTED = 2, IN_PLACE = 3, EVENTS = 4, LONG = 5, LONG_LEN = 3 << 20, ROUNDS = 100 };
 
 static portolan_node_t *node;
@@ -319,6 +319,72 @@ static void remote(void) {
     OK(portolan_free(back));
 }
 
+/* -- handlers begin operations by tag and on remote memory; the program waits for them -- */
+
+static struct {
+    portolan_request_t requests[5];
+    int64_t got;
+    char word[8];
+    int asked;
+} answer;
+
+static void on_ask(portolan_node_t *here, const portolan_message_t *message, void *user) {
+    static const int64_t one = 1;
+    uint32_t asker = message->source;
+    portolan_remote_t place = PORTOLAN_SIZED(portolan_remote_t);
+    portolan_atomic_t sum = PORTOLAN_SIZED(portolan_atomic_t);
+    CHECK(user == &answer && message->len == sizeof place.key);
+    memcpy(&place.key, message->bytes, sizeof place.key);
+    place.rank = asker;
+    OK(portolan_iput(here, &place, "put", 4, &answer.requests[0]));
+    place.offset = 8;
+    sum.operation = PORTOLAN_SUM;
+    sum.type = PORTOLAN_INT64;
+    sum.count = 1;
+    sum.operands = &one;
+    OK(portolan_iatomic(here, &place, &sum, &answer.requests[1]));
+    place.offset = 16;
+    OK(portolan_iget(here, &place, &answer.got, 8, &answer.requests[2]));
+    OK(portolan_isend_tagged_copy(here, asker, ANSWER, NULL, "copied", 7, 0));
+    OK(portolan_isend_tagged(here, asker, ANSWER + 1, NULL, "lent", 5, PORTOLAN_HIGH,
+                             &answer.requests[3]));
+    OK(portolan_post_recv_tagged(here, ANSWER + 2, 0, asker, answer.word, sizeof answer.word,
+                                 &answer.requests[4]));
+    FAILS(PORTOLAN_ERR_IN_HANDLER, "handler", portolan_put(here, &place, "put", 4));
+    FAILS(PORTOLAN_ERR_IN_HANDLER, "handler", portolan_atomic(here, &place, &sum));
+    FAILS(PORTOLAN_ERR_IN_HANDLER, "handler",
+          portolan_recv_tagged(here, ANSWER, 0, asker, answer.word, 8, NULL));
+    answer.asked++;
+}
+
+static int is_asked(void *user) {
+    (void)user;
+    return answer.asked;
+}
+
+static void from_handlers(void) {
+    int64_t region[3] = {0, 40, 70 + (int64_t)rank};
+    uint64_t key;
+    char in[8];
+    OK(portolan_expose(node, region, sizeof region, PORTOLAN_READ_ACCESS | PORTOLAN_WRITE_ACCESS,
+                       &key));
+    OK(portolan_open_active(node, ASK, PORTOLAN_IN_PLACE, on_ask, &answer));
+    OK(portolan_barrier(node, NULL));
+    OK(portolan_send(node, next, ASK, &key, sizeof key, 0));
+    OK(portolan_recv_tagged(node, ANSWER + 1, 0, next, in, sizeof in, NULL));
+    CHECK(strcmp(in, "lent") == 0);
+    OK(portolan_recv_tagged(node, ANSWER, 0, next, in, sizeof in, NULL));
+    CHECK(strcmp(in, "copied") == 0);
+    OK(portolan_send_tagged(node, next, ANSWER + 2, NULL, "back", 5, 0));
+    OK(portolan_wait_until(node, is_asked, NULL));
+    OK(portolan_wait_all(node, answer.requests, 5));
+    CHECK(answer.got == 70 + (int64_t)previous && strcmp(answer.word, "back") == 0);
+    OK(portolan_barrier(node, NULL));
+    CHECK(memcmp(region, "put", 4) == 0 && region[1] == 41);
+    OK(portolan_conceal(node, key));
+    OK(portolan_barrier(node, NULL));
+}
+
 static void count_path(const char *path, void *user) {
     CHECK(strlen(path) > 5);
     ++*(int *)user;
@@ -361,6 +427,7 @@ int main(void) {
     event_loop();
     tagged();
     remote();
+    from_handlers();
     accounts();
     OK(portolan_close(node));
     puts("all messages came");

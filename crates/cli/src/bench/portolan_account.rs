@@ -33,6 +33,8 @@ fn counters(node: &Node) -> BTreeMap<String, u64> {
         ("retransmits", counted.retransmits),
         ("timeouts", counted.timeouts),
         ("link full", counted.link_full),
+        ("frames marked", counted.frames_marked),
+        ("marks heard", counted.marks_heard),
         ("messages held", counted.messages_held),
     ];
     let of_host = [(FULL_BUFFERS, full_buffer_losses())];

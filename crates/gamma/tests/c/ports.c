@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-enum { ROUNDS = 200, RING = 1, BACK = 2, FORTH = 3, SWAP = 4, ERRORS = 5, PASSIVE = 6, NEVER = 7, LONG = 8, THREADS = 20 };
+enum { ROUNDS = 200, RING = 1, BACK = 2, FORTH = 3, SWAP = 4, ERRORS = 5, PASSIVE = 6, NEVER = 7, LONG = 8, TWO = 9, THREADS = 20 };
 enum { LONG_LEN = 1 << 20 };
 
 static int me, size, next, previous;
@@ -69,6 +69,27 @@ static void go_back(void) {
         CHECK(back_seen == i && back_buffer == i);
     }
     CHECK(gamma_test(2) == 0);
+    OK(gamma_sync());
+}
+
+/* A second buffer, armed before the first message is collected, is as safe as the first. */
+static void go_back_with_two(void) {
+    static int first, second;
+    unsigned short to = (unsigned short)next;
+    OK(gamma_set_passive_port(TWO, to, pid, TWO, 9, GO_BACK, &first, sizeof first));
+    OK(gamma_sync());
+    for (int i = 1; i <= 3; i++) OK(gamma_send_flowctl(TWO, &i, sizeof i));
+    OK(gamma_sync());
+    for (int i = 0; i < 100; i++) CHECK(gamma_test(99) == 0);
+    OK(gamma_post_recv(TWO, &second, sizeof second));
+    for (int i = 0; i < 100; i++) CHECK(gamma_test(99) == 0);
+    for (int i = 0; i < 2; i++) {
+        OK(gamma_wait(9, 1));
+        for (int j = 0; j < 100; j++) CHECK(gamma_test(99) == 0);
+        CHECK(first == 1 && second == 2);
+    }
+    OK(gamma_wait(9, 1));
+    CHECK(first == 1 && second == 3);
     OK(gamma_sync());
 }
 
@@ -218,12 +239,34 @@ static void *thread(void *argument) {
     return NULL;
 }
 
-static void threads(void) {
+/* One thread of each process is in barriers, the other in broadcasts, in no agreed order. */
+static void *in_collectives(void *argument) {
+    static char word[100000];
+    for (int round = 0; round < 20; round++) {
+        if (*(int *)argument == 0) {
+            OK(gamma_sync());
+            continue;
+        }
+        int root = round % size;
+        unsigned long len = round % 2 ? 8 : sizeof word;
+        memset(word, me == root ? round : 77, len);
+        OK(gamma_broadcast((unsigned short)root, word, len));
+        CHECK(word[0] == round && word[len - 1] == round);
+    }
+    return NULL;
+}
+
+static void run_two(void *(*body)(void *)) {
     pthread_t ids[2];
     static int numbers[2] = {0, 1};
-    for (int i = 0; i < 2; i++) CHECK(pthread_create(&ids[i], NULL, thread, &numbers[i]) == 0);
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&ids[i], NULL, body, &numbers[i]) == 0);
     for (int i = 0; i < 2; i++) CHECK(pthread_join(ids[i], NULL) == 0);
     OK(gamma_sync());
+}
+
+static void threads(void) {
+    run_two(thread);
+    run_two(in_collectives);
 }
 
 int main(int argc, char **argv) {
@@ -248,6 +291,7 @@ int main(int argc, char **argv) {
     OK(gamma_sync());
     all_sends();
     go_back();
+    go_back_with_two();
     go_forth();
     swapping();
     errors();

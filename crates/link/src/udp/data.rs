@@ -127,6 +127,34 @@ impl Udp {
         budget: usize,
         receiver: &mut R,
     ) -> usize {
+        if self.booking.is_due() && self.polled_empty {
+            return self.receive_measured(budget, receiver);
+        }
+        self.receive_until_empty(budget, true, receiver)
+    }
+
+    /// The same, up to the end, with a look at what the kernel books for it.
+    #[cold]
+    fn receive_measured<R: Receiver + ?Sized>(&mut self, budget: usize, receiver: &mut R) -> usize {
+        let booked = net::receive_booked_len(self.socket.as_fd()).unwrap_or(0);
+        let before = self.booking.received();
+        // A run, and the look after it that finds nothing.
+        let budget = budget.max(SEGMENTS_MAX + 1);
+        let handed = self.receive_until_empty(budget, false, receiver);
+        if self.polled_empty && handed > 0 {
+            let len = self.booking.received().wrapping_sub(before);
+            self.booking.on_look(booked, len);
+        }
+        handed
+    }
+
+    #[inline]
+    fn receive_until_empty<R: Receiver + ?Sized>(
+        &mut self,
+        budget: usize,
+        may_be_alone: bool,
+        receiver: &mut R,
+    ) -> usize {
         let mut handed = 0;
         let mut failed = false;
         while handed < budget {
@@ -137,7 +165,7 @@ impl Udp {
                 }
                 Ok(Some(count)) => {
                     handed += count;
-                    if std::mem::replace(&mut self.polled_empty, false) {
+                    if std::mem::replace(&mut self.polled_empty, false) && may_be_alone {
                         break;
                     }
                 }
@@ -162,11 +190,55 @@ impl Udp {
             let Some(got) = self.scatter.receive(self.socket.as_fd(), pieces)? else {
                 return Ok(None);
             };
+            self.booking.on_received(got.len);
             let landed = self.slots.settle(&plan, &got, &mut self.rx_buf);
-            return Ok(Some(self.hand_over_landed(&got, &landed, receiver)));
+            return Ok(Some(self.hand_over_all(&got, Some(&landed), receiver)));
         }
         let got = net::recv_segments(self.socket.as_fd(), &mut self.rx_buf)?;
-        Ok(got.map(|got| self.hand_over(&got, got.len, receiver)))
+        Ok(got.map(|got| {
+            self.booking.on_received(got.len);
+            self.hand_over_all(&got, None, receiver)
+        }))
+    }
+
+    /// Hands over what one call brought: `landed` if it had a plan.
+    #[inline]
+    fn hand_over_all<R: Receiver + ?Sized>(
+        &mut self,
+        got: &Received,
+        landed: Option<&Landed>,
+        receiver: &mut R,
+    ) -> usize {
+        if got.segment_len < got.len && !self.sees_marks {
+            self.look_for_marks();
+        }
+        match landed {
+            _ if got.marked => self.hand_over_marked(got, landed, receiver),
+            Some(landed) => self.hand_over_landed(got, landed, receiver),
+            None => self.hand_over(got, got.len, receiver),
+        }
+    }
+
+    #[cold]
+    fn hand_over_marked<R: Receiver + ?Sized>(
+        &mut self,
+        got: &Received,
+        landed: Option<&Landed>,
+        receiver: &mut R,
+    ) -> usize {
+        receiver.begin_marked();
+        let plain = Received {
+            marked: false,
+            ..*got
+        };
+        let count = self.hand_over_all(&plain, landed, receiver);
+        let is_placed = landed.is_some_and(|landed| landed.placed_count > 0);
+        let first = match is_placed {
+            true => self.slots.header(0),
+            false => &self.rx_buf[..got.segment_len.min(self.rx_buf.len())],
+        };
+        receiver.end_marked(first);
+        count
     }
 
     fn hand_over_landed<R: Receiver + ?Sized>(

@@ -140,3 +140,92 @@ fn interface_of_the_address_decides_the_frame_length() {
         (1472, 44)
     );
 }
+
+#[test]
+fn capacity_follows_what_the_kernel_books() {
+    let (mut a, mut b) = pair(|config| config.frame_len_max = Some(1472));
+    let assumed = b.caps().rx_buffer_len;
+    let body = vec![7; 40 * 1400];
+    let headers = vec![8; 40 * 24];
+    let payload = [IoSlice::new(&body)];
+    let cut = Segments {
+        header_len: 24,
+        payload_len: 1400,
+    };
+    let frame = TxFrame {
+        head: &headers,
+        payload: &payload,
+        segments: Some(cut),
+    };
+    for _ in 0..20 {
+        a.transmit(1, &frame).unwrap();
+        assert_eq!(received(&mut b).len(), 40);
+    }
+    // The loopback interface hands runs over whole: they cost little more than their payload.
+    let told = b.poll_notice();
+    let Some(Notice::Capacity(len)) = told else {
+        panic!("{told:?} instead of a capacity");
+    };
+    assert!(
+        (assumed * 2..assumed * 3).contains(&len),
+        "{len}, first {assumed}"
+    );
+    assert!(b.poll_notice().is_none(), "said once");
+}
+
+/// What a receiver is told, a letter each: frames, and the beginnings and ends of what is marked.
+#[derive(Default)]
+struct Told(String);
+
+impl Receiver for Told {
+    fn plan(&mut self) -> Option<crate::Plan<'_>> {
+        None
+    }
+
+    fn frame(&mut self, frame: RxFrame<'_>) {
+        self.0.push(char::from(frame.head[0]));
+    }
+
+    fn placed(&mut self, _: &[u8], _: usize) {}
+
+    fn missed(&mut self, _: usize, _: usize) {}
+
+    fn begin_marked(&mut self) {
+        self.0.push('(');
+    }
+
+    fn end_marked(&mut self, first: &[u8]) {
+        self.0.push(char::from(first[0]));
+        self.0.push(')');
+    }
+}
+
+// P3.14
+#[test]
+fn marks_are_told_around_the_frames_of_their_run() {
+    let (mut a, mut b) = pair(|config| config.frame_len_max = Some(1472));
+    let mut told = |ecn, heads: &[u8]| {
+        net::set_ecn(a.socket.as_fd(), false, ecn).unwrap();
+        let payload = [0xa5; 4000];
+        let payload = [IoSlice::new(&payload[..1000 * heads.len()])];
+        let segments = Some(Segments {
+            header_len: 1,
+            payload_len: 1000,
+        });
+        let frame = TxFrame {
+            head: heads,
+            payload: &payload,
+            segments,
+        };
+        a.transmit(1, &frame).unwrap();
+        let mut told = Told::default();
+        while b.receive_placed(16, &mut told) > 0 {}
+        told.0
+    };
+    // Nobody looks for marks before the first run.
+    assert_eq!(told(net::ECN_MET, b"x"), "x");
+    assert_eq!(told(net::ECN_CAPABLE, b"abcd"), "abcd");
+    assert_eq!(told(net::ECN_MET, b"efgh"), "(efghe)");
+    assert_eq!(told(net::ECN_MET, b"y"), "(yy)");
+    assert_eq!(told(net::ECN_CAPABLE, b"ijkl"), "ijkl");
+}

@@ -33,6 +33,8 @@ pub(super) struct Intake<'a, 'b> {
     /// The clock was read for this call.
     is_fresh: bool,
     run: Run,
+    /// Frames that were accepted before the first of those that are marked.
+    accepted: u64,
 }
 
 impl<'a, 'b> Intake<'a, 'b> {
@@ -49,6 +51,7 @@ impl<'a, 'b> Intake<'a, 'b> {
             inbox,
             is_fresh: false,
             run: Run::default(),
+            accepted: 0,
         }
     }
 
@@ -113,5 +116,16 @@ impl Receiver for Intake<'_, '_> {
 
     fn missed(&mut self, frame_count: usize, copied_len: usize) {
         self.inner.core.note_missed(frame_count, copied_len);
+    }
+
+    fn begin_marked(&mut self) {
+        self.accepted = self.inner.core.counters().frames_received;
+    }
+
+    fn end_marked(&mut self, first: &[u8]) {
+        let core = &mut self.inner.core;
+        let count = core.counters().frames_received - self.accepted;
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        core.note_marked(self.link, first, count);
     }
 }

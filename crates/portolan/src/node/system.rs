@@ -56,6 +56,7 @@ impl Node {
         let op = request.0;
         let about = match self.engine.inner.ops.kind(op) {
             Some(OpKind::Recv { source, .. }) => source,
+            Some(OpKind::Send(peer)) => Some(peer),
             _ => None,
         };
         let Node { engine, waiter, .. } = self;
@@ -68,10 +69,28 @@ impl Node {
         self.wait(request).map(Some)
     }
 
-    /// Posts an empty buffer at a system port.
-    pub(crate) fn system_post_recv(&mut self, rank: u32, port: u16) -> Result<Request, Error> {
+    /// Begins to send `buffer` to a system port.
+    pub(crate) fn system_isend_buffer(
+        &mut self,
+        rank: u32,
+        port: u16,
+        buffer: Buffer,
+    ) -> Result<Request, Error> {
+        let inner = &mut self.engine.inner;
+        let peer = inner.check_rank(rank)?;
+        let request = inner.isend_spec(peer, system_spec(port), buffer);
+        self.engine.flush();
+        request
+    }
+
+    /// Posts a buffer at a system port.
+    pub(crate) fn system_post_recv(
+        &mut self,
+        rank: u32,
+        port: u16,
+        buffer: Buffer,
+    ) -> Result<Request, Error> {
         let peer = self.engine.inner.check_rank(rank)?;
-        let buffer = Buffer::from(Vec::new());
         let request = self
             .engine
             .inner

@@ -194,6 +194,43 @@ fn a_reliable_record_in_a_frame_without_a_number_is_dropped_and_counted() {
     assert!(pair.ends[0].core.credit(B, LaneId::Low).unwrap().limit < 1 << 30);
 }
 
+// P3.14
+#[test]
+fn marks_of_a_path_that_is_not_there_are_dropped_and_those_of_one_hold_nothing_up() {
+    let mut pair = up(9);
+    let mut bytes = [0; 8];
+    for path in [0, 2, 3, 255] {
+        portolan_wire::Marks { path, count: 7 }.emit(&mut bytes);
+        throw(&mut pair, FrameKind::Unnumbered, &bytes);
+    }
+    assert_eq!(pair.ends[0].core.counters().drops(DropReason::BadAck), 4);
+    let spec = SendSpec {
+        to: Address::Port(PortId::user(2)),
+        lane: LaneId::Low,
+        best_effort: false,
+    };
+    pair.ends[1]
+        .core
+        .open_port(PortId::user(2), PortMode::InPlace);
+    pair.ends[1].lends = true;
+    for round in 1..40_u32 {
+        // Whatever was sent, all of it and more is said to be marked.
+        let count = round.wrapping_mul(0x7fff_ffff);
+        portolan_wire::Marks { path: 1, count }.emit(&mut bytes);
+        throw(&mut pair, FrameKind::Unnumbered, &bytes);
+        pair.ends[0].send(B, &spec, &[7; 100_000]).unwrap();
+        pair.run(Duration::from_millis(20));
+        let status = pair.ends[0].core.path_status(B, LinkId::UDP).unwrap();
+        let window = status.window.unwrap();
+        assert!((8..=400).contains(&window), "{window}");
+    }
+    let arrived = pair.ends[1]
+        .got
+        .iter()
+        .filter(|got| got.bytes.len() == 100_000);
+    assert_eq!(arrived.count(), 39);
+}
+
 // P2.7
 #[test]
 fn a_hello_cannot_make_frames_too_short_for_a_record() {

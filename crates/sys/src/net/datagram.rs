@@ -9,6 +9,7 @@
     reason = "syscall(2) returns a long, which is as wide as isize on Linux"
 )]
 
+use super::options::{ECN_BITS, ECN_MET};
 use super::{SockAddr, checked_len, socklen_of};
 use libc::{c_int, iovec, mmsghdr, msghdr};
 use std::io;
@@ -87,6 +88,9 @@ pub struct Received {
     pub segment_len: usize,
     /// The last datagram did not fit and lost its end.
     pub truncated: bool,
+    /// The network has marked every one of them as having met congestion (RFC 3168). The kernel joins
+    /// none that differ in that; it says so after [`super::report_marks`] only.
+    pub marked: bool,
 }
 
 /// Receives one datagram, or a run that the kernel has kept together, into `buf`; `None` when
@@ -114,10 +118,10 @@ pub(super) unsafe fn recv_into(
     fd: BorrowedFd<'_>,
     iov: &mut [iovec],
 ) -> io::Result<Option<Received>> {
-    let mut control = Control::EMPTY;
+    let mut control = [Control::EMPTY; 2];
     let mut message = message_header(ptr::null(), 0, iov.as_mut_ptr(), iov.len());
     message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = size_of::<Control>();
+    message.msg_controllen = size_of_val(&control);
     // SAFETY: `message` points at `iov` and `control`, live and exclusively ours, with their
     // lengths; what the entries point at is as the caller promises.
     let returned = unsafe {
@@ -131,21 +135,25 @@ pub(super) unsafe fn recv_into(
     let Some(len) = none_if_empty(returned as isize)? else {
         return Ok(None);
     };
-    let run = message.msg_controllen > 0 && control.is(libc::UDP_GRO, size_of::<c_int>());
-    let segment_len = if run {
-        usize::try_from(control.value).unwrap_or(len)
-    } else {
-        len
-    };
-    Ok(Some(Received {
+    let mut received = Received {
         len,
-        segment_len,
+        segment_len: len,
         truncated: message.msg_flags & libc::MSG_TRUNC != 0,
-    }))
+        marked: false,
+    };
+    if message.msg_controllen > 0 {
+        let count = message.msg_controllen / size_of::<Control>();
+        control
+            .iter()
+            .take(count)
+            .for_each(|control| control.tell(&mut received));
+    }
+    Ok(Some(received))
 }
 
 /// One control message that carries one number, laid out as `cmsg(3)` prescribes.
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Control {
     header: libc::cmsghdr,
     value: c_int,
@@ -179,10 +187,22 @@ impl Control {
         }
     }
 
-    fn is(&self, kind: c_int, value_len: usize) -> bool {
-        self.header.cmsg_level == libc::SOL_UDP
-            && self.header.cmsg_type == kind
-            && self.header.cmsg_len >= size_of::<libc::cmsghdr>() + value_len
+    /// Notes what the kernel says of what was received: the lengths of a run's datagrams (an int), or
+    /// the byte of the IP header whose last two bits are the mark (in IPv4 a byte, in IPv6 an int;
+    /// `ip_cmsg_recv_tos` of net/ipv4/ip_sockglue.c, `ip6_datagram_recv_specific_ctl`).
+    fn tell(&self, received: &mut Received) {
+        match (self.header.cmsg_level, self.header.cmsg_type) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                received.segment_len = usize::try_from(self.value).unwrap_or(received.len);
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) => {
+                received.marked = self.value.to_ne_bytes()[0] & ECN_BITS == ECN_MET;
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                received.marked = self.value & c_int::from(ECN_BITS) == c_int::from(ECN_MET);
+            }
+            _ => {}
+        }
     }
 }
 

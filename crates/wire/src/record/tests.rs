@@ -92,6 +92,13 @@ fn every_record_round_trips() {
     };
     let bytes = emitted::<PROBE_LEN>(|b| probe.emit(b));
     assert_eq!(only(&bytes).0, Record::Probe(probe));
+
+    let marks = Marks {
+        path: 1,
+        count: 0xffff_fff0,
+    };
+    let bytes = emitted::<MARKS_LEN>(|b| marks.emit(b));
+    assert_eq!(only(&bytes).0, Record::Marks(marks));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use super::super::enable_receive_offload;
+use super::super::{ECN_CAPABLE, enable_receive_offload, report_marks, set_ecn};
 use super::*;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -23,7 +23,8 @@ fn gathered_pieces_arrive_as_one_datagram() {
         Received {
             len: 8,
             segment_len: 8,
-            truncated: false
+            truncated: false,
+            marked: false,
         }
     );
     assert_eq!(&buf[..9], b"headbody\xa5");
@@ -45,7 +46,8 @@ fn segmented_run_arrives_in_one_piece_when_asked_for() {
         Received {
             len: 250,
             segment_len: 100,
-            truncated: false
+            truncated: false,
+            marked: false,
         }
     );
     assert_eq!(&buf[..250], &bytes[..]);
@@ -85,4 +87,39 @@ fn truncation_is_reported() {
             .truncated
     );
     assert_eq!(recv(receiver.as_fd(), &mut buf).unwrap(), Some(100));
+}
+
+#[test]
+fn marks_are_told_of_runs_and_of_lone_datagrams() {
+    for ip in ["127.0.0.1:0", "[::1]:0"] {
+        let (Ok(receiver), Ok(sender)) = (UdpSocket::bind(ip), UdpSocket::bind(ip)) else {
+            println!("SKIPPED: no address for {ip} here");
+            continue;
+        };
+        let (rx, tx, ipv6) = (receiver.as_fd(), sender.as_fd(), ip.starts_with('['));
+        let to = receiver.local_addr().unwrap().into();
+        enable_receive_offload(rx).unwrap();
+        let receive = |bits, segment_len| {
+            set_ecn(tx, ipv6, bits).unwrap();
+            let bytes = [&[7; 250][..]].into_iter();
+            Sender::new()
+                .send_gathered(tx, &to, segment_len, bytes)
+                .unwrap();
+            let mut buf = [0xa5; 512];
+            let got = recv_segments(rx, &mut buf).unwrap().unwrap();
+            (got.len, got.segment_len, got.marked)
+        };
+        // Nobody has asked.
+        assert_eq!(receive(ECN_MET, None), (250, 250, false), "{ip}");
+        report_marks(rx, ipv6).unwrap();
+        for (bits, marked) in [
+            (0, false),
+            (1, false),
+            (ECN_CAPABLE, false),
+            (ECN_MET, true),
+        ] {
+            assert_eq!(receive(bits, None), (250, 250, marked), "{ip}: {bits}");
+            assert_eq!(receive(bits, Some(100)), (250, 100, marked), "{ip}: {bits}");
+        }
+    }
 }

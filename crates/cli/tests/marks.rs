@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A network that marks datagrams: the receiver sees it, the sender hears of it and holds back, and
+//! every byte arrives.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::payload::{check, payload};
+use common::ranks::{role, run_ranks};
+use common::{KillOnDrop, can_make_labs, portolan, run};
+use portolan::{Node, PortConfig, Target};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+const PORT: u16 = 1;
+
+/// Messages, and bytes of each: 20 MB are hundreds of round trips at the least window.
+const COUNT: u32 = 40;
+const LEN: usize = 500_000;
+
+/// Messages under way.
+const AHEAD: u32 = 4;
+
+/// Two calls of 44 datagrams: delay alone does not push a window below (P3.13).
+const TWO_CALLS: u64 = 88;
+
+/// The program that marks, for a host of a lab.
+const MARK: &str = include_str!("marks/mark.py");
+
+/// Not a test of its own: what each rank does.
+#[test]
+fn as_rank() {
+    if role().is_none() {
+        return;
+    }
+    let mut node = Node::join().unwrap();
+    node.open(PORT, PortConfig::default()).unwrap();
+    if node.rank() == 0 {
+        let mut bytes = vec![0; LEN];
+        for index in 0..COUNT {
+            let got = node.recv_from(1, PORT, &mut bytes).unwrap();
+            check(&bytes[..got.len], 1, 1, index, LEN);
+        }
+    } else {
+        send(&mut node);
+    }
+    // Before the barrier: what it says is the window of the stream.
+    let paths = node.paths(1 - node.rank());
+    let window = paths.first().map(ToString::to_string).unwrap();
+    node.barrier().unwrap();
+    let counters = node.counters();
+    println!("\nrank={}", node.rank());
+    println!("\nmarked={}", counters.frames_marked);
+    println!("\nheard={}", counters.marks_heard);
+    println!("\npath={window}");
+}
+
+fn send(node: &mut Node) {
+    let mut sends = Vec::new();
+    for index in 0..COUNT {
+        let bytes = payload(1, 1, index, LEN);
+        sends.push(node.isend(Target::new(0, PORT), bytes).unwrap());
+        if index >= AHEAD {
+            let _ = node.wait(sends.remove(0)).unwrap();
+        }
+    }
+    for request in sends {
+        let _ = node.wait(request).unwrap();
+    }
+}
+
+struct Lab(String);
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = portolan(&["lab", "down", "--name", &self.0]).output();
+    }
+}
+
+/// Makes host h1, where rank 1 runs, mark `share` of what it sends; `None` if the system cannot.
+fn mark(lab: &Lab, share: &str) -> Option<KillOnDrop> {
+    let command = ["lab", "exec", "--name", &lab.0, "h1", "--", "python3", "-c"];
+    let mut command = portolan(&[&command[..], &[MARK, share]].concat());
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = KillOnDrop(child);
+    let mut said = String::new();
+    let out = child.0.stdout.take().unwrap();
+    BufReader::new(out).read_line(&mut said).unwrap();
+    if said.trim() == "ready" {
+        return Some(child);
+    }
+    assert!(
+        said.starts_with("cannot"),
+        "the program that marks said {said:?}"
+    );
+    eprintln!("SKIPPED: this test needs eBPF at a way out (Linux 6.6): {said}");
+    None
+}
+
+/// The number behind `name` in what the ranks printed; the greater one of both.
+fn figure(out: &str, name: &str) -> u64 {
+    let words = out.split_whitespace();
+    let numbers = words.filter_map(|word| word.strip_prefix(name)?.parse().ok());
+    numbers.max().unwrap()
+}
+
+/// The window of the sender's path, as its line says.
+fn window(out: &str) -> u64 {
+    let lines = out.lines().filter(|line| line.contains("path="));
+    let windows = lines.map(|line| {
+        let (before, _) = line.split_once(" under way at most").unwrap();
+        before.rsplit(' ').next().unwrap().parse().unwrap()
+    });
+    windows.min().unwrap()
+}
+
+// P3.14
+#[test]
+fn a_stream_through_a_network_that_marks_is_whole_and_holds_back() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab(format!("t{}-marks", std::process::id()));
+    let up = run(&["lab", "up", "--hosts", "2", "--name", &lab.0]);
+    assert_eq!((up.status, up.err.as_str()), (0, ""));
+    let (marked_len, auth) = ("frame_len_max=1472", ["auth=token", "auth=aead"]);
+    for (share, auth) in [("0", auth[0]), ("0.1", auth[1]), ("1", auth[0])] {
+        let Some(_marker) = mark(&lab, share) else {
+            return;
+        };
+        let options = ["--lab", &lab.0, "--map-by", "node", "--path", "udp"];
+        let settings = ["--option", marked_len, "--option", auth];
+        let out = run_ranks(2, "any", &[&options[..], &settings].concat()).succeeded(share);
+        let (marked, heard) = (figure(&out, "marked="), figure(&out, "heard="));
+        let window = window(&out);
+        println!("{share} of all, {auth}: {marked} marked, {heard} heard of, window {window}");
+        assert_eq!(marked > 0, share != "0");
+        assert!(heard <= marked && (heard > 0) == (marked > 0));
+        if share == "1" {
+            assert!(window < TWO_CALLS, "a window of {window} frames");
+        }
+    }
+}
