@@ -15,8 +15,8 @@ use std::process::Stdio;
 
 const PORT: u16 = 1;
 
-/// Messages, and bytes of each: 20 MB are hundreds of round trips at the least window.
-const COUNT: u32 = 40;
+/// Messages, and bytes of each: 6 MB are hundreds of round trips at the least window.
+const COUNT: u32 = 12;
 const LEN: usize = 500_000;
 
 /// Messages under way.
