@@ -34,7 +34,7 @@ check_spdx() {
 
 check_scripts() {
     local script status=0
-    for script in scripts/*.sh .ci/run; do
+    for script in scripts/*.sh scripts/mpi/*.sh .ci/run; do
         bash -n "$script" || status=1
     done
     if command -v shellcheck >/dev/null; then

@@ -7,7 +7,7 @@
 mod common;
 
 use common::pmi::{self, Left};
-use common::ranks::{alone, role};
+use common::ranks::{alone, role, run_ranks};
 use common::{can_make_labs, portolan, refused, run};
 use portolan::launch::FD_VARIABLE;
 use portolan::{Node, PortConfig, Target};
@@ -109,6 +109,36 @@ fn several_jobs_on_one_host_do_not_disturb_one_another() {
                     command
                 }));
                 expect_ring(&name, &ended);
+            })
+        })
+        .collect();
+    jobs.into_iter().for_each(|job| job.join().unwrap());
+}
+
+/// With raw Ethernet, frames of all jobs come to the same interface.
+#[test]
+fn several_jobs_share_the_hosts_of_a_lab() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = format!("t{}-jobs", std::process::id());
+    let up = run(&["lab", "up", "--name", &lab]);
+    assert_eq!(up.status, 0, "{}", up.err);
+    let _down = Down(lab.clone());
+    let jobs: Vec<_> = ["packet", "packet", "udp"]
+        .into_iter()
+        .enumerate()
+        .map(|(index, path)| {
+            let lab = lab.clone();
+            std::thread::spawn(move || {
+                let name = format!("JOB_NAME=job{index}");
+                let args = [
+                    "--lab", &lab, "--map-by", "node", "--path", path, "--env", &name,
+                ];
+                let out = run_ranks(4, "ring", &args).succeeded(&name);
+                for rank in 0..4 {
+                    assert!(out.contains(&format!("rank {rank} of 4 is done")), "{out}");
+                }
             })
         })
         .collect();

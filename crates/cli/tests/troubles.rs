@@ -12,6 +12,7 @@ use common::ranks::{role, timed};
 use common::{can_make_labs, wait_until};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use portolan::{Error, Node, PortConfig, Target};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ fn as_rank() {
     match role.as_str() {
         "few descriptors" => return few_descriptors(),
         "little memory" => return little_memory(),
+        "other clock" => enter_other_time(),
         _ => {}
     }
     let mut node = Node::join().unwrap();
@@ -43,6 +45,12 @@ fn as_rank() {
         ),
         "flap" => during(&mut node, "ip link set eth0 down", "ip link set eth0 up"),
         "refused" => during(&mut node, &filter("egress", 100), UNFILTER),
+        "other clock" => (1..50).for_each(|index| exchange(&mut node, index)),
+        "clock jumps" => during(
+            &mut node,
+            "date -s '+1 day'",
+            "date -s '-2 days'; sleep 0.3; date -s '+1 day'",
+        ),
         "lossy" => during(&mut node, &filter("ingress", 20), UNFILTER),
         "healed" => healed(&mut node, "ip link set eth0 down", "ip link set eth0 up"),
         "moved" => {
@@ -78,6 +86,26 @@ fn filter(direction: &str, percent: u64) -> String {
 }
 
 const UNFILTER: &str = "tc qdisc del dev eth0 clsact";
+
+/// Starts this process once more with clocks of its own, as on a host that has been up for another
+/// time: by its number, so that no two ranks have the same.
+fn enter_other_time() {
+    const ENTERED: &str = "PORTOLAN_TEST_TIME";
+    let ahead = std::process::id() * 1000;
+    if std::env::var_os(ENTERED).is_some() {
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+        let seconds: u32 = uptime.split_once('.').unwrap().0.parse().unwrap();
+        println!("\nahead: {}", seconds >= ahead);
+        return;
+    }
+    let ahead = ahead.to_string();
+    let error = Command::new("unshare")
+        .args(["--time", "--monotonic", &ahead, "--boottime", &ahead])
+        .args(std::env::args_os())
+        .env(ENTERED, "1")
+        .exec();
+    panic!("{error}");
+}
 
 /// Takes the address away from `eth0`, for another one, and gives it back.
 fn other_address() -> (String, String) {
@@ -350,6 +378,38 @@ fn patience_with_silent_peers_can_be_set() {
     }
 }
 
+/// Clocks of hosts differ by the time since which they are up: nobody may compare them.
+#[test]
+fn hosts_that_are_up_for_different_times_understand_one_another() {
+    let probe = Command::new("unshare").args(["--time", "true"]).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        println!("SKIPPED: this process may not make time namespaces");
+        return;
+    }
+    for path in ["shm", "udp"] {
+        let out = survives("other clock", &["--path", path]);
+        // Older kernels than 6.3 put only children there.
+        if out.matches("ahead: true").count() < 2 {
+            println!("SKIPPED: this kernel does not change clocks at exec: {out}");
+        }
+    }
+}
+
+/// It is the clock of all programs of the machine: others may be confused.
+#[test]
+#[ignore = "sets the machine's clock: PORTOLAN_MAY_SET_CLOCK=1 allows it"]
+fn a_clock_that_jumps_by_days_disturbs_nobody() {
+    if std::env::var_os("PORTOLAN_MAY_SET_CLOCK").is_none() {
+        println!(
+            "SKIPPED: PORTOLAN_MAY_SET_CLOCK is not set, so the machine's clock is left alone"
+        );
+        return;
+    }
+    for path in ["shm", "udp"] {
+        survives("clock jumps", &[&["--path", path], PATIENT].concat());
+    }
+}
+
 /// With nothing to spare it is told what is missing; with enough, all is well.
 fn refuses_or_works(role: &str, spare: &[u64]) {
     let mut refused = 0;
@@ -385,6 +445,11 @@ fn all_troubles_on_all_paths_lose_nothing() {
     heals("healed", &paths);
     // Raw Ethernet has addresses of its own, which stay: there nobody would notice.
     heals("moved", &["udp"]);
+}
+
+#[test]
+#[ignore = "long; make test-faults runs it"]
+fn whatever_runs_out_is_named() {
     refuses_or_works("little memory", &[0, 100_000, 4_000_000_000]);
     refuses_or_works("few descriptors", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 60]);
 }

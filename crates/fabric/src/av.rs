@@ -146,7 +146,7 @@ fn insert_one(
     let at = avs[av].places.insert(address);
     for (_, ep) in eps.iter_mut().filter(|(_, ep)| ep.av == Some(av)) {
         let peer = ep.engine.insert(&address).map_err(|_| Errno::NOMEM)?;
-        ep.learn(at, peer);
+        ep.learn(at, peer, &address);
     }
     Ok(at)
 }

@@ -20,7 +20,9 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 
-use portolan::{Endpoint, EndpointConfig, Error, PeerIndex, RawAccess, RawClaim, RawPiece};
+use portolan::{
+    Endpoint, EndpointAddress, EndpointConfig, Error, PeerIndex, RawAccess, RawClaim, RawPiece,
+};
 use slab::Slab;
 
 use crate::abi::*;
@@ -55,8 +57,8 @@ pub(crate) struct Ep {
     /// Copies of what was injected, until it is done.
     pub(crate) injected: HashMap<usize, Box<[u8]>>,
     pub(crate) routes: Routes,
-    /// Places in the address vector of peers that are gone, of which the user was told.
-    pub(crate) lost: Vec<u64>,
+    /// Peers that are gone, of which the user was told.
+    pub(crate) lost: Vec<PeerIndex>,
     /// Peers by their place in the address vector.
     pub(crate) peers: Vec<Option<PeerIndex>>,
     pub(crate) av: Option<usize>,
@@ -110,6 +112,8 @@ pub(crate) struct Routes {
     pub(crate) counters: Vec<Bound>,
     /// Places in the address vector, by peer.
     pub(crate) sources: Vec<u64>,
+    /// Who the peers are, for messages to people.
+    pub(crate) owners: Vec<Option<EndpointAddress>>,
 }
 
 /// A counter of the operations with any of these flags.
@@ -124,6 +128,20 @@ impl Routes {
     pub(crate) fn source(&self, peer: Option<PeerIndex>) -> u64 {
         let index = peer.map_or(usize::MAX, |peer| peer.0 as usize);
         self.sources.get(index).copied().unwrap_or(ADDR_NOTAVAIL)
+    }
+
+    /// A peer, in words. Its place in the address vector is often, and not always, its rank.
+    #[cold]
+    pub(crate) fn describe(&self, peer: PeerIndex) -> String {
+        let owner = self.owners.get(peer.0 as usize).copied().flatten();
+        let owner = owner.map_or_else(
+            || "a process that was not inserted".to_owned(),
+            |owner| format!("process {} on {}", owner.pid(), owner.ip()),
+        );
+        match self.source(Some(peer)) {
+            ADDR_NOTAVAIL => owner,
+            place => format!("{owner} (peer {place} of the address vector)"),
+        }
     }
 }
 
@@ -146,16 +164,20 @@ impl Ep {
     }
 
     /// Learn of an address at its place in the vector.
-    pub(crate) fn learn(&mut self, at: usize, peer: PeerIndex) {
+    pub(crate) fn learn(&mut self, at: usize, peer: PeerIndex, address: &EndpointAddress) {
         if self.peers.len() <= at {
             self.peers.resize(at + 1, None);
         }
         self.peers[at] = Some(peer);
-        let sources = &mut self.routes.sources;
+        let Routes {
+            sources, owners, ..
+        } = &mut self.routes;
         let index = peer.0 as usize;
         if sources.len() <= index {
             sources.resize(index + 1, ADDR_NOTAVAIL);
+            owners.resize(index + 1, None);
         }
+        owners[index] = Some(*address);
         // Inserted twice: messages are told to come from the first place.
         if sources[index] == ADDR_NOTAVAIL {
             sources[index] = at as u64;
@@ -291,7 +313,7 @@ fn bind_av(state: &mut State, ep: usize, av: usize) -> Result<(), Errno> {
     ep.av = Some(av);
     for (at, address) in av_state.addresses() {
         let peer = ep.engine.insert(&address).map_err(|_| Errno::NOMEM)?;
-        ep.learn(at, peer);
+        ep.learn(at, peer, &address);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Everything that belongs to a domain, and the way of a completion from an endpoint to a queue.
 
-use portolan::{Cause, RawCompletion, RawError, RawKind};
+use portolan::{Cause, PeerIndex, RawCompletion, RawError, RawKind};
 use slab::Slab;
 
 use crate::abi;
@@ -43,7 +43,7 @@ impl State {
             if let Some(error @ RawError::PeerGone(cause)) = &completion.error
                 && *cause != Cause::Closed
             {
-                announce_loss(lost, routes.source(completion.peer), error);
+                announce_loss(lost, routes, completion.peer, error);
             }
             if let Some(key) = done {
                 injected.remove(&key);
@@ -132,7 +132,7 @@ impl Delivery<'_> {
             entry,
             beyond: usize::try_from(beyond).unwrap_or(usize::MAX),
             errno,
-            text: sentence(entry.source, error),
+            text: sentence(self.routes, completion.peer, error),
         };
         self.report(op, failure);
     }
@@ -199,20 +199,28 @@ impl Delivery<'_> {
     }
 }
 
-/// Who and why, for people. A peer is known to them by its place in the address vector.
-fn sentence(peer: u64, error: &RawError) -> String {
+/// Who and why, for people.
+fn sentence(routes: &Routes, peer: Option<PeerIndex>, error: &RawError) -> String {
     match peer {
-        abi::ADDR_NOTAVAIL => error.to_string(),
-        peer => format!("peer {peer} of the address vector: {error}"),
+        None => error.to_string(),
+        Some(peer) => format!("{}: {error}", routes.describe(peer)),
     }
 }
 
 /// Tell the user once about each peer that is gone. Some programs end at the first failure, with
 /// no word about whose it was.
 #[cold]
-fn announce_loss(lost: &mut Vec<u64>, peer: u64, error: &RawError) {
-    if !lost.contains(&peer) {
-        lost.push(peer);
-        eprintln!("portolan: {}", sentence(peer, error));
-    }
+fn announce_loss(
+    lost: &mut Vec<PeerIndex>,
+    routes: &Routes,
+    peer: Option<PeerIndex>,
+    error: &RawError,
+) {
+    let Some(gone) = peer.filter(|peer| !lost.contains(peer)) else {
+        return;
+    };
+    lost.push(gone);
+    // One call, one line: other processes write to the same terminal.
+    let line = format!("portolan: {}\n", sentence(routes, peer, error));
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }

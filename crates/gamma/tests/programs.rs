@@ -36,6 +36,26 @@ fn non_blocking_sends_survive_a_lossy_network() {
 }
 
 #[test]
+fn groups_on_one_host_do_not_meet() {
+    let shop = workshop();
+    let program = checked(&shop, "groups.c");
+    let groups: Vec<_> = [("a", "auto"), ("b", "udp"), ("c", "udp")]
+        .into_iter()
+        .map(|(name, path)| {
+            let program = program.clone();
+            std::thread::spawn(move || (name, run_job(3, &["--path", path], &program, &[name])))
+        })
+        .collect();
+    for group in groups {
+        let (name, out) = group.join().unwrap();
+        for node in 0..3 {
+            let line = format!("{name}: node {node} of 3");
+            assert!(out.contains(&line), "{line} is missing in\n{out}");
+        }
+    }
+}
+
+#[test]
 fn the_others_are_told_who_was_killed() {
     let shop = workshop();
     let program = checked(&shop, "death.c");

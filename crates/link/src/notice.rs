@@ -106,6 +106,8 @@ pub enum Notice {
     },
     /// The link itself does not work now: its interface is down, or gone.
     Down(io::Error),
+    /// The link buffers so many bytes of bulk payload, as far as is known now.
+    Capacity(usize),
     /// A frame was refused; the reason is a fixed name for a counter.
     Dropped(&'static str),
 }

@@ -210,6 +210,7 @@ impl Capture {
             self.packet.resize(kept, 0);
             body.copy_to(0, &mut self.packet[from..]);
         }
+        #[allow(clippy::disallowed_methods, reason = "captures hold dates")]
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();

@@ -12,6 +12,7 @@
 //! The one invariant: an error that the network reports about an earlier datagram becomes a
 //! [`Notice`], and never costs a frame that is being sent or received when it comes in.
 
+mod booking;
 mod data;
 mod place;
 
@@ -21,6 +22,7 @@ use crate::{
     Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, Receiver, RxFrame, TxError,
     TxFrame, WakeSet,
 };
+use booking::Booking;
 use place::Slots;
 use portolan_sys::net::{self, ErrorOrigin, Interface, Scatter, Sender, SockAddr, SocketError};
 use std::collections::VecDeque;
@@ -99,6 +101,7 @@ pub struct Udp {
     sees_marks: bool,
     /// The last look found nothing waiting.
     polled_empty: bool,
+    booking: Booking,
     notices: VecDeque<Notice>,
     /// The socket's own count of drops when last read.
     drops_seen: u32,
@@ -134,7 +137,10 @@ impl Udp {
             .map_err(failed(format!("name of {wanted}")))?;
         let interfaces = net::interfaces().map_err(failed("list the interfaces".into()))?;
         let segmentation = config.offload && net::segmentation_supported(fd);
-        let caps = caps(config, &interfaces, fd).map_err(failed("read buffer lengths".into()))?;
+        let booked_max =
+            net::receive_buffer_len(fd).map_err(failed("read buffer lengths".into()))?;
+        let caps = caps(config, &interfaces, booked_max);
+        let rx_buffer_len = caps.rx_buffer_len;
         Ok(Udp {
             caps,
             local,
@@ -148,6 +154,7 @@ impl Udp {
             slots: Slots::new(),
             sees_marks: false,
             polled_empty: true,
+            booking: Booking::new(booked_max, rx_buffer_len),
             notices: VecDeque::with_capacity(NOTICES_MAX),
             drops_seen: 0,
             drops_pending: 0,
@@ -293,7 +300,10 @@ impl Link for Udp {
         if self.notices.is_empty() {
             self.drain_errors(None);
         }
-        self.notices.pop_front().or_else(|| self.poll_drops())
+        self.notices
+            .pop_front()
+            .or_else(|| self.booking.news().map(Notice::Capacity))
+            .or_else(|| self.poll_drops())
     }
 
     fn arm(&mut self, wake: &mut WakeSet) -> bool {
@@ -321,13 +331,13 @@ fn prepare(fd: BorrowedFd<'_>, config: &UdpConfig) -> io::Result<()> {
     Ok(())
 }
 
-fn caps(config: &UdpConfig, interfaces: &[Interface], fd: BorrowedFd<'_>) -> io::Result<LinkCaps> {
+fn caps(config: &UdpConfig, interfaces: &[Interface], booked_max: usize) -> LinkCaps {
     let mtu = mtu_of(interfaces, config.bind);
     let frame_len_max = mtu
         .saturating_sub(headers_len(config.bind))
         .min(DATAGRAM_LEN_MAX)
         .min(config.frame_len_max.unwrap_or(usize::MAX));
-    Ok(LinkCaps {
+    LinkCaps {
         kind: LinkKind::Udp,
         frame_len_max,
         // Any run of so many frames fits one call, however long they are. Without segmentation
@@ -337,11 +347,12 @@ fn caps(config: &UdpConfig, interfaces: &[Interface], fd: BorrowedFd<'_>) -> io:
         lossless: false,
         pull: false,
         placement: true,
-        rx_buffer_len: payload_capacity(net::receive_buffer_len(fd)?),
-    })
+        rx_buffer_len: payload_capacity(booked_max),
+    }
 }
 
-/// Payload that fits a receive buffer of `booked_len` bytes, the kernel's doubled figure.
+/// Payload that surely fits a receive buffer of `booked_len` bytes, the kernel's doubled figure. How
+/// much fits in truth is measured later, by `Booking`.
 ///
 /// The kernel books each datagram with its `truesize`: a full frame of 1472 bytes costs 2304 with
 /// drivers that use 2 KiB buffers, and up to 4352 with those that give each frame a page. And up to

@@ -51,6 +51,10 @@ pub(crate) fn new_core(
     links: &Links,
     plan: &Plan,
 ) -> Result<(Core, model::Status), Error> {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "what outlives a restart; read once"
+    )]
     let epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()

@@ -2,17 +2,17 @@
 //! Waiting: spin for a short time, then yield, then sleep on descriptors.
 //!
 //! How long to spin adapts: a wait that ended soon after going to sleep should have spun on; one
-//! that slept long should not have spun at all.
+//! that slept long should have spun no longer than falling asleep and waking cost.
 
 use crate::engine::{Engine, Inner};
 use portolan_link::WakeSet;
 use portolan_proto::{Instant, PeerId};
 use std::time::Duration;
 
-/// Spinning starts with this: two round trips over a quiet Ethernet with a sleeping receiver.
-const SPIN_INITIAL: Duration = Duration::from_micros(60);
-/// Never spins shorter, while each process has a core: a round trip over UDP.
-const SPIN_MIN: Duration = Duration::from_micros(10);
+/// Never spins shorter, while each process has a core: about what a sleep costs, with the wake-up of
+/// a halted core. Whoever spins shorter than that makes two processes that answer one another
+/// promptly sleep in turns.
+const SPIN_MIN: Duration = Duration::from_micros(60);
 /// Never spins longer: an idle process must not be seen in `top`.
 const SPIN_MAX: Duration = Duration::from_millis(1);
 /// With more processes than cores, spinning takes the core from the one that is waited for.
@@ -41,7 +41,7 @@ impl Waiter {
     /// For a process that shares `core_count` cores with `local_size` processes of its job.
     pub(crate) fn new(local_size: u32, core_count: usize) -> Self {
         let crowded = local_size as usize > core_count;
-        let spin = if crowded { SPIN_CROWDED } else { SPIN_INITIAL };
+        let spin = if crowded { SPIN_CROWDED } else { SPIN_MIN };
         Waiter {
             spin,
             crowded,
@@ -146,11 +146,11 @@ impl Waiter {
         if self.crowded {
             return;
         }
-        if slept < self.spin * 2 {
-            self.spin = (self.spin * 2).min(SPIN_MAX);
-        } else if slept > SPIN_MAX {
-            self.spin = (self.spin / 2).max(SPIN_MIN);
-        }
+        self.spin = if slept < SPIN_MAX {
+            (self.spin * 2).min(SPIN_MAX)
+        } else {
+            (self.spin / 2).max(SPIN_MIN)
+        };
     }
 }
 

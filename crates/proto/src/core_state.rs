@@ -147,10 +147,15 @@ impl Core {
 
     /// Tells what a link of this process can do; before any peer is connected by it.
     pub fn add_link(&mut self, link: LinkId, params: LinkParams) {
-        self.sh
-            .scheduler
-            .set_budget(link, grant_budget(&self.sh.config, &params));
+        self.set_buffer_len(link, params.rx_buffer_len);
         self.sh.links[link.index()] = Some(params);
+    }
+
+    /// Tells that `link` buffers `len` bytes of bulk data, by what was seen since it was added.
+    /// Grants follow it (`P5.3`); the windows of frames, which peers were told, do not.
+    pub fn set_buffer_len(&mut self, link: LinkId, len: usize) {
+        let budget = grant_budget(&self.sh.config, len);
+        self.sh.scheduler.set_budget(link, budget);
     }
 
     /// Tells by which links `peer` may be reached. A peer without any cannot be connected.
@@ -536,8 +541,9 @@ impl Core {
 /// `P3.3`
 pub(crate) fn window_frames(config: &Config, params: &LinkParams) -> u16 {
     let frames = params.rx_buffer_len / params.frame_len_max.max(1);
-    // At least a run of segments and its acknowledgements; a full socket is repaired, not fatal.
-    let floor = params.segments_max.max(32) * 2;
+    // At least four runs of segments, so that neither end waits for the other: links may hold more
+    // than they know when they are opened, and a full socket is repaired, not fatal.
+    let floor = params.segments_max.max(32) * 4;
     let frames = frames
         .max(floor)
         .min(usize::from(config.limits.window_frames_max));
@@ -546,8 +552,8 @@ pub(crate) fn window_frames(config: &Config, params: &LinkParams) -> u16 {
 
 /// Bytes of bulk data that may be on their way by a link: what it buffers, less an eighth for headers,
 /// small messages and what is sent twice. `P5.3`
-fn grant_budget(config: &Config, params: &LinkParams) -> usize {
-    let most = params.rx_buffer_len - params.rx_buffer_len / 8;
+fn grant_budget(config: &Config, buffer_len: usize) -> usize {
+    let most = buffer_len - buffer_len / 8;
     match config.limits.grant_len_max {
         0 => most,
         len => len.min(most),

@@ -67,6 +67,7 @@ impl Account {
 impl Scheduler {
     pub(crate) fn set_budget(&mut self, link: LinkId, budget: usize) {
         self.accounts[link.index()].budget = (budget as u64).max(QUANTUM_MIN);
+        self.dirty = true;
     }
 
     /// The time of a transfer that begins now, in grants.

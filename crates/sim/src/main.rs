@@ -251,6 +251,7 @@ fn cores() -> usize {
 }
 
 fn seed_of_the_clock() -> u64 {
+    #[allow(clippy::disallowed_methods, reason = "any number will do")]
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     // Nine digits at most: short enough to be typed again.
     since.map_or(1, |since| u64::from(since.subsec_nanos()))

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Describes this machine, for figures that are taken at `site` in `rounds` rounds.
 pub(crate) fn describe(site: &Site, rounds: u32) -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    #[allow(clippy::disallowed_methods, reason = "the date of the report")]
     Machine {
         kernel: read_trimmed("/proc/sys/kernel/osrelease"),
         cpu: cpu_model(&cpuinfo).unwrap_or_else(|| std::env::consts::ARCH.into()),

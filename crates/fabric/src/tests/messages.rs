@@ -58,10 +58,10 @@ fn message_that_does_not_fit_is_an_error_of_its_receive_alone() {
     // SAFETY: lent until the next read of the queue.
     let text =
         unsafe { std::slice::from_raw_parts(failure.err_data.cast::<u8>(), failure.err_data_size) };
-    assert!(
-        std::str::from_utf8(text).unwrap().contains("6 bytes"),
-        "{text:?}"
-    );
+    let text = std::str::from_utf8(text).unwrap();
+    assert!(text.contains("6 bytes"), "{text}");
+    let who = format!("process {} on ", std::process::id());
+    assert!(text.contains(&who), "{text}");
     b.trecv(&mut buf, 0, TAG, 0, 7);
     a.tsend(b"fits", TAG, 0);
     assert_eq!(b.wait(&a).context, 7);

@@ -127,6 +127,34 @@ impl Udp {
         budget: usize,
         receiver: &mut R,
     ) -> usize {
+        if self.booking.is_due() && self.polled_empty {
+            return self.receive_measured(budget, receiver);
+        }
+        self.receive_until_empty(budget, true, receiver)
+    }
+
+    /// The same, up to the end, with a look at what the kernel books for it.
+    #[cold]
+    fn receive_measured<R: Receiver + ?Sized>(&mut self, budget: usize, receiver: &mut R) -> usize {
+        let booked = net::receive_booked_len(self.socket.as_fd()).unwrap_or(0);
+        let before = self.booking.received();
+        // A run, and the look after it that finds nothing.
+        let budget = budget.max(SEGMENTS_MAX + 1);
+        let handed = self.receive_until_empty(budget, false, receiver);
+        if self.polled_empty && handed > 0 {
+            let len = self.booking.received().wrapping_sub(before);
+            self.booking.on_look(booked, len);
+        }
+        handed
+    }
+
+    #[inline]
+    fn receive_until_empty<R: Receiver + ?Sized>(
+        &mut self,
+        budget: usize,
+        may_be_alone: bool,
+        receiver: &mut R,
+    ) -> usize {
         let mut handed = 0;
         let mut failed = false;
         while handed < budget {
@@ -137,7 +165,7 @@ impl Udp {
                 }
                 Ok(Some(count)) => {
                     handed += count;
-                    if std::mem::replace(&mut self.polled_empty, false) {
+                    if std::mem::replace(&mut self.polled_empty, false) && may_be_alone {
                         break;
                     }
                 }
@@ -162,11 +190,15 @@ impl Udp {
             let Some(got) = self.scatter.receive(self.socket.as_fd(), pieces)? else {
                 return Ok(None);
             };
+            self.booking.on_received(got.len);
             let landed = self.slots.settle(&plan, &got, &mut self.rx_buf);
             return Ok(Some(self.hand_over_all(&got, Some(&landed), receiver)));
         }
         let got = net::recv_segments(self.socket.as_fd(), &mut self.rx_buf)?;
-        Ok(got.map(|got| self.hand_over_all(&got, None, receiver)))
+        Ok(got.map(|got| {
+            self.booking.on_received(got.len);
+            self.hand_over_all(&got, None, receiver)
+        }))
     }
 
     /// Hands over what one call brought: `landed` if it had a plan.
@@ -249,8 +281,12 @@ impl Udp {
             self.push_notice(Notice::Dropped(why));
             return 0;
         }
+        let segment_len = got.segment_len.max(1);
         let mut count = 0;
-        for head in self.rx_buf[..len].chunks(got.segment_len.max(1)) {
+        if len > segment_len {
+            count = receiver.run(&self.rx_buf[..len], segment_len);
+        }
+        for head in self.rx_buf[..len].chunks(segment_len).skip(count) {
             receiver.frame(RxFrame {
                 from: None,
                 head,

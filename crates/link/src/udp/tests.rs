@@ -141,6 +141,38 @@ fn interface_of_the_address_decides_the_frame_length() {
     );
 }
 
+#[test]
+fn capacity_follows_what_the_kernel_books() {
+    let (mut a, mut b) = pair(|config| config.frame_len_max = Some(1472));
+    let assumed = b.caps().rx_buffer_len;
+    let body = vec![7; 40 * 1400];
+    let headers = vec![8; 40 * 24];
+    let payload = [IoSlice::new(&body)];
+    let cut = Segments {
+        header_len: 24,
+        payload_len: 1400,
+    };
+    let frame = TxFrame {
+        head: &headers,
+        payload: &payload,
+        segments: Some(cut),
+    };
+    for _ in 0..20 {
+        a.transmit(1, &frame).unwrap();
+        assert_eq!(received(&mut b).len(), 40);
+    }
+    // The loopback interface hands runs over whole: they cost little more than their payload.
+    let told = b.poll_notice();
+    let Some(Notice::Capacity(len)) = told else {
+        panic!("{told:?} instead of a capacity");
+    };
+    assert!(
+        (assumed * 2..assumed * 3).contains(&len),
+        "{len}, first {assumed}"
+    );
+    assert!(b.poll_notice().is_none(), "said once");
+}
+
 /// What a receiver is told, a letter each: frames, and the beginnings and ends of what is marked.
 #[derive(Default)]
 struct Told(String);

@@ -8,7 +8,8 @@
 //!  8  token, 16 bytes: random; who knows it may open a session
 //! 24  host, 8 bytes: hash of the boot and the network namespace
 //! 32  IP address, 16 bytes (IPv4 as ::ffff:a.b.c.d)
-//! 48  MAC, 6 bytes         54  user u32         58  zero, 6 bytes
+//! 48  MAC, 6 bytes         54  user u32         58  process u32
+//! 62  zero, 2 bytes
 //! ```
 //! Integers are little-endian.
 
@@ -42,7 +43,7 @@ impl EndpointAddress {
             return bad("it is of another version; use one version on all hosts");
         }
         let flags_are_known = bytes[1] & !(FLAG_SHM | FLAG_PACKET) == 0;
-        if !flags_are_known || bytes[7] != 0 || bytes[58..] != [0; 6] {
+        if !flags_are_known || bytes[7] != 0 || bytes[62..] != [0; 2] {
             return bad("bytes without a meaning are not zero");
         }
         let address = EndpointAddress(*bytes);
@@ -85,7 +86,21 @@ impl EndpointAddress {
         bytes[6] = own.network.map_or(0, |(_, prefix_len)| prefix_len);
         bytes[8..24].copy_from_slice(&token);
         bytes[24..32].copy_from_slice(&host_hash(&own.host));
+        bytes[58..62].copy_from_slice(&std::process::id().to_le_bytes());
         EndpointAddress(bytes)
+    }
+
+    /// The owner's process, as its host numbers it: for messages to people.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        u32::from_le_bytes(field(&self.0, 58))
+    }
+
+    /// The owner's host.
+    #[must_use]
+    pub fn ip(&self) -> IpAddr {
+        let v6 = Ipv6Addr::from(field::<16>(&self.0, 32));
+        v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
     }
 
     /// The same in full, as `own` can use it.
@@ -133,11 +148,6 @@ impl EndpointAddress {
 
     fn token(&self) -> [u8; 16] {
         field(&self.0, 8)
-    }
-
-    fn ip(&self) -> IpAddr {
-        let v6 = Ipv6Addr::from(field::<16>(&self.0, 32));
-        v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
     }
 
     fn port(&self, at: usize) -> u16 {
@@ -228,6 +238,7 @@ mod tests {
         let short = EndpointAddress::of(&own(1), [7; 16]);
         let read = EndpointAddress::from_bytes(short.as_bytes()).unwrap();
         assert_eq!(read.write_out(&own(1)), own(1));
+        assert_eq!(read.pid(), std::process::id());
         let there = read.write_out(&own(2));
         assert_ne!(there.host, own(2).host);
         assert_eq!(
@@ -248,7 +259,7 @@ mod tests {
     #[test]
     fn other_bytes_are_refused_with_a_reason() {
         let good = *EndpointAddress::of(&own(1), [7; 16]).as_bytes();
-        for (at, byte) in [(0, 2), (1, 0x80), (7, 1), (60, 1)] {
+        for (at, byte) in [(0, 2), (1, 0x80), (7, 1), (63, 1)] {
             let mut bad = good;
             bad[at] = byte;
             assert!(EndpointAddress::from_bytes(&bad).is_err(), "byte {at}");

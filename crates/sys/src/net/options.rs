@@ -140,16 +140,26 @@ pub fn segmentation_supported(fd: BorrowedFd<'_>) -> bool {
     get::<c_int>(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
 
+/// Bytes of kernel memory that waiting datagrams hold now, of what [`receive_buffer_len`] allows.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 4.12.
+pub fn receive_booked_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    Ok(meminfo(fd)?[0] as usize)
+}
+
 /// Datagrams that this socket has dropped since it was opened, because its buffer was full or a
 /// checksum was wrong; wraps around.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.12.
 pub fn receive_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    // Indices into the array are SK_MEMINFO_* of include/uapi/linux/sock_diag.h.
-    const DROPS: usize = 8;
-    let info: [u32; DROPS + 1] = get(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
-    Ok(info[DROPS])
+    Ok(meminfo(fd)?[8])
+}
+
+/// By the indices SK_MEMINFO_* of include/uapi/linux/sock_diag.h.
+fn meminfo(fd: BorrowedFd<'_>) -> io::Result<[u32; 9]> {
+    get(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)
 }
 
 /// Option values: plain numbers and C structures of numbers, valid for any bytes.
@@ -221,5 +231,8 @@ mod tests {
         }
         let drops = receive_drops(receiver.as_fd()).unwrap();
         assert!((50..100).contains(&drops), "{drops} drops");
+        let booked = receive_booked_len(receiver.as_fd()).unwrap();
+        let booked_max = receive_buffer_len(receiver.as_fd()).unwrap();
+        assert!((1000..=booked_max).contains(&booked), "{booked} booked");
     }
 }

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# shellcheck shell=bash
+# The benchmark that compares every byte, and the test suite of mpi4py. Part of scripts/test-mpi.sh.
+
+# How long the benchmark may take, in seconds, on a busy machine.
+bench_limit=300
+
+# fetch_tests: the sources of mpi4py, of which only the tests are used.
+fetch_tests() {
+    python3 -m venv "$work_dir/fetch"
+    "$work_dir/fetch/bin/pip" download -q --no-deps --no-binary mpi4py -d "$work_dir" mpi4py
+    mkdir "$work_dir/tests"
+    tar -xzf "$work_dir"/mpi4py-*.tar.gz -C "$work_dir/tests" --strip-components=1
+}
+
+# skips MPI: the options that leave tests out.
+skips() {
+    awk -v mpi="$1" '$1 == "all" || $1 == mpi { printf "%s %s ", $2, $3 }' \
+        scripts/mpi/mpi4py-skip.txt
+}
+
+# check NAME LIMIT COMMAND…
+check() {
+    local name=$1 problem=
+    shift
+    logged "$@" || problem="status $?"
+    verdict "$name" "$problem"
+    if [[ -z $problem ]]; then
+        grep -E '^(Ran [0-9]+ tests|OK)' "$work_dir/log" | sort -u | sed 's/^/    /' || true
+    else
+        grep -E '^(FAIL|ERROR):|panicked|not offered' "$work_dir/log" | sort | uniq -c |
+            head -n 40 || true
+    fi
+}
+
+# suite MPI: on two the benchmark, on each number of processes the suite.
+suite() {
+    local mpi=$1 place size options
+    read -r -a options <<<"$(skips "$mpi")"
+    build "$mpi" bench/mpi/mpibench.c
+    for size in "${sizes[@]}"; do
+        for place in "${places[@]}"; do
+            [[ $size -gt 1 || $place == "one host" ]] || continue
+            across "$place"
+            if [[ $size -eq 2 ]]; then
+                check "$mpi, $place, mpibench" "$bench_limit" "${job[@]}" 2 \
+                    "$work_dir/$mpi/mpibench" latency -c -i 20 -m 1:1048576
+            fi
+            check "$mpi, $place, mpi4py on $size" "$limit" "${job[@]}" "$size" \
+                "$python" "$work_dir/tests/test/main.py" "${options[@]}"
+        done
+    done
+}
