@@ -530,6 +530,11 @@ typedef struct portolan_envelope_t {
 typedef uint64_t portolan_claim_t;
 
 /**
+ * A collective operation that does not wait, to be tested. 0 is none.
+ */
+typedef uint64_t portolan_collective_t;
+
+/**
  * A place in the memory of another process, and with what service it is reached.
  */
 typedef struct portolan_remote_t {
@@ -691,6 +696,18 @@ typedef struct portolan_counters_t {
    * Everything that was dropped; portolan_drops() tells it by reason.
    */
   uint64_t drops;
+  /**
+   * Requests for memory of this process that were dealt with.
+   */
+  uint64_t remote_requests;
+  /**
+   * Frames accepted that the network had marked as having met congestion.
+   */
+  uint64_t frames_marked;
+  /**
+   * Frames sent of which peers said that they were marked so.
+   */
+  uint64_t marks_heard;
 } portolan_counters_t;
 
 #ifdef __cplusplus
@@ -757,6 +774,12 @@ int portolan_rank(const struct portolan_node_t *node);
  * Processes in the job. Handlers may call it.
  */
 int portolan_size(const struct portolan_node_t *node);
+
+/**
+ * Writes the 16 bytes of the job's random number to `id`: the same in all its processes, and others
+ * in other jobs.
+ */
+int portolan_job_id(struct portolan_node_t *node, uint8_t *id);
 
 /**
  * Copies the value of a setting that was given with `portolan run --option NAME=VALUE` into
@@ -1141,6 +1164,40 @@ int portolan_reduce(struct portolan_node_t *node,
                     int type,
                     void *values,
                     size_t count);
+
+/**
+ * Begins a barrier of the group, or with null of the job, and returns at once. It ends when every
+ * member has begun it, which portolan_test_collective() must be asked for `*collective`. A group
+ * has one barrier at a time.
+ *
+ * Errors: PORTOLAN_ERR_PEER_GONE.
+ */
+int portolan_ibarrier(struct portolan_node_t *node,
+                      const struct portolan_group_t *group,
+                      portolan_collective_t *collective);
+
+/**
+ * Begins a broadcast as portolan_broadcast(), and returns at once; see portolan_ibarrier(). At the
+ * root the bytes must stay as they are until it has ended, elsewhere nobody may use them. A group
+ * has one broadcast or reduction at a time.
+ *
+ * Errors: those of portolan_broadcast().
+ */
+int portolan_ibroadcast(struct portolan_node_t *node,
+                        const struct portolan_group_t *group,
+                        uint32_t root,
+                        void *buffer,
+                        size_t len,
+                        portolan_collective_t *collective);
+
+/**
+ * Makes progress once. Returns 0 when this process has done its part of a collective operation, and
+ * PORTOLAN_PENDING while it is under way. One that fails has ended.
+ *
+ * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED; PORTOLAN_ERR_STALE_REQUEST when it ended
+ * before, or never was one.
+ */
+int portolan_test_collective(struct portolan_node_t *node, portolan_collective_t collective);
 
 /**
  * Allocates `len` bytes that suit bulk messages best: whole pages, all of them present, large ones

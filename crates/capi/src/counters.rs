@@ -9,6 +9,9 @@ use crate::node::number;
 use crate::types::portolan_counters_t;
 use std::ffi::{CString, c_char, c_int, c_void};
 
+/// Bytes of the first version of the counters.
+const FIRST_LEN: usize = std::mem::offset_of!(portolan_counters_t, remote_requests);
+
 /// Tells in `*counters` what the protocol has done so far, in this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_counters(
@@ -40,9 +43,12 @@ pub unsafe extern "C" fn portolan_counters(
             placement_repaired_bytes: now.placement_repaired_bytes,
             link_full: now.link_full,
             drops: node.drops().values().sum(),
+            remote_requests: now.remote_requests,
+            frames_marked: now.frames_marked,
+            marks_heard: now.marks_heard,
         };
         // SAFETY: the program's promise.
-        unsafe { memory::fill("counters", counters, &value)? };
+        unsafe { memory::fill_grown("counters", counters, &value, FIRST_LEN)? };
         Ok(PORTOLAN_OK)
     })
 }

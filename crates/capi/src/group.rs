@@ -43,7 +43,10 @@ unsafe fn shell(group: *const portolan_group_t) -> Result<&'static portolan_grou
 ///
 /// # Safety
 /// As [`shell`].
-unsafe fn members(node: &Node, group: *const portolan_group_t) -> Result<Group, Failure> {
+pub(crate) unsafe fn members(
+    node: &Node,
+    group: *const portolan_group_t,
+) -> Result<Group, Failure> {
     if group.is_null() {
         return Ok(Group::all(node));
     }

@@ -5,6 +5,7 @@
 //! a late call is told what is wrong instead of reading memory that is somebody else's.
 
 use crate::code::*;
+use crate::collective::Collective;
 use crate::failure::Failure;
 use portolan::{Claimed, Context, Exposed, Node};
 use std::cell::{Cell, UnsafeCell};
@@ -27,6 +28,9 @@ pub(crate) struct Joined {
     pub(crate) claim_count: u64,
     /// Memory that is open to others, by key.
     pub(crate) exposed: BTreeMap<u64, Exposed>,
+    /// Collective operations under way, by the numbers that they got.
+    pub(crate) collectives: BTreeMap<u64, Collective>,
+    pub(crate) collective_count: u64,
 }
 
 /// A process's place in its job.
@@ -69,6 +73,8 @@ impl portolan_node_t {
                 claims: BTreeMap::new(),
                 claim_count: 0,
                 exposed: BTreeMap::new(),
+                collectives: BTreeMap::new(),
+                collective_count: 0,
             })),
         }));
         let mut handles = HANDLES.lock().unwrap_or_else(|broken| broken.into_inner());

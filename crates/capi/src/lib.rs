@@ -23,6 +23,7 @@
 
 mod atomic;
 pub mod code;
+mod collective;
 mod counters;
 mod event;
 mod failure;

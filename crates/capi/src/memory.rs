@@ -68,18 +68,15 @@ pub(crate) unsafe fn receive_buffer(at: *mut c_void, len: usize) -> Result<Buffe
     Ok(unsafe { Buffer::from_raw_mut(at, len) })
 }
 
-/// Checks the size at the beginning of a structure of the program's.
-///
-/// No structure has grown yet, so each has one size. When one grows, this takes from the size of its
-/// first version on, and what is copied is as much as both sides know.
+/// The size at the beginning of a structure of the program's, if it is `least` or more.
 ///
 /// # Safety
 /// `at` points to a structure that begins with its size.
-unsafe fn check_size<T>(what: &str, at: *const T) -> Result<(), Failure> {
+unsafe fn size_from<T>(what: &str, at: *const T, least: usize) -> Result<usize, Failure> {
     // SAFETY: the caller's promise.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
-    if size >= size_of::<T>() {
-        return Ok(());
+    if size >= least {
+        return Ok(size);
     }
     let text = format!(
         "{what}: its size field says {size}; set it to sizeof the structure, {}",
@@ -88,23 +85,38 @@ unsafe fn check_size<T>(what: &str, at: *const T) -> Result<(), Failure> {
     Err(Failure::new(PORTOLAN_ERR_STRUCT_SIZE, text))
 }
 
-/// Fills a structure that begins with its size.
+/// Fills a structure that begins with its size, and has not grown yet.
+///
+/// # Safety
+/// As [`fill_grown`].
+pub(crate) unsafe fn fill<T: Copy>(what: &str, out: *mut T, value: &T) -> Result<(), Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { fill_grown(what, out, value, size_of::<T>()) }
+}
+
+/// Fills a structure that begins with its size, and had `first` bytes in its first version: as much
+/// as the program knows.
 ///
 /// # Safety
 /// `T` begins with a `usize`; `out` is null or points to as many bytes as it says there.
-pub(crate) unsafe fn fill<T: Copy>(what: &str, out: *mut T, value: &T) -> Result<(), Failure> {
+pub(crate) unsafe fn fill_grown<T: Copy>(
+    what: &str,
+    out: *mut T,
+    value: &T,
+    first: usize,
+) -> Result<(), Failure> {
     if out.is_null() {
         return Ok(());
     }
     // SAFETY: the caller's promise.
-    unsafe { check_size(what, out)? };
+    let size = unsafe { size_from(what, out, first)? };
     let head = size_of::<usize>();
-    // SAFETY: `out` has at least `size_of::<T>()` bytes, by its size field; the regions are apart.
+    // SAFETY: neither has fewer bytes than that; the regions are apart.
     unsafe {
         std::ptr::copy_nonoverlapping(
             std::ptr::from_ref(value).cast::<u8>().add(head),
             out.cast::<u8>().add(head),
-            size_of::<T>() - head,
+            size.min(size_of::<T>()) - head,
         );
     }
     Ok(())
@@ -121,7 +133,7 @@ pub(crate) unsafe fn take<T: Copy>(what: &str, at: *const T) -> Result<T, Failur
     }
     // SAFETY: the caller's promise; it has at least as many bytes.
     unsafe {
-        check_size(what, at)?;
+        size_from(what, at, size_of::<T>())?;
         Ok(at.read_unaligned())
     }
 }

@@ -98,6 +98,20 @@ unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<std::borrow::Cow<'
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
+/// Writes the 16 bytes of the job's random number to `id`: the same in all its processes, and others
+/// in other jobs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_job_id(node: *mut portolan_node_t, id: *mut u8) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let own = entered.node()?.job_id();
+        // SAFETY: the program's promise.
+        unsafe { memory::bytes_mut("id", id.cast(), own.len())? }.copy_from_slice(&own);
+        Ok(PORTOLAN_OK)
+    })
+}
+
 /// Copies the value of a setting that was given with `portolan run --option NAME=VALUE` into
 /// `value`, as far as it fits, with a zero behind it. Returns its length without the zero.
 ///

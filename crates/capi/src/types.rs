@@ -18,6 +18,9 @@ pub const PORTOLAN_IN_PLACE: u32 = 1;
 /// A non-blocking operation, to be waited for or tested. 0 is none.
 pub type portolan_request_t = u64;
 
+/// A collective operation that does not wait, to be tested. 0 is none.
+pub type portolan_collective_t = u64;
+
 /// A piece of a message. Laid out as struct iovec.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +121,12 @@ pub struct portolan_counters_t {
     pub link_full: u64,
     /// Everything that was dropped; portolan_drops() tells it by reason.
     pub drops: u64,
+    /// Requests for memory of this process that were dealt with.
+    pub remote_requests: u64,
+    /// Frames accepted that the network had marked as having met congestion.
+    pub frames_marked: u64,
+    /// Frames sent of which peers said that they were marked so.
+    pub marks_heard: u64,
 }
 
 /// Of reductions and atomic operations: the sum; whole numbers wrap around.

@@ -14,8 +14,22 @@ use std::process::Command;
 
 /// The sources that hold what C sees, in the header's order.
 const SOURCES: &[&str] = &[
-    "code", "failure", "types", "handle", "node", "port", "message", "request", "tagged", "event",
-    "group", "memory", "remote", "atomic", "counters",
+    "code",
+    "failure",
+    "types",
+    "handle",
+    "node",
+    "port",
+    "message",
+    "request",
+    "tagged",
+    "event",
+    "group",
+    "collective",
+    "memory",
+    "remote",
+    "atomic",
+    "counters",
 ];
 
 /// Set to write the header instead of comparing it.
@@ -184,7 +198,8 @@ fn both_languages_agree_on_sizes_and_offsets() {
         portolan_counters_t {
             size, frames_sent, frames_received, retransmits, timeouts, paths_left, messages_sent,
             messages_received, bytes_received, messages_held, best_effort_lost, placement_hits,
-            placement_misses, placement_repaired_bytes, link_full, drops
+            placement_misses, placement_repaired_bytes, link_full, drops, remote_requests,
+            frames_marked, marks_heard
         }
     };
     let shop = Workshop::new("portolan", "libportolan_c.so");

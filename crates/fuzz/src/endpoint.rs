@@ -6,14 +6,19 @@ use portolan::{Endpoint, EndpointAddress, EndpointConfig, PathChoice, RawSend, R
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-/// Addresses inserted by one input at most: peers are never forgotten, and inputs are many.
+/// Addresses inserted by one input at most: numbers of peers are not given again.
 const INSERTS_MAX: usize = 4;
+
+/// Inputs that one endpoint takes: with so many peers that were removed it is still small, and
+/// opening another costs little beside them.
+const INPUTS_MAX: u32 = 1000;
 
 struct Site {
     endpoint: Endpoint,
     hostile: UdpSocket,
     /// Where the endpoint's socket is, as its address says.
     at: Option<SocketAddr>,
+    inputs: u32,
 }
 
 thread_local! {
@@ -27,7 +32,9 @@ thread_local! {
 /// When there is no UDP here, or a message comes from nowhere.
 pub fn endpoint(data: &[u8]) {
     SITE.with_borrow_mut(|site| {
+        site.take_if(|site| site.inputs == INPUTS_MAX);
         let site = site.get_or_insert_with(open);
+        site.inputs += 1;
         act(site, &mut Input::new(data));
     });
 }
@@ -41,6 +48,7 @@ fn open() -> Site {
         at: shown.rsplit('/').next().and_then(|text| text.parse().ok()),
         endpoint,
         hostile: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a socket"),
+        inputs: 0,
     }
 }
 

@@ -76,6 +76,9 @@ pub(crate) struct PeerInfo {
     pub(crate) connecting_since: Option<Instant>,
     /// Turn in which something was last sent without waiting for company.
     pub(crate) sent_turn: u32,
+    /// Messages of an endpoint in that turn, and whether those of the turn before came in a burst.
+    sent_count: u32,
+    sends_bursts: bool,
     /// Since when it is waited for, or suspected by the core.
     pub(crate) watched_since: Option<Instant>,
     /// When it was last asked whether it lives.
@@ -86,6 +89,25 @@ pub(crate) struct PeerInfo {
     is_doubted: bool,
     /// Stands in the list of those that are watched or doubted.
     is_listed: bool,
+}
+
+/// Messages of an endpoint to one peer that leave one by one, although no progress is made between
+/// them: a program that sends a few and then computes does not come back to send what would wait.
+/// Those behind them travel together, and so do all but the first of a turn that follows a burst.
+pub(crate) const ALONE_MAX: u32 = 8;
+
+impl PeerInfo {
+    /// Notes that a message is sent; `true` if it may wait for others to share a frame with.
+    #[inline]
+    pub(crate) fn waits_for_company(&mut self, turn: u32) -> bool {
+        if self.sent_turn == turn {
+            self.sent_count = self.sent_count.wrapping_add(1);
+        } else {
+            self.sends_bursts = self.sent_count > ALONE_MAX;
+            (self.sent_turn, self.sent_count) = (turn, 1);
+        }
+        self.sent_count > if self.sends_bursts { 1 } else { ALONE_MAX }
+    }
 }
 
 /// What a port is open for.

@@ -2,6 +2,7 @@
 //! Receiving side of a path's packet numbers: which have arrived, and when to say so.
 
 use crate::lapse::{DELAY_UNKNOWN, Lapse};
+use crate::time::Span;
 use crate::{DropReason, Instant};
 use alloc::collections::VecDeque;
 use portolan_wire::{ACK_FIXED_LEN, Ack, MARKS_LEN, Marks};
@@ -114,6 +115,37 @@ impl RxWindow {
         self.last_attempt = attempt;
         self.last_at = now;
         self.unacked_count += 1;
+    }
+
+    /// How many numbers from `num` on may be recorded by [`RxWindow::extend`]: none unless it is the
+    /// lowest that has not arrived, and none beyond it has.
+    #[inline]
+    pub(crate) fn in_order_max(&self, num: u32) -> usize {
+        if num != self.base || self.has_gap() {
+            return 0;
+        }
+        self.window_frames as usize
+    }
+
+    /// Records the next `count` numbers, as many as [`RxWindow::in_order_max`] allows.
+    #[inline]
+    pub(crate) fn extend(&mut self, now: Instant, count: u32, attempt: u8) {
+        self.base = self.base.wrapping_add(count);
+        // Bits below the base say that those have arrived.
+        self.words[0] = (1 << (self.base & 63)) - 1;
+        self.last_num = self.base.wrapping_sub(1);
+        self.last_attempt = attempt;
+        self.last_at = now;
+        self.unacked_count += count;
+    }
+
+    /// An acknowledgement is owed: at once where a number is missing or `every` have come, else
+    /// within `delay`. Returns whether it is at once. `P3.5`
+    #[inline]
+    pub(crate) fn owe(&mut self, now: Instant, every: u32, delay: Span) -> bool {
+        let prompt = self.has_gap() || self.unacked_count >= every;
+        self.set_due(if prompt { now } else { now + delay });
+        prompt
     }
 
     /// A number arrived that was known: its sender has not heard of it, so tell it soon. `P3.2`

@@ -75,21 +75,30 @@ impl Core {
                 return Err(DropReason::Duplicate);
             }
         }
+        if copied {
+            let posted = transfer.posted;
+            place_clipped(&mut self.sh, &posted, off, src);
+        }
+        self.on_arrived(key, end, part);
+        Ok(())
+    }
+
+    /// Accounts for `part` new bytes of a transfer, the last of which lies before `end`.
+    pub(crate) fn on_arrived(&mut self, key: u32, end: u64, part: u64) {
+        let Some(transfer) = self.sh.rx_transfers.get_mut(key) else {
+            return;
+        };
         transfer.received += part;
-        let (posted, link) = (transfer.posted, transfer.link);
         // P5.10
         let passed = end.saturating_sub(transfer.frontier);
         transfer.frontier += passed;
+        let (link, lossless) = (transfer.link, transfer.lossless);
         let done = transfer.received >= transfer.len;
-        if !transfer.lossless {
+        if !lossless {
             self.sh.scheduler.on_passed(link, passed);
-        }
-        if copied {
-            place_clipped(&mut self.sh, &posted, off, src);
         }
         if done {
             self.finish_rx(key);
         }
-        Ok(())
     }
 }

@@ -57,6 +57,7 @@ mod remote;
 mod rendezvous;
 mod rest;
 mod rtt;
+mod run;
 mod rx;
 mod session;
 mod slab;
@@ -83,6 +84,7 @@ pub use portolan_wire::{CARD_LEN, Card, Label, LaneId, Space};
 pub use remote::{
     ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, PutNotice, RegionSpec, RemoteFault, RemoteSpec,
 };
+pub use run::TakenRun;
 pub use session::SessionIds;
 pub use time::Instant;
 pub use tx::Transmit;

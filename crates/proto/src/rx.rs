@@ -10,7 +10,6 @@ use crate::lapse::DELAY_UNKNOWN;
 use crate::path::Cargo;
 use crate::recut::PIECE_HEADER_LEN;
 use crate::session::token_index;
-use crate::time::Span;
 use crate::{Core, DropReason, Instant, LinkId};
 use core::ops::Range;
 use portolan_wire::{
@@ -204,21 +203,11 @@ impl Core {
                     return Err(DropReason::NoMemory);
                 }
                 path.rx.insert(now, num, header.attempt);
-                // P3.5
-                let limits = &self.sh.config.limits;
                 let every = match header.kind {
-                    // A run of segments is acknowledged as one.
-                    FrameKind::Bulk => limits.ack_every.max(BULK_ACK_EVERY),
-                    _ => limits.ack_every,
+                    FrameKind::Bulk => self.sh.bulk_ack_every(),
+                    _ => self.sh.config.limits.ack_every,
                 };
-                let prompt = path.rx.has_gap() || path.rx.unacked_count() >= every;
-                let delay = if prompt {
-                    Span::ZERO
-                } else {
-                    self.sh.times.ack_delay
-                };
-                path.rx.set_due(now + delay);
-                if prompt {
+                if path.rx.owe(now, every, self.sh.times.ack_delay) {
                     self.touch(from);
                 } else {
                     self.touch_timed(from);
@@ -260,7 +249,7 @@ impl Core {
     }
 
     #[inline]
-    fn after_records(&mut self, from: PeerId) {
+    pub(crate) fn after_records(&mut self, from: PeerId) {
         self.serve_unblocked();
         self.run_scheduler();
         if let Some(Some(peer)) = self.peers.get_mut(from.index())
@@ -372,6 +361,14 @@ impl Core {
             sh.on_part_acked(run, run_len);
         }
         result
+    }
+}
+
+impl Shared {
+    /// A run of segments is acknowledged as one.
+    #[inline]
+    pub(crate) fn bulk_ack_every(&self) -> u32 {
+        self.config.limits.ack_every.max(BULK_ACK_EVERY)
     }
 }
 

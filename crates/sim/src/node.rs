@@ -14,7 +14,8 @@ use crate::program::Program;
 use crate::queue::{Flight, Happening};
 use peers::Remote;
 use portolan_proto::{
-    Admitted, Config, Core, LaneId, LinkId, OpId, PeerId, PortId, PortMode, Selector, Space,
+    Admitted, Config, Core, Dest, LaneId, LinkId, OpId, PeerId, PortId, PortMode, Selector, Space,
+    TakenRun,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -278,14 +279,23 @@ impl Node {
 
     fn receive(&mut self, cx: &mut Context) -> u64 {
         let mut cost_ns = 0;
-        for _ in 0..TURN_FRAMES_MAX {
+        let mut left = TURN_FRAMES_MAX;
+        while left > 0 {
             if let Some((from, frame)) = cx.shm.receive(&mut cx.queue, cx.now, self.id) {
                 self.on_shared(cx, from, &frame);
                 // Shared memory costs no system call.
                 cost_ns += cx.plan.frame_cost_ns / 8;
+                left -= 1;
+                continue;
+            }
+            let count = self.on_run(cx, left);
+            if count > 0 {
+                cost_ns += cx.plan.frame_cost_ns * count as u64;
+                left -= count;
             } else if let Some(flight) = self.inbox.pop_front() {
                 self.on_datagram(cx, &flight);
                 cost_ns += cx.plan.frame_cost_ns;
+                left -= 1;
             } else {
                 break;
             }
@@ -293,16 +303,53 @@ impl Node {
         cost_ns
     }
 
-    fn on_datagram(&mut self, cx: &mut Context, flight: &Flight) {
+    /// Takes up to `most` frames of one length from one node as if they had come with one call;
+    /// returns how many.
+    fn on_run(&mut self, cx: &mut Context, most: usize) -> usize {
+        let Some(first) = self.inbox.front() else {
+            return 0;
+        };
+        let (from, link, marked) = (first.from, first.link, first.marked);
+        let len = first.frame.len();
+        let alike = |next: &&Flight| {
+            (next.from, next.link, next.marked, next.frame.len()) == (from, link, marked, len)
+        };
+        let run = self.inbox.iter().take_while(alike).take(most);
+        let headers = run.map(|next| &next.frame[..len.min(TakenRun::HEADER_LEN)]);
         let local = self.clock.local(cx.now);
-        let (from, link, frame) = (flight.from, flight.link, &flight.frame);
-        let len = frame.len();
+        let Some(taken) = self.core.handle_run(local, link, len, headers) else {
+            return 0;
+        };
+        let mut at = taken.off;
+        let flights: Vec<_> = self.inbox.drain(..taken.count).collect();
+        for flight in &flights {
+            self.note_arrival(cx, flight);
+            let src = TakenRun::HEADER_LEN..len;
+            self.place(cx, &flight.frame, Dest::Op(taken.op, at), src.clone());
+            at += src.len() as u64;
+        }
+        self.drain(cx, &[]);
+        if marked {
+            let count = u32::try_from(taken.count).unwrap_or(u32::MAX);
+            self.core.note_marked(link, &flights[0].frame, count);
+        }
+        taken.count
+    }
+
+    fn note_arrival(&mut self, cx: &mut Context, flight: &Flight) {
+        let (from, link, len) = (flight.from, flight.link, flight.frame.len());
         self.inbox_len[link.index()] -= len;
         cx.trace.push(
             cx.now,
             self.id,
             crate::trace::Item::Arrived { from, link, len },
         );
+    }
+
+    fn on_datagram(&mut self, cx: &mut Context, flight: &Flight) {
+        let local = self.clock.local(cx.now);
+        let (link, frame) = (flight.link, &flight.frame);
+        self.note_arrival(cx, flight);
         let accepted = self.core.counters().frames_received;
         if cx.plan.short_way {
             let admitted = self.core.admit(local, link, frame);

@@ -169,6 +169,30 @@ static void together(void) {
     OK(portolan_barrier(node, NULL));
 }
 
+/* A barrier and a broadcast are under way while messages pass that both depend on. */
+static void at_once(void) {
+    static unsigned char bytes[LONG_LEN];
+    portolan_collective_t barrier, broadcast;
+    uint32_t token = 0;
+    fill(bytes, sizeof bytes, rank == 0 ? 3 : 99);
+    OK(portolan_ibroadcast(node, NULL, 0, bytes, sizeof bytes, &broadcast));
+    if (rank != 0) OK(portolan_recv(node, RING, previous, &token, sizeof token, NULL));
+    OK(portolan_ibarrier(node, NULL, &barrier));
+    CHECK(size == 1 || rank != 0 || portolan_test_collective(node, barrier) == PORTOLAN_PENDING);
+    token++;
+    OK(portolan_send(node, next, RING, &token, sizeof token, 0));
+    if (rank == 0) OK(portolan_recv(node, RING, previous, &token, sizeof token, NULL));
+    CHECK(rank != 0 || token == size);
+    int result;
+    while ((result = portolan_test_collective(node, barrier)) == PORTOLAN_PENDING) continue;
+    OK(result);
+    while ((result = portolan_test_collective(node, broadcast)) == PORTOLAN_PENDING) continue;
+    OK(result);
+    expect(bytes, sizeof bytes, 3);
+    FAILS(PORTOLAN_ERR_STALE_REQUEST, "ended", portolan_test_collective(node, barrier));
+    OK(portolan_barrier(node, NULL));
+}
+
 /* Waits for a request as a program's own event loop would. */
 static void loop_until(portolan_request_t request) {
     int fd = portolan_event_fd(node);
@@ -400,8 +424,14 @@ static void accounts(void) {
     int paths = 0;
     uint64_t drops = 0;
     char colour[4];
+    uint8_t own[16] = {0}, first[16];
+    OK(portolan_job_id(node, own));
+    memcpy(first, own, sizeof own);
+    OK(portolan_broadcast(node, NULL, 0, first, sizeof first));
+    CHECK(memcmp(first, own, sizeof own) == 0 && memcmp(first, (char[16]){0}, 16) != 0);
     OK(portolan_counters(node, &counters));
     CHECK(counters.messages_sent > ROUNDS && counters.messages_received > ROUNDS);
+    CHECK(counters.remote_requests > 0);
     CHECK(portolan_drops(node, count_drop, &drops) >= 0 && drops == counters.drops);
     CHECK(portolan_paths(node, next, count_path, &paths) == paths && paths > 0);
     FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank", portolan_paths(node, size, count_path, &paths));
@@ -424,6 +454,7 @@ int main(void) {
     long_messages();
     handlers();
     together();
+    at_once();
     event_loop();
     tagged();
     remote();

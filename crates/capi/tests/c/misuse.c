@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <stddef.h>
 
 enum { PORT = 4, ACTIVE = 5, CLOSED = 6 };
 
@@ -29,6 +30,7 @@ static void wrong_arguments(portolan_node_t *node) {
     FAILS(PORTOLAN_ERR_NULL, "done", portolan_wait_until(node, NULL, NULL));
     FAILS(PORTOLAN_ERR_NULL, "counters", portolan_counters(node, NULL));
     FAILS(PORTOLAN_ERR_NULL, "name", portolan_option(node, NULL, bytes, 8));
+    FAILS(PORTOLAN_ERR_NULL, "id", portolan_job_id(node, NULL));
     FAILS(PORTOLAN_ERR_NO_OPTION, "colour", portolan_option(node, "colour", bytes, 8));
     FAILS(PORTOLAN_ERR_ARGUMENT, "flags", portolan_send(node, 0, PORT, bytes, 1, 64));
     FAILS(PORTOLAN_ERR_ARGUMENT, "memory", portolan_send(node, 0, PORT, bytes, (size_t)-1, 0));
@@ -54,8 +56,13 @@ static void wrong_sizes(portolan_node_t *node) {
     char byte = 0;
     portolan_counters_t counters = {0};
     FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_counters(node, &counters));
-    counters.size = sizeof counters - 1;
+    /* A program that is older than the library: its structure ended before the last counters. */
+    counters.size = offsetof(portolan_counters_t, remote_requests) - 1;
     FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_counters(node, &counters));
+    counters.size++;
+    counters.remote_requests = 77;
+    OK(portolan_counters(node, &counters));
+    CHECK(counters.messages_sent > 0 && counters.remote_requests == 77);
     portolan_received_t got = {0};
     OK(portolan_send(node, 0, PORT, &byte, 1, 0));
     FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_recv(node, PORT, 0, &byte, 1, &got));
@@ -143,7 +150,15 @@ static void wrong_groups(portolan_node_t *node) {
     FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 3", portolan_broadcast(node, group, 3, values, 8));
     FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 3",
           portolan_reduce(node, group, 3, PORTOLAN_SUM, PORTOLAN_DOUBLE, values, 2));
+    portolan_collective_t collective;
+    FAILS(PORTOLAN_ERR_NULL, "collective", portolan_ibarrier(node, group, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "collective", portolan_ibroadcast(node, group, 0, values, 8, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "buffer", portolan_ibroadcast(node, group, 0, NULL, 8, &collective));
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 3",
+          portolan_ibroadcast(node, group, 3, values, 8, &collective));
+    FAILS(PORTOLAN_ERR_STALE_REQUEST, "operation 77", portolan_test_collective(node, 77));
     OK(portolan_group_free(group));
+    FAILS(PORTOLAN_ERR_CLOSED, "freed", portolan_ibarrier(node, group, &collective));
     FAILS(PORTOLAN_ERR_CLOSED, "freed", portolan_barrier(node, group));
     FAILS(PORTOLAN_ERR_CLOSED, "freed", portolan_group_free(group));
     OK(portolan_group_free(NULL));

@@ -281,8 +281,12 @@ impl Udp {
             self.push_notice(Notice::Dropped(why));
             return 0;
         }
+        let segment_len = got.segment_len.max(1);
         let mut count = 0;
-        for head in self.rx_buf[..len].chunks(got.segment_len.max(1)) {
+        if len > segment_len {
+            count = receiver.run(&self.rx_buf[..len], segment_len);
+        }
+        for head in self.rx_buf[..len].chunks(segment_len).skip(count) {
             receiver.frame(RxFrame {
                 from: None,
                 head,

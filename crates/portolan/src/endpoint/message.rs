@@ -129,20 +129,17 @@ impl Endpoint {
     fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         let engine = &mut self.engine;
         let turn = engine.inner.turn;
-        let is_first = engine.inner.peers[peer.0 as usize].sent_turn != turn;
-        if is_first && engine.send_direct(peer, spec, bytes) {
-            engine.inner.peers[peer.0 as usize].sent_turn = turn;
+        let waits = engine.inner.peers[peer.0 as usize].waits_for_company(turn);
+        if !waits && engine.send_direct(peer, spec, bytes) {
             return true;
         }
         let inner = &mut engine.inner;
-        if inner.pending.is_empty() && inner.core.append(peer, spec, bytes).is_some() {
-            return true;
-        }
-        let accepted = matches!(
-            inner.try_eager(peer, spec, &[bytes]),
-            Ok(Submitted::Accepted)
-        );
-        if engine.inner.flush_wanted {
+        let accepted = inner.pending.is_empty() && inner.core.append(peer, spec, bytes).is_some()
+            || matches!(
+                inner.try_eager(peer, spec, &[bytes]),
+                Ok(Submitted::Accepted)
+            );
+        if !waits || inner.flush_wanted {
             engine.flush();
         }
         accepted

@@ -9,7 +9,8 @@ use crate::port::{Context, Handler, Message};
 use crate::seal::Opened;
 use portolan_link::RxFrame;
 use portolan_proto::{
-    Cause, Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest,
+    Cause, Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, TakenRun, Want, Whole,
+    WholeDest,
 };
 use std::ops::Range;
 
@@ -101,6 +102,31 @@ impl Inner {
             self.core.handle_rest(self.now, &admitted, frame.head);
         }
         self.drain(handlers, Some(frame));
+    }
+
+    /// Frames of `frame_len` bytes each have arrived, end to end; returns how many of the first ones
+    /// were fragments of one message, which are at their place now.
+    pub(super) fn on_run(
+        &mut self,
+        handlers: &mut Handlers,
+        link: LinkId,
+        frames: &[u8],
+        frame_len: usize,
+    ) -> usize {
+        let headers = frames.chunks_exact(frame_len);
+        let Some(run) = self.core.handle_run(self.now, link, frame_len, headers) else {
+            return 0;
+        };
+        let part = frame_len - TakenRun::HEADER_LEN;
+        let off = usize::try_from(run.off).unwrap_or(usize::MAX);
+        let dst = self.ops.bytes_mut(run.op).get_mut(off..);
+        let pieces = dst.unwrap_or_default().chunks_exact_mut(part);
+        for (piece, frame) in pieces.zip(frames.chunks_exact(frame_len)).take(run.count) {
+            piece.copy_from_slice(&frame[TakenRun::HEADER_LEN..]);
+        }
+        self.placement.count(run.count * frame_len);
+        self.drain(handlers, None);
+        run.count
     }
 
     /// A frame from a network has arrived, in a job whose frames are sealed. `P10.3`
@@ -444,6 +470,7 @@ impl Inner {
         let portolan_proto::PeerStatus::Failed(cause) = self.core.peer_status(peer) else {
             return;
         };
+        log::debug!("{peer} is given up: {cause:?}");
         let info = &mut self.peers[peer.0 as usize];
         (info.watched_since, info.is_doubted) = (None, false);
         for op in self.pending.take_peer(peer) {

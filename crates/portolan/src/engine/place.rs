@@ -103,6 +103,15 @@ impl Receiver for Intake<'_, '_> {
             .on_frame(self.handlers, self.link, false, &frame, inbox);
     }
 
+    fn run(&mut self, frames: &[u8], frame_len: usize) -> usize {
+        if self.inner.seals.is_some() {
+            return 0;
+        }
+        self.freshen();
+        self.inner
+            .on_run(self.handlers, self.link, frames, frame_len)
+    }
+
     #[inline]
     fn placed(&mut self, header: &[u8], payload_len: usize) {
         self.freshen();

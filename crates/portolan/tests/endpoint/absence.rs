@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that make no call for longer than a silent peer is waited for.
+//! Programs that make no call for long: longer than a silent peer is waited for, or than what they sent
+//! can wait.
 
-use crate::common::{PLAIN, Side, bytes, from, pump, shm, udp};
+use crate::common::{ANY, PLAIN, Side, bytes, from, pump, shm, udp};
 use portolan::Endpoint;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,4 +60,34 @@ fn a_computing_peer_is_not_gone_by_shm() {
 #[test]
 fn a_computing_peer_is_not_gone_by_udp() {
     a_computing_peer_is_not_gone(udp);
+}
+
+/// Sends a few messages, and then makes no call at all.
+fn a_few_messages_leave_without_another_call(open: fn() -> Endpoint) {
+    const COUNT: u64 = 8;
+    let (mut a, mut b) = (Side::new(open()), Side::new(open()));
+    let to_b = a.end.insert(&b.end.address()).unwrap();
+    let (ahoy, mut bufs) = (bytes(8, 1), [[0xa5; 8]; COUNT as usize]);
+    b.recv(&ANY, &mut bufs[0], COUNT);
+    a.end.inject(to_b, &PLAIN, &ahoy).unwrap();
+    pump(&mut [&mut a, &mut b], |sides| sides[1].take(COUNT));
+    a.poll();
+    for (context, buf) in (0..).zip(&mut bufs) {
+        b.recv(&ANY, buf, context);
+        a.end.inject(to_b, &PLAIN, &ahoy).unwrap();
+    }
+    for context in 0..COUNT {
+        let got = pump(&mut [&mut b], |sides| sides[0].take(context));
+        assert_eq!((got.len, got.error), (8, None));
+    }
+}
+
+#[test]
+fn a_few_messages_leave_without_another_call_by_shm() {
+    a_few_messages_leave_without_another_call(shm);
+}
+
+#[test]
+fn a_few_messages_leave_without_another_call_by_udp() {
+    a_few_messages_leave_without_another_call(udp);
 }

@@ -82,6 +82,8 @@ pub(super) struct Pair {
     pub(super) swallow: Option<Vec<u8>>,
     /// Bulk data is received at its place, where the core expects it.
     pub(super) speculates: bool,
+    /// Frames that were taken as parts of runs.
+    pub(super) runs_taken: usize,
     wires: Vec<Wire>,
     order: u64,
     rng: ChaCha8Rng,
@@ -366,6 +368,7 @@ impl Pair {
             narrow: None,
             swallow: None,
             speculates: false,
+            runs_taken: 0,
             wires: Vec::new(),
             order: 0,
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -500,8 +503,11 @@ impl Pair {
         let due = self.wires.partition_point(|wire| wire.at <= self.now);
         let mut due = VecDeque::from_iter(self.wires.drain(..due));
         while let Some(first) = due.front() {
-            if self.speculates && first.link != LinkId::SHM {
-                self.deliver_batch(&mut due);
+            if first.link != LinkId::SHM {
+                match self.speculates {
+                    true => self.deliver_batch(&mut due),
+                    false => self.deliver_run(&mut due),
+                }
             }
             let Some(wire) = due.pop_front() else { return };
             let end = &mut self.ends[wire.to];
@@ -545,6 +551,27 @@ impl Pair {
             end.core.handle_placed(self.now, link, head, payload.len());
             end.drain(&[]);
         }
+    }
+
+    /// Receives frames of one length as a link that gets them with one call would.
+    fn deliver_run(&mut self, due: &mut VecDeque<Wire>) {
+        let (to, link, len) = (due[0].to, due[0].link, due[0].frame.len());
+        let run = due
+            .iter()
+            .take_while(|wire| wire.to == to && wire.link == link && wire.frame.len() == len);
+        let headers = run.map(|wire| &wire.frame[..len.min(TakenRun::HEADER_LEN)]);
+        let end = &mut self.ends[to];
+        let Some(run) = end.core.handle_run(self.now, link, len, headers) else {
+            return;
+        };
+        let mut at = usize::try_from(run.off).unwrap();
+        for wire in due.drain(..run.count) {
+            let payload = &wire.frame[TakenRun::HEADER_LEN..];
+            end.memory.get_mut(&run.op.0).unwrap()[at..at + payload.len()].copy_from_slice(payload);
+            at += payload.len();
+        }
+        self.runs_taken += run.count;
+        end.drain(&[]);
     }
 
     /// Nothing under way, no buffer in use, no transfer open, no memory of the user's kept.

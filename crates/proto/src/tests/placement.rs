@@ -90,6 +90,25 @@ fn speculation_never_leaves_a_wrong_byte() {
 }
 
 #[test]
+fn fragments_that_come_together_are_taken_as_runs() {
+    let mut pair = Pair::new(&[LinkId::UDP], 3);
+    pair.run(Duration::from_millis(50));
+    let bytes = message(&mut ChaCha8Rng::seed_from_u64(3), 1_000_000);
+    pair.ends[1].post(PortId::user(1), bytes.len(), None);
+    let spec = SendSpec {
+        to: Address::Port(PortId::user(1)),
+        lane: LaneId::Low,
+        best_effort: false,
+    };
+    pair.ends[0].send(B, &spec, &bytes).unwrap();
+    pair.run(Duration::from_secs(1));
+    assert!(pair.ends[1].got[0].bytes == bytes);
+    let runs_taken = pair.runs_taken;
+    assert!(runs_taken > 500, "{runs_taken} frames in runs");
+    pair.assert_clean();
+}
+
+#[test]
 fn what_comes_in_order_is_nearly_all_hits() {
     let hits = exchange(7, Faults::default(), true);
     assert!(hits > 500, "{hits} hits");

@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    fn place(&mut self, cx: &mut Context, frame: &[u8], dest: Dest, src: Range<usize>) {
+    pub(super) fn place(&mut self, cx: &mut Context, frame: &[u8], dest: Dest, src: Range<usize>) {
         if cx.strikes(Canary::LostPlacement) {
             return;
         }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Collective operations that do not wait.
+
+use crate::code::*;
+use crate::failure::{Failure, guard};
+use crate::group::{members, portolan_group_t};
+use crate::handle::{Joined, enter, portolan_node_t};
+use crate::memory;
+use crate::types::portolan_collective_t;
+use portolan::{Barrier, Broadcast, Node};
+use std::ffi::{c_int, c_void};
+
+/// One that is under way.
+pub(crate) enum Collective {
+    Barrier(Barrier),
+    Broadcast(Broadcast),
+}
+
+impl Collective {
+    /// Makes progress once: whether this process has done its part.
+    fn poll(&mut self, node: &mut Node) -> Result<bool, portolan::Error> {
+        match self {
+            Collective::Barrier(barrier) => node.poll_barrier(barrier, || true),
+            // Lent memory: dropping the buffer gives it back and does nothing else.
+            Collective::Broadcast(broadcast) => {
+                Ok(node.poll_broadcast(broadcast, || true)?.is_some())
+            }
+        }
+    }
+}
+
+impl Joined {
+    /// # Safety
+    /// `out` points to a number.
+    unsafe fn give_collective(&mut self, out: *mut portolan_collective_t, begun: Collective) {
+        self.collective_count += 1;
+        self.collectives.insert(self.collective_count, begun);
+        // SAFETY: the caller's promise.
+        unsafe { out.write(self.collective_count) };
+    }
+}
+
+/// Begins a barrier of the group, or with null of the job, and returns at once. It ends when every
+/// member has begun it, which portolan_test_collective() must be asked for `*collective`. A group
+/// has one barrier at a time.
+///
+/// Errors: PORTOLAN_ERR_PEER_GONE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_ibarrier(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    collective: *mut portolan_collective_t,
+) -> c_int {
+    guard(|| {
+        if collective.is_null() {
+            return Err(Failure::null("collective"));
+        }
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let joined = entered.joined()?;
+        // SAFETY: the program's promise.
+        let group = unsafe { members(&joined.node, group)? };
+        let begun = Collective::Barrier(joined.node.begin_barrier(&group)?);
+        // SAFETY: the program's promise.
+        unsafe { joined.give_collective(collective, begun) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Begins a broadcast as portolan_broadcast(), and returns at once; see portolan_ibarrier(). At the
+/// root the bytes must stay as they are until it has ended, elsewhere nobody may use them. A group
+/// has one broadcast or reduction at a time.
+///
+/// Errors: those of portolan_broadcast().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_ibroadcast(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    root: u32,
+    buffer: *mut c_void,
+    len: usize,
+    collective: *mut portolan_collective_t,
+) -> c_int {
+    guard(|| {
+        if collective.is_null() {
+            return Err(Failure::null("collective"));
+        }
+        // SAFETY: the program's promise.
+        let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(buffer, len)?) };
+        let joined = entered.joined()?;
+        // SAFETY: the program's promise.
+        let group = unsafe { members(&joined.node, group)? };
+        let begun = Collective::Broadcast(joined.node.begin_broadcast(&group, root, buffer)?);
+        // SAFETY: the program's promise.
+        unsafe { joined.give_collective(collective, begun) };
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Makes progress once. Returns 0 when this process has done its part of a collective operation, and
+/// PORTOLAN_PENDING while it is under way. One that fails has ended.
+///
+/// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED; PORTOLAN_ERR_STALE_REQUEST when it ended
+/// before, or never was one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_test_collective(
+    node: *mut portolan_node_t,
+    collective: portolan_collective_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let joined = entered.joined()?;
+        let Some(mut under_way) = joined.collectives.remove(&collective) else {
+            let text = format!("collective operation {collective} is none, or has ended before");
+            return Err(Failure::new(PORTOLAN_ERR_STALE_REQUEST, text));
+        };
+        if under_way.poll(&mut joined.node)? {
+            return Ok(PORTOLAN_OK);
+        }
+        joined.collectives.insert(collective, under_way);
+        Ok(PORTOLAN_PENDING)
+    })
+}

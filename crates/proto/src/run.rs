@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A run of fragments that came with one call: checked header by header, accounted for at once. What
+//! is unusual in any way is left to [`Core::handle_frame`], frame by frame.
+
+use crate::event::OpId;
+use crate::session::token_index;
+use crate::{Core, Instant, LinkId};
+use portolan_wire::{BULK_HEADER_LEN, BulkHeader, FrameHeader, FrameKind};
+
+/// Fragments whose payload is to be copied: `count` pieces of equal length, end to end from byte
+/// `off` of the memory of `op`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenRun {
+    /// The receive.
+    pub op: OpId,
+    /// Where the first piece belongs.
+    pub off: u64,
+    /// Frames that were taken; at least one.
+    pub count: usize,
+}
+
+impl TakenRun {
+    /// Bytes of each frame before its payload.
+    pub const HEADER_LEN: usize = BULK_HEADER_LEN;
+}
+
+impl Core {
+    /// Takes datagrams of `frame_len` bytes each that arrived by `link` one after another, as long as
+    /// they are the next fragments of one transfer; `headers` are their first bytes. Copy the
+    /// payload of a [`TakenRun`] before the events that follow; the frames that it does not count are
+    /// for [`Core::handle_frame`].
+    pub fn handle_run<'a>(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        frame_len: usize,
+        mut headers: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<TakenRun> {
+        let (first, bulk) = parse(headers.next()?, frame_len)?;
+        let from = match self.peers.get_mut(token_index(first.session)) {
+            Some(Some(peer)) if peer.session.token_mine == first.session => peer.id,
+            _ => return None,
+        };
+        let peer = self.peers[from.index()].as_deref_mut()?;
+        if !peer.session.up || peer.session.failed.is_some() {
+            return None;
+        }
+        let (ack_every, ack_delay) = (self.sh.bulk_ack_every(), self.sh.times.ack_delay);
+        let rx = &mut peer.paths[link.index()].as_deref_mut()?.rx;
+        let transfer = self.sh.rx_transfers.get_mut(bulk.transfer)?;
+        let part = (frame_len - BULK_HEADER_LEN) as u64;
+        let off = u64::from(bulk.fragment_index) * part;
+        // A piece of the message that nothing has been heard of yet, nor of anything behind it, and
+        // that the buffer has room for. `P5.4`, `P5.6`
+        let end_max = transfer.granted.min(transfer.posted.len);
+        let is_next = transfer.peer == from
+            && !transfer.lossless
+            && u64::from(transfer.fragment_len) == part
+            && off >= transfer.arrived.end();
+        if !is_next || off >= end_max {
+            return None;
+        }
+        let room = usize::try_from((end_max - off) / part).unwrap_or(usize::MAX);
+        let most = room.min(rx.in_order_max(first.packet_num));
+        let mut count = most.min(1);
+        for (ahead, header) in (1..).zip(headers.take(most.saturating_sub(1))) {
+            let expected = FrameHeader {
+                packet_num: first.packet_num.wrapping_add(ahead),
+                ..first
+            };
+            let next = BulkHeader {
+                fragment_index: bulk.fragment_index.wrapping_add(ahead),
+                ..bulk
+            };
+            if parse(header, frame_len) != Some((expected, next)) {
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return None;
+        }
+        peer.last_heard = now;
+        rx.extend(now, u32::try_from(count).unwrap_or(0), first.attempt);
+        rx.owe(now, ack_every, ack_delay);
+        self.sh.counters.frames_received += count as u64;
+        let taken = TakenRun {
+            op: transfer.posted.op,
+            off: transfer.posted.base + off,
+            count,
+        };
+        let end = off + count as u64 * part;
+        let new = transfer.arrived.insert(off, end);
+        self.note_fragment(link, bulk.transfer);
+        self.on_arrived(bulk.transfer, end, new);
+        self.after_records(from);
+        Some(taken)
+    }
+}
+
+/// Both headers of a fragment that fills its frame of `frame_len` bytes, with payload.
+#[inline]
+fn parse(header: &[u8], frame_len: usize) -> Option<(FrameHeader, BulkHeader)> {
+    let frame = FrameHeader::parse_head(header, frame_len).ok()?;
+    let bulk = BulkHeader::parse(header).ok()?;
+    let is_whole = frame.kind == FrameKind::Bulk && usize::from(frame.frame_len) == frame_len;
+    (is_whole && frame_len > BULK_HEADER_LEN).then_some((frame, bulk))
+}
