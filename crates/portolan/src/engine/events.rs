@@ -470,6 +470,7 @@ impl Inner {
         let portolan_proto::PeerStatus::Failed(cause) = self.core.peer_status(peer) else {
             return;
         };
+        log::debug!("{peer} is given up: {cause:?}");
         let info = &mut self.peers[peer.0 as usize];
         (info.watched_since, info.is_doubted) = (None, false);
         for op in self.pending.take_peer(peer) {
