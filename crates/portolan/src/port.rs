@@ -29,8 +29,8 @@ impl From<Lane> for LaneId {
 
 /// Where a message goes, and with what service: the binding of an output port.
 ///
-/// In one word, so that it passes in a register: a structure of short fields is put together in
-/// memory at each call, and reading it there at once stalls for some 5 ns.
+/// In one word, so that it passes in a register: a structure of short fields would be put together in
+/// memory at each call, and read there at once as one word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target(u64);
 
