@@ -24,6 +24,7 @@ use life::Life;
 use message::{Key, Kind, LEN, Message};
 use portolan_proto::{Instant, PeerId};
 use portolan_sys::net::{enable_error_queue, recv_error_quoting};
+use rustix::net::{Shutdown, shutdown};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -189,10 +190,10 @@ impl Liveness {
 impl Drop for Liveness {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        if let Ok(own) = self.shared.socket.local_addr() {
-            // Wakes the thread.
-            let _ = self.shared.socket.send_to(&[], own);
-        }
+        // Wakes the thread, also where the host has lost the address by which a datagram would come.
+        // The kernel does so first and then says that the socket is not connected (inet_shutdown of
+        // net/ipv4/af_inet.c).
+        let _ = shutdown(&self.shared.socket, Shutdown::Read);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
