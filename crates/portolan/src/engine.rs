@@ -14,7 +14,7 @@ mod tagged;
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
 pub(crate) use remote::{Call, RemoteState};
-pub(crate) use send::{Submitted, spec_of};
+pub(crate) use send::Submitted;
 
 use place::Intake;
 
@@ -66,6 +66,11 @@ const ASK_AFTER: Duration = Duration::from_millis(50);
 /// A session that does not open within this fails its operations. Peers have been told of by the
 /// launcher, so they exist; a loaded host takes a second to schedule them. `P9.5`
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The same for an endpoint, whose peer lives, as its answers to questions show, and may have begun
+/// with a long computation: long enough for most, and still an end where a firewall lets nothing but
+/// questions pass.
+const CONNECT_TIMEOUT_ENDPOINT: Duration = Duration::from_secs(600);
 
 /// What the engine knows of a peer beside the core.
 #[derive(Debug, Default)]
@@ -678,7 +683,11 @@ impl Engine {
             return;
         }
         let since = self.inner.peers[peer.0 as usize].connecting_since;
-        if since.is_some_and(|since| now.since(since) >= CONNECT_TIMEOUT) {
+        let timeout = match self.inner.raw {
+            Some(_) => CONNECT_TIMEOUT_ENDPOINT,
+            None => CONNECT_TIMEOUT,
+        };
+        if since.is_some_and(|since| now.since(since) >= timeout) {
             self.give_up(peer, Cause::NoPath);
         }
     }
