@@ -13,9 +13,9 @@ fetch_tests() {
     tar -xzf "$work_dir"/mpi4py-*.tar.gz -C "$work_dir/tests" --strip-components=1
 }
 
-# skips MPI: the options that leave tests out.
+# skips MPI PLACE: the options that leave tests out there.
 skips() {
-    awk -v mpi="$1" '$1 == "all" || $1 == mpi { printf "%s %s ", $2, $3 }' \
+    awk -v mpi="$1" -v there="$1/${2// /-}" '$1 == mpi || $1 == there { printf "%s %s ", $2, $3 }' \
         scripts/mpi/mpi4py-skip.txt
 }
 
@@ -36,12 +36,12 @@ check() {
 # suite MPI: on two the benchmark, on each number of processes the suite.
 suite() {
     local mpi=$1 place size options
-    read -r -a options <<<"$(skips "$mpi")"
     build "$mpi" bench/mpi/mpibench.c
     for size in "${sizes[@]}"; do
         for place in "${places[@]}"; do
             [[ $size -gt 1 || $place == "one host" ]] || continue
             across "$place"
+            read -r -a options <<<"$(skips "$mpi" "$place")"
             if [[ $size -eq 2 ]]; then
                 check "$mpi, $place, mpibench" "$bench_limit" "${job[@]}" 2 \
                     "$work_dir/$mpi/mpibench" latency -c -i 20 -m 1:1048576

@@ -57,6 +57,7 @@ fn as_rank() {
             let (away, back) = other_address();
             healed(&mut node, &away, &back);
         }
+        "stranded" => return stranded(node),
         "unread" => unread(&mut node),
         "patient" => patient(&mut node),
         other => panic!("no role {other}"),
@@ -212,6 +213,15 @@ fn healed(node: &mut Node, begin: &str, end: &str) {
     exchange(node, 1);
 }
 
+/// The host loses its address, and then its process ends.
+fn stranded(node: Node) {
+    if node.rank() == VICTIM {
+        shell(&other_address().0);
+    }
+    drop(node);
+    println!("\nlives on");
+}
+
 /// A peer that lives and does not read holds its senders back; it is not given up, and what it
 /// does not read is bounded by its credit.
 fn unread(node: &mut Node) {
@@ -363,6 +373,13 @@ fn packets_that_a_filter_loses_are_sent_again() {
 #[test]
 fn after_an_interface_was_down_the_same_processes_speak_again() {
     heals("healed", &["auto"]);
+}
+
+#[test]
+fn a_process_ends_on_a_host_that_has_lost_its_address() {
+    if can_make_labs() {
+        survives("stranded", &[LAB, &["udp"]].concat());
+    }
 }
 
 #[test]

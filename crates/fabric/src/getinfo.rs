@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "reads and makes structures of C")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::net::ToSocketAddrs;
 use std::ptr::null_mut;
 
 use crate::abi::*;
@@ -34,8 +35,8 @@ pub(crate) extern "C" fn getinfo(
                 return Err(Errno::NODATA);
             }
             let offer = answer(api, flags, hints)?;
-            if !node.is_null() && flags & (SOURCE | PROV_ATTR_ONLY) == 0 {
-                return Err(refused("a peer by the name of its host"));
+            if flags & (SOURCE | PROV_ATTR_ONLY) == 0 && !is_host(node) {
+                return Err(refused("a peer on a host that nobody knows"));
             }
             *out = build(&offer, api, hints)?;
         }
@@ -88,6 +89,20 @@ unsafe fn answer(api: u32, flags: u64, hints: *const Info) -> Result<Offer, Errn
     // SAFETY: as above.
     unsafe { check_names(&asked)? };
     offer::matching(&asked).map_err(|mismatch| refused(mismatch.0))
+}
+
+/// Tell whether there is such a host. Addresses do not follow from it, but many programs name one
+/// and exchange addresses in a way of their own.
+///
+/// # Safety
+/// `node` is null or a C string.
+unsafe fn is_host(node: *const c_char) -> bool {
+    if node.is_null() {
+        return true;
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(node) }.to_str();
+    name.is_ok_and(|name| (name, 0).to_socket_addrs().is_ok())
 }
 
 /// What a program asks for and cannot have is told to those who want to know.
@@ -206,7 +221,7 @@ mod tests {
     }
 
     /// What a program gets that names the provider, and a host.
-    fn ask(flags: u64) -> c_int {
+    fn ask(node: &CStr, flags: u64) -> c_int {
         // SAFETY: hints that live through the call, of which the rest is null; a place for the answer,
         // which is too little to be worth freeing in a test.
         unsafe {
@@ -214,11 +229,10 @@ mod tests {
             fabric.prov_name = NAME.as_ptr().cast_mut();
             let mut hints: Info = std::mem::zeroed();
             hints.fabric_attr = &raw mut fabric;
-            let node = c"host.example".as_ptr();
             let mut out = null_mut();
             getinfo(
                 version(1, 17),
-                node,
+                node.as_ptr(),
                 std::ptr::null(),
                 flags,
                 &raw const hints,
@@ -228,8 +242,11 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_cannot_be_named_by_its_host() {
-        assert_eq!(ask(0), -libc::ENODATA);
-        assert_eq!(ask(SOURCE), 0, "this host is no peer");
+    fn a_host_that_nobody_knows_has_no_peer() {
+        // Not a name at all, so nobody is asked about it.
+        let nowhere = c"no host";
+        assert_eq!(ask(nowhere, 0), -libc::ENODATA);
+        assert_eq!(ask(nowhere, SOURCE), 0, "this host is no peer");
+        assert_eq!(ask(c"127.0.0.1", 0), 0);
     }
 }

@@ -39,8 +39,8 @@ pub(crate) struct Machine {
     pub(crate) ports: RefCell<Vec<Option<&'static Port>>>,
     /// The port whose handler runs.
     pub(crate) running: Cell<Option<&'static Port>>,
-    /// By number, as far as they were used.
-    pub(crate) semaphores: RefCell<Vec<Semaphore>>,
+    /// By number, as far as they were used; they stay for the life of the process.
+    pub(crate) semaphores: RefCell<Vec<Option<&'static Semaphore>>>,
 }
 
 // SAFETY: everything in it is reached through the lock, by one thread at a time. `context` points

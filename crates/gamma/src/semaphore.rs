@@ -4,103 +4,146 @@
 use crate::code::*;
 use crate::machine::{self, Held, Machine, running};
 use crate::port::Port;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_int;
 
 /// Signals that have not been collected.
-#[derive(Default)]
 pub(crate) struct Semaphore {
+    number: u16,
     /// Signals that were given, and that were collected, since the beginning.
-    given: u64,
-    collected: u64,
-    errors: u32,
+    given: Cell<u64>,
+    collected: Cell<u64>,
+    errors: Cell<u32>,
     /// Ports that are armed again when the signal of that number has been collected, in order.
-    owed: VecDeque<(u64, &'static Port)>,
+    owed: RefCell<VecDeque<(u64, &'static Port)>>,
+    /// Number of the first signal there; the greatest of all numbers when there is none.
+    due_at: Cell<u64>,
+}
+
+impl Semaphore {
+    #[inline]
+    fn is_ready(&self) -> bool {
+        self.given.get() > self.collected.get() || self.errors.get() > 0
+    }
+
+    /// Collects up to `most` signals; how many there were.
+    #[inline]
+    fn collect(&self, most: u32) -> u32 {
+        let waiting = self.given.get() - self.collected.get();
+        let count = u32::try_from(waiting).unwrap_or(u32::MAX).min(most);
+        self.collected.set(self.collected.get() + u64::from(count));
+        count
+    }
+
+    /// Collects an error, for one who has found no signal.
+    #[inline]
+    fn take_error(&self) -> Result<(), Failure> {
+        if self.errors.get() == 0 {
+            return Ok(());
+        }
+        self.errors.set(self.errors.get() - 1);
+        Err(signalled(self.number))
+    }
+
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.due_at.get() <= self.collected.get()
+    }
+
+    /// A port whose signal has been collected.
+    #[inline]
+    fn due(&self) -> Option<&'static Port> {
+        while self.is_due() {
+            let mut owed = self.owed.borrow_mut();
+            let first = owed.pop_front();
+            self.due_at
+                .set(owed.front().map_or(u64::MAX, |next| next.0));
+            // Else it has got another buffer since, and owes that for a later signal, or none.
+            if let Some((signal, port)) = first
+                && port.is_owed_for(self.number, signal)
+            {
+                return Some(port);
+            }
+        }
+        None
+    }
 }
 
 impl Machine {
     /// The semaphore of that number, made if it was never used.
     #[inline]
-    fn with_semaphore<T>(&self, number: u16, work: impl FnOnce(&mut Semaphore) -> T) -> T {
+    fn semaphore(&self, number: u16) -> &'static Semaphore {
+        let known = self.semaphores.borrow().get(usize::from(number)).copied();
+        match known {
+            Some(Some(semaphore)) => semaphore,
+            _ => self.make_semaphore(number),
+        }
+    }
+
+    #[cold]
+    fn make_semaphore(&self, number: u16) -> &'static Semaphore {
+        let made: &'static Semaphore = Box::leak(Box::new(Semaphore {
+            number,
+            given: Cell::new(0),
+            collected: Cell::new(0),
+            errors: Cell::new(0),
+            owed: RefCell::default(),
+            due_at: Cell::new(u64::MAX),
+        }));
         let mut all = self.semaphores.borrow_mut();
         let index = usize::from(number);
         if index >= all.len() {
-            all.resize_with(index + 1, Semaphore::default);
+            all.resize(index + 1, None);
         }
-        work(&mut all[index])
+        all[index] = Some(made);
+        made
     }
 
     #[inline]
     pub(crate) fn signal(&self, number: u16) {
-        self.with_semaphore(number, |semaphore| semaphore.given += 1);
+        let semaphore = self.semaphore(number);
+        semaphore.given.set(semaphore.given.get() + 1);
     }
 
     pub(crate) fn signal_error(&self, number: u16) {
-        self.with_semaphore(number, |semaphore| semaphore.errors += 1);
+        let semaphore = self.semaphore(number);
+        semaphore.errors.set(semaphore.errors.get() + 1);
     }
 
     /// Arms `port` again when the signal that was just given has been collected; the number of that.
     #[inline]
     pub(crate) fn owe(&self, number: u16, port: &'static Port) -> u64 {
-        self.with_semaphore(number, |semaphore| {
-            semaphore.owed.push_back((semaphore.given, port));
-            semaphore.given
-        })
+        let semaphore = self.semaphore(number);
+        let signal = semaphore.given.get();
+        semaphore.owed.borrow_mut().push_back((signal, port));
+        semaphore.due_at.set(semaphore.due_at.get().min(signal));
+        signal
     }
 
-    #[inline]
-    fn is_ready(&self, number: u16) -> bool {
-        self.with_semaphore(number, |semaphore| {
-            semaphore.given > semaphore.collected || semaphore.errors > 0
-        })
-    }
-
-    /// A port whose signal has been collected.
-    #[inline]
-    fn due(&self, number: u16) -> Option<&'static Port> {
-        loop {
-            let (signal, port) = self.with_semaphore(number, |semaphore| {
-                let &(signal, _) = semaphore.owed.front()?;
-                if signal > semaphore.collected {
-                    return None;
-                }
-                semaphore.owed.pop_front()
-            })?;
-            // Else it has got another buffer since, and owes that for a later signal, or none.
-            if port.is_owed_for(number, signal) {
-                return Some(port);
-            }
+    /// Arms `port` and all others whose signals have been collected; the last of them is returned
+    /// instead.
+    #[cold]
+    fn arm_all_but_last(
+        &self,
+        semaphore: &Semaphore,
+        mut port: &'static Port,
+    ) -> Result<&'static Port, Failure> {
+        while let Some(next) = semaphore.due() {
+            self.with_node(|node| port.arm_again(node))?;
+            port = next;
         }
-    }
-
-    /// Collects up to `most` signals; how many there were. An error comes behind all signals.
-    #[inline]
-    fn collect(&self, number: u16, most: u32) -> Result<u32, Failure> {
-        self.with_semaphore(number, |semaphore| {
-            let waiting = semaphore.given - semaphore.collected;
-            let count = u32::try_from(waiting).unwrap_or(u32::MAX).min(most);
-            semaphore.collected += u64::from(count);
-            if count < most && semaphore.errors > 0 {
-                semaphore.errors -= 1;
-                return Err(signalled(number));
-            }
-            Ok(count)
-        })
+        Ok(port)
     }
 
     /// Arms the buffers whose signals have been collected, for the program asks for more; but for
     /// the last, which is returned.
     #[inline]
-    fn arm_due(&self, number: u16) -> Result<Option<&'static Port>, Failure> {
-        let mut last = self.due(number);
-        while let Some(port) = last {
-            let Some(next) = self.due(number) else {
-                break;
-            };
-            self.with_node(|node| port.arm_again(node))?;
-            last = Some(next);
+    fn arm_due(&self, semaphore: &Semaphore) -> Result<Option<&'static Port>, Failure> {
+        match semaphore.due() {
+            Some(port) if semaphore.is_due() => self.arm_all_but_last(semaphore, port).map(Some),
+            due => Ok(due),
         }
-        Ok(last)
     }
 
     /// Arms a port that [`Machine::arm_due`] has returned.
@@ -113,18 +156,29 @@ impl Machine {
 }
 
 /// Makes progress until there may be something to collect.
-fn pause(machine: &mut Held, semaphore: u16, due: Option<&'static Port>) -> Result<(), Failure> {
-    if !machine::is_shared() {
-        let here = &**machine;
-        let stop = || here.is_ready(semaphore) || machine::is_wanted();
-        return match due {
-            Some(port) => port.take(here, stop),
-            None => here.with_node(|node| {
-                node.wait_until(stop);
-                Ok(())
-            }),
-        };
+#[inline]
+fn pause(
+    machine: &mut Held,
+    semaphore: &Semaphore,
+    due: Option<&'static Port>,
+) -> Result<(), Failure> {
+    if machine::is_shared() {
+        return pause_shared(machine, due);
     }
+    let here = &**machine;
+    let stop = || semaphore.is_ready() || machine::is_wanted();
+    match due {
+        Some(port) => port.take(here, stop),
+        None => here.with_node(|node| {
+            node.wait_until(stop);
+            Ok(())
+        }),
+    }
+}
+
+/// The same where other threads want to have the machine in between.
+#[cold]
+fn pause_shared(machine: &mut Held, due: Option<&'static Port>) -> Result<(), Failure> {
     machine.arm_last(due)?;
     machine.with_node(|node| {
         node.progress();
@@ -175,20 +229,22 @@ pub extern "C" fn gamma_sigerr(semaphore: u16) -> c_int {
 pub extern "C" fn gamma_wait(semaphore: u16, count: u32) -> c_int {
     guard(|| {
         let mut machine = running()?;
+        let semaphore = machine.semaphore(semaphore);
         let mut left = count;
         loop {
             // Before it collects: what it returns with must stay in its buffer.
             let due = machine.arm_due(semaphore)?;
-            let collected = machine.collect(semaphore, left);
-            if left > 0 && matches!(collected, Ok(0)) {
+            let collected = semaphore.collect(left);
+            left -= collected;
+            if left > 0 && collected == 0 && semaphore.errors.get() == 0 {
                 pause(&mut machine, semaphore, due)?;
                 continue;
             }
             machine.arm_last(due)?;
-            left -= collected?;
             if left == 0 {
                 return Ok(0);
             }
+            semaphore.take_error()?;
         }
     })
 }
@@ -200,15 +256,20 @@ pub extern "C" fn gamma_wait(semaphore: u16, count: u32) -> c_int {
 pub extern "C" fn gamma_test(semaphore: u16) -> c_int {
     guard(|| {
         let machine = running()?;
+        let semaphore = machine.semaphore(semaphore);
         let due = machine.arm_due(semaphore)?;
         machine.arm_last(due)?;
-        if !machine.is_ready(semaphore) {
+        if !semaphore.is_ready() {
             machine.with_node(|node| {
                 node.progress();
                 Ok(())
             })?;
         }
-        Ok(c_int::from(machine.collect(semaphore, 1)? == 1))
+        if semaphore.collect(1) == 1 {
+            return Ok(1);
+        }
+        semaphore.take_error()?;
+        Ok(0)
     })
 }
 

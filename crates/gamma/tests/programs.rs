@@ -35,6 +35,16 @@ fn non_blocking_sends_survive_a_lossy_network() {
     assert_eq!(out.matches("has all messages").count(), 2, "{out}");
 }
 
+/// Through shared memory, which loses nothing by itself.
+#[test]
+fn best_effort_messages_that_are_waited_for_arrive() {
+    let shop = workshop();
+    let program = checked(&shop, "best_effort.c");
+    let options = ["--path", "shm", "--env", "GAMMA_QOS=best-effort"];
+    let out = run_job(2, &options, &program, &[]);
+    assert_eq!(out.matches("lost nothing").count(), 2, "{out}");
+}
+
 #[test]
 fn groups_on_one_host_do_not_meet() {
     let shop = workshop();

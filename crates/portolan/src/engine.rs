@@ -14,7 +14,7 @@ mod tagged;
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
 pub(crate) use remote::{Call, RemoteState};
-pub(crate) use send::{Submitted, spec_of};
+pub(crate) use send::Submitted;
 
 use place::Intake;
 
@@ -45,6 +45,14 @@ const RECEIVE_BUDGET: usize = 64;
 /// Turns between looks at the clock: 25 ns in some 32 × 20 ns.
 const CLOCK_TURNS: u32 = 32;
 
+/// Time without a look at the clock after which frames may have waited here: what is shorter does not
+/// shrink a window (the delay target of P3.13).
+const LAPSE: Duration = Duration::from_micros(150);
+
+/// Looks at the clock after which what waited has been received: a whole round of turns, each of which
+/// takes a budget's worth from each link.
+const LAPSE_LOOKS: u8 = 2;
+
 /// Turns for which a link that moved a frame is looked at every time. A system call on a silent
 /// link costs as much as ten looks at shared memory.
 pub(crate) const HOT_TURNS: u32 = 4096;
@@ -58,6 +66,11 @@ const ASK_AFTER: Duration = Duration::from_millis(50);
 /// A session that does not open within this fails its operations. Peers have been told of by the
 /// launcher, so they exist; a loaded host takes a second to schedule them. `P9.5`
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The same for an endpoint, whose peer lives, as its answers to questions show, and may have begun
+/// with a long computation: long enough for most, and still an end where a firewall lets nothing but
+/// questions pass.
+const CONNECT_TIMEOUT_ENDPOINT: Duration = Duration::from_secs(600);
 
 /// What the engine knows of a peer beside the core.
 #[derive(Debug, Default)]
@@ -131,6 +144,8 @@ pub(crate) struct Inner {
     /// By port number, as far as ports were opened.
     pub(crate) port_uses: Vec<PortUse>,
     pub(crate) turn: u32,
+    /// Looks at the clock until what came in a lapse has been received; 0 without one.
+    pub(crate) lapse_looks: u8,
     /// A queued frame should leave at the end of this call.
     pub(crate) flush_wanted: bool,
     /// Messages to fetch from peers' memory, after the link has been left.
@@ -248,8 +263,28 @@ impl Inner {
 
     #[inline]
     pub(crate) fn read_clock(&mut self) -> Instant {
+        let before = self.now;
         self.now = self.clock.now();
+        if self.now.since(before) > LAPSE {
+            self.begin_lapse();
+        }
         self.now
+    }
+
+    /// Frames that are received now may have waited, since the links were not looked at.
+    #[cold]
+    fn begin_lapse(&mut self) {
+        self.lapse_looks = LAPSE_LOOKS;
+        self.core.begin_lapse(self.now);
+    }
+
+    /// The clock is looked at once more; by then the links have been emptied.
+    #[cold]
+    fn end_lapse(&mut self) {
+        self.lapse_looks -= 1;
+        if self.lapse_looks == 0 {
+            self.core.end_lapse(self.now);
+        }
     }
 }
 
@@ -503,6 +538,9 @@ impl Engine {
     #[inline]
     fn look_at_clock(&mut self) {
         let now = self.inner.read_clock();
+        if self.inner.lapse_looks > 0 {
+            self.inner.end_lapse();
+        }
         if now >= self.inner.core.poll_timeout() {
             self.inner.core.handle_timeout(now);
             self.inner.drain(&mut self.handlers, None);
@@ -645,7 +683,11 @@ impl Engine {
             return;
         }
         let since = self.inner.peers[peer.0 as usize].connecting_since;
-        if since.is_some_and(|since| now.since(since) >= CONNECT_TIMEOUT) {
+        let timeout = match self.inner.raw {
+            Some(_) => CONNECT_TIMEOUT_ENDPOINT,
+            None => CONNECT_TIMEOUT,
+        };
+        if since.is_some_and(|since| now.since(since) >= timeout) {
             self.give_up(peer, Cause::NoPath);
         }
     }

@@ -24,6 +24,7 @@ use life::Life;
 use message::{Key, Kind, LEN, Message};
 use portolan_proto::{Instant, PeerId};
 use portolan_sys::net::{enable_error_queue, recv_error_quoting};
+use rustix::net::{Shutdown, shutdown};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -55,7 +56,7 @@ struct Members {
     by_addr: HashMap<SocketAddr, u32>,
     lives: Vec<Life>,
     /// Of an endpoint: what questions to each are keyed with, and its answers.
-    keys: Vec<Key>,
+    keys: Vec<Option<Key>>,
 }
 
 /// See the module documentation.
@@ -158,10 +159,10 @@ impl Liveness {
         if index >= members.addrs.len() {
             members.addrs.resize(index + 1, None);
             members.lives.resize_with(index + 1, Life::default);
-            members.keys.resize_with(index + 1, Key::of_nobody);
+            members.keys.resize_with(index + 1, || None);
         }
         members.addrs[index] = addr;
-        members.keys[index] = Key::derive(secret);
+        members.keys[index] = Some(Key::derive(secret));
         if let Some(addr) = addr {
             members.by_addr.insert(addr, peer.0);
         }
@@ -189,10 +190,10 @@ impl Liveness {
 impl Drop for Liveness {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        if let Ok(own) = self.shared.socket.local_addr() {
-            // Wakes the thread.
-            let _ = self.shared.socket.send_to(&[], own);
-        }
+        // Wakes the thread, also where the host has lost the address by which a datagram would come.
+        // The kernel does so first and then says that the socket is not connected (inet_shutdown of
+        // net/ipv4/af_inet.c).
+        let _ = shutdown(&self.shared.socket, Shutdown::Read);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -253,13 +254,14 @@ impl Shared {
         }
         let members = self.members();
         let key = members.keys.get(message::addressee(bytes)? as usize)?;
-        Message::decode(bytes, key)
+        Message::decode(bytes, key.as_ref()?)
             .filter(|message| message.kind == Kind::Answer && message.from == message.to)
     }
 
     /// What a question to `peer` is keyed with.
     fn key_to<'a>(&'a self, members: &'a Members, peer: u32) -> &'a Key {
-        members.keys.get(peer as usize).unwrap_or(&self.key)
+        let key = members.keys.get(peer as usize);
+        key.and_then(Option::as_ref).unwrap_or(&self.key)
     }
 
     fn members(&self) -> RwLockReadGuard<'_, Members> {

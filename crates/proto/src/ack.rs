@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receiving side of a path's packet numbers: which have arrived, and when to say so.
 
+use crate::lapse::{DELAY_UNKNOWN, Lapse};
 use crate::time::Span;
 use crate::{DropReason, Instant};
 use alloc::collections::VecDeque;
@@ -119,11 +120,11 @@ impl RxWindow {
     /// How many numbers from `num` on may be recorded by [`RxWindow::extend`]: none unless it is the
     /// lowest that has not arrived, and none beyond it has.
     #[inline]
-    pub(crate) fn in_order_max(&self, num: u32) -> usize {
+    pub(crate) fn in_order_max(&self, num: u32) -> u32 {
         if num != self.base || self.has_gap() {
             return 0;
         }
-        self.window_frames as usize
+        self.window_frames
     }
 
     /// Records the next `count` numbers, as many as [`RxWindow::in_order_max`] allows.
@@ -179,7 +180,7 @@ impl RxWindow {
 
     /// Writes the acknowledgement, and news of marks if there is room for them too, and returns the
     /// length of both, or 0 if `out` is too short. What they say is then no longer due. `P3.4`
-    pub(crate) fn emit(&mut self, now: Instant, path: u8, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, now: Instant, lapse: &Lapse, path: u8, out: &mut [u8]) -> usize {
         let word_count = if self.has_gap() {
             self.words.len().min(WORDS_MAX)
         } else {
@@ -189,12 +190,17 @@ impl RxWindow {
         if out.len() < len {
             return 0;
         }
-        let delay_us = now.span_since(self.last_at).as_micros();
+        let delay_us = if lapse.covers(self.last_at) {
+            DELAY_UNKNOWN
+        } else {
+            let waited = now.span_since(self.last_at).as_micros();
+            u16::try_from(waited).unwrap_or(DELAY_UNKNOWN)
+        };
         Ack {
             path,
             word_count: u8::try_from(word_count).unwrap_or(0),
             echo_attempt: self.last_attempt,
-            delay_us: u16::try_from(delay_us).unwrap_or(u16::MAX),
+            delay_us,
             base: self.base,
             echo_num: self.last_num,
         }
@@ -277,7 +283,7 @@ mod tests {
 
     fn acked(window: &mut RxWindow) -> (u32, Vec<u32>) {
         let mut out = [0xa5; ACK_LEN_MAX];
-        let len = window.emit(Instant::default(), 1, &mut out);
+        let len = window.emit(Instant::default(), &Lapse::default(), 1, &mut out);
         let base = u32::from_le_bytes(out[8..12].try_into().unwrap());
         let mut set = Vec::new();
         for (k, word) in out[ACK_FIXED_LEN..len].chunks_exact(8).enumerate() {

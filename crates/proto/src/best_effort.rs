@@ -2,14 +2,15 @@
 //! Best effort: delivered if it arrives and finds a buffer; what is lost is counted, not repaired
 //! (`P7.1`, `P7.4`).
 
-use crate::DropReason;
 use crate::core_state::Shared;
-use crate::event::{Data, PortId};
+use crate::event::{Data, PortId, PortMode};
+use crate::fast::{Admitted as Taken, Want, Whole, WholeDest};
 use crate::lane::truncation;
 use crate::peer::Peer;
 use crate::port::Match;
+use crate::{Core, DropReason};
 use core::ops::Range;
-use portolan_wire::Message;
+use portolan_wire::{MESSAGE_LEN, Message};
 
 /// Messages behind the newest that are told apart: a network reorders within a few frames.
 const WINDOW: u16 = 64;
@@ -51,12 +52,8 @@ impl Seen {
 }
 
 impl Peer {
-    pub(crate) fn on_best_effort(
-        &mut self,
-        sh: &mut Shared,
-        message: &Message,
-        payload: Range<usize>,
-    ) -> Result<(), DropReason> {
+    /// Notes that a message has come, and what is missing before it.
+    fn note_best_effort(&mut self, sh: &mut Shared, message: &Message) -> Result<(), DropReason> {
         let rx = &mut self.lanes_rx[message.lane.index()].best_effort;
         match rx.admit(message.seq)? {
             Admitted::Skipping(count) => sh.counters.best_effort_lost += u64::from(count),
@@ -65,6 +62,16 @@ impl Peer {
                 sh.counters.best_effort_lost = sh.counters.best_effort_lost.saturating_sub(1);
             }
         }
+        Ok(())
+    }
+
+    pub(crate) fn on_best_effort(
+        &mut self,
+        sh: &mut Shared,
+        message: &Message,
+        payload: Range<usize>,
+    ) -> Result<(), DropReason> {
+        self.note_best_effort(sh, message)?;
         let port = PortId {
             number: message.port,
             system: message.system,
@@ -82,6 +89,42 @@ impl Peer {
         };
         self.deliver(sh, message.lane, port, op, len, Data::Frame(payload), error);
         Ok(())
+    }
+}
+
+impl Core {
+    /// [`Core::take_whole`] for a best-effort message, for a receive that is waited for only: it would
+    /// find no buffer. All others get theirs by an event.
+    #[cold]
+    pub(crate) fn take_best_effort(
+        &mut self,
+        frame: &mut Taken,
+        head_len: usize,
+        message: &Message,
+        want: &Want,
+    ) -> Option<Whole> {
+        let port = PortId {
+            number: message.port,
+            system: message.system,
+        };
+        let (off, len) = (frame.at + MESSAGE_LEN, usize::from(message.len));
+        let fits = off + len <= head_len.min(frame.total_len) && len <= want.len;
+        let is_wanted = want.port == port && want.source.is_none_or(|from| from == frame.from);
+        let found = self.sh.ports.get_mut(port)?;
+        if !fits || !is_wanted || found.mode != Some(PortMode::Posted) || !found.is_quiet() {
+            return None;
+        }
+        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
+        state.note_best_effort(&mut self.sh, message).ok()?;
+        frame.at = off + len;
+        self.sh.counters.messages_received += 1;
+        self.sh.counters.bytes_received += len as u64;
+        Some(Whole {
+            port,
+            dest: WholeDest::Wanted,
+            off,
+            len,
+        })
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Congestion {
     lost: u32,
     shortest: Span,
     full: bool,
+    /// Of this round: there are round trips of which only a bound is known.
+    bound: bool,
     /// Of this round: frames of which the peer said that they were marked.
     marked: u32,
     /// The peer's count of all that were marked, as it told last.
@@ -71,6 +73,7 @@ impl Congestion {
             lost: 0,
             shortest: Span::MAX,
             full: false,
+            bound: false,
             marked: 0,
             marks_told: 0,
             // Nothing is known: the first marks halve the window.
@@ -107,6 +110,11 @@ impl Congestion {
         self.shortest = self.shortest.min(sample);
     }
 
+    /// A round trip took what the network needed, and in part nobody knows what a process did.
+    pub(crate) fn on_bound(&mut self) {
+        self.bound = true;
+    }
+
     /// `count` frames have arrived of `flying` that were under way; the window is judged once in a
     /// smoothed round trip. `base` is the shortest one ever, `most` what the receiver holds.
     pub(crate) fn on_acked(
@@ -119,15 +127,22 @@ impl Congestion {
         self.acked += u32::try_from(count).unwrap_or(0);
         // Half of a window: what is sent in calls seldom fills it to the last frame.
         self.full |= flying * 2 >= self.window();
-        if self.shortest == Span::MAX || now < self.round_at + smoothed {
+        let is_measured = self.shortest != Span::MAX;
+        if !is_measured && !self.bound || now < self.round_at + smoothed {
             return;
         }
-        let queued = self.shortest.saturating_sub(base);
+        // A round without a measurement knows of loss and marks, and blames no queue.
+        let queued = if is_measured {
+            self.shortest.saturating_sub(base)
+        } else {
+            Span::ZERO
+        };
         self.judge(queued);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         self.window = self.window.min(most).max(WINDOW_LEAST);
         self.round_at = now;
-        (self.acked, self.lost, self.marked, self.full) = (0, 0, 0, false);
+        (self.acked, self.lost, self.marked) = (0, 0, 0);
+        (self.full, self.bound) = (false, false);
         self.shortest = Span::MAX;
     }
 
@@ -270,6 +285,21 @@ mod tests {
         rounds(&mut congestion, 1, Span::ZERO, 0);
         let before = congestion.window();
         assert!(rounds(&mut congestion, 4, Span::ZERO, 0) > before);
+    }
+
+    // P3.7, P3.13
+    #[test]
+    fn waiting_for_a_process_is_no_queue_and_loss_is_heard_all_the_same() {
+        let mut congestion = Congestion::new(44);
+        let mut round = |lost| {
+            let now = congestion.round_at + Span::from_millis(1);
+            congestion.on_lost(lost);
+            congestion.on_bound();
+            congestion.on_acked(now, (100, 4096), (BASE, BASE), 2848);
+            congestion.window()
+        };
+        assert_eq!((round(0), round(0)), (352, 704));
+        assert_eq!(round(25), 704 * 4 / 5);
     }
 
     #[test]

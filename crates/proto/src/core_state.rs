@@ -7,6 +7,7 @@ use crate::event::{Address, Data, Event, HeldId, OpError, OpId, PeerId, PortId, 
 use crate::grant::Scheduler;
 use crate::guess::Guess;
 use crate::held::HeldPool;
+use crate::lapse::Lapse;
 use crate::matching::Matching;
 use crate::open::Open;
 use crate::path::{Path, PathStatus};
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     /// Headers and short frames that live for one transmit only.
     pub(crate) scratch: Vec<u8>,
     pub(crate) remote: Box<Remote>,
+    pub(crate) lapse: Lapse,
 }
 
 /// Credit of one lane, in bytes modulo 2^32 since the session began.
@@ -140,6 +142,7 @@ impl Core {
                 eager_bounds,
                 scratch: Vec::new(),
                 remote: Box::new(Remote::new()),
+                lapse: Lapse::default(),
             },
             sent: None,
         }

@@ -190,7 +190,10 @@ impl Core {
         let message = Message::peek(bytes)?;
         let len = usize::from(message.len);
         let off = frame.at + MESSAGE_LEN;
-        if message.best_effort || !frame.reliable || off + len > head.len().min(frame.total_len) {
+        if message.best_effort {
+            return self.take_best_effort(frame, head.len(), &message, want?);
+        }
+        if !frame.reliable || off + len > head.len().min(frame.total_len) {
             return None;
         }
         let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;

@@ -42,6 +42,7 @@ pub mod group;
 mod guess;
 mod held;
 mod lane;
+mod lapse;
 mod leave;
 mod loss;
 mod marks;

@@ -4,6 +4,7 @@
 //! probed by a timeout (`P3.9`).
 
 use crate::config::Times;
+use crate::lapse::DELAY_UNKNOWN;
 use crate::path::{Cargo, InFlight, Path, TxState};
 use crate::time::Span;
 use crate::{DropReason, Instant};
@@ -152,11 +153,16 @@ impl Path {
             return;
         }
         let sent_at = entry.sent_at;
-        let delay = Span::from_micros(u64::from(ack.delay_us));
+        // At most so long, if part of it was spent waiting for a process that did not look.
+        let is_bound = ack.delay_us == DELAY_UNKNOWN;
+        let delay_us = if is_bound { 0 } else { ack.delay_us };
+        let delay = Span::from_micros(u64::from(delay_us));
         let sample = now.span_since(sent_at).saturating_sub(delay);
         self.rtt.on_sample(sample);
-        if let Some(congestion) = &mut self.congestion {
-            congestion.on_sample(sample);
+        match &mut self.congestion {
+            Some(congestion) if is_bound => congestion.on_bound(),
+            Some(congestion) => congestion.on_sample(sample),
+            None => {}
         }
         if sent_at >= self.loss.newest.0 {
             self.loss.newest = (sent_at, ack.echo_num);

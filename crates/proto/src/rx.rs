@@ -6,6 +6,7 @@ use crate::core_state::Shared;
 use crate::event::{Address, Cause, PeerId};
 use crate::failover::TIMEOUTS;
 use crate::fast::Admitted;
+use crate::lapse::DELAY_UNKNOWN;
 use crate::path::Cargo;
 use crate::recut::PIECE_HEADER_LEN;
 use crate::session::token_index;
@@ -346,7 +347,11 @@ impl Core {
             }
             run_len += usize::from(frame_len).saturating_sub(header_len) as u64;
         };
-        let result = path.on_ack(now, ack, words, |cargo, len| match cargo {
+        let mut ack = *ack;
+        if sh.lapse.covers(now) {
+            ack.delay_us = DELAY_UNKNOWN;
+        }
+        let result = path.on_ack(now, &ack, words, |cargo, len| match cargo {
             Cargo::Slot { slot, .. } => sh.slots.release(slot),
             Cargo::Fragment { transfer, .. } => on_part(sh, transfer, len, BULK_HEADER_LEN),
             Cargo::Piece { transfer, .. } => on_part(sh, transfer, len, PIECE_HEADER_LEN),

@@ -26,6 +26,9 @@ pub(crate) fn describe(site: &Site, rounds: u32) -> Machine {
         ),
         portolan: env!("CARGO_PKG_VERSION").into(),
         mtu: site.mtu,
+        socket_buffer_len: read_trimmed("/proc/sys/net/core/rmem_max")
+            .parse()
+            .unwrap_or(0),
         site: site.kind,
         rounds,
         clock: CLOCK_NAME.into(),

@@ -50,6 +50,10 @@ pub(crate) struct Machine {
     pub(crate) portolan: String,
     /// MTU of network paths.
     pub(crate) mtu: usize,
+    /// Bytes of the largest receive buffer that sockets may have (`net.core.rmem_max`, 212,992 unless
+    /// it was raised): what a stream may have under way. 0 where it is not known.
+    #[serde(default)]
+    pub(crate) socket_buffer_len: usize,
     /// Where network paths were measured.
     pub(crate) site: SiteKind,
     /// Rounds whose medians the rows give.
@@ -155,6 +159,7 @@ pub(crate) mod tests {
             site: SiteKind::Lab,
             rounds: 3,
             clock: "a clock".into(),
+            socket_buffer_len: 212_992,
         };
         let notes = vec!["one".into()];
         Report {

@@ -42,8 +42,15 @@ fn heading(machine: &Machine) -> String {
     };
     format!(
         "{}, {} cores, hypervisor: {}, Linux {}\n\
-         network paths: {site}, MTU {}; {pinned}; medians of {} rounds\n",
-        machine.cpu, machine.cores, machine.hypervisor, machine.kernel, machine.mtu, machine.rounds
+         network paths: {site}, MTU {}, socket buffers of up to {} bytes; {pinned}; medians of {} \
+         rounds\n",
+        machine.cpu,
+        machine.cores,
+        machine.hypervisor,
+        machine.kernel,
+        machine.mtu,
+        machine.socket_buffer_len,
+        machine.rounds
     )
 }
 

@@ -32,11 +32,6 @@ impl Key {
         Key(blake3::derive_key("portolan 2026 liveness", secret))
     }
 
-    /// Of a peer that is not known: nobody has it.
-    pub(super) fn of_nobody() -> Self {
-        Key([0; 32])
-    }
-
     fn hash(&self, fields: &[u8]) -> [u8; 16] {
         let mut short = [0; 16];
         short.copy_from_slice(&blake3::keyed_hash(&self.0, fields).as_bytes()[..16]);

@@ -3,7 +3,7 @@
 //! can wait.
 
 use crate::common::{ANY, PLAIN, Side, bytes, from, pump, shm, udp};
-use portolan::Endpoint;
+use portolan::{Endpoint, RawSend};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,38 @@ fn a_computing_peer_is_not_gone_by_shm() {
 #[test]
 fn a_computing_peer_is_not_gone_by_udp() {
     a_computing_peer_is_not_gone(udp);
+}
+
+#[test]
+fn a_peer_that_begins_with_a_long_computation_is_waited_for() {
+    // Longer than a session of a job may take to open (`P9.5`).
+    const LONG: Duration = Duration::from_millis(10_500);
+    let mut pairs = [udp, shm].map(|open| (Side::new(open()), Side::new(open())));
+    let ahoy = bytes(100, 1);
+    for (a, b) in &mut pairs {
+        let to_b = a.end.insert(&b.end.address()).unwrap();
+        // Ends when it is there, not when it is on its way.
+        let spec = RawSend {
+            delivered: true,
+            ..PLAIN
+        };
+        a.send(to_b, &spec, &ahoy, 1);
+    }
+    let begin = Instant::now();
+    while begin.elapsed() < LONG {
+        for (a, _) in &mut pairs {
+            // Often enough for the clock to be looked at, see `CLOCK_TURNS`.
+            (0..32).for_each(|_| a.poll());
+            assert!(a.done.is_empty(), "{:?}", a.done);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    for (a, b) in &mut pairs {
+        let mut buf = [0xa5; 128];
+        b.recv(&ANY, &mut buf, 2);
+        let got = pump(&mut [a, b], |sides| sides[1].take(2));
+        assert_eq!((got.len, got.error), (100, None));
+    }
 }
 
 /// Sends a few messages, and then makes no call at all.

@@ -403,6 +403,43 @@ fn the_short_way_leaves_a_message_that_its_buffer_would_cut() {
     assert!(core.take_whole(&mut admitted, &frame, None).is_none());
 }
 
+/// `P7.3` drops what finds no buffer; this one has one, though it is not posted.
+#[test]
+fn a_receive_that_is_waited_for_takes_a_best_effort_message_once() {
+    let mut pair = Pair::new(&[LinkId::SHM], 16);
+    pair.ends[1].core.connect(pair.now, A);
+    pair.run(Duration::from_millis(1));
+    pair.ends[1].core.open_port(PORT, PortMode::Posted);
+    let spec = SendSpec {
+        best_effort: true,
+        ..LOW
+    };
+    pair.ends[0].send(B, &spec, &[7; 50]).unwrap();
+    let frame = match pair.ends[0].core.poll_transmit(pair.now) {
+        Some(Transmit::Frame { bytes, .. }) => bytes.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    let (now, core) = (pair.now, &mut pair.ends[1].core);
+    let mut take = |len: usize| {
+        let want = Want {
+            port: PORT,
+            source: None,
+            len,
+        };
+        let frame_len = frame.len();
+        let admitted = core.admit_lossless(now, LinkId::SHM, A, frame_len);
+        core.take_whole(&mut admitted.unwrap(), &frame, Some(&want))
+    };
+    assert!(take(49).is_none());
+    let whole = take(50).unwrap();
+    assert_eq!(whole.dest, WholeDest::Wanted);
+    assert_eq!(frame[whole.off..][..whole.len], [7; 50]);
+    // A copy that the network made.
+    assert!(take(50).is_none());
+    assert_eq!(pair.ends[1].core.counters().messages_received, 1);
+    assert_eq!(pair.ends[1].core.counters().best_effort_lost, 0);
+}
+
 #[test]
 fn a_sender_refused_for_want_of_frames_is_told_when_they_have_left() {
     let mut pair = Pair::new(&[LinkId::UDP], 15);

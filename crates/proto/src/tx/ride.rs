@@ -84,7 +84,7 @@ impl Peer {
             let bytes = sh.slots.bytes_mut(frame.slot);
             let limit = limit.min(bytes.len());
             let out = bytes.get_mut(frame.len..limit).unwrap_or(&mut []);
-            frame.len += path.rx.emit(now, path.link.as_u8(), out);
+            frame.len += path.rx.emit(now, &sh.lapse, path.link.as_u8(), out);
         }
     }
 
@@ -116,7 +116,9 @@ impl Peer {
         for path in self.paths.iter_mut().flatten() {
             if path.rx.unacked_count() > 0 {
                 let out = sh.slots.bytes_mut(run.slot).get_mut(end..limit);
-                end += path.rx.emit(now, path.link.as_u8(), out.unwrap_or(&mut []));
+                end += path
+                    .rx
+                    .emit(now, &sh.lapse, path.link.as_u8(), out.unwrap_or(&mut []));
             }
         }
         end - run.off - run.len
