@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nodes as C programs hold them: who may call now, and from where.
 //!
+//! What every call does first is inlined always: as calls, with results in memory, these checks take
+//! as long as all else that the interface adds to a short message.
+//!
 //! A handle stays where it is for the life of the process, also when its node is closed, so that
 //! a late call is told what is wrong instead of reading memory that is somebody else's.
 
@@ -166,7 +169,7 @@ pub(crate) enum Caller {
 ///
 /// # Safety
 /// `node` is null, or points to a handle; other pointers to readable memory are mostly found out.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn handle(
     node: *const portolan_node_t,
 ) -> Result<&'static portolan_node_t, Failure> {
@@ -201,7 +204,7 @@ fn not_a_node() -> Failure {
 ///
 /// # Safety
 /// As [`handle`].
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn enter_any(node: *const portolan_node_t) -> Result<Caller, Failure> {
     // SAFETY: the caller's promise.
     let handle = unsafe { owned(node)? };
@@ -221,7 +224,7 @@ pub(crate) unsafe fn enter_any(node: *const portolan_node_t) -> Result<Caller, F
 ///
 /// # Safety
 /// As [`handle`].
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn enter(node: *const portolan_node_t) -> Result<Entered, Failure> {
     // SAFETY: the caller's promise.
     let handle = unsafe { owned(node)? };
@@ -235,7 +238,7 @@ pub(crate) unsafe fn enter(node: *const portolan_node_t) -> Result<Entered, Fail
 ///
 /// # Safety
 /// As [`handle`].
-#[inline]
+#[inline(always)]
 unsafe fn owned(node: *const portolan_node_t) -> Result<&'static portolan_node_t, Failure> {
     // SAFETY: the caller's promise.
     let handle = unsafe { handle(node)? };

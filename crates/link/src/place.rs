@@ -20,8 +20,8 @@ pub trait Receiver {
     /// A frame that is not at its place.
     fn frame(&mut self, frame: RxFrame<'_>);
 
-    /// Frames of `frame_len` bytes each that came with one call, end to end. Returns how many of the
-    /// first ones it has dealt with; the others are handed over one by one.
+    /// Frames of `frame_len` bytes each, the last perhaps less, that came with one call, end to end.
+    /// Returns how many of the first ones it has dealt with; the others are handed over one by one.
     fn run(&mut self, frames: &[u8], frame_len: usize) -> usize {
         let _ = (frames, frame_len);
         0

@@ -14,7 +14,7 @@ mod tagged;
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
 pub(crate) use remote::{Call, RemoteState};
-pub(crate) use send::{Submitted, spec_of};
+pub(crate) use send::Submitted;
 
 use place::Intake;
 

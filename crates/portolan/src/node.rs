@@ -195,8 +195,8 @@ impl Node {
     /// [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`].
     #[inline]
     pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
-        let peer = self.engine.inner.check_rank(to.rank)?;
-        let spec = crate::engine::spec_of(&to, false);
+        let peer = self.engine.inner.check_rank(to.rank())?;
+        let spec = to.spec();
         self.send_spec(peer, spec, bytes)
     }
 
@@ -205,8 +205,8 @@ impl Node {
     /// # Errors
     /// As [`Node::send`].
     pub fn send_gather(&mut self, to: Target, pieces: &[&[u8]]) -> Result<(), Error> {
-        let peer = self.engine.inner.check_rank(to.rank)?;
-        let spec = crate::engine::spec_of(&to, false);
+        let peer = self.engine.inner.check_rank(to.rank())?;
+        let spec = to.spec();
         let submitted = self.engine.inner.try_eager(peer, &spec, pieces)?;
         if submitted == crate::engine::Submitted::Accepted {
             self.engine.flush();

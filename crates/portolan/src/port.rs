@@ -5,7 +5,8 @@ use crate::buffer::Buffer;
 use crate::engine::Inner;
 use crate::error::Error;
 use crate::ops::Request;
-use portolan_proto::{LaneId, PortId};
+use portolan_proto::{LaneId, PortId, SendSpec};
+use std::fmt;
 
 /// Priority of a message. Neither blocks the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -27,46 +28,71 @@ impl From<Lane> for LaneId {
 }
 
 /// Where a message goes, and with what service: the binding of an output port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
-    pub(crate) rank: u32,
-    pub(crate) port: u16,
-    pub(crate) lane: Lane,
-    pub(crate) best_effort: bool,
-}
+///
+/// In one word, so that it passes in a register: a structure of short fields would be put together in
+/// memory at each call, and read there at once as one word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Target(u64);
+
+/// Above the rank, which has the lowest 32 bits.
+const PORT_SHIFT: u32 = 32;
+const HIGH_BIT: u64 = 1 << 48;
+const BEST_EFFORT_BIT: u64 = 1 << 49;
 
 impl Target {
     /// `port` of process `rank`; reliable, flow-controlled, on the low lane.
+    #[inline]
     #[must_use]
     pub fn new(rank: u32, port: u16) -> Self {
-        Target {
-            rank,
-            port,
-            lane: Lane::Low,
-            best_effort: false,
-        }
+        Target(u64::from(rank) | u64::from(port) << PORT_SHIFT)
     }
 
     /// The same on another lane.
+    #[inline]
     #[must_use]
     pub fn lane(self, lane: Lane) -> Self {
-        Target { lane, ..self }
+        match lane {
+            Lane::Low => Target(self.0 & !HIGH_BIT),
+            Lane::High => Target(self.0 | HIGH_BIT),
+        }
     }
 
     /// The same without repair: what is lost is counted at the receiver, and a message that finds
     /// no buffer there is dropped. Messages longer than a frame are sent reliably all the same.
+    #[inline]
     #[must_use]
     pub fn best_effort(self) -> Self {
-        Target {
-            best_effort: true,
-            ..self
-        }
+        Target(self.0 | BEST_EFFORT_BIT)
     }
 
     /// The rank.
+    #[inline]
     #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the lowest 32 bits")]
     pub fn rank(&self) -> u32 {
-        self.rank
+        self.0 as u32
+    }
+
+    /// What the core is told.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "16 bits of them")]
+    pub(crate) fn spec(self) -> SendSpec {
+        let port = PortId::user((self.0 >> PORT_SHIFT) as u16);
+        let lane = match self.0 & HIGH_BIT {
+            0 => LaneId::Low,
+            _ => LaneId::High,
+        };
+        SendSpec {
+            to: port.into(),
+            lane,
+            best_effort: self.0 & BEST_EFFORT_BIT != 0,
+        }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({}, {:?})", self.rank(), self.spec())
     }
 }
 

@@ -120,11 +120,11 @@ impl RxWindow {
     /// How many numbers from `num` on may be recorded by [`RxWindow::extend`]: none unless it is the
     /// lowest that has not arrived, and none beyond it has.
     #[inline]
-    pub(crate) fn in_order_max(&self, num: u32) -> usize {
+    pub(crate) fn in_order_max(&self, num: u32) -> u32 {
         if num != self.base || self.has_gap() {
             return 0;
         }
-        self.window_frames as usize
+        self.window_frames
     }
 
     /// Records the next `count` numbers, as many as [`RxWindow::in_order_max`] allows.

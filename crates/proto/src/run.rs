@@ -37,11 +37,11 @@ impl Core {
         mut headers: impl Iterator<Item = &'a [u8]>,
     ) -> Option<TakenRun> {
         let (first, bulk) = parse(headers.next()?, frame_len)?;
-        let from = match self.peers.get_mut(token_index(first.session)) {
-            Some(Some(peer)) if peer.session.token_mine == first.session => peer.id,
+        let peer = match self.peers.get_mut(token_index(first.session)) {
+            Some(Some(peer)) if peer.session.token_mine == first.session => &mut **peer,
             _ => return None,
         };
-        let peer = self.peers[from.index()].as_deref_mut()?;
+        let from = peer.id;
         if !peer.session.up || peer.session.failed.is_some() {
             return None;
         }
@@ -60,42 +60,55 @@ impl Core {
         if !is_next || off >= end_max {
             return None;
         }
-        let room = usize::try_from((end_max - off) / part).unwrap_or(usize::MAX);
+        let room = u32::try_from((end_max - off) / part).unwrap_or(u32::MAX);
         let most = room.min(rx.in_order_max(first.packet_num));
-        let mut count = most.min(1);
-        for (ahead, header) in (1..).zip(headers.take(most.saturating_sub(1))) {
-            let expected = FrameHeader {
-                packet_num: first.packet_num.wrapping_add(ahead),
-                ..first
-            };
-            let next = BulkHeader {
-                fragment_index: bulk.fragment_index.wrapping_add(ahead),
-                ..bulk
-            };
-            if parse(header, frame_len) != Some((expected, next)) {
-                break;
-            }
-            count += 1;
-        }
-        if count == 0 {
+        if most == 0 {
             return None;
         }
+        let others = headers.take(most as usize - 1);
+        let count = 1 + count_next(first, bulk, frame_len, others);
         peer.last_heard = now;
-        rx.extend(now, u32::try_from(count).unwrap_or(0), first.attempt);
+        rx.extend(now, count, first.attempt);
         rx.owe(now, ack_every, ack_delay);
-        self.sh.counters.frames_received += count as u64;
+        self.sh.counters.frames_received += u64::from(count);
         let taken = TakenRun {
             op: transfer.posted.op,
             off: transfer.posted.base + off,
-            count,
+            count: count as usize,
         };
-        let end = off + count as u64 * part;
+        let end = off + u64::from(count) * part;
         let new = transfer.arrived.insert(off, end);
         self.note_fragment(link, bulk.transfer);
         self.on_arrived(bulk.transfer, end, new);
         self.after_records(from);
         Some(taken)
     }
+}
+
+/// How many of `headers` continue `first` and `bulk`: the next numbers, and all else alike.
+#[inline]
+fn count_next<'a>(
+    first: FrameHeader,
+    bulk: BulkHeader,
+    frame_len: usize,
+    headers: impl Iterator<Item = &'a [u8]>,
+) -> u32 {
+    let mut count = 0;
+    for (ahead, header) in (1..).zip(headers) {
+        let frame = FrameHeader {
+            packet_num: first.packet_num.wrapping_add(ahead),
+            ..first
+        };
+        let next = BulkHeader {
+            fragment_index: bulk.fragment_index.wrapping_add(ahead),
+            ..bulk
+        };
+        if parse(header, frame_len) != Some((frame, next)) {
+            break;
+        }
+        count = ahead;
+    }
+    count
 }
 
 /// Both headers of a fragment that fills its frame of `frame_len` bytes, with payload.

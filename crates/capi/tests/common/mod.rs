@@ -153,10 +153,14 @@ impl Workshop {
     }
 }
 
+/// Patience with ranks that a busy machine keeps waiting. Those that are dead are noticed otherwise.
+const PATIENCE: &str = "peer_timeout=60s";
+
 /// The command that runs `program` as a job of `count` ranks.
 pub(crate) fn job(count: u32, options: &[&str], program: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(launcher());
     command.args(["run", "-n", &count.to_string(), "--timeout", JOB_SECONDS]);
+    command.args(["--option", PATIENCE]);
     command.args(options).arg("--").arg(program).args(args);
     command.stdin(Stdio::null());
     command

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
 use crate::port::Target;
 use portolan_proto::{
-    Address, Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, PortId, Refused, SendSpec,
+    Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, Refused, SendSpec,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -55,18 +55,6 @@ pub(crate) enum Submitted {
     Accepted,
     /// It must wait, or ask; its memory stays in use.
     Wait,
-}
-
-pub(crate) fn spec_of(to: &Target, system: bool) -> SendSpec {
-    let port = PortId {
-        number: to.port,
-        system,
-    };
-    SendSpec {
-        to: Address::Port(port),
-        lane: to.lane.into(),
-        best_effort: to.best_effort,
-    }
 }
 
 impl Inner {
@@ -244,8 +232,8 @@ impl Inner {
 
     /// Non-blocking send of a buffer that the library owns meanwhile.
     pub(crate) fn isend(&mut self, to: &Target, buffer: Buffer) -> Result<Request, Error> {
-        let peer = self.check_rank(to.rank)?;
-        self.isend_spec(peer, spec_of(to, false), buffer)
+        let peer = self.check_rank(to.rank())?;
+        self.isend_spec(peer, to.spec(), buffer)
     }
 
     /// The same, wherever it goes.
@@ -280,8 +268,8 @@ impl Inner {
 
     /// Sends a copy of `bytes`, with nothing to wait for.
     pub(crate) fn send_copy(&mut self, to: &Target, bytes: &[u8]) -> Result<(), Error> {
-        let peer = self.check_rank(to.rank)?;
-        self.send_copy_spec(peer, spec_of(to, false), bytes)
+        let peer = self.check_rank(to.rank())?;
+        self.send_copy_spec(peer, to.spec(), bytes)
     }
 
     /// The same, wherever it goes.
