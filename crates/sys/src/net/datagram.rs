@@ -135,20 +135,41 @@ pub(super) unsafe fn recv_into(
     let Some(len) = none_if_empty(returned as isize)? else {
         return Ok(None);
     };
-    let mut received = Received {
-        len,
-        segment_len: len,
-        truncated: message.msg_flags & libc::MSG_TRUNC != 0,
-        marked: false,
+    let (segment_len, marked) = match message.msg_controllen {
+        0 => (len, false),
+        written => told(&control[..written / size_of::<Control>()], len),
     };
-    if message.msg_controllen > 0 {
-        let count = message.msg_controllen / size_of::<Control>();
-        control
-            .iter()
-            .take(count)
-            .for_each(|control| control.tell(&mut received));
+    Ok(Some(Received {
+        len,
+        segment_len,
+        truncated: message.msg_flags & libc::MSG_TRUNC != 0,
+        marked,
+    }))
+}
+
+/// What the kernel says of `len` bytes that were received: the bytes of each datagram, and whether
+/// they are marked. Apart, because of a lone datagram it says nothing.
+#[inline(never)]
+fn told(control: &[Control], len: usize) -> (usize, bool) {
+    let (mut segment_len, mut marked) = (len, false);
+    for control in control {
+        match (control.header.cmsg_level, control.header.cmsg_type) {
+            // The lengths of a run's datagrams, an int.
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                segment_len = usize::try_from(control.value).unwrap_or(len);
+            }
+            // The byte of the IP header whose last two bits are the mark: in IPv4 a byte, in IPv6 an
+            // int (`ip_cmsg_recv_tos` of net/ipv4/ip_sockglue.c, `ip6_datagram_recv_specific_ctl`).
+            (libc::IPPROTO_IP, libc::IP_TOS) => {
+                marked = control.value.to_ne_bytes()[0] & ECN_BITS == ECN_MET;
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                marked = control.value & c_int::from(ECN_BITS) == c_int::from(ECN_MET);
+            }
+            _ => {}
+        }
     }
-    Ok(Some(received))
+    (segment_len, marked)
 }
 
 /// One control message that carries one number, laid out as `cmsg(3)` prescribes.
@@ -184,24 +205,6 @@ impl Control {
             header,
             value: c_int::from_ne_bytes([low, high, 0, 0]),
             padding: 0,
-        }
-    }
-
-    /// Notes what the kernel says of what was received: the lengths of a run's datagrams (an int), or
-    /// the byte of the IP header whose last two bits are the mark (in IPv4 a byte, in IPv6 an int;
-    /// `ip_cmsg_recv_tos` of net/ipv4/ip_sockglue.c, `ip6_datagram_recv_specific_ctl`).
-    fn tell(&self, received: &mut Received) {
-        match (self.header.cmsg_level, self.header.cmsg_type) {
-            (libc::SOL_UDP, libc::UDP_GRO) => {
-                received.segment_len = usize::try_from(self.value).unwrap_or(received.len);
-            }
-            (libc::IPPROTO_IP, libc::IP_TOS) => {
-                received.marked = self.value.to_ne_bytes()[0] & ECN_BITS == ECN_MET;
-            }
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                received.marked = self.value & c_int::from(ECN_BITS) == c_int::from(ECN_MET);
-            }
-            _ => {}
         }
     }
 }
