@@ -2,6 +2,7 @@
 //! `portolan info`: what this build is, and what it can do here.
 
 use crate::doctor::{self, Finding};
+use crate::output::outln;
 use anyhow::Result;
 use portolan::launch::wire;
 use portolan::settings::{self, Setting};
@@ -58,49 +59,53 @@ const SCHEMA: u32 = 2;
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let info = collect();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&info)?);
+        outln!("{}", serde_json::to_string_pretty(&info)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
+    outln!(
         "portolan {} for {}, {} build",
-        info.version, info.target, info.build
-    );
-    println!("launch protocol {}", info.launch_version);
-    println!("\nlinks");
+        info.version,
+        info.target,
+        info.build
+    )?;
+    outln!("launch protocol {}", info.launch_version)?;
+    outln!("\nlinks")?;
     for link in &info.links {
-        println!("  {:<8} {}", link.name, doctor::outcome(&link.available));
+        outln!("  {:<8} {}", link.name, doctor::outcome(&link.available))?;
     }
-    println!("\nmodel of paths: {}", info.model);
-    print_entries("limits", &info.limits);
-    print_settings(&info.settings);
+    outln!("\nmodel of paths: {}", info.model)?;
+    print_entries("limits", &info.limits)?;
+    print_settings(&info.settings)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_entries(title: &str, entries: &[Entry]) {
-    println!("\n{title}");
+fn print_entries(title: &str, entries: &[Entry]) -> Result<()> {
+    outln!("\n{title}")?;
     for entry in entries {
-        println!("  {:<24} {}", entry.name, entry.value);
+        outln!("  {:<24} {}", entry.name, entry.value)?;
     }
+    Ok(())
 }
 
-fn print_settings(settings: &[SettingInfo]) {
-    println!("\nsettings");
+fn print_settings(settings: &[SettingInfo]) -> Result<()> {
+    outln!("\nsettings")?;
     for setting in settings {
         let value = match &setting.value {
             Some(value) => format!("{value:?}"),
             None => format!("not set (default: {})", setting.default),
         };
-        println!("  {:<24} {value}", setting.variable);
+        outln!("  {:<24} {value}", setting.variable)?;
         let option = setting
             .option
             .map(|name| format!("; --option {name}=VALUE"));
-        println!(
+        outln!(
             "  {:<24} {}{}",
             "",
             setting.meaning,
             option.unwrap_or_default()
-        );
+        )?;
     }
+    Ok(())
 }
 
 fn collect() -> Info {

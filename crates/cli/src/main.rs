@@ -13,6 +13,7 @@ mod lab;
 mod launch_io;
 mod mpi;
 mod orphans;
+mod output;
 mod plot;
 mod program;
 mod run;
@@ -20,6 +21,7 @@ mod signals;
 mod tune;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Fast messages between the processes of parallel programs.
@@ -76,8 +78,10 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        Err(error) if output::is_closed(&error) => ExitCode::from(output::CLOSED_STATUS),
         Err(error) => {
-            eprintln!("portolan: {error:#}");
+            // Where nobody hears of it, the exit status still says it.
+            let _ = writeln!(std::io::stderr(), "portolan: {error:#}");
             ExitCode::from(error::exit_status(&error))
         }
     }

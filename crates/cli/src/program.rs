@@ -33,6 +33,9 @@ pub(crate) fn explain(program: &str, error: &io::Error) -> String {
             "program {program} does not start: no more processes allowed; raise `ulimit -u` or \
              start fewer"
         ),
+        Some(libc::EMFILE | libc::ENFILE) => format!(
+            "program {program} does not start: {error}; raise `ulimit -n` or start fewer on a host"
+        ),
         _ => format!("program {program} does not start: {error}"),
     }
 }

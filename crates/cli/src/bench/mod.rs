@@ -43,6 +43,7 @@ pub(crate) use schema::{Report, Row};
 pub(crate) use worker::{WorkerArgs, work};
 
 use crate::error::UserError;
+use crate::output::out;
 use anyhow::{Context, Result};
 use args::Path;
 use loss::Loss;
@@ -130,7 +131,7 @@ fn choose_site(args: &BenchArgs, count: u32, notes: &mut Vec<String>) -> Site {
 fn publish(args: &BenchArgs, report: &Report) -> Result<()> {
     let table = table::render(report);
     let Some(path) = &args.json else {
-        print!("{table}");
+        out!("{table}")?;
         return Ok(());
     };
     let mut json = serde_json::to_vec_pretty(report)?;
@@ -141,7 +142,7 @@ fn publish(args: &BenchArgs, report: &Report) -> Result<()> {
             .write_all(&json)
             .context("cannot write the results");
     }
-    print!("{table}");
+    out!("{table}")?;
     fs::write(path, json).map_err(|error| {
         let path = path.display();
         UserError::new(format!(

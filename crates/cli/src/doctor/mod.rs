@@ -11,6 +11,7 @@ mod print;
 mod probe;
 
 use crate::mpi;
+use crate::output::{out, outln};
 use anyhow::Result;
 pub(crate) use print::outcome;
 use serde::Serialize;
@@ -93,9 +94,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     let report = examine();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        print!("{}", print::text(&report));
+        out!("{}", print::text(&report))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 
 use super::{Lab, Options, plan, temporary};
 use crate::error::UserError;
+use crate::output::outln;
 use crate::program;
 use anyhow::Result;
 use clap::Subcommand;
@@ -105,7 +106,7 @@ impl From<Up> for Options {
 fn make(options: &Options) -> Result<()> {
     let lab = Lab::up(options)?;
     for index in 0..lab.host_count {
-        println!("{} {}", lab.namespace(index), plan::address(index));
+        outln!("{} {}", lab.namespace(index), plan::address(index))?;
     }
     Ok(())
 }
@@ -151,14 +152,14 @@ fn find_host(exec: &Exec) -> Result<String> {
 
 fn list() -> Result<()> {
     for lab in Lab::list()? {
-        println!(
+        outln!(
             "{} hosts {} mtu {} addresses {} to {}",
             lab.name,
             lab.host_count,
             lab.mtu,
             plan::address(0),
             plan::address(lab.host_count - 1)
-        );
+        )?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 use super::find::{self, Kind, Mpi};
 use super::plan::{PROVIDER, Plan};
 use super::provider;
+use crate::output::{out, outln};
 use anyhow::{Context, Result};
 use portolan_sys::libfabric;
 use serde::{Deserialize, Serialize};
@@ -70,11 +71,11 @@ impl Choice {
 pub(crate) fn main(json: bool) -> Result<ExitCode> {
     let reports: Vec<Report> = find::installed().iter().map(Report::of).collect();
     if json {
-        println!("{}", serde_json::to_string_pretty(&reports)?);
+        outln!("{}", serde_json::to_string_pretty(&reports)?)?;
     } else if reports.is_empty() {
-        println!("no MPI was found in PATH");
+        outln!("no MPI was found in PATH")?;
     } else {
-        print!("{}", text(&reports));
+        out!("{}", text(&reports))?;
     }
     Ok(ExitCode::SUCCESS)
 }

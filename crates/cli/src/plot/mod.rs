@@ -8,7 +8,8 @@
 mod chart;
 mod pick;
 
-use crate::error::user_error;
+use crate::error::{UserError, user_error};
+use crate::output::outln;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;
@@ -31,11 +32,11 @@ pub(crate) struct PlotArgs {
 /// # Errors
 /// A file is not what `bench` or `tune` writes, holds nothing to draw, or a chart cannot be written.
 pub(crate) fn run(args: &PlotArgs) -> Result<ExitCode> {
-    fs::create_dir_all(&args.out).with_context(|| {
-        format!(
-            "the directory {} cannot be made: name another --out",
-            args.out.display()
-        )
+    fs::create_dir_all(&args.out).map_err(|error| {
+        let out = args.out.display();
+        UserError::new(format!(
+            "the directory {out} cannot be made ({error}): name another --out"
+        ))
     })?;
     for file in &args.files {
         let stem = file
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &PlotArgs) -> Result<ExitCode> {
         for (name, svg) in charts {
             let path = args.out.join(format!("{stem}-{name}.svg"));
             fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
-            println!("{}", path.display());
+            outln!("{}", path.display())?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -220,6 +220,13 @@ fn cannot_start(program: &str, error: &std::io::Error) -> UserError {
         ErrorKind::NotFound => {
             format!("the command `{program}` is missing: install it with `apt install {package}`")
         }
-        _ => format!("the command `{program}` does not start: {error}"),
+        _ => {
+            let remedy = match error.raw_os_error() {
+                Some(libc::EMFILE | libc::ENFILE) => "; raise `ulimit -n`",
+                Some(libc::EAGAIN) => "; raise `ulimit -u`",
+                _ => "",
+            };
+            format!("the command `{program}` does not start: {error}{remedy}")
+        }
     })
 }

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use portolan::launch::{FD_VARIABLE, PathChoice};
 use portolan::settings;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -96,6 +97,9 @@ impl From<PathArg> for PathChoice {
     }
 }
 
+/// What a session's number has room for (`portolan_proto::Config::size`).
+const PROCESSES_MAX: u32 = 1 << 20;
+
 /// Runs the job and passes its exit status on.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let new_lab = args
@@ -106,7 +110,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let Some(failure) = outcome.failure else {
         return Ok(ExitCode::SUCCESS);
     };
-    eprintln!("portolan: {failure}");
+    // Where nobody hears of it, the exit status still says it.
+    let _ = writeln!(std::io::stderr(), "portolan: {failure}");
     // The shell sees the low byte, and a failure must not look like success.
     Ok(ExitCode::from(
         u8::try_from(failure.status() & 0xff).unwrap_or(1).max(1),
@@ -116,6 +121,12 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
 fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
     if args.n == 0 {
         user_error!("a job of 0 processes does nothing: give -n 1 or more");
+    }
+    if args.n > PROCESSES_MAX {
+        user_error!(
+            "-n {} is more than a job can have: give {PROCESSES_MAX} or fewer",
+            args.n
+        );
     }
     let hosts = find_hosts(&args, new_lab)?;
     let mut command = args.command.into_iter();

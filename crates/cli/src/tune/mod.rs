@@ -21,6 +21,7 @@ use crate::bench::args::Path;
 use crate::bench::place::{Site, SiteKind, pick_cores};
 use crate::bench::surroundings::{open_lab, run_job};
 use crate::error::{UserError, user_error};
+use crate::output::out;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use measure::Order;
@@ -199,7 +200,7 @@ fn store(args: &TuneArgs, model: &Model) -> Result<Option<PathBuf>> {
 fn publish(args: &TuneArgs, report: &report::Report) -> Result<()> {
     let table = table::render(report);
     let Some(file) = &args.json else {
-        print!("{table}");
+        out!("{table}")?;
         return Ok(());
     };
     let mut json = serde_json::to_vec_pretty(report)?;
@@ -209,7 +210,7 @@ fn publish(args: &TuneArgs, report: &report::Report) -> Result<()> {
         let mut out = std::io::stdout();
         return out.write_all(&json).context("cannot write the results");
     }
-    print!("{table}");
+    out!("{table}")?;
     fs::write(file, json).map_err(|error| {
         let file = file.display();
         let why = format!("the results cannot be written to {file} ({error}): name another --json");

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A standard output that nobody reads, or that is full, is an error or none, never a panic.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+const COMMANDS: [&[&str]; 3] = [&["info"], &["info", "--json"], &["doctor"]];
+
+fn portolan(args: &[&str], stdout: Stdio) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
+    let output = command
+        .args(args)
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
+}
+
+#[test]
+fn a_reader_that_has_gone_ends_the_command_quietly() {
+    for args in COMMANDS {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (status, said) = portolan(args, writer.into());
+        // As a shell reports SIGPIPE.
+        assert_eq!((status, said.as_str()), (Some(141), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn a_full_device_is_named() {
+    for args in COMMANDS {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (status, said) = portolan(args, full.into());
+        assert_eq!(status, Some(1), "{args:?}: {said}");
+        assert!(
+            said.starts_with("portolan: standard output cannot be written"),
+            "{args:?}: {said}"
+        );
+    }
+}
