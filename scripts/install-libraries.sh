@@ -25,7 +25,8 @@ install_library() {
         install -m 644 -t "$root/lib" -- "$libraries/lib$name.a"
     fi
     install -m 644 -t "$root/include" -- "crates/$crate/include/$name.h"
-    # What a program needs beside the static library: the C library's own parts.
+    # Programs find the library where it was installed, be that where the loader looks or not. What
+    # they need beside the static one is the C library's own parts.
     cat >"$root/lib/pkgconfig/$name.pc" <<PC
 prefix=$prefix
 libdir=\${prefix}/lib
@@ -34,7 +35,7 @@ includedir=\${prefix}/include
 Name: $name
 Description: $description
 Version: $version
-Libs: -L\${libdir} -l$name
+Libs: -L\${libdir} -Wl,-rpath,\${libdir} -l$name
 Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
 Cflags: -I\${includedir}
 PC
@@ -55,3 +56,6 @@ else
     skipped "$libraries/libportolan-fi.so was not built: the libfabric provider is not installed"
 fi
 say "libraries, headers and manual pages are below $root"
+if [[ $prefix != /usr && $prefix != /usr/local ]]; then
+    say "for other programs: export PKG_CONFIG_PATH=$prefix/lib/pkgconfig MANPATH=$prefix/share/man:"
+fi

@@ -40,7 +40,7 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     unwritten.is_some_and(|Unwritten(source)| source.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Formats to standard output; the result is [`write`]'s.
+/// Formats to standard output; the result is that of [`write()`].
 macro_rules! out {
     ($($arg:tt)*) => { crate::output::write(format_args!($($arg)*)) };
 }

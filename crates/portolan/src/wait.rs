@@ -112,7 +112,7 @@ impl Waiter {
                 continue;
             }
             let slept = self.sleep(engine, now);
-            self.adapt(slept);
+            self.adapt(slept, drowsy);
             drowsy = slept > SPIN_MAX;
             idle_since = engine.inner.now;
             yields = 0;
@@ -142,15 +142,17 @@ impl Waiter {
         after.since(now)
     }
 
-    fn adapt(&mut self, slept: Duration) {
+    /// A short sleep right after a long one was the answer to a question whether the peer lives: it
+    /// says nothing of how soon messages come.
+    fn adapt(&mut self, slept: Duration, was_drowsy: bool) {
         if self.crowded {
             return;
         }
-        self.spin = if slept < SPIN_MAX {
-            (self.spin * 2).min(SPIN_MAX)
-        } else {
-            (self.spin / 2).max(SPIN_MIN)
-        };
+        if slept > SPIN_MAX {
+            self.spin = (self.spin / 2).max(SPIN_MIN);
+        } else if !was_drowsy {
+            self.spin = (self.spin * 2).min(SPIN_MAX);
+        }
     }
 }
 
