@@ -86,7 +86,7 @@ pub unsafe extern "C" fn portolan_group_new(
         // SAFETY: the program's promise.
         let mut entered = unsafe { enter(node)? };
         // SAFETY: the program's promise: `ranks` has `count` elements.
-        let ranks = unsafe { numbers("ranks", ranks, count)? };
+        let ranks = unsafe { memory::elements("ranks", ranks, count)? };
         let id = u16::try_from(id).unwrap_or(u16::MAX);
         let made = Group::new(entered.node()?, id, ranks)?;
         let shell: &'static portolan_group_t = Box::leak(Box::new(portolan_group_t {
@@ -275,7 +275,7 @@ struct Reduction<'a> {
 
 impl Reduction<'_> {
     /// # Safety
-    /// As [`elements`], for the type that `kind` names.
+    /// As [`memory::elements_mut`], for the type that `kind` names.
     unsafe fn run(
         &self,
         node: &mut Node,
@@ -286,12 +286,24 @@ impl Reduction<'_> {
         // SAFETY: the caller's promise, in each line.
         unsafe {
             match kind {
-                PORTOLAN_INT32 => self.on(node, elements::<i32>("values", values, count)?),
-                PORTOLAN_INT64 => self.on(node, elements::<i64>("values", values, count)?),
-                PORTOLAN_UINT32 => self.on(node, elements::<u32>("values", values, count)?),
-                PORTOLAN_UINT64 => self.on(node, elements::<u64>("values", values, count)?),
-                PORTOLAN_FLOAT => self.on(node, elements::<f32>("values", values, count)?),
-                PORTOLAN_DOUBLE => self.on(node, elements::<f64>("values", values, count)?),
+                PORTOLAN_INT32 => {
+                    self.on(node, memory::elements_mut::<i32>("values", values, count)?)
+                }
+                PORTOLAN_INT64 => {
+                    self.on(node, memory::elements_mut::<i64>("values", values, count)?)
+                }
+                PORTOLAN_UINT32 => {
+                    self.on(node, memory::elements_mut::<u32>("values", values, count)?)
+                }
+                PORTOLAN_UINT64 => {
+                    self.on(node, memory::elements_mut::<u64>("values", values, count)?)
+                }
+                PORTOLAN_FLOAT => {
+                    self.on(node, memory::elements_mut::<f32>("values", values, count)?)
+                }
+                PORTOLAN_DOUBLE => {
+                    self.on(node, memory::elements_mut::<f64>("values", values, count)?)
+                }
                 other => {
                     let text = format!("type {other} is none; take PORTOLAN_DOUBLE or another");
                     Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
@@ -307,39 +319,4 @@ impl Reduction<'_> {
         }
         Ok(PORTOLAN_OK)
     }
-}
-
-/// Where an array of the program's is; dangling when it has no elements.
-fn array<T>(what: &str, at: *const T, count: usize) -> Result<*const T, Failure> {
-    if count == 0 {
-        return Ok(ptr::dangling());
-    }
-    if at.is_null() {
-        return Err(Failure::null(what));
-    }
-    if !at.is_aligned() || count > isize::MAX.unsigned_abs() / size_of::<T>() {
-        let text = format!("{what}: not aligned as their type asks for, or too many");
-        return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
-    }
-    Ok(at)
-}
-
-/// # Safety
-/// The program's promise: `at`, if it is not null, has `count` elements.
-unsafe fn numbers<'a>(what: &str, at: *const u32, count: usize) -> Result<&'a [u32], Failure> {
-    let at = array(what, at, count)?;
-    // SAFETY: not null, aligned, not too long; the rest is the caller's promise.
-    Ok(unsafe { std::slice::from_raw_parts(at, count) })
-}
-
-/// # Safety
-/// As [`numbers`], of the type `T`, and nobody else uses them meanwhile.
-unsafe fn elements<'a, T>(
-    what: &str,
-    at: *mut c_void,
-    count: usize,
-) -> Result<&'a mut [T], Failure> {
-    let at = array(what, at.cast::<T>(), count)?.cast_mut();
-    // SAFETY: as in `numbers`.
-    Ok(unsafe { std::slice::from_raw_parts_mut(at, count) })
 }
