@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Endpoints in processes of their own, one of which is stopped, or killed.
 
-use crate::common::{ANY, PATIENCE, PLAIN, Side, bytes, from, hex, pump, shm, udp, unhex};
+use crate::common::{ANY, PLAIN, Side, bytes, from, hex, pump, shm, udp, unhex};
 use portolan::{Cause, Endpoint, EndpointAddress, PeerIndex, RawError};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +14,9 @@ const PARENT: &str = "ENDPOINT_TEST_PARENT";
 fn open(way: &str) -> Endpoint {
     if way == "shm" { shm() } else { udp() }
 }
+
+/// It is noticed within a second; this leaves room for a machine that does ten things at once.
+const NOTICED_MAX: Duration = Duration::from_secs(10);
 
 /// Starts this program again, with nothing but the test `child`.
 fn start(parent: &Endpoint, way: &str) -> Child {
@@ -105,10 +108,10 @@ fn the_killed_are_missed_and_the_others_not(way: &str) {
     wait_in_vain(&mut side);
     children[0].kill().unwrap();
     children[0].wait().unwrap();
-    let begin = Instant::now();
+    let killed = Instant::now();
     let mut ended = Vec::new();
     while ended.is_empty() {
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(killed.elapsed() < NOTICED_MAX, "nobody is told");
         side.end
             .wait(Some(Duration::from_millis(500)), &mut |done| {
                 ended.push(done)
