@@ -559,17 +559,26 @@ impl Pair {
         let run = due
             .iter()
             .take_while(|wire| wire.to == to && wire.link == link && wire.frame.len() == len);
-        let headers = run.map(|wire| &wire.frame[..len.min(TakenRun::HEADER_LEN)]);
+        let datagrams = run.map(|wire| &wire.frame[..]);
         let end = &mut self.ends[to];
-        let Some(run) = end.core.handle_run(self.now, link, len, headers) else {
+        let Some(run) = end.core.handle_run(self.now, link, datagrams) else {
             return;
         };
-        let mut at = usize::try_from(run.off).unwrap();
-        for wire in due.drain(..run.count) {
-            let payload = &wire.frame[TakenRun::HEADER_LEN..];
-            end.memory.get_mut(&run.op.0).unwrap()[at..at + payload.len()].copy_from_slice(payload);
-            at += payload.len();
-        }
+        let wires: Vec<_> = due.drain(..run.count).collect();
+        let payload: Vec<u8> = run
+            .pieces(wires.iter().map(|wire| &wire.frame[..]))
+            .flatten()
+            .copied()
+            .collect();
+        assert_eq!(payload.len(), run.len);
+        let dst = match run.dest {
+            Dest::Op(op, off) => {
+                let off = usize::try_from(off).unwrap();
+                &mut end.memory.get_mut(&op.0).unwrap()[off..]
+            }
+            Dest::Held(id, off) => &mut end.core.held_mut(id)[off..],
+        };
+        dst[..payload.len()].copy_from_slice(&payload);
         self.runs_taken += run.count;
         end.drain(&[]);
     }
