@@ -68,7 +68,10 @@ impl Udp {
         } else {
             None
         };
-        self.sender.send_gathered(fd, to, cut, run.pieces())?;
+        match run.uncut() {
+            Some(slices) => self.sender.send_gathered(fd, to, cut, slices)?,
+            None => self.sender.send_gathered(fd, to, cut, run.pieces())?,
+        };
         self.refusals = 0;
         Ok(())
     }
