@@ -16,7 +16,7 @@ mod message;
 mod patience;
 
 pub(crate) use life::Standing;
-pub(crate) use patience::{Silence, peer_timeout};
+pub(crate) use patience::{PEER_TIMEOUT, PEER_TIMEOUT_ENDPOINT, Silence, peer_timeout};
 
 use crate::clock::Clock;
 use crate::error::Error;

@@ -55,7 +55,7 @@ pub const DIE: Setting = Setting {
 pub const PEER_TIMEOUT: Setting = Setting {
     option: Some("peer_timeout"),
     variable: "PORTOLAN_PEER_TIMEOUT",
-    default: "900ms",
+    default: "900ms; 60s between endpoints, as of MPI",
     meaning: "silence after which a peer that is waited for is given up, from 100ms to 1000s",
 };
 

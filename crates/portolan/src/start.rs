@@ -117,7 +117,7 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         unreached: Vec::new(),
         scratch: Vec::new(),
         link_drops: BTreeMap::new(),
-        peer_timeout: liveness::peer_timeout(&job)?,
+        peer_timeout: liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?,
         raw: None,
         directory: None,
         job,
