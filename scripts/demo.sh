@@ -6,22 +6,10 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
-# Short enough for interface names (15 characters) that carry the lab's name and a host's number.
 lab=demo$(($$ % 100000))
 work_dir=${CARGO_TARGET_DIR:-target}/demo
 portolan=("$release_dir/portolan")
-lab_is_up=no
-
-cleanup() {
-    if [[ $lab_is_up == yes ]]; then
-        "${portolan[@]}" lab down --name "$lab" || say "the lab is still up: portolan lab down --name $lab"
-        lab_is_up=no
-    fi
-}
-trap cleanup EXIT
-# Turns a signal into an ordinary end, so that the lab goes down once.
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
+end_with take_lab_down
 
 # Shows the command, then runs it.
 run() {
@@ -30,16 +18,12 @@ run() {
 }
 
 # Fills hosts with the arguments of `portolan run` that say where.
-bring_lab_up() {
+choose_hosts() {
     hosts=(--lab "$lab" --per-host 2)
-    # Before the attempt: half a lab must go down, too.
-    lab_is_up=yes
-    if run "${portolan[@]}" lab up --hosts 2 --name "$lab"; then
+    printf '\n$ %s\n' "${portolan[*]} lab up --hosts 2 --name $lab"
+    if bring_lab_up; then
         return 0
     fi
-    # Nothing to report when nothing was made.
-    "${portolan[@]}" lab down --name "$lab" >/dev/null 2>&1 || true
-    lab_is_up=no
     hosts=()
     say "no lab can be made here, for the reason above: all processes run on this host instead,"
     say "through shared memory; as root, 'make demo' shows two hosts"
@@ -72,8 +56,8 @@ if find_root && [[ ${#as_root[@]} -gt 0 ]]; then
     say "using sudo for what needs root"
     portolan=("${as_root[@]}" "${portolan[@]}")
 fi
-bring_lab_up
+choose_hosts
 solve_heat
-cleanup
+take_lab_down
 measure
 say "done"

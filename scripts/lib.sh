@@ -48,3 +48,35 @@ find_root() {
 has_target() {
     [[ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ]]
 }
+
+# end_with COMMAND: runs it when the script ends, by a signal, too.
+end_with() {
+    # shellcheck disable=SC2064  # the command is known now
+    trap "$1" EXIT
+    # Turns a signal into an ordinary end, so that the command runs once.
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+}
+
+lab_is_up=no
+
+# bring_lab_up: makes the lab $lab of two hosts by $portolan. The name must be short: those of
+# interfaces (15 characters) carry it and a host's number.
+# shellcheck disable=SC2154  # lab and portolan are the script's
+bring_lab_up() {
+    # Before the attempt: half a lab must go down, too.
+    lab_is_up=yes
+    if "${portolan[@]}" lab up --hosts 2 --name "$lab"; then
+        return 0
+    fi
+    # Nothing to report when nothing was made.
+    "${portolan[@]}" lab down --name "$lab" >/dev/null 2>&1 || true
+    lab_is_up=no
+    return 1
+}
+
+take_lab_down() {
+    [[ $lab_is_up == yes ]] || return 0
+    lab_is_up=no
+    "${portolan[@]}" lab down --name "$lab" || say "the lab is still up: portolan lab down --name $lab"
+}

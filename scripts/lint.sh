@@ -38,7 +38,7 @@ check_scripts() {
         bash -n "$script" || status=1
     done
     if command -v shellcheck >/dev/null; then
-        shellcheck --external-sources scripts/*.sh .ci/run || status=1
+        shellcheck --external-sources --check-sourced scripts/*.sh .ci/run || status=1
     else
         skipped "shellcheck is not installed ('apt-get install shellcheck'): only the scripts' syntax was checked"
     fi

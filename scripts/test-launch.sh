@@ -17,7 +17,6 @@ heat=$(realpath -m "$build_dir/heat")
 lab=launch$(($$ % 100000))
 work_dir=$(mktemp -d)
 daemons=()
-lab_is_up=no
 failed=()
 # How long one job may take, in seconds, on a busy machine.
 limit=120
@@ -34,14 +33,10 @@ cleanup() {
         done
         kill -9 "$pid" 2>/dev/null || true
     done
-    if [[ $lab_is_up == yes ]]; then
-        "$portolan" lab down --name "$lab" || say "the lab is still up: portolan lab down --name $lab"
-    fi
+    take_lab_down
     rm -rf -- "$work_dir"
 }
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
+end_with cleanup
 
 install_packages() {
     local package missing=()
@@ -207,9 +202,7 @@ slurm_jobs() {
 [[ -x $portolan && -x $heat ]] || die "$portolan or heat is not there: run 'make build' first"
 install_packages
 use_lab
-lab_is_up=yes
-"$portolan" lab up --hosts 2 --name "$lab" >/dev/null || {
-    lab_is_up=no
+bring_lab_up >/dev/null || {
     skipped "no lab can be made here, for the reason above"
     exit 0
 }

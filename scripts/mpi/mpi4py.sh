@@ -5,6 +5,10 @@
 # How long the benchmark may take, in seconds, on a busy machine.
 bench_limit=300
 
+read -r -a sizes <<<"${SIZES:-1 2 4}"
+suite_limit=${LIMIT:-1800}
+read -r -a more_options <<<"${OPTIONS:-}"
+
 # fetch_tests: the sources of mpi4py, of which only the tests are used.
 fetch_tests() {
     python3 -m venv "$work_dir/fetch"
@@ -15,6 +19,7 @@ fetch_tests() {
 
 # skips MPI PLACE: the options that leave tests out there.
 skips() {
+    [[ ${LEFT_OUT:-} != run ]] || return 0
     awk -v mpi="$1" -v there="$1/${2// /-}" '$1 == mpi || $1 == there { printf "%s %s ", $2, $3 }' \
         scripts/mpi/mpi4py-skip.txt
 }
@@ -46,8 +51,8 @@ suite() {
                 check "$mpi, $place, mpibench" "$bench_limit" "${job[@]}" 2 \
                     "$work_dir/$mpi/mpibench" latency -c -i 20 -m 1:1048576
             fi
-            check "$mpi, $place, mpi4py on $size" "$limit" "${job[@]}" "$size" \
-                "$python" "$work_dir/tests/test/main.py" "${options[@]}"
+            check "$mpi, $place, mpi4py on $size" "$suite_limit" "${job[@]}" "$size" \
+                "$python" "$work_dir/tests/test/main.py" "${options[@]}" "${more_options[@]}"
         done
     done
 }

@@ -26,13 +26,13 @@ wait_for_port() {
 pingpong_once() {
     local name=$1 address=$2 server_host=$3 client_host=$4 kind=$5
     local port=$((20000 + RANDOM % 10000)) problem='' pid
-    local program=("FI_PROVIDER_PATH=$provider_dir" fi_pingpong -p portolan -e rdm -c -m "$kind")
+    local words=("FI_PROVIDER_PATH=$provider_dir" fi_pingpong -p portolan -e rdm -c -m "$kind")
     via "$server_host"
-    timeout "$pingpong_limit" "${on[@]}" "${program[@]}" -B "$port" >"$work_dir/server" 2>&1 &
+    timeout "$pingpong_limit" "${on[@]}" "${words[@]}" -B "$port" >"$work_dir/server" 2>&1 &
     pid=$!
     wait_for_port "$port" || problem="nobody listens"
     via "$client_host"
-    logged "$pingpong_limit" "${on[@]}" "${program[@]}" -P "$port" "$address" ||
+    logged "$pingpong_limit" "${on[@]}" "${words[@]}" -P "$port" "$address" ||
         problem+=" the client ends with status $?"
     [[ -z $problem ]] || kill "$pid" 2>/dev/null || true
     wait "$pid" || problem+=" the server ends with status $?"

@@ -365,6 +365,26 @@
 #define PORTOLAN_NOTIFY 4
 
 /**
+ * Of portolan_model(): none is stored, defaults hold.
+ */
+#define PORTOLAN_MODEL_ABSENT 0
+
+/**
+ * The stored model is used.
+ */
+#define PORTOLAN_MODEL_USED 1
+
+/**
+ * It was switched off by a setting, defaults hold.
+ */
+#define PORTOLAN_MODEL_OFF 2
+
+/**
+ * It is of no use here, as the text says, and defaults hold.
+ */
+#define PORTOLAN_MODEL_REFUSED 3
+
+/**
  * Some of the processes of a job, in an order of their own.
  */
 typedef struct portolan_group_t portolan_group_t;
@@ -709,6 +729,50 @@ typedef struct portolan_counters_t {
    */
   uint64_t marks_heard;
 } portolan_counters_t;
+
+/**
+ * How messages up to a length are cut when nothing waits behind them.
+ */
+typedef struct portolan_lone_pieces_t {
+  /**
+   * Last message length that this holds for.
+   */
+  uint64_t message_len_max;
+  /**
+   * Bytes of a call; 0 for whole messages.
+   */
+  size_t call_len;
+} portolan_lone_pieces_t;
+
+/**
+ * By which path, and in which way, messages leave.
+ */
+typedef struct portolan_choices_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Longest message on a network that goes without asking; 0 for as long as the protocol allows.
+   */
+  size_t eager_len_max;
+  /**
+   * The same through shared memory.
+   */
+  size_t eager_len_max_shm;
+  /**
+   * Longest message of several frames that takes raw Ethernet rather than UDP.
+   */
+  size_t packet_len_max;
+  /**
+   * Pieces of lone messages, by ascending length; entries beyond the sixth are not used.
+   */
+  const struct portolan_lone_pieces_t *lone;
+  /**
+   * Entries there.
+   */
+  size_t lone_count;
+} portolan_choices_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1206,6 +1270,14 @@ int portolan_test_collective(struct portolan_node_t *node, portolan_collective_t
 int portolan_alloc(size_t len, void **memory);
 
 /**
+ * Whether portolan_alloc() gave this memory in large pages, as far as the system tells: 1 or 0. From
+ * 2 MiB on it asks for them.
+ *
+ * Errors: PORTOLAN_ERR_ARGUMENT for other memory.
+ */
+int portolan_has_large_pages(const void *memory);
+
+/**
  * Frees what portolan_alloc() gave; null is nothing. No operation may be using it.
  */
 int portolan_free(void *memory);
@@ -1321,6 +1393,23 @@ int portolan_counters(struct portolan_node_t *node, struct portolan_counters_t *
 int portolan_drops(struct portolan_node_t *node, void (*tell)(const char *reason,
                                                               uint64_t count,
                                                               void *user), void *user);
+
+/**
+ * Tells what became of the stored model of this machine's paths: PORTOLAN_MODEL_USED and so on. A
+ * sentence about it, with the file and the reason, is copied into `text`, as far as it fits, with a
+ * zero behind it; with `len` 0, `text` may be null.
+ */
+int portolan_model(struct portolan_node_t *node, char *text, size_t len);
+
+/**
+ * Sends by `*choices` from now on, instead of by those that follow from the stored model: which path
+ * a message takes, whether it asks first, and into which pieces it is cut. Limits of the protocol
+ * stay limits.
+ *
+ * Errors: PORTOLAN_ERR_NULL, PORTOLAN_ERR_STRUCT_SIZE.
+ */
+int portolan_choose(struct portolan_node_t *node,
+                    const struct portolan_choices_t *choices);
 
 #ifdef __cplusplus
 }  // extern "C"

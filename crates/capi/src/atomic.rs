@@ -3,12 +3,12 @@
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
-use crate::handle::{Caller, enter, enter_any, portolan_node_t};
+use crate::handle::{Caller, enter, portolan_node_t};
 use crate::memory;
 use crate::remote::target;
-use crate::request::give;
+use crate::request::{ask, begin_waited};
 use crate::types::*;
-use portolan::{AtomicOp, Buffer, Datatype, Request};
+use portolan::{AtomicOp, Buffer, Datatype};
 use std::ffi::c_int;
 
 /// Bytes of numbers in one operation; the library says the same, but counts must not overflow
@@ -72,30 +72,6 @@ unsafe fn work(what: *const portolan_atomic_t) -> Result<Work, Failure> {
     })
 }
 
-/// # Safety
-/// As [`target`] and [`work`].
-unsafe fn begin(
-    caller: &mut Caller,
-    at: *const portolan_remote_t,
-    what: *const portolan_atomic_t,
-) -> Result<Request, Failure> {
-    // SAFETY: the caller's promise.
-    let (at, work) = unsafe { (target(at)?, work(what)?) };
-    let Work {
-        operation,
-        datatype,
-        operands,
-        before,
-    } = work;
-    Ok(match caller {
-        Caller::Program(entered) => {
-            let node = entered.node()?;
-            node.iatomic(at, operation, datatype, &operands, before)?
-        }
-        Caller::Handler(context) => context.iatomic(at, operation, datatype, &operands, before)?,
-    })
-}
-
 /// Changes numbers in the memory of another process; when it returns, it is done, and `before` has
 /// them as they were. Each number is changed at once; 4096 bytes of numbers at most.
 ///
@@ -108,12 +84,13 @@ pub unsafe extern "C" fn portolan_atomic(
 ) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
-        let mut caller = Caller::Program(unsafe { enter(node)? });
+        let mut entered = unsafe { enter(node)? };
         // SAFETY: the program's promise.
-        let request = unsafe { begin(&mut caller, at, what)? };
-        if let Caller::Program(entered) = &mut caller {
-            entered.node()?.wait(request)?;
-        }
+        let (at, work) = unsafe { (target(at)?, work(what)?) };
+        let (operation, datatype) = (work.operation, work.datatype);
+        let node = entered.node()?;
+        let request = node.iatomic(at, operation, datatype, &work.operands, work.before)?;
+        node.wait(request)?;
         Ok(PORTOLAN_OK)
     })
 }
@@ -129,16 +106,18 @@ pub unsafe extern "C" fn portolan_iatomic(
     what: *const portolan_atomic_t,
     request: *mut portolan_request_t,
 ) -> c_int {
-    guard(|| {
-        if request.is_null() {
-            return Err(Failure::null("request"));
-        }
+    let begun = |caller: Caller| {
         // SAFETY: the program's promise.
-        let mut caller = unsafe { enter_any(node)? };
-        // SAFETY: the program's promise.
-        let made = unsafe { begin(&mut caller, at, what)? };
-        // SAFETY: the program's promise.
-        unsafe { give(request, made) };
-        Ok(PORTOLAN_OK)
-    })
+        let (at, work) = unsafe { (target(at)?, work(what)?) };
+        let (operation, datatype) = (work.operation, work.datatype);
+        Ok(ask!(caller.iatomic(
+            at,
+            operation,
+            datatype,
+            &work.operands,
+            work.before
+        )))
+    };
+    // SAFETY: the program's promise.
+    unsafe { begin_waited(node, request, begun) }
 }

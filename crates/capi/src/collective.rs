@@ -3,11 +3,11 @@
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
-use crate::group::{members, portolan_group_t};
+use crate::group::{portolan_group_t, together};
 use crate::handle::{Joined, enter, portolan_node_t};
 use crate::memory;
 use crate::types::portolan_collective_t;
-use portolan::{Barrier, Broadcast, Node};
+use portolan::{Barrier, Broadcast, Group, Node};
 use std::ffi::{c_int, c_void};
 
 /// One that is under way.
@@ -29,15 +29,29 @@ impl Collective {
     }
 }
 
-impl Joined {
-    /// # Safety
-    /// `out` points to a number.
-    unsafe fn give_collective(&mut self, out: *mut portolan_collective_t, begun: Collective) {
-        self.collective_count += 1;
-        self.collectives.insert(self.collective_count, begun);
-        // SAFETY: the caller's promise.
-        unsafe { out.write(self.collective_count) };
+/// Begins an operation of the group as `operation` says, and tells the program its number.
+///
+/// # Safety
+/// As [`together`]; `collective` is null or points to a number.
+unsafe fn begin(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    collective: *mut portolan_collective_t,
+    operation: impl FnOnce(&mut Node, &Group) -> Result<Collective, Failure>,
+) -> c_int {
+    if collective.is_null() {
+        return guard(|| Err(Failure::null("collective")));
     }
+    let work = |joined: &mut Joined, group: &Group| {
+        let begun = operation(&mut joined.node, group)?;
+        joined.collective_count += 1;
+        joined.collectives.insert(joined.collective_count, begun);
+        // SAFETY: not null; the rest is the caller's promise.
+        unsafe { collective.write(joined.collective_count) };
+        Ok(PORTOLAN_OK)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { together(node, group, work) }
 }
 
 /// Begins a barrier of the group, or with null of the job, and returns at once. It ends when every
@@ -51,20 +65,12 @@ pub unsafe extern "C" fn portolan_ibarrier(
     group: *const portolan_group_t,
     collective: *mut portolan_collective_t,
 ) -> c_int {
-    guard(|| {
-        if collective.is_null() {
-            return Err(Failure::null("collective"));
-        }
-        // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
-        let joined = entered.joined()?;
-        // SAFETY: the program's promise.
-        let group = unsafe { members(&joined.node, group)? };
-        let begun = Collective::Barrier(joined.node.begin_barrier(&group)?);
-        // SAFETY: the program's promise.
-        unsafe { joined.give_collective(collective, begun) };
-        Ok(PORTOLAN_OK)
-    })
+    let operation = |node: &mut Node, group: &Group| {
+        let barrier = node.begin_barrier(group)?;
+        Ok(Collective::Barrier(barrier))
+    };
+    // SAFETY: the program's promise.
+    unsafe { begin(node, group, collective, operation) }
 }
 
 /// Begins a broadcast as portolan_broadcast(), and returns at once; see portolan_ibarrier(). At the
@@ -81,20 +87,15 @@ pub unsafe extern "C" fn portolan_ibroadcast(
     len: usize,
     collective: *mut portolan_collective_t,
 ) -> c_int {
-    guard(|| {
-        if collective.is_null() {
-            return Err(Failure::null("collective"));
-        }
+    let operation = |node: &mut Node, group: &Group| {
         // SAFETY: the program's promise.
-        let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(buffer, len)?) };
-        let joined = entered.joined()?;
-        // SAFETY: the program's promise.
-        let group = unsafe { members(&joined.node, group)? };
-        let begun = Collective::Broadcast(joined.node.begin_broadcast(&group, root, buffer)?);
-        // SAFETY: the program's promise.
-        unsafe { joined.give_collective(collective, begun) };
-        Ok(PORTOLAN_OK)
-    })
+        let buffer = unsafe { memory::receive_buffer(buffer, len)? };
+        Ok(Collective::Broadcast(
+            node.begin_broadcast(group, root, buffer)?,
+        ))
+    };
+    // SAFETY: the program's promise.
+    unsafe { begin(node, group, collective, operation) }
 }
 
 /// Makes progress once. Returns 0 when this process has done its part of a collective operation, and

@@ -3,7 +3,7 @@
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
-use crate::handle::{enter, portolan_node_t};
+use crate::handle::{Joined, enter, portolan_node_t};
 use crate::memory;
 use crate::node::number;
 use crate::types::*;
@@ -43,10 +43,7 @@ unsafe fn shell(group: *const portolan_group_t) -> Result<&'static portolan_grou
 ///
 /// # Safety
 /// As [`shell`].
-pub(crate) unsafe fn members(
-    node: &Node,
-    group: *const portolan_group_t,
-) -> Result<Group, Failure> {
+unsafe fn members(node: &Node, group: *const portolan_group_t) -> Result<Group, Failure> {
     if group.is_null() {
         return Ok(Group::all(node));
     }
@@ -89,7 +86,7 @@ pub unsafe extern "C" fn portolan_group_new(
         // SAFETY: the program's promise.
         let mut entered = unsafe { enter(node)? };
         // SAFETY: the program's promise: `ranks` has `count` elements.
-        let ranks = unsafe { numbers("ranks", ranks, count)? };
+        let ranks = unsafe { memory::elements("ranks", ranks, count)? };
         let id = u16::try_from(id).unwrap_or(u16::MAX);
         let made = Group::new(entered.node()?, id, ranks)?;
         let shell: &'static portolan_group_t = Box::leak(Box::new(portolan_group_t {
@@ -138,6 +135,25 @@ pub unsafe extern "C" fn portolan_group_size(group: *const portolan_group_t) -> 
     guard(|| Ok(number(u64::from(known(unsafe { shell(group)? })?.size()))))
 }
 
+/// Does what all functions do that work with a group: checks who calls, and finds its members.
+///
+/// # Safety
+/// As [`enter`] and [`members`].
+pub(crate) unsafe fn together(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    work: impl FnOnce(&mut Joined, &Group) -> Result<c_int, Failure>,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let mut entered = unsafe { enter(node)? };
+        let joined = entered.joined()?;
+        // SAFETY: the caller's promise.
+        let group = unsafe { members(&joined.node, group)? };
+        work(joined, &group)
+    })
+}
+
 /// Waits until every member of the group, or with null every process of the job, has come here.
 ///
 /// Errors: PORTOLAN_ERR_PEER_GONE.
@@ -146,15 +162,12 @@ pub unsafe extern "C" fn portolan_barrier(
     node: *mut portolan_node_t,
     group: *const portolan_group_t,
 ) -> c_int {
-    guard(|| {
-        // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
-        let node = entered.node()?;
-        // SAFETY: the program's promise.
-        let group = unsafe { members(node, group)? };
-        node.barrier_of(&group)?;
+    let work = |joined: &mut Joined, group: &Group| {
+        joined.node.barrier_of(group)?;
         Ok(PORTOLAN_OK)
-    })
+    };
+    // SAFETY: the program's promise.
+    unsafe { together(node, group, work) }
 }
 
 /// Copies `len` bytes of member `root` into those of all other members of the group, or with null
@@ -170,17 +183,14 @@ pub unsafe extern "C" fn portolan_broadcast(
     buffer: *mut c_void,
     len: usize,
 ) -> c_int {
-    guard(|| {
-        // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
+    let work = |joined: &mut Joined, group: &Group| {
         // SAFETY: the program's promise.
         let bytes = unsafe { memory::bytes_mut("the buffer", buffer, len)? };
-        let node = entered.node()?;
-        // SAFETY: the program's promise.
-        let group = unsafe { members(node, group)? };
-        node.broadcast_of(&group, root, bytes)?;
+        joined.node.broadcast_of(group, root, bytes)?;
         Ok(PORTOLAN_OK)
-    })
+    };
+    // SAFETY: the program's promise.
+    unsafe { together(node, group, work) }
 }
 
 /// Who gets a result.
@@ -204,20 +214,17 @@ pub unsafe extern "C" fn portolan_allreduce(
     values: *mut c_void,
     count: usize,
 ) -> c_int {
-    guard(|| {
-        // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
-        let node = entered.node()?;
-        // SAFETY: the program's promise.
-        let group = unsafe { members(node, group)? };
-        let work = Reduction {
+    let work = |joined: &mut Joined, group: &Group| {
+        let reduction = Reduction {
             group,
             operation: operation_of(operation)?,
             receiver: Receiver::All,
         };
         // SAFETY: the program's promise.
-        unsafe { work.run(node, r#type, values, count) }
-    })
+        unsafe { reduction.run(&mut joined.node, r#type, values, count) }
+    };
+    // SAFETY: the program's promise.
+    unsafe { together(node, group, work) }
 }
 
 /// Combines values as portolan_allreduce(), for member `root` only; at all others they hold parts of
@@ -234,20 +241,17 @@ pub unsafe extern "C" fn portolan_reduce(
     values: *mut c_void,
     count: usize,
 ) -> c_int {
-    guard(|| {
-        // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
-        let node = entered.node()?;
-        // SAFETY: the program's promise.
-        let group = unsafe { members(node, group)? };
-        let work = Reduction {
+    let work = |joined: &mut Joined, group: &Group| {
+        let reduction = Reduction {
             group,
             operation: operation_of(operation)?,
             receiver: Receiver::Root(root),
         };
         // SAFETY: the program's promise.
-        unsafe { work.run(node, r#type, values, count) }
-    })
+        unsafe { reduction.run(&mut joined.node, r#type, values, count) }
+    };
+    // SAFETY: the program's promise.
+    unsafe { together(node, group, work) }
 }
 
 fn operation_of(operation: c_int) -> Result<ReduceOp, Failure> {
@@ -263,15 +267,15 @@ fn operation_of(operation: c_int) -> Result<ReduceOp, Failure> {
     }
 }
 
-struct Reduction {
-    group: Group,
+struct Reduction<'a> {
+    group: &'a Group,
     operation: ReduceOp,
     receiver: Receiver,
 }
 
-impl Reduction {
+impl Reduction<'_> {
     /// # Safety
-    /// As [`elements`], for the type that `kind` names.
+    /// As [`memory::elements_mut`], for the type that `kind` names.
     unsafe fn run(
         &self,
         node: &mut Node,
@@ -282,12 +286,24 @@ impl Reduction {
         // SAFETY: the caller's promise, in each line.
         unsafe {
             match kind {
-                PORTOLAN_INT32 => self.on(node, elements::<i32>("values", values, count)?),
-                PORTOLAN_INT64 => self.on(node, elements::<i64>("values", values, count)?),
-                PORTOLAN_UINT32 => self.on(node, elements::<u32>("values", values, count)?),
-                PORTOLAN_UINT64 => self.on(node, elements::<u64>("values", values, count)?),
-                PORTOLAN_FLOAT => self.on(node, elements::<f32>("values", values, count)?),
-                PORTOLAN_DOUBLE => self.on(node, elements::<f64>("values", values, count)?),
+                PORTOLAN_INT32 => {
+                    self.on(node, memory::elements_mut::<i32>("values", values, count)?)
+                }
+                PORTOLAN_INT64 => {
+                    self.on(node, memory::elements_mut::<i64>("values", values, count)?)
+                }
+                PORTOLAN_UINT32 => {
+                    self.on(node, memory::elements_mut::<u32>("values", values, count)?)
+                }
+                PORTOLAN_UINT64 => {
+                    self.on(node, memory::elements_mut::<u64>("values", values, count)?)
+                }
+                PORTOLAN_FLOAT => {
+                    self.on(node, memory::elements_mut::<f32>("values", values, count)?)
+                }
+                PORTOLAN_DOUBLE => {
+                    self.on(node, memory::elements_mut::<f64>("values", values, count)?)
+                }
                 other => {
                     let text = format!("type {other} is none; take PORTOLAN_DOUBLE or another");
                     Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
@@ -298,44 +314,9 @@ impl Reduction {
 
     fn on<T: Reducible>(&self, node: &mut Node, values: &mut [T]) -> Result<c_int, Failure> {
         match self.receiver {
-            Receiver::All => node.allreduce_of(&self.group, self.operation, values)?,
-            Receiver::Root(root) => node.reduce_of(&self.group, root, self.operation, values)?,
+            Receiver::All => node.allreduce_of(self.group, self.operation, values)?,
+            Receiver::Root(root) => node.reduce_of(self.group, root, self.operation, values)?,
         }
         Ok(PORTOLAN_OK)
     }
-}
-
-/// Where an array of the program's is; dangling when it has no elements.
-fn array<T>(what: &str, at: *const T, count: usize) -> Result<*const T, Failure> {
-    if count == 0 {
-        return Ok(ptr::dangling());
-    }
-    if at.is_null() {
-        return Err(Failure::null(what));
-    }
-    if !at.is_aligned() || count > isize::MAX.unsigned_abs() / size_of::<T>() {
-        let text = format!("{what}: not aligned as their type asks for, or too many");
-        return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
-    }
-    Ok(at)
-}
-
-/// # Safety
-/// The program's promise: `at`, if it is not null, has `count` elements.
-unsafe fn numbers<'a>(what: &str, at: *const u32, count: usize) -> Result<&'a [u32], Failure> {
-    let at = array(what, at, count)?;
-    // SAFETY: not null, aligned, not too long; the rest is the caller's promise.
-    Ok(unsafe { std::slice::from_raw_parts(at, count) })
-}
-
-/// # Safety
-/// As [`numbers`], of the type `T`, and nobody else uses them meanwhile.
-unsafe fn elements<'a, T>(
-    what: &str,
-    at: *mut c_void,
-    count: usize,
-) -> Result<&'a mut [T], Failure> {
-    let at = array(what, at.cast::<T>(), count)?.cast_mut();
-    // SAFETY: as in `numbers`.
-    Ok(unsafe { std::slice::from_raw_parts_mut(at, count) })
 }

@@ -165,6 +165,16 @@ pub(crate) enum Caller {
     Handler(&'static mut Context<'static>),
 }
 
+impl Caller {
+    /// The call, if it was not made from a handler.
+    pub(crate) fn program(self) -> Result<Entered, Failure> {
+        match self {
+            Caller::Program(entered) => Ok(entered),
+            Caller::Handler(_) => Err(in_handler()),
+        }
+    }
+}
+
 /// The handle behind a pointer.
 ///
 /// # Safety

@@ -31,6 +31,7 @@ mod group;
 mod handle;
 mod memory;
 mod message;
+mod model;
 mod node;
 mod port;
 mod remote;

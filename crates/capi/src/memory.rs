@@ -68,6 +68,46 @@ pub(crate) unsafe fn receive_buffer(at: *mut c_void, len: usize) -> Result<Buffe
     Ok(unsafe { Buffer::from_raw_mut(at, len) })
 }
 
+/// Where an array of the program's is; dangling when it has no elements.
+fn array<T>(what: &str, at: *const T, count: usize) -> Result<*const T, Failure> {
+    if count == 0 {
+        return Ok(std::ptr::dangling());
+    }
+    if at.is_null() {
+        return Err(Failure::null(what));
+    }
+    if !at.is_aligned() || count > isize::MAX.unsigned_abs() / size_of::<T>() {
+        let text = format!("{what}: not aligned as their type asks for, or too many");
+        return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+    }
+    Ok(at)
+}
+
+/// # Safety
+/// The program's promise: `at`, if it is not null, has `count` elements, in which all bits may be
+/// anything.
+pub(crate) unsafe fn elements<'a, T>(
+    what: &str,
+    at: *const T,
+    count: usize,
+) -> Result<&'a [T], Failure> {
+    let at = array(what, at, count)?;
+    // SAFETY: not null, aligned, not too long; the rest is the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(at, count) })
+}
+
+/// # Safety
+/// As [`elements`], of the type `T`, and nobody else uses them meanwhile.
+pub(crate) unsafe fn elements_mut<'a, T>(
+    what: &str,
+    at: *mut c_void,
+    count: usize,
+) -> Result<&'a mut [T], Failure> {
+    let at = array(what, at.cast::<T>(), count)?.cast_mut();
+    // SAFETY: as in `elements`.
+    Ok(unsafe { std::slice::from_raw_parts_mut(at, count) })
+}
+
 /// The size at the beginning of a structure of the program's, if it is `least` or more.
 ///
 /// # Safety
@@ -163,6 +203,27 @@ pub unsafe extern "C" fn portolan_alloc(len: usize, memory: *mut *mut c_void) ->
     })
 }
 
+/// Whether portolan_alloc() gave this memory in large pages, as far as the system tells: 1 or 0. From
+/// 2 MiB on it asks for them.
+///
+/// Errors: PORTOLAN_ERR_ARGUMENT for other memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_has_large_pages(memory: *const c_void) -> c_int {
+    guard(|| {
+        let regions = REGIONS.lock().unwrap_or_else(|broken| broken.into_inner());
+        let region = regions.get(&memory.addr()).ok_or_else(not_allocated)?;
+        Ok(c_int::from(region.has_large_pages()))
+    })
+}
+
+#[cold]
+fn not_allocated() -> Failure {
+    Failure::new(
+        PORTOLAN_ERR_ARGUMENT,
+        "memory was not allocated by portolan_alloc(), or freed before",
+    )
+}
+
 /// Frees what portolan_alloc() gave; null is nothing. No operation may be using it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_free(memory: *mut c_void) -> c_int {
@@ -171,12 +232,7 @@ pub unsafe extern "C" fn portolan_free(memory: *mut c_void) -> c_int {
             return Ok(PORTOLAN_OK);
         }
         let mut regions = REGIONS.lock().unwrap_or_else(|broken| broken.into_inner());
-        match regions.remove(&memory.addr()) {
-            Some(_) => Ok(PORTOLAN_OK),
-            None => Err(Failure::new(
-                PORTOLAN_ERR_ARGUMENT,
-                "memory was not allocated by portolan_alloc(), or freed before",
-            )),
-        }
+        regions.remove(&memory.addr()).ok_or_else(not_allocated)?;
+        Ok(PORTOLAN_OK)
     })
 }

@@ -98,6 +98,27 @@ unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<std::borrow::Cow<'
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
+/// Copies `found` into the program's `len` bytes, as far as it fits, with a zero behind it; the length
+/// that it has.
+///
+/// # Safety
+/// As [`memory::bytes_mut`].
+pub(crate) unsafe fn tell_text(
+    what: &str,
+    place: *mut c_char,
+    len: usize,
+    found: &str,
+) -> Result<c_int, Failure> {
+    // SAFETY: the caller's promise.
+    let place = unsafe { memory::bytes_mut(what, place.cast(), len)? };
+    if let Some(last) = place.len().checked_sub(1) {
+        let fits = found.len().min(last);
+        place[..fits].copy_from_slice(&found.as_bytes()[..fits]);
+        place[fits] = 0;
+    }
+    Ok(number(found.len() as u64))
+}
+
 /// Writes the 16 bytes of the job's random number to `id`: the same in all its processes, and others
 /// in other jobs.
 #[unsafe(no_mangle)]
@@ -131,13 +152,7 @@ pub unsafe extern "C" fn portolan_option(
             return Err(Failure::new(PORTOLAN_ERR_NO_OPTION, text));
         };
         // SAFETY: the program's promise.
-        let place = unsafe { memory::bytes_mut("value", value.cast(), value_len)? };
-        if let Some(last) = place.len().checked_sub(1) {
-            let fits = found.len().min(last);
-            place[..fits].copy_from_slice(&found.as_bytes()[..fits]);
-            place[fits] = 0;
-        }
-        Ok(number(found.len() as u64))
+        unsafe { tell_text("value", value, value_len, found) }
     })
 }
 

@@ -3,9 +3,9 @@
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
-use crate::handle::{Caller, enter, enter_any, portolan_node_t};
+use crate::handle::{Caller, enter, portolan_node_t};
 use crate::memory;
-use crate::request::give;
+use crate::request::{ask, begin_waited};
 use crate::types::*;
 use portolan::{Access, Lane, PutNotice, RemoteKey, RemoteTarget};
 use std::ffi::{c_int, c_void};
@@ -154,22 +154,15 @@ pub unsafe extern "C" fn portolan_iput(
     len: usize,
     request: *mut portolan_request_t,
 ) -> c_int {
-    guard(|| {
-        if request.is_null() {
-            return Err(Failure::null("request"));
-        }
+    let operation = |caller: Caller| {
         // SAFETY: the program's promise.
-        let (caller, buffer) = unsafe { (enter_any(node)?, memory::send_buffer(buffer, len)?) };
+        let buffer = unsafe { memory::send_buffer(buffer, len)? };
         // SAFETY: the program's promise.
         let target = unsafe { target(to)? };
-        let made = match caller {
-            Caller::Program(mut entered) => entered.node()?.iput(target, buffer)?,
-            Caller::Handler(context) => context.iput(target, buffer)?,
-        };
-        // SAFETY: the program's promise.
-        unsafe { give(request, made) };
-        Ok(PORTOLAN_OK)
-    })
+        Ok(ask!(caller.iput(target, buffer)))
+    };
+    // SAFETY: the program's promise.
+    unsafe { begin_waited(node, request, operation) }
 }
 
 /// Begins to get. Nobody may use the buffer until the request has ended. Handlers may call it.
@@ -183,22 +176,15 @@ pub unsafe extern "C" fn portolan_iget(
     len: usize,
     request: *mut portolan_request_t,
 ) -> c_int {
-    guard(|| {
-        if request.is_null() {
-            return Err(Failure::null("request"));
-        }
+    let operation = |caller: Caller| {
         // SAFETY: the program's promise.
-        let (caller, buffer) = unsafe { (enter_any(node)?, memory::receive_buffer(buffer, len)?) };
+        let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         // SAFETY: the program's promise.
         let target = unsafe { target(from)? };
-        let made = match caller {
-            Caller::Program(mut entered) => entered.node()?.iget(target, buffer)?,
-            Caller::Handler(context) => context.iget(target, buffer)?,
-        };
-        // SAFETY: the program's promise.
-        unsafe { give(request, made) };
-        Ok(PORTOLAN_OK)
-    })
+        Ok(ask!(caller.iget(target, buffer)))
+    };
+    // SAFETY: the program's promise.
+    unsafe { begin_waited(node, request, operation) }
 }
 
 /// Tells in `*notice` of the next put that came with PORTOLAN_NOTIFY: 1, or 0 when there is none.

@@ -13,16 +13,54 @@ use portolan::{Completion, Request};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// Tells a request to the program, or forgets it.
+/// Calls a function that nodes and the contexts of handlers both have.
+macro_rules! ask {
+    ($caller:ident.$call:ident($($argument:expr),*)) => {
+        match $caller {
+            Caller::Program(mut entered) => entered.node()?.$call($($argument),*)?,
+            Caller::Handler(context) => context.$call($($argument),*)?,
+        }
+    };
+}
+pub(crate) use ask;
+
+/// Does what all functions do that begin an operation: checks who calls, lets `operation` begin it,
+/// and tells the request, which is not given where it is null.
 ///
 /// # Safety
-/// `out` is null or points to a request.
-#[inline]
-pub(crate) unsafe fn give(out: *mut portolan_request_t, request: Request) {
-    if !out.is_null() {
+/// As [`enter_any`]; `request` is null or points to a request.
+#[inline(always)]
+pub(crate) unsafe fn begin(
+    node: *mut portolan_node_t,
+    request: *mut portolan_request_t,
+    operation: impl FnOnce(Caller) -> Result<Request, Failure>,
+) -> c_int {
+    guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { out.write(request.to_raw()) };
+        let made = operation(unsafe { enter_any(node)? })?;
+        if !request.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { request.write(made.to_raw()) };
+        }
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// As [`begin`], for an operation that must be waited for: `request` is refused where it is null.
+///
+/// # Safety
+/// As [`begin`].
+#[inline(always)]
+pub(crate) unsafe fn begin_waited(
+    node: *mut portolan_node_t,
+    request: *mut portolan_request_t,
+    operation: impl FnOnce(Caller) -> Result<Request, Failure>,
+) -> c_int {
+    if request.is_null() {
+        return guard(|| Err(Failure::null("request")));
     }
+    // SAFETY: the caller's promise.
+    unsafe { begin(node, request, operation) }
 }
 
 /// Begins to send, and returns at once. The `len` bytes must stay as they are until the operation
@@ -41,21 +79,14 @@ pub unsafe extern "C" fn portolan_isend(
     flags: u32,
     request: *mut portolan_request_t,
 ) -> c_int {
-    guard(|| {
-        if request.is_null() {
-            return Err(Failure::null("request"));
-        }
+    let operation = |caller: Caller| {
         // SAFETY: the program's promise.
-        let (caller, buffer) = unsafe { (enter_any(node)?, memory::send_buffer(buffer, len)?) };
+        let buffer = unsafe { memory::send_buffer(buffer, len)? };
         let target = target(rank, port, flags)?;
-        let made = match caller {
-            Caller::Program(mut entered) => entered.node()?.isend(target, buffer)?,
-            Caller::Handler(context) => context.isend(target, buffer)?,
-        };
-        // SAFETY: the program's promise.
-        unsafe { give(request, made) };
-        Ok(PORTOLAN_OK)
-    })
+        Ok(ask!(caller.isend(target, buffer)))
+    };
+    // SAFETY: the program's promise.
+    unsafe { begin_waited(node, request, operation) }
 }
 
 /// Begins to send a copy of `len` bytes; there is nothing to wait for. Leaves as portolan_isend().
@@ -99,27 +130,23 @@ pub unsafe extern "C" fn portolan_post_recv(
     len: usize,
     request: *mut portolan_request_t,
 ) -> c_int {
-    guard(|| {
+    let operation = |caller: Caller| {
         // SAFETY: the program's promise.
-        let (caller, buffer) = unsafe { (enter_any(node)?, memory::receive_buffer(buffer, len)?) };
+        let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let port = port::number(port)?;
-        let made = match (caller, source) {
-            (Caller::Program(mut entered), PORTOLAN_ANY_SOURCE) => {
-                entered.node()?.post_recv(port, buffer)?
-            }
+        match (caller, source) {
+            (caller, PORTOLAN_ANY_SOURCE) => Ok(ask!(caller.post_recv(port, buffer))),
             (Caller::Program(mut entered), source) => {
-                entered.node()?.post_recv_from(source, port, buffer)?
+                Ok(entered.node()?.post_recv_from(source, port, buffer)?)
             }
-            (Caller::Handler(context), PORTOLAN_ANY_SOURCE) => context.post_recv(port, buffer)?,
             (Caller::Handler(_), source) => {
                 let text = format!("source {source}: handlers post for PORTOLAN_ANY_SOURCE only");
-                return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+                Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
             }
-        };
-        // SAFETY: the program's promise.
-        unsafe { give(request, made) };
-        Ok(PORTOLAN_OK)
-    })
+        }
+    };
+    // SAFETY: the program's promise.
+    unsafe { begin(node, request, operation) }
 }
 
 /// Waits until an operation has ended, and tells in `*completion`, which may be null, how.

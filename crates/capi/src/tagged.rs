@@ -5,7 +5,7 @@ use crate::code::*;
 use crate::failure::{Failure, guard};
 use crate::handle::{Caller, enter, enter_any, portolan_node_t};
 use crate::memory;
-use crate::request::give;
+use crate::request::{ask, begin_waited};
 use crate::types::*;
 use portolan::{Envelope, Lane, Request, TagMatch, TagTarget};
 use std::ffi::{c_int, c_void};
@@ -101,22 +101,15 @@ pub unsafe extern "C" fn portolan_isend_tagged(
     flags: u32,
     request: *mut portolan_request_t,
 ) -> c_int {
-    guard(|| {
-        if request.is_null() {
-            return Err(Failure::null("request"));
-        }
+    let operation = |caller: Caller| {
         // SAFETY: the program's promise.
-        let (caller, buffer) = unsafe { (enter_any(node)?, memory::send_buffer(buffer, len)?) };
+        let buffer = unsafe { memory::send_buffer(buffer, len)? };
         // SAFETY: the program's promise.
         let target = unsafe { target(rank, tag, imm, flags)? };
-        let made = match caller {
-            Caller::Program(mut entered) => entered.node()?.isend_tagged(target, buffer)?,
-            Caller::Handler(context) => context.isend_tagged(target, buffer)?,
-        };
-        // SAFETY: the program's promise.
-        unsafe { give(request, made) };
-        Ok(PORTOLAN_OK)
-    })
+        Ok(ask!(caller.isend_tagged(target, buffer)))
+    };
+    // SAFETY: the program's promise.
+    unsafe { begin_waited(node, request, operation) }
 }
 
 /// Begins to send a copy, as portolan_isend_copy(), to be matched by `tag`. Handlers may call it.
@@ -161,21 +154,14 @@ pub unsafe extern "C" fn portolan_post_recv_tagged(
     len: usize,
     request: *mut portolan_request_t,
 ) -> c_int {
-    guard(|| {
-        if request.is_null() {
-            return Err(Failure::null("request"));
-        }
+    let operation = |caller: Caller| {
         // SAFETY: the program's promise.
-        let (caller, buffer) = unsafe { (enter_any(node)?, memory::receive_buffer(buffer, len)?) };
+        let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let which = which(tag, ignore, source);
-        let made = match caller {
-            Caller::Program(mut entered) => entered.node()?.post_recv_tagged(which, buffer)?,
-            Caller::Handler(context) => context.post_recv_tagged(which, buffer)?,
-        };
-        // SAFETY: the program's promise.
-        unsafe { give(request, made) };
-        Ok(PORTOLAN_OK)
-    })
+        Ok(ask!(caller.post_recv_tagged(which, buffer)))
+    };
+    // SAFETY: the program's promise.
+    unsafe { begin_waited(node, request, operation) }
 }
 
 /// Waits for the first message that portolan_post_recv_tagged() would take, and tells in
@@ -274,22 +260,19 @@ pub unsafe extern "C" fn portolan_recv_claimed(
     len: usize,
     request: *mut portolan_request_t,
 ) -> c_int {
-    guard(|| {
-        if request.is_null() {
-            return Err(Failure::null("request"));
-        }
+    let operation = |caller: Caller| {
+        let mut entered = caller.program()?;
         // SAFETY: the program's promise.
-        let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(buffer, len)?) };
+        let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let joined = entered.joined()?;
         let Some(claimed) = joined.claims.remove(&claim) else {
             let text = format!("claim {claim} is none, or its message was received before");
             return Err(Failure::new(PORTOLAN_ERR_NO_CLAIM, text));
         };
-        let made = joined.node.recv_claimed(claimed, buffer)?;
-        // SAFETY: the program's promise.
-        unsafe { give(request, made) };
-        Ok(PORTOLAN_OK)
-    })
+        Ok(joined.node.recv_claimed(claimed, buffer)?)
+    };
+    // SAFETY: the program's promise.
+    unsafe { begin_waited(node, request, operation) }
 }
 
 /// Withdraws a posted receive, tagged or at a port without a handler: 1, and it ends with

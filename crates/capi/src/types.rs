@@ -275,3 +275,40 @@ pub struct portolan_notice_t {
     /// Rank of the process that has put.
     pub source: u32,
 }
+
+/// Of portolan_model(): none is stored, defaults hold.
+pub const PORTOLAN_MODEL_ABSENT: c_int = 0;
+/// The stored model is used.
+pub const PORTOLAN_MODEL_USED: c_int = 1;
+/// It was switched off by a setting, defaults hold.
+pub const PORTOLAN_MODEL_OFF: c_int = 2;
+/// It is of no use here, as the text says, and defaults hold.
+pub const PORTOLAN_MODEL_REFUSED: c_int = 3;
+
+/// How messages up to a length are cut when nothing waits behind them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_lone_pieces_t {
+    /// Last message length that this holds for.
+    pub message_len_max: u64,
+    /// Bytes of a call; 0 for whole messages.
+    pub call_len: usize,
+}
+
+/// By which path, and in which way, messages leave.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_choices_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Longest message on a network that goes without asking; 0 for as long as the protocol allows.
+    pub eager_len_max: usize,
+    /// The same through shared memory.
+    pub eager_len_max_shm: usize,
+    /// Longest message of several frames that takes raw Ethernet rather than UDP.
+    pub packet_len_max: usize,
+    /// Pieces of lone messages, by ascending length; entries beyond the sixth are not used.
+    pub lone: *const portolan_lone_pieces_t,
+    /// Entries there.
+    pub lone_count: usize,
+}

@@ -30,6 +30,7 @@ const SOURCES: &[&str] = &[
     "remote",
     "atomic",
     "counters",
+    "model",
 ];
 
 /// Set to write the header instead of comparing it.
@@ -200,6 +201,10 @@ fn both_languages_agree_on_sizes_and_offsets() {
             messages_received, bytes_received, messages_held, best_effort_lost, placement_hits,
             placement_misses, placement_repaired_bytes, link_full, drops, remote_requests,
             frames_marked, marks_heard
+        }
+        portolan_lone_pieces_t { message_len_max, call_len }
+        portolan_choices_t {
+            size, eager_len_max, eager_len_max_shm, packet_len_max, lone, lone_count
         }
     };
     let shop = Workshop::new("portolan", "libportolan_c.so");

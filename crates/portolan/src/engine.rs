@@ -216,12 +216,19 @@ impl Inner {
             .map_or_else(String::new, |at| at.host_name.clone())
     }
 
+    fn connect_timeout(&self) -> Duration {
+        match self.raw {
+            Some(_) => CONNECT_TIMEOUT_ENDPOINT,
+            None => CONNECT_TIMEOUT,
+        }
+    }
+
     pub(crate) fn gone_error(&self, peer: PeerId, cause: Cause) -> Error {
         let host = self.host_of(peer);
         if cause == Cause::NoPath {
             let links = self.table.links_to(peer);
             let paths: Vec<_> = links.iter().map(LinkId::to_string).collect();
-            let seconds = CONNECT_TIMEOUT.as_secs();
+            let seconds = self.connect_timeout().as_secs();
             return Error::NoAnswer {
                 rank: peer.0,
                 host,
@@ -693,10 +700,7 @@ impl Engine {
             return;
         }
         let since = self.inner.peers[peer.0 as usize].connecting_since;
-        let timeout = match self.inner.raw {
-            Some(_) => CONNECT_TIMEOUT_ENDPOINT,
-            None => CONNECT_TIMEOUT,
-        };
+        let timeout = self.inner.connect_timeout();
         if since.is_some_and(|since| now.since(since) >= timeout) {
             self.give_up(peer, Cause::NoPath);
         }

@@ -2,7 +2,8 @@
 //! Waiting: spin for a short time, then yield, then sleep on descriptors.
 //!
 //! How long to spin adapts: a wait that ended soon after going to sleep should have spun on; one
-//! that slept long should have spun no longer than falling asleep and waking cost.
+//! that slept long should have spun no longer than falling asleep and waking cost. Between the two
+//! nothing is learnt: on a busy host a short sleep can take milliseconds.
 
 use crate::engine::{Engine, Inner};
 use portolan_link::WakeSet;
@@ -15,6 +16,9 @@ use std::time::Duration;
 const SPIN_MIN: Duration = Duration::from_micros(60);
 /// Never spins longer: an idle process must not be seen in `top`.
 const SPIN_MAX: Duration = Duration::from_millis(1);
+/// A sleep that took longer waited for something far away. What is shorter may be the time that a
+/// loaded host takes to run this process again: a few turns of its scheduler.
+const LONG_SLEEP: Duration = Duration::from_millis(10);
 /// With more processes than cores, spinning takes the core from the one that is waited for.
 const SPIN_CROWDED: Duration = Duration::from_micros(2);
 
@@ -113,7 +117,7 @@ impl Waiter {
             }
             let slept = self.sleep(engine, now);
             self.adapt(slept, drowsy);
-            drowsy = slept > SPIN_MAX;
+            drowsy = slept > LONG_SLEEP;
             idle_since = engine.inner.now;
             yields = 0;
         }
@@ -148,9 +152,9 @@ impl Waiter {
         if self.crowded {
             return;
         }
-        if slept > SPIN_MAX {
+        if slept > LONG_SLEEP {
             self.spin = (self.spin / 2).max(SPIN_MIN);
-        } else if !was_drowsy {
+        } else if slept < SPIN_MAX && !was_drowsy {
             self.spin = (self.spin * 2).min(SPIN_MAX);
         }
     }

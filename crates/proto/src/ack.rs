@@ -117,26 +117,47 @@ impl RxWindow {
         self.unacked_count += 1;
     }
 
-    /// How many numbers from `num` on may be recorded by [`RxWindow::extend`]: none unless it is the
-    /// lowest that has not arrived, and none beyond it has.
+    /// How many numbers from `num` on may be recorded by [`RxWindow::insert_run`]: none if `num`, or
+    /// one beyond it, has arrived. `P3.2`
     #[inline]
-    pub(crate) fn in_order_max(&self, num: u32) -> u32 {
-        if num != self.base || self.has_gap() {
+    pub(crate) fn run_max(&self, num: u32) -> u32 {
+        if num.wrapping_sub(self.end()) >= 1 << 31 {
             return 0;
         }
-        self.window_frames
+        let ahead = num.wrapping_sub(self.base);
+        self.window_frames.saturating_sub(ahead)
     }
 
-    /// Records the next `count` numbers, as many as [`RxWindow::in_order_max`] allows.
+    /// Records `count` numbers from `first` on, as many as [`RxWindow::run_max`] allows.
     #[inline]
-    pub(crate) fn extend(&mut self, now: Instant, count: u32, attempt: u8) {
-        self.base = self.base.wrapping_add(count);
-        // Bits below the base say that those have arrived.
-        self.words[0] = (1 << (self.base & 63)) - 1;
-        self.last_num = self.base.wrapping_sub(1);
+    pub(crate) fn insert_run(&mut self, now: Instant, first: u32, count: u32, attempt: u8) {
+        let end = first.wrapping_add(count);
+        if first == self.base {
+            self.base = end;
+            // Bits below the base say that those have arrived.
+            self.words[0] = (1 << (end & 63)) - 1;
+        } else {
+            self.set_bits(first, count);
+        }
+        self.last_num = end.wrapping_sub(1);
         self.last_attempt = attempt;
         self.last_at = now;
         self.unacked_count += count;
+    }
+
+    /// The same behind a gap, a word at a time.
+    fn set_bits(&mut self, first: u32, count: u32) {
+        let (mut word, mut bit) = self.place(first);
+        let mut left = count;
+        while left > 0 {
+            let here = left.min(64 - bit);
+            if word >= self.words.len() {
+                self.words.resize(word + 1, 0);
+            }
+            self.words[word] |= u64::MAX >> (64 - here) << bit;
+            left -= here;
+            (word, bit) = (word + 1, 0);
+        }
     }
 
     /// An acknowledgement is owed: at once where a number is missing or `every` have come, else
@@ -246,6 +267,16 @@ impl RxWindow {
         ((at / 64) as usize, at % 64)
     }
 
+    /// Number behind the highest that has arrived.
+    #[inline]
+    fn end(&self) -> u32 {
+        let count = u32::try_from(self.words.len()).unwrap_or(u32::MAX);
+        let unused = self.words[self.words.len() - 1].leading_zeros();
+        (self.base & !63)
+            .wrapping_add(count.wrapping_mul(64))
+            .wrapping_sub(unused)
+    }
+
     #[inline]
     fn advance(&mut self) {
         loop {
@@ -309,6 +340,38 @@ mod tests {
         assert_eq!(window.check(200 + 1024), Err(DropReason::BeyondWindow));
     }
 
+    /// Now and then records a run of up to 100 numbers at or behind the end of `model`.
+    fn insert_run_behind(
+        window: &mut RxWindow,
+        model: &mut BTreeSet<u32>,
+        start: u32,
+        random: u64,
+    ) {
+        let end = model.last().map_or(0, |last| last + 1);
+        assert_eq!(window.end(), start.wrapping_add(end));
+        if end > 0 {
+            assert_eq!(
+                window.run_max(start.wrapping_add(end - 1)),
+                0,
+                "has arrived"
+            );
+        }
+        let [skip, wanted, chance, ..] = random.to_le_bytes().map(u32::from);
+        if chance >= 16 {
+            return;
+        }
+        let first = end + skip % 4 * 33;
+        let num = start.wrapping_add(first);
+        let most = window.run_max(num);
+        assert_eq!(most == 0, window.check(num).is_err());
+        let count = most.min(wanted % 101);
+        if count == 0 {
+            return;
+        }
+        window.insert_run(Instant::default(), num, count, 0);
+        model.extend(first..first + count);
+    }
+
     // P3.1, P3.4
     #[test]
     fn bitmap_agrees_with_a_set_across_wrap_of_numbers() {
@@ -335,6 +398,7 @@ mod tests {
                     assert!(!fresh);
                 }
             }
+            insert_run_behind(&mut window, &mut model, start, state);
             let base = (0..).find(|ahead| !model.contains(ahead)).unwrap();
             let (got_base, got) = acked(&mut window);
             assert_eq!(got_base, start.wrapping_add(base));

@@ -128,14 +128,15 @@ pub struct Counters {
     pub marks_heard: u64,
     /// Frames whose sending the link put off.
     pub link_full: u64,
-    drops: [u64; DropReason::ALL.len()],
+    /// What was dropped, in the order of [`DropReason::ALL`].
+    pub drops_by_reason: [u64; DropReason::ALL.len()],
 }
 
 impl Counters {
     /// How often something was dropped for `reason`.
     #[must_use]
     pub fn drops(&self, reason: DropReason) -> u64 {
-        self.drops[reason as usize]
+        self.drops_by_reason[reason as usize]
     }
 
     /// Everything that was dropped, reasons with a count of zero left out.
@@ -148,6 +149,6 @@ impl Counters {
 
     #[cold]
     pub(crate) fn drop(&mut self, reason: DropReason) {
-        self.drops[reason as usize] += 1;
+        self.drops_by_reason[reason as usize] += 1;
     }
 }

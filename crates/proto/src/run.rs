@@ -89,14 +89,14 @@ impl Core {
             return None;
         }
         let room = u32::try_from((end_max - off) / part).unwrap_or(u32::MAX);
-        let most = room.min(rx.in_order_max(first.packet_num));
+        let most = room.min(rx.run_max(first.packet_num));
         if most == 0 {
             return None;
         }
         let others = others.take(most as usize - 1);
         let count = 1 + count_next(first, bulk, frame_len, others);
         peer.last_heard = now;
-        rx.extend(now, count, first.attempt);
+        rx.insert_run(now, first.packet_num, count, first.attempt);
         rx.owe(now, ack_every, ack_delay);
         self.sh.counters.frames_received += u64::from(count);
         let taken = TakenRun {

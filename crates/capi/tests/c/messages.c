@@ -66,6 +66,42 @@ static void non_blocking(void) {
     OK(portolan_barrier(node, NULL));
 }
 
+static void ask_first(portolan_node_t *here, size_t eager_len_max) {
+    portolan_lone_pieces_t lone = {.message_len_max = 1 << 20, .call_len = 1 << 14};
+    portolan_choices_t choices = PORTOLAN_SIZED(portolan_choices_t);
+    choices.eager_len_max = eager_len_max;
+    choices.eager_len_max_shm = eager_len_max;
+    choices.lone = &lone;
+    choices.lone_count = eager_len_max == 0 ? 0 : 1;
+    OK(portolan_choose(here, &choices));
+}
+
+/* A message that does not ask has left when it was begun; one that asks waits for a buffer, which
+ * its receiver posts only when it has heard that the sender still waits. */
+static void chosen(void) {
+    static unsigned char out[4096], in[4096];
+    char model[200] = "?", word = 0;
+    portolan_request_t request;
+    CHECK(portolan_model(node, model, sizeof model) == PORTOLAN_MODEL_OFF);
+    CHECK(strstr(model, "switched off") != NULL);
+    CHECK(portolan_model(node, NULL, 0) == PORTOLAN_MODEL_OFF);
+    for (int asks = 0; asks < 2; asks++) {
+        fill(out, sizeof out, rank);
+        ask_first(node, asks ? 64 : 0);
+        OK(portolan_barrier(node, NULL));
+        OK(portolan_isend(node, next, LONG, out, sizeof out, 0, &request));
+        int waits = portolan_test(node, request, NULL);
+        CHECK(waits == (asks ? PORTOLAN_PENDING : PORTOLAN_OK));
+        OK(portolan_isend_copy(node, next, RING, "w", 1, PORTOLAN_HIGH));
+        OK(portolan_recv(node, RING, previous, &word, 1, NULL));
+        OK(portolan_recv(node, LONG, previous, in, sizeof in, NULL));
+        expect(in, sizeof in, previous);
+        if (waits == PORTOLAN_PENDING) OK(portolan_wait(node, request, NULL));
+    }
+    ask_first(node, 0);
+    OK(portolan_barrier(node, NULL));
+}
+
 static void long_messages(void) {
     void *out, *in;
     portolan_request_t request;
@@ -451,6 +487,7 @@ int main(void) {
     OK(portolan_open(node, LONG));
     blocking();
     non_blocking();
+    chosen();
     long_messages();
     handlers();
     together();

@@ -164,6 +164,16 @@ static void wrong_groups(portolan_node_t *node) {
     OK(portolan_group_free(NULL));
 }
 
+static void wrong_choices(portolan_node_t *node) {
+    portolan_choices_t choices = PORTOLAN_SIZED(portolan_choices_t);
+    FAILS(PORTOLAN_ERR_NULL, "choices", portolan_choose(node, NULL));
+    choices.lone_count = 1;
+    FAILS(PORTOLAN_ERR_NULL, "lone", portolan_choose(node, &choices));
+    choices.size = 8;
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_choose(node, &choices));
+    FAILS(PORTOLAN_ERR_NULL, "text", portolan_model(node, NULL, 8));
+}
+
 static void wrong_memory(void) {
     void *memory = NULL;
     int other = 0;
@@ -171,6 +181,10 @@ static void wrong_memory(void) {
     FAILS(PORTOLAN_ERR_NULL, "memory", portolan_alloc(8, NULL));
     OK(portolan_alloc(100, &memory));
     memset(memory, 1, 100);
+    int large = portolan_has_large_pages(memory);
+    CHECK(large == 0 || large == 1);
+    FAILS(PORTOLAN_ERR_ARGUMENT, "portolan_alloc", portolan_has_large_pages(&other));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "portolan_alloc", portolan_has_large_pages(NULL));
     FAILS(PORTOLAN_ERR_ARGUMENT, "portolan_alloc", portolan_free(&other));
     OK(portolan_free(memory));
     FAILS(PORTOLAN_ERR_ARGUMENT, "portolan_alloc", portolan_free(memory));
@@ -231,6 +245,7 @@ int main(void) {
     wrong_sizes(node);
     wrong_places(node);
     wrong_groups(node);
+    wrong_choices(node);
     wrong_memory();
     from_handlers(node);
     on_threads(node);

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
 use crate::links::{Links, Plan};
-use crate::liveness::Unstarted;
+use crate::liveness::{self, PEER_TIMEOUT_ENDPOINT, Unstarted};
 use crate::seal::Auth;
 use crate::settings;
 use crate::start::{self, new_core, new_inner, random};
@@ -58,6 +58,7 @@ impl Endpoint {
         core.open(*address.as_bytes(), key);
         let table = Table::of_endpoint(own, Arc::clone(&directory));
         let mut inner = new_inner(job, Auth::Token, core, table)?;
+        inner.peer_timeout = liveness::peer_timeout(&inner.job, PEER_TIMEOUT_ENDPOINT)?;
         inner.raw = Some(Box::new(Raw::default()));
         inner.directory = Some(Arc::clone(&directory));
         let rest = Rest::new(&mut links)?;
@@ -111,7 +112,7 @@ fn refuse_sealing(job: &Job) -> Result<(), Error> {
 fn own_address(plan: &Plan, links: &Links) -> Result<(Address, Unstarted), Error> {
     let network = plan.network().ok_or_else(|| Error::System {
         what: "finding a network interface",
-        source: std::io::ErrorKind::AddrNotAvailable.into(),
+        errno: std::io::ErrorKind::AddrNotAvailable.into(),
     })?;
     let unstarted = Unstarted::bind(network.addr)?;
     let name = network.addr.to_string();

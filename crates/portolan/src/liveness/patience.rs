@@ -10,7 +10,13 @@ use std::time::Duration;
 
 /// Silence after which a peer that is waited for is given up. Just under a second, so that with the
 /// sleep in between the error is there within one.
-const PEER_TIMEOUT: Duration = Duration::from_millis(900);
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_millis(900);
+
+/// The same between endpoints. Whoever brought their processes together tells of deaths, and so do
+/// this host's and the peer's kernel (`P9.4`); what is left are hosts that are cut off, and processes
+/// that are stopped, swapped out or looked at by a debugger, which programs that come from TCP or
+/// InfiniBand expect to survive for half a minute at least.
+pub(crate) const PEER_TIMEOUT_ENDPOINT: Duration = Duration::from_secs(60);
 
 /// What it can be set to. Shorter ones find out sooner, and take a host for dead that was merely
 /// not scheduled; two questions must fit in.
@@ -56,10 +62,10 @@ impl Silence {
     }
 }
 
-/// The patience with silent peers that the job has chosen.
-pub(crate) fn peer_timeout(job: &Job) -> Result<Duration, Error> {
+/// The patience with silent peers that the job has chosen, or `default`.
+pub(crate) fn peer_timeout(job: &Job, default: Duration) -> Result<Duration, Error> {
     let Some(value) = settings::PEER_TIMEOUT.of(job) else {
-        return Ok(PEER_TIMEOUT);
+        return Ok(default);
     };
     let time = portolan_link::fault::parse_time(&value);
     time.filter(|time| PEER_TIMEOUTS.contains(time))
@@ -107,7 +113,8 @@ mod tests {
     #[test]
     fn a_time_without_a_unit_or_out_of_range_is_refused_by_name() {
         let mut job = Job::alone([0; 16], [0; 32]);
-        assert_eq!(peer_timeout(&job).unwrap(), PEER_TIMEOUT);
+        let peer_timeout = |job: &Job| peer_timeout(job, PEER_TIMEOUT_ENDPOINT);
+        assert_eq!(peer_timeout(&job).unwrap(), PEER_TIMEOUT_ENDPOINT);
         for (value, time) in [("100ms", 100), ("5s", 5000), ("1000s", 1_000_000)] {
             job.options.insert("peer_timeout".into(), value.into());
             assert_eq!(peer_timeout(&job).unwrap(), Duration::from_millis(time));

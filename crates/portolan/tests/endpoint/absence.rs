@@ -7,7 +7,7 @@ use portolan::{Endpoint, RawSend};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than a silent peer is waited for (`P9.3`).
+/// Longer than a silent peer of a job is waited for (`P9.3`).
 const AWAY: Duration = Duration::from_millis(1500);
 /// Long enough for a wrong verdict.
 const ALONE: Duration = Duration::from_millis(200);

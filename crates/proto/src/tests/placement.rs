@@ -89,10 +89,11 @@ fn speculation_never_leaves_a_wrong_byte() {
     }
 }
 
-#[test]
-fn fragments_that_come_together_are_taken_as_runs() {
+/// Frames of a message of 1 MB that were taken in runs, on a network that loses that share.
+fn runs_taken(drop: f64) -> usize {
     let mut pair = Pair::new(&[LinkId::UDP], 3);
     pair.run(Duration::from_millis(50));
+    pair.faults.drop = drop;
     let bytes = message(&mut ChaCha8Rng::seed_from_u64(3), 1_000_000);
     pair.ends[1].post(PortId::user(1), bytes.len(), None);
     let spec = SendSpec {
@@ -103,9 +104,20 @@ fn fragments_that_come_together_are_taken_as_runs() {
     pair.ends[0].send(B, &spec, &bytes).unwrap();
     pair.run(Duration::from_secs(1));
     assert!(pair.ends[1].got[0].bytes == bytes);
-    let runs_taken = pair.runs_taken;
-    assert!(runs_taken > 500, "{runs_taken} frames in runs");
     pair.assert_clean();
+    pair.runs_taken
+}
+
+#[test]
+fn fragments_that_come_together_are_taken_as_runs() {
+    let count = runs_taken(0.0);
+    assert!(count > 500, "{count} frames in runs");
+}
+
+#[test]
+fn runs_are_taken_behind_a_lost_frame_too() {
+    let count = runs_taken(0.03);
+    assert!(count > 400, "{count} frames in runs");
 }
 
 #[test]

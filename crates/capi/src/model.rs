@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The measured model of this machine's paths, and sending by other choices than it makes.
+
+use crate::code::*;
+use crate::failure::guard;
+use crate::handle::{enter, portolan_node_t};
+use crate::memory;
+use crate::node::tell_text;
+use crate::types::*;
+use portolan::model::{Choices, LonePieces, Status};
+use std::ffi::{c_char, c_int};
+
+/// Tells what became of the stored model of this machine's paths: PORTOLAN_MODEL_USED and so on. A
+/// sentence about it, with the file and the reason, is copied into `text`, as far as it fits, with a
+/// zero behind it; with `len` 0, `text` may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_model(
+    node: *mut portolan_node_t,
+    text: *mut c_char,
+    len: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        let status = entered.node()?.model();
+        // SAFETY: the program's promise.
+        unsafe { tell_text("text", text, len, &status.to_string())? };
+        Ok(match status {
+            Status::Absent => PORTOLAN_MODEL_ABSENT,
+            Status::Used(_) => PORTOLAN_MODEL_USED,
+            Status::Off => PORTOLAN_MODEL_OFF,
+            Status::Refused(..) => PORTOLAN_MODEL_REFUSED,
+        })
+    })
+}
+
+/// Sends by `*choices` from now on, instead of by those that follow from the stored model: which path
+/// a message takes, whether it asks first, and into which pieces it is cut. Limits of the protocol
+/// stay limits.
+///
+/// Errors: PORTOLAN_ERR_NULL, PORTOLAN_ERR_STRUCT_SIZE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_choose(
+    node: *mut portolan_node_t,
+    choices: *const portolan_choices_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let mut entered = unsafe { enter(node)? };
+        // SAFETY: the program's promise.
+        let choices = unsafe { memory::take("choices", choices)? };
+        // SAFETY: the program's promise.
+        let lone = unsafe { memory::elements("lone", choices.lone, choices.lone_count)? };
+        let set = |len: usize| (len != 0).then_some(len);
+        entered.node()?.choose(&Choices {
+            eager_len_max: set(choices.eager_len_max),
+            eager_len_max_shm: set(choices.eager_len_max_shm),
+            packet_len_max: choices.packet_len_max,
+            lone: lone.iter().map(pieces).collect(),
+        });
+        Ok(PORTOLAN_OK)
+    })
+}
+
+fn pieces(given: &portolan_lone_pieces_t) -> LonePieces {
+    LonePieces {
+        message_len_max: given.message_len_max,
+        call_len: given.call_len,
+    }
+}
