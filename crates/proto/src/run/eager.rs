@@ -30,7 +30,7 @@ impl Core {
             return None;
         }
         let rx = &peer.paths[link.index()].as_deref()?.rx;
-        let most = rx.in_order_max(header.packet_num);
+        let most = rx.run_max(header.packet_num);
         if most == 0 {
             return None;
         }
@@ -39,7 +39,7 @@ impl Core {
         peer.last_heard = now;
         let (ack_every, ack_delay) = (self.sh.bulk_ack_every(), self.sh.times.ack_delay);
         let rx = &mut peer.paths[link.index()].as_deref_mut()?.rx;
-        rx.extend(now, count, header.attempt);
+        rx.insert_run(now, header.packet_num, count, header.attempt);
         rx.owe(now, ack_every, ack_delay);
         self.sh.counters.frames_received += u64::from(count);
         self.after_records(from);
