@@ -315,8 +315,14 @@ impl Pair {
             let frames: Vec<Vec<u8>> = match transmit {
                 Transmit::Frame { bytes, .. } => vec![bytes.to_vec()],
                 Transmit::Run {
-                    bytes, segment_len, ..
-                } => bytes.chunks(segment_len).map(<[u8]>::to_vec).collect(),
+                    bytes,
+                    more,
+                    segment_len,
+                    ..
+                } => {
+                    let frames = bytes.chunks(segment_len).chain(more.chunks(segment_len));
+                    frames.map(<[u8]>::to_vec).collect()
+                }
                 Transmit::Bulk {
                     op,
                     off,

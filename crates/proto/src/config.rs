@@ -122,8 +122,10 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            // Four messages of the longest that leave without asking, with what each costs beside.
-            credit_len: 264 * 1024,
+            // Eight messages of the longest that leave without asking, with what each costs beside: a
+            // quarter, which is told at a time, is two, and the sender never waits for it. Half as
+            // much made both ends of a stream wait for one another.
+            credit_len: 8 * (64 * 1024 + 32),
             eager_len_max: 64 * 1024,
             eager_len_max_lossless: 16 * 1024,
             held_len_max: 256 * 1024 * 1024,

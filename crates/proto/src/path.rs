@@ -108,6 +108,13 @@ impl Run {
     pub(crate) fn room_in_last(&self) -> usize {
         self.len.next_multiple_of(self.segment_len) - self.len
     }
+
+    /// Makes the last frame as long as the others: with zeros, which end a frame (`P1.5`).
+    pub(crate) fn fill_last(&mut self, slots: &mut SlotPool) {
+        let (end, room) = (self.off + self.len, self.room_in_last());
+        slots.bytes_mut(self.slot)[end..end + room].fill(0);
+        self.len += room;
+    }
 }
 
 #[derive(Debug)]
@@ -140,6 +147,8 @@ pub(crate) struct Path {
     pub(crate) open: [Option<OpenFrame>; 2],
     pub(crate) closed: [VecDeque<OpenFrame>; 2],
     pub(crate) runs: VecDeque<Run>,
+    /// Number behind those of the last call of these.
+    pub(crate) called: u32,
     /// The link had no room; cleared when it may have again.
     pub(crate) blocked: bool,
 }
@@ -175,6 +184,7 @@ impl Path {
             open: [None; 2],
             closed: [VecDeque::new(), VecDeque::new()],
             runs: VecDeque::new(),
+            called: 0,
             blocked: false,
         }
     }

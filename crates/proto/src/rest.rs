@@ -238,6 +238,7 @@ impl From<Path> for PathMemory {
             open: _,
             closed: _,
             runs: _,
+            called: _,
             blocked: _,
         } = path;
         let narrow = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
