@@ -7,11 +7,11 @@ use crate::{DropReason, Instant};
 use alloc::collections::VecDeque;
 use portolan_wire::{ACK_FIXED_LEN, Ack, MARKS_LEN, Marks};
 
-/// Words of bitmap in one acknowledgement: 1024 frames, more than a megabyte at 1500 bytes.
-const WORDS_MAX: usize = 16;
+/// Numbers of which an acknowledgement can tell: more than a megabyte in frames of 1500 bytes.
+const NUMBERS_TOLD: u32 = 1024;
 
-/// Numbers of which an acknowledgement can tell.
-const NUMBERS_TOLD: u32 = 64 * WORDS_MAX as u32;
+/// Words of bitmap in one acknowledgement.
+const WORDS_MAX: usize = NUMBERS_TOLD as usize / 64;
 
 /// Windows of numbers that a sender may use beyond the lowest that has not arrived: what follows a
 /// lost frame goes on while the loss is noticed (one round trip and a quarter), repaired (another
