@@ -40,9 +40,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Frames taken from one link per turn: a burst is worked off, and other links wait microseconds.
-/// Fewer than a call of segmentation offload brings, so that what is to be said of one leaves before
-/// the next is looked at: a sender's window is a few calls.
-const RECEIVE_BUDGET: usize = 32;
+const RECEIVE_BUDGET: usize = 64;
+
+/// The same from a network: fewer than a call of segmentation offload brings, so that what is to be
+/// said of one leaves before the next is looked at. A sender's window is a few calls.
+const NETWORK_BUDGET: usize = 32;
 
 /// Turns between looks at the clock: 25 ns in some 32 × 20 ns.
 const CLOCK_TURNS: u32 = 32;
@@ -391,7 +393,7 @@ impl Engine {
                 })
             } else {
                 let mut intake = Intake::new(inner, handlers, id, inbox.as_deref_mut());
-                let count = open.link.receive_placed(RECEIVE_BUDGET, &mut intake);
+                let count = open.link.receive_placed(NETWORK_BUDGET, &mut intake);
                 inner.placement.end_batch();
                 count
             };
