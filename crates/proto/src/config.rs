@@ -88,7 +88,7 @@ pub struct Limits {
     pub eager_len_max_lossless: usize,
     /// Bytes of unexpected and early messages that all peers together may have held here.
     pub held_len_max: usize,
-    /// Frames under way on one path; bounds the table of the unacknowledged.
+    /// Frames on their way on one path, not counting those that are known to be lost.
     pub window_frames_max: u16,
     /// Longest time an acknowledgement waits for company. Well below [`Limits::rto_min`].
     pub ack_delay: Duration,
@@ -108,6 +108,15 @@ pub struct Limits {
     pub congestion_control: bool,
     /// Whose bulk data comes first when several send to this process.
     pub schedule: Schedule,
+}
+
+impl Limits {
+    /// Frames of one path that may be unacknowledged, lost ones and those behind them included: what
+    /// bounds the table of them, and their buffers. `P3.3`
+    #[must_use]
+    pub fn unacked_frames_max(&self) -> usize {
+        crate::ack::span(u32::from(self.window_frames_max)) as usize
+    }
 }
 
 impl Default for Limits {

@@ -126,8 +126,8 @@ pub(crate) struct Path {
     pub(crate) frame_len: usize,
     /// Upper bound for it, from both sides' links.
     pub(crate) frame_len_bound: usize,
-    /// Frames that the peer lets be under way.
-    pub(crate) window_frames: usize,
+    /// Frames that the peer lets be on their way.
+    pub(crate) window_frames: u32,
     pub(crate) rtt: Rtt,
     pub(crate) rx: RxWindow,
     pub(crate) probe: crate::probe::ProbeState,
@@ -236,14 +236,20 @@ impl Path {
     /// Frames that may still be put under way. `P3.3`, `P3.13`
     #[inline]
     pub(crate) fn window_left(&self) -> usize {
-        let room = self.window_frames.saturating_sub(self.inflight.len());
+        let span = crate::ack::span(self.window_frames) as usize;
+        let room = span.saturating_sub(self.inflight.len());
         room.min(self.flying_left())
     }
 
-    /// Frames that may still be put under way for the network's sake. `P3.13`
+    /// Frames that may still be on their way: the receiver's buffer and the network bound them.
+    /// `P3.3`, `P3.13`
     #[inline]
     pub(crate) fn flying_left(&self) -> usize {
-        let window = self.congestion.as_ref().map_or(usize::MAX, |c| c.window());
+        let buffered = self.window_frames as usize;
+        let window = self
+            .congestion
+            .as_ref()
+            .map_or(buffered, |c| c.window().min(buffered));
         window.saturating_sub(self.flying)
     }
 

@@ -558,7 +558,7 @@ impl Node {
         // Beside that, what waits by tag without its credit.
         let held_max = peers * 2 * limits.credit_len as usize * 8 + limits.held_len_max / 4;
         // Per path a window and what waits behind it in each lane; then what is being sent.
-        let per_path = usize::from(limits.window_frames_max) + 3 * 64 + 16;
+        let per_path = limits.unacked_frames_max() + 3 * 64 + 16;
         let slots_max = peers * LinkId::COUNT * per_path;
         if held_len > held_max || slots > slots_max {
             let id = self.id;
