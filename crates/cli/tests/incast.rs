@@ -8,8 +8,8 @@ mod common;
 
 use common::can_make_labs;
 use common::payload::{check, payload};
-use common::ranks::{role, run_ranks};
-use portolan::{Node, PortConfig, Target};
+use common::ranks::{joined, run_ranks};
+use portolan::{Node, Target};
 
 const PORT: u16 = 1;
 const SENDERS: u32 = 8;
@@ -20,11 +20,9 @@ const LEN: usize = 4 << 20;
 /// Not a test of its own: what each rank does.
 #[test]
 fn as_rank() {
-    if role().is_none() {
+    let Some(mut node) = joined(&[PORT]) else {
         return;
-    }
-    let mut node = Node::join().unwrap();
-    node.open(PORT, PortConfig::default()).unwrap();
+    };
     let own = node.rank();
     node.barrier().unwrap();
     if own == 0 {

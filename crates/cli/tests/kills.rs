@@ -9,7 +9,7 @@ mod common;
 use common::can_make_labs;
 use common::clean::{run_clean, unix_sockets};
 use common::payload::{check, payload};
-use common::ranks::{role, timed};
+use common::ranks::{joined, timed};
 use portolan::{Error, Node, PortConfig, Target};
 use std::time::Duration;
 
@@ -33,10 +33,9 @@ const LARGE: usize = 150_000;
 /// Not a test of its own: what each rank does.
 #[test]
 fn as_rank() {
-    if role().is_none() {
+    let Some(mut node) = joined(&[]) else {
         return;
-    }
-    let mut node = Node::join().unwrap();
+    };
     println!("\nholds: {}", unix_sockets().join(" "));
     let (result, took) = timed(|| journey(&mut node));
     assert!(took < NOTICED_WITHIN, "{result:?} only after {took:?}");

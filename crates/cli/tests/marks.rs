@@ -7,9 +7,9 @@
 mod common;
 
 use common::payload::{check, payload};
-use common::ranks::{role, run_ranks};
+use common::ranks::{joined, run_ranks};
 use common::{KillOnDrop, can_make_labs, portolan, run};
-use portolan::{Node, PortConfig, Target};
+use portolan::{Node, Target};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
@@ -34,11 +34,9 @@ const MARK: &str = include_str!("marks/mark.py");
 /// Not a test of its own: what each rank does.
 #[test]
 fn as_rank() {
-    if role().is_none() {
+    let Some(mut node) = joined(&[PORT]) else {
         return;
-    }
-    let mut node = Node::join().unwrap();
-    node.open(PORT, PortConfig::default()).unwrap();
+    };
     if node.rank() == 0 {
         let mut bytes = vec![0; LEN];
         for index in 0..COUNT {

@@ -10,16 +10,14 @@ mod scenes;
 mod tagged;
 
 use common::can_make_labs;
-use common::ranks::{alone, role, run_ranks};
-use portolan::Node;
+use common::ranks::{alone, joined, run_ranks};
 
 /// Not a test of its own: what each rank does.
 #[test]
 fn as_rank() {
-    if role().is_none() {
+    let Some(mut node) = joined(&[]) else {
         return;
-    }
-    let mut node = Node::join().unwrap();
+    };
     for (name, scene) in scenes::ALL.iter().chain(tagged::ALL) {
         println!("\nscene {name}");
         scene(&mut node);

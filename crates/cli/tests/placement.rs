@@ -7,8 +7,8 @@
 mod common;
 
 use common::payload::{check, mix, payload};
-use common::ranks::{role, run_ranks};
-use portolan::{Lane, Node, PortConfig, Region, Request, Target};
+use common::ranks::{joined, run_ranks};
+use portolan::{Lane, Node, Region, Request, Target};
 use std::collections::VecDeque;
 
 /// Bulk messages of each sender.
@@ -26,12 +26,9 @@ const AHEAD: usize = 2;
 /// Not a test of its own: what each rank does.
 #[test]
 fn as_rank() {
-    if role().is_none() {
+    let Some(mut node) = joined(&[BULK, SMALL]) else {
         return;
-    }
-    let mut node = Node::join().unwrap();
-    node.open(BULK, PortConfig::default()).unwrap();
-    node.open(SMALL, PortConfig::default()).unwrap();
+    };
     match node.rank() {
         0 => receive(&mut node),
         _ => send(&mut node),

@@ -9,11 +9,13 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::ToSocketAddrs;
 use std::ptr::null_mut;
+use std::sync::Once;
 
 use crate::abi::*;
 use crate::errno::{Errno, status};
 use crate::offer::{self, Asked, Offer};
 use crate::provider::{NAME, is_our_name};
+use portolan::settings::{self, Setting};
 
 /// The name of the one fabric and the one domain there are.
 const FABRIC_NAME: &CStr = c"portolan";
@@ -56,7 +58,17 @@ unsafe fn is_asked_for(hints: *const Info) -> bool {
     };
     by_hints
         || selected(&std::env::var("FI_PROVIDER").unwrap_or_default())
-        || std::env::var_os("PORTOLAN_FABRIC").is_some_and(|value| value == "1")
+        || is_on(&settings::FABRIC)
+}
+
+/// Tell whether a switch in the environment is on. One that is neither on nor off is off, and told
+/// once: libfabric asks many times.
+fn is_on(switch: &Setting) -> bool {
+    static TOLD: Once = Once::new();
+    switch.is_on().unwrap_or_else(|error| {
+        TOLD.call_once(|| eprintln!("portolan: {error}"));
+        false
+    })
 }
 
 /// Tell whether a list of providers, as in `FI_PROVIDER`, names this one. One that begins with
@@ -107,7 +119,7 @@ unsafe fn is_host(node: *const c_char) -> bool {
 
 /// What a program asks for and cannot have is told to those who want to know.
 fn refused(what: &str) -> Errno {
-    if std::env::var_os("PORTOLAN_VERBOSE").is_some() {
+    if is_on(&settings::VERBOSE) {
         eprintln!("portolan: not offered to libfabric: the program asks for {what}");
     }
     Errno::NODATA

@@ -315,8 +315,14 @@ impl Pair {
             let frames: Vec<Vec<u8>> = match transmit {
                 Transmit::Frame { bytes, .. } => vec![bytes.to_vec()],
                 Transmit::Run {
-                    bytes, segment_len, ..
-                } => bytes.chunks(segment_len).map(<[u8]>::to_vec).collect(),
+                    bytes,
+                    more,
+                    segment_len,
+                    ..
+                } => {
+                    let frames = bytes.chunks(segment_len).chain(more.chunks(segment_len));
+                    frames.map(<[u8]>::to_vec).collect()
+                }
                 Transmit::Bulk {
                     op,
                     off,
@@ -438,7 +444,7 @@ impl Pair {
             // As in the simulator: a credit's worth per lane, an empty message being charged 32
             // bytes and held in 256; per path a window and what waits.
             let held_max = 2 * self.limits.credit_len as usize * 8;
-            let per_path = usize::from(self.limits.window_frames_max) + 3 * 64 + 16;
+            let per_path = self.limits.unacked_frames_max() + 3 * 64 + 16;
             assert!(held_len <= held_max, "{held_len} bytes held");
             assert!(slots <= LinkId::COUNT * per_path, "{slots} frame buffers");
         }

@@ -25,7 +25,7 @@ const QOS_VARIABLE: &str = "GAMMA_QOS";
 /// program with the same arguments: it begins anew, as all of them do, and what it did before is
 /// done again.
 ///
-/// Errors: GAMMA_ERR_LAUNCH, GAMMA_ERR_ALREADY, GAMMA_ERR_NULL, GAMMA_ERR_SYSTEM.
+/// Errors: GAMMA_ERR_LAUNCH, GAMMA_ERR_ALREADY, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT, GAMMA_ERR_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_init(
     num_nodes: c_uchar,
@@ -48,6 +48,7 @@ pub unsafe extern "C" fn gamma_init(
             }
         }
         let wanted = u32::from(num_nodes);
+        let lossy = is_lossy()?;
         let node = Node::join()?;
         if wanted > 1 && node.size() == 1 {
             drop(node);
@@ -60,17 +61,29 @@ pub unsafe extern "C" fn gamma_init(
                 format!("this group has {size} processes, and gamma_init() asks for {wanted}");
             return Err(Failure::new(GAMMA_ERR_LAUNCH, text));
         }
-        begin(&machine, node);
+        begin(&machine, node, lossy);
         Ok(0)
     })
 }
 
-fn begin(machine: &Machine, node: Node) {
+/// Whether sends without flow control may lose messages.
+fn is_lossy() -> Result<bool, Failure> {
+    match std::env::var_os(QOS_VARIABLE) {
+        None => Ok(false),
+        Some(value) if value.is_empty() || value == "reliable" => Ok(false),
+        Some(value) if value == "best-effort" => Ok(true),
+        Some(value) => {
+            let text = format!("{QOS_VARIABLE} is {value:?}, not best-effort or reliable");
+            Err(Failure::new(GAMMA_ERR_ARGUMENT, text))
+        }
+    }
+}
+
+fn begin(machine: &Machine, node: Node, lossy: bool) {
     machine.rank.set(node.rank());
     machine.size.set(node.size());
     // Any byte but 0, the same in all processes, and mostly another in another group.
     machine.par_pid.set(node.job_id()[0].max(1));
-    let lossy = std::env::var_os(QOS_VARIABLE).is_some_and(|value| value == "best-effort");
     machine.best_effort.set(lossy);
     *machine.node.borrow_mut() = Some(node);
     machine.phase.set(Phase::Running);

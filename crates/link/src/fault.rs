@@ -116,16 +116,19 @@ impl<L: Link> Fault<L> {
     }
 
     /// The way of a frame, or of a run, with which fate does something. A run falls apart only where
-    /// fate strikes, as on a wire: what leaves undisturbed in between leaves in one call.
+    /// fate keeps, changes or adds a datagram: what leaves undisturbed in between leaves in one call,
+    /// and so does what lies around a lost one, as a wire loses it after the sender's call.
     fn transmit_badly(&mut self, peer: PeerId, run: &Run<'_>) -> Result<(), TxError> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut good = std::mem::take(&mut self.good);
         let fates = std::mem::take(&mut self.fates);
         let full = run.datagram_len();
-        let (mut index, mut acted, mut result) = (0, false, Ok(()));
+        let (mut index, mut acted, mut result, mut lost) = (0, false, Ok(()), 0);
         run.for_each_copy(&mut scratch, |datagram| {
             if result.is_ok() && fates[index].is_good() {
                 good.extend_from_slice(datagram);
+            } else if fates[index].is_loss() {
+                lost += 1;
             } else if result.is_ok() {
                 result = self.transmit_good(peer, &mut good, full, acted);
                 if result.is_ok() {
@@ -142,6 +145,7 @@ impl<L: Link> Fault<L> {
         (self.scratch, self.good, self.fates) = (scratch, good, fates);
         if result.is_ok() {
             self.counters.frames += run.count as u64;
+            self.counters.dropped += lost;
         }
         result
     }

@@ -11,14 +11,14 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum LinkError {
     /// The system refused. `what` names the call and its object, `remedy` what a person can do.
-    #[error("{kind} link: {what}: {source}; {remedy}")]
+    #[error("{kind} link: {what}: {errno}; {remedy}")]
     System {
         /// Link concerned.
         kind: LinkKind,
         /// What was being done, with the name of the thing.
         what: String,
         /// The errno.
-        source: io::Error,
+        errno: io::Error,
         /// What to do about it.
         remedy: &'static str,
     },

@@ -346,11 +346,11 @@ pub(crate) fn header(from: MacAddr, from_endpoint: u16, to: MacAddr, to_endpoint
     header
 }
 
-fn system(what: String, source: io::Error, remedy: &'static str) -> LinkError {
+fn system(what: String, errno: io::Error, remedy: &'static str) -> LinkError {
     LinkError::System {
         kind: LinkKind::Packet,
         what,
-        source,
+        errno,
         remedy,
     }
 }

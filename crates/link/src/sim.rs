@@ -90,10 +90,10 @@ impl SimNet {
     /// # Errors
     /// [`LinkError::System`] when the process has no descriptors left for the port's bell.
     pub fn port(&self) -> Result<SimLink, LinkError> {
-        let index = self.lock().add_port().map_err(|source| LinkError::System {
+        let index = self.lock().add_port().map_err(|errno| LinkError::System {
             kind: LinkKind::Sim,
             what: "open a socket pair as the port's bell".into(),
-            source,
+            errno,
             remedy: "raise the limit on open files (`ulimit -n`)",
         })?;
         Ok(SimLink {

@@ -119,12 +119,12 @@ impl Udp {
     pub fn open(config: &UdpConfig) -> Result<Self, LinkError> {
         let wanted = SocketAddr::new(config.bind, config.port);
         let failed = |what: String| {
-            move |source: io::Error| {
-                let remedy = remedy_for(&source);
+            move |errno: io::Error| {
+                let remedy = remedy_for(&errno);
                 LinkError::System {
                     kind: LinkKind::Udp,
                     what,
-                    source,
+                    errno,
                     remedy,
                 }
             }

@@ -158,10 +158,10 @@ fn interface_that_goes_down_is_noticed_and_may_come_back() {
     let sent = a.transmit(1, &TxFrame::whole(b"into the void"));
     assert!(matches!(sent, Err(TxError::System(_))), "{sent:?}");
     let config = PacketConfig::new(InterfaceRef::Name("eth0".into()), 1);
-    let Err(LinkError::System { source, .. }) = lab.on(0, || Packet::open(&config)) else {
+    let Err(LinkError::System { errno, .. }) = lab.on(0, || Packet::open(&config)) else {
         panic!("opened on an interface that is down");
     };
-    assert_eq!(source.raw_os_error(), Some(libc::ENETDOWN));
+    assert_eq!(errno.raw_os_error(), Some(libc::ENETDOWN));
     lab.ip(0, &["link", "set", "eth0", "up"]);
     let start = Instant::now();
     while a.transmit(1, &TxFrame::whole(&[9; 64])).is_err() {

@@ -42,6 +42,10 @@ use std::time::Duration;
 /// Frames taken from one link per turn: a burst is worked off, and other links wait microseconds.
 const RECEIVE_BUDGET: usize = 64;
 
+/// The same from a network: fewer than a call of segmentation offload brings, so that what is to be
+/// said of one leaves before the next is looked at. A sender's window is a few calls.
+const NETWORK_BUDGET: usize = 32;
+
 /// Turns between looks at the clock: 25 ns in some 32 × 20 ns.
 const CLOCK_TURNS: u32 = 32;
 
@@ -81,7 +85,8 @@ pub(crate) struct PeerInfo {
     pub(crate) connecting_since: Option<Instant>,
     /// Turn in which something was last sent without waiting for company.
     pub(crate) sent_turn: u32,
-    /// Messages of an endpoint in that turn, and whether those of the turn before came in a burst.
+    /// Messages in that turn of which waiting might be asked, and whether those of the turn before
+    /// came in a burst.
     sent_count: u32,
     sends_bursts: bool,
     /// Since when it is waited for, or suspected by the core.
@@ -96,20 +101,29 @@ pub(crate) struct PeerInfo {
     is_listed: bool,
 }
 
-/// Messages of an endpoint to one peer that leave one by one, although no progress is made between
-/// them: a program that sends a few and then computes does not come back to send what would wait.
+/// Messages of an endpoint, or of several frames, to one peer that leave one by one, although no
+/// progress is made between them: a program that sends a few and then computes does not come back to
+/// send what would wait.
 /// Those behind them travel together, and so do all but the first of a turn that follows a burst.
 pub(crate) const ALONE_MAX: u32 = 8;
 
 impl PeerInfo {
-    /// Notes that a message is sent; `true` if it may wait for others to share a frame with.
+    /// Whether nothing was sent in this turn before.
+    #[inline]
+    pub(crate) fn is_first(&mut self, turn: u32) -> bool {
+        if self.sent_turn == turn {
+            return false;
+        }
+        self.sends_bursts = self.sent_count > ALONE_MAX;
+        (self.sent_turn, self.sent_count) = (turn, 1);
+        true
+    }
+
+    /// Notes that a message is sent; `true` if it may wait for others to share a frame or a call with.
     #[inline]
     pub(crate) fn waits_for_company(&mut self, turn: u32) -> bool {
-        if self.sent_turn == turn {
+        if !self.is_first(turn) {
             self.sent_count = self.sent_count.wrapping_add(1);
-        } else {
-            self.sends_bursts = self.sent_count > ALONE_MAX;
-            (self.sent_turn, self.sent_count) = (turn, 1);
         }
         self.sent_count > if self.sends_bursts { 1 } else { ALONE_MAX }
     }
@@ -379,7 +393,7 @@ impl Engine {
                 })
             } else {
                 let mut intake = Intake::new(inner, handlers, id, inbox.as_deref_mut());
-                let count = open.link.receive_placed(RECEIVE_BUDGET, &mut intake);
+                let count = open.link.receive_placed(NETWORK_BUDGET, &mut intake);
                 inner.placement.end_batch();
                 count
             };
@@ -744,16 +758,18 @@ impl Links {
                 peer,
                 link,
                 bytes,
+                more,
                 segment_len,
             } => {
-                let payload = [IoSlice::new(bytes)];
+                let payload = [IoSlice::new(bytes), IoSlice::new(more)];
+                let payload = &payload[..if more.is_empty() { 1 } else { 2 }];
                 let segments = Some(Segments {
                     header_len: 0,
                     payload_len: segment_len,
                 });
                 let frame = TxFrame {
                     head: &[],
-                    payload: &payload,
+                    payload,
                     segments,
                 };
                 (peer, link, self.send(turn, peer, link, &frame))

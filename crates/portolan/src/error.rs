@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors, each naming the thing, the cause and, where there is one, the remedy.
+//!
+//! The sentence is whole: no error has a `source()` that its text contains already, so a program that
+//! prints the chain of causes says nothing twice.
 
 use crate::atomic::{AtomicOp, Datatype};
 use crate::launch::LaunchError;
@@ -38,12 +41,12 @@ pub enum Error {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The system refused something that has no link.
-    #[error("{what}: {source}")]
+    #[error("{what}: {errno}")]
     System {
         /// What was tried.
         what: &'static str,
         /// The errno.
-        source: io::Error,
+        errno: io::Error,
     },
     /// A rank outside the job.
     #[error("rank {rank} does not exist: this job has {size} processes, numbered from 0")]
@@ -207,4 +210,31 @@ pub enum Error {
         /// What is wrong and what would be right.
         why: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portolan_link::LinkKind;
+    use std::error::Error as _;
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let errno = || io::Error::from_raw_os_error(1);
+        let link = LinkError::System {
+            kind: LinkKind::Packet,
+            what: "open".into(),
+            errno: errno(),
+            remedy: "ask",
+        };
+        let system = Error::System {
+            what: "open",
+            errno: errno(),
+        };
+        let launch = LaunchError::from(errno());
+        for error in [Error::from(link), system, Error::from(launch)] {
+            assert!(error.to_string().contains("os error 1"), "{error}");
+            assert!(error.source().is_none(), "{error:?}");
+        }
+    }
 }

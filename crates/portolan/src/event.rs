@@ -74,10 +74,10 @@ impl EventSet {
     }
 }
 
-fn failed(source: io::Error) -> Error {
+fn failed(errno: io::Error) -> Error {
     Error::System {
         what: "setting up the descriptor of an event loop",
-        source,
+        errno,
     }
 }
 

@@ -16,7 +16,7 @@ use portolan_link::{
 };
 use portolan_proto::{LinkId, LinkParams, PeerId};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -142,18 +142,20 @@ pub(crate) struct Network {
 impl Plan {
     /// Decides by the job's path setting and what `interfaces` there are.
     pub(crate) fn new(job: &Job) -> Result<Plan, Error> {
-        let interfaces = portolan_link::interfaces().map_err(|source| Error::System {
+        let interfaces = portolan_link::interfaces().map_err(|errno| Error::System {
             what: "listing network interfaces",
-            source,
+            errno,
         })?;
         let wants_network = match job.path {
             PathChoice::Shm => false,
             PathChoice::Auto => job.host_count > 1,
             _ => true,
         };
-        let network = match settings::INTERFACE.of(job) {
-            Some(name) if wants_network => Some(named_network(&interfaces, name)?),
-            _ if wants_network => Some(best_network(&interfaces)),
+        let named = settings::INTERFACE.of(job);
+        // A name that is none is told also where no network is wanted.
+        let named = named.map(|name| named_network(&interfaces, name));
+        let network = match named.transpose()? {
+            named if wants_network => named.or_else(|| Some(best_network(&interfaces))),
             _ => None,
         };
         let fault = match settings::FAULT.of(job) {
@@ -185,9 +187,7 @@ impl Plan {
             die: die
                 .filter(|spec| spec.rank == job.rank)
                 .map(|spec| (spec, spec.countdown())),
-            pcap: settings::PCAP
-                .of(job)
-                .map(|dir| PathBuf::from(dir).join(format!("{}.pcap", job.rank))),
+            pcap: recording(job)?,
             frame_len_max,
             model: settings::MODEL.of(job),
         })
@@ -424,6 +424,22 @@ impl Links {
 /// Shortest and longest frames of the UDP link: what every IPv4 path carries, and a datagram's most.
 const FRAME_LENS: std::ops::RangeInclusive<usize> = 512..=65_507;
 
+/// Where this process records frames, but for the link's name. A directory that is none is told also
+/// where no network is used.
+fn recording(job: &Job) -> Result<Option<PathBuf>, Error> {
+    let Some(dir) = settings::PCAP.of(job) else {
+        return Ok(None);
+    };
+    if !Path::new(&dir).is_dir() {
+        return Err(Error::Setting {
+            name: "pcap",
+            value: dir,
+            why: "this is no directory here; name one that this process may write to".to_owned(),
+        });
+    }
+    Ok(Some(Path::new(&dir).join(format!("{}.pcap", job.rank))))
+}
+
 fn parse_frame_len(text: String) -> Result<usize, Error> {
     match text.parse() {
         Ok(len) if FRAME_LENS.contains(&len) => Ok(len),
@@ -448,7 +464,7 @@ fn wrap<L: Link + Send + 'static>(
         let pcap = Pcap::create(boxed, &path).map_err(|source| Error::Setting {
             name: "pcap",
             value: path.display().to_string(),
-            why: source.to_string(),
+            why: format!("{source}; name a directory that this process may write to"),
         })?;
         boxed = Box::new(pcap);
     }

@@ -75,7 +75,7 @@ pub(crate) struct Unstarted {
 impl Unstarted {
     pub(crate) fn bind(addr: IpAddr) -> Result<Unstarted, Error> {
         let what = "opening the socket that tells whether peers live";
-        let system = |source| Error::System { what, source };
+        let system = |errno| Error::System { what, errno };
         let socket = UdpSocket::bind((addr, 0)).map_err(system)?;
         enable_error_queue(socket.as_fd(), addr.is_ipv6()).map_err(system)?;
         Ok(Unstarted { socket })
@@ -130,9 +130,9 @@ impl Unstarted {
             // It holds a datagram and an address or two.
             .stack_size(64 * 1024)
             .spawn(move || in_thread.run())
-            .map_err(|source| Error::System {
+            .map_err(|errno| Error::System {
                 what: "starting a thread",
-                source,
+                errno,
             })?;
         Ok(Liveness {
             shared,

@@ -27,9 +27,9 @@ impl Region {
     /// # Errors
     /// [`Error::System`] when the system, or a limit of the process, has no memory left.
     pub fn new(len: usize) -> Result<Region, Error> {
-        let pages = Pages::new(len).map_err(|source| Error::System {
+        let pages = Pages::new(len).map_err(|errno| Error::System {
             what: "allocating a region",
-            source,
+            errno,
         })?;
         Ok(Region(pages))
     }

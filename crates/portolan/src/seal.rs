@@ -301,6 +301,7 @@ impl RxKey {
 /// each. The last may be shorter.
 struct Cut<'a> {
     heads: &'a [u8],
+    more_heads: &'a [u8],
     head_len: usize,
     payload: &'a [u8],
     payload_len: usize,
@@ -308,11 +309,18 @@ struct Cut<'a> {
 
 impl<'a> Cut<'a> {
     fn new(transmit: &Transmit<'a>, payload: &'a [u8]) -> Self {
+        let mut more_heads = &[][..];
         let (heads, head_len, payload, payload_len) = match *transmit {
             Transmit::Frame { bytes, .. } => (bytes, bytes.len(), &[][..], 0),
             Transmit::Run {
-                bytes, segment_len, ..
-            } => (bytes, segment_len, &[][..], 0),
+                bytes,
+                more,
+                segment_len,
+                ..
+            } => {
+                more_heads = more;
+                (bytes, segment_len, &[][..], 0)
+            }
             Transmit::Bulk {
                 headers,
                 header_len,
@@ -322,6 +330,7 @@ impl<'a> Cut<'a> {
         };
         Cut {
             heads,
+            more_heads,
             head_len,
             payload,
             payload_len,
@@ -336,7 +345,10 @@ impl<'a> Cut<'a> {
     fn frames(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let payload = self.payload.chunks(self.payload_len.max(1));
         let payload = payload.chain(std::iter::repeat(&[][..]));
-        self.heads.chunks(self.head_len).zip(payload)
+        let heads = self.heads.chunks(self.head_len);
+        heads
+            .chain(self.more_heads.chunks(self.head_len))
+            .zip(payload)
     }
 }
 

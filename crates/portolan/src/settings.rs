@@ -177,6 +177,16 @@ pub(crate) fn options_from_env() -> BTreeMap<String, String> {
     named.collect()
 }
 
+/// Refuses values in this process's environment that mean nothing, of variables that may not be looked
+/// at otherwise.
+pub(crate) fn check_env() -> Result<(), LaunchError> {
+    path_from_env()?;
+    for switch in [VERBOSE, FABRIC] {
+        switch.is_on()?;
+    }
+    Ok(())
+}
+
 /// The choice of links in this process's environment.
 pub(crate) fn path_from_env() -> Result<PathChoice, LaunchError> {
     let Some(value) = PATH.from_env() else {
@@ -204,6 +214,22 @@ impl Setting {
     pub fn from_env(&self) -> Option<String> {
         let value = std::env::var_os(self.variable)?;
         Some(value.to_string_lossy().into_owned())
+    }
+
+    /// Whether a variable that is 0 or 1 is 1.
+    ///
+    /// # Errors
+    /// [`LaunchError::BadVariable`] for any other value.
+    pub fn is_on(&self) -> Result<bool, LaunchError> {
+        match self.from_env().as_deref() {
+            None | Some("" | "0") => Ok(false),
+            Some("1") => Ok(true),
+            Some(other) => Err(LaunchError::BadVariable {
+                variable: self.variable,
+                value: other.to_owned(),
+                wanted: "0 or 1",
+            }),
+        }
     }
 
     /// The value for `job`: its option wins over the environment.

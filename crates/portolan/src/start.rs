@@ -32,9 +32,9 @@ pub(crate) fn own_address(
 ) -> Result<Address, Error> {
     Ok(Address {
         host_name,
-        host: HostId::current().map_err(|source| Error::System {
+        host: HostId::current().map_err(|errno| Error::System {
             what: "reading /proc",
-            source,
+            errno,
         })?,
         links: links.addrs(),
         network: plan
@@ -81,7 +81,14 @@ pub(crate) fn new_core(
     if let Some(stored) = &stored {
         core.choose(stored.choices.to_core());
     }
-    if matches!(status, model::Status::Refused(..)) {
+    if let model::Status::Refused(file, why) = &status {
+        if plan.model().is_some() {
+            return Err(Error::Setting {
+                name: "model",
+                value: file.display().to_string(),
+                why: format!("{why}; name one that `portolan tune` has stored here, or off"),
+            });
+        }
         log::warn!("model: {status}");
     }
     Ok((core, status))
@@ -136,7 +143,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
         .try_fill_bytes(&mut bytes)
         .map_err(|error| Error::System {
             what: "asking the system for randomness",
-            source: std::io::Error::other(error),
+            errno: std::io::Error::other(error),
         })?;
     Ok(bytes)
 }

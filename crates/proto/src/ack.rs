@@ -7,8 +7,28 @@ use crate::{DropReason, Instant};
 use alloc::collections::VecDeque;
 use portolan_wire::{ACK_FIXED_LEN, Ack, MARKS_LEN, Marks};
 
-/// Words of bitmap in one acknowledgement: 1024 frames, more than a megabyte at 1500 bytes.
-const WORDS_MAX: usize = 16;
+/// Numbers of which an acknowledgement can tell: more than a megabyte in frames of 1500 bytes.
+const NUMBERS_TOLD: u32 = 1024;
+
+/// Words of bitmap in one acknowledgement.
+const WORDS_MAX: usize = NUMBERS_TOLD as usize / 64;
+
+/// Windows of numbers that a sender may use beyond the lowest that has not arrived: what follows a
+/// lost frame goes on while the loss is noticed (one round trip and a quarter), repaired (another
+/// half), and that again if the repair is lost.
+const SPAN_WINDOWS: u32 = 4;
+
+/// Numbers in use at most, from the lowest that has not arrived, on a path that may have
+/// `window_frames` frames under way. `P3.3`
+pub(crate) const fn span(window_frames: u32) -> u32 {
+    let most = if window_frames > NUMBERS_TOLD {
+        window_frames
+    } else {
+        NUMBERS_TOLD
+    };
+    let span = window_frames.saturating_mul(SPAN_WINDOWS);
+    if span < most { span } else { most }
+}
 
 /// Bytes of the longest acknowledgement.
 pub(crate) const ACK_LEN_MAX: usize = ACK_FIXED_LEN + WORDS_MAX * 8;
@@ -20,7 +40,8 @@ pub(crate) struct RxWindow {
     base: u32,
     /// Bitmap words; bit `i` of word `k` stands for `(base & !63) + 64 k + i`. Never empty.
     words: VecDeque<u64>,
-    window_frames: u32,
+    /// Numbers from `base` on that are taken.
+    span: u32,
     last_num: u32,
     last_attempt: u8,
     last_at: Instant,
@@ -69,7 +90,7 @@ impl RxWindow {
         RxWindow {
             base: 0,
             words: VecDeque::from([0]),
-            window_frames: u32::from(window_frames),
+            span: span(u32::from(window_frames)),
             last_num: 0,
             last_attempt: 0,
             last_at: Instant::default(),
@@ -92,7 +113,7 @@ impl RxWindow {
         if ahead >= 1 << 31 {
             return Err(DropReason::Duplicate);
         }
-        if ahead >= self.window_frames {
+        if ahead >= self.span {
             return Err(DropReason::BeyondWindow);
         }
         let (word, bit) = self.place(num);
@@ -125,7 +146,7 @@ impl RxWindow {
             return 0;
         }
         let ahead = num.wrapping_sub(self.base);
-        self.window_frames.saturating_sub(ahead)
+        self.span.saturating_sub(ahead)
     }
 
     /// Records `count` numbers from `first` on, as many as [`RxWindow::run_max`] allows.

@@ -88,7 +88,7 @@ pub struct Limits {
     pub eager_len_max_lossless: usize,
     /// Bytes of unexpected and early messages that all peers together may have held here.
     pub held_len_max: usize,
-    /// Frames under way on one path; bounds the table of the unacknowledged.
+    /// Frames on their way on one path, not counting those that are known to be lost.
     pub window_frames_max: u16,
     /// Longest time an acknowledgement waits for company. Well below [`Limits::rto_min`].
     pub ack_delay: Duration,
@@ -110,11 +110,22 @@ pub struct Limits {
     pub schedule: Schedule,
 }
 
+impl Limits {
+    /// Frames of one path that may be unacknowledged, lost ones and those behind them included: what
+    /// bounds the table of them, and their buffers. `P3.3`
+    #[must_use]
+    pub fn unacked_frames_max(&self) -> usize {
+        crate::ack::span(u32::from(self.window_frames_max)) as usize
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            // Four messages of the longest that leave without asking, with what each costs beside.
-            credit_len: 264 * 1024,
+            // Eight messages of the longest that leave without asking, with what each costs beside: a
+            // quarter, which is told at a time, is two, and the sender never waits for it. Half as
+            // much made both ends of a stream wait for one another.
+            credit_len: 8 * (64 * 1024 + 32),
             eager_len_max: 64 * 1024,
             eager_len_max_lossless: 16 * 1024,
             held_len_max: 256 * 1024 * 1024,

@@ -5,7 +5,7 @@ use crate::event::{Address, Cause, PeerId};
 use crate::lane::charge;
 use crate::path::{OpenFrame, Path, Run};
 use crate::remote::Parts;
-use crate::slot::SlotPool;
+use crate::slot::{RUNS_LEN, SlotId, SlotPool};
 use crate::tx::CALL_LEN_MAX;
 use crate::{Core, LaneId};
 use portolan_wire::{FRAME_HEADER_LEN, Fragment, MESSAGE_LEN, Message};
@@ -89,7 +89,9 @@ pub enum Refused {
 pub enum FlushHint {
     /// The frame has room for more messages.
     Open,
-    /// A full frame waits; nothing is gained by waiting longer.
+    /// Whole frames wait, and a call has room for more: of a burst, more may be waited for.
+    Frames,
+    /// A full frame waits, or as many as a call takes; nothing is gained by waiting longer.
     Full,
 }
 
@@ -118,13 +120,18 @@ impl<'a> Staging<'a> {
     }
 
     /// Memory in runs of `run_len` bytes, `stride` bytes apart: full frames.
-    pub(crate) fn strided(bytes: &'a mut [u8], run_len: usize, stride: usize) -> Self {
+    pub(crate) fn strided(
+        bytes: &'a mut [u8],
+        run_len: usize,
+        stride: usize,
+        hint: FlushHint,
+    ) -> Self {
         Staging {
             bytes,
             at: 0,
             run_len,
             stride,
-            hint: FlushHint::Full,
+            hint,
         }
     }
 }
@@ -352,29 +359,72 @@ impl Path {
         call_len: usize,
     ) -> Staging<'a> {
         let header_len = FRAME_HEADER_LEN + parts.header_len;
-        // A fragment's length is a 16-bit field and the run must fit one buffer.
-        let segment_len = self.frame_len.min(16 * 1024);
-        let payload_len = segment_len - header_len;
         let len = parts.len;
-        let count = len.div_ceil(payload_len);
+        let (count, payload_len) = self.cut_evenly(header_len, len);
+        let segment_len = header_len + payload_len;
         let total_len = len + count * header_len;
-        // The last frame may carry acknowledgements, up to the length of the others.
-        let slot = slots.take(count * segment_len);
-        let bytes = &mut slots.bytes_mut(slot)[..total_len];
+        let (slot, start) = self.place_run(slots, count, segment_len, total_len, call_len);
+        let hint = match self.has_call_to_fill(count) {
+            true => FlushHint::Frames,
+            false => FlushHint::Full,
+        };
+        let bytes = &mut slots.bytes_mut(slot)[start..start + total_len];
         for index in 0..count {
             let offset = index * payload_len;
             let part = payload_len.min(len - offset);
             let out = &mut bytes[index * segment_len + FRAME_HEADER_LEN..];
             (parts.emit)(offset, part, out);
         }
+        Staging::strided(&mut bytes[header_len..], payload_len, segment_len, hint)
+    }
+
+    /// Into how many frames a message of `len` bytes is cut, and the bytes of each but the last, which
+    /// has room for what rides along. As many as must be, of one length: messages of one length fit
+    /// into one call, behind one another, and few bytes are padding. `P4.12`
+    fn cut_evenly(&self, header_len: usize, len: usize) -> (usize, usize) {
+        // A fragment's length is a 16-bit field and the run must fit one buffer.
+        let most = self.frame_len.min(16 * 1024) - header_len;
+        let count = len.div_ceil(most);
+        (count, (len + RIDE_RESERVE).div_ceil(count).min(most))
+    }
+
+    /// Queues a run of `count` frames and says where it lies: behind the one before, if that has
+    /// frames as long and its buffer room; its last frame is then made as long as the others. `P4.12`
+    fn place_run(
+        &mut self,
+        slots: &mut SlotPool,
+        count: usize,
+        segment_len: usize,
+        len: usize,
+        call_len: usize,
+    ) -> (SlotId, usize) {
+        if let Some(run) = self
+            .runs
+            .back_mut()
+            .filter(|run| run.segment_len == segment_len)
+        {
+            let start = run.off + run.len + run.room_in_last();
+            run.call_len = CALL_LEN_MAX;
+            if start + count * segment_len <= slots.bytes(run.slot).len() {
+                run.fill_last(slots);
+                run.len += len;
+                return (run.slot, start);
+            }
+        }
+        // The last frame may carry acknowledgements, up to the length of the others. Behind a run that
+        // waits, others may be expected.
+        let slot = slots.take(match self.runs.is_empty() {
+            true => count * segment_len,
+            false => RUNS_LEN,
+        });
         self.runs.push_back(Run {
             slot,
             off: 0,
-            len: total_len,
+            len,
             segment_len,
             call_len,
         });
-        Staging::strided(&mut bytes[header_len..], payload_len, segment_len)
+        (slot, 0)
     }
 
     /// Ends the lane's open frame: it waits for transmission, and the next message starts another.
@@ -384,6 +434,9 @@ impl Path {
         }
     }
 }
+
+/// Room for an acknowledgement and credit in the last frame of a run.
+const RIDE_RESERVE: usize = portolan_wire::ACK_FIXED_LEN + portolan_wire::CREDIT_LEN;
 
 /// Buffers of shared frames have room for the acknowledgement that may be appended.
 const ACK_ROOM: usize = crate::ack::ACK_LEN_MAX;

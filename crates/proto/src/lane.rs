@@ -9,7 +9,6 @@ use crate::peer::Peer;
 use crate::port::{Match, Port, Posted, Unexpected, Waiting};
 use crate::remote::{Job, REMOTE_PORT, RemoteFault};
 use crate::rendezvous::{Asked, Origin, Request};
-use crate::slot::MESSAGE_LEN_MAX;
 use crate::{DropReason, LinkId, PortMode};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -19,6 +18,7 @@ use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
 
 mod end;
 mod label;
+mod parts;
 
 /// Charged per message beside its bytes, so that credit also bounds the bookkeeping of small ones.
 pub(crate) const CHARGE_OVERHEAD: u32 = 32;
@@ -388,82 +388,6 @@ impl Peer {
             charge: charge(len),
             state,
         });
-        self.advance(sh, lane);
-        Ok(())
-    }
-
-    /// A fragment of an eager message.
-    pub(crate) fn on_fragment(
-        &mut self,
-        sh: &mut Shared,
-        fragment: &portolan_wire::Fragment,
-        payload: Range<usize>,
-    ) -> Result<(), DropReason> {
-        let lane = fragment.message.lane;
-        let to = Address::of(&fragment.message);
-        let len = fragment.message_len as usize;
-        // P3.12: not what this side would send without asking. A message that fits one long frame is
-        // sent so whatever its length, and may have to be cut for a shorter one.
-        if len > MESSAGE_LEN_MAX {
-            return Err(DropReason::BadFragment);
-        }
-        let rx = &mut self.lanes_rx[lane.index()];
-        let index = rx.index(fragment.message.seq)?;
-        if rx.entries.get(index).is_none_or(Option::is_none) {
-            rx.admit(charge(len))?;
-            let held = sh.held.take(len);
-            let received = Coverage::default();
-            let state = State::Gathering { held, received };
-            *rx.place(index) = Some(Entry {
-                to,
-                len: len as u64,
-                charge: charge(len),
-                state,
-            });
-            self.advance(sh, lane);
-        }
-        let entry = self.lanes_rx[lane.index()]
-            .entries
-            .get_mut(index)
-            .and_then(Option::as_mut);
-        let Some(entry) = entry.filter(|entry| entry.len == len as u64 && entry.to == to) else {
-            return Err(DropReason::BadFragment);
-        };
-        let at = u64::from(fragment.offset);
-        let end = at + payload.len() as u64;
-        match &mut entry.state {
-            State::Gathering { held, received } => {
-                if received.insert(at, end) == 0 && len > 0 {
-                    return Err(DropReason::Duplicate);
-                }
-                let dest = Dest::Held(*held, fragment.offset as usize);
-                sh.events.push_back(Event::Place { dest, src: payload });
-                if received.reaches(len as u64) {
-                    entry.state = State::Held(*held);
-                }
-            }
-            State::Placing { posted, received } => {
-                if received.insert(at, end) == 0 && len > 0 {
-                    return Err(DropReason::Duplicate);
-                }
-                place_clipped(sh, posted, at, payload);
-                if received.reaches(len as u64) {
-                    let error = truncation(len as u64, posted.len);
-                    entry.state = State::Ready {
-                        op: Some(posted.op),
-                        data: Data::Placed,
-                        error,
-                    };
-                }
-            }
-            // P3.12: it is whole already, and waits for its turn.
-            State::Held(_) | State::Ready { .. } | State::Gone => {
-                return Err(DropReason::Duplicate);
-            }
-            State::Request(_) | State::Transferring { .. } | State::Remote(_) => {
-                return Err(DropReason::BadFragment);
-            }
-        }
         self.advance(sh, lane);
         Ok(())
     }

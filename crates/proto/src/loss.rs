@@ -176,7 +176,7 @@ impl Path {
         {
             let landed = flying.saturating_sub(self.flying);
             let times = (base, self.rtt.smoothed());
-            congestion.on_acked(now, (landed, flying), times, self.window_frames);
+            congestion.on_acked(now, (landed, flying), times, self.window_frames as usize);
         }
     }
 

@@ -108,6 +108,13 @@ impl Run {
     pub(crate) fn room_in_last(&self) -> usize {
         self.len.next_multiple_of(self.segment_len) - self.len
     }
+
+    /// Makes the last frame as long as the others: with zeros, which end a frame (`P1.5`).
+    pub(crate) fn fill_last(&mut self, slots: &mut SlotPool) {
+        let (end, room) = (self.off + self.len, self.room_in_last());
+        slots.bytes_mut(self.slot)[end..end + room].fill(0);
+        self.len += room;
+    }
 }
 
 #[derive(Debug)]
@@ -119,8 +126,8 @@ pub(crate) struct Path {
     pub(crate) frame_len: usize,
     /// Upper bound for it, from both sides' links.
     pub(crate) frame_len_bound: usize,
-    /// Frames that the peer lets be under way.
-    pub(crate) window_frames: usize,
+    /// Frames that the peer lets be on their way.
+    pub(crate) window_frames: u32,
     pub(crate) rtt: Rtt,
     pub(crate) rx: RxWindow,
     pub(crate) probe: crate::probe::ProbeState,
@@ -140,6 +147,8 @@ pub(crate) struct Path {
     pub(crate) open: [Option<OpenFrame>; 2],
     pub(crate) closed: [VecDeque<OpenFrame>; 2],
     pub(crate) runs: VecDeque<Run>,
+    /// Number behind those of the last call of these.
+    pub(crate) called: u32,
     /// The link had no room; cleared when it may have again.
     pub(crate) blocked: bool,
 }
@@ -175,6 +184,7 @@ impl Path {
             open: [None; 2],
             closed: [VecDeque::new(), VecDeque::new()],
             runs: VecDeque::new(),
+            called: 0,
             blocked: false,
         }
     }
@@ -226,14 +236,20 @@ impl Path {
     /// Frames that may still be put under way. `P3.3`, `P3.13`
     #[inline]
     pub(crate) fn window_left(&self) -> usize {
-        let room = self.window_frames.saturating_sub(self.inflight.len());
+        let span = crate::ack::span(self.window_frames) as usize;
+        let room = span.saturating_sub(self.inflight.len());
         room.min(self.flying_left())
     }
 
-    /// Frames that may still be put under way for the network's sake. `P3.13`
+    /// Frames that may still be on their way: the receiver's buffer and the network bound them.
+    /// `P3.3`, `P3.13`
     #[inline]
     pub(crate) fn flying_left(&self) -> usize {
-        let window = self.congestion.as_ref().map_or(usize::MAX, |c| c.window());
+        let buffered = self.window_frames as usize;
+        let window = self
+            .congestion
+            .as_ref()
+            .map_or(buffered, |c| c.window().min(buffered));
         window.saturating_sub(self.flying)
     }
 

@@ -238,6 +238,7 @@ impl From<Path> for PathMemory {
             open: _,
             closed: _,
             runs: _,
+            called: _,
             blocked: _,
         } = path;
         let narrow = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
@@ -245,7 +246,7 @@ impl From<Path> for PathMemory {
             link,
             frame_len: narrow(frame_len),
             frame_len_bound: narrow(frame_len_bound),
-            window_frames: narrow(window_frames),
+            window_frames,
             base_num,
             rtt,
             rx: rx.memory().unwrap_or_default(),
@@ -295,7 +296,7 @@ impl PathMemory {
         path.up = true;
         path.frame_len = self.frame_len as usize;
         path.frame_len_bound = self.frame_len_bound as usize;
-        path.window_frames = self.window_frames as usize;
+        path.window_frames = self.window_frames;
         path.base_num = self.base_num;
         path.rtt = self.rtt;
         path.rx.recall(self.rx);

@@ -2,41 +2,69 @@
 //! A run of fragments that came with one call: checked header by header, accounted for at once. What
 //! is unusual in any way is left to [`Core::handle_frame`], frame by frame.
 
-use crate::event::OpId;
+mod eager;
+
+use crate::event::Dest;
 use crate::session::token_index;
 use crate::{Core, Instant, LinkId};
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, FrameHeader, FrameKind};
 
-/// Fragments whose payload is to be copied: `count` pieces of equal length, end to end from byte
-/// `off` of the memory of `op`.
+/// Fragments whose payload is to be copied: pieces of equal length, the last perhaps shorter, end to
+/// end from a place on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakenRun {
-    /// The receive.
-    pub op: OpId,
     /// Where the first piece belongs.
-    pub off: u64,
+    pub dest: Dest,
+    /// Bytes of each frame before its payload.
+    pub header_len: usize,
+    /// Bytes of each piece but the last.
+    pub part_len: usize,
+    /// Bytes of all pieces together.
+    pub len: usize,
     /// Frames that were taken; at least one.
     pub count: usize,
 }
 
 impl TakenRun {
-    /// Bytes of each frame before its payload.
-    pub const HEADER_LEN: usize = BULK_HEADER_LEN;
+    /// The pieces, of the frames that were offered.
+    pub fn pieces<'a>(
+        &self,
+        frames: impl Iterator<Item = &'a [u8]>,
+    ) -> impl Iterator<Item = &'a [u8]> {
+        let (header_len, part_len, len) = (self.header_len, self.part_len, self.len);
+        let starts = (0..len).step_by(part_len.max(1));
+        frames.zip(starts).map(move |(frame, start)| {
+            let part = part_len.min(len - start);
+            &frame[header_len..header_len + part]
+        })
+    }
 }
 
 impl Core {
-    /// Takes datagrams of `frame_len` bytes each that arrived by `link` one after another, as long as
-    /// they are the next fragments of one transfer; `headers` are their first bytes. Copy the
-    /// payload of a [`TakenRun`] before the events that follow; the frames that it does not count are
-    /// for [`Core::handle_frame`].
+    /// Takes `datagrams` of one length that arrived by `link` one after another, as long as they are
+    /// the next fragments of one transfer, or of one message. Copy the payload of a [`TakenRun`]
+    /// before the events that follow; the frames that it does not count are for
+    /// [`Core::handle_frame`], and those behind such a one for another run.
     pub fn handle_run<'a>(
         &mut self,
         now: Instant,
         link: LinkId,
-        frame_len: usize,
-        mut headers: impl Iterator<Item = &'a [u8]>,
+        mut datagrams: impl Iterator<Item = &'a [u8]>,
     ) -> Option<TakenRun> {
-        let (first, bulk) = parse(headers.next()?, frame_len)?;
+        let first = datagrams.next()?;
+        match parse(first, first.len()) {
+            Some(head) => self.handle_bulk_run(now, link, (head, first.len()), datagrams),
+            None => self.handle_eager_run(now, link, first, datagrams),
+        }
+    }
+
+    fn handle_bulk_run<'a>(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        ((first, bulk), frame_len): ((FrameHeader, BulkHeader), usize),
+        others: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<TakenRun> {
         let peer = match self.peers.get_mut(token_index(first.session)) {
             Some(Some(peer)) if peer.session.token_mine == first.session => &mut **peer,
             _ => return None,
@@ -65,15 +93,17 @@ impl Core {
         if most == 0 {
             return None;
         }
-        let others = headers.take(most as usize - 1);
+        let others = others.take(most as usize - 1);
         let count = 1 + count_next(first, bulk, frame_len, others);
         peer.last_heard = now;
         rx.insert_run(now, first.packet_num, count, first.attempt);
         rx.owe(now, ack_every, ack_delay);
         self.sh.counters.frames_received += u64::from(count);
         let taken = TakenRun {
-            op: transfer.posted.op,
-            off: transfer.posted.base + off,
+            dest: Dest::Op(transfer.posted.op, transfer.posted.base + off),
+            header_len: BULK_HEADER_LEN,
+            part_len: frame_len - BULK_HEADER_LEN,
+            len: (frame_len - BULK_HEADER_LEN) * count as usize,
             count: count as usize,
         };
         let end = off + u64::from(count) * part;
@@ -85,16 +115,16 @@ impl Core {
     }
 }
 
-/// How many of `headers` continue `first` and `bulk`: the next numbers, and all else alike.
+/// How many of `others` continue `first` and `bulk`: the next numbers, and all else alike.
 #[inline]
 fn count_next<'a>(
     first: FrameHeader,
     bulk: BulkHeader,
     frame_len: usize,
-    headers: impl Iterator<Item = &'a [u8]>,
+    others: impl Iterator<Item = &'a [u8]>,
 ) -> u32 {
     let mut count = 0;
-    for (ahead, header) in (1..).zip(headers) {
+    for (ahead, other) in (1..).zip(others) {
         let frame = FrameHeader {
             packet_num: first.packet_num.wrapping_add(ahead),
             ..first
@@ -103,7 +133,7 @@ fn count_next<'a>(
             fragment_index: bulk.fragment_index.wrapping_add(ahead),
             ..bulk
         };
-        if parse(header, frame_len) != Some((frame, next)) {
+        if other.len() != frame_len || parse(other, frame_len) != Some((frame, next)) {
             break;
         }
         count = ahead;

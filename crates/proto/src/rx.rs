@@ -13,7 +13,8 @@ use crate::session::token_index;
 use crate::{Core, DropReason, Instant, LinkId};
 use core::ops::Range;
 use portolan_wire::{
-    Ack, BULK_HEADER_LEN, Credit, FRAME_HEADER_LEN, FrameHeader, FrameKind, Record, Records,
+    Ack, BULK_HEADER_LEN, Credit, FRAME_HEADER_LEN, Fragment, FrameHeader, FrameKind, Record,
+    Records,
 };
 
 impl Core {
@@ -203,9 +204,12 @@ impl Core {
                     return Err(DropReason::NoMemory);
                 }
                 path.rx.insert(now, num, header.attempt);
+                // P3.5
                 let every = match header.kind {
-                    FrameKind::Bulk => self.sh.bulk_ack_every(),
-                    _ => self.sh.config.limits.ack_every,
+                    FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => {
+                        self.sh.config.limits.ack_every
+                    }
+                    _ => self.sh.bulk_ack_every(),
                 };
                 if path.rx.owe(now, every, self.sh.times.ack_delay) {
                     self.touch(from);

@@ -161,7 +161,7 @@ impl Peer {
         for path in self.paths.iter_mut().flatten() {
             if path.params.lossless {
                 path.up = true;
-                path.window_frames = usize::MAX;
+                path.window_frames = u32::MAX;
                 self.session.up = true;
             }
         }
@@ -301,7 +301,7 @@ impl Peer {
         let theirs = usize::from(hello.frame_len_max).max(FRAME_LEN_LEAST);
         path.frame_len_bound = path.frame_len_bound.min(theirs);
         path.frame_len = path.frame_len.min(path.frame_len_bound);
-        path.window_frames = usize::from(hello.window_frames.max(1));
+        path.window_frames = u32::from(hello.window_frames.max(1));
         // P2.6
         if proven && !path.up {
             path.up = true;

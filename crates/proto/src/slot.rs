@@ -8,9 +8,13 @@ use alloc::vec::Vec;
 /// Longest message that is cut into fragments in a buffer.
 pub(crate) const MESSAGE_LEN_MAX: usize = 64 * 1024;
 
-/// Sizes of buffers: a frame of an ordinary Ethernet, of one with jumbo frames, and the fragments of
-/// the longest message in the shortest frames: 137 of 512 bytes, the last one made up to that.
-const CLASS_LENS: [usize; 3] = [2048, 9216, 72 * 1024];
+/// Bytes of the buffer in which runs gather: the fragments of two of the longest messages in the
+/// shortest frames, 137 of 512 bytes each, the last made up to that. So two buffers hold a call, wherever
+/// it begins.
+pub(crate) const RUNS_LEN: usize = 144 * 1024;
+
+/// Sizes of buffers: a frame of an ordinary Ethernet, of one with jumbo frames, and runs.
+const CLASS_LENS: [usize; 3] = [2048, 9216, RUNS_LEN];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId(u32);
@@ -31,7 +35,7 @@ pub(crate) struct SlotPool {
 }
 
 impl SlotPool {
-    /// A buffer of at least `len` bytes (at most 73,728) with one reference.
+    /// A buffer of at least `len` bytes (at most 147,456) with one reference.
     pub(crate) fn take(&mut self, len: usize) -> SlotId {
         let class = CLASS_LENS.iter().position(|&class_len| len <= class_len);
         let class = class.unwrap_or(CLASS_LENS.len() - 1);

@@ -3,6 +3,7 @@
 
 extern crate std;
 
+mod calls;
 mod delivery;
 mod hostile;
 mod pair;

@@ -5,11 +5,12 @@
 //! fragments, bulk data (`P4.10`). Acknowledgements and credit ride on whatever leaves anyway
 //! (`ride`).
 
+mod calls;
 mod ride;
 
 use crate::core_state::Shared;
 use crate::event::{OpId, PeerId};
-use crate::path::{Cargo, OpenFrame, Path, Run, TxState};
+use crate::path::{Cargo, OpenFrame, Path, TxState};
 use crate::peer::Peer;
 use crate::slot::SlotId;
 use crate::{Core, Instant, LinkId};
@@ -38,6 +39,8 @@ pub enum Transmit<'a> {
         link: LinkId,
         /// The frames.
         bytes: &'a [u8],
+        /// Those that follow, if any: then all of `bytes` are full ones.
+        more: &'a [u8],
         /// Bytes of each but the last.
         segment_len: usize,
     },
@@ -125,6 +128,13 @@ pub(crate) enum View {
         len: usize,
         header_len: usize,
         fragment_len: usize,
+    },
+    /// The end of one buffer's frames and the first of the next one's.
+    Slots {
+        slots: [SlotId; 2],
+        off: u32,
+        lens: [u32; 2],
+        segment_len: u32,
     },
     /// A frame without records, in the scratch buffer.
     Empty,
@@ -266,10 +276,23 @@ impl Core {
                         peer,
                         link,
                         bytes,
+                        more: &[],
                         segment_len,
                     }
                 }
             }
+            View::Slots {
+                slots,
+                off,
+                lens,
+                segment_len,
+            } => Transmit::Run {
+                peer,
+                link,
+                bytes: &self.sh.slots.bytes(slots[0])[off as usize..][..lens[0] as usize],
+                more: &self.sh.slots.bytes(slots[1])[..lens[1] as usize],
+                segment_len: segment_len as usize,
+            },
             View::Bulk {
                 op,
                 off,
@@ -358,15 +381,8 @@ impl Peer {
             let frame = self.empty_frame(sh, link)?;
             return Some(self.seal(now, sh, link, frame));
         }
-        let path = self.paths[link.index()].as_deref_mut()?;
-        if let Some(mut run) = path.take_run() {
-            let is_last_part = !path.runs.front().is_some_and(|rest| rest.slot == run.slot);
-            if is_last_part {
-                run.len += self.append_to_run(now, sh, &run);
-            }
-            self.ack_waited = self.ack_is_due(now) || self.has_control();
-            let path = self.paths[link.index()].as_deref_mut()?;
-            return Some(path.seal_run(now, sh, self.id, self.session.token_theirs, run));
+        if let Some(sent) = self.next_run(now, sh, link) {
+            return Some(sent);
         }
         if !self.pieces.is_empty()
             && self.bulk == Some(link)
@@ -411,7 +427,8 @@ impl Peer {
     /// fit, else they follow it. Data does not wait for them, nor they for more than one run.
     fn run_goes_first(&self) -> bool {
         let mut paths = self.paths.iter().flatten();
-        !self.ack_waited && paths.any(|path| !path.blocked && path.has_run_to_send())
+        let more = self.is_starved();
+        !self.ack_waited && paths.any(|path| !path.blocked && path.has_run_to_send(more))
     }
 
     /// The lane's next frame. The high lane also carries control records, with or without messages.
@@ -630,89 +647,5 @@ impl Path {
             });
         }
         None
-    }
-
-    /// Whether a run, or a part of one, fits a call and the window.
-    fn has_run_to_send(&self) -> bool {
-        self.runs.front().is_some_and(|run| self.run_part(run) > 0)
-    }
-
-    /// Bytes of a run that one call and the window take.
-    fn run_part(&self, run: &Run) -> usize {
-        let per_call = (run.call_len / run.segment_len).max(1);
-        let count = self.params.segments_max.max(1).min(per_call);
-        run.len.min(count.min(self.window_left()) * run.segment_len)
-    }
-
-    /// As much of the first run of eager fragments as one call and the window take.
-    fn take_run(&mut self) -> Option<Run> {
-        let len = self.run_part(self.runs.front()?);
-        if len == 0 {
-            return None;
-        }
-        let run = self.runs.front_mut()?;
-        let part = Run { len, ..*run };
-        if len == run.len {
-            self.runs.pop_front();
-        } else {
-            run.off += len;
-            run.len -= len;
-        }
-        Some(part)
-    }
-
-    /// Numbers the frames of a run and writes their headers.
-    fn seal_run(
-        &mut self,
-        now: Instant,
-        sh: &mut Shared,
-        peer: PeerId,
-        session: u64,
-        run: Run,
-    ) -> Sent {
-        let count = run.len.div_ceil(run.segment_len);
-        let is_last_part = !self.runs.front().is_some_and(|rest| rest.slot == run.slot);
-        let first = self.next_num();
-        for ahead in 0..count {
-            let start = run.off + ahead * run.segment_len;
-            let len = run.segment_len.min(run.len - ahead * run.segment_len);
-            let off = u32::try_from(start).unwrap_or(u32::MAX);
-            let packet_num = self.push_inflight(
-                now,
-                Cargo::Slot {
-                    slot: run.slot,
-                    off,
-                },
-                len,
-            );
-            let header = FrameHeader {
-                kind: FrameKind::Data,
-                attempt: 0,
-                frame_len: u16::try_from(len).unwrap_or(u16::MAX),
-                packet_num,
-                session,
-            };
-            header.emit(&mut sh.slots.bytes_mut(run.slot)[start..]);
-        }
-        let count = u32::try_from(count).unwrap_or(0);
-        // The buffer has one reference per frame under way, and one until all of it was sent.
-        sh.slots.retain(run.slot, count);
-        if is_last_part {
-            sh.slots.release(run.slot);
-        }
-        self.loss.last_sent_at = now;
-        let what = View::Slot {
-            slot: run.slot,
-            off: run.off,
-            len: run.len,
-            segment_len: run.segment_len,
-        };
-        Sent::Numbered {
-            peer,
-            link: self.link,
-            first,
-            count,
-            what,
-        }
     }
 }

@@ -15,7 +15,6 @@ use crate::queue::{Flight, Happening};
 use peers::Remote;
 use portolan_proto::{
     Admitted, Config, Core, Dest, LaneId, LinkId, OpId, PeerId, PortId, PortMode, Selector, Space,
-    TakenRun,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -315,18 +314,22 @@ impl Node {
             (next.from, next.link, next.marked, next.frame.len()) == (from, link, marked, len)
         };
         let run = self.inbox.iter().take_while(alike).take(most);
-        let headers = run.map(|next| &next.frame[..len.min(TakenRun::HEADER_LEN)]);
+        let datagrams = run.map(|next| &next.frame[..]);
         let local = self.clock.local(cx.now);
-        let Some(taken) = self.core.handle_run(local, link, len, headers) else {
+        let Some(taken) = self.core.handle_run(local, link, datagrams) else {
             return 0;
         };
-        let mut at = taken.off;
         let flights: Vec<_> = self.inbox.drain(..taken.count).collect();
-        for flight in &flights {
+        let starts = (0..taken.len).step_by(taken.part_len);
+        for (flight, start) in flights.iter().zip(starts) {
             self.note_arrival(cx, flight);
-            let src = TakenRun::HEADER_LEN..len;
-            self.place(cx, &flight.frame, Dest::Op(taken.op, at), src.clone());
-            at += src.len() as u64;
+            let dest = match taken.dest {
+                Dest::Op(op, off) => Dest::Op(op, off + start as u64),
+                Dest::Held(id, off) => Dest::Held(id, off + start),
+            };
+            let part = taken.part_len.min(taken.len - start);
+            let src = taken.header_len..taken.header_len + part;
+            self.place(cx, &flight.frame, dest, src);
         }
         self.drain(cx, &[]);
         if marked {
@@ -555,7 +558,7 @@ impl Node {
         // Beside that, what waits by tag without its credit.
         let held_max = peers * 2 * limits.credit_len as usize * 8 + limits.held_len_max / 4;
         // Per path a window and what waits behind it in each lane; then what is being sent.
-        let per_path = usize::from(limits.window_frames_max) + 3 * 64 + 16;
+        let per_path = limits.unacked_frames_max() + 3 * 64 + 16;
         let slots_max = peers * LinkId::COUNT * per_path;
         if held_len > held_max || slots > slots_max {
             let id = self.id;

@@ -20,6 +20,7 @@ mod marks;
 mod record;
 mod remote;
 mod seal;
+mod train;
 
 pub use card::{CARD_LEN, Card, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, card_of};
 pub use frame::{BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION};
@@ -36,6 +37,7 @@ pub use remote::{
     RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
 };
 pub use seal::{SEAL_LEN, SEAL_TAG_LEN, SealNumber, SealedFrame, seal_header};
+pub use train::FragmentFrame;
 
 use core::fmt;
 

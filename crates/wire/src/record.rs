@@ -241,6 +241,32 @@ impl Fragment {
         Ok(fragment)
     }
 
+    /// Whether the record at `at` calls itself one.
+    #[inline]
+    #[must_use]
+    pub fn is_at(frame: &[u8], at: usize) -> bool {
+        matches!(
+            frame.get(at),
+            Some(&(KIND_FRAGMENT | KIND_LABELLED_FRAGMENT))
+        )
+    }
+
+    /// Reads the header of a fragment, with a label or without; `None` if the record is of another
+    /// kind or malformed.
+    #[inline]
+    #[must_use]
+    pub fn peek(bytes: &[u8]) -> Option<Fragment> {
+        if bytes.len() < FRAGMENT_LEN {
+            return None;
+        }
+        let message = match bytes[0] {
+            KIND_FRAGMENT => Message::parse(bytes),
+            KIND_LABELLED_FRAGMENT => Message::parse_labelled(bytes, FRAGMENT_LEN),
+            _ => return None,
+        };
+        Fragment::parse(message.ok()?, bytes).ok()
+    }
+
     /// Bytes of the header, its label included.
     #[inline]
     #[must_use]

@@ -21,7 +21,7 @@ pub enum Channel {
     /// To rank 0: the parts of the result.
     Gather,
     /// To rank 0: where the time went.
-    Times,
+    Shares,
 }
 
 impl Channel {
@@ -34,7 +34,7 @@ impl Channel {
         Channel::Halo(Direction::North),
         Channel::Halo(Direction::South),
         Channel::Gather,
-        Channel::Times,
+        Channel::Shares,
     ];
 
     /// The channel's place in [`Channel::ALL`].
@@ -48,7 +48,7 @@ impl Channel {
             Channel::Halo(Direction::North) => 4,
             Channel::Halo(Direction::South) => 5,
             Channel::Gather => 6,
-            Channel::Times => 7,
+            Channel::Shares => 7,
         }
     }
 }

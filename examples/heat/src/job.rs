@@ -7,6 +7,7 @@ use crate::decompose::Layout;
 use crate::field::{Field, check_alpha, check_size};
 use crate::march::march;
 use crate::picture::{Palette, check_writable, read_pgm, write_png};
+use crate::report::ratio;
 use crate::spread::{gather, scatter};
 use crate::{HeatError, Report};
 use anyhow::{Result, bail, ensure};
@@ -61,11 +62,13 @@ pub fn run<C: Comm>(comm: &mut C, options: &Options) -> Result<Outcome> {
     comm.barrier()?;
     let start = Instant::now();
     let own_time = march(comm, &layout, &mut block, options.alpha, options.steps)?;
+    // Of this process's own time: the others began a little earlier or later.
+    let own_share = ratio(own_time.as_secs_f64(), start.elapsed().as_secs_f64());
     comm.barrier()?;
     let elapsed = start.elapsed();
 
     let result = gather(comm, &layout, &block.cells())?;
-    let communicating = collect_times(comm, own_time)?;
+    let communicating = collect_shares(comm, own_share)?;
     // Nobody leaves before everything has arrived.
     comm.barrier()?;
     let (Some(initial), Some(result)) = (initial, result) else {
@@ -144,24 +147,23 @@ fn receive_sides<C: Comm>(comm: &mut C) -> Result<(usize, usize)> {
 }
 
 /// Collects each rank's time on rank 0, in the order of the ranks.
-fn collect_times<C: Comm>(comm: &mut C, own: Duration) -> Result<Vec<Duration>> {
+fn collect_shares<C: Comm>(comm: &mut C, own: f64) -> Result<Vec<f64>> {
     if comm.rank() != 0 {
-        let nanos = u64::try_from(own.as_nanos()).unwrap_or(u64::MAX);
-        comm.send(0, Channel::Times, &nanos.to_le_bytes())?;
+        comm.send(0, Channel::Shares, &own.to_le_bytes())?;
         return Ok(Vec::new());
     }
-    let mut times = vec![own; comm.size()];
+    let mut shares = vec![own; comm.size()];
     for _ in 1..comm.size() {
         let mut bytes = [0; 8];
-        let received = comm.recv(Channel::Times, &mut bytes)?;
+        let received = comm.recv(Channel::Shares, &mut bytes)?;
         ensure!(
             received.len == 8,
-            "times: {} bytes where 8 were due",
+            "shares: {} bytes where 8 were due",
             received.len
         );
-        times[received.source] = Duration::from_nanos(u64::from_le_bytes(bytes));
+        shares[received.source] = f64::from_le_bytes(bytes);
     }
-    Ok(times)
+    Ok(shares)
 }
 
 /// Compares `result` with the sequential solution, bit for bit, and returns how long that took.

@@ -17,8 +17,8 @@ pub struct Report {
     pub alpha: f64,
     /// Time of all steps, from barrier to barrier.
     pub elapsed: Duration,
-    /// Time that each rank spent in calls of the network.
-    pub communicating: Vec<Duration>,
+    /// Share of its time that each rank spent in calls of the network.
+    pub communicating: Vec<f64>,
     /// Time of the sequential solution, when it was asked for (and found equal).
     pub checked: Option<Duration>,
     /// Picture written.
@@ -38,17 +38,13 @@ impl Report {
     /// Mean share of the time spent communicating, and the largest with its rank.
     #[must_use]
     pub fn communication_shares(&self) -> (f64, f64, usize) {
-        let share = |time: &Duration| ratio(time.as_secs_f64(), self.elapsed.as_secs_f64());
-        let total: Duration = self.communicating.iter().sum();
-        let most = self
-            .communicating
-            .iter()
-            .enumerate()
-            .max_by_key(|(_, time)| **time);
-        let (rank, most) = most.map_or((0, 0.0), |(rank, time)| (rank, share(time)));
+        let total: f64 = self.communicating.iter().sum();
+        let shares = self.communicating.iter().copied().enumerate();
+        let most = shares.max_by(|(_, a), (_, b)| a.total_cmp(b));
+        let (rank, most) = most.unwrap_or_default();
         #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^52")]
         let ranks = self.communicating.len() as f64;
-        (ratio(share(&total), ranks), most, rank)
+        (ratio(total, ranks), most, rank)
     }
 }
 
@@ -95,7 +91,7 @@ impl fmt::Display for Report {
 }
 
 /// 0 where there is nothing to divide by: a job of no steps.
-fn ratio(part: f64, whole: f64) -> f64 {
+pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
@@ -115,7 +111,7 @@ mod tests {
             steps: 500,
             alpha: 0.2,
             elapsed: Duration::from_secs(2),
-            communicating: vec![Duration::from_millis(500), Duration::from_millis(1000)],
+            communicating: vec![0.25, 0.5],
             checked: Some(Duration::from_secs(1)),
             output: None,
         };

@@ -26,6 +26,7 @@ pub(crate) mod place;
 mod plan;
 mod portolan_account;
 mod portolan_rows;
+mod progress;
 mod relative;
 mod rounds;
 mod rows;
@@ -42,8 +43,7 @@ pub(crate) use half_power::throughput;
 pub(crate) use schema::{Report, Row};
 pub(crate) use worker::{WorkerArgs, work};
 
-use crate::error::UserError;
-use crate::output::out;
+use crate::output;
 use anyhow::{Context, Result};
 use args::Path;
 use loss::Loss;
@@ -51,10 +51,10 @@ use measure::{Pace, Sample};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use place::{Place, Site};
 use plan::Measurement;
+use progress::Progress;
 use schema::SCHEMA;
 use spec::{Burst, Program, Role, Spec};
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -65,6 +65,7 @@ use std::process::ExitCode;
 /// The request makes no sense, or the results cannot be written.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     args.check()?;
+    output::check_file(args.json.as_deref())?;
     let mut notes = Vec::new();
     let site = choose_site(args, 2, &mut notes);
     let machine = machine::describe(&site, args.repeat);
@@ -82,14 +83,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         .contains(&Metric::Incast)
         .then(|| choose_site(args, args.senders + 1, &mut report.notes));
     let bench = Bench { args, site, crowd };
-    let mut complete = true;
-    for metric in &args.metrics {
-        for size in args.sizes_for(*metric) {
-            complete &= bench.add(&mut report, *metric, size);
-        }
-    }
+    let complete = bench.measure_all(&mut report);
     report.half_power = half_power::of(&report.results);
-    publish(args, &report)?;
+    output::publish(&table::render(&report), &report, args.json.as_deref())?;
     Ok(if complete {
         ExitCode::SUCCESS
     } else {
@@ -128,30 +124,6 @@ fn choose_site(args: &BenchArgs, count: u32, notes: &mut Vec<String>) -> Site {
     Site::loopback(args.mtu as usize, count)
 }
 
-fn publish(args: &BenchArgs, report: &Report) -> Result<()> {
-    let table = table::render(report);
-    let Some(path) = &args.json else {
-        out!("{table}")?;
-        return Ok(());
-    };
-    let mut json = serde_json::to_vec_pretty(report)?;
-    json.push(b'\n');
-    if path.as_os_str() == "-" {
-        eprint!("{table}");
-        return std::io::stdout()
-            .write_all(&json)
-            .context("cannot write the results");
-    }
-    out!("{table}")?;
-    fs::write(path, json).map_err(|error| {
-        let path = path.display();
-        UserError::new(format!(
-            "the results cannot be written to {path} ({error}): name another --json"
-        ))
-        .into()
-    })
-}
-
 struct Bench<'a> {
     args: &'a BenchArgs,
     site: Site,
@@ -160,10 +132,34 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures one size and says whether Portolan's own rows are all there.
-    fn add(&self, report: &mut Report, metric: Metric, size: usize) -> bool {
-        let wanted = plan::rows(self.args, metric, size);
-        let outcome = rounds::run(&wanted, (metric, size), self.args.repeat, |measurement| {
+    /// Measures everything and says whether Portolan's own rows are all there.
+    fn measure_all(&self, report: &mut Report) -> bool {
+        let metrics = self.args.metrics.iter();
+        let work: Vec<_> = metrics
+            .flat_map(|metric| {
+                let sizes = self.args.sizes_for(*metric).into_iter();
+                sizes.map(|size| (*metric, size, plan::rows(self.args, *metric, size)))
+            })
+            .collect();
+        let counts = work.iter().map(|(.., rows)| plan::measurements(rows).len());
+        let mut progress = Progress::new(counts.sum::<usize>() * self.args.repeat as usize);
+        let mut complete = true;
+        for (metric, size, rows) in &work {
+            complete &= self.add(report, (*metric, *size), rows, &mut progress);
+        }
+        complete
+    }
+
+    /// Measures one size.
+    fn add(
+        &self,
+        report: &mut Report,
+        (metric, size): (Metric, usize),
+        wanted: &[plan::Wanted],
+        progress: &mut Progress,
+    ) -> bool {
+        let outcome = rounds::run(wanted, (metric, size), self.args.repeat, |measurement| {
+            progress.begin(&format!("{metric}, {size} bytes, {}", measurement.name()));
             self.measure(measurement, size)
         });
         report.results.extend(relative::related(outcome.rows));

@@ -4,11 +4,11 @@
 use super::hosts::{self, Host, MapBy};
 use super::{AgentOptions, Options, Workload, execute};
 use crate::error::user_error;
-use crate::lab::{Lab, TemporaryLab};
+use crate::lab::{HOSTS_MAX, Lab, TemporaryLab};
 use anyhow::Result;
 use clap::ValueEnum;
 use portolan::launch::{FD_VARIABLE, PathChoice};
-use portolan::settings;
+use portolan::{model, settings};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,7 +35,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
     /// Make a lab of N hosts for this job, and remove it afterwards.
-    #[arg(long, value_name = "N", conflicts_with_all = ["lab", "hosts"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["lab", "hosts"],
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(HOSTS_MAX)))]
     new_lab: Option<u32>,
     /// At most K processes on each host [default: as the hosts file says, 1 without slots=; spread
     /// evenly over a lab; all of them without --hosts and --lab].
@@ -131,6 +132,8 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
     let hosts = find_hosts(&args, new_lab)?;
     let mut command = args.command.into_iter();
     let program = command.next().unwrap_or_default();
+    check_program(&program)?;
+    warn_of_model(&args.option);
     Ok(Options {
         rank_count: args.n,
         hosts,
@@ -157,6 +160,41 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
     })
 }
 
+/// What looks like an option, and is none, would be taken for the program's name.
+fn check_program(program: &str) -> Result<()> {
+    let Some(word) = program.strip_prefix('-') else {
+        return Ok(());
+    };
+    let name = word.trim_start_matches('-').split('=').next();
+    let name = name.unwrap_or_default().replace('-', "_");
+    let is_setting = settings::ALL
+        .iter()
+        .any(|setting| setting.option == Some(&name));
+    if is_setting {
+        user_error!(
+            "{program} is no option of portolan run, but a setting of the library: write \
+             --option {name}=VALUE"
+        );
+    }
+    user_error!(
+        "{program} is no option of portolan run: `portolan run --help` lists them; a program of \
+         that name is written ./{program}"
+    )
+}
+
+/// A stored model that is of no use here is told before the processes choose without it. One that
+/// the job names is theirs to refuse.
+fn warn_of_model(asked: &[String]) {
+    let is_named = asked.iter().any(|text| text.starts_with("model="));
+    if is_named || settings::MODEL.from_env().is_some() {
+        return;
+    }
+    if let (_, status @ model::Status::Refused(..)) = model::load(None) {
+        // Where nobody hears of it, `portolan info` still says it.
+        let _ = writeln!(std::io::stderr(), "portolan: the stored model is {status}");
+    }
+}
+
 fn find_hosts(args: &Args, new_lab: Option<&Lab>) -> Result<Vec<Host>> {
     if let Some(lab) = new_lab {
         return Ok(hosts::of_lab(lab, args.n, args.per_host));
@@ -179,13 +217,21 @@ fn setting(text: &str) -> Result<(String, String)> {
 /// too, ssh does not.
 fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
     let own = |name: &str| {
-        let is_own = name.starts_with("PORTOLAN_") && name != FD_VARIABLE;
+        let is_own = name.starts_with(PREFIX) && name != FD_VARIABLE;
         is_own || name == settings::RUST_LOG.variable
     };
     let mut environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| own(name))
         .collect();
+    for name in environment.keys() {
+        if let Some(meant) = misspelt(name) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "portolan: the environment has {name}, which is no setting; {meant} is one"
+            );
+        }
+    }
     for text in asked {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -199,6 +245,22 @@ fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
         environment.insert(name.to_owned(), value);
     }
     Ok(environment)
+}
+
+/// What all settings but `RUST_LOG` begin with.
+const PREFIX: &str = "PORTOLAN_";
+
+/// In so many letters of a name, one slip: among fewer, other words are as close.
+const LETTERS_PER_SLIP: usize = 4;
+
+/// The setting that an unknown variable was most likely meant to be. Programs may have variables of
+/// their own that begin as Portolan's do.
+fn misspelt(name: &str) -> Option<&'static str> {
+    let known = settings::ALL.iter().map(|setting| setting.variable);
+    let slips = |variable: &str| strsim::osa_distance(variable, name);
+    let meant = known.min_by_key(|variable| slips(variable))?;
+    let slips_max = meant.strip_prefix(PREFIX)?.len() / LETTERS_PER_SLIP;
+    (1..=slips_max).contains(&slips(meant)).then_some(meant)
 }
 
 fn directory(asked: Option<PathBuf>) -> Result<String> {
@@ -220,5 +282,40 @@ fn seconds(text: &str) -> Result<Duration, String> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(limit) if !limit.is_zero() => Ok(limit),
         _ => Err("must be more than 0".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_of_the_pen_are_found_and_other_variables_left_alone() {
+        assert_eq!(misspelt("PORTOLAN_SCHEDLE"), Some("PORTOLAN_SCHEDULE"));
+        assert_eq!(
+            misspelt("PORTOLAN_PEER_TIMOEUT"),
+            Some("PORTOLAN_PEER_TIMEOUT")
+        );
+        for setting in settings::ALL {
+            assert_eq!(misspelt(setting.variable), None);
+        }
+        for foreign in [
+            "PORTOLAN_HOME",
+            "PORTOLAN_DIR",
+            "PORTOLAN_TEST_ROLE",
+            "PORTOLAN_",
+        ] {
+            assert_eq!(misspelt(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_is_none_is_not_taken_for_a_program() {
+        let told = |program| check_program(program).unwrap_err().to_string();
+        assert!(told("--auth").contains("--option auth=VALUE"));
+        assert!(told("--peer-timeout=3s").contains("--option peer_timeout=VALUE"));
+        assert!(told("-N").contains("--help"));
+        assert!(check_program("./-N").is_ok());
+        assert!(check_program("").is_ok());
     }
 }

@@ -6,10 +6,12 @@
 //! drain [`Control::poll_order`].
 
 use super::wire::{self, End, Order};
+use crate::output::Unwritten;
 use portolan::launch::Gone;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fmt;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Time between SIGTERM and SIGKILL: long enough to close files, short enough for a person.
@@ -21,6 +23,9 @@ const ANSWER_DELAY: Duration = Duration::from_secs(3);
 
 /// Exit status of a job that `--timeout` ended; that of timeout(1).
 const TIMEOUT_STATUS: i32 = 124;
+
+/// Exit status of a job whose output could not be written; that of what else goes wrong here.
+const UNWRITTEN_STATUS: i32 = 1;
 
 const SIGKILL: i32 = libc::SIGKILL;
 const SIGTERM: i32 = libc::SIGTERM;
@@ -39,6 +44,8 @@ pub(crate) enum Failure {
     Signal(i32),
     /// The time was over.
     Timeout(Duration),
+    /// Standard output takes nothing any more, for this reason.
+    Unwritten(String),
 }
 
 impl Failure {
@@ -48,6 +55,7 @@ impl Failure {
             Failure::Rank { status, .. } => *status,
             Failure::Signal(signal) => End::Signal(*signal).shell_status(),
             Failure::Timeout(_) => TIMEOUT_STATUS,
+            Failure::Unwritten(_) => UNWRITTEN_STATUS,
         }
     }
 }
@@ -68,6 +76,9 @@ impl fmt::Display for Failure {
                     "the job was ended by {} to portolan run",
                     wire::signal_name(*signal)
                 )
+            }
+            Failure::Unwritten(why) => {
+                write!(f, "the job was ended: {why}")
             }
             Failure::Timeout(limit) => {
                 write!(
@@ -223,6 +234,15 @@ impl Control {
                 self.order_signal(signal, Stage::Terminated, Some(now + self.grace));
             }
             Stage::Terminated | Stage::Killed | Stage::Abandoned => self.order_kill(now),
+        }
+    }
+
+    /// What the processes print cannot be written any more.
+    pub(crate) fn on_unwritten(&mut self, now: Instant, error: io::Error) {
+        let why = Unwritten(error).to_string();
+        self.failure.get_or_insert(Failure::Unwritten(why));
+        if matches!(self.stage, Stage::Running | Stage::Grace) {
+            self.order_signal(SIGTERM, Stage::Terminated, Some(now + KILL_DELAY));
         }
     }
 

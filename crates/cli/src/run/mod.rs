@@ -28,6 +28,7 @@ use nix::poll::PollFlags;
 use portolan::launch::wire::VERSION;
 use printer::Printer;
 use rand::TryRngCore;
+use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 pub(crate) use wire::Workload;
@@ -145,7 +146,13 @@ impl Job {
             }
         }
         self.agents.clear();
-        self.printer.finish();
+        match self.printer.finish() {
+            // The reader had seen enough of a job that has ended.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                self.control.on_unwritten(Instant::now(), error);
+            }
+            _ => {}
+        }
         let captured = self.printer.take_captured();
         Ok(Outcome {
             failure: self.control.failure().cloned(),
@@ -196,9 +203,14 @@ impl Job {
                 }
             }
             Source::Printer(stream) => {
-                if !self.printer.write(stream) {
-                    // As the kernel would tell a single program whose reader is gone.
-                    self.control.on_signal(Instant::now(), libc::SIGPIPE);
+                if let Err(error) = self.printer.write(stream) {
+                    match error.kind() {
+                        // As the kernel would tell a single program whose reader is gone.
+                        ErrorKind::BrokenPipe => {
+                            self.control.on_signal(Instant::now(), libc::SIGPIPE);
+                        }
+                        _ => self.control.on_unwritten(Instant::now(), error),
+                    }
                 }
             }
         }

@@ -5,7 +5,7 @@ use super::wire::{Data, Stream};
 use crate::launch_io::{self, SINK_LEN_HIGH};
 use anyhow::Result;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Bytes of one write: a pipe that `poll` calls writable takes this many without blocking
@@ -55,6 +55,10 @@ impl Printer {
             Stream::Out => &mut self.out,
             Stream::Err => &mut self.err,
         };
+        if target.file.is_none() {
+            // It can never be written, and must not fill the memory that lets the agents go on.
+            return;
+        }
         if !self.tagged {
             target.pending.extend_from_slice(&bytes);
             return;
@@ -89,25 +93,35 @@ impl Printer {
         self.out.pending.len().max(self.err.pending.len()) < SINK_LEN_HIGH
     }
 
-    /// Writes some of what waits. Returns `false` once, when the reader of standard output is gone.
-    pub(super) fn write(&mut self, stream: Stream) -> bool {
+    /// Writes some of what waits.
+    ///
+    /// # Errors
+    /// Once, when standard output takes nothing any more: its reader is gone, or its disk is full.
+    pub(super) fn write(&mut self, stream: Stream) -> io::Result<()> {
         match stream {
             Stream::Out => self.out.write(),
             Stream::Err => {
                 // Nobody reading the errors is no reason to end a job.
-                self.err.write();
-                true
+                let _ = self.err.write();
+                Ok(())
             }
         }
     }
 
     /// Writes everything, waiting as long as it takes.
-    pub(super) fn finish(&mut self) {
-        for target in [&mut self.out, &mut self.err] {
-            while target.fd().is_some() {
-                target.write();
-            }
+    ///
+    /// # Errors
+    /// As [`Printer::write`].
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        let mut written = Ok(());
+        while self.out.fd().is_some() {
+            written = self.out.write();
         }
+        while self.err.fd().is_some() {
+            // As in `write`.
+            let _ = self.err.write();
+        }
+        written
     }
 
     /// The captured lines.
@@ -129,25 +143,25 @@ impl Target {
         self.file.as_ref().filter(|_| waiting).map(File::as_fd)
     }
 
-    /// Writes once; `false` if the reader is gone.
-    fn write(&mut self) -> bool {
+    /// Writes once; after a failure never again.
+    fn write(&mut self) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             self.pending.clear();
-            return true;
+            return Ok(());
         };
         let len = self.pending.len().min(WRITE_LEN_MAX);
         match file.write(&self.pending[..len]) {
             Ok(len) => {
                 self.pending.drain(..len);
-                true
+                Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => true,
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             // Somebody else made the shared descriptor non-blocking; poll says when to go on.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => true,
-            Err(_) => {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Err(error) => {
                 self.file = None;
                 self.pending.clear();
-                false
+                Err(error)
             }
         }
     }

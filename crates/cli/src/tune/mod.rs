@@ -21,7 +21,7 @@ use crate::bench::args::Path;
 use crate::bench::place::{Site, SiteKind, pick_cores};
 use crate::bench::surroundings::{open_lab, run_job};
 use crate::error::{UserError, user_error};
-use crate::output::out;
+use crate::output;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use measure::Order;
@@ -29,7 +29,6 @@ use points::Points;
 use portolan::model::{self, Host, Model, SCHEMA};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -103,6 +102,7 @@ impl TuneArgs {
 /// # Errors
 /// No path could be measured, or the results cannot be written.
 pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
+    output::check_file(args.json.as_deref())?;
     let paths = args.paths();
     let mut notes = Vec::new();
     let site = choose_site(args, &paths, &mut notes)?;
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     let complete = notes.is_empty();
     let mut report = report::Report::new(model, &measured, site.kind, notes);
     report.stored = store(args, &report.model)?;
-    publish(args, &report)?;
+    output::publish(&table::render(&report), &report, args.json.as_deref())?;
     Ok(ExitCode::from(u8::from(!complete)))
 }
 
@@ -195,27 +195,6 @@ fn store(args: &TuneArgs, model: &Model) -> Result<Option<PathBuf>> {
     let file = file.map_err(|error| UserError::new(error.to_string()))?;
     model::save(model, &file).map_err(|error| UserError::new(error.to_string()))?;
     Ok(Some(file))
-}
-
-fn publish(args: &TuneArgs, report: &report::Report) -> Result<()> {
-    let table = table::render(report);
-    let Some(file) = &args.json else {
-        out!("{table}")?;
-        return Ok(());
-    };
-    let mut json = serde_json::to_vec_pretty(report)?;
-    json.push(b'\n');
-    if file.as_os_str() == "-" {
-        eprint!("{table}");
-        let mut out = std::io::stdout();
-        return out.write_all(&json).context("cannot write the results");
-    }
-    out!("{table}")?;
-    fs::write(file, json).map_err(|error| {
-        let file = file.display();
-        let why = format!("the results cannot be written to {file} ({error}): name another --json");
-        UserError::new(why).into()
-    })
 }
 
 #[cfg(test)]

@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 /// How long anything here may take before the test has failed: the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The command, with arguments.
+/// The command, with arguments, and without what its user has stored.
 pub(crate) fn portolan(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
     command.args(args).stdin(Stdio::null());
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 

@@ -3,6 +3,7 @@
 //! `as_rank` then plays the role that the environment names.
 
 use super::{Ended, portolan};
+use portolan::{Node, PortConfig};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,16 @@ const JOB_SECONDS: &str = "100";
 /// The role of this process; `None` in the test program proper.
 pub(crate) fn role() -> Option<String> {
     std::env::var(ROLE).ok()
+}
+
+/// The node of a rank, with `ports` open; `None` in the test program proper.
+pub(crate) fn joined(ports: &[u16]) -> Option<Node> {
+    role()?;
+    let mut node = Node::join().unwrap();
+    for port in ports {
+        node.open(*port, PortConfig::default()).unwrap();
+    }
+    Some(node)
 }
 
 /// A word that only the command lines of one job hold, by which its processes are known.

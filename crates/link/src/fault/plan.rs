@@ -25,6 +25,11 @@ impl Fate {
             && self.corrupt_bit.is_none()
             && self.delay.is_none()
     }
+
+    /// Nothing of the datagram is left.
+    pub(super) fn is_loss(&self) -> bool {
+        self.drop && !self.duplicate && self.corrupt_bit.is_none()
+    }
 }
 
 pub(super) struct Plan {

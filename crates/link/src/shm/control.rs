@@ -443,10 +443,10 @@ fn unreachable(peer: PeerId, why: &'static str) -> LinkError {
 
 fn system(what: impl Into<String>, remedy: &'static str) -> impl FnOnce(io::Error) -> LinkError {
     let what = what.into();
-    move |source| LinkError::System {
+    move |errno| LinkError::System {
         kind: LinkKind::Shm,
         what,
-        source,
+        errno,
         remedy,
     }
 }

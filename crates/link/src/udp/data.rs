@@ -68,7 +68,10 @@ impl Udp {
         } else {
             None
         };
-        self.sender.send_gathered(fd, to, cut, run.pieces())?;
+        match run.uncut() {
+            Some(slices) => self.sender.send_gathered(fd, to, cut, slices)?,
+            None => self.sender.send_gathered(fd, to, cut, run.pieces())?,
+        };
         self.refusals = 0;
         Ok(())
     }
@@ -282,17 +285,24 @@ impl Udp {
             return 0;
         }
         let segment_len = got.segment_len.max(1);
-        let mut count = 0;
-        if len > segment_len {
-            count = receiver.run(&self.rx_buf[..len], segment_len);
-        }
-        for head in self.rx_buf[..len].chunks(segment_len).skip(count) {
-            receiver.frame(RxFrame {
-                from: None,
-                head,
-                body: None,
-            });
-            count += 1;
+        let (mut rest, mut count) = (&self.rx_buf[..len], 0);
+        while !rest.is_empty() {
+            let taken = match rest.len() > segment_len {
+                true => receiver.run(rest, segment_len),
+                false => 0,
+            };
+            if taken == 0 {
+                let (head, behind) = rest.split_at(segment_len.min(rest.len()));
+                receiver.frame(RxFrame {
+                    from: None,
+                    head,
+                    body: None,
+                });
+                (rest, count) = (behind, count + 1);
+            } else {
+                rest = rest.get(taken * segment_len..).unwrap_or_default();
+                count += taken;
+            }
         }
         count
     }

@@ -112,7 +112,7 @@ fn refuse_sealing(job: &Job) -> Result<(), Error> {
 fn own_address(plan: &Plan, links: &Links) -> Result<(Address, Unstarted), Error> {
     let network = plan.network().ok_or_else(|| Error::System {
         what: "finding a network interface",
-        source: std::io::ErrorKind::AddrNotAvailable.into(),
+        errno: std::io::ErrorKind::AddrNotAvailable.into(),
     })?;
     let unstarted = Unstarted::bind(network.addr)?;
     let name = network.addr.to_string();

@@ -38,9 +38,9 @@ pub(super) struct Rest {
 
 impl Rest {
     pub(super) fn new(links: &mut Links) -> Result<Rest, Error> {
-        let failed = |source| Error::System {
+        let failed = |errno| Error::System {
             what: "making a descriptor to wait for",
-            source,
+            errno,
         };
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags);

@@ -9,8 +9,7 @@ use crate::port::{Context, Handler, Message};
 use crate::seal::Opened;
 use portolan_link::RxFrame;
 use portolan_proto::{
-    Cause, Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, TakenRun, Want, Whole,
-    WholeDest,
+    Cause, Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest,
 };
 use std::ops::Range;
 
@@ -104,8 +103,8 @@ impl Inner {
         self.drain(handlers, Some(frame));
     }
 
-    /// Frames of `frame_len` bytes each have arrived, end to end; returns how many of the first ones
-    /// were fragments of one message, which are at their place now.
+    /// Frames of `frame_len` bytes each have arrived, end to end, the last perhaps shorter; returns how
+    /// many of the first ones were fragments of one message, which are at their place now.
     pub(super) fn on_run(
         &mut self,
         handlers: &mut Handlers,
@@ -113,16 +112,20 @@ impl Inner {
         frames: &[u8],
         frame_len: usize,
     ) -> usize {
-        let headers = frames.chunks_exact(frame_len);
-        let Some(run) = self.core.handle_run(self.now, link, frame_len, headers) else {
+        let datagrams = || frames.chunks(frame_len);
+        let Some(run) = self.core.handle_run(self.now, link, datagrams()) else {
             return 0;
         };
-        let part = frame_len - TakenRun::HEADER_LEN;
-        let off = usize::try_from(run.off).unwrap_or(usize::MAX);
-        let dst = self.ops.bytes_mut(run.op).get_mut(off..);
-        let pieces = dst.unwrap_or_default().chunks_exact_mut(part);
-        for (piece, frame) in pieces.zip(frames.chunks_exact(frame_len)).take(run.count) {
-            piece.copy_from_slice(&frame[TakenRun::HEADER_LEN..]);
+        let dst = match run.dest {
+            Dest::Op(op, off) => {
+                let off = usize::try_from(off).unwrap_or(usize::MAX);
+                self.ops.bytes_mut(op).get_mut(off..)
+            }
+            Dest::Held(id, off) => self.core.held_mut(id).get_mut(off..),
+        };
+        let dst = dst.unwrap_or_default().chunks_mut(run.part_len);
+        for (dst, piece) in dst.zip(run.pieces(datagrams())) {
+            dst[..piece.len()].copy_from_slice(piece);
         }
         self.placement.count(run.count * frame_len);
         self.drain(handlers, None);

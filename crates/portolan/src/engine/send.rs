@@ -79,10 +79,16 @@ impl Inner {
                 // next turn, together with what has gathered by then.
                 let hint = staging.hint();
                 let info = &mut self.peers[peer.0 as usize];
-                if hint == FlushHint::Full || info.sent_turn != self.turn {
-                    info.sent_turn = self.turn;
-                    self.flush_wanted = true;
-                }
+                let leaves = match hint {
+                    FlushHint::Open => info.is_first(self.turn),
+                    // An endpoint has asked already.
+                    FlushHint::Frames => self.raw.is_none() && !info.waits_for_company(self.turn),
+                    FlushHint::Full => {
+                        info.is_first(self.turn);
+                        true
+                    }
+                };
+                self.flush_wanted |= leaves;
                 Ok(Submitted::Accepted)
             }
             Err(Refused::Busy | Refused::TooLong) => Ok(Submitted::Wait),

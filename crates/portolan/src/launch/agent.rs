@@ -47,7 +47,7 @@ impl Agent {
             wanted: "a descriptor number; unset it to run as a job of one",
         })?;
         let owned = portolan_sys::inherit::claim_inherited_socket(fd)
-            .map_err(|source| LaunchError::NotInherited { fd, source })?;
+            .map_err(|errno| LaunchError::NotInherited { fd, errno })?;
         Agent::from_stream(UnixStream::from(owned)).map(Some)
     }
 

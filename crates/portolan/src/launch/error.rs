@@ -21,7 +21,7 @@ pub enum LaunchError {
     },
     /// The descriptor is not what an agent left for this process.
     #[error(
-        "{FD_VARIABLE} names descriptor {fd}, which is not a connection to a launcher ({source}): \
+        "{FD_VARIABLE} names descriptor {fd}, which is not a connection to a launcher ({errno}): \
          a process joins once, and processes it starts are not part of the job; \
          unset {FD_VARIABLE} to run them as jobs of one"
     )]
@@ -29,7 +29,7 @@ pub enum LaunchError {
         /// The number in the variable.
         fd: i32,
         /// What is wrong with it.
-        source: io::Error,
+        errno: io::Error,
     },
     /// The agent closed the connection.
     #[error(
@@ -39,7 +39,7 @@ pub enum LaunchError {
     Closed,
     /// The connection failed.
     #[error("connection to the launcher: {0}")]
-    System(#[from] io::Error),
+    System(io::Error),
     /// A message that this version cannot read.
     #[error(
         "unexpected message from the launcher ({0}); are portolan and the program of one version?"
@@ -70,4 +70,10 @@ pub enum LaunchError {
     /// The addresses have been exchanged already.
     #[error("addresses can be exchanged only once")]
     AlreadyExchanged,
+}
+
+impl From<io::Error> for LaunchError {
+    fn from(errno: io::Error) -> LaunchError {
+        LaunchError::System(errno)
+    }
 }

@@ -32,6 +32,7 @@ impl Launch {
     /// [`LaunchError::Version`] if the launcher is of another version; [`LaunchError::Foreign`] for
     /// what another launcher refuses.
     pub fn from_env() -> Result<Option<Launch>, LaunchError> {
+        settings::check_env()?;
         let found = detect::here()?;
         let kind = match &found.starter {
             Starter::Nobody => {
@@ -116,10 +117,7 @@ impl Launch {
 
 /// Tells a person who wants to know, on standard error: a program need not have a logger.
 fn say(what: impl FnOnce() -> String) {
-    if settings::VERBOSE
-        .from_env()
-        .is_some_and(|value| value != "0" && !value.is_empty())
-    {
+    if settings::VERBOSE.is_on().unwrap_or(false) {
         eprintln!("portolan: {}", what());
     }
 }

@@ -51,13 +51,13 @@ pub enum StoreError {
     #[error("neither XDG_CONFIG_HOME nor HOME names a directory to keep the model in; set one")]
     NoDirectory,
     /// The system refuses.
-    #[error("the model cannot be written to {}: {source}; make it writable, or name another \
+    #[error("the model cannot be written to {}: {errno}; make it writable, or name another \
              directory in XDG_CONFIG_HOME", file.display())]
     Write {
         /// Where to.
         file: PathBuf,
         /// The errno.
-        source: io::Error,
+        errno: io::Error,
     },
 }
 
@@ -144,9 +144,9 @@ impl Model {
 /// # Errors
 /// [`StoreError::Write`].
 pub fn save(model: &Model, file: &Path) -> Result<(), StoreError> {
-    write(model, file).map_err(|source| StoreError::Write {
+    write(model, file).map_err(|errno| StoreError::Write {
         file: file.to_owned(),
-        source,
+        errno,
     })
 }
 

@@ -191,10 +191,12 @@ fn runs_and_bulk_data_are_sealed_frame_by_frame() {
         .map(|num| a.frame(num, &vec![1; if num == 59 { 7 } else { 1084 }]))
         .collect();
     let bytes = frames.concat();
+    let (front, more) = bytes.split_at(50 * 1100);
     let run = Transmit::Run {
         peer,
         link,
-        bytes: &bytes,
+        bytes: front,
+        more,
         segment_len: 1100,
     };
     let sent = datagrams(&mut a.seals, &run, &[]);

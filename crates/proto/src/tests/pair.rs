@@ -84,6 +84,10 @@ pub(super) struct Pair {
     pub(super) speculates: bool,
     /// Frames that were taken as parts of runs.
     pub(super) runs_taken: usize,
+    /// Bytes of a frame that corruption may touch.
+    pub(super) spoilt_len: usize,
+    /// Frames of each call with several frames of eager messages.
+    pub(super) calls: Vec<usize>,
     wires: Vec<Wire>,
     order: u64,
     rng: ChaCha8Rng,
@@ -369,6 +373,8 @@ impl Pair {
             swallow: None,
             speculates: false,
             runs_taken: 0,
+            spoilt_len: 16,
+            calls: Vec::new(),
             wires: Vec::new(),
             order: 0,
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -414,14 +420,15 @@ impl Pair {
                 Transmit::Run {
                     link,
                     bytes,
+                    more,
                     segment_len,
                     ..
                 } => {
-                    frames.extend(
-                        bytes
-                            .chunks(segment_len)
-                            .map(|chunk| (link, chunk.to_vec())),
-                    );
+                    assert!(more.is_empty() || bytes.len().is_multiple_of(segment_len));
+                    let run = bytes.chunks(segment_len).chain(more.chunks(segment_len));
+                    let before = frames.len();
+                    frames.extend(run.map(|chunk| (link, chunk.to_vec())));
+                    self.calls.push(frames.len() - before);
                 }
                 Transmit::Bulk {
                     link,
@@ -474,7 +481,7 @@ impl Pair {
         }
         if roll(&mut self.rng, self.faults.corrupt) {
             // A network drops what its checksum refuses; only headers may slip through.
-            let at = self.rng.random_range(0..16.min(frame.len()));
+            let at = self.rng.random_range(0..self.spoilt_len.min(frame.len()));
             frame[at] ^= 1 << self.rng.random_range(0..8);
         }
         let late = roll(&mut self.rng, self.faults.reorder);
@@ -559,17 +566,26 @@ impl Pair {
         let run = due
             .iter()
             .take_while(|wire| wire.to == to && wire.link == link && wire.frame.len() == len);
-        let headers = run.map(|wire| &wire.frame[..len.min(TakenRun::HEADER_LEN)]);
+        let datagrams = run.map(|wire| &wire.frame[..]);
         let end = &mut self.ends[to];
-        let Some(run) = end.core.handle_run(self.now, link, len, headers) else {
+        let Some(run) = end.core.handle_run(self.now, link, datagrams) else {
             return;
         };
-        let mut at = usize::try_from(run.off).unwrap();
-        for wire in due.drain(..run.count) {
-            let payload = &wire.frame[TakenRun::HEADER_LEN..];
-            end.memory.get_mut(&run.op.0).unwrap()[at..at + payload.len()].copy_from_slice(payload);
-            at += payload.len();
-        }
+        let wires: Vec<_> = due.drain(..run.count).collect();
+        let payload: Vec<u8> = run
+            .pieces(wires.iter().map(|wire| &wire.frame[..]))
+            .flatten()
+            .copied()
+            .collect();
+        assert_eq!(payload.len(), run.len);
+        let dst = match run.dest {
+            Dest::Op(op, off) => {
+                let off = usize::try_from(off).unwrap();
+                &mut end.memory.get_mut(&op.0).unwrap()[off..]
+            }
+            Dest::Held(id, off) => &mut end.core.held_mut(id)[off..],
+        };
+        dst[..payload.len()].copy_from_slice(&payload);
         self.runs_taken += run.count;
         end.drain(&[]);
     }

@@ -98,6 +98,30 @@ fn credit_waits_for_room_in_the_window() {
     );
 }
 
+// P3.3
+#[test]
+fn a_lost_frame_does_not_hold_up_those_behind_it() {
+    let mut pair = Pair::new(&[LinkId::UDP], 2);
+    pair.run(Duration::from_millis(50));
+    path(&mut pair, 0, 1).window_frames = 16;
+    path(&mut pair, 1, 0).rx = crate::ack::RxWindow::new(16);
+    pair.ends[1].post(PORT, 300_000, None);
+    pair.faults.drop = 0.05;
+    pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();
+    let mut span = 0;
+    for _ in 0..2000 {
+        pair.run(Duration::from_micros(50));
+        let path = path(&mut pair, 0, 1);
+        assert!(path.flying <= 16, "{} frames on their way", path.flying);
+        span = span.max(path.inflight.len());
+    }
+    assert!((17..=64).contains(&span), "{span} numbers in use");
+    assert_eq!(pair.ends[1].got.len(), 1);
+    let dropped = pair.ends[1].core.counters().drops(DropReason::BeyondWindow);
+    assert_eq!(dropped, 0);
+    pair.assert_clean();
+}
+
 fn path(pair: &mut Pair, rank: usize, peer: usize) -> &mut crate::path::Path {
     let peer = pair.ends[rank].core.peers[peer].as_deref_mut().unwrap();
     peer.paths[LinkId::UDP.index()].as_deref_mut().unwrap()
@@ -209,10 +233,11 @@ fn frames_of(transmit: &Transmit<'_>) -> Vec<(usize, Vec<u8>)> {
         Transmit::Run {
             peer,
             bytes,
+            more,
             segment_len,
             ..
         } => {
-            let frames = bytes.chunks(*segment_len);
+            let frames = bytes.chunks(*segment_len).chain(more.chunks(*segment_len));
             frames.map(|frame| (peer.index(), frame.to_vec())).collect()
         }
         Transmit::Bulk {
@@ -283,6 +308,8 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
 #[test]
 fn transfers_that_are_open_on_a_lane_keep_their_credit() {
     let mut pair = Pair::new(&[LinkId::UDP], 21);
+    // Less than what a window full of requests costs.
+    pair.ends[1].core.sh.config.limits.credit_len = 264 * 1024;
     pair.run(Duration::from_millis(50));
     pair.ends[1].post(PORT, 100_000, None);
     for _ in 0..10_000 {

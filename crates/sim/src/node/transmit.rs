@@ -134,8 +134,14 @@ fn frames_of<'a>(
     match transmit {
         Transmit::Frame { bytes, .. } => Some(vec![bytes.to_vec()]),
         Transmit::Run {
-            bytes, segment_len, ..
-        } => Some(bytes.chunks(*segment_len).map(<[u8]>::to_vec).collect()),
+            bytes,
+            more,
+            segment_len,
+            ..
+        } => {
+            let frames = bytes.chunks(*segment_len).chain(more.chunks(*segment_len));
+            Some(frames.map(<[u8]>::to_vec).collect())
+        }
         Transmit::Bulk {
             op,
             off,

@@ -145,7 +145,7 @@ pub fn segmentation_supported(fd: BorrowedFd<'_>) -> bool {
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.12.
 pub fn receive_booked_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
-    Ok(meminfo(fd)?[0] as usize)
+    Ok(meminfo(fd)?[libc::SK_MEMINFO_RMEM_ALLOC as usize] as usize)
 }
 
 /// Datagrams that this socket has dropped since it was opened, because its buffer was full or a
@@ -154,7 +154,7 @@ pub fn receive_booked_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.12.
 pub fn receive_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    Ok(meminfo(fd)?[8])
+    Ok(meminfo(fd)?[libc::SK_MEMINFO_DROPS as usize])
 }
 
 /// By the indices SK_MEMINFO_* of include/uapi/linux/sock_diag.h.

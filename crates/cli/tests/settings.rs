@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Settings that mean nothing: each is told, with its name and what to do, before anything is sent.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::ranks::{ranks_command, role, unique_word};
+use common::{Ended, refused, run};
+use portolan::Node;
+use std::fs::{self, File};
+
+/// Not a test by itself: a rank that joins, and says why it cannot.
+#[test]
+fn as_rank() {
+    if role().is_none() {
+        return;
+    }
+    match Node::join() {
+        Ok(mut node) => println!("\nmet: {}", node.barrier().is_ok()),
+        Err(error) => {
+            println!("\nrefused: {error}");
+            std::process::exit(3);
+        }
+    }
+}
+
+/// What a rank says with this variable in its environment.
+fn with(variable: &str, value: &str) -> Ended {
+    let mut command = ranks_command(1, "join", &["--path", "shm"], &unique_word());
+    command.env(variable, value).output().unwrap().into()
+}
+
+/// Also those that a job without a network has no use for: the next one may.
+#[test]
+fn a_value_that_cannot_be_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let garbage = directory.path().join("model.json");
+    fs::write(&garbage, "garbage").unwrap();
+    for (variable, value, words) in [
+        ("PORTOLAN_PATH", "ether", ["PORTOLAN_PATH", "packet"]),
+        ("PORTOLAN_VERBOSE", "yes", ["PORTOLAN_VERBOSE", "0 or 1"]),
+        ("PORTOLAN_FABRIC", "yes", ["PORTOLAN_FABRIC", "0 or 1"]),
+        ("PORTOLAN_LAUNCHER", "x", ["PORTOLAN_LAUNCHER", "none"]),
+        ("PORTOLAN_INTERFACE", "x", ["interface", "doctor"]),
+        ("PORTOLAN_FRAME_LEN_MAX", "x", ["frame_len_max", "512"]),
+        ("PORTOLAN_FAULT", "x", ["fault", "drop="]),
+        ("PORTOLAN_DIE", "x", ["die", "RANK"]),
+        ("PORTOLAN_PEER_TIMEOUT", "x", ["peer_timeout", "100ms"]),
+        ("PORTOLAN_PCAP", "/nonexistent", ["pcap", "directory"]),
+        ("PORTOLAN_MODEL", "/nonexistent", ["model", "tune"]),
+        (
+            "PORTOLAN_MODEL",
+            garbage.to_str().unwrap(),
+            ["not JSON", "tune"],
+        ),
+        ("PORTOLAN_SCHEDULE", "x", ["schedule", "fair"]),
+        ("PORTOLAN_PLACEMENT", "x", ["placement", "bounce"]),
+        ("PORTOLAN_AUTH", "x", ["auth", "aead"]),
+    ] {
+        let ended = with(variable, value);
+        let told = ended.out.lines().find(|line| line.contains("refused: "));
+        let told = told.unwrap_or_else(|| panic!("{variable}={value}: {}", ended.out));
+        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+    }
+    assert!(with("PORTOLAN_VERBOSE", "0").out.contains("met: true"));
+}
+
+#[test]
+fn a_misspelt_variable_is_told_and_the_job_runs() {
+    let ended = with("PORTOLAN_SCHEDLE", "fair");
+    assert!(ended.out.contains("met: true"), "{}", ended.out);
+    let told = "PORTOLAN_SCHEDLE, which is no setting; PORTOLAN_SCHEDULE is one";
+    assert!(ended.err.contains(told), "{}", ended.err);
+}
+
+#[test]
+fn a_stored_model_of_no_use_is_told_once_and_the_job_runs() {
+    let config = tempfile::tempdir().unwrap();
+    fs::create_dir(config.path().join("portolan")).unwrap();
+    fs::write(config.path().join("portolan/model.json"), "garbage").unwrap();
+    let run = |args: &[&str]| -> Ended {
+        let mut command = ranks_command(2, "join", args, &unique_word());
+        let command = command.env("XDG_CONFIG_HOME", config.path());
+        command.output().unwrap().into()
+    };
+    let ended = run(&[]);
+    assert_eq!(ended.out.matches("met: true").count(), 2, "{}", ended.out);
+    assert_eq!(
+        ended.err.matches("it is not JSON").count(),
+        1,
+        "{}",
+        ended.err
+    );
+    assert!(ended.err.contains("portolan tune"), "{}", ended.err);
+    assert_eq!(run(&["--option", "model=off"]).err, "");
+}
+
+#[test]
+fn what_looks_like_an_option_is_not_taken_for_a_program() {
+    let err = refused(&["run", "--auth", "aead", "--", "true"]);
+    assert!(err.contains("--option auth="), "{err}");
+    let ended = run(&["run", "--new-lab", "0", "--", "true"]);
+    assert_eq!(ended.status, 2);
+    assert!(ended.err.contains("--new-lab"), "{}", ended.err);
+}
+
+#[test]
+fn results_that_cannot_be_written_are_refused_before_anything_is_measured() {
+    for command in ["bench pingpong", "tune"] {
+        let words = command.split(' ').chain(["--json", "/nonexistent/x.json"]);
+        let err = refused(&words.collect::<Vec<_>>());
+        assert!(err.contains("/nonexistent/x.json"), "{err}");
+        assert!(err.contains("another --json"), "{err}");
+    }
+}
+
+#[test]
+fn a_job_whose_output_finds_no_room_says_so() {
+    for program in [["echo", "word"], ["yes", "word"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = common::portolan(&["run", "--"]);
+        let output = command.args(program).stdout(full).output().unwrap();
+        let ended = Ended::from(output);
+        assert_eq!(ended.status, 1, "{}", ended.err);
+        assert!(
+            ended.err.contains("standard output cannot be written"),
+            "{}",
+            ended.err
+        );
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages that come in fragments: they gather in held memory, or in the buffer that was found when
+//! the first came.
+
+use super::{Entry, State, charge, place_clipped, truncation};
+use crate::DropReason;
+use crate::core_state::Shared;
+use crate::coverage::Coverage;
+use crate::event::{Address, Data, Dest, Event};
+use crate::peer::Peer;
+use crate::slot::MESSAGE_LEN_MAX;
+use core::ops::Range;
+use portolan_wire::{Fragment, LaneId};
+
+impl Peer {
+    /// A fragment of an eager message.
+    pub(crate) fn on_fragment(
+        &mut self,
+        sh: &mut Shared,
+        fragment: &Fragment,
+        payload: Range<usize>,
+    ) -> Result<(), DropReason> {
+        let lane = fragment.message.lane;
+        let (index, entry) = self.gathering(sh, fragment)?;
+        let at = u64::from(fragment.offset);
+        let len = payload.len() as u64;
+        let (known, dest) = match &mut entry.state {
+            State::Gathering { held, received } => {
+                (received, Dest::Held(*held, fragment.offset as usize))
+            }
+            State::Placing { posted, received } => (received, Dest::Op(posted.op, 0)),
+            // P3.12: it is whole already, and waits for its turn.
+            State::Held(_) | State::Ready { .. } | State::Gone => {
+                return Err(DropReason::Duplicate);
+            }
+            State::Request(_) | State::Transferring { .. } | State::Remote(_) => {
+                return Err(DropReason::BadFragment);
+            }
+        };
+        if known.insert(at, at + len) == 0 && entry.len > 0 {
+            return Err(DropReason::Duplicate);
+        }
+        match (&entry.state, dest) {
+            (State::Placing { posted, .. }, _) => place_clipped(sh, posted, at, payload),
+            (_, dest) => sh.events.push_back(Event::Place { dest, src: payload }),
+        }
+        self.end_if_whole(sh, lane, index);
+        Ok(())
+    }
+
+    /// Fragments that follow one another, `len` bytes from where `first` begins: where they are to be
+    /// copied, before the events that follow. `None`, and none of them has arrived yet, where they
+    /// must be looked at one by one.
+    pub(crate) fn on_fragments(
+        &mut self,
+        sh: &mut Shared,
+        first: &Fragment,
+        len: u64,
+    ) -> Option<Dest> {
+        let lane = first.message.lane;
+        let (index, entry) = self.gathering(sh, first).ok()?;
+        let at = u64::from(first.offset);
+        let (known, dest) = match &mut entry.state {
+            State::Gathering { held, received } => {
+                (received, Dest::Held(*held, first.offset as usize))
+            }
+            State::Placing { posted, received } if entry.len <= posted.len => {
+                (received, Dest::Op(posted.op, posted.base + at))
+            }
+            _ => return None,
+        };
+        // Some of it may have arrived; or there is news of the buffer that must be heard first.
+        if at < known.end() || !sh.events.is_empty() {
+            return None;
+        }
+        known.insert(at, at + len);
+        self.end_if_whole(sh, lane, index);
+        Some(dest)
+    }
+
+    /// The entry of the message that `fragment` is a part of, and its place; it is made and matched
+    /// if this part is the first. It may be whole.
+    fn gathering(
+        &mut self,
+        sh: &mut Shared,
+        fragment: &Fragment,
+    ) -> Result<(usize, &mut Entry), DropReason> {
+        let lane = fragment.message.lane;
+        let to = Address::of(&fragment.message);
+        let len = fragment.message_len as usize;
+        // P3.12: not what this side would send without asking. A message that fits one long frame is
+        // sent so whatever its length, and may have to be cut for a shorter one.
+        if len > MESSAGE_LEN_MAX {
+            return Err(DropReason::BadFragment);
+        }
+        let rx = &mut self.lanes_rx[lane.index()];
+        let index = rx.index(fragment.message.seq)?;
+        if rx.is_vacant(index) {
+            rx.admit(charge(len))?;
+            let held = sh.held.take(len);
+            let received = Coverage::default();
+            let state = State::Gathering { held, received };
+            *rx.place(index) = Some(Entry {
+                to,
+                len: len as u64,
+                charge: charge(len),
+                state,
+            });
+            self.advance(sh, lane);
+        }
+        let rx = &mut self.lanes_rx[lane.index()];
+        let entry = rx.entries.get_mut(index).and_then(Option::as_mut);
+        entry
+            .filter(|entry| entry.len == len as u64 && entry.to == to)
+            .map(|entry| (index, entry))
+            .ok_or(DropReason::BadFragment)
+    }
+
+    /// A part of the message at `index` has arrived.
+    fn end_if_whole(&mut self, sh: &mut Shared, lane: LaneId, index: usize) {
+        let rx = &mut self.lanes_rx[lane.index()];
+        if let Some(Some(entry)) = rx.entries.get_mut(index) {
+            let len = entry.len;
+            match &entry.state {
+                State::Gathering { held, received } if received.reaches(len) => {
+                    entry.state = State::Held(*held);
+                }
+                State::Placing { posted, received } if received.reaches(len) => {
+                    entry.state = State::Ready {
+                        op: Some(posted.op),
+                        data: Data::Placed,
+                        error: truncation(len, posted.len),
+                    };
+                }
+                _ => {}
+            }
+        }
+        self.advance(sh, lane);
+    }
+}

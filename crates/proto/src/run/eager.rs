@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs of fragments of an eager message.
+
+use super::TakenRun;
+use crate::session::token_index;
+use crate::{Core, Instant, LinkId};
+use portolan_wire::FragmentFrame;
+
+impl Core {
+    /// [`Core::handle_run`] of datagrams with a fragment each, `first` in front.
+    pub(super) fn handle_eager_run<'a>(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        first: &[u8],
+        others: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<TakenRun> {
+        let frame = FragmentFrame::parse(first)?;
+        // P3.10: whether it may be held is asked of each frame.
+        if self.sh.held.total_len() > self.sh.config.limits.held_len_max {
+            return None;
+        }
+        let header = frame.header;
+        let peer = match self.peers.get_mut(token_index(header.session)) {
+            Some(Some(peer)) if peer.session.token_mine == header.session => &mut **peer,
+            _ => return None,
+        };
+        let from = peer.id;
+        if !peer.session.up || peer.session.failed.is_some() {
+            return None;
+        }
+        let rx = &peer.paths[link.index()].as_deref()?.rx;
+        let most = rx.run_max(header.packet_num);
+        if most == 0 {
+            return None;
+        }
+        let (count, len) = measure(&frame, first, others.take(most as usize - 1));
+        let dest = peer.on_fragments(&mut self.sh, &frame.fragment, len as u64)?;
+        peer.last_heard = now;
+        let (ack_every, ack_delay) = (self.sh.bulk_ack_every(), self.sh.times.ack_delay);
+        let rx = &mut peer.paths[link.index()].as_deref_mut()?.rx;
+        rx.insert_run(now, header.packet_num, count, header.attempt);
+        rx.owe(now, ack_every, ack_delay);
+        self.sh.counters.frames_received += u64::from(count);
+        self.after_records(from);
+        Some(TakenRun {
+            dest,
+            header_len: frame.head_len(),
+            part_len: frame.part_len(),
+            len,
+            count: count as usize,
+        })
+    }
+}
+
+/// How many frames `first` and those of `others` are that continue it, and the bytes of their parts.
+#[inline]
+fn measure<'a>(
+    frame: &FragmentFrame,
+    first: &[u8],
+    others: impl Iterator<Item = &'a [u8]>,
+) -> (u32, usize) {
+    let (mut count, mut len) = (1, frame.part_len());
+    for other in others {
+        let Some(part) = frame.part_ahead(first, other, count) else {
+            break;
+        };
+        count += 1;
+        len += part;
+        if part < frame.part_len() {
+            break;
+        }
+    }
+    (count, len)
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames that follow one another with the parts of one message: the first is parsed, the others
+//! are compared with it.
+
+use crate::field::{u16_at, u32_at};
+use crate::frame::{FRAME_HEADER_LEN, FrameHeader, FrameKind};
+use crate::record::{FRAGMENT_LEN, Fragment};
+
+/// Places in such a frame that differ from those of the frame before: its length, its number, the
+/// length of its part and where that belongs.
+const FRAME_LEN_AT: usize = 2;
+const NUM_AT: usize = 4;
+const SESSION_AT: usize = 8;
+const PART_LEN_AT: usize = FRAME_HEADER_LEN + 4;
+const SEQ_AT: usize = FRAME_HEADER_LEN + 6;
+const OFFSET_AT: usize = FRAME_HEADER_LEN + 12;
+const LABEL_AT: usize = FRAME_HEADER_LEN + FRAGMENT_LEN;
+
+/// A data frame that fills its datagram, and has one fragment and nothing else but padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FragmentFrame {
+    /// The frame's header.
+    pub header: FrameHeader,
+    /// Its fragment, of at least one byte.
+    pub fragment: Fragment,
+}
+
+impl FragmentFrame {
+    /// Reads a datagram; `None` if it is anything else, or malformed.
+    #[inline]
+    #[must_use]
+    pub fn parse(datagram: &[u8]) -> Option<FragmentFrame> {
+        let header = FrameHeader::parse_head(datagram, datagram.len()).ok()?;
+        if header.kind != FrameKind::Data || usize::from(header.frame_len) != datagram.len() {
+            return None;
+        }
+        let fragment = Fragment::peek(&datagram[FRAME_HEADER_LEN..])?;
+        let frame = FragmentFrame { header, fragment };
+        let end = frame.head_len() + frame.part_len();
+        (frame.part_len() > 0 && is_end(datagram, end)).then_some(frame)
+    }
+
+    /// Bytes before the payload.
+    #[inline]
+    #[must_use]
+    pub fn head_len(&self) -> usize {
+        FRAME_HEADER_LEN + self.fragment.header_len()
+    }
+
+    /// Bytes of payload.
+    #[inline]
+    #[must_use]
+    pub fn part_len(&self) -> usize {
+        usize::from(self.fragment.message.len)
+    }
+
+    /// If `datagram` is the frame that comes `ahead` numbers after this one, `first`, and has the
+    /// part that lies `ahead` parts further on in the message: the bytes of its payload. They are as
+    /// many as in this one, or fewer in the message's last part.
+    #[inline]
+    #[must_use]
+    pub fn part_ahead(&self, first: &[u8], datagram: &[u8], ahead: u32) -> Option<usize> {
+        let head_len = self.head_len();
+        if datagram.len() < head_len || first.len() < head_len {
+            return None;
+        }
+        let alike = |from: usize, to: usize| datagram[from..to] == first[from..to];
+        let is_next = alike(0, FRAME_LEN_AT)
+            && alike(SESSION_AT, PART_LEN_AT)
+            && alike(SEQ_AT, OFFSET_AT)
+            && alike(LABEL_AT, head_len)
+            && usize::from(u16_at(datagram, FRAME_LEN_AT)) == datagram.len()
+            && u32_at(datagram, NUM_AT) == self.header.packet_num.wrapping_add(ahead);
+        let full_len = u32::from(self.fragment.message.len);
+        let offset = full_len
+            .checked_mul(ahead)?
+            .checked_add(self.fragment.offset)?;
+        if !is_next || u32_at(datagram, OFFSET_AT) != offset {
+            return None;
+        }
+        let len = u32::from(u16_at(datagram, PART_LEN_AT));
+        let left = self.fragment.message_len.checked_sub(offset)?;
+        let fits = len == full_len && len <= left || 0 < len && len < full_len && len == left;
+        let len = usize::try_from(len).ok()?;
+        (fits && is_end(datagram, head_len + len)).then_some(len)
+    }
+}
+
+/// Whether the records of `datagram` end at `end`, with the last byte or with padding (`P1.5`).
+#[inline]
+fn is_end(datagram: &[u8], end: usize) -> bool {
+    match datagram.get(end) {
+        Some(kind) => *kind == 0,
+        None => datagram.len() == end,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::label::{Label, Space};
+    use crate::record::{LaneId, Message};
+    use std::vec;
+    use std::vec::Vec;
+
+    fn frame(num: u32, offset: u32, len: u16, label: Option<Label>, pad: usize) -> Vec<u8> {
+        let fragment = Fragment {
+            message: Message {
+                lane: LaneId::High,
+                best_effort: false,
+                system: false,
+                port: if label.is_some() { 0 } else { 7 },
+                len,
+                seq: 9,
+                label,
+            },
+            message_len: 250,
+            offset,
+        };
+        let mut bytes = vec![0xa5; FRAME_HEADER_LEN + fragment.header_len() + usize::from(len)];
+        fragment.emit(&mut bytes[FRAME_HEADER_LEN..]);
+        bytes.resize(bytes.len() + pad, 0);
+        FrameHeader {
+            kind: FrameKind::Data,
+            attempt: 0,
+            frame_len: u16::try_from(bytes.len()).unwrap(),
+            packet_num: num,
+            session: 3,
+        }
+        .emit(&mut bytes);
+        bytes
+    }
+
+    const LABELS: [Option<Label>; 3] = [
+        None,
+        Some(Label {
+            space: Space::Tagged,
+            tag: 77,
+            imm: None,
+        }),
+        Some(Label {
+            space: Space::Tagged,
+            tag: 77,
+            imm: Some(1),
+        }),
+    ];
+
+    #[test]
+    fn frames_of_one_message_follow_one_another() {
+        for label in LABELS {
+            let first = frame(u32::MAX, 0, 100, label, 0);
+            let parsed = FragmentFrame::parse(&first).unwrap();
+            assert_eq!(first.len(), parsed.head_len() + parsed.part_len());
+            let ahead = |bytes: &[u8], ahead| parsed.part_ahead(&first, bytes, ahead);
+            assert_eq!(ahead(&frame(0, 100, 100, label, 0), 1), Some(100));
+            assert_eq!(ahead(&frame(1, 200, 50, label, 0), 2), Some(50));
+            assert_eq!(ahead(&frame(1, 200, 50, label, 50), 2), Some(50));
+            // Of another number, place or length, with padding or without.
+            assert_eq!(ahead(&frame(1, 100, 100, label, 0), 1), None);
+            assert_eq!(ahead(&frame(0, 101, 100, label, 0), 1), None);
+            assert_eq!(ahead(&frame(0, 100, 99, label, 1), 1), None);
+            assert_eq!(ahead(&frame(0, 100, 101, label, 0), 1), None);
+            assert_eq!(ahead(&frame(1, 200, 49, label, 0), 2), None);
+            assert_eq!(ahead(&frame(1, 200, 51, label, 0), 2), None);
+            assert_eq!(ahead(&frame(2, 300, 0, label, 0), 3), None);
+        }
+    }
+
+    #[test]
+    fn whatever_else_differs_does_not_follow() {
+        for label in LABELS {
+            let first = frame(4, 0, 100, label, 0);
+            let parsed = FragmentFrame::parse(&first).unwrap();
+            let next = frame(5, 100, 100, label, 0);
+            assert_eq!(parsed.part_ahead(&first, &next, 1), Some(100));
+            for at in 0..parsed.head_len() {
+                let mut other = next.clone();
+                other[at] ^= 1;
+                assert_eq!(parsed.part_ahead(&first, &other, 1), None, "byte {at}");
+            }
+            for len in 0..next.len() {
+                assert_eq!(parsed.part_ahead(&first, &next[..len], 1), None);
+                assert_eq!(FragmentFrame::parse(&next[..len]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_with_another_record_is_left_to_others() {
+        let mut bytes = frame(4, 0, 100, None, 20);
+        let first = bytes.clone();
+        let parsed = FragmentFrame::parse(&first).unwrap();
+        let end = parsed.head_len() + parsed.part_len();
+        bytes[end] = 7;
+        assert_eq!(FragmentFrame::parse(&bytes), None);
+        let mut next = frame(5, 100, 100, None, 20);
+        next[end] = 7;
+        assert_eq!(parsed.part_ahead(&first, &next, 1), None);
+        let mut bulk = frame(4, 0, 100, None, 0);
+        bulk[0] = bulk[0] & 0xf0 | 3;
+        assert_eq!(FragmentFrame::parse(&bulk), None);
+    }
+}
