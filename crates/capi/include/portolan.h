@@ -1270,8 +1270,8 @@ int portolan_test_collective(struct portolan_node_t *node, portolan_collective_t
 int portolan_alloc(size_t len, void **memory);
 
 /**
- * Whether portolan_alloc() gave this memory in large pages, as far as the system tells: 1 or 0. From
- * 2 MiB on it asks for them.
+ * Whether portolan_alloc() gave this memory in large pages, as far as the system tells: 1 or 0.
+ * From 2 MiB on it asks for them.
  *
  * Errors: PORTOLAN_ERR_ARGUMENT for other memory.
  */
@@ -1396,20 +1396,19 @@ int portolan_drops(struct portolan_node_t *node, void (*tell)(const char *reason
 
 /**
  * Tells what became of the stored model of this machine's paths: PORTOLAN_MODEL_USED and so on. A
- * sentence about it, with the file and the reason, is copied into `text`, as far as it fits, with a
- * zero behind it; with `len` 0, `text` may be null.
+ * sentence about it, with the file and the reason, is copied into `text`, as far as it fits, with
+ * a zero behind it; with `len` 0, `text` may be null.
  */
 int portolan_model(struct portolan_node_t *node, char *text, size_t len);
 
 /**
- * Sends by `*choices` from now on, instead of by those that follow from the stored model: which path
- * a message takes, whether it asks first, and into which pieces it is cut. Limits of the protocol
- * stay limits.
+ * Sends by `*choices` from now on, instead of by those that follow from the stored model: which
+ * path a message takes, whether it asks first, and into which pieces it is cut. Limits of the
+ * protocol stay limits.
  *
  * Errors: PORTOLAN_ERR_NULL, PORTOLAN_ERR_STRUCT_SIZE.
  */
-int portolan_choose(struct portolan_node_t *node,
-                    const struct portolan_choices_t *choices);
+int portolan_choose(struct portolan_node_t *node, const struct portolan_choices_t *choices);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -203,8 +203,8 @@ pub unsafe extern "C" fn portolan_alloc(len: usize, memory: *mut *mut c_void) ->
     })
 }
 
-/// Whether portolan_alloc() gave this memory in large pages, as far as the system tells: 1 or 0. From
-/// 2 MiB on it asks for them.
+/// Whether portolan_alloc() gave this memory in large pages, as far as the system tells: 1 or 0.
+/// From 2 MiB on it asks for them.
 ///
 /// Errors: PORTOLAN_ERR_ARGUMENT for other memory.
 #[unsafe(no_mangle)]

@@ -11,8 +11,8 @@ use portolan::model::{Choices, LonePieces, Status};
 use std::ffi::{c_char, c_int};
 
 /// Tells what became of the stored model of this machine's paths: PORTOLAN_MODEL_USED and so on. A
-/// sentence about it, with the file and the reason, is copied into `text`, as far as it fits, with a
-/// zero behind it; with `len` 0, `text` may be null.
+/// sentence about it, with the file and the reason, is copied into `text`, as far as it fits, with
+/// a zero behind it; with `len` 0, `text` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_model(
     node: *mut portolan_node_t,
@@ -34,9 +34,9 @@ pub unsafe extern "C" fn portolan_model(
     })
 }
 
-/// Sends by `*choices` from now on, instead of by those that follow from the stored model: which path
-/// a message takes, whether it asks first, and into which pieces it is cut. Limits of the protocol
-/// stay limits.
+/// Sends by `*choices` from now on, instead of by those that follow from the stored model: which
+/// path a message takes, whether it asks first, and into which pieces it is cut. Limits of the
+/// protocol stay limits.
 ///
 /// Errors: PORTOLAN_ERR_NULL, PORTOLAN_ERR_STRUCT_SIZE.
 #[unsafe(no_mangle)]

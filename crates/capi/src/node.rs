@@ -98,8 +98,8 @@ unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<std::borrow::Cow<'
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
-/// Copies `found` into the program's `len` bytes, as far as it fits, with a zero behind it; the length
-/// that it has.
+/// Copies `found` into the program's `len` bytes, as far as it fits, with a zero behind it; the
+/// length that it has.
 ///
 /// # Safety
 /// As [`memory::bytes_mut`].

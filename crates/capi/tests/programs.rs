@@ -29,8 +29,8 @@ fn messages_groups_and_event_loops_work_from_c() {
 }
 
 /// Every call that only the dead could have ended ends with an error that names it. That takes
-/// less than a second; the limit leaves room for a machine that does ten things at once, and is still
-/// far below the job's patience with the silent.
+/// less than a second; the limit leaves room for a machine that does ten things at once, and is
+/// still far below the job's patience with the silent.
 #[test]
 fn the_others_are_told_who_was_killed() {
     let shop = Workshop::new("portolan", "libportolan_c.so");

@@ -75,8 +75,8 @@ pub(crate) fn check_file(file: Option<&Path>) -> Result<()> {
     opened.map(drop).map_err(|error| unwritable(path, &error))
 }
 
-/// Prints `table`, and writes `report` as JSON to `file`, if there is one. `-` is standard output, and
-/// the table goes to standard error then.
+/// Prints `table`, and writes `report` as JSON to `file`, if there is one. `-` is standard output,
+/// and the table goes to standard error then.
 ///
 /// # Errors
 /// As [`check_file`], and those of [`write()`].

@@ -134,11 +134,10 @@ const char *gamma_last_error(void);
  * program with the same arguments: it begins anew, as all of them do, and what it did before is
  * done again.
  *
- * Errors: GAMMA_ERR_LAUNCH, GAMMA_ERR_ALREADY, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT, GAMMA_ERR_SYSTEM.
+ * Errors: GAMMA_ERR_LAUNCH, GAMMA_ERR_ALREADY, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
+ * GAMMA_ERR_SYSTEM.
  */
-int gamma_init(unsigned char num_nodes,
-               int argc,
-               char **argv);
+int gamma_init(unsigned char num_nodes, int argc, char **argv);
 
 /**
  * Ends the parallel section: what was sent arrives, for a second at most; buffers are the

@@ -25,7 +25,8 @@ const QOS_VARIABLE: &str = "GAMMA_QOS";
 /// program with the same arguments: it begins anew, as all of them do, and what it did before is
 /// done again.
 ///
-/// Errors: GAMMA_ERR_LAUNCH, GAMMA_ERR_ALREADY, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT, GAMMA_ERR_SYSTEM.
+/// Errors: GAMMA_ERR_LAUNCH, GAMMA_ERR_ALREADY, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
+/// GAMMA_ERR_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_init(
     num_nodes: c_uchar,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors, each naming the thing, the cause and, where there is one, the remedy.
 //!
-//! The sentence is whole: no error has a `source()` that its text contains already, so a program that
-//! prints the chain of causes says nothing twice.
+//! The sentence is whole: no error has a `source()` that its text contains already, so a program
+//! that prints the chain of causes says nothing twice.
 
 use crate::atomic::{AtomicOp, Datatype};
 use crate::launch::LaunchError;

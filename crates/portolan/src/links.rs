@@ -424,8 +424,8 @@ impl Links {
 /// Shortest and longest frames of the UDP link: what every IPv4 path carries, and a datagram's most.
 const FRAME_LENS: std::ops::RangeInclusive<usize> = 512..=65_507;
 
-/// Where this process records frames, but for the link's name. A directory that is none is told also
-/// where no network is used.
+/// Where this process records frames, but for the link's name. A directory that is none is told
+/// also where no network is used.
 fn recording(job: &Job) -> Result<Option<PathBuf>, Error> {
     let Some(dir) = settings::PCAP.of(job) else {
         return Ok(None);

@@ -177,8 +177,8 @@ pub(crate) fn options_from_env() -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// Refuses values in this process's environment that mean nothing, of variables that may not be looked
-/// at otherwise.
+/// Refuses values in this process's environment that mean nothing, of variables that may not be
+/// looked at otherwise.
 pub(crate) fn check_env() -> Result<(), LaunchError> {
     path_from_env()?;
     for switch in [VERBOSE, FABRIC] {

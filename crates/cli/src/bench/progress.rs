@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One line on a terminal that says how far the measurements have come; nothing where no person looks.
+//! One line on a terminal that says how far the measurements have come; nothing where nobody looks.
 
 use std::io::{IsTerminal, Write};
 
