@@ -85,7 +85,7 @@ impl Waiter {
         let mut idle_since = begin;
         let mut yields = 0;
         let mut turn = 0u32;
-        // The last sleep was long, and nothing has come since.
+        // The last sleep was not short, and nothing has come since.
         let mut drowsy = false;
         loop {
             let received = engine.work(None);
@@ -117,7 +117,7 @@ impl Waiter {
             }
             let slept = self.sleep(engine, now);
             self.adapt(slept, drowsy);
-            drowsy = slept > LONG_SLEEP;
+            drowsy = slept > SPIN_MAX;
             idle_since = engine.inner.now;
             yields = 0;
         }
