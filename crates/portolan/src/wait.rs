@@ -2,8 +2,7 @@
 //! Waiting: spin for a short time, then yield, then sleep on descriptors.
 //!
 //! How long to spin adapts: a wait that ended soon after going to sleep should have spun on; one
-//! that slept long should have spun no longer than falling asleep and waking cost. Between the two
-//! nothing is learnt: on a busy host a short sleep can take milliseconds.
+//! that slept long should have spun no longer than falling asleep and waking cost.
 
 use crate::engine::{Engine, Inner};
 use portolan_link::WakeSet;
@@ -16,9 +15,6 @@ use std::time::Duration;
 const SPIN_MIN: Duration = Duration::from_micros(60);
 /// Never spins longer: an idle process must not be seen in `top`.
 const SPIN_MAX: Duration = Duration::from_millis(1);
-/// A sleep that took longer waited for something far away. What is shorter may be the time that a
-/// loaded host takes to run this process again: a few turns of its scheduler.
-const LONG_SLEEP: Duration = Duration::from_millis(10);
 /// With more processes than cores, spinning takes the core from the one that is waited for.
 const SPIN_CROWDED: Duration = Duration::from_micros(2);
 
@@ -85,7 +81,7 @@ impl Waiter {
         let mut idle_since = begin;
         let mut yields = 0;
         let mut turn = 0u32;
-        // The last sleep was not short, and nothing has come since.
+        // The last sleep was long, and nothing has come since.
         let mut drowsy = false;
         loop {
             let received = engine.work(None);
@@ -152,9 +148,9 @@ impl Waiter {
         if self.crowded {
             return;
         }
-        if slept > LONG_SLEEP {
+        if slept > SPIN_MAX {
             self.spin = (self.spin / 2).max(SPIN_MIN);
-        } else if slept < SPIN_MAX && !was_drowsy {
+        } else if !was_drowsy {
             self.spin = (self.spin * 2).min(SPIN_MAX);
         }
     }
