@@ -6,7 +6,7 @@ use portolan::model::{Choices, LonePieces};
 use serde::{Deserialize, Serialize};
 
 /// Longest message of a network that goes without asking, and of shared memory (`P4.5`).
-pub(super) const EAGER_LEN: [u64; 2] = [32 << 10, 16 << 10];
+pub(super) const EAGER_LEN: [u64; 2] = [64 << 10, 16 << 10];
 
 /// Longest message of which a stage is timed on its own: it goes in one call, and waits in a
 /// default socket buffer.
