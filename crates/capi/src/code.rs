@@ -48,6 +48,12 @@ pub const PORTOLAN_ERR_PEER_GONE: c_int = -21;
 pub const PORTOLAN_ERR_NO_PATH: c_int = -22;
 /// The process did not answer.
 pub const PORTOLAN_ERR_NO_ANSWER: c_int = -23;
+/// A process that may live may not have got all that was sent to it.
+pub const PORTOLAN_ERR_UNDELIVERED: c_int = -24;
+/// Every other process of the job has ended: nothing can come any more.
+pub const PORTOLAN_ERR_NOBODY_LEFT: c_int = -25;
+/// Too much that this process has sent to itself waits to be received.
+pub const PORTOLAN_ERR_SELF_FULL: c_int = -26;
 /// The message was longer than the buffer, which has its first bytes.
 pub const PORTOLAN_ERR_TRUNCATED: c_int = -30;
 /// The receiver gave the message up.
@@ -107,6 +113,9 @@ const ENTRIES: &[Entry] = entries! {
     PORTOLAN_ERR_PEER_GONE: c"the process at the other end is gone",
     PORTOLAN_ERR_NO_PATH: c"no link leads to the process",
     PORTOLAN_ERR_NO_ANSWER: c"the process did not answer",
+    PORTOLAN_ERR_UNDELIVERED: c"not all that was sent is known to have arrived",
+    PORTOLAN_ERR_NOBODY_LEFT: c"every other process of the job has ended",
+    PORTOLAN_ERR_SELF_FULL: c"too much that was sent to this process itself waits to be received",
     PORTOLAN_ERR_TRUNCATED: c"the message was longer than the buffer",
     PORTOLAN_ERR_REFUSED: c"the receiver gave the message up",
     PORTOLAN_ERR_PORT_CLOSED: c"the port is not open",

@@ -28,16 +28,20 @@ pub unsafe extern "C" fn portolan_join(node: *mut *mut portolan_node_t) -> c_int
     })
 }
 
-/// Sees to it that what was sent arrives, for a second at most, and leaves the job. Operations that
-/// are still under way are given up; their memory is the program's again.
+/// Leaves the job after all that was sent has arrived, however long its receivers take, while they
+/// live; sends that have not ended get a second. Other operations that are still under way are given
+/// up. The memory of all is the program's again.
 ///
-/// Errors: PORTOLAN_ERR_CLOSED when it was closed before.
+/// Errors: PORTOLAN_ERR_UNDELIVERED when a process that may live may not have got everything;
+/// PORTOLAN_ERR_CLOSED when it was closed before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_close(node: *mut portolan_node_t) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
         let mut entered = unsafe { enter(node)? };
-        drop(portolan_node_t::take(&mut entered));
+        if let Some(joined) = portolan_node_t::take(&mut entered) {
+            joined.node.close()?;
+        }
         Ok(PORTOLAN_OK)
     })
 }

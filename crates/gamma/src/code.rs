@@ -69,9 +69,10 @@ impl From<Error> for Failure {
             Error::Launch(_) | Error::Setting { .. } => GAMMA_ERR_LAUNCH,
             Error::Link(_) | Error::System { .. } => GAMMA_ERR_SYSTEM,
             Error::NoSuchRank { .. } => GAMMA_ERR_NODE,
-            Error::PeerGone { .. } | Error::NoPath { .. } | Error::NoAnswer { .. } => {
-                GAMMA_ERR_NODE_GONE
-            }
+            Error::PeerGone { .. }
+            | Error::NoPath { .. }
+            | Error::NoAnswer { .. }
+            | Error::Undelivered { .. } => GAMMA_ERR_NODE_GONE,
             _ => GAMMA_ERR_OTHER,
         };
         Failure::new(code, error.to_string())

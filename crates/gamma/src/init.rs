@@ -137,8 +137,8 @@ fn spawn(count: u32, arguments: Vec<OsString>) -> Failure {
     Failure::new(GAMMA_ERR_LAUNCH, text)
 }
 
-/// Ends the parallel section: what was sent arrives, for a second at most; buffers are the
-/// program's again.
+/// Ends the parallel section after all that was sent has arrived, however long its receivers take,
+/// while they live; buffers are the program's again.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_exit() -> c_int {
     guard(|| {
@@ -149,7 +149,9 @@ pub extern "C" fn gamma_exit() -> c_int {
             .map_err(|_| crate::machine::in_handler())?
             .take();
         machine.phase.set(Phase::Exited);
-        drop(node);
+        if let Some(node) = node {
+            node.close()?;
+        }
         Ok(0)
     })
 }

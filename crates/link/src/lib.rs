@@ -93,6 +93,12 @@ pub trait Link {
     /// Cheap when nothing happened, but may make a system call: not for every turn of a spin loop.
     fn poll_notice(&mut self) -> Option<Notice>;
 
+    /// Whether frames that were transmitted would be lost if this process ended now, since their peer
+    /// has not been told yet where they are.
+    fn has_unsaid(&self) -> bool {
+        false
+    }
+
     /// Prepares to sleep: asks peers to ring, and adds the descriptors to wait for. Returns
     /// `false` if frames are already waiting, in which case the caller must not sleep.
     fn arm(&mut self, wake: &mut WakeSet) -> bool;

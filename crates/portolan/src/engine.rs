@@ -5,6 +5,7 @@
 //! frame is still at hand, and sends what the core has ready. Everything happens on the thread that
 //! calls; the only other thread of the process is that of [`crate::liveness`].
 
+mod close;
 mod events;
 mod place;
 mod remote;
@@ -60,6 +61,10 @@ const LAPSE_LOOKS: u8 = 2;
 /// Turns for which a link that moved a frame is looked at every time. A system call on a silent
 /// link costs as much as ten looks at shared memory.
 pub(crate) const HOT_TURNS: u32 = 4096;
+
+/// Turns in which what a process had sent before it ended is received: a ring of the shortest frames
+/// takes 256, and sockets hold less.
+const TAKE_IN_TURNS: u32 = 1024;
 
 /// Between looks at notices, new connections and the launcher: three system calls or so.
 const SLOW_INTERVAL: Duration = Duration::from_micros(200);
@@ -180,6 +185,10 @@ pub(crate) struct Inner {
     pub(crate) seals: Option<Box<Seals>>,
     /// Silence after which a peer that is waited for is given up.
     pub(crate) peer_timeout: Duration,
+    /// The program has no more use for messages; they are thrown away.
+    pub(crate) closing: bool,
+    /// Peers that may live and may miss what they were promised.
+    pub(crate) undelivered: Vec<close::Undelivered>,
 }
 
 /// See the module documentation.
@@ -578,11 +587,24 @@ impl Engine {
         while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
             if let Some(info) = self.inner.peers.get_mut(gone.rank as usize) {
                 info.report = Some(gone.cause);
+                self.take_in();
                 self.give_up(PeerId(gone.rank), Cause::ProcessGone);
             }
         }
         self.check_watched();
         self.inner.drain(&mut self.handlers, None);
+    }
+
+    /// Receives what has come so far: what a process sent before it ended still counts.
+    fn take_in(&mut self) {
+        // Its connection may not even have been accepted.
+        self.hear_notices();
+        for _ in 0..TAKE_IN_TURNS {
+            self.links.heat(self.inner.turn);
+            if self.receive(self.inner.turn, None) == 0 {
+                return;
+            }
+        }
     }
 
     fn hear_notices(&mut self) {

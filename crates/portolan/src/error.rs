@@ -66,6 +66,43 @@ pub enum Error {
         /// Why.
         reason: Reason,
     },
+    /// The peer may live, and may not have got all that was sent to it before this process closed.
+    #[error(
+        "not all that was sent to rank {rank} on {host}{} has arrived: {reason}",
+        and_others(*.others)
+    )]
+    Undelivered {
+        /// Which.
+        rank: u32,
+        /// Where it ran.
+        host: String,
+        /// Why.
+        reason: Reason,
+        /// Processes of which the same is true.
+        others: usize,
+    },
+    /// A receive from anybody, in a job whose other processes have all ended.
+    #[error(
+        "nothing that matches is here, and nothing can come any more: all {others} other processes \
+         of the job have ended"
+    )]
+    NobodyLeft {
+        /// How many others there were.
+        others: u32,
+    },
+    /// A message to this process itself, which has not received those before it.
+    #[error(
+        "a message of {len} bytes to this process itself: {unread} bytes that it has sent to itself \
+         wait to be received, and {limit} are the most; receive some of them first"
+    )]
+    SelfFull {
+        /// Bytes of the message.
+        len: usize,
+        /// Bytes that wait.
+        unread: usize,
+        /// Bytes that may wait.
+        limit: usize,
+    },
     /// No link leads to the peer.
     #[error("no path to rank {rank} on {host}: {why}")]
     NoPath {
@@ -210,6 +247,14 @@ pub enum Error {
         /// What is wrong and what would be right.
         why: String,
     },
+}
+
+fn and_others(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => " and to another".to_owned(),
+        count => format!(" and to {count} others"),
+    }
 }
 
 #[cfg(test)]

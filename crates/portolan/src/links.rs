@@ -295,6 +295,19 @@ impl Links {
         }
     }
 
+    /// Looks at all links in the next turn.
+    pub(crate) fn heat(&mut self, turn: u32) {
+        for open in &mut self.open {
+            open.heat(turn, 1);
+        }
+    }
+
+    /// Whether a link holds what would be lost if this process ended now, although it was
+    /// transmitted.
+    pub(crate) fn has_unsaid(&self) -> bool {
+        self.open.iter().any(|open| open.link.as_dyn().has_unsaid())
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.open.len()

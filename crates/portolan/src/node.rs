@@ -19,14 +19,10 @@ use crate::wait::{LOOK_TURNS, Waiter};
 use portolan_proto::{Counters, LinkId, OpId, PathStatus, PeerId, PortId, PortMode, Want};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
-
-/// How long a leaving process sees to it that what it sent arrives.
-pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// A path to a peer, as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,13 +59,15 @@ impl fmt::Display for PathInfo {
 
 /// This process, as a member of a job.
 ///
-/// Belongs to one thread at a time. Dropping it sees to it that what was sent arrives, then leaves
-/// the job.
+/// Belongs to one thread at a time. Dropping it leaves the job as [`Node::close`] does, and logs what
+/// that would return.
 pub struct Node {
     pub(crate) engine: Engine,
     pub(crate) waiter: Waiter,
     pub(crate) events: Option<Box<EventSet>>,
     clean: bool,
+    /// It has left the job.
+    closed: bool,
     model: model::Status,
 }
 
@@ -527,28 +525,40 @@ impl Node {
         self.engine.inner.drain(&mut self.engine.handlers, None);
     }
 
-    /// Sees to it that what was sent arrives, for a limited time.
-    fn linger(&mut self) {
-        let end = self.engine.inner.read_clock() + LINGER;
+    /// Leaves the job after everything that was sent has arrived: a message whose send has ended is
+    /// acknowledged, or lies in shared memory that its receiver reads on. That takes as long as the
+    /// receivers take, while they live. Sends that nobody has waited for get a second to end.
+    /// Messages that this process has not received are thrown away.
+    ///
+    /// # Errors
+    /// [`Error::Undelivered`] when a process that may live was given up and may not have got
+    /// everything; the launcher then takes this process for failed.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.leave_job()
+    }
+
+    fn leave_job(&mut self) -> Result<(), Error> {
+        self.closed = true;
+        if !self.clean {
+            return Ok(());
+        }
         let Node { engine, waiter, .. } = self;
-        engine.flush();
-        waiter.until(engine, &[], |inner| {
-            inner.now >= end || inner.pending.is_empty() && !inner.core.has_unfinished()
-        });
-        let now = engine.inner.read_clock();
-        engine.inner.core.flush_acks(now);
-        engine.flush();
+        engine.close(waiter)?;
+        if let Some(launch) = &mut engine.launch {
+            launch.bye();
+        }
+        Ok(())
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() || self.closed {
             return;
         }
-        self.linger();
-        if let (true, Some(launch)) = (self.clean, &mut self.engine.launch) {
-            launch.bye();
+        if let Err(error) = self.leave_job() {
+            // A program that wants to know calls `close`; its launcher is told by the missing farewell.
+            log::error!("{error}");
         }
     }
 }

@@ -52,6 +52,14 @@ impl Table {
         }
     }
 
+    /// Whether `peer` is another endpoint of this very process.
+    pub(crate) fn is_in_this_process(&self, peer: PeerId) -> bool {
+        match &self.others {
+            Others::Job(_) => false,
+            Others::Met(directory) => directory.is_here(peer),
+        }
+    }
+
     /// The links that lead to `peer`.
     pub(crate) fn links_to(&self, peer: PeerId) -> Vec<LinkId> {
         self.of(peer)

@@ -378,21 +378,37 @@ impl Core {
     /// Whether something sent to a live peer is not known to have arrived.
     #[must_use]
     pub fn has_unfinished(&self) -> bool {
-        let unfinished = |peer: &Peer| {
-            peer.session.up
-                && (peer.has_control()
-                    || peer
-                        .paths
-                        .iter()
-                        .flatten()
-                        .any(|path| path.has_unfinished()))
+        self.sh.tx_transfers.len() > 0 || self.unfinished_peers().next().is_some()
+    }
+
+    /// Live peers for which frames wait or are under way, by number of no order.
+    pub fn unfinished_peers(&self) -> impl Iterator<Item = PeerId> + '_ {
+        let unfinished = |peer: &&Peer| {
+            let mut paths = peer.paths.iter().flatten();
+            peer.session.up && (peer.has_control() || paths.any(|path| path.has_unfinished()))
         };
-        self.sh.tx_transfers.len() > 0
-            || self
-                .timed
-                .iter()
-                .filter_map(|id| self.peers[id.index()].as_deref())
-                .any(unfinished)
+        let timed = self.timed.iter();
+        let timed = timed.filter_map(|id| self.peers[id.index()].as_deref());
+        timed.filter(unfinished).map(|peer| peer.id)
+    }
+
+    /// Transfers out of this process that have not ended: to whom, of which operation's memory, and
+    /// whether the receiver has begun to take them.
+    pub fn unfinished_transfers(&self) -> impl Iterator<Item = (PeerId, OpId, bool)> + '_ {
+        let transfers = self.sh.tx_transfers.iter();
+        transfers.map(|transfer| (transfer.peer, transfer.op, transfer.granted > 0))
+    }
+
+    /// Throws away the messages that wait at ports, and all that come, as ports with handlers that
+    /// do nothing would: their credit goes back, and their senders can end. For a process that
+    /// closes. Requests to send end with a buffer of no length ([`Event::BufferWanted`]).
+    pub fn discard_unread(&mut self) {
+        for id in self.sh.ports.discard() {
+            if let Some(port) = self.sh.ports.get_mut(id) {
+                port.want_buffers(id, &mut self.sh.events);
+            }
+            self.serve(id);
+        }
     }
 
     /// Whether [`Core::poll_transmit`] may have something.

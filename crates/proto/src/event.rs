@@ -345,5 +345,7 @@ pub enum Event {
         peer: PeerId,
         /// Reason.
         cause: Cause,
+        /// Messages to it whose sends had ended were not acknowledged: they may not have arrived.
+        unheard: bool,
     },
 }

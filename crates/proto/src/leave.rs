@@ -3,8 +3,12 @@
 //! no longer be completed ends (`P9.6`, `P9.7`).
 
 use crate::event::{Address, Cause, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
+use crate::path::{Cargo, Path, TxState};
+use crate::peer::Peer;
+use crate::slot::SlotPool;
 use crate::{Core, LaneId};
 use alloc::vec::Vec;
+use portolan_wire::{Record, Records};
 
 /// What a peer that is gone leaves unfinished.
 #[derive(Debug)]
@@ -41,9 +45,14 @@ impl Core {
         }
         state.session.failed = Some(cause);
         state.session.up = false;
+        let unheard = state.has_unheard(&self.sh.slots);
         let error = OpError::PeerGone(peer, cause);
         self.abandon(peer, error);
-        self.sh.events.push_back(Event::PeerFailed { peer, cause });
+        self.sh.events.push_back(Event::PeerFailed {
+            peer,
+            cause,
+            unheard,
+        });
         // What had been granted to it may be granted to others, who may say nothing until then.
         self.run_scheduler();
     }
@@ -108,4 +117,47 @@ impl Core {
             self.sh.held.release(id);
         }
     }
+}
+
+impl Peer {
+    /// Whether a message whose send has ended is not known to have arrived.
+    fn has_unheard(&self, slots: &SlotPool) -> bool {
+        let mut paths = self.paths.iter().flatten();
+        paths.any(|path| path.has_unheard(slots))
+    }
+}
+
+impl Path {
+    fn has_unheard(&self, slots: &SlotPool) -> bool {
+        let holds = |slot, off: usize, len: usize| {
+            holds_message(&slots.bytes(slot)[off..off + len], self.header_len())
+        };
+        let under_way = self.inflight.iter().any(|entry| match entry.cargo {
+            Cargo::Slot { slot, off } => {
+                entry.state != TxState::Acked && holds(slot, off as usize, entry.len.into())
+            }
+            _ => false,
+        });
+        let waiting = self.open.iter().flatten();
+        let mut waiting = waiting.chain(self.closed.iter().flatten());
+        under_way
+            || waiting.any(|frame| holds(frame.slot, 0, frame.len))
+            || self
+                .runs
+                .iter()
+                .any(|run| holds(run.slot, run.off, run.len.min(run.segment_len)))
+    }
+}
+
+/// Whether a frame holds a message, or a part of one, that was accepted from the program. Requests to
+/// send, and those for remote memory, belong to operations that tell of their end themselves.
+fn holds_message(frame: &[u8], header_len: usize) -> bool {
+    let records = Records::new(frame, header_len, frame.len());
+    records
+        .map_while(Result::ok)
+        .any(|(record, _)| match record {
+            Record::Message(message) => !message.best_effort,
+            Record::Fragment(_) => true,
+            _ => false,
+        })
 }

@@ -193,6 +193,8 @@ type Page = [Option<Box<Port>>; PAGE_LEN];
 pub(crate) struct Ports {
     user: Vec<Option<Box<Page>>>,
     system: Vec<Option<Box<Page>>>,
+    /// Every port throws away what nobody takes.
+    discards: bool,
 }
 
 impl Ports {
@@ -201,6 +203,7 @@ impl Ports {
         Ports {
             user: pages(),
             system: pages(),
+            discards: false,
         }
     }
 
@@ -224,7 +227,25 @@ impl Ports {
         };
         let page = pages[usize::from(id.number >> 8)]
             .get_or_insert_with(|| Box::new([const { None }; PAGE_LEN]));
-        page[usize::from(id.number & 0xff)].get_or_insert_default()
+        let discards = self.discards;
+        page[usize::from(id.number & 0xff)].get_or_insert_with(|| {
+            Box::new(Port {
+                mode: discards.then_some(PortMode::InPlace),
+                ..Port::default()
+            })
+        })
+    }
+
+    /// Makes every port take messages in place, whether it is open or not; returns those at which
+    /// something waits.
+    pub(crate) fn discard(&mut self) -> Vec<PortId> {
+        self.discards = true;
+        let ports = self.iter_mut().map(|(id, port)| {
+            port.mode = Some(PortMode::InPlace);
+            (id, port)
+        });
+        let waiting = ports.filter(|(_, port)| !port.unexpected.is_empty());
+        waiting.map(|(id, _)| id).collect()
     }
 
     fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut Port)> {

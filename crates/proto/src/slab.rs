@@ -91,6 +91,10 @@ impl<T> Slab<T> {
         keys
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|place| place.value.as_ref())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

@@ -134,6 +134,10 @@ impl Link for Shm {
         self.notices.pop_front()
     }
 
+    fn has_unsaid(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     fn arm(&mut self, wake: &mut WakeSet) -> bool {
         self.arm_rings(wake)
     }

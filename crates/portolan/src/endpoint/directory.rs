@@ -19,6 +19,13 @@ const PEERS_MAX: usize = 1 << 20;
 /// filling the table with addresses that it makes up.
 const STRANGERS_MAX: usize = 1 << 16;
 
+/// Addresses of the endpoints that are open in this process.
+static HERE: Mutex<Vec<EndpointAddress>> = Mutex::new(Vec::new());
+
+fn here() -> MutexGuard<'static, Vec<EndpointAddress>> {
+    HERE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// See the module documentation.
 pub(crate) struct Directory {
     key: [u8; 32],
@@ -70,6 +77,13 @@ impl Directory {
 
     pub(crate) fn set_own(&self, address: EndpointAddress) {
         self.known().own = Some(address);
+        here().push(address);
+    }
+
+    /// Whether `peer` is an endpoint of this very process.
+    pub(crate) fn is_here(&self, peer: PeerId) -> bool {
+        let address = self.address_of(peer);
+        address.is_some_and(|address| here().contains(&address))
     }
 
     /// The number of `address`, which the program has inserted; `None` when there are too many.
@@ -166,6 +180,13 @@ impl Directory {
     /// Every update is whole before the lock is given back.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let own = self.known().own;
+        here().retain(|address| Some(*address) != own);
     }
 }
 

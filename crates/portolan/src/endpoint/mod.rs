@@ -36,7 +36,6 @@ pub(crate) use raw::Raw;
 
 use crate::engine::{Engine, PeerInfo};
 use crate::error::Error;
-use crate::node::LINGER;
 use crate::wait::Waiter;
 use portolan_proto::{Cause, Counters, LinkId, OpId, PeerId, PeerStatus};
 use rest::Rest;
@@ -46,8 +45,9 @@ use std::sync::Arc;
 
 /// A process, or a part of one, that others reach by its address. See the module documentation.
 ///
-/// Belongs to one thread at a time. Dropping it sees to it that what was sent arrives, for one
-/// second at most.
+/// Belongs to one thread at a time. Dropping it sees to it that what was sent arrives, however long
+/// the receivers take, while they live, and logs what may not have arrived. For peers in the same
+/// process it waits a second at most.
 pub struct Endpoint {
     engine: Engine,
     directory: Arc<Directory>,
@@ -213,18 +213,6 @@ impl Endpoint {
             self.engine.watch(peer, now);
         }
     }
-
-    fn linger(&mut self) {
-        let end = self.engine.inner.read_clock() + LINGER;
-        let Endpoint { engine, waiter, .. } = self;
-        engine.flush();
-        waiter.until(engine, &[], |inner| {
-            inner.now >= end || inner.pending.is_empty() && !inner.core.has_unfinished()
-        });
-        let now = engine.inner.read_clock();
-        engine.inner.core.flush_acks(now);
-        engine.flush();
-    }
 }
 
 impl Drop for Endpoint {
@@ -232,7 +220,10 @@ impl Drop for Endpoint {
         if std::thread::panicking() {
             return;
         }
-        self.linger();
+        let Endpoint { engine, waiter, .. } = self;
+        if let Err(error) = engine.close(waiter) {
+            log::error!("{error}");
+        }
         // The process lives on: its peers should not hear that it has ended.
         for peer in 0..self.engine.inner.job.size {
             self.engine.links.disconnect(PeerId(peer), LinkId::SHM);

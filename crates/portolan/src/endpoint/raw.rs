@@ -103,6 +103,12 @@ impl Raw {
         place.filter(|raw| raw.op == op)
     }
 
+    /// Whether nobody waits for `op`: it was injected, so its sender takes it for sent.
+    pub(crate) fn is_silent(&self, op: OpId) -> bool {
+        let found = self.ops.get(place_of(op)).and_then(Option::as_ref);
+        found.is_some_and(|raw| matches!(raw.what, RawWhat::Silent))
+    }
+
     /// Whether `op` is a send that ends when the receiver has it.
     fn is_delivered(&self, op: OpId) -> bool {
         let found = self.ops.get(place_of(op)).and_then(Option::as_ref);

@@ -425,7 +425,16 @@ impl Inner {
                 let since = self.core.last_heard(peer).unwrap_or(self.now);
                 self.watch_since(peer, since);
             }
-            Event::PeerFailed { peer, .. } => self.note_gone(peer),
+            Event::PeerFailed {
+                peer,
+                cause,
+                unheard,
+            } => {
+                if unheard {
+                    self.note_undelivered(peer, cause);
+                }
+                self.note_gone(peer);
+            }
             Event::Stranger { card } => self.meet_stranger(&card),
             Event::Portion {
                 op,
@@ -440,12 +449,13 @@ impl Inner {
 
     /// A port whose handler takes messages in place was sent one that does not travel in a frame.
     fn lend_buffer(&mut self, handlers: &Handlers, port: PortId, peer: PeerId, len: u64) {
-        if handlers
-            .get(usize::from(port.number))
-            .is_none_or(Option::is_none)
-        {
-            return;
-        }
+        let place = handlers.get(usize::from(port.number));
+        let len = match place.is_some_and(Option::is_some) {
+            true => len,
+            // The message ends, and nothing of it is kept.
+            false if self.closing => 0,
+            false => return,
+        };
         if len > BUFFER_LEN_MAX {
             log::warn!(
                 "port {}: a message of {len} bytes waits for a buffer",

@@ -35,6 +35,11 @@ impl Pending {
             .push_back((op, spec));
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PeerId, OpId)> + '_ {
+        let queues = self.queues.iter();
+        queues.flat_map(|(&(peer, _), queue)| queue.iter().map(move |&(op, _)| (peer, op)))
+    }
+
     /// Takes back everything that waits for `peer`.
     pub(crate) fn take_peer(&mut self, peer: PeerId) -> Vec<OpId> {
         let mut ops = Vec::new();

@@ -59,6 +59,7 @@ impl Node {
             waiter,
             events: None,
             clean: true,
+            closed: false,
             model,
         })
     }

@@ -120,7 +120,8 @@ fn a_resting_peer_that_starts_anew_is_met_anew() {
             event,
             Event::PeerFailed {
                 peer: B,
-                cause: Cause::Restarted
+                cause: Cause::Restarted,
+                ..
             }
         )
     };

@@ -131,6 +131,7 @@ fn after_a_partition_heals_a_new_session_opens() {
     let failed = Event::PeerFailed {
         peer: A,
         cause: Cause::Restarted,
+        unheard: false,
     };
     assert!(pair.ends[1].failed.contains(&failed));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was accepted arrives, however late its receiver asks, and although its sender has ended.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::payload::{check, payload};
+use common::ranks::{joined, role, run_ranks};
+use common::{can_make_labs, kill};
+use portolan::{Node, TagTarget, Target};
+use std::time::Duration;
+
+const PORT: u16 = 1;
+const OTHER: u16 = 2;
+
+/// Within the credit of a lane, and more than a ring holds.
+const COUNT: u32 = 100;
+const LEN: usize = 4000;
+
+/// Longer than anything here waits by itself for a receiver that does not ask.
+const LATE: Duration = Duration::from_millis(2500);
+
+/// Not a test of its own: what each rank does.
+#[test]
+fn as_rank() {
+    let Some(mut node) = joined(&[PORT, OTHER]) else {
+        return;
+    };
+    let role = role().unwrap();
+    match (role.as_str(), node.rank()) {
+        ("late", 0) => send_all(&mut node, 1),
+        ("late", _) => receive_late(&mut node),
+        ("tagged", 0) => {
+            for index in 0..COUNT {
+                let to = TagTarget::new(1, u64::from(index));
+                node.send_tagged(to, &payload(0, 1, index, LEN)).unwrap();
+            }
+        }
+        ("tagged", _) => {
+            std::thread::sleep(LATE);
+            for index in (0..COUNT).rev() {
+                let mut bytes = vec![0; LEN];
+                let tag = portolan::TagMatch::new(u64::from(index));
+                node.recv_tagged(tag, &mut bytes).unwrap();
+                check(&bytes, 0, 1, index, LEN);
+            }
+            println!("\ngot all");
+        }
+        ("copies", 0) => {
+            // More than credit lets leave before the receiver asks.
+            for index in 0..3 * COUNT {
+                let bytes = payload(0, 1, index, LEN);
+                node.isend_copy(Target::new(1, PORT), &bytes).unwrap();
+            }
+        }
+        ("copies", _) => {
+            std::thread::sleep(LATE);
+            receive(&mut node, 3 * COUNT);
+        }
+        ("killed", 0) => {
+            send_all(&mut node, 1);
+            kill(i32::try_from(std::process::id()).unwrap(), "-9");
+        }
+        ("killed", _) => receive_late(&mut node),
+        ("unread", _) => {
+            // Neither will receive what the other sends, of any kind.
+            let to = 1 - node.rank();
+            for index in 0..3 * COUNT {
+                let bytes = payload(node.rank(), 1, index, LEN);
+                node.isend_copy(Target::new(to, PORT), &bytes).unwrap();
+            }
+            node.isend_copy(Target::new(to, 77), &[1; 300_000]).unwrap();
+            node.isend_tagged_copy(TagTarget::new(to, 7), &[1; 300_000])
+                .unwrap();
+        }
+        other => panic!("no such role: {other:?}"),
+    }
+    node.close().unwrap();
+    println!("\nclosed");
+}
+
+fn send_all(node: &mut Node, to: u32) {
+    let count = if role().unwrap() == "killed" {
+        COUNT / 2
+    } else {
+        COUNT
+    };
+    for index in 0..count {
+        let bytes = payload(0, 1, index, LEN);
+        node.send(Target::new(to, PORT), &bytes).unwrap();
+    }
+}
+
+fn receive_late(node: &mut Node) {
+    std::thread::sleep(LATE);
+    let count = if role().unwrap() == "killed" {
+        COUNT / 2
+    } else {
+        COUNT
+    };
+    receive(node, count);
+}
+
+fn receive(node: &mut Node, count: u32) {
+    for index in 0..count {
+        let mut bytes = vec![0; LEN];
+        let got = node.recv(PORT, &mut bytes).unwrap();
+        assert_eq!(got.source, 0);
+        check(&bytes, 0, 1, index, LEN);
+    }
+    println!("\ngot all");
+}
+
+/// The ways between two processes: on one host, and between hosts where they can be made.
+fn paths() -> Vec<Vec<&'static str>> {
+    let mut paths = vec![vec!["--path", "shm"], vec!["--path", "udp"]];
+    if can_make_labs() {
+        paths.push(vec!["--new-lab", "2", "--path", "udp"]);
+        paths.push(vec!["--new-lab", "2", "--path", "packet"]);
+        paths.push(vec!["--new-lab", "2", "--option", "auth=aead"]);
+    }
+    paths
+}
+
+fn both_end_well(role: &str, got_count: usize) {
+    for path in paths() {
+        let out = run_ranks(2, role, &path).succeeded(&format!("{role}, {path:?}"));
+        assert_eq!(out.matches("got all").count(), got_count, "{path:?}: {out}");
+        assert_eq!(out.matches("closed").count(), 2, "{path:?}: {out}");
+    }
+}
+
+// P2.9
+#[test]
+fn messages_arrive_although_their_sender_has_closed() {
+    both_end_well("late", 1);
+}
+
+// P2.9
+#[test]
+fn tagged_messages_arrive_although_their_sender_has_closed() {
+    both_end_well("tagged", 1);
+}
+
+// P2.9
+#[test]
+fn copies_beyond_credit_arrive_although_their_sender_has_closed() {
+    both_end_well("copies", 1);
+}
+
+// P2.14
+#[test]
+fn two_that_close_with_unread_messages_of_one_another_end() {
+    both_end_well("unread", 0);
+}
+
+// P8.11
+#[test]
+fn what_a_killed_process_had_committed_to_shared_memory_is_delivered() {
+    let args = ["--path", "shm", "--grace-ms", "20000"];
+    let ended = run_ranks(2, "killed", &args);
+    assert!(
+        ended.out.contains("got all"),
+        "{}\n{}",
+        ended.out,
+        ended.err
+    );
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Closing: what was sent arrives first (`P2.9`).
+//!
+//! The one invariant: a message whose send has ended is acknowledged, or committed to a ring that its
+//! receiver reads on, before this process ends; or its peer is named in the result.
+
+use super::{Engine, Inner};
+use crate::buffer::Buffer;
+use crate::error::{Error, Reason};
+use crate::ops::OpKind;
+use crate::wait::Waiter;
+use portolan_proto::{Cause, Instant, OpId, PeerId, Selector, Space};
+use std::time::Duration;
+
+/// How long a closing process waits for receivers to ask for what was begun to be sent and nobody
+/// has waited for: such a send has not ended, and nothing was promised of it.
+const BEGUN_LINGER: Duration = Duration::from_secs(1);
+
+/// The same for what peers in this very process have not received: its program cannot let them work
+/// meanwhile, unless it has threads for them.
+const SELF_LINGER: Duration = Duration::from_secs(1);
+
+/// Between looks at links that have not told a peer of this process yet, for want of room in its
+/// backlog.
+const CONNECT_PAUSE: Duration = Duration::from_millis(1);
+
+/// A peer that may not have got all that was sent to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Undelivered {
+    peer: PeerId,
+    cause: Cause,
+}
+
+impl Engine {
+    /// Waits until everything that was sent has arrived at the peers that live, however long they
+    /// take; what nobody here will receive any more is thrown away meanwhile, so that peers which
+    /// close as well can end.
+    ///
+    /// # Errors
+    /// [`Error::Undelivered`] for a peer that may live and may not have got what was promised.
+    pub(crate) fn close(&mut self, waiter: &mut Waiter) -> Result<(), Error> {
+        let begin = self.inner.read_clock();
+        self.inner.closing = true;
+        self.inner.core.discard_unread();
+        self.drain();
+        self.flush();
+        let about = self.inner.owed_peers(begin);
+        let mut receives = DISCARDED.map(|space| self.inner.discard_tagged(space));
+        loop {
+            waiter.until(self, &about, |inner| {
+                !inner.owes(begin) || receives.iter().any(|&op| inner.ops.is_done(op))
+            });
+            if !self.inner.owes(begin) {
+                if !self.links.has_unsaid() {
+                    break;
+                }
+                std::thread::sleep(CONNECT_PAUSE);
+                self.look_around();
+            }
+            for (op, space) in receives.iter_mut().zip(DISCARDED) {
+                if self.inner.ops.is_done(*op) {
+                    self.inner.ops.forget(*op);
+                    *op = self.inner.discard_tagged(space);
+                }
+            }
+        }
+        let now = self.inner.read_clock();
+        self.inner.core.flush_acks(now);
+        self.flush();
+        self.inner.promise_kept()
+    }
+}
+
+/// Where messages with labels wait.
+const DISCARDED: [Space; 2] = [Space::Plain, Space::Tagged];
+
+impl Inner {
+    /// Posts a receive that takes a message of `space` and keeps nothing of it.
+    fn discard_tagged(&mut self, space: Space) -> OpId {
+        let kind = OpKind::RecvTagged { source: None };
+        let op = self.ops.owned(kind, Buffer::from(Vec::new()), false);
+        let selector = Selector {
+            space,
+            tag: 0,
+            ignore: u64::MAX,
+            source: None,
+        };
+        self.core.post_tagged(&selector, op, 0);
+        op
+    }
+
+    /// Peers that have not got everything yet for which a process that closes waits since `begin`.
+    fn owed_peers(&self, begin: Instant) -> Vec<PeerId> {
+        let begun = self.now.since(begin) < BEGUN_LINGER;
+        let own = self.now.since(begin) < SELF_LINGER;
+        let is_owed = |op: OpId| begun || self.is_promised(op);
+        let pending = self.pending.iter().filter(|&(_, op)| is_owed(op));
+        let sending = self.core.unfinished_transfers();
+        let sending = sending.filter(|&(_, op, has_begun)| has_begun || is_owed(op));
+        let mut peers: Vec<PeerId> = pending
+            .map(|(peer, _)| peer)
+            .chain(sending.map(|(peer, ..)| peer))
+            .chain(self.core.unfinished_peers())
+            .filter(|&peer| own || !self.table.is_in_this_process(peer))
+            .collect();
+        peers.sort_unstable();
+        peers.dedup();
+        peers
+    }
+
+    fn owes(&self, begin: Instant) -> bool {
+        !self.owed_peers(begin).is_empty()
+    }
+
+    /// Whether a send that has not ended was promised all the same, since nobody can wait for it: a
+    /// copy that the library has made.
+    fn is_promised(&self, op: OpId) -> bool {
+        match &self.raw {
+            Some(raw) => raw.is_silent(op),
+            None => self.ops.is_handled(op),
+        }
+    }
+
+    /// Notes that `peer` was given up although it may live, and may miss what it was promised.
+    pub(crate) fn note_undelivered(&mut self, peer: PeerId, cause: Cause) {
+        let is_known = self.undelivered.iter().any(|known| known.peer == peer);
+        // Nobody is left there to ask for it.
+        let is_over = matches!(cause, Cause::ProcessGone | Cause::Closed);
+        if !is_known && !is_over {
+            self.undelivered.push(Undelivered { peer, cause });
+        }
+    }
+
+    /// What became of the promise.
+    fn promise_kept(&self) -> Result<(), Error> {
+        let Some(&Undelivered { peer, cause }) = self.undelivered.first() else {
+            return Ok(());
+        };
+        Err(Error::Undelivered {
+            rank: peer.0,
+            host: self.host_of(peer),
+            reason: Reason {
+                cause,
+                report: self.peers[peer.0 as usize].report.clone(),
+            },
+            others: self.undelivered.len() - 1,
+        })
+    }
+}
