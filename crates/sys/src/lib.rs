@@ -13,6 +13,7 @@ pub mod doorbell;
 pub mod epoll;
 pub mod ethtool;
 pub mod foreign;
+pub mod gate;
 pub mod inherit;
 pub mod libfabric;
 pub mod mapping;

@@ -1,11 +1,52 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of this process, by force.
+//! This process: its end by force, and threads that keep out of its program's way.
+#![allow(unsafe_code, reason = "the standard library does not mask signals")]
 
 use rustix::process::{Signal, getpid, kill_process};
+use std::io;
+use std::thread::{self, JoinHandle};
+
+/// Bytes of the stack of a library's thread: engines call no deeper than this, and buffers are on the
+/// heap.
+const STACK_LEN: usize = 256 * 1024;
 
 /// Kills this process as `kill -9` does: no destructor, no handler, no farewell.
 pub fn kill_self() -> ! {
     let _ = kill_process(getpid(), Signal::KILL);
     // A signal to oneself is delivered before the call returns; without it, the next worst.
     std::process::abort();
+}
+
+/// Starts a thread that takes no signal of the program's: its handlers run on the threads that it
+/// knows. `name` has at most 15 bytes.
+///
+/// # Errors
+/// What the system says.
+pub fn spawn_quiet<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    // A thread begins with the mask of the one that starts it.
+    let mask = block_signals()?;
+    let builder = thread::Builder::new().name(name.to_owned());
+    let started = builder.stack_size(STACK_LEN).spawn(body);
+    // SAFETY: `mask` is what the same call returned before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut()) };
+    started
+}
+
+/// Blocks all signals of this thread; returns which were.
+fn block_signals() -> io::Result<libc::sigset_t> {
+    // SAFETY: a set is plain numbers, and both calls only fill what they are given.
+    let (result, before) = unsafe {
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        let result = libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        (result, before)
+    };
+    match result {
+        0 => Ok(before),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The baton under loom: every interleaving of an owner that comes and goes with a helper.
+
+use super::baton::Baton;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+struct Shared {
+    baton: Baton,
+    /// loom panics when both use it without an order between.
+    value: UnsafeCell<u32>,
+}
+
+// SAFETY: this is what the model is to show.
+unsafe impl Sync for Shared {}
+
+fn add(shared: &Shared) {
+    // SAFETY: whoever calls has the baton.
+    shared.value.with_mut(|value| unsafe { *value += 1 });
+}
+
+#[test]
+fn one_at_a_time_uses_the_value() {
+    loom::model(|| {
+        let shared = Arc::new(Shared {
+            baton: Baton::new(),
+            value: UnsafeCell::new(0),
+        });
+        let of_helper = Arc::clone(&shared);
+        let helper = thread::spawn(move || {
+            let mut count = 0;
+            for _ in 0..2 {
+                let Some(absence) = of_helper.baton.absence() else {
+                    continue;
+                };
+                if of_helper.baton.pick_up(absence) {
+                    add(&of_helper);
+                    count += 1;
+                    of_helper.baton.give_back(absence);
+                }
+            }
+            count
+        });
+        for _ in 0..2 {
+            add(&shared);
+            shared.baton.put_down();
+            while !shared.baton.try_take_back() {
+                thread::yield_now();
+            }
+        }
+        let count = helper.join().unwrap();
+        // SAFETY: the other thread has ended.
+        let value = shared.value.with(|value| unsafe { *value });
+        assert_eq!(value, 2 + count);
+    });
+}
