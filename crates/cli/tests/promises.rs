@@ -7,8 +7,9 @@ mod common;
 
 use common::payload::{check, payload};
 use common::ranks::{joined, role, run_ranks};
-use common::{can_make_labs, kill};
+use common::{can_make_labs, kill, wait_until};
 use portolan::{Node, TagTarget, Target};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const PORT: u16 = 1;
@@ -19,7 +20,10 @@ const COUNT: u32 = 100;
 const LEN: usize = 4000;
 
 /// Longer than anything here waits by itself for a receiver that does not ask.
-const LATE: Duration = Duration::from_millis(2500);
+const LATE: Duration = Duration::from_millis(1300);
+
+/// Names the file by which a receiver says that it has everything.
+const MARK: &str = "MARK_OF_TEST";
 
 /// Not a test of its own: what each rank does.
 #[test]
@@ -74,10 +78,46 @@ fn as_rank() {
             node.isend_tagged_copy(TagTarget::new(to, 7), &[1; 300_000])
                 .unwrap();
         }
+        (role, 0) if role.starts_with("away") => {
+            begin_burst(&mut node, role);
+            // Meanwhile no call of the library is made.
+            wait_until("the receiver has all", || mark().exists());
+        }
+        (role, _) if role.starts_with("away") => {
+            let len = if role.ends_with("short") { 8 } else { LEN };
+            for index in 0..2 * COUNT {
+                let mut bytes = vec![0; len];
+                node.recv(PORT, &mut bytes).unwrap();
+                check(&bytes, 0, 1, index, len);
+            }
+            std::fs::write(mark(), "").unwrap();
+            println!("\ngot all");
+        }
         other => panic!("no such role: {other:?}"),
     }
     node.close().unwrap();
     println!("\nclosed");
+}
+
+/// Begins sends in the way that `role` says, and waits for none that need not be waited for.
+fn begin_burst(node: &mut Node, role: &str) {
+    let len = if role.ends_with("short") { 8 } else { LEN };
+    for index in 0..2 * COUNT {
+        let bytes = payload(0, 1, index, len);
+        let to = Target::new(1, PORT);
+        if role.contains("copies") {
+            node.isend_copy(to, &bytes).unwrap();
+        } else if role.contains("begun") {
+            let _request = node.isend(to, bytes).unwrap();
+        } else {
+            node.send(to, &bytes).unwrap();
+        }
+    }
+}
+
+/// A file that one rank makes for the other to see.
+fn mark() -> PathBuf {
+    PathBuf::from(std::env::var_os(MARK).unwrap())
 }
 
 fn send_all(node: &mut Node, to: u32) {
@@ -153,6 +193,23 @@ fn copies_beyond_credit_arrive_although_their_sender_has_closed() {
 #[test]
 fn two_that_close_with_unread_messages_of_one_another_end() {
     both_end_well("unread", 0);
+}
+
+/// What was sent arrives although its sender makes no further call: at most some milliseconds later.
+#[test]
+fn what_was_sent_leaves_without_another_call() {
+    for kind in ["sent", "copies", "begun"] {
+        for len in ["short", "long"] {
+            let role = format!("away {kind} {len}");
+            for path in paths() {
+                let dir = tempfile::tempdir().unwrap();
+                let env = format!("{MARK}={}", dir.path().join("mark").display());
+                let args = [&path[..], &["--env", &env]].concat();
+                let out = run_ranks(2, &role, &args).succeeded(&format!("{role}, {path:?}"));
+                assert!(out.contains("got all"), "{role}, {path:?}: {out}");
+            }
+        }
+    }
 }
 
 // P8.11

@@ -5,6 +5,7 @@
 //! frame is still at hand, and sends what the core has ready. Everything happens on the thread that
 //! calls; the only other thread of the process is that of [`crate::liveness`].
 
+mod carry;
 mod close;
 mod events;
 mod place;
@@ -12,6 +13,7 @@ mod remote;
 mod send;
 mod tagged;
 
+pub(crate) use carry::HELPER_NAME;
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
 pub(crate) use remote::{Call, RemoteState};
@@ -185,8 +187,6 @@ pub(crate) struct Inner {
     pub(crate) seals: Option<Box<Seals>>,
     /// Silence after which a peer that is waited for is given up.
     pub(crate) peer_timeout: Duration,
-    /// The program has no more use for messages; they are thrown away.
-    pub(crate) closing: bool,
     /// Peers that may live and may miss what they were promised.
     pub(crate) undelivered: Vec<close::Undelivered>,
 }

@@ -138,6 +138,6 @@ impl Node {
         self.engine.inner.read_clock();
         self.engine.look_around();
         self.engine.on_timeout();
-        self.engine.progress();
+        self.progress();
     }
 }

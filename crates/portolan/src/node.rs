@@ -12,11 +12,13 @@ use crate::buffer::Buffer;
 use crate::engine::{Engine, Inbox, PortUse};
 use crate::error::Error;
 use crate::event::EventSet;
+use crate::launch::Job;
 use crate::model;
 use crate::ops::{Completion, OpKind, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
 use crate::wait::{LOOK_TURNS, Waiter};
 use portolan_proto::{Counters, LinkId, OpId, PathStatus, PeerId, PortId, PortMode, Want};
+use portolan_sys::gate::Gate;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -62,7 +64,9 @@ impl fmt::Display for PathInfo {
 /// Belongs to one thread at a time. Dropping it leaves the job as [`Node::close`] does, and logs what
 /// that would return.
 pub struct Node {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Gate<Engine>,
+    /// Beside the engine: asking for a rank must not take that back from its helper.
+    job: Box<Job>,
     pub(crate) waiter: Waiter,
     pub(crate) events: Option<Box<EventSet>>,
     clean: bool,
@@ -75,25 +79,25 @@ impl Node {
     /// Rank of this process, from 0.
     #[must_use]
     pub fn rank(&self) -> u32 {
-        self.engine.inner.rank()
+        self.job.rank
     }
 
     /// Processes in the job.
     #[must_use]
     pub fn size(&self) -> u32 {
-        self.engine.inner.size()
+        self.job.size
     }
 
     /// Random number of the job, the same in all its processes.
     #[must_use]
     pub fn job_id(&self) -> [u8; 16] {
-        self.engine.inner.job.job_id
+        self.job.job_id
     }
 
     /// A setting given to the job with `portolan run --option NAME=VALUE`.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
-        self.engine.inner.job.options.get(name).map(String::as_str)
+        self.job.options.get(name).map(String::as_str)
     }
 
     /// What became of the stored model of this machine's paths.
@@ -208,6 +212,7 @@ impl Node {
         let submitted = self.engine.inner.try_eager(peer, &spec, pieces)?;
         if submitted == crate::engine::Submitted::Accepted {
             self.engine.flush();
+            self.part();
             return Ok(());
         }
         // Too long to be copied into a frame, or no room now: in one piece it can wait.
@@ -221,19 +226,22 @@ impl Node {
         spec: portolan_proto::SendSpec,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        if self.engine.send_direct(peer, &spec, bytes) {
+        let engine = &mut *self.engine;
+        if engine.send_direct(peer, &spec, bytes) {
+            self.part();
             return Ok(());
         }
-        let submitted = self.engine.inner.try_eager(peer, &spec, &[bytes])?;
+        let submitted = engine.inner.try_eager(peer, &spec, &[bytes])?;
         if submitted == crate::engine::Submitted::Accepted {
-            self.engine.flush();
+            engine.flush();
+            self.part();
             return Ok(());
         }
         // SAFETY: `finish_lent` returns only when the operation is done, and its guard detaches
-        // the memory if a handler panics.
-        let op = unsafe { self.engine.inner.ops.lent(OpKind::Send(peer), bytes) };
-        self.engine.inner.submit_op(peer, spec, op);
-        self.engine.flush();
+        // the memory if a handler panics; the engine is not left to its helper before.
+        let op = unsafe { engine.inner.ops.lent(OpKind::Send(peer), bytes) };
+        engine.inner.submit_op(peer, spec, op);
+        engine.flush();
         self.finish_lent(op, &[peer]).map(|_| ())
     }
 
@@ -338,6 +346,7 @@ impl Node {
             && inner.core.is_quiet(port)
             && let Some(got) = self.recv_at_once(port, source, bytes, || false)
         {
+            self.part();
             return Ok(got);
         }
         let inner = &mut self.engine.inner;
@@ -345,7 +354,7 @@ impl Node {
         // SAFETY: as in `send_spec`; `bytes` is not used before the operation is done.
         let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, bytes) };
         inner.core.post_recv(port, op, len, source);
-        self.drain();
+        self.engine.drain();
         self.finish_lent(op, source.as_slice())
     }
 
@@ -369,7 +378,9 @@ impl Node {
         if !self.engine.inner.core.is_quiet(port) {
             return None;
         }
-        self.recv_at_once(port, None, &mut bytes[..len], stop)
+        let got = self.recv_at_once(port, None, &mut bytes[..len], stop);
+        self.part();
+        got
     }
 
     /// Runs `handler` as that of a port to which a message has come; what it sends leaves then.
@@ -378,7 +389,7 @@ impl Node {
         let result = handler(&mut Context {
             inner: &mut self.engine.inner,
         });
-        self.drain();
+        self.engine.drain();
         self.flush_if_wanted();
         result
     }
@@ -404,14 +415,15 @@ impl Node {
             bytes,
             got: None,
         };
+        let engine = &mut *self.engine;
         for _ in 0..LOOK_TURNS {
-            let moved = self.engine.work(Some(&mut inbox));
+            let moved = engine.work(Some(&mut inbox));
             if inbox.got.is_some() {
-                self.engine.leave_to_caller();
+                engine.leave_to_caller();
                 break;
             }
-            self.engine.leave();
-            if moved > 0 && !self.engine.inner.core.is_quiet(port) || stop() {
+            engine.leave();
+            if moved > 0 && !engine.inner.core.is_quiet(port) || stop() {
                 break;
             }
         }
@@ -422,10 +434,9 @@ impl Node {
     #[inline]
     pub(crate) fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
         self.await_lent(op, about);
-        let Some(done) = self.engine.inner.ops.finish_lent(op) else {
-            return Err(Error::StaleRequest);
-        };
-        done
+        let done = self.engine.inner.ops.finish_lent(op);
+        self.part();
+        done.unwrap_or(Err(Error::StaleRequest))
     }
 
     #[inline]
@@ -460,10 +471,9 @@ impl Node {
             let Node { engine, waiter, .. } = self;
             waiter.until(engine, about.as_slice(), |inner| inner.ops.is_done(op));
         }
-        let Some(done) = self.engine.inner.ops.finish(op) else {
-            return Err(Error::StaleRequest);
-        };
-        done
+        let done = self.engine.inner.ops.finish(op);
+        self.part();
+        done.unwrap_or(Err(Error::StaleRequest))
     }
 
     /// Makes progress once; the completion if the operation has ended.
@@ -472,7 +482,7 @@ impl Node {
     /// As [`Node::wait`].
     pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
         if !self.engine.inner.ops.is_done(request.0) {
-            self.engine.progress();
+            self.progress();
             if !self.engine.inner.ops.is_done(request.0) {
                 return Ok(None);
             }
@@ -487,7 +497,9 @@ impl Node {
     /// that moved.
     #[inline]
     pub fn progress(&mut self) -> usize {
-        self.engine.progress()
+        let moved = self.engine.progress();
+        self.part();
+        moved
     }
 
     /// Makes progress, and sleeps between, until `done` says so. For programs whose handlers count.
@@ -496,11 +508,13 @@ impl Node {
     pub fn wait_until(&mut self, done: impl Fn() -> bool) {
         let Node { engine, waiter, .. } = self;
         waiter.until(engine, &[], |_| done());
+        self.part();
     }
 
     /// Sends everything that has gathered.
     pub fn flush(&mut self) {
         self.engine.flush();
+        self.part();
     }
 
     /// Ends the whole job with exit status `status`, because of `reason`; this process, too, should
@@ -517,12 +531,25 @@ impl Node {
         if self.engine.inner.flush_wanted {
             self.engine.flush();
         }
+        self.part();
+    }
+
+    /// The last thing that a call does: what it has left is carried on if the program does not call
+    /// again soon.
+    #[inline]
+    pub(crate) fn part(&mut self) {
+        if self.engine.has_left()
+            && let Err(error) = Gate::leave(&mut self.engine)
+        {
+            log::warn!("{error}");
+        }
     }
 
     /// Acts on events that a call, not a frame, has caused.
     #[inline]
     pub(crate) fn drain(&mut self) {
-        self.engine.inner.drain(&mut self.engine.handlers, None);
+        self.engine.drain();
+        self.part();
     }
 
     /// Leaves the job after everything that was sent has arrived: a message whose send has ended is

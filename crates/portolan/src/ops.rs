@@ -116,9 +116,10 @@ pub(crate) struct Ops {
     parts: HashMap<OpId, OpId>,
 }
 
-// SAFETY: the raw pointers are only dereferenced through `&mut self` of the node that owns the
-// table, while the blocking call that lent them (and so the owner of the borrow) is running on the
-// same thread.
+// SAFETY: the raw pointers are only dereferenced through `&mut self` of the engine that owns the
+// table: by the thread that runs the blocking call which lent them, or, of an endpoint's operations,
+// whose callers have promised that nobody else uses the memory until they have ended, by whichever
+// thread has the engine.
 unsafe impl Send for Ops {}
 
 impl Ops {

@@ -161,8 +161,8 @@ impl Node {
         let inner = &mut self.engine.inner;
         inner.core.conceal(region.key.0);
         let memory = inner.ops.reclaim(region.op);
-        self.drain();
-        self.engine.flush();
+        self.engine.drain();
+        self.flush();
         memory.unwrap_or_else(|| Buffer::from(Vec::new()))
     }
 
@@ -222,6 +222,7 @@ impl Node {
         let inner = &mut self.engine.inner;
         let notice = inner.remote.notices.pop_front()?;
         inner.core.notice_taken(&notice);
+        self.part();
         Some(PutNotice {
             source: notice.peer.0,
             word: notice.imm,
@@ -261,6 +262,7 @@ impl Node {
         store_all(operands, &mut bytes);
         let done = self.atomic_bytes(at, op, T::DATATYPE, (count, &bytes), &mut []);
         self.engine.inner.remote.operands = bytes;
+        self.part();
         done
     }
 
@@ -291,6 +293,7 @@ impl Node {
             }
         }
         self.engine.inner.remote.before = back;
+        self.part();
         done
     }
 
@@ -332,8 +335,11 @@ impl Node {
     }
 
     fn submit(&mut self, at: RemoteTarget, op: OpId, call: Call<'_>) -> Result<(), Error> {
-        let submitted = self.engine.inner.submit(at, op, call);
-        self.flush_if_wanted();
+        let engine = &mut *self.engine;
+        let submitted = engine.inner.submit(at, op, call);
+        if engine.inner.flush_wanted {
+            engine.flush();
+        }
         submitted
     }
 }

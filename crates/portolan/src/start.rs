@@ -118,7 +118,6 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         scratch: Vec::new(),
         link_drops: BTreeMap::new(),
         peer_timeout: liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?,
-        closing: false,
         undelivered: Vec::new(),
         raw: None,
         directory: None,

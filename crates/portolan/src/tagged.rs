@@ -220,17 +220,17 @@ impl Node {
         // memory if a handler panics; `bytes` is not used before.
         let op = unsafe { inner.ops.lent_mut(kind, bytes) };
         inner.core.post_tagged(&selector, op, len);
-        self.drain();
+        self.engine.drain();
         self.await_lent(op, source.as_slice());
-        let Some(done) = self.engine.inner.ops.finish(op) else {
-            return Err(Error::StaleRequest);
-        };
-        done.map(|done| Envelope {
-            source: done.source,
-            tag: done.tag,
-            len: done.len,
-            imm: done.imm,
-        })
+        let done = self.engine.inner.ops.finish(op);
+        self.part();
+        done.unwrap_or(Err(Error::StaleRequest))
+            .map(|done| Envelope {
+                source: done.source,
+                tag: done.tag,
+                len: done.len,
+                imm: done.imm,
+            })
     }
 
     /// Makes progress once, and looks for the first message that has come and that `which` takes.
@@ -242,6 +242,7 @@ impl Node {
         let selector = self.engine.inner.selector(which)?;
         self.engine.progress();
         let found = self.engine.inner.core.peek_tagged(&selector);
+        self.part();
         Ok(found.map(Envelope::from))
     }
 
@@ -253,6 +254,7 @@ impl Node {
         let selector = self.engine.inner.selector(which)?;
         self.engine.progress();
         let found = self.engine.inner.core.claim_tagged(&selector);
+        self.part();
         Ok(found.map(|(id, envelope)| Claimed {
             id,
             envelope: envelope.into(),
@@ -288,6 +290,7 @@ impl Node {
         if withdrawn {
             inner.ops.fail(request.0, Error::Cancelled);
         }
+        self.part();
         withdrawn
     }
 }

@@ -57,6 +57,12 @@ pub(crate) struct Shared {
     pub(crate) scratch: Vec<u8>,
     pub(crate) remote: Box<Remote>,
     pub(crate) lapse: Lapse,
+    /// The program has no more use for messages.
+    pub(crate) closing: bool,
+    /// A request to send that was matched just now, and is refused: the sender's number.
+    pub(crate) refused: Option<u32>,
+    /// Peers with frames or acknowledgements left when they were last looked at.
+    pub(crate) outstanding_count: usize,
 }
 
 /// Credit of one lane, in bytes modulo 2^32 since the session began.
@@ -143,6 +149,9 @@ impl Core {
                 scratch: Vec::new(),
                 remote: Box::new(Remote::new()),
                 lapse: Lapse::default(),
+                closing: false,
+                refused: None,
+                outstanding_count: 0,
             },
             sent: None,
         }
@@ -209,6 +218,7 @@ impl Core {
             if let Some(Some(new)) = self.peers.get_mut(peer.index()) {
                 (new.queued, new.timed) = (old.queued, old.timed);
                 new.watched = old.watched;
+                new.is_outstanding = old.is_outstanding;
             }
         }
         self.watch_for_rest(now, peer);
@@ -397,18 +407,6 @@ impl Core {
     pub fn unfinished_transfers(&self) -> impl Iterator<Item = (PeerId, OpId, bool)> + '_ {
         let transfers = self.sh.tx_transfers.iter();
         transfers.map(|transfer| (transfer.peer, transfer.op, transfer.granted > 0))
-    }
-
-    /// Throws away the messages that wait at ports, and all that come, as ports with handlers that
-    /// do nothing would: their credit goes back, and their senders can end. For a process that
-    /// closes. Requests to send end with a buffer of no length ([`Event::BufferWanted`]).
-    pub fn discard_unread(&mut self) {
-        for id in self.sh.ports.discard() {
-            if let Some(port) = self.sh.ports.get_mut(id) {
-                port.want_buffers(id, &mut self.sh.events);
-            }
-            self.serve(id);
-        }
     }
 
     /// Whether [`Core::poll_transmit`] may have something.

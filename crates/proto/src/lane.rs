@@ -489,6 +489,10 @@ impl Peer {
             if rx.jobs_matched > 0 && !is_job || !match_entry(sh, self.id, lane, entry) {
                 return;
             }
+            if let Some(transfer) = sh.refused.take() {
+                self.refuse(transfer);
+            }
+            let rx = &mut self.lanes_rx[lane.index()];
             rx.jobs_matched += usize::from(is_job);
             rx.matched += 1;
         }
@@ -640,6 +644,9 @@ fn match_at_port(
                 };
                 let transfer = sh.start_transfer(&request, posted, Origin::Lane);
                 entry.state = State::Transferring { transfer };
+            } else if port.discards {
+                sh.refused = Some(asked.sender_transfer);
+                entry.state = State::Gone;
             } else {
                 if port.mode == Some(PortMode::InPlace) {
                     sh.events.push_back(Event::BufferWanted {

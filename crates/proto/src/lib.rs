@@ -28,6 +28,7 @@ mod ack;
 mod best_effort;
 mod bulk;
 mod bulk_tx;
+mod closing;
 mod config;
 mod congestion;
 mod core_state;

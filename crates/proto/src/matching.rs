@@ -3,6 +3,7 @@
 //!
 //! The one invariant: no message that waits here matches a receive that waits here.
 
+use crate::closing::Discarded;
 use crate::event::{Event, OpError, OpId, PeerId};
 use crate::leave::Remains;
 use crate::port::{Posted, Waiting};
@@ -281,6 +282,23 @@ impl Matching {
     /// Messages that wait, claimed ones left out.
     pub(crate) fn arrived_count(&self) -> usize {
         self.spaces.iter().map(|queues| queues.arrived.len()).sum()
+    }
+
+    /// Takes everything that waits and was not claimed.
+    pub(crate) fn discard(&mut self) -> Vec<Discarded> {
+        let mut discarded = Vec::new();
+        for queues in &mut self.spaces {
+            for index in queues.arrived.places_where(|_| true) {
+                let item = queues.arrived.remove(index);
+                discarded.extend(item.map(|item| Discarded {
+                    peer: item.peer,
+                    lane: item.lane,
+                    charge: item.charge,
+                    what: item.what,
+                }));
+            }
+        }
+        discarded
     }
 
     /// Withdraws a receive; `false` if it is not waiting (any more).

@@ -288,6 +288,11 @@ impl Path {
             || self.probe.has_due()
     }
 
+    /// Frames wait or are under way, or acknowledgements are owed.
+    pub(crate) fn has_outstanding(&self) -> bool {
+        self.has_unfinished() || self.rx.unacked_count() > 0
+    }
+
     /// Something waits to be sent or acknowledged.
     pub(crate) fn has_unfinished(&self) -> bool {
         // What is under way on a path that was left has moved: only its numbers have not arrived.

@@ -62,6 +62,8 @@ pub(crate) struct Peer {
     pub(crate) timed: bool,
     /// Stands in the queue of those that may rest soon.
     pub(crate) watched: bool,
+    /// Counted among those with [`Core::has_outstanding`](crate::Core::has_outstanding).
+    pub(crate) is_outstanding: bool,
 }
 
 impl Peer {
@@ -85,6 +87,7 @@ impl Peer {
             queued: false,
             timed: false,
             watched: false,
+            is_outstanding: false,
         }
     }
 

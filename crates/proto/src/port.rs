@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports: which messages wait for which buffers. Those with labels wait in [`crate::matching`].
 
+use crate::closing::Discarded;
 use crate::leave::Remains;
 use crate::rendezvous::Asked;
 use crate::{Event, HeldId, OpId, PeerId, PortId, PortMode};
@@ -51,6 +52,8 @@ pub(crate) struct Port {
     pub(crate) mode: Option<PortMode>,
     pub(crate) posted: VecDeque<Posted>,
     pub(crate) unexpected: VecDeque<Unexpected>,
+    /// Takes messages in place for nobody: the process closes.
+    pub(crate) discards: bool,
 }
 
 /// What a message in its turn finds at its port.
@@ -231,21 +234,36 @@ impl Ports {
         page[usize::from(id.number & 0xff)].get_or_insert_with(|| {
             Box::new(Port {
                 mode: discards.then_some(PortMode::InPlace),
+                discards,
                 ..Port::default()
             })
         })
     }
 
-    /// Makes every port take messages in place, whether it is open or not; returns those at which
-    /// something waits.
-    pub(crate) fn discard(&mut self) -> Vec<PortId> {
+    /// Makes every port that does not take messages in place do so, whether it is open or not; returns
+    /// what has waited there and is not under way.
+    pub(crate) fn discard(&mut self) -> Vec<Discarded> {
         self.discards = true;
-        let ports = self.iter_mut().map(|(id, port)| {
-            port.mode = Some(PortMode::InPlace);
-            (id, port)
-        });
-        let waiting = ports.filter(|(_, port)| !port.unexpected.is_empty());
-        waiting.map(|(id, _)| id).collect()
+        let mut discarded = Vec::new();
+        for (_, port) in self.iter_mut() {
+            if port.mode == Some(PortMode::InPlace) {
+                continue;
+            }
+            (port.mode, port.discards) = (Some(PortMode::InPlace), true);
+            port.unexpected.retain(|item| {
+                let stays = matches!(item.what, Waiting::Transferring { .. });
+                if !stays {
+                    discarded.push(Discarded {
+                        peer: item.peer,
+                        lane: item.lane,
+                        charge: item.charge,
+                        what: item.what,
+                    });
+                }
+                stays
+            });
+        }
+        discarded
     }
 
     fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut Port)> {

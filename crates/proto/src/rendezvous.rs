@@ -4,7 +4,7 @@
 
 use crate::core_state::Shared;
 use crate::eager::{Refused, SendSpec};
-use crate::event::{Address, Data, Event, OpError, OpId, PeerId};
+use crate::event::{Address, Cause, Data, Event, OpError, OpId, PeerId};
 use crate::lane::charge;
 use crate::path::OpenFrame;
 use crate::peer::{Control, Peer};
@@ -381,7 +381,9 @@ impl Core {
         if let Some(transfer) = self.sh.tx_transfers.remove(done.transfer) {
             let result = match done.status {
                 DoneStatus::Complete => Ok(()),
-                DoneStatus::Refused | DoneStatus::Other(_) => Err(OpError::Refused),
+                // P2.14
+                DoneStatus::Refused => Err(OpError::PeerGone(from, Cause::Closed)),
+                DoneStatus::Other(_) => Err(OpError::Refused),
             };
             self.sh.end_send(&transfer, result);
         }

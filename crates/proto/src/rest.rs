@@ -93,9 +93,11 @@ impl Core {
     }
 
     fn may_rest(&mut self, now: Instant, id: PeerId) -> bool {
-        let Some(Some(peer)) = self.peers.get(id.index()) else {
+        let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
             return false;
         };
+        peer.note_outstanding(&mut self.sh);
+        let peer = &*peer;
         let quiet = now >= peer.last_used() + REST_AFTER && peer.is_at_rest(&self.sh.times);
         // Nothing outside the peer's own state waits for it or for its credit.
         quiet
@@ -199,6 +201,8 @@ impl From<Peer> for Rested {
             queued: _,
             timed: _,
             watched: _,
+            // Nothing is.
+            is_outstanding: _,
         } = peer;
         let paths = paths.into_iter().flatten();
         Rested {

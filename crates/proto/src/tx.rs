@@ -158,9 +158,28 @@ impl Core {
                 if peer.is_starved() {
                     peer.wake_starved(&mut self.sh);
                 }
+                peer.note_outstanding(&mut self.sh);
             }
         }
         None
+    }
+
+    /// Whether something may be left to do although the program asks for nothing: frames to send,
+    /// to send again if they are lost, or acknowledgements to give. Seen when frames are asked for.
+    #[inline]
+    #[must_use]
+    pub fn has_outstanding(&self) -> bool {
+        !self.ready.is_empty() || self.sh.outstanding_count > 0
+    }
+
+    /// The same, looking at every peer with a timer.
+    pub fn look_for_outstanding(&mut self) -> bool {
+        for id in &self.timed {
+            if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
+                peer.note_outstanding(&mut self.sh);
+            }
+        }
+        self.has_outstanding()
     }
 
     /// Whether anything waits that should not wait for the program's next call: all but
@@ -564,6 +583,20 @@ impl Peer {
         self.next_chunk(sh, link)
     }
 
+    /// Notes whether frames or acknowledgements are left.
+    #[inline]
+    pub(crate) fn note_outstanding(&mut self, sh: &mut Shared) {
+        let paths = self.paths.iter().flatten();
+        let is_outstanding = self.session.up && paths.clone().any(|path| path.has_outstanding());
+        if is_outstanding != self.is_outstanding {
+            self.is_outstanding = is_outstanding;
+            sh.outstanding_count = match is_outstanding {
+                true => sh.outstanding_count + 1,
+                false => sh.outstanding_count - 1,
+            };
+        }
+    }
+
     /// Frees everything that waits to be sent or acknowledged.
     pub(crate) fn abandon_tx(&mut self, sh: &mut Shared) {
         for path in self.paths.iter_mut().flatten() {
@@ -587,6 +620,7 @@ impl Peer {
         self.last_grant = None;
         self.bulk_ready.clear();
         self.pieces.clear();
+        self.note_outstanding(sh);
     }
 }
 

@@ -100,6 +100,7 @@ impl Endpoint {
         }
         let what = spec_of(spec);
         if self.submit_now(peer, &what, bytes) {
+            self.part();
             return Ok(());
         }
         if let PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) =
@@ -127,7 +128,7 @@ impl Endpoint {
     /// Sends what goes into a frame at once; `false` if it must wait, or ask.
     #[inline]
     fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
-        let engine = &mut self.engine;
+        let engine = &mut *self.engine;
         let turn = engine.inner.turn;
         let waits = engine.inner.peers[peer.0 as usize].waits_for_company(turn);
         if !waits && engine.send_direct(peer, spec, bytes) {
@@ -155,9 +156,11 @@ impl Endpoint {
         context: u64,
     ) {
         self.note_op(op, RawKind::Send, what, context, Some(peer));
-        self.engine.inner.submit_raw(peer, spec, op);
-        self.engine.drain();
-        self.engine.flush();
+        let engine = &mut *self.engine;
+        engine.inner.submit_raw(peer, spec, op);
+        engine.drain();
+        engine.flush();
+        self.part();
     }
 
     #[inline]
@@ -175,6 +178,7 @@ impl Endpoint {
                 error: None,
             });
         }
+        self.part();
     }
 
     /// Posts the pieces for the next message that `spec` takes; ends with a completion.
@@ -295,6 +299,7 @@ impl Endpoint {
     ) -> Result<Option<(RawClaim, RawEnvelope)>, SubmitError> {
         let selector = self.selector(spec)?;
         let found = self.engine.inner.core.claim_tagged(&selector);
+        self.part();
         Ok(found.map(|(id, envelope)| {
             let claim = RawClaim {
                 id,
@@ -356,16 +361,19 @@ impl Endpoint {
         if let Some(op) = withdrawn {
             inner.end_raw_recv_failed(op, OpError::Cancelled);
         }
+        self.part();
         withdrawn.is_some()
     }
 
     /// Acts on what a call has caused.
     #[inline]
     pub(super) fn settle(&mut self) {
-        self.engine.drain();
-        if self.engine.inner.flush_wanted || self.engine.inner.core.wants_transmit() {
-            self.engine.flush();
+        let engine = &mut *self.engine;
+        engine.drain();
+        if engine.inner.flush_wanted || engine.inner.core.wants_transmit() {
+            engine.flush();
         }
+        self.part();
     }
 
     #[inline]

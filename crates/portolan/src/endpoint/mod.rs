@@ -38,6 +38,7 @@ use crate::engine::{Engine, PeerInfo};
 use crate::error::Error;
 use crate::wait::Waiter;
 use portolan_proto::{Cause, Counters, LinkId, OpId, PeerId, PeerStatus};
+use portolan_sys::gate::Gate;
 use rest::Rest;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -49,7 +50,7 @@ use std::sync::Arc;
 /// the receivers take, while they live, and logs what may not have arrived. For peers in the same
 /// process it waits a second at most.
 pub struct Endpoint {
-    engine: Engine,
+    engine: Gate<Engine>,
     directory: Arc<Directory>,
     address: EndpointAddress,
     waiter: Waiter,
@@ -90,6 +91,7 @@ impl Endpoint {
         self.engine.links.disconnect(peer, LinkId::PACKET);
         self.engine.drain();
         self.engine.flush();
+        self.part();
     }
 
     /// The address of a peer; `None` for one that was removed or never was.
@@ -136,43 +138,36 @@ impl Endpoint {
         if self.directory.has_fresh() {
             self.meet_fresh();
         }
-        let moved = self.engine.work(None);
-        if self.has_done() {
-            self.engine.leave_to_caller();
+        let engine = &mut *self.engine;
+        let moved = engine.work(None);
+        if engine.inner.has_done() {
+            engine.leave_to_caller();
         } else {
-            self.engine.leave();
+            engine.leave();
         }
-        let count = moved + self.hand_out(sink);
-        self.rest.note(count, &self.engine);
+        let count = moved + engine.inner.hand_out(sink);
+        self.rest.note(count, engine);
+        self.part();
         count
     }
 
-    fn has_done(&self) -> bool {
-        let raw = self.engine.inner.raw.as_ref();
-        let remote = &self.engine.inner.remote;
-        raw.is_some_and(|raw| !raw.done.is_empty()) || !remote.notices.is_empty()
-    }
-
-    fn hand_out(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
-        let Some(raw) = &mut self.engine.inner.raw else {
-            return 0;
-        };
-        let mut count = raw.done.len();
-        // Only those that are there now: the sink may take its time.
-        for completion in raw.done.drain(..) {
-            sink(completion);
+    /// The last thing that a call does: what it has left is carried on if the program does not call
+    /// again soon.
+    #[inline]
+    pub(super) fn part(&mut self) {
+        if self.engine.has_left()
+            && let Err(error) = Gate::leave(&mut self.engine)
+        {
+            log::warn!("{error}");
         }
-        while let Some(notice) = self.engine.inner.next_notice() {
-            count += 1;
-            sink(notice);
-        }
-        count
     }
 
     /// Tells core, links and liveness of peers that are new.
     fn meet_fresh(&mut self) {
         for fresh in self.directory.take_fresh() {
-            let inner = &mut self.engine.inner;
+            let Engine {
+                inner, liveness, ..
+            } = &mut *self.engine;
             let index = fresh.peer.0 as usize;
             if index >= inner.peers.len() {
                 inner.peers.resize_with(index + 1, PeerInfo::default);
@@ -181,7 +176,7 @@ impl Endpoint {
             let links = inner.table.links_to(fresh.peer);
             let (card, key) = (*fresh.address.as_bytes(), fresh.address.key());
             inner.core.introduce(fresh.peer, card, key, &links);
-            if let Some(liveness) = &self.engine.liveness {
+            if let Some(liveness) = liveness {
                 let at = inner.table.of(fresh.peer).and_then(|at| at.liveness);
                 liveness.add(fresh.peer, at, &key);
             }
@@ -207,7 +202,7 @@ impl Endpoint {
 
     /// Only `peer` can end the operation that was just submitted: its silence counts.
     fn wait_for(&mut self, peer: PeerId) {
-        let Engine { inner, .. } = &mut self.engine;
+        let Engine { inner, .. } = &mut *self.engine;
         if inner.raw.as_mut().is_some_and(|raw| raw.wait(peer)) {
             let now = inner.read_clock();
             self.engine.watch(peer, now);
@@ -240,6 +235,28 @@ impl fmt::Debug for Endpoint {
 }
 
 impl crate::engine::Inner {
+    /// Completions or notices wait to be handed out.
+    pub(super) fn has_done(&self) -> bool {
+        let raw = self.raw.as_ref();
+        raw.is_some_and(|raw| !raw.done.is_empty()) || !self.remote.notices.is_empty()
+    }
+
+    fn hand_out(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
+        let Some(raw) = &mut self.raw else {
+            return 0;
+        };
+        let mut count = raw.done.len();
+        // Only those that are there now: the sink may take its time.
+        for completion in raw.done.drain(..) {
+            sink(completion);
+        }
+        while let Some(notice) = self.next_notice() {
+            count += 1;
+            sink(notice);
+        }
+        count
+    }
+
     /// A process that knows this endpoint's address has said hello over a network. It will be
     /// introduced, and greeted, in the next turn.
     #[cold]

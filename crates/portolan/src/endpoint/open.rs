@@ -6,7 +6,7 @@ use super::rest::Rest;
 use super::{Directory, Endpoint, Raw};
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::engine::Engine;
+use crate::engine::{Engine, HELPER_NAME};
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
 use crate::links::{Links, Plan};
@@ -18,6 +18,7 @@ use crate::table::Table;
 use crate::wait::Waiter;
 use portolan_link::ShmConfig;
 use portolan_link::shm::OpenConfig;
+use portolan_sys::gate::Gate;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -63,7 +64,7 @@ impl Endpoint {
         inner.directory = Some(Arc::clone(&directory));
         let rest = Rest::new(&mut links)?;
         Ok(Endpoint {
-            engine: Engine::new(inner, links, None, Some(liveness)),
+            engine: Gate::new(Engine::new(inner, links, None, Some(liveness)), HELPER_NAME),
             directory,
             address,
             waiter: Waiter::new(1, 1),

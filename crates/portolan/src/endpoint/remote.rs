@@ -52,6 +52,7 @@ impl Endpoint {
             return Err(Error::KeyInUse { key });
         }
         self.regions.insert(key, op);
+        self.part();
         Ok(())
     }
 

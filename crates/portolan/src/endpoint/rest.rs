@@ -127,7 +127,7 @@ impl Endpoint {
     pub fn arm(&mut self) -> bool {
         self.wake();
         self.engine.flush();
-        if self.has_done() || self.directory.has_fresh() {
+        if self.engine.inner.has_done() || self.directory.has_fresh() {
             return false;
         }
         let mut wake = WakeSet::default();
@@ -155,7 +155,7 @@ impl Endpoint {
         if let Err(error) = self.rest.set_timer(None) {
             log::warn!("stopping a timer: {error}");
         }
-        let Endpoint { engine, .. } = self;
+        let engine = &mut *self.engine;
         engine.links.disarm();
         engine.links.rouse(engine.inner.turn);
         engine.inner.read_clock();

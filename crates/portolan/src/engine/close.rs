@@ -5,11 +5,9 @@
 //! receiver reads on, before this process ends; or its peer is named in the result.
 
 use super::{Engine, Inner};
-use crate::buffer::Buffer;
 use crate::error::{Error, Reason};
-use crate::ops::OpKind;
 use crate::wait::Waiter;
-use portolan_proto::{Cause, Instant, OpId, PeerId, Selector, Space};
+use portolan_proto::{Cause, Instant, OpId, PeerId};
 use std::time::Duration;
 
 /// How long a closing process waits for receivers to ask for what was begun to be sent and nobody
@@ -40,29 +38,17 @@ impl Engine {
     /// [`Error::Undelivered`] for a peer that may live and may not have got what was promised.
     pub(crate) fn close(&mut self, waiter: &mut Waiter) -> Result<(), Error> {
         let begin = self.inner.read_clock();
-        self.inner.closing = true;
         self.inner.core.discard_unread();
         self.drain();
         self.flush();
         let about = self.inner.owed_peers(begin);
-        let mut receives = DISCARDED.map(|space| self.inner.discard_tagged(space));
         loop {
-            waiter.until(self, &about, |inner| {
-                !inner.owes(begin) || receives.iter().any(|&op| inner.ops.is_done(op))
-            });
-            if !self.inner.owes(begin) {
-                if !self.links.has_unsaid() {
-                    break;
-                }
-                std::thread::sleep(CONNECT_PAUSE);
-                self.look_around();
+            waiter.until(self, &about, |inner| !inner.owes(begin));
+            if !self.links.has_unsaid() {
+                break;
             }
-            for (op, space) in receives.iter_mut().zip(DISCARDED) {
-                if self.inner.ops.is_done(*op) {
-                    self.inner.ops.forget(*op);
-                    *op = self.inner.discard_tagged(space);
-                }
-            }
+            std::thread::sleep(CONNECT_PAUSE);
+            self.look_around();
         }
         let now = self.inner.read_clock();
         self.inner.core.flush_acks(now);
@@ -71,24 +57,7 @@ impl Engine {
     }
 }
 
-/// Where messages with labels wait.
-const DISCARDED: [Space; 2] = [Space::Plain, Space::Tagged];
-
 impl Inner {
-    /// Posts a receive that takes a message of `space` and keeps nothing of it.
-    fn discard_tagged(&mut self, space: Space) -> OpId {
-        let kind = OpKind::RecvTagged { source: None };
-        let op = self.ops.owned(kind, Buffer::from(Vec::new()), false);
-        let selector = Selector {
-            space,
-            tag: 0,
-            ignore: u64::MAX,
-            source: None,
-        };
-        self.core.post_tagged(&selector, op, 0);
-        op
-    }
-
     /// Peers that have not got everything yet for which a process that closes waits since `begin`.
     fn owed_peers(&self, begin: Instant) -> Vec<PeerId> {
         let begun = self.now.since(begin) < BEGUN_LINGER;

@@ -449,13 +449,12 @@ impl Inner {
 
     /// A port whose handler takes messages in place was sent one that does not travel in a frame.
     fn lend_buffer(&mut self, handlers: &Handlers, port: PortId, peer: PeerId, len: u64) {
-        let place = handlers.get(usize::from(port.number));
-        let len = match place.is_some_and(Option::is_some) {
-            true => len,
-            // The message ends, and nothing of it is kept.
-            false if self.closing => 0,
-            false => return,
-        };
+        if handlers
+            .get(usize::from(port.number))
+            .is_none_or(Option::is_none)
+        {
+            return;
+        }
         if len > BUFFER_LEN_MAX {
             log::warn!(
                 "port {}: a message of {len} bytes waits for a buffer",

@@ -6,7 +6,7 @@
 use super::Node;
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::engine::{Engine, PeerInfo};
+use crate::engine::{Engine, HELPER_NAME, PeerInfo};
 use crate::error::Error;
 use crate::launch::{Job, Launch, LaunchError};
 use crate::links::{Links, Plan};
@@ -17,6 +17,7 @@ use crate::table::Table;
 use crate::wait::Waiter;
 use portolan_link::ShmConfig;
 use portolan_proto::PeerId;
+use portolan_sys::gate::Gate;
 
 impl Node {
     /// Joins the job that this process was started in; without a launcher, a job of one.
@@ -52,10 +53,12 @@ impl Node {
         let waiter = Waiter::new(job.local_size, cores);
         let peers = table.iter().map(|_| PeerInfo::default()).collect();
         let table = Table::of_job(table, job.rank);
+        let own_job = Box::new(job.clone());
         let mut inner = new_inner(job, auth, core, table)?;
         inner.peers = peers;
         Ok(Node {
-            engine: Engine::new(inner, links, launch, liveness),
+            engine: Gate::new(Engine::new(inner, links, launch, liveness), HELPER_NAME),
+            job: own_job,
             waiter,
             events: None,
             clean: true,

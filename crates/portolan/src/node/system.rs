@@ -42,7 +42,7 @@ impl Node {
             inner.submit_op(peer, spec, op);
             request = Some(Request(op));
         }
-        self.engine.flush();
+        self.flush();
         Ok(request)
     }
 
@@ -64,6 +64,7 @@ impl Node {
             inner.ops.is_done(op) || stop()
         });
         if !self.engine.inner.ops.is_done(op) {
+            self.part();
             return Ok(None);
         }
         self.wait(request).map(Some)
@@ -79,7 +80,7 @@ impl Node {
         let inner = &mut self.engine.inner;
         let peer = inner.check_rank(rank)?;
         let request = inner.isend_spec(peer, system_spec(port), buffer);
-        self.engine.flush();
+        self.flush();
         request
     }
 

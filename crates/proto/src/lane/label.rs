@@ -4,6 +4,7 @@
 
 use super::{Entry, State, charge, truncation};
 use crate::DropReason;
+use crate::closing::NOBODY;
 use crate::core_state::Shared;
 use crate::coverage::Coverage;
 use crate::event::{Address, Data, Event, OpError, OpId, PeerId};
@@ -98,7 +99,10 @@ pub(super) fn match_entry(
     entry: &mut Entry,
 ) -> bool {
     let len = entry.len;
-    let take_posted = |sh: &mut Shared| sh.matching.take_posted(peer, label, len, &mut sh.events);
+    let take_posted = |sh: &mut Shared| {
+        let posted = sh.matching.take_posted(peer, label, len, &mut sh.events);
+        posted.or_else(|| sh.closing.then_some(NOBODY))
+    };
     match &entry.state {
         State::Gathering { held, received } => {
             // Before its first part is placed, it may still go straight to a buffer.
@@ -125,6 +129,10 @@ pub(super) fn match_entry(
         }
         &State::Request(asked) => {
             entry.state = match take_posted(sh) {
+                Some(posted) if posted.op == NOBODY.op => {
+                    sh.refused = Some(asked.sender_transfer);
+                    State::Gone
+                }
                 Some(posted) => {
                     let request = Request {
                         peer,

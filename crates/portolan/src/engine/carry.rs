@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a node or an endpoint has left when its program computes: a thread that sleeps otherwise
+//! carries it on, so that what was sent arrives without another call.
+//!
+//! It runs no handler: those are the program's, on the program's thread. Where there are any, it
+//! sends, and sends again, but receives nothing.
+
+use super::Engine;
+use portolan_sys::gate::{Carried, Carry};
+
+/// The helper's thread, as tools show it.
+pub(crate) const HELPER_NAME: &str = "portolan-carry";
+
+/// Turns in one go, so that the owner, when it comes back, waits microseconds.
+const CARRY_TURNS: u32 = 64;
+
+impl Engine {
+    /// Whether something waits to be done although the program may not call again: frames that
+    /// gathered, or that credit, a window or a full link held back; frames under way, which may be
+    /// lost; acknowledgements.
+    #[inline]
+    pub(crate) fn has_left(&self) -> bool {
+        self.inner.core.has_outstanding() || self.full_mask != 0 || !self.inner.pending.is_empty()
+    }
+
+    fn carry_turn(&mut self) -> usize {
+        let received = match self.handlers.is_empty() {
+            true => self.work(None),
+            false => 0,
+        };
+        received + self.flush()
+    }
+}
+
+impl Carry for Engine {
+    fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
+        self.inner.read_clock();
+        self.links.heat(self.inner.turn.wrapping_add(CARRY_TURNS));
+        if self.handlers.is_empty() {
+            self.look_around();
+        }
+        self.on_timeout();
+        let mut has_moved = false;
+        for _ in 0..CARRY_TURNS {
+            let moved = self.carry_turn();
+            has_moved |= moved > 0;
+            if moved == 0 || is_wanted() {
+                break;
+            }
+        }
+        let is_left = self.inner.core.look_for_outstanding()
+            || self.full_mask != 0
+            || !self.inner.pending.is_empty();
+        match (is_left, has_moved) {
+            (false, _) => Carried::Done,
+            (true, true) => Carried::Moved,
+            (true, false) => Carried::Stuck,
+        }
+    }
+}
