@@ -8,7 +8,7 @@ mod common;
 use common::payload::{check, payload};
 use common::ranks::{joined, role, run_ranks};
 use common::{can_make_labs, kill, wait_until};
-use portolan::{Node, TagTarget, Target};
+use portolan::{Error, Node, TagTarget, Target};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -93,10 +93,51 @@ fn as_rank() {
             std::fs::write(mark(), "").unwrap();
             println!("\ngot all");
         }
+        ("oneself", _) => send_to_oneself(&mut node),
+        ("mutual", _) => {
+            let (rank, other) = (node.rank(), 1 - node.rank());
+            for len in [1, 5_000, 16_385, 40_000, Node::BUFFERED_LEN_MAX] {
+                let bytes = payload(rank, 1, 0, len);
+                node.send(Target::new(other, PORT), &bytes).unwrap();
+                let mut got = vec![0; len];
+                node.recv_from(other, PORT, &mut got).unwrap();
+                check(&got, other, 1, 0, len);
+            }
+        }
         other => panic!("no such role: {other:?}"),
     }
     node.close().unwrap();
     println!("\nclosed");
+}
+
+fn send_to_oneself(node: &mut Node) {
+    let own = node.rank();
+    // Each alone, then all before the first is received.
+    let lens = [1, 5_000, 20_000, 70_000, 3_000_000];
+    for (index, len) in (0..).zip(lens) {
+        let bytes = payload(own, 2, index, len);
+        node.send(Target::new(own, PORT), &bytes).unwrap();
+        let mut got = vec![0; len];
+        node.recv_from(own, PORT, &mut got).unwrap();
+        check(&got, own, 2, index, len);
+    }
+    for (index, len) in (0..).zip(lens.repeat(3)) {
+        let bytes = payload(own, 3, index, len);
+        node.send(Target::new(own, PORT), &bytes).unwrap();
+    }
+    for (index, len) in (0..).zip(lens.repeat(3)) {
+        let mut got = vec![0; len];
+        node.recv(PORT, &mut got).unwrap();
+        check(&got, own, 3, index, len);
+    }
+    // Nobody can receive what a process goes on sending to itself.
+    let long = vec![7; 9_000_000];
+    let error = (0..100).find_map(|_| node.send(Target::new(own, PORT), &long).err());
+    let error = error.expect("no end of it");
+    assert!(matches!(error, Error::SelfFull { .. }), "{error}");
+    let mut got = vec![0; 9_000_000];
+    node.recv(PORT, &mut got).unwrap();
+    node.send(Target::new(own, PORT), &long).unwrap();
 }
 
 /// Begins sends in the way that `role` says, and waits for none that need not be waited for.
@@ -210,6 +251,16 @@ fn what_was_sent_leaves_without_another_call() {
             }
         }
     }
+}
+
+#[test]
+fn sends_to_oneself_end() {
+    both_end_well("oneself", 0);
+}
+
+#[test]
+fn mutual_sends_of_up_to_the_buffered_length_end_on_every_path() {
+    both_end_well("mutual", 0);
 }
 
 // P8.11

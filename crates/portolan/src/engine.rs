@@ -17,7 +17,7 @@ pub(crate) use carry::HELPER_NAME;
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
 pub(crate) use remote::{Call, RemoteState};
-pub(crate) use send::Submitted;
+pub(crate) use send::{BUFFERED_LEN_MAX, Submitted};
 
 use place::Intake;
 
@@ -189,6 +189,8 @@ pub(crate) struct Inner {
     pub(crate) peer_timeout: Duration,
     /// Peers that may live and may miss what they were promised.
     pub(crate) undelivered: Vec<close::Undelivered>,
+    /// Bytes of copies that this process has sent to itself and not received.
+    pub(crate) self_unread: usize,
 }
 
 /// See the module documentation.
@@ -583,6 +585,13 @@ impl Engine {
 
     /// What needs system calls and seldom has news.
     pub(crate) fn look_around(&mut self) {
+        self.hear();
+        self.check_watched();
+        self.inner.drain(&mut self.handlers, None);
+    }
+
+    /// What links and the launcher tell.
+    fn hear(&mut self) {
         self.hear_notices();
         while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
             if let Some(info) = self.inner.peers.get_mut(gone.rank as usize) {
@@ -591,8 +600,6 @@ impl Engine {
                 self.give_up(PeerId(gone.rank), Cause::ProcessGone);
             }
         }
-        self.check_watched();
-        self.inner.drain(&mut self.handlers, None);
     }
 
     /// Receives what has come so far: what a process sent before it ended still counts.

@@ -9,7 +9,7 @@ mod join;
 mod system;
 
 use crate::buffer::Buffer;
-use crate::engine::{Engine, Inbox, PortUse};
+use crate::engine::{BUFFERED_LEN_MAX, Engine, Inbox, PortUse};
 use crate::error::Error;
 use crate::event::EventSet;
 use crate::launch::Job;
@@ -190,11 +190,16 @@ impl Node {
         Ok(())
     }
 
-    /// Sends `bytes`; on return they may be used again. Short messages are copied, and on their way
-    /// when this returns; long ones have arrived.
+    /// Sends `bytes`; on return they may be used again.
+    ///
+    /// A message of up to [`Node::BUFFERED_LEN_MAX`] bytes is copied, and on its way when this returns,
+    /// whether its receiver asks for it or not, while no more than 512 KiB of its lane are unread
+    /// there. A longer one has arrived: two processes that send one another such messages, and would
+    /// receive them afterwards, wait for ever. A message to this process itself is copied whatever its
+    /// length.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`].
+    /// [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`]; [`Error::SelfFull`].
     #[inline]
     pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
         let peer = self.engine.inner.check_rank(to.rank())?;
@@ -237,12 +242,40 @@ impl Node {
             self.part();
             return Ok(());
         }
+        if engine.inner.must_buffer(peer, bytes.len()) {
+            return self.send_buffered(peer, spec, bytes);
+        }
         // SAFETY: `finish_lent` returns only when the operation is done, and its guard detaches
         // the memory if a handler panics; the engine is not left to its helper before.
         let op = unsafe { engine.inner.ops.lent(OpKind::Send(peer), bytes) };
         engine.inner.submit_op(peer, spec, op);
         engine.flush();
         self.finish_lent(op, &[peer]).map(|_| ())
+    }
+
+    /// Sends a copy, which waits for its receiver when this has returned; the sender waits for credit
+    /// alone.
+    fn send_buffered(
+        &mut self,
+        peer: PeerId,
+        spec: portolan_proto::SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let Node { engine, waiter, .. } = self;
+        if peer.0 == engine.inner.rank() {
+            // What was received is known to have ended when its end has gone round.
+            (0..LOOK_TURNS).any(|_| engine.progress() == 0);
+        }
+        let op = engine.inner.copy_of(peer, bytes)?;
+        engine.inner.submit_op(peer, spec, op);
+        engine.flush();
+        if peer.0 != engine.inner.rank() {
+            waiter.until(engine, &[peer], |inner| !inner.pending.holds(peer, op));
+        }
+        // One that was announced has no end that anybody waits for.
+        let result = engine.inner.check_gone(peer);
+        self.part();
+        result
     }
 
     /// Begins to send `buffer` and returns at once; the buffer comes back with the completion.
@@ -357,6 +390,10 @@ impl Node {
         self.engine.drain();
         self.finish_lent(op, source.as_slice())
     }
+
+    /// Longest message whose blocking send does not wait for its receiver to ask, in bytes. On
+    /// networks, a stored model of the machine may have found that asking pays earlier.
+    pub const BUFFERED_LEN_MAX: usize = BUFFERED_LEN_MAX;
 
     /// Longest message that [`Node::take`] takes, in bytes.
     pub const TAKE_LEN_MAX: usize = INBOX_LEN_MAX;

@@ -119,6 +119,7 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         link_drops: BTreeMap::new(),
         peer_timeout: liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?,
         undelivered: Vec::new(),
+        self_unread: 0,
         raw: None,
         directory: None,
         job,

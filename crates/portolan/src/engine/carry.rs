@@ -3,7 +3,8 @@
 //! carries it on, so that what was sent arrives without another call.
 //!
 //! It runs no handler: those are the program's, on the program's thread. Where there are any, it
-//! sends, and sends again, but receives nothing.
+//! sends, and sends again, but receives nothing. Nor does it lose patience with silent peers: nobody
+//! waits for them.
 
 use super::Engine;
 use portolan_sys::gate::{Carried, Carry};
@@ -37,7 +38,8 @@ impl Carry for Engine {
         self.inner.read_clock();
         self.links.heat(self.inner.turn.wrapping_add(CARRY_TURNS));
         if self.handlers.is_empty() {
-            self.look_around();
+            self.hear();
+            self.drain();
         }
         self.on_timeout();
         let mut has_moved = false;

@@ -11,6 +11,15 @@ use portolan_proto::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
+/// Longest message whose blocking send does not wait for its receiver to ask: what networks send
+/// without asking (`P4.5`). Shared memory lets the receiver read a longer one where it lies; up to this
+/// length it reads a copy, so that a program that ends on one path ends on all.
+pub(crate) const BUFFERED_LEN_MAX: usize = 64 * 1024;
+
+/// Bytes that a process may have sent to itself and not received, beside what credit lets it: room for
+/// a long message or thousands of short ones, and an end for a program that never receives them.
+const SELF_UNREAD_MAX: usize = 64 << 20;
+
 /// Sends that the core has refused for now, in order, per peer and lane.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -38,6 +47,11 @@ impl Pending {
     pub(super) fn iter(&self) -> impl Iterator<Item = (PeerId, OpId)> + '_ {
         let queues = self.queues.iter();
         queues.flat_map(|(&(peer, _), queue)| queue.iter().map(move |&(op, _)| (peer, op)))
+    }
+
+    /// Whether `op` waits to be sent to `peer`.
+    pub(crate) fn holds(&self, peer: PeerId, op: OpId) -> bool {
+        self.iter().any(|waiting| waiting == (peer, op))
     }
 
     /// Takes back everything that waits for `peer`.
@@ -117,6 +131,38 @@ impl Inner {
                 Ok(Submitted::Wait)
             }
             _ => Ok(Submitted::Wait),
+        }
+    }
+
+    /// Whether a blocking send of `len` bytes goes by a copy, since its receiver may ask for it late,
+    /// or never: this process itself cannot meanwhile.
+    pub(crate) fn must_buffer(&self, peer: PeerId, len: usize) -> bool {
+        let shm = self.core.path_status(peer, LinkId::SHM);
+        peer.0 == self.rank() || len <= BUFFERED_LEN_MAX && shm.is_some_and(|path| path.up)
+    }
+
+    /// An operation that sends a copy of `bytes`, and that nobody waits for.
+    pub(crate) fn copy_of(&mut self, peer: PeerId, bytes: &[u8]) -> Result<OpId, Error> {
+        if peer.0 == self.rank() {
+            let unread = self.self_unread;
+            if bytes.len() > SELF_UNREAD_MAX - unread {
+                return Err(Error::SelfFull {
+                    len: bytes.len(),
+                    unread,
+                    limit: SELF_UNREAD_MAX,
+                });
+            }
+            self.self_unread += bytes.len();
+        }
+        let copy = Buffer::from(bytes.to_vec());
+        Ok(self.ops.owned(OpKind::Send(peer), copy, true))
+    }
+
+    /// The error of a peer that was given up.
+    pub(crate) fn check_gone(&self, peer: PeerId) -> Result<(), Error> {
+        match self.core.peer_status(peer) {
+            PeerStatus::Failed(cause) => Err(self.gone_error(peer, cause)),
+            _ => Ok(()),
         }
     }
 
@@ -219,6 +265,8 @@ impl Inner {
         if self.ops.is_handled(op) {
             if self.raw.is_some() {
                 self.end_raw_send(op, peer, result);
+            } else if peer.0 == self.rank() {
+                self.self_unread -= self.ops.bytes(op).len();
             }
             self.ops.forget(op);
             return;
@@ -294,9 +342,7 @@ impl Inner {
             return Ok(());
         }
         if self.try_eager(peer, &spec, &[bytes])? == Submitted::Wait {
-            let op = self
-                .ops
-                .owned(OpKind::Send(peer), Buffer::from(bytes.to_vec()), true);
+            let op = self.copy_of(peer, bytes)?;
             self.submit_op(peer, spec, op);
         }
         Ok(())

@@ -33,8 +33,9 @@ use std::time::Duration;
 /// microseconds: less than 1 % of a core.
 pub const ABSENCE: Duration = Duration::from_millis(1);
 
-/// Longest pause between looks at something that does not move: its peer computes.
-const PAUSE_MAX: Duration = Duration::from_millis(10);
+/// Longest pause between looks at something that does not move, since its peer computes: 25 a second
+/// are not seen in `top`.
+const PAUSE_MAX: Duration = Duration::from_millis(40);
 
 /// Looks at an owner that holds its value before the helper sleeps until it is called: waking it
 /// costs the owner a system call, once in so many looks.
