@@ -127,6 +127,21 @@
 #define PORTOLAN_ERR_NO_ANSWER -23
 
 /**
+ * A process that may live may not have got all that was sent to it.
+ */
+#define PORTOLAN_ERR_UNDELIVERED -24
+
+/**
+ * Every other process of the job has ended: nothing can come any more.
+ */
+#define PORTOLAN_ERR_NOBODY_LEFT -25
+
+/**
+ * Too much that this process has sent to itself waits to be received.
+ */
+#define PORTOLAN_ERR_SELF_FULL -26
+
+/**
  * The message was longer than the buffer, which has its first bytes.
  */
 #define PORTOLAN_ERR_TRUNCATED -30
@@ -814,10 +829,12 @@ const char *portolan_last_error(void);
 int portolan_join(struct portolan_node_t **node);
 
 /**
- * Sees to it that what was sent arrives, for a second at most, and leaves the job. Operations that
- * are still under way are given up; their memory is the program's again.
+ * Leaves the job after all that was sent has arrived, however long its receivers take, while they
+ * live; sends that have not ended get a second. Other operations that are still under way are given
+ * up. The memory of all is the program's again.
  *
- * Errors: PORTOLAN_ERR_CLOSED when it was closed before.
+ * Errors: PORTOLAN_ERR_UNDELIVERED when a process that may live may not have got everything;
+ * PORTOLAN_ERR_CLOSED when it was closed before.
  */
 int portolan_close(struct portolan_node_t *node);
 

@@ -140,8 +140,8 @@ const char *gamma_last_error(void);
 int gamma_init(unsigned char num_nodes, int argc, char **argv);
 
 /**
- * Ends the parallel section: what was sent arrives, for a second at most; buffers are the
- * program's again.
+ * Ends the parallel section after all that was sent has arrived, however long its receivers take,
+ * while they live; buffers are the program's again.
  */
 int gamma_exit(void);
 
