@@ -177,6 +177,14 @@ impl Node {
         Ok(())
     }
 
+    /// Whether `port` has a handler, which gets the buffers that are posted there.
+    ///
+    /// # Errors
+    /// [`Error::PortClosed`].
+    pub fn has_handler(&self, port: u16) -> Result<bool, Error> {
+        self.engine.inner.has_handler(port)
+    }
+
     fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
         let uses = &mut self.engine.inner.port_uses;
         let index = usize::from(port);
@@ -518,6 +526,9 @@ impl Node {
     /// # Errors
     /// As [`Node::wait`].
     pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
+        if self.engine.inner.ops.is_handled(request.0) {
+            return Err(Error::StaleRequest);
+        }
         if !self.engine.inner.ops.is_done(request.0) {
             self.progress();
             if !self.engine.inner.ops.is_done(request.0) {
