@@ -36,7 +36,7 @@ pub const PORTOLAN_ERR_LAUNCH: c_int = -10;
 pub const PORTOLAN_ERR_LINK: c_int = -11;
 /// The system refused something.
 pub const PORTOLAN_ERR_SYSTEM: c_int = -12;
-/// A setting has a value that cannot be.
+/// A setting has a value that cannot be, or there is no setting of that name.
 pub const PORTOLAN_ERR_SETTING: c_int = -13;
 /// There is no option of that name.
 pub const PORTOLAN_ERR_NO_OPTION: c_int = -14;

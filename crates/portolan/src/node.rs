@@ -16,6 +16,7 @@ use crate::launch::Job;
 use crate::model;
 use crate::ops::{Completion, OpKind, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
+use crate::settings;
 use crate::wait::{LOOK_TURNS, Waiter};
 use portolan_proto::{Counters, LinkId, OpId, PathStatus, PeerId, PortId, PortMode, Want};
 use portolan_sys::gate::Gate;
@@ -94,10 +95,12 @@ impl Node {
         self.job.job_id
     }
 
-    /// A setting given to the job with `portolan run --option NAME=VALUE`.
+    /// The program's own option `name`, given with `portolan run --option app.NAME=VALUE`: the same
+    /// in all processes of the job. Portolan's settings are not among them.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
         self.job.options.get(name).map(String::as_str)
+        settings::app_option(&self.engine.inner.job, name)
     }
 
     /// What became of the stored model of this machine's paths.
