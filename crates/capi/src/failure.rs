@@ -64,7 +64,11 @@ impl From<Error> for Failure {
             Error::Atomic { .. } => PORTOLAN_ERR_ARGUMENT,
             Error::StaleRequest => PORTOLAN_ERR_STALE_REQUEST,
             Error::Cancelled => PORTOLAN_ERR_CANCELLED,
-            Error::LengthMismatch { .. } => PORTOLAN_ERR_LENGTH_MISMATCH,
+            Error::CollectiveMismatch(found) if found.is_of_length() => {
+                PORTOLAN_ERR_LENGTH_MISMATCH
+            }
+            Error::CollectiveMismatch(_) => PORTOLAN_ERR_COLLECTIVE_MISMATCH,
+            Error::GroupBusy { .. } => PORTOLAN_ERR_GROUP_BUSY,
             _ => PORTOLAN_ERR_OTHER,
         };
         Failure::new(code, error.to_string())

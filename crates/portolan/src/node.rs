@@ -5,8 +5,10 @@
     reason = "blocking calls lend their slices to operations; see `ops`"
 )]
 
+mod collective;
 mod join;
-mod system;
+
+pub(crate) use collective::{Run, Sending, Wait};
 
 use crate::buffer::Buffer;
 use crate::engine::{BUFFERED_LEN_MAX, Engine, Inbox, PortUse};
@@ -70,6 +72,7 @@ pub struct Node {
     job: Box<Job>,
     pub(crate) waiter: Waiter,
     pub(crate) events: Option<Box<EventSet>>,
+    collectives: collective::Collectives,
     clean: bool,
     /// It has left the job.
     closed: bool,
@@ -99,8 +102,7 @@ impl Node {
     /// in all processes of the job. Portolan's settings are not among them.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
-        self.job.options.get(name).map(String::as_str)
-        settings::app_option(&self.engine.inner.job, name)
+        settings::app_option(&self.job, name)
     }
 
     /// What became of the stored model of this machine's paths.

@@ -62,6 +62,7 @@ impl Node {
             job: own_job,
             waiter,
             events: None,
+            collectives: Default::default(),
             clean: true,
             closed: false,
             model,
