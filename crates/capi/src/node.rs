@@ -138,7 +138,8 @@ pub unsafe extern "C" fn portolan_job_id(node: *mut portolan_node_t, id: *mut u8
 }
 
 /// Copies the value of the program's own option `name`, which was given with
-/// `portolan run --option app.NAME=VALUE`, into `value`, as far as it fits, with a zero behind it. Returns its length without the zero.
+/// `portolan run --option app.NAME=VALUE`, into `value`, as far as it fits, with a zero behind it.
+/// Returns its length without the zero.
 ///
 /// Errors: PORTOLAN_ERR_NO_OPTION.
 #[unsafe(no_mangle)]

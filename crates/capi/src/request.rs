@@ -117,10 +117,10 @@ pub unsafe extern "C" fn portolan_isend_copy(
 
 /// Posts a buffer for the next message to `port` from process `source`, or from any with
 /// PORTOLAN_ANY_SOURCE. Nobody may use it until the operation has ended. At a port with a handler,
-/// the handler gets it: there is nothing to wait for, and `request` may be null; elsewhere not. Handlers may call
-/// it, with PORTOLAN_ANY_SOURCE.
+/// the handler gets it: there is nothing to wait for, and `request` may be null; elsewhere not.
+/// Handlers may call it, with PORTOLAN_ANY_SOURCE.
 ///
-/// Errors: PORTOLAN_ERR_PORT_CLOSED; PORTOLAN_ERR_NO_SUCH_RANK.
+/// Errors: PORTOLAN_ERR_PORT_CLOSED; PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_post_recv(
     node: *mut portolan_node_t,
@@ -134,20 +134,19 @@ pub unsafe extern "C" fn portolan_post_recv(
         // SAFETY: the program's promise.
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let port = port::number(port)?;
+        if matches!(caller, Caller::Handler(_)) && source != PORTOLAN_ANY_SOURCE {
+            let text = format!("source {source}: handlers post for PORTOLAN_ANY_SOURCE only");
+            return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+        }
         if request.is_null() && !caller.has_handler(port)? {
-            return Err(Failure::null(
-                "request, at a port without a handler: nobody could wait for the buffer;",
-            ));
+            let text = "request is null, at a port without a handler: nobody could wait for it";
+            return Err(Failure::new(PORTOLAN_ERR_NULL, text));
         }
         match (caller, source) {
-            (caller, PORTOLAN_ANY_SOURCE) => Ok(ask!(caller.post_recv(port, buffer))),
-            (Caller::Program(mut entered), source) => {
+            (Caller::Program(mut entered), source) if source != PORTOLAN_ANY_SOURCE => {
                 Ok(entered.node()?.post_recv_from(source, port, buffer)?)
             }
-            (Caller::Handler(_), source) => {
-                let text = format!("source {source}: handlers post for PORTOLAN_ANY_SOURCE only");
-                Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
-            }
+            (caller, _) => Ok(ask!(caller.post_recv(port, buffer))),
         }
     };
     // SAFETY: the program's promise.
