@@ -115,6 +115,12 @@ impl Node {
         if let Some(entry) = self.collectives.groups.get_mut(&run.group.id()) {
             entry.state.end(&run.head);
         }
+        // One that heard of the first cause may be gone now: what it told before counts.
+        let result = result.or_else(|error| {
+            self.hear_news();
+            self.check_whole(&run.group)?;
+            Err(error)
+        });
         if let Err(error) = &result {
             self.break_group(run.group.id(), fault_of(self.rank(), error));
         }
