@@ -97,7 +97,7 @@
 #define PORTOLAN_ERR_SYSTEM -12
 
 /**
- * A setting has a value that cannot be.
+ * A setting has a value that cannot be, or there is no setting of that name.
  */
 #define PORTOLAN_ERR_SETTING -13
 
@@ -180,6 +180,16 @@
  * There is no claim of that number.
  */
 #define PORTOLAN_ERR_NO_CLAIM -37
+
+/**
+ * Members of a group called different collective operations.
+ */
+#define PORTOLAN_ERR_COLLECTIVE_MISMATCH -38
+
+/**
+ * The group has two collective operations under way, and cannot begin a third.
+ */
+#define PORTOLAN_ERR_GROUP_BUSY -39
 
 /**
  * The process at the other end refused access to its memory: there is no region with that key, or
@@ -863,8 +873,9 @@ int portolan_size(const struct portolan_node_t *node);
 int portolan_job_id(struct portolan_node_t *node, uint8_t *id);
 
 /**
- * Copies the value of a setting that was given with `portolan run --option NAME=VALUE` into
- * `value`, as far as it fits, with a zero behind it. Returns its length without the zero.
+ * Copies the value of the program's own option `name`, which was given with
+ * `portolan run --option app.NAME=VALUE`, into `value`, as far as it fits, with a zero behind it.
+ * Returns its length without the zero.
  *
  * Errors: PORTOLAN_ERR_NO_OPTION.
  */
@@ -978,10 +989,10 @@ int portolan_isend_copy(struct portolan_node_t *node,
 /**
  * Posts a buffer for the next message to `port` from process `source`, or from any with
  * PORTOLAN_ANY_SOURCE. Nobody may use it until the operation has ended. At a port with a handler,
- * the handler gets it: there is nothing to wait for, and `request` may be null. Handlers may call
- * it, with PORTOLAN_ANY_SOURCE.
+ * the handler gets it: there is nothing to wait for, and `request` may be null; elsewhere not.
+ * Handlers may call it, with PORTOLAN_ANY_SOURCE.
  *
- * Errors: PORTOLAN_ERR_PORT_CLOSED; PORTOLAN_ERR_NO_SUCH_RANK.
+ * Errors: PORTOLAN_ERR_PORT_CLOSED; PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_NULL.
  */
 int portolan_post_recv(struct portolan_node_t *node,
                        uint32_t port,
@@ -1199,18 +1210,22 @@ int portolan_group_rank(const struct portolan_group_t *group);
 int portolan_group_size(const struct portolan_group_t *group);
 
 /**
- * Waits until every member of the group, or with null every process of the job, has come here.
+ * Waits until every member of the group, or with null every process of the job, has come here. All
+ * members make the same calls on a group in the same order. When they do not, or one of them is gone,
+ * every member's call fails and says who did what, and so does every later call on that group.
  *
- * Errors: PORTOLAN_ERR_PEER_GONE.
+ * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_COLLECTIVE_MISMATCH, PORTOLAN_ERR_LENGTH_MISMATCH,
+ * PORTOLAN_ERR_GROUP_BUSY.
  */
-int portolan_barrier(struct portolan_node_t *node, const struct portolan_group_t *group);
+int portolan_barrier(struct portolan_node_t *node,
+                     const struct portolan_group_t *group);
 
 /**
  * Copies `len` bytes of member `root` into those of all other members of the group, or with null
- * of the job. All must give the same length.
+ * of the job. All must give the same length. The root does not wait for all: it may hear of a failure
+ * from a later call.
  *
- * Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED when lengths
- * differ.
+ * Errors: PORTOLAN_ERR_NO_SUCH_RANK, those of portolan_barrier().
  */
 int portolan_broadcast(struct portolan_node_t *node,
                        const struct portolan_group_t *group,
@@ -1223,7 +1238,7 @@ int portolan_broadcast(struct portolan_node_t *node,
  * every member gets the same result, bit for bit, in their place. `operation` is PORTOLAN_SUM and
  * so on, `type` PORTOLAN_DOUBLE and so on; all members must give the same.
  *
- * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_LENGTH_MISMATCH.
+ * Errors: those of portolan_barrier().
  */
 int portolan_allreduce(struct portolan_node_t *node,
                        const struct portolan_group_t *group,
@@ -1249,9 +1264,9 @@ int portolan_reduce(struct portolan_node_t *node,
 /**
  * Begins a barrier of the group, or with null of the job, and returns at once. It ends when every
  * member has begun it, which portolan_test_collective() must be asked for `*collective`. A group
- * has one barrier at a time.
+ * has two collective operations under way at most, which all members begin in the same order.
  *
- * Errors: PORTOLAN_ERR_PEER_GONE.
+ * Errors: those of portolan_barrier().
  */
 int portolan_ibarrier(struct portolan_node_t *node,
                       const struct portolan_group_t *group,
@@ -1259,8 +1274,7 @@ int portolan_ibarrier(struct portolan_node_t *node,
 
 /**
  * Begins a broadcast as portolan_broadcast(), and returns at once; see portolan_ibarrier(). At the
- * root the bytes must stay as they are until it has ended, elsewhere nobody may use them. A group
- * has one broadcast or reduction at a time.
+ * root the bytes must stay as they are until it has ended, elsewhere nobody may use them.
  *
  * Errors: those of portolan_broadcast().
  */
@@ -1275,8 +1289,8 @@ int portolan_ibroadcast(struct portolan_node_t *node,
  * Makes progress once. Returns 0 when this process has done its part of a collective operation, and
  * PORTOLAN_PENDING while it is under way. One that fails has ended.
  *
- * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED; PORTOLAN_ERR_STALE_REQUEST when it ended
- * before, or never was one.
+ * Errors: those of portolan_broadcast(); PORTOLAN_ERR_STALE_REQUEST when it ended before, or never
+ * was one.
  */
 int portolan_test_collective(struct portolan_node_t *node, portolan_collective_t collective);
 

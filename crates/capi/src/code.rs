@@ -36,7 +36,7 @@ pub const PORTOLAN_ERR_LAUNCH: c_int = -10;
 pub const PORTOLAN_ERR_LINK: c_int = -11;
 /// The system refused something.
 pub const PORTOLAN_ERR_SYSTEM: c_int = -12;
-/// A setting has a value that cannot be.
+/// A setting has a value that cannot be, or there is no setting of that name.
 pub const PORTOLAN_ERR_SETTING: c_int = -13;
 /// There is no option of that name.
 pub const PORTOLAN_ERR_NO_OPTION: c_int = -14;
@@ -70,6 +70,10 @@ pub const PORTOLAN_ERR_CANCELLED: c_int = -35;
 pub const PORTOLAN_ERR_LENGTH_MISMATCH: c_int = -36;
 /// There is no claim of that number.
 pub const PORTOLAN_ERR_NO_CLAIM: c_int = -37;
+/// Members of a group called different collective operations.
+pub const PORTOLAN_ERR_COLLECTIVE_MISMATCH: c_int = -38;
+/// The group has two collective operations under way, and cannot begin a third.
+pub const PORTOLAN_ERR_GROUP_BUSY: c_int = -39;
 /// The process at the other end refused access to its memory: there is no region with that key, or
 /// the place is outside of it, or others may not do that with it.
 pub const PORTOLAN_ERR_REMOTE_REFUSED: c_int = -40;
@@ -124,6 +128,8 @@ const ENTRIES: &[Entry] = entries! {
     PORTOLAN_ERR_CANCELLED: c"the operation was withdrawn",
     PORTOLAN_ERR_LENGTH_MISMATCH: c"members of a group gave different numbers of values",
     PORTOLAN_ERR_NO_CLAIM: c"there is no claim of that number",
+    PORTOLAN_ERR_COLLECTIVE_MISMATCH: c"members of a group called different collective operations",
+    PORTOLAN_ERR_GROUP_BUSY: c"the group has two collective operations under way",
     PORTOLAN_ERR_REMOTE_REFUSED: c"the process at the other end refused access to its memory",
     PORTOLAN_ERR_NO_REGION: c"there is no region of this process with that key",
     PORTOLAN_ERR_OTHER: c"an error that this version has no number for",

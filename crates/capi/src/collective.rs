@@ -56,9 +56,9 @@ unsafe fn begin(
 
 /// Begins a barrier of the group, or with null of the job, and returns at once. It ends when every
 /// member has begun it, which portolan_test_collective() must be asked for `*collective`. A group
-/// has one barrier at a time.
+/// has two collective operations under way at most, which all members begin in the same order.
 ///
-/// Errors: PORTOLAN_ERR_PEER_GONE.
+/// Errors: those of portolan_barrier().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_ibarrier(
     node: *mut portolan_node_t,
@@ -74,8 +74,7 @@ pub unsafe extern "C" fn portolan_ibarrier(
 }
 
 /// Begins a broadcast as portolan_broadcast(), and returns at once; see portolan_ibarrier(). At the
-/// root the bytes must stay as they are until it has ended, elsewhere nobody may use them. A group
-/// has one broadcast or reduction at a time.
+/// root the bytes must stay as they are until it has ended, elsewhere nobody may use them.
 ///
 /// Errors: those of portolan_broadcast().
 #[unsafe(no_mangle)]
@@ -101,8 +100,8 @@ pub unsafe extern "C" fn portolan_ibroadcast(
 /// Makes progress once. Returns 0 when this process has done its part of a collective operation, and
 /// PORTOLAN_PENDING while it is under way. One that fails has ended.
 ///
-/// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED; PORTOLAN_ERR_STALE_REQUEST when it ended
-/// before, or never was one.
+/// Errors: those of portolan_broadcast(); PORTOLAN_ERR_STALE_REQUEST when it ended before, or never
+/// was one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_test_collective(
     node: *mut portolan_node_t,

@@ -4,7 +4,7 @@
 use crate::code::*;
 use crate::failure::{Failure, guard};
 use crate::handle::{enter, portolan_node_t};
-use crate::memory;
+use crate::memory::Out;
 use crate::node::number;
 use crate::types::portolan_counters_t;
 use portolan::Counters;
@@ -24,11 +24,10 @@ pub unsafe extern "C" fn portolan_counters(
             return Err(Failure::null("counters"));
         }
         // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
+        let (mut entered, counters) =
+            unsafe { (enter(node)?, Out::grown("counters", counters, FIRST_LEN)?) };
         let node = entered.node()?;
-        let value = told(node.counters(), node.drops().values().sum());
-        // SAFETY: the program's promise.
-        unsafe { memory::fill_grown("counters", counters, &value, FIRST_LEN)? };
+        counters.fill(&told(node.counters(), node.drops().values().sum()));
         Ok(PORTOLAN_OK)
     })
 }

@@ -3,6 +3,7 @@
 
 use crate::code::*;
 use portolan::Error;
+use portolan::launch::LaunchError;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,6 +44,7 @@ impl From<Error> for Failure {
     #[cold]
     fn from(error: Error) -> Failure {
         let code = match &error {
+            Error::Launch(LaunchError::UnknownSetting(_)) => PORTOLAN_ERR_SETTING,
             Error::Launch(_) => PORTOLAN_ERR_LAUNCH,
             Error::Link(_) => PORTOLAN_ERR_LINK,
             Error::System { .. } => PORTOLAN_ERR_SYSTEM,
@@ -62,7 +64,11 @@ impl From<Error> for Failure {
             Error::Atomic { .. } => PORTOLAN_ERR_ARGUMENT,
             Error::StaleRequest => PORTOLAN_ERR_STALE_REQUEST,
             Error::Cancelled => PORTOLAN_ERR_CANCELLED,
-            Error::LengthMismatch { .. } => PORTOLAN_ERR_LENGTH_MISMATCH,
+            Error::CollectiveMismatch(found) if found.is_of_length() => {
+                PORTOLAN_ERR_LENGTH_MISMATCH
+            }
+            Error::CollectiveMismatch(_) => PORTOLAN_ERR_COLLECTIVE_MISMATCH,
+            Error::GroupBusy { .. } => PORTOLAN_ERR_GROUP_BUSY,
             _ => PORTOLAN_ERR_OTHER,
         };
         Failure::new(code, error.to_string())

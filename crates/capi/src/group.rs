@@ -154,9 +154,12 @@ pub(crate) unsafe fn together(
     })
 }
 
-/// Waits until every member of the group, or with null every process of the job, has come here.
+/// Waits until every member of the group, or with null every process of the job, has come here. All
+/// members make the same calls on a group in the same order. When they do not, or one of them is gone,
+/// every member's call fails and says who did what, and so does every later call on that group.
 ///
-/// Errors: PORTOLAN_ERR_PEER_GONE.
+/// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_COLLECTIVE_MISMATCH, PORTOLAN_ERR_LENGTH_MISMATCH,
+/// PORTOLAN_ERR_GROUP_BUSY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_barrier(
     node: *mut portolan_node_t,
@@ -171,10 +174,10 @@ pub unsafe extern "C" fn portolan_barrier(
 }
 
 /// Copies `len` bytes of member `root` into those of all other members of the group, or with null
-/// of the job. All must give the same length.
+/// of the job. All must give the same length. The root does not wait for all: it may hear of a failure
+/// from a later call.
 ///
-/// Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED when lengths
-/// differ.
+/// Errors: PORTOLAN_ERR_NO_SUCH_RANK, those of portolan_barrier().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_broadcast(
     node: *mut portolan_node_t,
@@ -204,7 +207,7 @@ enum Receiver {
 /// every member gets the same result, bit for bit, in their place. `operation` is PORTOLAN_SUM and
 /// so on, `type` PORTOLAN_DOUBLE and so on; all members must give the same.
 ///
-/// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_LENGTH_MISMATCH.
+/// Errors: those of portolan_barrier().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_allreduce(
     node: *mut portolan_node_t,

@@ -173,6 +173,14 @@ impl Caller {
             Caller::Handler(_) => Err(in_handler()),
         }
     }
+
+    /// Whether a port has a handler, which gets the buffers that are posted there.
+    pub(crate) fn has_handler(&mut self, port: u16) -> Result<bool, Failure> {
+        Ok(match self {
+            Caller::Program(entered) => entered.node()?.has_handler(port)?,
+            Caller::Handler(context) => context.has_handler(port)?,
+        })
+    }
 }
 
 /// The handle behind a pointer.

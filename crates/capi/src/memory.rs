@@ -125,41 +125,57 @@ unsafe fn size_from<T>(what: &str, at: *const T, least: usize) -> Result<usize, 
     Err(Failure::new(PORTOLAN_ERR_STRUCT_SIZE, text))
 }
 
-/// Fills a structure that begins with its size, and has not grown yet.
-///
-/// # Safety
-/// As [`fill_grown`].
-pub(crate) unsafe fn fill<T: Copy>(what: &str, out: *mut T, value: &T) -> Result<(), Failure> {
-    // SAFETY: the caller's promise.
-    unsafe { fill_grown(what, out, value, size_of::<T>()) }
+/// A structure of the program's that is filled when a call has ended well. It is checked before
+/// the call does anything, so that a refused call has no effect.
+pub(crate) struct Out<T> {
+    at: *mut T,
+    /// Bytes that the program knows of; 0 where it does not want the structure.
+    size: usize,
 }
 
-/// Fills a structure that begins with its size, and had `first` bytes in its first version: as much
-/// as the program knows.
-///
-/// # Safety
-/// `T` begins with a `usize`; `out` is null or points to as many bytes as it says there.
-pub(crate) unsafe fn fill_grown<T: Copy>(
-    what: &str,
-    out: *mut T,
-    value: &T,
-    first: usize,
-) -> Result<(), Failure> {
-    if out.is_null() {
-        return Ok(());
+impl<T: Copy> Out<T> {
+    /// Checks a structure that begins with its size, and has not grown yet.
+    ///
+    /// # Safety
+    /// As [`Out::grown`].
+    #[inline]
+    pub(crate) unsafe fn new(what: &str, at: *mut T) -> Result<Out<T>, Failure> {
+        // SAFETY: the caller's promise.
+        unsafe { Out::grown(what, at, size_of::<T>()) }
     }
-    // SAFETY: the caller's promise.
-    let size = unsafe { size_from(what, out, first)? };
-    let head = size_of::<usize>();
-    // SAFETY: neither has fewer bytes than that; the regions are apart.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            std::ptr::from_ref(value).cast::<u8>().add(head),
-            out.cast::<u8>().add(head),
-            size.min(size_of::<T>()) - head,
-        );
+
+    /// Checks a structure that begins with its size, and had `first` bytes in its first version.
+    ///
+    /// # Safety
+    /// `T` begins with a `usize`; `at` is null, or points to as many bytes as it says there, which
+    /// are the program's own until the call has ended.
+    #[inline]
+    pub(crate) unsafe fn grown(what: &str, at: *mut T, first: usize) -> Result<Out<T>, Failure> {
+        let size = match at.is_null() {
+            true => 0,
+            // SAFETY: the caller's promise.
+            false => unsafe { size_from(what, at, first)? },
+        };
+        Ok(Out { at, size })
     }
-    Ok(())
+
+    /// Fills as much as the program knows, but for the size.
+    #[inline]
+    pub(crate) fn fill(self, value: &T) {
+        let head = size_of::<usize>();
+        let len = self.size.min(size_of::<T>()).saturating_sub(head);
+        if len == 0 {
+            return;
+        }
+        // SAFETY: `grown` has checked that neither has fewer bytes than that; the regions are apart.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                std::ptr::from_ref(value).cast::<u8>().add(head),
+                self.at.cast::<u8>().add(head),
+                len,
+            );
+        }
+    }
 }
 
 /// Reads a structure that begins with its size.

@@ -4,7 +4,7 @@
 use crate::code::*;
 use crate::failure::{Failure, guard};
 use crate::handle::{enter, portolan_node_t};
-use crate::memory;
+use crate::memory::{self, Out};
 use crate::port;
 use crate::types::{
     PORTOLAN_ANY_SOURCE, PORTOLAN_BEST_EFFORT, PORTOLAN_HIGH, portolan_piece_t, portolan_received_t,
@@ -126,26 +126,19 @@ pub unsafe extern "C" fn portolan_recv(
         // SAFETY: the program's promise.
         let (mut entered, bytes) =
             unsafe { (enter(node)?, memory::bytes_mut("the buffer", buffer, len)?) };
+        // SAFETY: the program's promise.
+        let received = unsafe { Out::new("received", received)? };
         let port = port::number(port)?;
         let node = entered.node()?;
-        let got = match source {
+        let Received { len, source } = match source {
             PORTOLAN_ANY_SOURCE => node.recv(port, bytes)?,
             source => node.recv_from(source, port, bytes)?,
         };
-        // SAFETY: the program's promise.
-        unsafe { tell(received, got)? };
+        received.fill(&portolan_received_t {
+            size: 0,
+            len: len as u64,
+            source,
+        });
         Ok(PORTOLAN_OK)
     })
-}
-
-/// # Safety
-/// As [`memory::fill`].
-unsafe fn tell(received: *mut portolan_received_t, got: Received) -> Result<(), Failure> {
-    let value = portolan_received_t {
-        size: 0,
-        len: got.len as u64,
-        source: got.source,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { memory::fill("received", received, &value) }
 }

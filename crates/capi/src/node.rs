@@ -137,8 +137,9 @@ pub unsafe extern "C" fn portolan_job_id(node: *mut portolan_node_t, id: *mut u8
     })
 }
 
-/// Copies the value of a setting that was given with `portolan run --option NAME=VALUE` into
-/// `value`, as far as it fits, with a zero behind it. Returns its length without the zero.
+/// Copies the value of the program's own option `name`, which was given with
+/// `portolan run --option app.NAME=VALUE`, into `value`, as far as it fits, with a zero behind it.
+/// Returns its length without the zero.
 ///
 /// Errors: PORTOLAN_ERR_NO_OPTION.
 #[unsafe(no_mangle)]
@@ -152,7 +153,7 @@ pub unsafe extern "C" fn portolan_option(
         // SAFETY: the program's promise.
         let (mut entered, name) = unsafe { (enter(node)?, text("name", name)?) };
         let Some(found) = entered.node()?.option(&name) else {
-            let text = format!("this job was started without an option {name}");
+            let text = format!("this job was started without --option app.{name}=VALUE");
             return Err(Failure::new(PORTOLAN_ERR_NO_OPTION, text));
         };
         // SAFETY: the program's promise.

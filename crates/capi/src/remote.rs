@@ -4,7 +4,7 @@
 use crate::code::*;
 use crate::failure::{Failure, guard};
 use crate::handle::{Caller, enter, portolan_node_t};
-use crate::memory;
+use crate::memory::{self, Out};
 use crate::request::{ask, begin_waited};
 use crate::types::*;
 use portolan::{Access, Lane, PutNotice, RemoteKey, RemoteTarget};
@@ -196,12 +196,11 @@ pub unsafe extern "C" fn portolan_next_notice(
 ) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
+        let (mut entered, notice) = unsafe { (enter(node)?, Out::new("notice", notice)?) };
         let Some(next) = entered.node()?.next_notice() else {
             return Ok(0);
         };
-        // SAFETY: the program's promise.
-        unsafe { tell(notice, &next)? };
+        notice.fill(&told(&next));
         Ok(1)
     })
 }
@@ -214,25 +213,19 @@ pub unsafe extern "C" fn portolan_wait_notice(
 ) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
-        let next = entered.node()?.wait_notice();
-        // SAFETY: the program's promise.
-        unsafe { tell(notice, &next)? };
+        let (mut entered, notice) = unsafe { (enter(node)?, Out::new("notice", notice)?) };
+        notice.fill(&told(&entered.node()?.wait_notice()));
         Ok(PORTOLAN_OK)
     })
 }
 
-/// # Safety
-/// As [`memory::fill`].
-unsafe fn tell(out: *mut portolan_notice_t, notice: &PutNotice) -> Result<(), Failure> {
-    let value = portolan_notice_t {
+fn told(notice: &PutNotice) -> portolan_notice_t {
+    portolan_notice_t {
         size: 0,
         word: notice.word,
         key: key_of(notice.key),
         offset: notice.offset,
         len: notice.len,
         source: notice.source,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { memory::fill("notice", out, &value) }
+    }
 }

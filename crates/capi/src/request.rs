@@ -4,7 +4,7 @@
 use crate::code::*;
 use crate::failure::{Failure, guard};
 use crate::handle::{Caller, enter, enter_any, portolan_node_t};
-use crate::memory;
+use crate::memory::{self, Out};
 use crate::message::target;
 use crate::node::number;
 use crate::port;
@@ -117,10 +117,10 @@ pub unsafe extern "C" fn portolan_isend_copy(
 
 /// Posts a buffer for the next message to `port` from process `source`, or from any with
 /// PORTOLAN_ANY_SOURCE. Nobody may use it until the operation has ended. At a port with a handler,
-/// the handler gets it: there is nothing to wait for, and `request` may be null. Handlers may call
-/// it, with PORTOLAN_ANY_SOURCE.
+/// the handler gets it: there is nothing to wait for, and `request` may be null; elsewhere not.
+/// Handlers may call it, with PORTOLAN_ANY_SOURCE.
 ///
-/// Errors: PORTOLAN_ERR_PORT_CLOSED; PORTOLAN_ERR_NO_SUCH_RANK.
+/// Errors: PORTOLAN_ERR_PORT_CLOSED; PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_post_recv(
     node: *mut portolan_node_t,
@@ -130,19 +130,23 @@ pub unsafe extern "C" fn portolan_post_recv(
     len: usize,
     request: *mut portolan_request_t,
 ) -> c_int {
-    let operation = |caller: Caller| {
+    let operation = |mut caller: Caller| {
         // SAFETY: the program's promise.
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let port = port::number(port)?;
+        if matches!(caller, Caller::Handler(_)) && source != PORTOLAN_ANY_SOURCE {
+            let text = format!("source {source}: handlers post for PORTOLAN_ANY_SOURCE only");
+            return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+        }
+        if request.is_null() && !caller.has_handler(port)? {
+            let text = "request is null, at a port without a handler: nobody could wait for it";
+            return Err(Failure::new(PORTOLAN_ERR_NULL, text));
+        }
         match (caller, source) {
-            (caller, PORTOLAN_ANY_SOURCE) => Ok(ask!(caller.post_recv(port, buffer))),
-            (Caller::Program(mut entered), source) => {
+            (Caller::Program(mut entered), source) if source != PORTOLAN_ANY_SOURCE => {
                 Ok(entered.node()?.post_recv_from(source, port, buffer)?)
             }
-            (Caller::Handler(_), source) => {
-                let text = format!("source {source}: handlers post for PORTOLAN_ANY_SOURCE only");
-                Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
-            }
+            (caller, _) => Ok(ask!(caller.post_recv(port, buffer))),
         }
     };
     // SAFETY: the program's promise.
@@ -161,10 +165,9 @@ pub unsafe extern "C" fn portolan_wait(
 ) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
-        let done = entered.node()?.wait(Request::from_raw(request))?;
-        // SAFETY: the program's promise.
-        unsafe { tell(completion, &done)? };
+        let (mut entered, completion) =
+            unsafe { (enter(node)?, Out::new("completion", completion)?) };
+        completion.fill(&told(&entered.node()?.wait(Request::from_raw(request))?));
         Ok(PORTOLAN_OK)
     })
 }
@@ -212,25 +215,23 @@ pub unsafe extern "C" fn portolan_test(
 ) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
+        let (mut entered, completion) =
+            unsafe { (enter(node)?, Out::new("completion", completion)?) };
         let Some(done) = entered.node()?.test(Request::from_raw(request))? else {
             return Ok(PORTOLAN_PENDING);
         };
-        // SAFETY: the program's promise.
-        unsafe { tell(completion, &done)? };
+        completion.fill(&told(&done));
         Ok(PORTOLAN_OK)
     })
 }
 
-/// # Safety
-/// As [`memory::fill`].
-unsafe fn tell(out: *mut portolan_completion_t, done: &Completion) -> Result<(), Failure> {
+fn told(done: &Completion) -> portolan_completion_t {
     let buffer = done
         .buffer
         .as_ref()
         .filter(|buffer| !buffer.is_empty())
         .map_or(ptr::null(), |buffer| buffer.as_ptr());
-    let value = portolan_completion_t {
+    portolan_completion_t {
         size: 0,
         len: done.len as u64,
         buffer: buffer.cast_mut().cast(),
@@ -238,9 +239,7 @@ unsafe fn tell(out: *mut portolan_completion_t, done: &Completion) -> Result<(),
         has_imm: u32::from(done.imm.is_some()),
         tag: done.tag,
         imm: done.imm.unwrap_or(0),
-    };
-    // SAFETY: the caller's promise.
-    unsafe { memory::fill("completion", out, &value) }
+    }
 }
 
 /// Receives and sends what is ready, runs handlers, and returns at once: how many frames moved.

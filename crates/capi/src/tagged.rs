@@ -4,7 +4,7 @@
 use crate::code::*;
 use crate::failure::{Failure, guard};
 use crate::handle::{Caller, enter, enter_any, portolan_node_t};
-use crate::memory;
+use crate::memory::{self, Out};
 use crate::request::{ask, begin_waited};
 use crate::types::*;
 use portolan::{Envelope, Lane, Request, TagMatch, TagTarget};
@@ -40,19 +40,15 @@ fn which(tag: u64, ignore: u64, source: u32) -> TagMatch {
     }
 }
 
-/// # Safety
-/// As [`memory::fill`].
-unsafe fn tell(out: *mut portolan_envelope_t, envelope: &Envelope) -> Result<(), Failure> {
-    let value = portolan_envelope_t {
+fn told(envelope: &Envelope) -> portolan_envelope_t {
+    portolan_envelope_t {
         size: 0,
         len: envelope.len as u64,
         tag: envelope.tag,
         imm: envelope.imm.unwrap_or(0),
         source: envelope.source,
         has_imm: u32::from(envelope.imm.is_some()),
-    };
-    // SAFETY: the caller's promise.
-    unsafe { memory::fill("envelope", out, &value) }
+    }
 }
 
 /// Sends `len` bytes to process `rank`, to be matched there by `tag`, as portolan_send(). With `imm`
@@ -182,10 +178,10 @@ pub unsafe extern "C" fn portolan_recv_tagged(
         // SAFETY: the program's promise.
         let (mut entered, bytes) =
             unsafe { (enter(node)?, memory::bytes_mut("the buffer", buffer, len)?) };
-        let which = which(tag, ignore, source);
-        let got = entered.node()?.recv_tagged(which, bytes)?;
         // SAFETY: the program's promise.
-        unsafe { tell(envelope, &got)? };
+        let envelope = unsafe { Out::new("envelope", envelope)? };
+        let which = which(tag, ignore, source);
+        envelope.fill(&told(&entered.node()?.recv_tagged(which, bytes)?));
         Ok(PORTOLAN_OK)
     })
 }
@@ -204,12 +200,11 @@ pub unsafe extern "C" fn portolan_peek(
 ) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
+        let (mut entered, envelope) = unsafe { (enter(node)?, Out::new("envelope", envelope)?) };
         let Some(found) = entered.node()?.peek(which(tag, ignore, source))? else {
             return Ok(0);
         };
-        // SAFETY: the program's promise.
-        unsafe { tell(envelope, &found)? };
+        envelope.fill(&told(&found));
         Ok(1)
     })
 }
@@ -232,7 +227,7 @@ pub unsafe extern "C" fn portolan_claim(
             return Err(Failure::null("claim"));
         }
         // SAFETY: the program's promise.
-        let mut entered = unsafe { enter(node)? };
+        let (mut entered, envelope) = unsafe { (enter(node)?, Out::new("envelope", envelope)?) };
         let joined = entered.joined()?;
         let Some(claimed) = joined.node.claim(which(tag, ignore, source))? else {
             return Ok(0);
@@ -242,8 +237,7 @@ pub unsafe extern "C" fn portolan_claim(
         joined.claims.insert(joined.claim_count, claimed);
         // SAFETY: not null; the program's promise is that it points to a claim.
         unsafe { claim.write(joined.claim_count) };
-        // SAFETY: the program's promise.
-        unsafe { tell(envelope, &found)? };
+        envelope.fill(&told(&found));
         Ok(1)
     })
 }

@@ -21,7 +21,7 @@ fn messages_groups_and_event_loops_work_from_c() {
     let program = checked(&shop, "messages.c");
     for (count, path) in [(2, "shm"), (3, "udp")] {
         let model = ["--option", "model=off"];
-        let options = ["--path", path, "--option", "colour=purple"];
+        let options = ["--path", path, "--option", "app.colour=purple"];
         let out = run_job(count, &[&options[..], &model].concat(), &program, &[]);
         let done = out.matches("all messages came").count();
         assert_eq!(done, count as usize, "{out}");

@@ -9,6 +9,7 @@ use common::ranks::{ranks_command, role, unique_word};
 use common::{Ended, refused, run};
 use portolan::Node;
 use std::fs::{self, File};
+use std::process::Command;
 
 /// Not a test by itself: a rank that joins, and says why it cannot.
 #[test]
@@ -66,12 +67,39 @@ fn a_value_that_cannot_be_is_refused_by_name() {
     assert!(with("PORTOLAN_VERBOSE", "0").out.contains("met: true"));
 }
 
+/// Else a job that should be sealed runs in the clear without a word.
 #[test]
-fn a_misspelt_variable_is_told_and_the_job_runs() {
-    let ended = with("PORTOLAN_SCHEDLE", "fair");
-    assert!(ended.out.contains("met: true"), "{}", ended.out);
-    let told = "PORTOLAN_SCHEDLE, which is no setting; PORTOLAN_SCHEDULE is one";
-    assert!(ended.err.contains(told), "{}", ended.err);
+fn a_name_that_is_no_setting_is_refused_with_the_closest_one() {
+    let ended = with("PORTOLAN_ATUH", "aead");
+    assert_eq!(ended.status, 2, "{}", ended.out);
+    assert!(ended.err.contains("PORTOLAN_ATUH"), "{}", ended.err);
+    assert!(ended.err.contains("is PORTOLAN_AUTH,"), "{}", ended.err);
+    for option in ["atuh=aead", "colour=red"] {
+        let err = refused(&["run", "-o", option, "--", "true"]);
+        assert!(err.contains("the closest is "), "{err}");
+    }
+    let err = refused(&["run", "-x", "PORTOLAN_SCHEDLE=fair", "--", "true"]);
+    assert!(err.contains("is PORTOLAN_SCHEDULE,"), "{err}");
+    assert_eq!(
+        run(&["run", "-o", "app.colour=red", "--", "true"]).status,
+        0
+    );
+}
+
+/// Nobody but the library looks at the names of a program that no launcher has started.
+#[test]
+fn the_library_refuses_a_name_by_itself() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["as_rank", "--exact", "--nocapture"]);
+    command.env("PORTOLAN_TEST_ROLE", "join");
+    command.env("PORTOLAN_PEER_TIMOUT", "1s");
+    let ended = Ended::from(command.output().unwrap());
+    assert_eq!(ended.status, 3, "{}", ended.out);
+    assert!(
+        ended.out.contains("is PORTOLAN_PEER_TIMEOUT,"),
+        "{}",
+        ended.out
+    );
 }
 
 #[test]

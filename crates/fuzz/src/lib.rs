@@ -5,6 +5,7 @@
 //! crate replay its corpus, and mutations of it, with the ordinary compiler. A harness asserts what
 //! must hold for any input, and nothing about inputs that make sense.
 
+mod c_calls;
 mod core_ops;
 mod endpoint;
 mod input;
@@ -12,6 +13,7 @@ mod launcher;
 mod parser;
 mod ring;
 
+pub use c_calls::c_calls;
 pub use core_ops::core_ops;
 pub use endpoint::endpoint;
 pub use launcher::launcher;
@@ -22,10 +24,11 @@ pub use ring::ring;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     ("parser", parser),
     ("core", core_ops),
     ("ring", ring),
     ("launcher", launcher),
     ("endpoint", endpoint),
+    ("c", c_calls),
 ];

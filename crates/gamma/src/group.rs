@@ -7,6 +7,9 @@ use crate::port::Place;
 use portolan::{Error, Group, Node};
 use std::ffi::{c_int, c_ulong, c_void};
 
+/// Number of the group for broadcasts; barriers are those of the job.
+const BROADCASTERS: u16 = 1;
+
 /// Index of this process in its group, from 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_my_node() -> c_int {
@@ -59,6 +62,13 @@ fn together(
     Ok(0)
 }
 
+/// All processes once more: threads may make barriers and broadcasts in another order than those of
+/// other processes do, which the calls on one group must not be.
+fn broadcasters(node: &Node) -> Result<Group, Error> {
+    let all: Vec<u32> = (0..node.size()).collect();
+    Group::new(node, BROADCASTERS, &all)
+}
+
 /// Copies `len` bytes of node `root` into `buf` of all others, which must give the same length.
 /// Threads may call it at once: the broadcasts of a process are made one after the other, and its
 /// other threads go on meanwhile.
@@ -75,7 +85,7 @@ pub unsafe extern "C" fn gamma_broadcast(root: u16, buf: *mut c_void, len: c_ulo
         let buffer = Place::new(buf, len)?.buffer();
         let root = u32::from(root);
         let mut broadcast = machine
-            .with_node(|node| Ok(node.begin_broadcast(&Group::all(node), root, buffer)?))?;
+            .with_node(|node| Ok(node.begin_broadcast(&broadcasters(node)?, root, buffer)?))?;
         together(&mut machine, |node, stop| {
             Ok(node.poll_broadcast(&mut broadcast, stop)?.is_some())
         })

@@ -50,11 +50,15 @@ pub unsafe extern "C" fn gamma_init(
         }
         let wanted = u32::from(num_nodes);
         let lossy = is_lossy()?;
+        // SAFETY: the program's promise. Before joining, which happens once.
+        let arguments = match wanted > 1 {
+            true => unsafe { arguments(argc, argv)? },
+            false => Vec::new(),
+        };
         let node = Node::join()?;
         if wanted > 1 && node.size() == 1 {
             drop(node);
-            // SAFETY: the program's promise.
-            return Err(spawn(wanted, unsafe { arguments(argc, argv)? }));
+            return Err(spawn(wanted, arguments));
         }
         if wanted != 0 && wanted != node.size() {
             let size = node.size();

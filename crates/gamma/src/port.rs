@@ -107,12 +107,16 @@ impl Port {
             Caller::Program(mut node) => match node.as_mut() {
                 // Nobody waits for these requests: the handler gets their buffers.
                 Some(node) => {
+                    self.filled.set(None);
                     self.armed.borrow_mut().push_back(place);
                     let _ = node.post_recv(self.number, place.buffer())?;
                 }
                 None => return Err(crate::machine::in_handler()),
             },
-            Caller::Handler(context) => self.arm_in_handler(context, place)?,
+            Caller::Handler(context) => {
+                self.filled.set(None);
+                self.arm_in_handler(context, place)?;
+            }
         }
         Ok(())
     }
@@ -300,12 +304,13 @@ fn set(setting: &Setting) -> Result<c_int, Failure> {
         Ok(port) => port,
         Err(_) => make(&machine, setting.port, target)?,
     };
+    // Before anything is changed: it may refuse.
+    let caller = machine.caller()?;
     port.target.set(target);
     port.handler.set(setting.handler);
     port.semaphore.set(setting.semaphore);
     port.kind.set(setting.kind);
-    port.filled.set(None);
-    port.arm(machine.caller()?, setting.place)?;
+    port.arm(caller, setting.place)?;
     Ok(0)
 }
 
@@ -414,7 +419,6 @@ pub unsafe extern "C" fn gamma_post_recv(port: u16, buf: *mut c_void, len: c_ulo
         let machine = running()?;
         let port = machine.port(port)?;
         let place = Place::new(buf, len)?;
-        port.filled.set(None);
         port.arm(machine.caller()?, place)?;
         Ok(0)
     })

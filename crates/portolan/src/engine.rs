@@ -24,7 +24,7 @@ use place::Intake;
 use crate::clock::Clock;
 use crate::endpoint::{Directory, Raw};
 use crate::error::{Error, Reason};
-use crate::launch::{Job, Launch};
+use crate::launch::{Job, Launch, LossReporter};
 use crate::links::Links;
 use crate::liveness::{Liveness, Silence, Standing};
 use crate::ops::Ops;
@@ -181,6 +181,8 @@ pub(crate) struct Inner {
     pub(crate) remote: Box<RemoteState>,
     /// How bulk payload is received; apart, to keep what every message touches together.
     pub(crate) placement: Box<Placement>,
+    /// Where the launcher is told of peers that this process has lost.
+    pub(crate) losses: Option<LossReporter>,
     /// Operations of an endpoint.
     pub(crate) raw: Option<Box<Raw>>,
     /// For jobs whose frames are sealed on networks.
@@ -238,7 +240,11 @@ impl Inner {
         }
     }
 
+    /// What a program is told that needs a peer which is gone; the launcher hears it first.
     pub(crate) fn gone_error(&self, peer: PeerId, cause: Cause) -> Error {
+        if let Some(losses) = &self.losses {
+            losses.tell(peer.0, cause.to_string());
+        }
         let host = self.host_of(peer);
         if cause == Cause::NoPath {
             let links = self.table.links_to(peer);

@@ -5,6 +5,7 @@
 //! that prints the chain of causes says nothing twice.
 
 use crate::atomic::{AtomicOp, Datatype};
+use crate::collective::CollectiveMismatch;
 use crate::launch::LaunchError;
 use portolan_link::LinkError;
 use portolan_proto::{Cause, RemoteFault};
@@ -153,18 +154,17 @@ pub enum Error {
         /// Bytes of the buffer.
         buffer_len: usize,
     },
-    /// Members of a group gave different numbers of bytes to a collective operation.
+    /// Members of a group called different collective operations, or gave different numbers of
+    /// bytes. The group cannot be used any more.
+    #[error("{0}")]
+    CollectiveMismatch(Box<CollectiveMismatch>),
+    /// A group has as many collective operations under way as it can have.
     #[error(
-        "rank {rank} gave {len} bytes to a collective operation and this process {expected}; all \
-         members must give the same number of values"
+        "group {group} has two collective operations under way; end one before the next begins"
     )]
-    LengthMismatch {
-        /// The other member.
-        rank: u32,
-        /// What it gave.
-        len: u64,
-        /// What this process gave.
-        expected: usize,
+    GroupBusy {
+        /// Its number.
+        group: u16,
     },
     /// The receiver gave the message up.
     #[error("rank {rank} refused the message: it withdrew the buffer it had matched")]

@@ -3,28 +3,33 @@
 //!
 //! The messages go to ports of the library's own number space, so that no program's port is in the
 //! way, and any number of groups may be in collective operations at once.
+//!
+//! All members make the same calls in the same order, as in MPI. When they do not, or a member is
+//! gone, every member's call ends with an error that says who did what; a member whose part was
+//! done before is told by its next call. The group cannot be used any more then, which every later
+//! call on it says: the others may go on in a group of another number.
 
 use crate::buffer::Buffer;
+use crate::collective::{AT_ONCE, CollectiveKind, Head};
 use crate::error::Error;
-use crate::node::Node;
-use crate::ops::Request;
+use crate::node::{Node, Run, Sending, Wait};
 use portolan_proto::group::{
     barrier_partners, barrier_rounds, broadcast_children, broadcast_parent,
 };
+use std::sync::Arc;
 
-/// Ports per group: one for each kind of operation.
-const PORTS: u16 = 2;
-const BARRIER: u16 = 0;
-const BROADCAST: u16 = 1;
+/// Ports per group: one for each operation that may be under way.
+#[allow(clippy::cast_possible_truncation, reason = "it is 2")]
+const PORTS: u16 = AT_ONCE as u16;
 
-/// Groups in a job: the 2^16 system ports, by [`PORTS`].
+/// Groups in a job: the 2^16 system ports, by [`PORTS`], but for the last, to which news come.
 const GROUP_MAX: u16 = u16::MAX / PORTS;
 
 /// Some of the processes of a job, in an order of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     id: u16,
-    ranks: Vec<u32>,
+    ranks: Arc<[u32]>,
     own: u32,
 }
 
@@ -80,7 +85,7 @@ impl Group {
         };
         Ok(Group {
             id,
-            ranks: ranks.to_vec(),
+            ranks: ranks.into(),
             own: u32::try_from(own).unwrap_or(0),
         })
     }
@@ -97,14 +102,17 @@ impl Group {
         self.own
     }
 
-    fn port(&self, kind: u16) -> u16 {
-        self.id * PORTS + kind
+    pub(crate) fn id(&self) -> u16 {
+        self.id
     }
 
-    /// Where reductions go, too: members take part in the collective operations of a group in the
-    /// same order, so messages between two of them are never confused.
-    pub(crate) fn values_port(&self) -> u16 {
-        self.port(BROADCAST)
+    pub(crate) fn ranks(&self) -> &[u32] {
+        &self.ranks
+    }
+
+    /// The system port of the operations whose numbers end with `slot`.
+    pub(crate) fn port(&self, slot: usize) -> u16 {
+        self.id * PORTS + u16::from(slot != 0)
     }
 
     pub(crate) fn rank_of(&self, member: u32) -> u32 {
@@ -115,71 +123,95 @@ impl Group {
 /// A barrier that is under way, for programs that do other things meanwhile.
 #[derive(Debug)]
 pub struct Barrier {
-    group: Group,
+    run: Run,
     round: u32,
-    /// What this process waits for, and its own word to the next, while that has to wait.
-    receiving: Option<Request>,
-    sending: Option<Request>,
+    /// For the word of the member before this one, unless all have come.
+    waiting: Option<Wait>,
 }
 
 /// A broadcast that is under way, for programs that do other things meanwhile.
 #[derive(Debug)]
 pub struct Broadcast {
-    group: Group,
+    run: Run,
     /// Members that have to be sent to, the first last.
     children: Vec<u32>,
-    /// The receive, or a send; it has the buffer.
-    under_way: Option<Request>,
+    step: Option<Step>,
+    /// Long data that come behind their head.
+    data: Option<Wait>,
     buffer: Option<Buffer>,
 }
 
+/// What a broadcast waits for.
+#[derive(Debug)]
+enum Step {
+    Head(Wait),
+    Data(Wait),
+    Send(Wait),
+}
+
 impl Node {
-    /// Begins a barrier of `group`, to be ended by [`Node::poll_barrier`]. A group has one barrier
-    /// at a time.
+    /// Begins a barrier of `group`, to be ended by [`Node::poll_barrier`]. A group has two collective
+    /// operations at a time at most, which all members begin in the same order.
     ///
     /// # Errors
     /// As [`Node::barrier_of`].
     pub fn begin_barrier(&mut self, group: &Group) -> Result<Barrier, Error> {
+        let run = self.begin_run(group, Head::new(CollectiveKind::Barrier, 0, 0))?;
         let mut barrier = Barrier {
-            group: group.clone(),
+            run,
             round: 0,
-            receiving: None,
-            sending: None,
+            waiting: None,
         };
-        self.begin_round(&mut barrier)?;
+        let begun = self.begin_round(&mut barrier);
+        self.end_on_failure(&barrier.run, begun)?;
         Ok(barrier)
     }
 
     fn begin_round(&mut self, barrier: &mut Barrier) -> Result<(), Error> {
-        let Barrier { group, round, .. } = barrier;
-        if *round == barrier_rounds(group.size()) {
+        let Barrier { run, round, .. } = barrier;
+        let (own, size) = (run.group.rank(), run.group.size());
+        if *round == barrier_rounds(size) {
             return Ok(());
         }
-        let (to, from) = barrier_partners(group.rank(), group.size(), *round);
-        let port = group.port(BARRIER);
-        let (to, from) = (group.rank_of(to), group.rank_of(from));
-        barrier.receiving = Some(self.system_post_recv(from, port, Buffer::from(Vec::new()))?);
-        barrier.sending = self.system_isend(to, port, &[])?;
-        Ok(())
+        let (to, from) = barrier_partners(own, size, *round);
+        barrier.waiting = Some(self.post_head_of(run, from)?);
+        self.begin_send(run, to, &[]).map(|_| ())
     }
 
     /// Waits until every member has come to `barrier`, or `stop` says so: `true` when they have.
     /// `stop` must depend on what handlers or other threads change.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; the barrier cannot end then.
+    /// As [`Node::barrier_of`]; the barrier has ended then.
     pub fn poll_barrier(
         &mut self,
         barrier: &mut Barrier,
         stop: impl Fn() -> bool,
     ) -> Result<bool, Error> {
-        while let Some(request) = barrier.receiving {
-            if self.wait_or(request, &stop)?.is_none() {
+        let result = self.try_barrier(barrier, &stop);
+        if let Ok(false) = result {
+            return result;
+        }
+        if let Some(waiting) = barrier.waiting.take() {
+            self.give_up(&waiting);
+        }
+        self.end_run(&barrier.run, result)
+    }
+
+    fn try_barrier(
+        &mut self,
+        barrier: &mut Barrier,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
+        if barrier.waiting.is_none() && barrier.round < barrier_rounds(barrier.run.group.size()) {
+            self.check_whole(&barrier.run.group)?;
+        }
+        while let Some(waiting) = &mut barrier.waiting {
+            if !self.wait_run(&barrier.run, waiting, stop)? {
                 return Ok(false);
             }
-            barrier.receiving = None;
-            if let Some(sent) = barrier.sending.take() {
-                self.wait(sent)?;
+            if let Some(done) = barrier.waiting.take() {
+                self.finish_inline(&barrier.run, &done, &mut [])?;
             }
             barrier.round += 1;
             self.begin_round(barrier)?;
@@ -188,7 +220,7 @@ impl Node {
     }
 
     /// Begins to copy `buffer` of member `root` into those of all other members of `group`, to be
-    /// ended by [`Node::poll_broadcast`]. A group has one broadcast or reduction at a time.
+    /// ended by [`Node::poll_broadcast`]. See [`Node::begin_barrier`].
     ///
     /// # Errors
     /// As [`Node::broadcast`]; [`Error::BufferShared`].
@@ -198,61 +230,121 @@ impl Node {
         root: u32,
         buffer: impl Into<Buffer>,
     ) -> Result<Broadcast, Error> {
+        let mut buffer = buffer.into();
         let (own, size) = (group.rank(), group.size());
-        if root >= size {
-            return Err(Error::NoSuchRank { rank: root, size });
+        check_root(root, size)?;
+        if own != root && buffer.as_mut_slice().is_none() {
+            return Err(Error::BufferShared);
         }
+        let head = Head::new(CollectiveKind::Broadcast, root, buffer.len());
+        let run = self.begin_run(group, head)?;
         let mut children: Vec<u32> = broadcast_children(own, root, size).collect();
         children.reverse();
-        let (mut under_way, mut buffer) = (None, Some(buffer.into()));
-        if let Some(parent) = broadcast_parent(own, root, size)
-            && let Some(empty) = buffer.take()
-        {
-            let (parent, port) = (group.rank_of(parent), group.port(BROADCAST));
-            under_way = Some(self.system_post_recv(parent, port, empty)?);
-        }
-        Ok(Broadcast {
-            group: group.clone(),
+        let mut broadcast = Broadcast {
+            run,
             children,
-            under_way,
-            buffer,
-        })
+            step: None,
+            data: None,
+            buffer: Some(buffer),
+        };
+        let begun = match broadcast_parent(own, root, size) {
+            Some(parent) => self.begin_receiving(&mut broadcast, parent),
+            None => Ok(()),
+        };
+        self.end_on_failure(&broadcast.run, begun)?;
+        Ok(broadcast)
+    }
+
+    fn begin_receiving(&mut self, broadcast: &mut Broadcast, parent: u32) -> Result<(), Error> {
+        let run = &broadcast.run;
+        broadcast.step = Some(Step::Head(self.post_head_of(run, parent)?));
+        if broadcast
+            .buffer
+            .as_ref()
+            .is_some_and(|buffer| !Run::is_inline(buffer.len()))
+            && let Some(buffer) = broadcast.buffer.take()
+        {
+            broadcast.data = self.post_data_of(run, parent, buffer)?;
+        }
+        Ok(())
     }
 
     /// Waits until this process has done its part of `broadcast`, or `stop` says so: the buffer when
     /// it has, once. `stop` must depend on what handlers or other threads change.
     ///
     /// # Errors
-    /// As [`Node::broadcast`]; the broadcast cannot end then.
+    /// As [`Node::broadcast`]; the broadcast has ended then.
     pub fn poll_broadcast(
         &mut self,
         broadcast: &mut Broadcast,
         stop: impl Fn() -> bool,
     ) -> Result<Option<Buffer>, Error> {
+        let result = self.try_broadcast(broadcast, &stop);
+        if let Ok(None) = result {
+            return result;
+        }
+        let step = broadcast.step.take().map(|step| match step {
+            Step::Head(wait) | Step::Data(wait) | Step::Send(wait) => wait,
+        });
+        for wait in step.into_iter().chain(broadcast.data.take()) {
+            self.give_up(&wait);
+        }
+        self.end_run(&broadcast.run, result)
+    }
+
+    fn try_broadcast(
+        &mut self,
+        broadcast: &mut Broadcast,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Buffer>, Error> {
         loop {
-            if let Some(request) = broadcast.under_way {
-                let Some(done) = self.wait_or(request, &stop)? else {
-                    return Ok(None);
-                };
-                broadcast.under_way = None;
-                broadcast.buffer = done.buffer;
+            if let Some(Step::Head(wait) | Step::Data(wait) | Step::Send(wait)) =
+                &mut broadcast.step
+                && !self.wait_run(&broadcast.run, wait, stop)?
+            {
+                return Ok(None);
+            }
+            match broadcast.step.take() {
+                Some(Step::Head(wait)) => {
+                    self.take_head(broadcast, &wait)?;
+                    continue;
+                }
+                Some(Step::Data(wait) | Step::Send(wait)) => {
+                    broadcast.buffer = self.finish_wait(&wait)?.buffer;
+                }
+                None => {}
             }
             let Some(buffer) = broadcast.buffer.take() else {
+                // It has ended before: well, or because the group broke.
+                self.check_whole(&broadcast.run.group)?;
                 return Ok(None);
             };
             let Some(child) = broadcast.children.pop() else {
                 return Ok(Some(buffer));
             };
-            let group = &broadcast.group;
-            let (child, port) = (group.rank_of(child), group.port(BROADCAST));
-            broadcast.under_way = Some(self.system_isend_buffer(child, port, buffer)?);
+            match self.begin_send_buffer(&broadcast.run, child, buffer)? {
+                Sending::Done(buffer) => broadcast.buffer = Some(buffer),
+                Sending::UnderWay(wait) => broadcast.step = Some(Step::Send(wait)),
+            }
         }
+    }
+
+    /// A head has come, with the data if they are short.
+    fn take_head(&mut self, broadcast: &mut Broadcast, wait: &Wait) -> Result<(), Error> {
+        let place = match &mut broadcast.buffer {
+            Some(buffer) => buffer.as_mut_slice().unwrap_or(&mut []),
+            None => &mut [],
+        };
+        self.finish_inline(&broadcast.run, wait, place)?;
+        broadcast.step = broadcast.data.take().map(Step::Data);
+        Ok(())
     }
 
     /// Waits until every process of the job has come here.
     ///
     /// # Errors
-    /// [`Error::PeerGone`] for a process without which the barrier cannot end.
+    /// [`Error::PeerGone`] for a process without which the barrier cannot end,
+    /// [`Error::CollectiveMismatch`] when another is in another operation, [`Error::GroupBusy`].
     pub fn barrier(&mut self) -> Result<(), Error> {
         let all = Group::all(self);
         self.barrier_of(&all)
@@ -261,14 +353,19 @@ impl Node {
     /// Waits until every member of `group` has come here.
     ///
     /// # Errors
-    /// [`Error::PeerGone`].
+    /// As [`Node::barrier`].
     pub fn barrier_of(&mut self, group: &Group) -> Result<(), Error> {
-        let (own, size) = (group.rank(), group.size());
+        let run = self.begin_run(group, Head::new(CollectiveKind::Barrier, 0, 0))?;
+        let result = self.run_barrier(&run);
+        self.end_run(&run, result)
+    }
+
+    fn run_barrier(&mut self, run: &Run) -> Result<(), Error> {
+        let (own, size) = (run.group.rank(), run.group.size());
         for round in 0..barrier_rounds(size) {
             let (to, from) = barrier_partners(own, size, round);
-            let port = group.port(BARRIER);
-            self.system_send(&[group.rank_of(to)], port, &[])?;
-            self.system_recv(group.rank_of(from), port, &mut [])?;
+            self.send_data(run, to, &[])?;
+            self.receive_data(run, from, &mut [])?;
         }
         Ok(())
     }
@@ -276,7 +373,9 @@ impl Node {
     /// Copies `bytes` of process `root` into those of all others, which must have the same length.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`], [`Error::PeerGone`]; [`Error::Truncated`] when lengths differ.
+    /// [`Error::NoSuchRank`], [`Error::PeerGone`], [`Error::GroupBusy`];
+    /// [`Error::CollectiveMismatch`] when lengths or roots differ, or another is in another
+    /// operation. The root does not wait for all: it may hear of that from its next call.
     pub fn broadcast(&mut self, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
         let all = Group::all(self);
         self.broadcast_of(&all, root, bytes)
@@ -292,17 +391,29 @@ impl Node {
         root: u32,
         bytes: &mut [u8],
     ) -> Result<(), Error> {
-        let (own, size) = (group.rank(), group.size());
-        if root >= size {
-            return Err(Error::NoSuchRank { rank: root, size });
-        }
-        let port = group.port(BROADCAST);
+        check_root(root, group.size())?;
+        let head = Head::new(CollectiveKind::Broadcast, root, bytes.len());
+        let run = self.begin_run(group, head)?;
+        let result = self.run_broadcast(&run, root, bytes);
+        self.end_run(&run, result)
+    }
+
+    fn run_broadcast(&mut self, run: &Run, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
+        let (own, size) = (run.group.rank(), run.group.size());
         if let Some(parent) = broadcast_parent(own, root, size) {
-            self.system_recv(group.rank_of(parent), port, bytes)?;
+            self.receive_data(run, parent, bytes)?;
         }
-        let children: Vec<u32> = broadcast_children(own, root, size)
-            .map(|child| group.rank_of(child))
-            .collect();
-        self.system_send(&children, port, bytes)
+        for child in broadcast_children(own, root, size) {
+            self.send_data(run, child, bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a root that is no member.
+pub(crate) fn check_root(root: u32, size: u32) -> Result<(), Error> {
+    match root < size {
+        true => Ok(()),
+        false => Err(Error::NoSuchRank { rank: root, size }),
     }
 }

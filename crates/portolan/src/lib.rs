@@ -31,6 +31,7 @@ mod address;
 mod atomic;
 mod buffer;
 mod clock;
+mod collective;
 mod endpoint;
 mod engine;
 mod error;
@@ -56,6 +57,7 @@ mod wait;
 pub use address::Address;
 pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
+pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};
 pub use endpoint::{
     Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawAccess,
     RawAtomic, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv,

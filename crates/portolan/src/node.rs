@@ -5,8 +5,10 @@
     reason = "blocking calls lend their slices to operations; see `ops`"
 )]
 
+mod collective;
 mod join;
-mod system;
+
+pub(crate) use collective::{Run, Sending, Wait};
 
 use crate::buffer::Buffer;
 use crate::engine::{BUFFERED_LEN_MAX, Engine, Inbox, PortUse};
@@ -16,6 +18,7 @@ use crate::launch::Job;
 use crate::model;
 use crate::ops::{Completion, OpKind, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
+use crate::settings;
 use crate::wait::{LOOK_TURNS, Waiter};
 use portolan_proto::{Counters, LinkId, OpId, PathStatus, PeerId, PortId, PortMode, Want};
 use portolan_sys::gate::Gate;
@@ -69,6 +72,7 @@ pub struct Node {
     job: Box<Job>,
     pub(crate) waiter: Waiter,
     pub(crate) events: Option<Box<EventSet>>,
+    collectives: collective::Collectives,
     clean: bool,
     /// It has left the job.
     closed: bool,
@@ -94,10 +98,11 @@ impl Node {
         self.job.job_id
     }
 
-    /// A setting given to the job with `portolan run --option NAME=VALUE`.
+    /// The program's own option `name`, given with `portolan run --option app.NAME=VALUE`: the same
+    /// in all processes of the job. Portolan's settings are not among them.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
-        self.job.options.get(name).map(String::as_str)
+        settings::app_option(&self.job, name)
     }
 
     /// What became of the stored model of this machine's paths.
@@ -175,6 +180,14 @@ impl Node {
         self.engine.inner.core.open_port(PortId::user(port), mode);
         self.drain();
         Ok(())
+    }
+
+    /// Whether `port` has a handler, which gets the buffers that are posted there.
+    ///
+    /// # Errors
+    /// [`Error::PortClosed`].
+    pub fn has_handler(&self, port: u16) -> Result<bool, Error> {
+        self.engine.inner.has_handler(port)
     }
 
     fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
@@ -518,6 +531,9 @@ impl Node {
     /// # Errors
     /// As [`Node::wait`].
     pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
+        if self.engine.inner.ops.is_handled(request.0) {
+            return Err(Error::StaleRequest);
+        }
         if !self.engine.inner.ops.is_done(request.0) {
             self.progress();
             if !self.engine.inner.ops.is_done(request.0) {

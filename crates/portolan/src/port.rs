@@ -2,7 +2,7 @@
 //! Ports as programs see them: targets, settings, handlers and what handlers may do.
 
 use crate::buffer::Buffer;
-use crate::engine::Inner;
+use crate::engine::{Inner, PortUse};
 use crate::error::Error;
 use crate::ops::Request;
 use portolan_proto::{LaneId, PortId, SendSpec};
@@ -164,6 +164,17 @@ impl Message<'_> {
     }
 }
 
+impl Inner {
+    /// Whether a port of the program's has a handler.
+    pub(crate) fn has_handler(&self, port: u16) -> Result<bool, Error> {
+        match self.port_use(PortId::user(port)) {
+            PortUse::Closed => Err(Error::PortClosed { port }),
+            PortUse::Open => Ok(false),
+            PortUse::Handled => Ok(true),
+        }
+    }
+}
+
 /// What a handler may do. Everything here returns at once; what is sent leaves when the handler
 /// has returned.
 pub struct Context<'a> {
@@ -181,6 +192,14 @@ impl Context<'_> {
     #[must_use]
     pub fn size(&self) -> u32 {
         self.inner.size()
+    }
+
+    /// Whether `port` has a handler, which gets the buffers that are posted there.
+    ///
+    /// # Errors
+    /// [`Error::PortClosed`].
+    pub fn has_handler(&self, port: u16) -> Result<bool, Error> {
+        self.inner.has_handler(port)
     }
 
     /// Sends a copy of `bytes`; there is nothing to wait for.

@@ -5,9 +5,10 @@
 //! whoever computes it. Between groups of different sizes sums of floating-point numbers may differ
 //! in the last bits, as the order of additions does.
 
+use crate::collective::{CollectiveKind, Head};
 use crate::error::Error;
-use crate::group::Group;
-use crate::node::Node;
+use crate::group::{Group, check_root};
+use crate::node::{Node, Run};
 use portolan_proto::group::{broadcast_children, broadcast_parent};
 
 /// How two elements become one.
@@ -29,6 +30,8 @@ mod sealed {
 
     pub trait Element: Copy {
         const LEN: usize;
+        /// Its number in heads (P14.2).
+        const CODE: u8;
         fn combine(op: ReduceOp, lower: Self, upper: Self) -> Self;
         fn write(self, bytes: &mut [u8]);
         fn read(bytes: &[u8]) -> Self;
@@ -39,9 +42,10 @@ mod sealed {
 pub trait Reducible: sealed::Element {}
 
 macro_rules! reducible {
-    ($($type:ty: $sum:expr, $product:expr;)*) => {$(
+    ($($type:ty, $code:literal: $sum:expr, $product:expr;)*) => {$(
         impl sealed::Element for $type {
             const LEN: usize = size_of::<$type>();
+            const CODE: u8 = $code;
 
             fn combine(op: ReduceOp, lower: Self, upper: Self) -> Self {
                 match op {
@@ -68,12 +72,12 @@ macro_rules! reducible {
 }
 
 reducible! {
-    i32: i32::wrapping_add, i32::wrapping_mul;
-    i64: i64::wrapping_add, i64::wrapping_mul;
-    u32: u32::wrapping_add, u32::wrapping_mul;
-    u64: u64::wrapping_add, u64::wrapping_mul;
-    f32: |a, b| a + b, |a, b| a * b;
-    f64: |a, b| a + b, |a, b| a * b;
+    i32, 1: i32::wrapping_add, i32::wrapping_mul;
+    i64, 2: i64::wrapping_add, i64::wrapping_mul;
+    u32, 3: u32::wrapping_add, u32::wrapping_mul;
+    u64, 4: u64::wrapping_add, u64::wrapping_mul;
+    f32, 5: |a, b| a + b, |a, b| a * b;
+    f64, 6: |a, b| a + b, |a, b| a * b;
 }
 
 /// Which part of the group another member's values stand for.
@@ -85,7 +89,7 @@ enum Side {
 
 /// A member's values on their way through a reduction.
 struct Reduction<'a, T> {
-    group: &'a Group,
+    run: &'a Run,
     op: ReduceOp,
     values: &'a mut [T],
     /// The same as bytes, for messages.
@@ -93,10 +97,10 @@ struct Reduction<'a, T> {
 }
 
 impl<'a, T: Reducible> Reduction<'a, T> {
-    fn new(group: &'a Group, op: ReduceOp, values: &'a mut [T]) -> Self {
+    fn new(run: &'a Run, op: ReduceOp, values: &'a mut [T]) -> Self {
         let bytes = vec![0; values.len() * T::LEN];
         Reduction {
-            group,
+            run,
             op,
             values,
             bytes,
@@ -105,11 +109,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
 
     fn send(&mut self, node: &mut Node, member: u32) -> Result<(), Error> {
         self.pack();
-        node.system_send(
-            &[self.group.rank_of(member)],
-            self.group.values_port(),
-            &self.bytes,
-        )
+        node.send_data(self.run, member, &self.bytes)
     }
 
     fn pack(&mut self) {
@@ -119,8 +119,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     }
 
     fn receive(&mut self, node: &mut Node, member: u32) -> Result<(), Error> {
-        let rank = self.group.rank_of(member);
-        node.system_recv_exact(rank, self.group.values_port(), &mut self.bytes)
+        node.receive_data(self.run, member, &mut self.bytes)
     }
 
     /// Takes another's values instead of the own ones.
@@ -149,19 +148,23 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     /// other's receive before it begins its own.
     fn swap(&mut self, node: &mut Node, member: u32, side: Side) -> Result<(), Error> {
         self.pack();
-        let rank = self.group.rank_of(member);
-        let sent = node.system_isend(rank, self.group.values_port(), &self.bytes)?;
-        self.join(node, member, side)?;
-        if let Some(request) = sent {
-            node.wait(request)?;
+        let sent = node.begin_send(self.run, member, &self.bytes)?;
+        let joined = self.join(node, member, side);
+        let Some(mut sent) = sent else {
+            return joined;
+        };
+        let ended = joined.and_then(|()| node.wait_run(self.run, &mut sent, &|| false));
+        if ended.is_err() {
+            node.give_up(&sent);
         }
-        Ok(())
+        ended?;
+        node.finish_wait(&sent).map(|_| ())
     }
 
     /// Recursive doubling. What a power of two leaves over joins its neighbour before, and hears the
     /// result after.
     fn allreduce(&mut self, node: &mut Node) -> Result<(), Error> {
-        let (own, size) = (self.group.rank(), self.group.size());
+        let (own, size) = (self.run.group.rank(), self.run.group.size());
         let power = 1 << size.ilog2();
         let extra = size - power;
         let paired = own < 2 * extra;
@@ -195,7 +198,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
 
     /// Up the tree in which a broadcast would go down.
     fn reduce(&mut self, node: &mut Node, root: u32) -> Result<(), Error> {
-        let (own, size) = (self.group.rank(), self.group.size());
+        let (own, size) = (self.run.group.rank(), self.run.group.size());
         let mut children: Vec<u32> = broadcast_children(own, root, size).collect();
         // The child with the smallest subtree is done first.
         children.reverse();
@@ -209,19 +212,36 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     }
 }
 
+fn head<T: Reducible>(kind: CollectiveKind, root: u32, op: ReduceOp, values: &[T]) -> Head {
+    let op = match op {
+        ReduceOp::Sum => 1,
+        ReduceOp::Product => 2,
+        ReduceOp::Min => 3,
+        ReduceOp::Max => 4,
+    };
+    Head {
+        op,
+        datatype: T::CODE,
+        ..Head::new(kind, root, size_of_val(values))
+    }
+}
+
 impl Node {
     /// Combines the `values` of all members of `group`, element by element; every member gets the
     /// result in their place. All must give the same number of values and the same `op`.
     ///
     /// # Errors
-    /// [`Error::PeerGone`]; [`Error::LengthMismatch`] when another gave more or fewer.
+    /// [`Error::PeerGone`], [`Error::GroupBusy`]; [`Error::CollectiveMismatch`] when another gave more
+    /// or fewer, or others, or is in another operation. The values are parts of the result then.
     pub fn allreduce_of<T: Reducible>(
         &mut self,
         group: &Group,
         op: ReduceOp,
         values: &mut [T],
     ) -> Result<(), Error> {
-        Reduction::new(group, op, values).allreduce(self)
+        let run = self.begin_run(group, head(CollectiveKind::Allreduce, 0, op, values))?;
+        let result = Reduction::new(&run, op, values).allreduce(self);
+        self.end_run(&run, result)
     }
 
     /// Combines the `values` of all processes of the job; see [`Node::allreduce_of`].
@@ -237,7 +257,8 @@ impl Node {
     /// result in their place, at all others they hold parts of it afterwards.
     ///
     /// # Errors
-    /// As [`Node::allreduce_of`]; [`Error::NoSuchRank`].
+    /// As [`Node::allreduce_of`]; [`Error::NoSuchRank`]. Who is not the root does not wait for all: it
+    /// may hear of a failure from its next call.
     pub fn reduce_of<T: Reducible>(
         &mut self,
         group: &Group,
@@ -245,11 +266,10 @@ impl Node {
         op: ReduceOp,
         values: &mut [T],
     ) -> Result<(), Error> {
-        let size = group.size();
-        if root >= size {
-            return Err(Error::NoSuchRank { rank: root, size });
-        }
-        Reduction::new(group, op, values).reduce(self, root)
+        check_root(root, group.size())?;
+        let run = self.begin_run(group, head(CollectiveKind::Reduce, root, op, values))?;
+        let result = Reduction::new(&run, op, values).reduce(self, root);
+        self.end_run(&run, result)
     }
 
     /// Combines the `values` of all processes of the job at rank `root`; see [`Node::reduce_of`].

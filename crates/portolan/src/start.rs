@@ -120,6 +120,7 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         peer_timeout: liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?,
         undelivered: Vec::new(),
         self_unread: 0,
+        losses: None,
         raw: None,
         directory: None,
         job,

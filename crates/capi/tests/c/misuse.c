@@ -63,9 +63,6 @@ static void wrong_sizes(portolan_node_t *node) {
     counters.remote_requests = 77;
     OK(portolan_counters(node, &counters));
     CHECK(counters.messages_sent > 0 && counters.remote_requests == 77);
-    portolan_received_t got = {0};
-    OK(portolan_send(node, 0, PORT, &byte, 1, 0));
-    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_recv(node, PORT, 0, &byte, 1, &got));
     /* A program that is newer than the library: what it does not know stays as it was. */
     struct {
         portolan_received_t known;
@@ -74,6 +71,46 @@ static void wrong_sizes(portolan_node_t *node) {
     OK(portolan_send(node, 0, PORT, &byte, 1, 0));
     OK(portolan_recv(node, PORT, 0, &byte, 1, &bigger.known));
     CHECK(bigger.known.len == 1 && bigger.known.size == sizeof bigger && bigger.newer == 77);
+}
+
+/* A call that is refused for its arguments has taken nothing: what it was about is still there. */
+static void refused_calls_take_nothing(portolan_node_t *node) {
+    char byte = 0;
+    uint64_t key;
+    portolan_request_t request;
+    portolan_claim_t claim = 0;
+    portolan_received_t got = {0};
+    portolan_envelope_t envelope = {0};
+    portolan_completion_t done = {0};
+    portolan_notice_t notice = {0};
+    OK(portolan_send(node, 0, PORT, "a", 1, 0));
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_recv(node, PORT, 0, &byte, 1, &got));
+    OK(portolan_recv(node, PORT, 0, &byte, 1, NULL));
+    CHECK(byte == 'a');
+    OK(portolan_send_tagged(node, 0, 5, NULL, "b", 1, 0));
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_peek(node, 5, 0, 0, &envelope));
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_recv_tagged(node, 5, 0, 0, &byte, 1, &envelope));
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_claim(node, 5, 0, 0, &envelope, &claim));
+    CHECK(claim == 0);
+    OK(portolan_recv_tagged(node, 5, 0, 0, &byte, 1, NULL));
+    CHECK(byte == 'b');
+    OK(portolan_isend(node, 0, PORT, "c", 1, 0, &request));
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_wait(node, request, &done));
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_test(node, request, &done));
+    OK(portolan_wait(node, request, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "request",
+          portolan_post_recv(node, PORT, PORTOLAN_ANY_SOURCE, &byte, 1, NULL));
+    OK(portolan_recv(node, PORT, 0, &byte, 1, NULL));
+    CHECK(byte == 'c');
+    OK(portolan_expose(node, &byte, 1, PORTOLAN_WRITE_ACCESS, &key));
+    portolan_remote_t place = PORTOLAN_SIZED(portolan_remote_t);
+    place.key = key;
+    place.flags = PORTOLAN_NOTIFY;
+    OK(portolan_put(node, &place, "d", 1));
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_next_notice(node, &notice));
+    FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_wait_notice(node, &notice));
+    CHECK(portolan_next_notice(node, NULL) == 1);
+    OK(portolan_conceal(node, key));
 }
 
 static void wrong_atomics(portolan_node_t *node) {
@@ -243,6 +280,7 @@ int main(void) {
     OK(portolan_open(node, PORT));
     wrong_arguments(node);
     wrong_sizes(node);
+    refused_calls_take_nothing(node);
     wrong_places(node);
     wrong_groups(node);
     wrong_choices(node);

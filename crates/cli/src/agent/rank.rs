@@ -114,6 +114,9 @@ impl Rank {
                         reason,
                     })?;
                 }
+                Ok(ToAgent::Lost { rank: peer, why }) => {
+                    reports.send(&Report::Lost { rank, peer, why })?;
+                }
                 Ok(ToAgent::Bye) => self.leave(),
                 Err(error) => {
                     log::warn!("rank {rank} sent no message of the launcher's: {error}");

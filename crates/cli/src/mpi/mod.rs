@@ -14,6 +14,7 @@ use crate::error::UserError;
 use anyhow::Result;
 use find::{Mpi, Wanted};
 use plan::Plan;
+use portolan::settings;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -47,6 +48,7 @@ pub(crate) struct Args {
 
 /// Becomes the launcher; returns only if that fails, or nothing was to be run.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
+    settings::check_variables().map_err(|error| UserError::new(error.to_string()))?;
     let mpi = args.choice.find()?;
     let plan = args.choice.plan(&mpi, args.args)?;
     args.choice.announce(&mpi, &plan);

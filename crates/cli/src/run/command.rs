@@ -3,7 +3,7 @@
 
 use super::hosts::{self, Host, MapBy};
 use super::{AgentOptions, Options, Workload, execute};
-use crate::error::user_error;
+use crate::error::{UserError, user_error};
 use crate::lab::{HOSTS_MAX, Lab, TemporaryLab};
 use anyhow::Result;
 use clap::ValueEnum;
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Set an environment variable for the processes; without a value, as it is here.
     #[arg(long = "env", short = 'x', value_name = "NAME[=VALUE]")]
     env: Vec<String>,
-    /// A setting for the library in each process.
+    /// A setting for the library in each process, or with app.NAME=VALUE one of the program's own.
     #[arg(long = "option", short = 'o', value_name = "NAME=VALUE")]
     option: Vec<String>,
     /// Working directory of the processes [default: this one].
@@ -208,7 +208,10 @@ fn find_hosts(args: &Args, new_lab: Option<&Lab>) -> Result<Vec<Host>> {
 
 fn setting(text: &str) -> Result<(String, String)> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some((name, value)) if !name.is_empty() => {
+            settings::check_option(name).map_err(|error| UserError::new(error.to_string()))?;
+            Ok((name.to_owned(), value.to_owned()))
+        }
         _ => user_error!("{text:?} is no setting: write --option NAME=VALUE"),
     }
 }
@@ -217,21 +220,13 @@ fn setting(text: &str) -> Result<(String, String)> {
 /// too, ssh does not.
 fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
     let own = |name: &str| {
-        let is_own = name.starts_with(PREFIX) && name != FD_VARIABLE;
+        let is_own = name.starts_with(settings::VARIABLE_PREFIX) && name != FD_VARIABLE;
         is_own || name == settings::RUST_LOG.variable
     };
     let mut environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| own(name))
         .collect();
-    for name in environment.keys() {
-        if let Some(meant) = misspelt(name) {
-            let _ = writeln!(
-                std::io::stderr(),
-                "portolan: the environment has {name}, which is no setting; {meant} is one"
-            );
-        }
-    }
     for text in asked {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -244,23 +239,10 @@ fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
         };
         environment.insert(name.to_owned(), value);
     }
+    for name in environment.keys() {
+        settings::check_variable(name).map_err(|error| UserError::new(error.to_string()))?;
+    }
     Ok(environment)
-}
-
-/// What all settings but `RUST_LOG` begin with.
-const PREFIX: &str = "PORTOLAN_";
-
-/// In so many letters of a name, one slip: among fewer, other words are as close.
-const LETTERS_PER_SLIP: usize = 4;
-
-/// The setting that an unknown variable was most likely meant to be. Programs may have variables of
-/// their own that begin as Portolan's do.
-fn misspelt(name: &str) -> Option<&'static str> {
-    let known = settings::ALL.iter().map(|setting| setting.variable);
-    let slips = |variable: &str| strsim::osa_distance(variable, name);
-    let meant = known.min_by_key(|variable| slips(variable))?;
-    let slips_max = meant.strip_prefix(PREFIX)?.len() / LETTERS_PER_SLIP;
-    (1..=slips_max).contains(&slips(meant)).then_some(meant)
 }
 
 fn directory(asked: Option<PathBuf>) -> Result<String> {
@@ -288,26 +270,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn slips_of_the_pen_are_found_and_other_variables_left_alone() {
-        assert_eq!(misspelt("PORTOLAN_SCHEDLE"), Some("PORTOLAN_SCHEDULE"));
-        assert_eq!(
-            misspelt("PORTOLAN_PEER_TIMOEUT"),
-            Some("PORTOLAN_PEER_TIMEOUT")
-        );
-        for setting in settings::ALL {
-            assert_eq!(misspelt(setting.variable), None);
-        }
-        for foreign in [
-            "PORTOLAN_HOME",
-            "PORTOLAN_DIR",
-            "PORTOLAN_TEST_ROLE",
-            "PORTOLAN_",
-        ] {
-            assert_eq!(misspelt(foreign), None, "{foreign}");
-        }
-    }
 
     #[test]
     fn an_option_that_is_none_is_not_taken_for_a_program() {

@@ -9,7 +9,7 @@ use super::wire::{self, End, Order};
 use crate::output::Unwritten;
 use portolan::launch::Gone;
 use serde_json::Value;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
@@ -33,12 +33,14 @@ const SIGTERM: i32 = libc::SIGTERM;
 /// How a job failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// A rank failed; the first one counts.
+    /// A rank failed: the one that began it, as far as can be told.
     Rank {
         /// Which, where and why.
         gone: Gone,
         /// Exit status for the job.
         status: i32,
+        /// The peer whose loss its program had been told of before.
+        lost: Option<Lost>,
     },
     /// A signal came from outside.
     Signal(i32),
@@ -46,6 +48,14 @@ pub(crate) enum Failure {
     Timeout(Duration),
     /// Standard output takes nothing any more, for this reason.
     Unwritten(String),
+}
+
+/// A peer that a rank had lost before it failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    peer: u32,
+    /// What the rank found out.
+    why: String,
 }
 
 impl Failure {
@@ -63,12 +73,18 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Rank { gone, .. } => {
+            Failure::Rank { gone, lost, .. } => {
                 write!(
                     f,
                     "rank {} on {} failed: {}",
                     gone.rank, gone.host, gone.cause
-                )
+                )?;
+                match lost {
+                    Some(Lost { peer, why }) => {
+                        write!(f, ", after it had lost rank {peer} ({why})")
+                    }
+                    None => Ok(()),
+                }
             }
             Failure::Signal(signal) => {
                 write!(
@@ -130,6 +146,8 @@ pub(crate) struct Control {
     grace: Duration,
     limit: Option<Duration>,
     failure: Option<Failure>,
+    /// The first peer that each rank has lost.
+    lost: BTreeMap<u32, Lost>,
     orders: VecDeque<Order>,
 }
 
@@ -150,6 +168,7 @@ impl Control {
             grace,
             limit,
             failure: None,
+            lost: BTreeMap::new(),
             orders: VecDeque::new(),
         }
     }
@@ -187,6 +206,14 @@ impl Control {
             status,
             true,
         );
+    }
+
+    /// A rank's program is about to hear that `peer` is gone.
+    pub(crate) fn on_lost(&mut self, rank: u32, peer: u32, why: String) {
+        let size = self.ranks.len();
+        if (rank as usize) < size && (peer as usize) < size {
+            self.lost.entry(rank).or_insert(Lost { peer, why });
+        }
     }
 
     /// A rank's process has ended.
@@ -333,7 +360,23 @@ impl Control {
             self.stage = Stage::Grace;
             self.deadline = Some(now + self.grace);
         }
-        self.failure.get_or_insert(Failure::Rank { gone, status });
+        let lost = self.lost.get(&rank).cloned();
+        if self.is_earlier_cause(rank, lost.as_ref()) {
+            self.failure = Some(Failure::Rank { gone, status, lost });
+        }
+    }
+
+    /// Whether the failure of `rank`, told last, explains the job's end better than what was told
+    /// before. One that comes without the loss of a peer wins over those that come with one, for a
+    /// victim's process often ends before that of the culprit; between victims, the one that the
+    /// other had lost wins. Who ends by the launcher's signals explains nothing.
+    fn is_earlier_cause(&self, rank: u32, lost: Option<&Lost>) -> bool {
+        let told = match &self.failure {
+            None => return true,
+            Some(Failure::Rank { lost, .. }) if self.stage == Stage::Grace => lost.as_ref(),
+            Some(_) => return false,
+        };
+        told.is_some_and(|told| lost.is_none() || told.peer == rank)
     }
 }
 

@@ -258,6 +258,7 @@ impl Job {
             } => {
                 self.control.on_abort(now, rank, status, &reason);
             }
+            Report::Lost { rank, peer, why } => self.control.on_lost(rank, peer, why),
             Report::Output { rank, stream, data } => self.printer.take(rank, stream, data),
             Report::Ended {
                 rank, end, left, ..

@@ -80,6 +80,8 @@ pub(crate) enum Report {
         status: i32,
         reason: String,
     },
+    /// A process is about to tell its program that `peer` is gone.
+    Lost { rank: u32, peer: u32, why: String },
     /// A process wrote something.
     Output {
         rank: u32,

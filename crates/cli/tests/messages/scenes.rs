@@ -24,7 +24,6 @@ pub(crate) const ALL: &[(&str, Scene)] = &[
     ("broadcasts", broadcasts),
     ("groups of their own", groups),
     ("reductions", reductions),
-    ("reductions of unequal lengths", unequal_reductions),
     ("many at once", many_at_once),
 ];
 
@@ -462,25 +461,6 @@ fn reductions(node: &mut Node) {
     let mut of_first = third[0].to_le_bytes();
     node.broadcast(0, &mut of_first).unwrap();
     assert_eq!(third[0].to_le_bytes(), of_first);
-}
-
-fn unequal_reductions(node: &mut Node) {
-    let own = node.rank();
-    if node.size() < 2 || own > 1 {
-        return;
-    }
-    let pair = Group::new(node, 5, &[0, 1]).unwrap();
-    let mut values = vec![1_u32; 2 + own as usize];
-    let result = node.allreduce_of(&pair, ReduceOp::Sum, &mut values);
-    let (len, expected) = (4 * (3 - u64::from(own)), 4 * (2 + own as usize));
-    match result {
-        Err(Error::LengthMismatch {
-            rank,
-            len: given,
-            expected: wanted,
-        }) => assert_eq!((rank, given, wanted), (1 - own, len, expected)),
-        other => panic!("{other:?}"),
-    }
 }
 
 /// More operations under way than any window or table holds, both ways at once.

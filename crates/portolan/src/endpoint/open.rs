@@ -37,8 +37,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`Error::Link`] when a link that was asked for cannot be opened, [`Error::Setting`] for a
-    /// setting that cannot be.
+    /// setting that cannot be, [`Error::Launch`] for a variable that is none.
     pub fn open(config: &EndpointConfig) -> Result<Endpoint, Error> {
+        settings::check_env()?;
         let token = random()?;
         let key = endpoint_key(&token);
         let job = standalone(config)?;

@@ -2,7 +2,7 @@
 //! The connection of a process to the agent that started it.
 
 use super::wire::{Gone, ToAgent, ToProcess, VERSION, Welcome};
-use super::{FD_VARIABLE, Job, LaunchError, LineBuffer};
+use super::{FD_VARIABLE, Job, LaunchError, LineBuffer, LossReporter};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use serde_json::Value;
@@ -126,6 +126,12 @@ impl Agent {
         } else {
             -1
         }
+    }
+
+    /// Tells the agent of lost peers, on the same connection; `None` where descriptors are used up.
+    pub(super) fn loss_reporter(&self) -> Option<LossReporter> {
+        let socket = self.stream.try_clone();
+        socket.ok().map(|socket| LossReporter::new(socket.into()))
     }
 
     /// Takes leave: if the process now ends with status 0, all is well.

@@ -2,6 +2,7 @@
 //! Why a process could not take part in its job.
 
 use super::{FD_VARIABLE, Gone};
+use crate::settings::UnknownSetting;
 use std::io;
 use thiserror::Error;
 
@@ -9,6 +10,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LaunchError {
+    /// An option or a variable is no setting.
+    #[error(transparent)]
+    UnknownSetting(#[from] UnknownSetting),
     /// A variable does not hold what it must.
     #[error("{variable} is {value:?}, not {wanted}")]
     BadVariable {

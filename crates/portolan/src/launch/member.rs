@@ -4,7 +4,7 @@
 use super::agent::Agent;
 use super::detect::{self, Starter};
 use super::foreign::Foreign;
-use super::{Gone, Job, LaunchError};
+use super::{Gone, Job, LaunchError, LossReporter};
 use crate::settings;
 use serde_json::Value;
 use std::os::fd::RawFd;
@@ -27,7 +27,8 @@ impl Launch {
     /// found.
     ///
     /// # Errors
-    /// [`LaunchError::BadVariable`] and [`LaunchError::NotInherited`] if a variable does not name
+    /// [`LaunchError::UnknownSetting`] for a name in the environment or among the job's options that
+    /// is no setting's; [`LaunchError::BadVariable`] and [`LaunchError::NotInherited`] if a variable does not name
     /// a connection, for instance because this process has taken it already;
     /// [`LaunchError::Version`] if the launcher is of another version; [`LaunchError::Foreign`] for
     /// what another launcher refuses.
@@ -46,6 +47,7 @@ impl Launch {
             other => Kind::Foreign(Box::new(Foreign::join(other)?)),
         };
         let launch = Launch(kind);
+        settings::check_options(&launch.job().options)?;
         say(|| format!("{}; {}", found.why, launch.job().summary()));
         Ok(Some(launch))
     }
@@ -91,6 +93,14 @@ impl Launch {
         match &self.0 {
             Kind::Agent(agent) => agent.fd(),
             Kind::Foreign(_) => -1,
+        }
+    }
+
+    /// Tells the launcher of lost peers; other launchers than Portolan's have no use for that.
+    pub(crate) fn loss_reporter(&self) -> Option<LossReporter> {
+        match &self.0 {
+            Kind::Agent(agent) => agent.loss_reporter(),
+            Kind::Foreign(_) => None,
         }
     }
 

@@ -16,6 +16,7 @@ mod error;
 mod foreign;
 mod job;
 mod lines;
+mod loss;
 mod member;
 pub mod wire;
 
@@ -23,6 +24,7 @@ pub use detect::Starter;
 pub use error::LaunchError;
 pub use job::Job;
 pub use lines::LineBuffer;
+pub(crate) use loss::LossReporter;
 pub use member::Launch;
 pub use wire::{Gone, PathChoice};
 

@@ -3,7 +3,8 @@
 //!
 //! The order: the agent sends [`ToProcess::Welcome`] at once; the process that joins sends
 //! [`ToAgent::Address`]; when all have, each gets [`ToProcess::Table`]; from then on
-//! [`ToProcess::Gone`] whenever a rank ended before its time. A process takes its leave with
+//! [`ToProcess::Gone`] whenever a rank ended before its time,
+//! and the process says [`ToAgent::Lost`] of each peer whose loss it tells its program. A process takes its leave with
 //! [`ToAgent::Bye`].
 
 use super::Job;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// Version of the messages. Both ends refuse another one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Bytes of the longest line that an end accepts. The table is the longest message: 64 MiB hold
 /// the addresses of 100,000 processes at 600 bytes each.
@@ -44,6 +45,14 @@ pub enum ToAgent {
     },
     /// The process is done with the job; if it ends now with status 0, all is well.
     Bye,
+    /// The process is about to tell its program that a peer is gone: should it fail now, that is
+    /// why.
+    Lost {
+        /// The peer.
+        rank: u32,
+        /// What was found out, for a person.
+        why: String,
+    },
     /// The job cannot go on: end all of it.
     Abort {
         /// Exit status for the whole job.
@@ -131,7 +140,7 @@ mod tests {
     #[test]
     fn messages_survive_the_way_through_json() {
         let line = serde_json::to_string(&ToProcess::Welcome(welcome())).unwrap();
-        assert!(line.starts_with(r#"{"type":"welcome","version":1,"job_id":"0101"#));
+        assert!(line.starts_with(r#"{"type":"welcome","version":2,"job_id":"0101"#));
         assert!(!line.contains('\n'));
         let ToProcess::Welcome(back) = serde_json::from_str(&line).unwrap() else {
             panic!("another message came back");

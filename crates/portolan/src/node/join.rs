@@ -56,11 +56,13 @@ impl Node {
         let own_job = Box::new(job.clone());
         let mut inner = new_inner(job, auth, core, table)?;
         inner.peers = peers;
+        inner.losses = launch.as_ref().and_then(Launch::loss_reporter);
         Ok(Node {
             engine: Gate::new(Engine::new(inner, links, launch, liveness), HELPER_NAME),
             job: own_job,
             waiter,
             events: None,
+            collectives: Default::default(),
             clean: true,
             closed: false,
             model,

@@ -115,6 +115,54 @@ fn the_first_failure_counts_and_later_ones_are_still_told() {
     assert_eq!(job.status(), 3);
 }
 
+/// A program that panics ends after those that see its links go, which end because of it.
+#[test]
+fn a_victim_that_ends_before_the_culprit_is_not_blamed() {
+    let mut job = Job::joined(3);
+    job.control.on_lost(0, 1, "it closed the session".into());
+    job.end(0, End::Exit(1), false);
+    assert_eq!(job.status(), 1);
+    job.end(1, End::Exit(101), false);
+    job.control.on_lost(2, 0, "its process has ended".into());
+    job.end(2, End::Signal(6), false);
+    assert_eq!(job.status(), 101);
+    let sentence = job.control.failure().unwrap().to_string();
+    assert_eq!(sentence, "rank 1 on h1 failed: exit status 101");
+}
+
+#[test]
+fn victims_are_told_apart_by_whom_they_lost() {
+    let mut job = Job::joined(3);
+    job.control.on_lost(0, 1, "gone".into());
+    job.control.on_lost(1, 2, "it closed the session".into());
+    job.end(0, End::Exit(7), false);
+    // What it waited for had left well.
+    job.end(2, End::Exit(0), true);
+    job.end(1, End::Exit(8), false);
+    let sentence = job.control.failure().unwrap().to_string();
+    assert_eq!(
+        sentence,
+        "rank 1 on h1 failed: exit status 8, after it had lost rank 2 (it closed the session)"
+    );
+    // It is heard of after the other, although that is why it failed.
+    let mut job = Job::joined(2);
+    job.end(1, End::Exit(9), false);
+    job.control.on_lost(0, 1, "gone".into());
+    job.end(0, End::Exit(1), false);
+    assert_eq!(job.status(), 9);
+}
+
+#[test]
+fn who_is_ended_by_the_launcher_explains_nothing() {
+    let mut job = Job::joined(2);
+    job.control.on_lost(0, 1, "it no longer answers".into());
+    job.end(0, End::Exit(4), false);
+    job.wait();
+    job.end(1, End::Signal(15), false);
+    assert_eq!(job.status(), 4);
+    job.control.on_lost(9, 0, "no rank".into());
+}
+
 #[test]
 fn ending_without_leaving_is_a_failure() {
     let mut job = Job::joined(2);

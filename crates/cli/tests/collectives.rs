@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Collective operations that fail: every member's call ends, and says who did what.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::ranks::{joined, role, run_ranks};
+use portolan::{Error, Group, Node, ReduceOp};
+
+/// What members may call.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    Barrier,
+    BeginBarrier,
+    Broadcast(u32, usize),
+    BeginBroadcast(u32, usize),
+    Allreduce(ReduceOp, usize),
+    AllreduceSigned(usize),
+    Reduce(u32, usize),
+}
+
+use Call::*;
+
+/// Longer than any message that goes without asking.
+const LONG: usize = 300_000;
+
+/// What rank 0 calls, what all others call, and words that every member's error must have.
+const PAIRS: &[(Call, Call, [&str; 2])] = &[
+    (
+        Allreduce(ReduceOp::Sum, 1),
+        Allreduce(ReduceOp::Sum, 2),
+        ["rank 0 allreduce (Sum of u64) of 8 bytes", "of 16 bytes"],
+    ),
+    (
+        Allreduce(ReduceOp::Sum, LONG),
+        Allreduce(ReduceOp::Sum, 2),
+        ["rank 0", "of 16 bytes"],
+    ),
+    (
+        Allreduce(ReduceOp::Sum, 1),
+        Allreduce(ReduceOp::Max, 1),
+        ["Sum of u64", "Max of u64"],
+    ),
+    (
+        Allreduce(ReduceOp::Sum, 1),
+        AllreduceSigned(1),
+        ["Sum of u64", "Sum of i64"],
+    ),
+    (
+        Barrier,
+        Allreduce(ReduceOp::Sum, 1),
+        ["rank 0 barrier", "allreduce"],
+    ),
+    (
+        Allreduce(ReduceOp::Sum, LONG),
+        Barrier,
+        ["rank 0 allreduce", "barrier"],
+    ),
+    (
+        BeginBarrier,
+        Broadcast(1, 8),
+        ["rank 0 barrier", "broadcast"],
+    ),
+    (
+        Broadcast(0, 8),
+        Broadcast(0, 4),
+        ["rank 0 broadcast of 8 bytes", "of 4 bytes"],
+    ),
+    (
+        Broadcast(0, LONG),
+        Broadcast(0, 4),
+        ["of 300000 bytes", "of 4 bytes"],
+    ),
+    (
+        Broadcast(0, 4),
+        Broadcast(0, LONG),
+        ["of 300000 bytes", "of 4 bytes"],
+    ),
+    (
+        BeginBroadcast(0, LONG),
+        BeginBroadcast(0, 8),
+        ["of 300000 bytes", "of 8 bytes"],
+    ),
+    (
+        BeginBroadcast(0, 8),
+        BeginBroadcast(0, LONG),
+        ["of 300000 bytes", "of 8 bytes"],
+    ),
+    // Each of these waits for the other, or sends to the other.
+    (
+        Broadcast(1, 8),
+        Broadcast(0, 8),
+        ["from member 1", "from member 0"],
+    ),
+    (
+        Broadcast(0, 8),
+        Broadcast(1, 8),
+        ["from member 0", "from member 1"],
+    ),
+    (
+        Broadcast(0, LONG),
+        Broadcast(1, LONG),
+        ["from member 0", "from member 1"],
+    ),
+    (
+        BeginBroadcast(1, 8),
+        BeginBroadcast(0, LONG),
+        ["from member 1", "from member 0"],
+    ),
+    (Reduce(0, 2), Reduce(1, 2), ["to member 0", "to member 1"]),
+    (
+        Reduce(0, 2),
+        Reduce(0, LONG),
+        ["of 16 bytes", "of 2400000 bytes"],
+    ),
+];
+
+fn make(node: &mut Node, group: &Group, call: Call) -> Result<(), Error> {
+    match call {
+        Barrier => node.barrier_of(group),
+        BeginBarrier => {
+            let mut barrier = node.begin_barrier(group)?;
+            while !node.poll_barrier(&mut barrier, || true)? {}
+            Ok(())
+        }
+        Broadcast(root, len) => node.broadcast_of(group, root, &mut vec![0; len]),
+        BeginBroadcast(root, len) => {
+            let mut broadcast = node.begin_broadcast(group, root, vec![0; len])?;
+            while node.poll_broadcast(&mut broadcast, || true)?.is_none() {}
+            Ok(())
+        }
+        Allreduce(op, len) => node.allreduce_of(group, op, &mut vec![1_u64; len]),
+        AllreduceSigned(len) => node.allreduce_of(group, ReduceOp::Sum, &mut vec![1_i64; len]),
+        Reduce(root, len) => node.reduce_of(group, root, ReduceOp::Sum, &mut vec![1_u64; len]),
+    }
+}
+
+/// Calls `call`, and barriers behind it: a member that waits for nobody hears of it later. The error.
+fn until_refused(node: &mut Node, group: &Group, call: Call) -> Error {
+    let calls = std::iter::once(call).chain([Barrier; 4]);
+    let mut failures = calls.filter_map(|call| make(node, group, call).err());
+    failures
+        .next()
+        .unwrap_or_else(|| panic!("{call:?} was never refused"))
+}
+
+fn mismatches(node: &mut Node) {
+    let all: Vec<u32> = (0..node.size()).collect();
+    for (id, &(first, others, words)) in (1..).zip(PAIRS) {
+        let group = Group::new(node, id, &all).unwrap();
+        let call = if node.rank() == 0 { first } else { others };
+        println!("\n{id}: {call:?}");
+        let error = until_refused(node, &group, call);
+        let told = error.to_string();
+        assert!(matches!(error, Error::CollectiveMismatch(_)), "{told}");
+        assert!(
+            words.iter().all(|word| told.contains(word)),
+            "{words:?}: {told}"
+        );
+        let again = node.barrier_of(&group).unwrap_err().to_string();
+        assert_eq!(again, told, "the group can be used again");
+        // Other groups are as they were.
+        node.barrier().unwrap();
+    }
+}
+
+/// Two at once in one group, begun by all in the same order and ended in the other; no third.
+fn two_at_once(node: &mut Node) {
+    let all = Group::all(node);
+    for len in [8, LONG] {
+        let bytes = vec![u8::from(node.rank() == 0); len];
+        let mut broadcast = node.begin_broadcast(&all, 0, bytes).unwrap();
+        let mut barrier = node.begin_barrier(&all).unwrap();
+        let refused = node.barrier().unwrap_err();
+        assert!(
+            matches!(refused, Error::GroupBusy { group: 0 }),
+            "{refused}"
+        );
+        let mut done = node.poll_broadcast(&mut broadcast, || true).unwrap();
+        while !node.poll_barrier(&mut barrier, || true).unwrap() {}
+        while done.is_none() {
+            done = node.poll_broadcast(&mut broadcast, || true).unwrap();
+        }
+        assert!(done.unwrap().iter().all(|&byte| byte == 1));
+    }
+}
+
+/// Rank 1 dies while the others are in an operation; some of them wait for others than it.
+fn death(node: &mut Node) {
+    node.barrier().unwrap();
+    if node.rank() == 1 {
+        std::process::abort();
+    }
+    let all: Vec<u32> = (0..node.size()).collect();
+    let group = Group::new(node, 7, &all).unwrap();
+    for group in [Group::all(node), group] {
+        let error = until_refused(node, &group, Allreduce(ReduceOp::Sum, 4));
+        assert!(matches!(error, Error::PeerGone { rank: 1, .. }), "{error}");
+        let again = until_refused(node, &group, BeginBroadcast(1, LONG));
+        assert!(matches!(again, Error::PeerGone { rank: 1, .. }), "{again}");
+    }
+    println!("\ntold of the death");
+}
+
+/// Rank 1 loses its node by a panic, and ends some time later, as a process does that writes a trace of
+/// its calls first; rank 0 ends at once because of that.
+fn late_panic(mut node: Node) {
+    node.barrier().unwrap();
+    if node.rank() == 0 {
+        println!("\n{}", node.barrier().unwrap_err());
+        std::process::exit(1);
+    }
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let _node = node;
+        panic!("on purpose");
+    }));
+    assert!(unwound.is_err());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::process::exit(101);
+}
+
+/// Not a test of its own: what each rank does.
+#[test]
+fn as_rank() {
+    let Some(mut node) = joined(&[]) else {
+        return;
+    };
+    match role().as_deref() {
+        Some("mismatches") => mismatches(&mut node),
+        Some("two at once") => two_at_once(&mut node),
+        Some("death") => return death(&mut node),
+        Some("panics") => return late_panic(node),
+        other => panic!("no role {other:?}"),
+    }
+    println!("\nall was told");
+}
+
+fn play(count: u32, role: &str, path: &str) {
+    let out = run_ranks(count, role, &["--path", path]).succeeded(role);
+    let told = out.matches("all was told").count();
+    assert_eq!(told, count as usize, "{out}");
+}
+
+#[test]
+fn calls_that_differ_end_at_every_member_with_what_each_called() {
+    play(2, "mismatches", "shm");
+    play(3, "mismatches", "shm");
+    play(2, "mismatches", "udp");
+}
+
+#[test]
+fn two_operations_of_a_group_may_be_under_way() {
+    play(2, "two at once", "shm");
+    play(3, "two at once", "udp");
+}
+
+#[test]
+fn the_death_of_a_member_ends_the_calls_of_all_others() {
+    for path in ["shm", "udp"] {
+        let ended = run_ranks(4, "death", &["--path", path]);
+        let told = ended.out.matches("told of the death").count();
+        assert_eq!(told, 3, "{}{}", ended.out, ended.err);
+        assert!(ended.err.contains("rank 1 on"), "{}", ended.err);
+        assert_eq!(ended.status, 134, "{}", ended.err);
+    }
+}
+
+#[test]
+fn the_launcher_blames_who_failed_first() {
+    let ended = run_ranks(2, "panics", &["--path", "shm"]);
+    assert!(
+        ended.out.contains("rank 1 on"),
+        "{}{}",
+        ended.out,
+        ended.err
+    );
+    assert_eq!(ended.status, 101, "{}", ended.err);
+    assert!(ended.err.contains("rank 1 on"), "{}", ended.err);
+    assert!(!ended.err.contains("rank 0 on"), "{}", ended.err);
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The records of collective operations as bytes; little-endian, see P14 in docs/protocol.md.
+
+use super::{AT_ONCE, CollectiveCall, CollectiveKind};
+
+/// Version of the records: in front of each, so that another one is told from garbage.
+const VERSION: u8 = 1;
+
+/// Bytes of a head.
+pub(crate) const HEAD_LEN: usize = 24;
+
+/// Bytes of the longest news: both heads, and a text that fits two lines of a terminal.
+pub(crate) const NEWS_LEN_MAX: usize = NEWS_LEN + TEXT_LEN_MAX;
+const NEWS_LEN: usize = 64;
+const TEXT_LEN_MAX: usize = 192;
+
+/// One operation as a member has called it, in front of its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) kind: CollectiveKind,
+    /// Of reductions: index into [`OPERATIONS`], and into [`TYPES`].
+    pub(crate) op: u8,
+    pub(crate) datatype: u8,
+    pub(crate) root: u32,
+    /// Which operation of the group this is, from 1.
+    pub(crate) seq: u64,
+    /// Bytes that the member gave.
+    pub(crate) len: u64,
+}
+
+/// Names of what reductions do, by number on the wire; 0 is none.
+const OPERATIONS: [&str; 5] = ["", "Sum", "Product", "Min", "Max"];
+
+macro_rules! names {
+    ($($datatype:literal),*) => {
+        [$([
+            concat!("Sum of ", $datatype),
+            concat!("Product of ", $datatype),
+            concat!("Min of ", $datatype),
+            concat!("Max of ", $datatype),
+        ]),*]
+    };
+}
+
+/// Names of operations on types, by their numbers on the wire, which begin at 1.
+const VALUES: [[&str; 4]; 6] = names!("i32", "i64", "u32", "u64", "f32", "f64");
+
+impl Head {
+    /// A call that has no number yet.
+    pub(crate) fn new(kind: CollectiveKind, root: u32, len: usize) -> Head {
+        Head {
+            kind,
+            op: 0,
+            datatype: 0,
+            root,
+            seq: 0,
+            len: len as u64,
+        }
+    }
+
+    /// Which of the two ports of the group it has.
+    pub(crate) fn slot(&self) -> usize {
+        usize::from(self.seq % AT_ONCE as u64 != 0)
+    }
+
+    pub(crate) fn call(&self) -> CollectiveCall {
+        let (op, datatype) = (usize::from(self.op), usize::from(self.datatype));
+        let values = VALUES.get(datatype.wrapping_sub(1));
+        CollectiveCall {
+            kind: self.kind,
+            root: self.root,
+            len: self.len,
+            values: values.and_then(|names| names.get(op.wrapping_sub(1)).copied()),
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; HEAD_LEN] {
+        let mut bytes = [0; HEAD_LEN];
+        let kind = match self.kind {
+            CollectiveKind::Barrier => 1,
+            CollectiveKind::Broadcast => 2,
+            CollectiveKind::Allreduce => 3,
+            CollectiveKind::Reduce => 4,
+        };
+        bytes[..4].copy_from_slice(&[VERSION, kind, self.op, self.datatype]);
+        bytes[4..8].copy_from_slice(&self.root.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.seq.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.len.to_le_bytes());
+        bytes
+    }
+
+    /// The head at the beginning of `bytes`, if there is one.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Head> {
+        let (&[version, kind, op, datatype], rest) = bytes.split_first_chunk()?;
+        let (root, rest) = rest.split_first_chunk()?;
+        let (seq, rest) = rest.split_first_chunk()?;
+        let (len, _) = rest.split_first_chunk()?;
+        let kind = match kind {
+            1 => CollectiveKind::Barrier,
+            2 => CollectiveKind::Broadcast,
+            3 => CollectiveKind::Allreduce,
+            4 => CollectiveKind::Reduce,
+            _ => return None,
+        };
+        let known = usize::from(op) < OPERATIONS.len() && usize::from(datatype) <= VALUES.len();
+        (version == VERSION && known).then_some(Head {
+            kind,
+            op,
+            datatype,
+            root: u32::from_le_bytes(*root),
+            seq: u64::from_le_bytes(*seq),
+            len: u64::from_le_bytes(*len),
+        })
+    }
+}
+
+/// What a member tells others beside its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The sender waits for the receiver in this operation.
+    Waiting { group: u16, head: Head },
+    /// These two ranks were in different operations: the group is broken.
+    Mismatch {
+        group: u16,
+        first: (u32, Head),
+        second: (u32, Head),
+    },
+    /// An operation needed a member that is gone: the group is broken.
+    Gone { group: u16, rank: u32, why: String },
+}
+
+const WAITING: u8 = 1;
+const MISMATCH: u8 = 2;
+const GONE: u8 = 3;
+
+impl News {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; NEWS_LEN];
+        let (kind, group) = match self {
+            News::Waiting { group, .. } => (WAITING, group),
+            News::Mismatch { group, .. } => (MISMATCH, group),
+            News::Gone { group, .. } => (GONE, group),
+        };
+        bytes[..2].copy_from_slice(&[VERSION, kind]);
+        bytes[2..4].copy_from_slice(&group.to_le_bytes());
+        match self {
+            News::Waiting { head, .. } => bytes[8..32].copy_from_slice(&head.to_bytes()),
+            News::Mismatch { first, second, .. } => {
+                bytes[4..8].copy_from_slice(&first.0.to_le_bytes());
+                bytes[8..32].copy_from_slice(&first.1.to_bytes());
+                bytes[32..36].copy_from_slice(&second.0.to_le_bytes());
+                bytes[40..64].copy_from_slice(&second.1.to_bytes());
+            }
+            News::Gone { rank, why, .. } => {
+                bytes[4..8].copy_from_slice(&rank.to_le_bytes());
+                bytes.extend(why.bytes().take(TEXT_LEN_MAX));
+            }
+        }
+        bytes
+    }
+
+    /// The news that `bytes` are, if they are any.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<News> {
+        let (head, text) = bytes.split_at_checked(NEWS_LEN)?;
+        let &[version, kind, ref rest @ ..] = head else {
+            return None;
+        };
+        if version != VERSION || text.len() > TEXT_LEN_MAX {
+            return None;
+        }
+        let group = u16::from_le_bytes(*rest.first_chunk()?);
+        let rank = u32::from_le_bytes(*head[4..].first_chunk()?);
+        let other = u32::from_le_bytes(*head[32..].first_chunk()?);
+        match kind {
+            WAITING => Some(News::Waiting {
+                group,
+                head: Head::parse(&head[8..])?,
+            }),
+            MISMATCH => Some(News::Mismatch {
+                group,
+                first: (rank, Head::parse(&head[8..])?),
+                second: (other, Head::parse(&head[40..])?),
+            }),
+            GONE => Some(News::Gone {
+                group,
+                rank,
+                why: String::from_utf8_lossy(text).into_owned(),
+            }),
+            _ => None,
+        }
+    }
+}

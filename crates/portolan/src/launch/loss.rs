@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Telling the launcher of peers that this process has lost, before the program hears of it.
+//!
+//! A program mostly ends when a peer is gone, and may end before that peer has: the launcher would
+//! take it for the one that failed first.
+
+use super::wire::ToAgent;
+use rustix::net::{SendFlags, send};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct LossReporter {
+    /// Another descriptor of the connection to the agent.
+    socket: OwnedFd,
+    told: RefCell<BTreeSet<u32>>,
+}
+
+impl LossReporter {
+    pub(super) fn new(socket: OwnedFd) -> LossReporter {
+        LossReporter {
+            socket,
+            told: RefCell::default(),
+        }
+    }
+
+    /// Tells of the loss of `rank`, once.
+    pub(crate) fn tell(&self, rank: u32, why: String) {
+        if !self.told.borrow_mut().insert(rank) {
+            return;
+        }
+        let Ok(mut line) = serde_json::to_vec(&ToAgent::Lost { rank, why }) else {
+            return;
+        };
+        line.push(b'\n');
+        // One short line fits the socket's buffer. An agent that is gone takes the job along.
+        if let Err(errno) = send(&self.socket, &line, SendFlags::NOSIGNAL) {
+            log::debug!("the launcher is gone: {errno}");
+        }
+    }
+}

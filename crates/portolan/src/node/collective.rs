@@ -1,0 +1,601 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The messages of collective operations, to and from the library's own ports, by the high lane, so
+//! that a barrier does not wait behind the program's data.
+//!
+//! Data come with a head that says which operation they are of (P14.2). Whoever waits long tells whom
+//! it waits for (P14.4), and whoever finds a failure tells all members (P14.5). The one invariant: no
+//! wait here goes on when the group is broken.
+
+use super::{INBOX_LEN_MAX, LentGuard, Node};
+use crate::buffer::Buffer;
+use crate::collective::{Fault, HEAD_LEN, Head, NEWS_LEN_MAX, News, Pair, State};
+use crate::engine::Submitted;
+use crate::error::Error;
+use crate::group::Group;
+use crate::ops::{Completion, OpKind, Request};
+use portolan_proto::{Cause, Instant, LaneId, OpId, PeerId, PortId, SendSpec};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The system port that news of all groups come to. Groups have the lower ones.
+const NEWS_PORT: u16 = u16::MAX;
+
+/// How long a member waits for another before it tells that one what it waits in: longer than
+/// members are apart in a healthy program, shorter than a person's patience.
+const TELL_AFTER: Duration = Duration::from_millis(100);
+
+/// Bytes that travel in one message with their head; more come as a message of their own.
+const INLINE_LEN_MAX: usize = INBOX_LEN_MAX - HEAD_LEN;
+
+/// A message of this library, which is for nobody in this version, is counted under this name.
+const MALFORMED: &str = "collective_malformed";
+
+/// What a node knows of its groups' operations.
+#[derive(Debug, Default)]
+pub(super) struct Collectives {
+    groups: BTreeMap<u16, Entry>,
+    /// The receive that is posted for news.
+    news: Option<OpId>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// Once this process has called an operation of it.
+    group: Option<Group>,
+    state: State,
+}
+
+/// A collective operation that is under way in this process.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) group: Group,
+    head: Head,
+}
+
+impl Run {
+    fn port(&self) -> PortId {
+        PortId::system(self.group.port(self.head.slot()))
+    }
+
+    pub(crate) fn is_inline(len: usize) -> bool {
+        len <= INLINE_LEN_MAX
+    }
+
+    /// Head and data in one message.
+    fn whole<'a>(&self, place: &'a mut [u8; INBOX_LEN_MAX], bytes: &[u8]) -> &'a [u8] {
+        let len = HEAD_LEN + bytes.len();
+        place[..HEAD_LEN].copy_from_slice(&self.head.to_bytes());
+        place[HEAD_LEN..len].copy_from_slice(bytes);
+        &place[..len]
+    }
+}
+
+/// A wait for the end of one message's operation.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    op: OpId,
+    peer: PeerId,
+    /// When that peer is told, and whether it was.
+    tell_at: Instant,
+    told: bool,
+}
+
+fn spec(port: PortId) -> SendSpec {
+    SendSpec {
+        to: port.into(),
+        lane: LaneId::High,
+        best_effort: false,
+    }
+}
+
+impl Node {
+    /// Begins an operation of `group`: `call` says which.
+    pub(crate) fn begin_run(&mut self, group: &Group, call: Head) -> Result<Run, Error> {
+        self.hear_news();
+        self.check_whole(group)?;
+        let me = self.rank();
+        let entry = self.collectives.groups.entry(group.id()).or_default();
+        entry.group.get_or_insert_with(|| group.clone());
+        let head = entry
+            .state
+            .begin(&call)
+            .map_err(|_| Error::GroupBusy { group: group.id() })?;
+        let run = Run {
+            group: group.clone(),
+            head,
+        };
+        let checked = entry.state.check_waiting(me, &head);
+        let checked = checked.map_err(|pair| self.differ(group.id(), &pair));
+        self.end_on_failure(&run, checked)?;
+        Ok(run)
+    }
+
+    /// The operation has ended, well or with an error that all members are told of.
+    pub(crate) fn end_run<T>(&mut self, run: &Run, result: Result<T, Error>) -> Result<T, Error> {
+        if let Some(entry) = self.collectives.groups.get_mut(&run.group.id()) {
+            entry.state.end(&run.head);
+        }
+        // One that heard of the first cause may be gone now: what it told before counts.
+        let result = result.or_else(|error| {
+            self.hear_news();
+            self.check_whole(&run.group)?;
+            Err(error)
+        });
+        if let Err(error) = &result {
+            self.break_group(run.group.id(), fault_of(self.rank(), error));
+        }
+        self.part();
+        result
+    }
+
+    /// [`Node::end_run`] for an operation that goes on unless `result` is an error.
+    pub(crate) fn end_on_failure<T>(
+        &mut self,
+        run: &Run,
+        result: Result<T, Error>,
+    ) -> Result<T, Error> {
+        match result {
+            Err(_) => self.end_run(run, result),
+            going_on => going_on,
+        }
+    }
+
+    /// An error if the group is broken.
+    pub(crate) fn check_whole(&self, group: &Group) -> Result<(), Error> {
+        let entry = self.collectives.groups.get(&group.id());
+        match entry.and_then(|entry| entry.state.broken.as_ref()) {
+            Some(fault) => Err(self.told(fault)),
+            None => Ok(()),
+        }
+    }
+
+    fn told(&self, fault: &Fault) -> Error {
+        match fault {
+            Fault::Mismatch(mismatch) => Error::CollectiveMismatch(Box::new(*mismatch)),
+            Fault::Gone { rank, why } => {
+                let mut error = self
+                    .engine
+                    .inner
+                    .gone_error(PeerId(*rank), Cause::ProcessGone);
+                if let Error::PeerGone { reason, .. } = &mut error {
+                    reason.report.get_or_insert_with(|| why.clone());
+                }
+                error
+            }
+        }
+    }
+
+    /// Two members are in different operations.
+    fn differ(&mut self, group: u16, pair: &Pair) -> Error {
+        let fault = pair.fault(group);
+        let error = self.told(&fault);
+        let Pair(first, second) = *pair;
+        self.break_by(
+            group,
+            fault,
+            &News::Mismatch {
+                group,
+                first,
+                second,
+            },
+        );
+        error
+    }
+
+    fn break_group(&mut self, group: u16, fault: Fault) {
+        let Fault::Gone { rank, why } = &fault else {
+            return;
+        };
+        let (rank, why) = (*rank, why.clone());
+        self.break_by(group, fault, &News::Gone { group, rank, why });
+    }
+
+    /// Notes, the first time, why the group is broken, and tells all other members.
+    fn break_by(&mut self, group: u16, fault: Fault, news: &News) {
+        let entry = self.collectives.groups.entry(group).or_default();
+        if entry.state.broken.is_some() {
+            return;
+        }
+        entry.state.broken = Some(fault);
+        let Some(members) = entry.group.clone() else {
+            return;
+        };
+        let me = self.rank();
+        for rank in members.ranks().iter().copied().filter(|rank| *rank != me) {
+            self.tell(PeerId(rank), news);
+        }
+        self.engine.flush();
+    }
+
+    /// Sends news. A member that cannot be reached hears of it from its own links.
+    fn tell(&mut self, peer: PeerId, news: &News) {
+        let spec = spec(PortId::system(NEWS_PORT));
+        if let Err(error) = self
+            .engine
+            .inner
+            .send_copy_spec(peer, spec, &news.to_bytes())
+        {
+            log::debug!("telling {peer} of a collective operation: {error}");
+        }
+    }
+
+    /// Takes in all news that have come, and posts a buffer for the next.
+    fn hear_news(&mut self) {
+        loop {
+            let Some(op) = self.collectives.news else {
+                let buffer = Buffer::from(vec![0; NEWS_LEN_MAX]);
+                let port = PortId::system(NEWS_PORT);
+                let posted = self.engine.inner.post_recv(port, buffer, None);
+                self.collectives.news = posted.ok().map(|request| request.0);
+                self.drain();
+                if self.collectives.news.is_none() {
+                    return;
+                }
+                continue;
+            };
+            if !self.engine.inner.ops.is_done(op) {
+                return;
+            }
+            self.collectives.news = None;
+            let Some(Ok(done)) = self.engine.inner.ops.finish(op) else {
+                self.count_malformed();
+                continue;
+            };
+            let bytes = done.buffer.as_deref().unwrap_or_default();
+            match News::parse(&bytes[..done.len.min(bytes.len())]) {
+                Some(news) => self.on_news(done.source, &news),
+                None => self.count_malformed(),
+            }
+        }
+    }
+
+    fn count_malformed(&mut self) {
+        *self.engine.inner.link_drops.entry(MALFORMED).or_default() += 1;
+    }
+
+    fn on_news(&mut self, source: u32, news: &News) {
+        let (me, size) = (self.rank(), self.size());
+        let (group, fault) = match news {
+            News::Waiting { group, head } => {
+                let entry = self.collectives.groups.entry(*group).or_default();
+                if entry.state.broken.is_none()
+                    && let Err(pair) = entry.state.on_waiting(me, source, head)
+                {
+                    self.differ(*group, &pair);
+                }
+                return;
+            }
+            News::Mismatch {
+                group,
+                first,
+                second,
+            } => (*group, Pair(*first, *second).fault(*group)),
+            News::Gone { rank, .. } if *rank >= size => return self.count_malformed(),
+            News::Gone { group, rank, why } => {
+                let (rank, why) = (*rank, format!("rank {source} says: {why}"));
+                (*group, Fault::Gone { rank, why })
+            }
+        };
+        let entry = self.collectives.groups.entry(group).or_default();
+        entry.state.broken.get_or_insert(fault);
+    }
+
+    fn wait_for(&mut self, op: OpId, peer: PeerId) -> Wait {
+        Wait {
+            op,
+            peer,
+            tell_at: self.engine.inner.read_clock() + TELL_AFTER,
+            told: false,
+        }
+    }
+
+    /// Drives the engine until the operation of `wait` has ended, or `stop` says so: whether it has
+    /// ended.
+    pub(crate) fn wait_run(
+        &mut self,
+        run: &Run,
+        wait: &mut Wait,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
+        loop {
+            self.check_whole(&run.group)?;
+            let (op, news) = (wait.op, self.collectives.news);
+            let tell_at = (!wait.told).then_some(wait.tell_at);
+            let Node { engine, waiter, .. } = self;
+            waiter.until(engine, &[wait.peer], |inner| {
+                inner.ops.is_done(op)
+                    || news.is_some_and(|news| inner.ops.is_done(news))
+                    || stop()
+                    || tell_at.is_some_and(|at| inner.now >= at)
+            });
+            if self.engine.inner.ops.is_done(op) {
+                return Ok(true);
+            }
+            self.hear_news();
+            self.check_whole(&run.group)?;
+            if !wait.told && self.engine.inner.now >= wait.tell_at {
+                wait.told = true;
+                let (group, head) = (run.group.id(), run.head);
+                self.tell(wait.peer, &News::Waiting { group, head });
+                self.engine.flush();
+            }
+            if stop() {
+                self.part();
+                return Ok(false);
+            }
+        }
+    }
+
+    fn peer_of(&self, run: &Run, member: u32) -> Result<PeerId, Error> {
+        self.engine.inner.check_rank(run.group.rank_of(member))
+    }
+
+    /// Sends `bytes` to `member`, and waits until they may be used again.
+    pub(crate) fn send_data(&mut self, run: &Run, member: u32, bytes: &[u8]) -> Result<(), Error> {
+        let peer = self.peer_of(run, member)?;
+        let mut place = [0; INBOX_LEN_MAX];
+        if Run::is_inline(bytes.len()) {
+            return self.send_message(run, peer, run.whole(&mut place, bytes));
+        }
+        self.send_message(run, peer, run.whole(&mut place, &[]))?;
+        self.send_message(run, peer, bytes)
+    }
+
+    fn send_message(&mut self, run: &Run, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
+        let spec = spec(run.port());
+        if self.engine.send_direct(peer, &spec, bytes) {
+            return Ok(());
+        }
+        if self.engine.inner.try_eager(peer, &spec, &[bytes])? == Submitted::Accepted {
+            self.engine.flush();
+            return Ok(());
+        }
+        // SAFETY: the guard takes the memory back before the borrow of `bytes` ends.
+        let op = unsafe { self.engine.inner.ops.lent(OpKind::Send(peer), bytes) };
+        self.engine.inner.submit_op(peer, spec, op);
+        self.engine.flush();
+        self.finish_data(run, op, peer).map(|_| ())
+    }
+
+    /// Waits for an operation on lent memory, which is taken back whatever happens.
+    fn finish_data(&mut self, run: &Run, op: OpId, peer: PeerId) -> Result<usize, Error> {
+        let guard = LentGuard { node: self, op };
+        let mut wait = guard.node.wait_for(op, peer);
+        guard.node.wait_run(run, &mut wait, &|| false)?;
+        let done = guard.node.engine.inner.ops.finish_lent(op);
+        done.unwrap_or(Err(Error::StaleRequest))
+            .map(|received| received.len)
+    }
+
+    /// Begins to send a copy of `bytes` to `member`; long ones must be waited for.
+    pub(crate) fn begin_send(
+        &mut self,
+        run: &Run,
+        member: u32,
+        bytes: &[u8],
+    ) -> Result<Option<Wait>, Error> {
+        let peer = self.peer_of(run, member)?;
+        self.begin_head(run, peer, bytes)?;
+        if Run::is_inline(bytes.len()) {
+            return Ok(None);
+        }
+        let copy = Buffer::from(bytes.to_vec());
+        self.begin_payload(run, peer, copy).map(Some)
+    }
+
+    /// The same with `buffer`, which comes back at once or with the end of the wait.
+    pub(crate) fn begin_send_buffer(
+        &mut self,
+        run: &Run,
+        member: u32,
+        buffer: Buffer,
+    ) -> Result<Sending, Error> {
+        let peer = self.peer_of(run, member)?;
+        self.begin_head(run, peer, &buffer)?;
+        if Run::is_inline(buffer.len()) {
+            return Ok(Sending::Done(buffer));
+        }
+        self.begin_payload(run, peer, buffer).map(Sending::UnderWay)
+    }
+
+    fn begin_head(&mut self, run: &Run, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
+        let mut place = [0; INBOX_LEN_MAX];
+        let inline = if Run::is_inline(bytes.len()) {
+            bytes
+        } else {
+            &[]
+        };
+        let message = run.whole(&mut place, inline);
+        let sent = self
+            .engine
+            .inner
+            .send_copy_spec(peer, spec(run.port()), message);
+        self.engine.flush();
+        sent
+    }
+
+    fn begin_payload(&mut self, run: &Run, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
+        let begun = self.engine.inner.isend_spec(peer, spec(run.port()), buffer);
+        self.engine.flush();
+        Ok(self.wait_for(begun?.0, peer))
+    }
+
+    /// Waits for what fills `into` from `member`.
+    pub(crate) fn receive_data(
+        &mut self,
+        run: &Run,
+        member: u32,
+        into: &mut [u8],
+    ) -> Result<(), Error> {
+        let peer = self.peer_of(run, member)?;
+        if !Run::is_inline(into.len()) {
+            return self.receive_long(run, peer, into);
+        }
+        let mut place = [0; INBOX_LEN_MAX];
+        let len = self.receive_message(run, peer, &mut place)?;
+        self.take_inline(run, peer, &place[..len], into)
+    }
+
+    fn receive_message(
+        &mut self,
+        run: &Run,
+        peer: PeerId,
+        place: &mut [u8],
+    ) -> Result<usize, Error> {
+        let (port, source) = (run.port(), Some(peer));
+        if self.engine.inner.core.is_quiet(port)
+            && let Some(got) = self.recv_at_once(port, source, place, || false)
+        {
+            return Ok(got.len);
+        }
+        let len = place.len() as u64;
+        let inner = &mut self.engine.inner;
+        // SAFETY: as in `send_message`; `place` is not used before the operation is done.
+        let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, place) };
+        inner.core.post_recv(port, op, len, source);
+        self.drain();
+        self.finish_data(run, op, peer)
+    }
+
+    /// Head and data come one behind the other, and a buffer is posted for each before: long data
+    /// find their place when they come.
+    fn receive_long(&mut self, run: &Run, peer: PeerId, into: &mut [u8]) -> Result<(), Error> {
+        let mut head = self.post_head(run, peer)?;
+        let (port, source) = (run.port(), Some(peer));
+        let len = into.len() as u64;
+        let inner = &mut self.engine.inner;
+        // SAFETY: as in `receive_message`.
+        let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, into) };
+        inner.core.post_recv(port, op, len, source);
+        let guard = LentGuard { node: self, op };
+        guard.node.drain();
+        guard.node.finish_head(run, &mut head)?;
+        let node = &mut *guard.node;
+        let got = node.finish_data(run, op, peer)?;
+        node.check_len(peer, got as u64, len)
+    }
+
+    /// Waits for a head alone and checks it.
+    fn finish_head(&mut self, run: &Run, wait: &mut Wait) -> Result<(), Error> {
+        let waited = self.wait_run(run, wait, &|| false);
+        if waited.is_err() {
+            self.give_up(wait);
+        }
+        waited?;
+        let message = self.finish_message(wait)?;
+        self.take_inline(run, wait.peer, &message, &mut [])
+    }
+
+    /// Posts a buffer for a head, and what short data come with it.
+    pub(crate) fn post_head(&mut self, run: &Run, peer: PeerId) -> Result<Wait, Error> {
+        self.post_data(run, peer, Buffer::from(vec![0; INBOX_LEN_MAX]))
+    }
+
+    /// The same by the place of the sender in the group.
+    pub(crate) fn post_head_of(&mut self, run: &Run, member: u32) -> Result<Wait, Error> {
+        let peer = self.peer_of(run, member)?;
+        self.post_head(run, peer)
+    }
+
+    /// Posts a buffer for long data, behind that for their head.
+    pub(crate) fn post_data_of(
+        &mut self,
+        run: &Run,
+        member: u32,
+        buffer: Buffer,
+    ) -> Result<Option<Wait>, Error> {
+        let peer = self.peer_of(run, member)?;
+        self.post_data(run, peer, buffer).map(Some)
+    }
+
+    fn post_data(&mut self, run: &Run, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
+        let inner = &mut self.engine.inner;
+        let posted = inner.post_recv(run.port(), buffer, Some(peer))?;
+        self.drain();
+        Ok(self.wait_for(posted.0, peer))
+    }
+
+    /// What a finished wait has brought.
+    pub(crate) fn finish_wait(&mut self, wait: &Wait) -> Result<Completion, Error> {
+        self.wait(Request(wait.op))
+    }
+
+    fn finish_message(&mut self, wait: &Wait) -> Result<Vec<u8>, Error> {
+        let done = self.finish_wait(wait)?;
+        let mut message = done.buffer.map(Buffer::into_vec).unwrap_or_default();
+        message.truncate(done.len);
+        Ok(message)
+    }
+
+    /// Takes short data out of the message that a finished wait for a head has brought.
+    pub(crate) fn finish_inline(
+        &mut self,
+        run: &Run,
+        wait: &Wait,
+        into: &mut [u8],
+    ) -> Result<(), Error> {
+        let message = self.finish_message(wait)?;
+        self.take_inline(run, wait.peer, &message, into)
+    }
+
+    fn take_inline(
+        &mut self,
+        run: &Run,
+        peer: PeerId,
+        message: &[u8],
+        into: &mut [u8],
+    ) -> Result<(), Error> {
+        let Some(theirs) = Head::parse(message) else {
+            return Err(self.violation(peer, "a collective operation's data without a head"));
+        };
+        let group = run.group.id();
+        let entry = self.collectives.groups.entry(group).or_default();
+        let me = self.engine.inner.rank();
+        if let Err(pair) = entry.state.check_data(me, peer.0, &theirs, &run.head) {
+            return Err(self.differ(group, &pair));
+        }
+        let data = &message[HEAD_LEN..];
+        self.check_len(peer, data.len() as u64, into.len() as u64)?;
+        into.copy_from_slice(data);
+        Ok(())
+    }
+
+    fn check_len(&self, peer: PeerId, got: u64, announced: u64) -> Result<(), Error> {
+        if got == announced {
+            return Ok(());
+        }
+        Err(self.violation(
+            peer,
+            "a collective operation's data of another length than its head says",
+        ))
+    }
+
+    fn violation(&self, peer: PeerId, what: &'static str) -> Error {
+        self.engine.inner.gone_error(peer, Cause::Violation(what))
+    }
+
+    /// Withdraws an operation whose end nobody waits for any more.
+    pub(crate) fn give_up(&mut self, wait: &Wait) {
+        let inner = &mut self.engine.inner;
+        match inner.withdraw(wait.op) {
+            true => inner.ops.forget(wait.op),
+            false => inner.ops.detach(wait.op),
+        }
+    }
+}
+
+/// A send that has begun.
+pub(crate) enum Sending {
+    Done(Buffer),
+    UnderWay(Wait),
+}
+
+/// What the other members are told when an operation has failed with `error` at rank `me`.
+fn fault_of(me: u32, error: &Error) -> Fault {
+    let (rank, why) = match error {
+        Error::PeerGone { rank, reason, .. } => (*rank, reason.to_string()),
+        Error::NoPath { rank, .. } | Error::NoAnswer { rank, .. } => (*rank, error.to_string()),
+        other => (me, other.to_string()),
+    };
+    Fault::Gone { rank, why }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Names of settings: one that is none is an error, because whoever wrote it believes that it holds.
+
+use super::{ALL, Setting};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// What a program's own options begin with in `portolan run --option app.NAME=VALUE`.
+pub const APP_PREFIX: &str = "app.";
+
+/// What the variables of all settings but `RUST_LOG` begin with.
+pub const VARIABLE_PREFIX: &str = "PORTOLAN_";
+
+/// What the variables of the project's own tests begin with; no setting's does.
+const TEST_PREFIX: &str = "PORTOLAN_TEST_";
+
+/// Variables of the project's tools and tests that are no settings of the library.
+const OF_TOOLS: [&str; 2] = ["PORTOLAN_UPDATE_HEADER", "PORTOLAN_MAY_SET_CLOCK"];
+
+/// A name that is no setting's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UnknownSetting {
+    /// Of an option of the job.
+    #[error(
+        "option {name}: Portolan has no such setting; the closest is {closest}, and `portolan info` \
+         lists all; an option of the program's own is written {APP_PREFIX}{name}"
+    )]
+    Option {
+        /// The name.
+        name: String,
+        /// The option that is most like it.
+        closest: &'static str,
+    },
+    /// Of a variable in the environment.
+    #[error(
+        "{name} in the environment: Portolan has no such setting; the closest is {closest}, and \
+         `portolan info` lists all; unset it, or call it otherwise if it is the program's own"
+    )]
+    Variable {
+        /// The name.
+        name: String,
+        /// The variable that is most like it.
+        closest: &'static str,
+    },
+}
+
+/// Refuses the name of an option that is neither a setting's nor the program's own.
+///
+/// # Errors
+/// [`UnknownSetting`].
+pub fn check_option(name: &str) -> Result<(), UnknownSetting> {
+    let known = || ALL.iter().filter_map(|setting| setting.option);
+    let is_own = name
+        .strip_prefix(APP_PREFIX)
+        .is_some_and(|own| !own.is_empty());
+    if is_own || known().any(|option| option == name) {
+        return Ok(());
+    }
+    Err(UnknownSetting::Option {
+        name: name.to_owned(),
+        closest: closest(known(), name),
+    })
+}
+
+/// Refuses the name of a variable that begins as Portolan's do, and is none of them.
+///
+/// # Errors
+/// [`UnknownSetting`].
+pub fn check_variable(name: &str) -> Result<(), UnknownSetting> {
+    let known = || ALL.iter().map(|setting: &Setting| setting.variable);
+    let is_foreign = !name.starts_with(VARIABLE_PREFIX) || name.starts_with(TEST_PREFIX);
+    if is_foreign || OF_TOOLS.contains(&name) || known().any(|variable| variable == name) {
+        return Ok(());
+    }
+    Err(UnknownSetting::Variable {
+        name: name.to_owned(),
+        closest: closest(known(), name),
+    })
+}
+
+/// The same for all variables of this process.
+///
+/// # Errors
+/// [`UnknownSetting`].
+pub fn check_variables() -> Result<(), UnknownSetting> {
+    let mut names: Vec<String> = std::env::vars_os()
+        .map(|(name, _)| name.to_string_lossy().into_owned())
+        .collect();
+    // The same one is told each time.
+    names.sort();
+    names.iter().try_for_each(|name| check_variable(name))
+}
+
+/// The same for all options of a job.
+pub(crate) fn check_options(options: &BTreeMap<String, String>) -> Result<(), UnknownSetting> {
+    options.keys().try_for_each(|name| check_option(name))
+}
+
+/// The one of `known` that is reached by the fewest slips: letters that are wrong, missing, too many
+/// or exchanged.
+fn closest(known: impl Iterator<Item = &'static str>, name: &str) -> &'static str {
+    let asked = name.to_lowercase();
+    known
+        .min_by_key(|known| strsim::osa_distance(&known.to_lowercase(), &asked))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_pen_is_refused_and_names_what_was_meant() {
+        for (name, meant) in [("atuh", "auth"), ("Auth", "auth"), ("schedle", "schedule")] {
+            let told = check_option(name).unwrap_err().to_string();
+            assert!(told.contains(&format!("the closest is {meant},")), "{told}");
+        }
+        for (name, meant) in [
+            ("PORTOLAN_SCHEDLE", "PORTOLAN_SCHEDULE"),
+            ("PORTOLAN_PEER_TIMOEUT", "PORTOLAN_PEER_TIMEOUT"),
+            ("PORTOLAN_ATUH", "PORTOLAN_AUTH"),
+        ] {
+            let told = check_variable(name).unwrap_err().to_string();
+            assert!(told.contains(&format!("the closest is {meant},")), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_is_like_no_setting_is_refused_too() {
+        assert!(
+            check_option("colour")
+                .unwrap_err()
+                .to_string()
+                .contains("app.colour")
+        );
+        assert!(check_variable("PORTOLAN_HOME").is_err());
+        assert!(check_option("app.").is_err());
+        assert!(check_option("").is_err());
+    }
+
+    #[test]
+    fn settings_and_what_is_the_programs_own_pass() {
+        for setting in ALL {
+            assert_eq!(check_variable(setting.variable), Ok(()));
+            if let Some(option) = setting.option {
+                assert_eq!(check_option(option), Ok(()));
+            }
+        }
+        for foreign in ["PATH", "PORTOLANO", "PORTOLAN_TEST_ROLE", "GAMMA_QOS"] {
+            assert_eq!(check_variable(foreign), Ok(()));
+        }
+        assert_eq!(check_option("app.auth"), Ok(()));
+    }
+}
