@@ -19,14 +19,21 @@ source scripts/mpi/common.sh
 compare_limit=120
 rounds=${ROUNDS:-2000}
 
-# Ranks, operation, bytes: those that were once seen to be several times slower than their like. Open
-# MPI 4 has no windows across hosts.
-openmpi4_two_hosts=("2 iallreduce 8192" "2 ibcast 16384" "2 ibcast 32768" "2 iallgather 8192"
-    "4 iallreduce 8192" "4 iallgather 8192")
-mpich_two_hosts=("8 put 1024" "8 get 1024" "8 lock 1024")
-openmpi4_one_host=("4 iallreduce 16" "4 iallreduce 256" "4 reduce_scatter 128" "32 alltoall 1024"
-    "64 alltoall 1024" "32 barrier 0" "64 barrier 0")
-mpich_one_host=()
+# cases MPI PLACE: ranks, operation, bytes of those that were once seen to be several times slower than
+# their like. Open MPI 4 has no windows across hosts.
+cases() {
+    case "$1, $2" in
+        "openmpi4, one host")
+            printf '%s\n' "4 iallreduce 16" "4 iallreduce 256" "4 reduce_scatter 128" \
+                "32 alltoall 1024" "64 alltoall 1024" "32 barrier 0" "64 barrier 0"
+            ;;
+        "openmpi4, two hosts")
+            printf '%s\n' "2 iallreduce 8192" "2 ibcast 16384" "2 ibcast 32768" \
+                "2 iallgather 8192" "4 iallreduce 8192" "4 iallgather 8192"
+            ;;
+        "mpich, two hosts") printf '%s\n' "8 put 1024" "8 get 1024" "8 lock 1024" ;;
+    esac
+}
 
 # line NAME COMMAND…: the result of a run, or that there is none.
 line() {
@@ -42,8 +49,8 @@ line() {
 plain() {
     across "$1" --plain
     case "$mpi, $1" in
-        "openmpi4, one host") job=(env OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,self "${job[@]}") ;;
-        "openmpi4, two hosts") job=(env OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,vader,self "${job[@]}") ;;
+        "openmpi4, one host") job=(env OMPI_MCA_pml=ob1 'OMPI_MCA_btl=vader,self' "${job[@]}") ;;
+        "openmpi4, two hosts") job=(env OMPI_MCA_pml=ob1 'OMPI_MCA_btl=tcp,vader,self' "${job[@]}") ;;
         *) job=(env FI_PROVIDER=tcp MPIR_CVAR_CH4_NETMOD=ofi "${job[@]}") ;;
     esac
 }
@@ -67,11 +74,8 @@ for mpi in openmpi4 mpich; do
     fi
     build "$mpi" bench/mpi/collbench.c
     for place in "${places[@]}"; do
-        declare -n cases="${mpi}_${place/ /_}"
-        for one in "${cases[@]}"; do
-            read -r -a words <<<"$one"
+        while read -r -a words; do
             compare "$place" "${words[@]}"
-        done
-        unset -n cases
+        done < <(cases "$mpi" "$place")
     done
 done
