@@ -7,8 +7,9 @@
 #
 # Environment: PARTS, which of these (default: all): pingpong, libfabric's own; unasked, that nothing
 # changes for who does not ask; killed, a process that dies; stopped, one that stands still for a while;
-# apps, HPCC, NetPIPE and LAMMPS of Debian's, with its Open MPI; mpi4py, its test suite. PROFILE (release,
-# or debug) says which build is tested.
+# asleep, one that sends and then calls nothing; flood, a million messages before they are asked for;
+# apps, HPCC, NetPIPE and LAMMPS of Debian's, with its Open MPI; mpi4py, its test suite. PROFILE
+# (release, or debug) says which build is tested.
 #
 # For mpi4py: SIZES, on how many processes (default: 1 2 4); LIMIT, seconds that one such run may take
 # (default: 1800); OPTIONS, words for its main.py, such as '-i test_rma'; LEFT_OUT=run, to run what
@@ -19,7 +20,7 @@ source "$(dirname "$0")/lib.sh"
 
 mpis=("$@")
 [[ ${#mpis[@]} -gt 0 ]] || mpis=(openmpi4 openmpi5 mpich)
-read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped apps mpi4py}"
+read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep flood apps mpi4py}"
 
 source scripts/mpi/common.sh
 # One by one, so that shellcheck follows.
@@ -27,6 +28,8 @@ source scripts/mpi/pingpong.sh
 source scripts/mpi/unasked.sh
 source scripts/mpi/killed.sh
 source scripts/mpi/stopped.sh
+source scripts/mpi/asleep.sh
+source scripts/mpi/flood.sh
 source scripts/mpi/apps.sh
 source scripts/mpi/mpi4py.sh
 
@@ -46,6 +49,8 @@ for mpi in "${mpis[@]}"; do
     if is_wanted unasked; then unasked "$mpi"; fi
     if is_wanted killed; then killed "$mpi"; fi
     if is_wanted stopped; then stopped "$mpi"; fi
+    if is_wanted asleep; then asleep "$mpi"; fi
+    if is_wanted flood; then flood "$mpi"; fi
     if is_wanted apps && [[ $mpi == openmpi4 ]]; then apps; fi
     if is_wanted mpi4py; then suite "$mpi"; fi
 done

@@ -21,7 +21,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null;
 
 use portolan::{
-    Endpoint, EndpointAddress, EndpointConfig, Error, PeerIndex, RawAccess, RawClaim, RawPiece,
+    Endpoint, EndpointAddress, EndpointConfig, Error, PeerIndex, RawAccess, RawClaim, RawEnvelope,
+    RawPiece,
 };
 use slab::Slab;
 
@@ -62,13 +63,21 @@ pub(crate) struct Ep {
     /// Peers by their place in the address vector.
     pub(crate) peers: Vec<Option<PeerIndex>>,
     pub(crate) av: Option<usize>,
-    /// Messages that were taken out of matching, by the context they were taken with.
-    pub(crate) claims: Vec<(usize, RawClaim)>,
+    /// Messages that were taken out of matching.
+    pub(crate) claims: Vec<Claimed>,
     pub(crate) tx: Side,
     pub(crate) rx: Side,
     /// Receives may name a source.
     pub(crate) directed: bool,
     pub(crate) min_free: usize,
+}
+
+/// A message that was taken out of matching.
+pub(crate) struct Claimed {
+    /// The pointer that the application took it with, and names it by.
+    pub(crate) context: usize,
+    pub(crate) claim: RawClaim,
+    pub(crate) envelope: RawEnvelope,
 }
 
 /// Flags of one direction.

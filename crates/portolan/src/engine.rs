@@ -106,6 +106,8 @@ pub(crate) struct PeerInfo {
     is_doubted: bool,
     /// Stands in the list of those that are watched or doubted.
     is_listed: bool,
+    /// Of an endpoint: its program has removed it.
+    pub(crate) is_removed: bool,
 }
 
 /// Messages of an endpoint, or of several frames, to one peer that leave one by one, although no

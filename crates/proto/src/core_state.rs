@@ -393,13 +393,10 @@ impl Core {
 
     /// Live peers for which frames wait or are under way, by number of no order.
     pub fn unfinished_peers(&self) -> impl Iterator<Item = PeerId> + '_ {
-        let unfinished = |peer: &&Peer| {
-            let mut paths = peer.paths.iter().flatten();
-            peer.session.up && (peer.has_control() || paths.any(|path| path.has_unfinished()))
-        };
         let timed = self.timed.iter();
         let timed = timed.filter_map(|id| self.peers[id.index()].as_deref());
-        timed.filter(unfinished).map(|peer| peer.id)
+        let unfinished = timed.filter(|peer| peer.has_unfinished());
+        unfinished.map(|peer| peer.id)
     }
 
     /// Transfers out of this process that have not ended: to whom, of which operation's memory, and
@@ -407,6 +404,14 @@ impl Core {
     pub fn unfinished_transfers(&self) -> impl Iterator<Item = (PeerId, OpId, bool)> + '_ {
         let transfers = self.sh.tx_transfers.iter();
         transfers.map(|transfer| (transfer.peer, transfer.op, transfer.granted > 0))
+    }
+
+    /// Whether a frame for `peer` has not left, or is not known to have arrived; transfers that
+    /// wait for a grant do not count. `P2.13`
+    #[must_use]
+    pub fn has_unfinished_with(&self, peer: PeerId) -> bool {
+        let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
+        peer.is_some_and(Peer::has_unfinished)
     }
 
     /// Whether [`Core::poll_transmit`] may have something.

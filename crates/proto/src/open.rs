@@ -6,7 +6,7 @@
 //! card cannot say hello; and each hello brings the card of its sender, so the answer can be keyed.
 //! Peers are numbered by the engine as it meets them, and each side has numbers of its own.
 
-use crate::event::{Cause, PeerId};
+use crate::event::{Cause, Event, OpError, PeerId};
 use crate::session::{authenticator, is_equal};
 use crate::{Core, DropReason, Instant, LinkId};
 use alloc::boxed::Box;
@@ -96,6 +96,17 @@ impl Core {
     pub fn greet(&mut self, now: Instant, peer: PeerId) {
         if !self.is_awake(peer) && peer.index() < self.peers.len() {
             self.renew(now, peer);
+        }
+    }
+
+    /// Ends the receives that only `peer` could have filled, and that no message of it has found:
+    /// the program has removed it. `P2.13`
+    pub fn end_receives_from(&mut self, peer: PeerId, cause: Cause) {
+        let error = OpError::PeerGone(peer, cause);
+        let mut ops = self.sh.ports.take_sourced(peer);
+        ops.extend(self.sh.matching.take_sourced(peer));
+        for op in ops {
+            self.sh.events.push_back(Event::RecvFailed { op, error });
         }
     }
 

@@ -153,6 +153,12 @@ impl Peer {
         !self.control.is_empty() || self.credit_due.iter().any(|due| *due)
     }
 
+    /// Something is to be sent in its session, or not known to have arrived.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        let paths = || self.paths.iter().flatten();
+        self.session.up && (self.has_control() || paths().any(|path| path.has_unfinished()))
+    }
+
     /// Some submission was refused.
     #[inline]
     pub(crate) fn is_starved(&self) -> bool {

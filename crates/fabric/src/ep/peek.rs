@@ -4,6 +4,7 @@
 
 use portolan::{RawEnvelope, RawPiece, RawRecv};
 
+use super::Claimed;
 use super::message::Incoming;
 use crate::abi::*;
 use crate::cq::{Entry, Failure};
@@ -52,40 +53,64 @@ fn look(
     if what.flags & DISCARD != 0 {
         ep.engine.discard(claim);
     } else {
-        ep.claims.push((what.context, claim));
+        ep.claims.push(Claimed {
+            context: what.context,
+            claim,
+            envelope,
+        });
     }
     Ok(Some(envelope))
 }
 
 /// The answer is a completion, found or not.
 fn report(state: &mut State, at: usize, what: &Incoming, found: Option<RawEnvelope>) {
+    if let Some(envelope) = found {
+        let len = usize::try_from(envelope.len).unwrap_or(usize::MAX);
+        return report_message(state, at, what, &envelope, len);
+    }
+    let State { eps, cqs, .. } = state;
+    let ep = &eps[at];
+    if let Some(queue) = ep.routes.rx_cq.and_then(|cq| cqs.get_mut(cq)) {
+        queue.fail(Failure {
+            entry: Entry {
+                context: what.context,
+                flags: what.op(ep).flags,
+                ..Entry::default()
+            },
+            beyond: 0,
+            errno: Errno(libc::ENOMSG),
+            text: "no such message has come".to_owned(),
+        });
+    }
+}
+
+/// Tell of a message of which `len` bytes were found, or none received.
+fn report_message(
+    state: &mut State,
+    at: usize,
+    what: &Incoming,
+    envelope: &RawEnvelope,
+    len: usize,
+) {
     let State { eps, cqs, .. } = state;
     let ep = &eps[at];
     let Some(queue) = ep.routes.rx_cq.and_then(|cq| cqs.get_mut(cq)) else {
         return;
     };
-    let mut entry = Entry {
+    let has_data = if envelope.imm.is_some() {
+        REMOTE_CQ_DATA
+    } else {
+        0
+    };
+    queue.push(Entry {
         context: what.context,
-        flags: what.op(ep).flags,
-        ..Entry::default()
-    };
-    let Some(envelope) = found else {
-        let (errno, text) = (Errno(libc::ENOMSG), "no such message has come".to_owned());
-        return queue.fail(Failure {
-            entry,
-            beyond: 0,
-            errno,
-            text,
-        });
-    };
-    entry.len = usize::try_from(envelope.len).unwrap_or(usize::MAX);
-    entry.source = ep.routes.source(Some(envelope.source));
-    entry.tag = envelope.tag;
-    if let Some(imm) = envelope.imm {
-        entry.flags |= REMOTE_CQ_DATA;
-        entry.data = imm;
-    }
-    queue.push(entry);
+        flags: what.op(ep).flags | has_data,
+        len,
+        buf: 0,
+        data: envelope.imm.unwrap_or(0),
+        tag: envelope.tag,
+        source: ep.routes.source(Some(envelope.source)),
+    });
 }
 
 /// # Safety
@@ -97,12 +122,14 @@ unsafe fn recv_claimed(
     pieces: &[RawPiece],
 ) -> Result<(), Errno> {
     let ep = &mut state.eps[at];
-    let same = |&(context, _): &(usize, _)| context == what.context;
+    let same = |claimed: &Claimed| claimed.context == what.context;
     let place = ep.claims.iter().position(same).ok_or(Errno::INVAL)?;
-    let (_, claim) = ep.claims.swap_remove(place);
+    let Claimed {
+        claim, envelope, ..
+    } = ep.claims.swap_remove(place);
     if what.flags & DISCARD != 0 {
         ep.engine.discard(claim);
-        report_discarded(state, at, what);
+        report_message(state, at, what, &envelope, 0);
         return Ok(());
     }
     let op = what.op(ep);
@@ -112,17 +139,4 @@ unsafe fn recv_claimed(
         ep.ops.remove(key);
         error.into()
     })
-}
-
-fn report_discarded(state: &mut State, at: usize, what: &Incoming) {
-    let State { eps, cqs, .. } = state;
-    let ep = &eps[at];
-    if let Some(queue) = ep.routes.rx_cq.and_then(|cq| cqs.get_mut(cq)) {
-        let flags = what.op(ep).flags;
-        queue.push(Entry {
-            context: what.context,
-            flags,
-            ..Entry::default()
-        });
-    }
 }

@@ -308,3 +308,23 @@ fn discarded_message_is_gone() {
     assert_eq!(b.wait(&a).context, 6);
     assert_eq!(&buf, b"late");
 }
+
+#[test]
+fn discarding_a_claimed_message_tells_which_it_was() {
+    let (a, b) = Party::pair(Plan::default());
+    let buf = b"gone".as_ptr().cast();
+    a.retry(|| (a.tagged().senddata)(a.ep, buf, 4, null_mut(), 9, 0, TAG, null_mut()));
+    assert_eq!(look(&b, &a, TAG, CLAIM).tag, TAG);
+    with_flags(&b, &mut [], TAG, 5, CLAIM | DISCARD);
+    let gone = b.wait(&a);
+    assert_eq!(
+        (gone.context, gone.tag, gone.data, gone.source, gone.len),
+        (5, TAG, 9, 0, 0)
+    );
+    assert_eq!(gone.flags, RECV | TAGGED | REMOTE_CQ_DATA);
+    a.tsend(b"late", TAG, 0);
+    let mut late = [0; 4];
+    b.trecv(&mut late, 0, TAG, 0, 6);
+    assert_eq!(b.wait(&a).context, 6);
+    assert_eq!(&late, b"late");
+}

@@ -55,7 +55,9 @@ struct Entry {
 enum State {
     Stranger,
     Inserted,
+    /// The program has removed it, and something is under way.
     Removed,
+    Forgotten,
 }
 
 /// A peer that the engine has not been told of.
@@ -125,29 +127,40 @@ impl Directory {
         Some(peer)
     }
 
-    /// Forgets a peer; its address may be inserted again, under another number.
+    /// Notes that the program has removed a peer; `false` for one that is none.
     pub(crate) fn remove(&self, peer: PeerId) -> bool {
         let mut known = self.known();
         let Some(entry) = known.entries.get_mut(peer.0 as usize) else {
             return false;
         };
-        let (address, was) = (entry.address, entry.state);
-        entry.state = State::Removed;
-        if was == State::Removed {
-            return false;
+        match entry.state {
+            State::Removed | State::Forgotten => return false,
+            State::Inserted => entry.state = State::Removed,
+            State::Stranger => {
+                entry.state = State::Removed;
+                known.stranger_count -= 1;
+            }
         }
-        if was == State::Stranger {
-            known.stranger_count -= 1;
-        }
-        known.by_address.remove(&address);
         true
     }
 
-    /// `None` for a number that was never given out, and for a peer that was removed.
+    /// Forgets a peer that was removed; its address may be inserted again, under another number.
+    pub(crate) fn forget(&self, peer: PeerId) {
+        let mut known = self.known();
+        if let Some(entry) = known.entries.get_mut(peer.0 as usize)
+            && entry.state == State::Removed
+        {
+            entry.state = State::Forgotten;
+            let address = entry.address;
+            known.by_address.remove(&address);
+        }
+    }
+
+    /// `None` for a number that was never given out, and for a peer that is forgotten.
     pub(crate) fn address_of(&self, peer: PeerId) -> Option<EndpointAddress> {
         let known = self.known();
         let entry = known.entries.get(peer.0 as usize)?;
-        (entry.state != State::Removed).then_some(entry.address)
+        (entry.state != State::Forgotten).then_some(entry.address)
     }
 
     pub(crate) fn is_inserted(&self, peer: PeerId) -> bool {
@@ -242,6 +255,9 @@ mod tests {
         let first = directory.insert(&address(1)).unwrap();
         assert!(directory.remove(first));
         assert!(!directory.remove(first));
+        assert_eq!(directory.insert(&address(1)), Some(first), "still known");
+        assert!(directory.remove(first));
+        directory.forget(first);
         assert_eq!(directory.address_of(first), None);
         assert_ne!(directory.insert(&address(1)), Some(first));
     }

@@ -20,6 +20,7 @@ mod message;
 mod open;
 mod raw;
 mod remote;
+mod removal;
 mod rest;
 mod types;
 
@@ -37,8 +38,9 @@ pub(crate) use raw::Raw;
 use crate::engine::{Engine, PeerInfo};
 use crate::error::Error;
 use crate::wait::Waiter;
-use portolan_proto::{Cause, Counters, LinkId, OpId, PeerId, PeerStatus};
+use portolan_proto::{Counters, LinkId, OpId, PeerId};
 use portolan_sys::gate::Gate;
+use removal::Leaver;
 use rest::Rest;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -57,6 +59,8 @@ pub struct Endpoint {
     rest: Rest,
     /// Exposed memory, by key.
     regions: HashMap<u64, OpId>,
+    /// Peers that were removed and are not forgotten yet.
+    leavers: Vec<Leaver>,
 }
 
 impl Endpoint {
@@ -72,32 +76,23 @@ impl Endpoint {
     /// # Errors
     /// [`Error::TooManyPeers`].
     pub fn insert(&mut self, address: &EndpointAddress) -> Result<PeerIndex, Error> {
-        let peer = self.directory.insert(address).ok_or(Error::TooManyPeers)?;
+        let mut peer = self.directory.insert(address).ok_or(Error::TooManyPeers)?;
         self.meet_fresh();
-        Ok(PeerIndex(peer.0))
-    }
-
-    /// Ends the session with `peer`, and what only it could have ended, and forgets its address.
-    /// Messages that have arrived from it stay.
-    pub fn remove(&mut self, peer: PeerIndex) {
-        self.meet_fresh();
-        let peer = PeerId(peer.0);
-        if !self.directory.remove(peer) {
-            return;
+        if self.is_removed(peer) && !self.take_back(peer) {
+            peer = self.directory.insert(address).ok_or(Error::TooManyPeers)?;
+            self.meet_fresh();
+            self.part();
         }
-        self.engine.inner.core.dismiss(peer);
-        self.engine.give_up(peer, Cause::Closed);
-        self.engine.links.disconnect(peer, LinkId::UDP);
-        self.engine.links.disconnect(peer, LinkId::PACKET);
-        self.engine.drain();
-        self.engine.flush();
-        self.part();
+        Ok(PeerIndex(peer.0))
     }
 
     /// The address of a peer; `None` for one that was removed or never was.
     #[must_use]
     pub fn address_of(&self, peer: PeerIndex) -> Option<EndpointAddress> {
-        self.directory.address_of(PeerId(peer.0))
+        let peer = PeerId(peer.0);
+        self.directory
+            .address_of(peer)
+            .filter(|_| !self.is_removed(peer))
     }
 
     /// Whether the program has inserted `peer`; a stranger has come by itself.
@@ -137,6 +132,9 @@ impl Endpoint {
         self.wake();
         if self.directory.has_fresh() {
             self.meet_fresh();
+        }
+        if !self.leavers.is_empty() {
+            self.see_off();
         }
         let engine = &mut *self.engine;
         let moved = engine.work(None);
@@ -189,15 +187,16 @@ impl Endpoint {
 
     /// The peer, if it can be sent to.
     fn check_peer(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
-        let id = PeerId(peer.0);
-        let is_met = (peer.0 as usize) < self.engine.inner.peers.len();
-        // A removed peer has failed for good; only then the directory is asked, which has a lock.
-        let status = self.engine.inner.core.peer_status(id);
-        if !is_met || status == PeerStatus::Failed(Cause::Closed) && self.address_of(peer).is_none()
-        {
-            return Err(SubmitError::NoSuchPeer);
+        let info = self.engine.inner.peers.get(peer.0 as usize);
+        match info {
+            Some(info) if !info.is_removed => Ok(PeerId(peer.0)),
+            _ => Err(SubmitError::NoSuchPeer),
         }
-        Ok(id)
+    }
+
+    fn is_removed(&self, peer: PeerId) -> bool {
+        let info = self.engine.inner.peers.get(peer.0 as usize);
+        info.is_some_and(|info| info.is_removed)
     }
 
     /// Only `peer` can end the operation that was just submitted: its silence counts.

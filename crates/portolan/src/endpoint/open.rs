@@ -71,6 +71,7 @@ impl Endpoint {
             waiter: Waiter::new(1, 1),
             rest,
             regions: HashMap::new(),
+            leavers: Vec::new(),
         })
     }
 }

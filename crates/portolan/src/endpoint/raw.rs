@@ -140,6 +140,13 @@ impl Raw {
         self.waits[index] == 1
     }
 
+    /// Whether there is an operation that only `peer` can end.
+    pub(super) fn waits_for(&self, peer: PeerId) -> bool {
+        self.waits
+            .get(peer.0 as usize)
+            .is_some_and(|&count| count > 0)
+    }
+
     /// One less; `true` if it was the last.
     fn unwait(&mut self, peer: PeerId) -> bool {
         let Some(count) = self.waits.get_mut(peer.0 as usize) else {

@@ -17,4 +17,5 @@ mod lab;
 mod meet;
 mod messages;
 mod remote;
+mod removal;
 mod rest;

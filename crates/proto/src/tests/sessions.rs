@@ -270,3 +270,48 @@ fn a_peer_whose_process_ended_does_not_come_back_by_its_last_frames() {
     assert_eq!(pair.ends[1].core.peer_status(A), gone);
     assert!(pair.ends[1].got.is_empty());
 }
+
+// P2.13
+#[test]
+fn what_was_sent_is_unfinished_until_the_peer_has_it() {
+    for seed in 0..20 {
+        let mut pair = Pair::new(NETWORK, seed);
+        pair.run(Duration::from_millis(50));
+        pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+        pair.faults.drop = 0.4;
+        for byte in 0..200u8 {
+            pair.ends[0].send(B, &LOW, &[byte; 8]).unwrap();
+        }
+        assert!(pair.ends[0].core.has_unfinished_with(B), "nothing has left");
+        for _ in 0..100 {
+            if pair.ends[0].core.has_unfinished_with(B) {
+                // Longer than the longest timeout, so that time goes on.
+                pair.run(Duration::from_millis(200));
+            }
+        }
+        assert!(!pair.ends[0].core.has_unfinished_with(B), "seed {seed}");
+        pair.ends[0].core.dismiss(B);
+        let closed = PeerStatus::Failed(Cause::Closed);
+        assert_eq!(pair.ends[0].core.peer_status(B), closed);
+        let got: Vec<_> = pair.ends[1].got.iter().map(|got| got.bytes[0]).collect();
+        assert!(got.into_iter().eq(0..200), "seed {seed}");
+    }
+}
+
+// P2.13
+#[test]
+fn receives_that_name_a_peer_can_be_ended_while_its_session_goes_on() {
+    let mut pair = Pair::new(NETWORK, 1);
+    pair.run(Duration::from_millis(50));
+    pair.ends[0].core.open_port(PORT, PortMode::Posted);
+    let named = pair.ends[0].post(PORT, 10, Some(B));
+    let any = pair.ends[0].post(PORT, 10, None);
+    pair.ends[0].core.end_receives_from(B, Cause::Closed);
+    pair.ends[1].send(A, &LOW, b"late").unwrap();
+    pair.run(Duration::from_millis(5));
+    let error = OpError::PeerGone(B, Cause::Closed);
+    let ended = Event::RecvFailed { op: named, error };
+    assert_eq!(pair.ends[0].failed, [ended]);
+    assert_eq!(pair.ends[0].got.len(), 1);
+    assert!(!pair.ends[0].memory.contains_key(&any.0), "delivered");
+}

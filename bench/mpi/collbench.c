@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Collective operations of an MPI, and many ranks that put to one: microseconds of the slowest rank,
+// and, which a busy machine changes less, what all ranks together used and how often they lost a core.
+//
+//   collbench NAME LEN ROUNDS
+//
+// NAME: barrier, allreduce, reduce_scatter, alltoall, iallreduce, ibcast, iallgather, put, get, lock.
+// LEN: bytes of one rank's part. One line: name, LEN, ranks, and of each round: µs it took, µs of
+// processor time, times a rank slept, times it lost its core otherwise (it yielded, or was preempted).
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+// Rounds that are not counted.
+enum { WARM_UP = 5 };
+
+struct plan {
+    int len, rank, size;
+    char *in, *out;
+    MPI_Win window;
+};
+
+static void barrier(struct plan *plan)
+{
+    (void)plan;
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void allreduce(struct plan *plan)
+{
+    MPI_Allreduce(plan->in, plan->out, plan->len / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void reduce_scatter(struct plan *plan)
+{
+    MPI_Reduce_scatter_block(plan->in, plan->out, plan->len / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void alltoall(struct plan *plan)
+{
+    MPI_Alltoall(plan->in, plan->len, MPI_BYTE, plan->out, plan->len, MPI_BYTE, MPI_COMM_WORLD);
+}
+
+static void iallreduce(struct plan *plan)
+{
+    MPI_Request request;
+    MPI_Iallreduce(plan->in, plan->out, plan->len / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void ibcast(struct plan *plan)
+{
+    MPI_Request request;
+    MPI_Ibcast(plan->in, plan->len, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void iallgather(struct plan *plan)
+{
+    MPI_Request request;
+    MPI_Iallgather(plan->in, plan->len, MPI_BYTE, plan->out, plan->len, MPI_BYTE, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+// All but rank 0 use its memory at once.
+static void put(struct plan *plan)
+{
+    MPI_Win_fence(0, plan->window);
+    if (plan->rank != 0)
+        MPI_Put(plan->in, plan->len, MPI_BYTE, 0, 0, plan->len, MPI_BYTE, plan->window);
+    MPI_Win_fence(0, plan->window);
+}
+
+static void get(struct plan *plan)
+{
+    MPI_Win_fence(0, plan->window);
+    if (plan->rank != 0)
+        MPI_Get(plan->in, plan->len, MPI_BYTE, 0, 0, plan->len, MPI_BYTE, plan->window);
+    MPI_Win_fence(0, plan->window);
+}
+
+static void lock(struct plan *plan)
+{
+    if (plan->rank != 0) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, plan->window);
+        MPI_Put(plan->in, plan->len, MPI_BYTE, 0, 0, plan->len, MPI_BYTE, plan->window);
+        MPI_Win_unlock(0, plan->window);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// Some MPIs have no windows in some places; who needs none makes none.
+static const struct kind {
+    const char *name;
+    void (*round)(struct plan *);
+    int has_window;
+} KINDS[] = {
+    {"barrier", barrier, 0},       {"allreduce", allreduce, 0},   {"reduce_scatter", reduce_scatter, 0},
+    {"alltoall", alltoall, 0},     {"iallreduce", iallreduce, 0}, {"ibcast", ibcast, 0},
+    {"iallgather", iallgather, 0}, {"put", put, 1},               {"get", get, 1},
+    {"lock", lock, 1},
+};
+
+static const struct kind *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
+        if (strcmp(KINDS[i].name, name) == 0)
+            return &KINDS[i];
+    return NULL;
+}
+
+static double used_us(const struct rusage *usage)
+{
+    return (double)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1e6 +
+           (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
+}
+
+static void measure(const struct kind *kind, struct plan *plan, int rounds)
+{
+    struct rusage before, after;
+    double begun, took, longest;
+    double own[3], all[3];
+
+    for (int i = 0; i < WARM_UP; i++)
+        kind->round(plan);
+    MPI_Barrier(MPI_COMM_WORLD);
+    getrusage(RUSAGE_SELF, &before);
+    begun = MPI_Wtime();
+    for (int i = 0; i < rounds; i++)
+        kind->round(plan);
+    took = MPI_Wtime() - begun;
+    getrusage(RUSAGE_SELF, &after);
+    own[0] = used_us(&after) - used_us(&before);
+    own[1] = (double)(after.ru_nvcsw - before.ru_nvcsw);
+    own[2] = (double)(after.ru_nivcsw - before.ru_nivcsw);
+    MPI_Reduce(own, all, 3, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&took, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (plan->rank == 0)
+        printf("%-15s%10d%6d%14.1f%14.1f%10.2f%10.2f\n", kind->name, plan->len, plan->size,
+               longest * 1e6 / rounds, all[0] / rounds, all[1] / rounds, all[2] / rounds);
+}
+
+int main(int argc, char **argv)
+{
+    struct plan plan;
+    const struct kind *kind;
+    size_t room;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &plan.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &plan.size);
+    kind = argc == 4 ? find(argv[1]) : NULL;
+    plan.len = kind ? atoi(argv[2]) : -1;
+    if (plan.len < 0 || atoi(argv[3]) <= 0) {
+        if (plan.rank == 0)
+            fprintf(stderr, "usage: collbench NAME LEN ROUNDS; the names are in its first lines\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    room = (size_t)plan.len * (size_t)plan.size + sizeof(float);
+    plan.in = calloc(room, 1);
+    plan.out = calloc(room, 1);
+    if (kind->has_window)
+        MPI_Win_create(plan.out, (MPI_Aint)room, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
+                       &plan.window);
+    measure(kind, &plan, atoi(argv[3]));
+    if (kind->has_window)
+        MPI_Win_free(&plan.window);
+    free(plan.in);
+    free(plan.out);
+    MPI_Finalize();
+    return 0;
+}

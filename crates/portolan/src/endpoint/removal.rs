@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Removing peers: nothing more is sent to one from then on, and what was sent before arrives.
+//!
+//! The one invariant: a peer is forgotten only when nothing of it is under way, or it is gone.
+
+use super::{Endpoint, PeerIndex};
+use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
+use std::time::Duration;
+
+/// The session with a removed peer stays for so long at least: what the peer was told is sent may be
+/// on its way, and a loaded host takes as long to send it.
+const STAY: Duration = Duration::from_secs(1);
+
+/// A peer that was removed and is not forgotten yet.
+pub(super) struct Leaver {
+    peer: PeerId,
+    /// Not before: what it has sent may be on its way.
+    earliest: Instant,
+}
+
+impl Endpoint {
+    /// Ends what this endpoint has to do with `peer`, but for what is under way. Nothing more can be
+    /// sent to it, and receives that name it end; what was sent still arrives, injected messages
+    /// included, and operations that were accepted end as they would have. When all that is over,
+    /// after a second at the earliest, or when the peer is gone, its session ends. Messages that
+    /// have come from it stay.
+    ///
+    /// Inserting its address again before that takes the removal back, and gives the same number.
+    pub fn remove(&mut self, peer: PeerIndex) {
+        self.meet_fresh();
+        let peer = PeerId(peer.0);
+        if !self.directory.remove(peer) {
+            return;
+        }
+        let inner = &mut self.engine.inner;
+        inner.peers[peer.0 as usize].is_removed = true;
+        let earliest = inner.read_clock() + STAY;
+        self.leavers.push(Leaver { peer, earliest });
+        match self.engine.inner.core.peer_status(peer) {
+            PeerStatus::Up | PeerStatus::Connecting => {
+                self.engine
+                    .inner
+                    .core
+                    .end_receives_from(peer, Cause::Closed);
+                self.engine.drain();
+                self.engine.flush();
+            }
+            // Nothing was ever said to it, or it is gone.
+            _ => self.see_off(),
+        }
+        self.part();
+    }
+
+    /// Takes the removal of `peer` back; `false` if its session has ended: it is forgotten then.
+    pub(super) fn take_back(&mut self, peer: PeerId) -> bool {
+        if let PeerStatus::Failed(_) = self.engine.inner.core.peer_status(peer) {
+            self.directory.remove(peer);
+            self.see_off();
+            return false;
+        }
+        self.leavers.retain(|leaver| leaver.peer != peer);
+        self.engine.inner.peers[peer.0 as usize].is_removed = false;
+        true
+    }
+
+    /// Forgets the removed peers with which nothing is under way any more.
+    #[cold]
+    pub(super) fn see_off(&mut self) {
+        let mut index = 0;
+        while let Some(leaver) = self.leavers.get(index) {
+            if self.is_over(leaver) {
+                let Leaver { peer, .. } = self.leavers.swap_remove(index);
+                self.forget(peer);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    fn is_over(&self, leaver: &Leaver) -> bool {
+        let inner = &self.engine.inner;
+        match inner.core.peer_status(leaver.peer) {
+            PeerStatus::Up | PeerStatus::Connecting => {
+                let raw = inner.raw.as_ref();
+                inner.now >= leaver.earliest
+                    && !raw.is_some_and(|raw| raw.waits_for(leaver.peer))
+                    && !inner.core.has_unfinished_with(leaver.peer)
+            }
+            _ => true,
+        }
+    }
+
+    fn forget(&mut self, peer: PeerId) {
+        self.directory.forget(peer);
+        self.engine.inner.core.dismiss(peer);
+        self.engine.give_up(peer, Cause::Closed);
+        self.engine.links.disconnect(peer, LinkId::UDP);
+        self.engine.links.disconnect(peer, LinkId::PACKET);
+        self.engine.drain();
+        self.engine.flush();
+    }
+}

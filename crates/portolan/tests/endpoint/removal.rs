@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Peers that are removed right after something was sent to them.
+
+use crate::common::{ANY, PATIENCE, PLAIN, Side, bytes, from, pump, shm, udp};
+use portolan::{Endpoint, EndpointAddress, PeerIndex, RawError, SubmitError};
+use std::process::Command;
+use std::time::Instant;
+
+/// More than leave one by one, and more than a frame holds.
+const COUNT: u64 = 200;
+
+/// Two endpoints that know each other; the first one's number for the second.
+fn acquainted(open: fn() -> Endpoint) -> (Side, Side, PeerIndex) {
+    let (mut a, mut b) = (Side::new(open()), Side::new(open()));
+    let to_b = a.end.insert(&b.end.address()).unwrap();
+    let mut buf = [0; 8];
+    b.recv(&ANY, &mut buf, COUNT);
+    a.end.inject(to_b, &PLAIN, b"one").unwrap();
+    pump(&mut [&mut a, &mut b], |sides| sides[1].take(COUNT));
+    (a, b, to_b)
+}
+
+/// Sends, hears that all is sent, and removes the receiver at once.
+fn what_was_sent_arrives(open: fn() -> Endpoint) {
+    let (mut a, mut b, to_b) = acquainted(open);
+    let sent: Vec<_> = (0..COUNT).map(|seed| bytes(8, seed as u8)).collect();
+    for (context, bytes) in (0..).zip(&sent) {
+        a.send(to_b, &PLAIN, bytes, context);
+    }
+    for context in 0..COUNT {
+        pump(&mut [&mut a], |sides| sides[0].take(context));
+    }
+    a.end.remove(to_b);
+    let refused = a.end.inject(to_b, &PLAIN, b"late");
+    assert_eq!(refused, Err(SubmitError::NoSuchPeer));
+    let mut bufs = vec![[0xa5; 8]; COUNT as usize];
+    for (context, buf) in (0..).zip(&mut bufs) {
+        b.recv(&ANY, buf, context);
+    }
+    for context in 0..COUNT {
+        let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(context));
+        assert_eq!(got.error, None);
+        assert_eq!(bufs[context as usize], *sent[context as usize]);
+    }
+}
+
+#[test]
+fn what_was_sent_before_a_removal_arrives_by_shm() {
+    what_was_sent_arrives(shm);
+}
+
+#[test]
+fn what_was_sent_before_a_removal_arrives_by_udp() {
+    what_was_sent_arrives(udp);
+}
+
+/// The test above once more, by a process of its own whose network loses a third of all frames.
+#[test]
+fn what_was_sent_before_a_removal_arrives_although_frames_are_lost() {
+    let test = "removal::what_was_sent_before_a_removal_arrives_by_udp";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env("PORTOLAN_FAULT", "drop=0.3,seed=7")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}
+
+#[test]
+fn messages_that_were_injected_and_wait_for_credit_arrive_after_a_removal() {
+    for open in [udp as fn() -> Endpoint, shm] {
+        let (mut a, mut b, to_b) = acquainted(open);
+        // More than the receiver gives credit for before it receives.
+        const LEN: usize = 16_000;
+        for seed in 0..COUNT {
+            a.end.inject(to_b, &PLAIN, &bytes(LEN, seed as u8)).unwrap();
+        }
+        a.end.remove(to_b);
+        let mut buf = vec![0xa5; LEN];
+        for seed in 0..COUNT {
+            b.recv(&ANY, &mut buf, seed);
+            let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(seed));
+            assert_eq!(got.error, None);
+            assert!(buf == bytes(LEN, seed as u8), "message {seed}");
+        }
+    }
+}
+
+#[test]
+fn receives_that_name_a_removed_peer_end_at_once() {
+    for open in [udp as fn() -> Endpoint, shm] {
+        let (mut a, _b, to_b) = acquainted(open);
+        let mut buf = [0; 8];
+        a.recv(&from(to_b), &mut buf, 1);
+        a.end.remove(to_b);
+        a.poll();
+        let ended = a.take(1).unwrap();
+        assert!(
+            matches!(ended.error, Some(RawError::PeerGone(_))),
+            "{ended:?}"
+        );
+    }
+}
+
+#[test]
+fn what_a_removed_peer_had_sent_arrives() {
+    for open in [udp as fn() -> Endpoint, shm] {
+        let (mut a, mut b, to_b) = acquainted(open);
+        let to_a = b.end.insert(&a.end.address()).unwrap();
+        b.end.inject(to_a, &PLAIN, b"answer").unwrap();
+        a.end.remove(to_b);
+        let mut buf = [0; 8];
+        a.recv(&ANY, &mut buf, 1);
+        let got = pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
+        assert_eq!((got.error, &buf[..6]), (None, &b"answer"[..]));
+    }
+}
+
+/// Inserts and removes an address until it has another number: the peer was forgotten.
+fn is_forgotten(side: &mut Side, address: &EndpointAddress, was: PeerIndex) {
+    let begun = Instant::now();
+    while side.end.insert(address).unwrap() == was {
+        side.end.remove(was);
+        let pause = Instant::now();
+        while pause.elapsed() < std::time::Duration::from_millis(1500) {
+            side.poll();
+        }
+        assert!(begun.elapsed() < PATIENCE, "it is remembered for ever");
+    }
+}
+
+#[test]
+fn a_removed_peer_is_forgotten_when_all_has_arrived_and_when_it_is_gone() {
+    for open in [udp as fn() -> Endpoint, shm] {
+        let (mut a, mut b, to_b) = acquainted(open);
+        let address = b.end.address();
+        a.end.inject(to_b, &PLAIN, b"last").unwrap();
+        let mut buf = [0; 8];
+        b.recv(&ANY, &mut buf, 1);
+        pump(&mut [&mut a, &mut b], |sides| sides[1].take(1));
+        // Its acknowledgement must come: who never polls again says nothing.
+        for _ in 0..10_000 {
+            b.poll();
+        }
+        is_forgotten(&mut a, &address, to_b);
+
+        let (mut a, b, to_b) = acquainted(open);
+        let address = b.end.address();
+        a.end.remove(to_b);
+        drop(b);
+        is_forgotten(&mut a, &address, to_b);
+    }
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ * An MPI program for scripts/test-mpi.sh: rank 0 sends many messages of 8 bytes, which rank 1 takes
+ * only after one that was sent behind all of them.
+ *
+ *   flood send|isend COUNT */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Requests that are open at once with `isend`: more than the provider takes before something has
+ * ended, and few enough for the MPI's own memory. */
+enum { TAG = 1, LAST = 2, OPEN_MAX = 40000 };
+
+static void send_all(long count)
+{
+    long i;
+
+    for (i = 0; i < count; i++)
+        MPI_Send(&i, 1, MPI_LONG, 1, TAG, MPI_COMM_WORLD);
+}
+
+static void isend_all(long count)
+{
+    static MPI_Request requests[OPEN_MAX];
+    static long values[OPEN_MAX];
+    long i;
+    int open = 0;
+
+    for (i = 0; i < count; i++) {
+        values[open] = i;
+        MPI_Isend(&values[open], 1, MPI_LONG, 1, TAG, MPI_COMM_WORLD, &requests[open]);
+        if (++open == OPEN_MAX || i + 1 == count) {
+            MPI_Waitall(open, requests, MPI_STATUSES_IGNORE);
+            open = 0;
+        }
+    }
+}
+
+static long receive_all(long count)
+{
+    long i, value, wrong = 0;
+
+    MPI_Recv(&value, 1, MPI_LONG, 0, LAST, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    wrong += value != count;
+    for (i = 0; i < count; i++) {
+        MPI_Recv(&value, 1, MPI_LONG, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        wrong += value != i;
+    }
+    return wrong;
+}
+
+int main(int argc, char **argv)
+{
+    int rank;
+    long count, wrong = 0;
+
+    MPI_Init(&argc, &argv);
+    if (argc != 3 || (count = atol(argv[2])) <= 0)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0) {
+        if (strcmp(argv[1], "isend") == 0)
+            isend_all(count);
+        else
+            send_all(count);
+        MPI_Send(&count, 1, MPI_LONG, 1, LAST, MPI_COMM_WORLD);
+    } else if (rank == 1) {
+        wrong = receive_all(count);
+    }
+    printf("rank %d: %ld wrong\n", rank, wrong);
+    MPI_Finalize();
+    return wrong != 0;
+}
