@@ -8,7 +8,7 @@
 mod join;
 mod system;
 
-use crate::buffer::Buffer;
+use crate::buffer::{self, Buffer};
 use crate::engine::{BUFFERED_LEN_MAX, Engine, Inbox, PortUse};
 use crate::error::Error;
 use crate::event::EventSet;
@@ -210,7 +210,7 @@ impl Node {
     /// Sends the pieces as one message, as [`Node::send`].
     ///
     /// # Errors
-    /// As [`Node::send`].
+    /// As [`Node::send`]; [`Error::NoMemory`].
     pub fn send_gather(&mut self, to: Target, pieces: &[&[u8]]) -> Result<(), Error> {
         let peer = self.engine.inner.check_rank(to.rank())?;
         let spec = to.spec();
@@ -221,7 +221,8 @@ impl Node {
             return Ok(());
         }
         // Too long to be copied into a frame, or no room now: in one piece it can wait.
-        self.send_spec(peer, spec, &pieces.concat())
+        let whole = buffer::gathered("a copy of the pieces of a message", pieces)?;
+        self.send_spec(peer, spec, &whole)
     }
 
     #[inline]
@@ -370,6 +371,7 @@ impl Node {
         bytes: &mut [u8],
     ) -> Result<Received, Error> {
         let inner = &mut self.engine.inner;
+        inner.check_owner()?;
         match inner.port_use(port) {
             PortUse::Open => {}
             PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
@@ -472,8 +474,9 @@ impl Node {
     pub(crate) fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
         self.await_lent(op, about);
         let done = self.engine.inner.ops.finish_lent(op);
+        let done = done.unwrap_or_else(|| Err(self.engine.inner.stale()));
         self.part();
-        done.unwrap_or(Err(Error::StaleRequest))
+        done
     }
 
     #[inline]
@@ -482,8 +485,10 @@ impl Node {
             let guard = LentGuard { node: self, op };
             let Node { engine, waiter, .. } = &mut *guard.node;
             waiter.until(engine, about, |inner| inner.ops.is_done(op));
-            // Done: nothing is lent any more.
-            std::mem::forget(guard);
+            if engine.inner.ops.is_done(op) {
+                // Nothing is lent any more.
+                std::mem::forget(guard);
+            }
         }
     }
 
@@ -509,8 +514,9 @@ impl Node {
             waiter.until(engine, about.as_slice(), |inner| inner.ops.is_done(op));
         }
         let done = self.engine.inner.ops.finish(op);
+        let done = done.unwrap_or_else(|| Err(self.engine.inner.stale()));
         self.part();
-        done.unwrap_or(Err(Error::StaleRequest))
+        done
     }
 
     /// Makes progress once; the completion if the operation has ended.
@@ -520,12 +526,13 @@ impl Node {
     pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
         if !self.engine.inner.ops.is_done(request.0) {
             self.progress();
+            self.engine.inner.check_owner()?;
             if !self.engine.inner.ops.is_done(request.0) {
                 return Ok(None);
             }
         }
         let Some(done) = self.engine.inner.ops.finish(request.0) else {
-            return Err(Error::StaleRequest);
+            return Err(self.engine.inner.stale());
         };
         done.map(Some)
     }
@@ -541,7 +548,8 @@ impl Node {
 
     /// Makes progress, and sleeps between, until `done` says so. For programs whose handlers count.
     ///
-    /// `done` must depend on what handlers change: it is asked after each turn.
+    /// `done` must depend on what handlers change: it is asked after each turn. Returns before it says
+    /// so in a process that was forked after it had joined, which gets no messages.
     pub fn wait_until(&mut self, done: impl Fn() -> bool) {
         let Node { engine, waiter, .. } = self;
         waiter.until(engine, &[], |_| done());
@@ -558,6 +566,9 @@ impl Node {
     /// end then.
     pub fn abort(&mut self, status: i32, reason: &str) {
         self.clean = false;
+        if self.engine.inner.owner.is_another() {
+            return;
+        }
         if let Some(launch) = &mut self.engine.launch {
             launch.abort(status, reason);
         }
@@ -603,6 +614,7 @@ impl Node {
 
     fn leave_job(&mut self) -> Result<(), Error> {
         self.closed = true;
+        self.engine.inner.check_owner()?;
         if !self.clean {
             return Ok(());
         }
@@ -617,6 +629,10 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if self.engine.inner.owner.is_another() {
+            self.engine.abandon();
+            return;
+        }
         if std::thread::panicking() || self.closed {
             return;
         }

@@ -5,6 +5,7 @@
 //! whoever computes it. Between groups of different sizes sums of floating-point numbers may differ
 //! in the last bits, as the order of additions does.
 
+use crate::buffer;
 use crate::error::Error;
 use crate::group::Group;
 use crate::node::Node;
@@ -93,14 +94,14 @@ struct Reduction<'a, T> {
 }
 
 impl<'a, T: Reducible> Reduction<'a, T> {
-    fn new(group: &'a Group, op: ReduceOp, values: &'a mut [T]) -> Self {
-        let bytes = vec![0; values.len() * T::LEN];
-        Reduction {
+    fn new(group: &'a Group, op: ReduceOp, values: &'a mut [T]) -> Result<Self, Error> {
+        let bytes = buffer::zeroed("the values of a reduction", values.len() * T::LEN)?;
+        Ok(Reduction {
             group,
             op,
             values,
             bytes,
-        }
+        })
     }
 
     fn send(&mut self, node: &mut Node, member: u32) -> Result<(), Error> {
@@ -221,7 +222,7 @@ impl Node {
         op: ReduceOp,
         values: &mut [T],
     ) -> Result<(), Error> {
-        Reduction::new(group, op, values).allreduce(self)
+        Reduction::new(group, op, values)?.allreduce(self)
     }
 
     /// Combines the `values` of all processes of the job; see [`Node::allreduce_of`].
@@ -249,7 +250,7 @@ impl Node {
         if root >= size {
             return Err(Error::NoSuchRank { rank: root, size });
         }
-        Reduction::new(group, op, values).reduce(self, root)
+        Reduction::new(group, op, values)?.reduce(self, root)
     }
 
     /// Combines the `values` of all processes of the job at rank `root`; see [`Node::reduce_of`].

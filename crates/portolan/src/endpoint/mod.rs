@@ -82,7 +82,7 @@ impl Endpoint {
     pub fn remove(&mut self, peer: PeerIndex) {
         self.meet_fresh();
         let peer = PeerId(peer.0);
-        if !self.directory.remove(peer) {
+        if self.is_forked() || !self.directory.remove(peer) {
             return;
         }
         self.engine.inner.core.dismiss(peer);
@@ -92,6 +92,13 @@ impl Endpoint {
         self.engine.drain();
         self.engine.flush();
         self.part();
+    }
+
+    /// Whether this process is a child, forked after the endpoint was opened: it can do nothing with it.
+    #[inline]
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.engine.inner.owner.is_another()
     }
 
     /// The address of a peer; `None` for one that was removed or never was.
@@ -134,6 +141,9 @@ impl Endpoint {
     /// After many turns without any it lets others have the core, where the host has more
     /// endpoints than cores.
     pub fn poll(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
+        if self.is_forked() {
+            return 0;
+        }
         self.wake();
         if self.directory.has_fresh() {
             self.meet_fresh();
@@ -187,8 +197,17 @@ impl Endpoint {
         }
     }
 
+    #[inline]
+    fn check_owner(&self) -> Result<(), SubmitError> {
+        match self.is_forked() {
+            true => Err(SubmitError::Forked),
+            false => Ok(()),
+        }
+    }
+
     /// The peer, if it can be sent to.
     fn check_peer(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
+        self.check_owner()?;
         let id = PeerId(peer.0);
         let is_met = (peer.0 as usize) < self.engine.inner.peers.len();
         // A removed peer has failed for good; only then the directory is asked, which has a lock.
@@ -212,6 +231,10 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        if self.is_forked() {
+            self.engine.abandon();
+            return;
+        }
         if std::thread::panicking() {
             return;
         }

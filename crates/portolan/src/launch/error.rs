@@ -2,11 +2,12 @@
 //! Why a process could not take part in its job.
 
 use super::{FD_VARIABLE, Gone};
+use std::fmt;
 use std::io;
 use thiserror::Error;
 
 /// Why a process could not take part in its job.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// A variable does not hold what it must.
@@ -75,5 +76,12 @@ pub enum LaunchError {
 impl From<io::Error> for LaunchError {
     fn from(errno: io::Error) -> LaunchError {
         LaunchError::System(errno)
+    }
+}
+
+/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+impl fmt::Debug for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }

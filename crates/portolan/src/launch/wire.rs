@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// Version of the messages. Both ends refuse another one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Bytes of the longest line that an end accepts. The table is the longest message: 64 MiB hold
 /// the addresses of 100,000 processes at 600 bytes each.
@@ -41,6 +41,11 @@ pub enum ToAgent {
     Address {
         /// Opaque to the launcher.
         address: Value,
+    },
+    /// What may make the process fail: told with its end.
+    Trouble {
+        /// A sentence for a person.
+        reason: String,
     },
     /// The process is done with the job; if it ends now with status 0, all is well.
     Bye,
@@ -131,7 +136,7 @@ mod tests {
     #[test]
     fn messages_survive_the_way_through_json() {
         let line = serde_json::to_string(&ToProcess::Welcome(welcome())).unwrap();
-        assert!(line.starts_with(r#"{"type":"welcome","version":1,"job_id":"0101"#));
+        assert!(line.starts_with(r#"{"type":"welcome","version":2,"job_id":"0101"#));
         assert!(!line.contains('\n'));
         let ToProcess::Welcome(back) = serde_json::from_str(&line).unwrap() else {
             panic!("another message came back");

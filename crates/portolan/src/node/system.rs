@@ -3,7 +3,7 @@
 //! the high lane, so that a barrier does not wait behind the program's data.
 
 use super::Node;
-use crate::buffer::Buffer;
+use crate::buffer::{self, Buffer};
 use crate::engine::Submitted;
 use crate::error::Error;
 use crate::ops::{Completion, OpKind, Request};
@@ -37,7 +37,7 @@ impl Node {
         let spec = system_spec(port);
         let mut request = None;
         if inner.try_eager(peer, &spec, &[bytes])? == Submitted::Wait {
-            let copy = Buffer::from(bytes.to_vec());
+            let copy = Buffer::from(buffer::gathered("a copy of a message", &[bytes])?);
             let op = inner.ops.owned(OpKind::Send(peer), copy, false);
             inner.submit_op(peer, spec, op);
             request = Some(Request(op));
