@@ -107,6 +107,11 @@
 #define PORTOLAN_ERR_NO_OPTION -14
 
 /**
+ * This process was forked after its parent had joined; the node is the parent's.
+ */
+#define PORTOLAN_ERR_FORKED -15
+
+/**
  * There is no such rank.
  */
 #define PORTOLAN_ERR_NO_SUCH_RANK -20

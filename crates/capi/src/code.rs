@@ -40,6 +40,8 @@ pub const PORTOLAN_ERR_SYSTEM: c_int = -12;
 pub const PORTOLAN_ERR_SETTING: c_int = -13;
 /// There is no option of that name.
 pub const PORTOLAN_ERR_NO_OPTION: c_int = -14;
+/// This process was forked after its parent had joined; the node is the parent's.
+pub const PORTOLAN_ERR_FORKED: c_int = -15;
 /// There is no such rank.
 pub const PORTOLAN_ERR_NO_SUCH_RANK: c_int = -20;
 /// The process at the other end is gone.
@@ -113,6 +115,7 @@ const ENTRIES: &[Entry] = entries! {
     PORTOLAN_ERR_SYSTEM: c"the system refused something",
     PORTOLAN_ERR_SETTING: c"a setting has a value that cannot be",
     PORTOLAN_ERR_NO_OPTION: c"there is no option of that name",
+    PORTOLAN_ERR_FORKED: c"the node is the parent's, which forked this process after joining",
     PORTOLAN_ERR_NO_SUCH_RANK: c"there is no such rank",
     PORTOLAN_ERR_PEER_GONE: c"the process at the other end is gone",
     PORTOLAN_ERR_NO_PATH: c"no link leads to the process",

@@ -10,18 +10,21 @@
 use crate::code::*;
 use crate::collective::Collective;
 use crate::failure::Failure;
-use portolan::{Claimed, Context, Exposed, Node};
+use portolan::{Claimed, Context, Error, Exposed, Node};
 use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
 
 /// First word of a handle.
 const MAGIC: u64 = u64::from_le_bytes(*b"portonod");
 
 /// Owner of a node that was closed; no thread has this number.
 const NOBODY: usize = 0;
+
+/// Owner of a node in a child of the process that has joined; no thread has this number either.
+const FORKED: usize = usize::MAX;
 
 /// A node, and what C programs name by numbers.
 pub(crate) struct Joined {
@@ -57,6 +60,18 @@ unsafe impl Send for portolan_node_t {}
 /// All handles there were, so that leak checkers see that none is lost.
 static HANDLES: Mutex<Vec<&'static portolan_node_t>> = Mutex::new(Vec::new());
 
+/// Runs in each child that the program forks, so that the check of the owner, which every call makes
+/// anyway, tells what a child must not use. The lock is free unless another thread was joining; the
+/// library itself refuses such a call, too.
+extern "C" fn disown() {
+    if let Ok(handles) = HANDLES.try_lock() {
+        let owned = |owner: &AtomicUsize| owner.load(Ordering::Relaxed) != NOBODY;
+        for handle in handles.iter().filter(|handle| owned(&handle.owner)) {
+            handle.owner.store(FORKED, Ordering::Relaxed);
+        }
+    }
+}
+
 #[inline]
 fn this_thread() -> usize {
     // SAFETY: has no conditions.
@@ -66,6 +81,11 @@ fn this_thread() -> usize {
 
 impl portolan_node_t {
     pub(crate) fn make(node: Node) -> &'static portolan_node_t {
+        static ONCE: Once = Once::new();
+        // SAFETY: the function exists as long as this library.
+        ONCE.call_once(|| unsafe {
+            libc::pthread_atfork(None, None, Some(disown));
+        });
         let handle = Box::leak(Box::new(portolan_node_t {
             magic: MAGIC,
             owner: AtomicUsize::new(this_thread()),
@@ -93,8 +113,10 @@ impl portolan_node_t {
     }
 
     pub(crate) fn adopt(&self) -> Result<(), Failure> {
-        if self.owner.load(Ordering::Acquire) == NOBODY {
-            return Err(closed());
+        match self.owner.load(Ordering::Acquire) {
+            NOBODY => return Err(closed()),
+            FORKED => return Err(Failure::from(Error::Forked)),
+            _ => {}
         }
         if self.busy.load(Ordering::Acquire) {
             return Err(Failure::new(
@@ -277,8 +299,10 @@ fn in_handler() -> Failure {
 
 #[cold]
 fn foreign(handle: &portolan_node_t) -> Failure {
-    if handle.owner.load(Ordering::Acquire) == NOBODY {
-        return closed();
+    match handle.owner.load(Ordering::Acquire) {
+        NOBODY => return closed(),
+        FORKED => return Failure::from(Error::Forked),
+        _ => {}
     }
     Failure::new(
         PORTOLAN_ERR_WRONG_THREAD,

@@ -130,6 +130,7 @@ fn numbers_that_were_published_stay() {
         "PORTOLAN_ERR_SYSTEM -12",
         "PORTOLAN_ERR_SETTING -13",
         "PORTOLAN_ERR_NO_OPTION -14",
+        "PORTOLAN_ERR_FORKED -15",
         "PORTOLAN_ERR_NO_SUCH_RANK -20",
         "PORTOLAN_ERR_PEER_GONE -21",
         "PORTOLAN_ERR_NO_PATH -22",

@@ -5,8 +5,36 @@
 
 mod common;
 
+use common::ranks::{joined, role, run_ranks};
 use common::{KillOnDrop, can_make_labs, kill, portolan, refused, run, wait_until};
 use std::process::Command;
+
+/// Not a test by itself: what each rank does.
+#[test]
+fn as_rank() {
+    let Some(mut node) = joined(&[1]) else { return };
+    if role().as_deref() == Some("lose a peer") && node.rank() == 1 {
+        std::process::exit(7);
+    }
+    match node.barrier() {
+        Ok(()) => println!("\nmet"),
+        Err(error) => println!("\nfailed: {error}"),
+    }
+}
+
+/// One host has one name, whoever speaks of it.
+#[test]
+fn errors_name_a_host_as_the_launcher_does() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("names", &["--hosts", "2"]);
+    let ended = run_ranks(2, "lose a peer", &["--lab", &lab.0]);
+    let named = format!("rank 1 on {}-h1", lab.0);
+    let told = format!("failed: {named} is gone");
+    assert!(ended.out.contains(&told), "{}", ended.out);
+    assert!(ended.err.contains(&named), "{}", ended.err);
+}
 
 /// Takes the lab down when a test ends, however it ends.
 struct Lab(String);
@@ -113,6 +141,28 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
     assert_eq!(own_links(), before);
 }
 
+/// Over the smallest MTU there is, too, and with frames that are sealed.
+#[test]
+fn one_host_has_an_interface_that_a_job_can_use() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("one", &["--hosts", "1", "--mtu", "576"]);
+    let shown = lab.exec("h0", &["ip", "-br", "addr", "show", "eth0"]).out;
+    assert!(
+        shown.contains("UP") && shown.contains("10.77.0.1/16"),
+        "{shown}"
+    );
+    for path in ["udp", "packet"] {
+        let args = ["--path", path, "--option", "auth=aead", "--lab", &lab.0];
+        let out = run_ranks(2, "meet", &args).succeeded(path);
+        assert_eq!(out.matches("met").count(), 2, "{out}");
+    }
+    let name = lab.0.clone();
+    assert_eq!(run(&["lab", "down", "--name", &name]).status, 0);
+    assert_eq!(namespaces_of(&name), Vec::<String>::new());
+}
+
 #[test]
 fn more_hosts_are_joined_by_a_bridge() {
     if !can_make_labs() {
@@ -201,7 +251,10 @@ fn mistakes_get_one_sentence_and_status_two() {
     let err = refused(&["run", "--lab", "no-such-lab", "--", "true"]);
     assert!(err.contains("portolan lab up --name no-such-lab"), "{err}");
     assert!(refused(&["lab", "up", "--name", "a/b"]).contains("cannot name a lab"));
-    assert!(refused(&["lab", "up", "--name", "x", "--mtu", "10"]).contains("--mtu"));
+    for mtu in ["10", "100", "575", "70000"] {
+        let err = refused(&["lab", "up", "--name", "x", "--mtu", mtu]);
+        assert!(err.contains("--mtu") && err.contains("576 bytes"), "{err}");
+    }
 }
 
 #[test]

@@ -5,9 +5,9 @@
 
 mod common;
 
-use common::ranks::{ranks_command, role, unique_word};
+use common::ranks::{alone, ranks_command, role, unique_word};
 use common::{Ended, refused, run};
-use portolan::Node;
+use portolan::{Node, settings};
 use std::fs::{self, File};
 use std::process::Command;
 
@@ -65,6 +65,33 @@ fn a_value_that_cannot_be_is_refused_by_name() {
         assert!(words.iter().all(|word| told.contains(word)), "{told}");
     }
     assert!(with("PORTOLAN_VERBOSE", "0").out.contains("met: true"));
+}
+
+/// A script that takes a variable back with `NAME=` means what it says.
+#[test]
+fn an_empty_variable_is_not_set() {
+    let mut command = ranks_command(1, "join", &[], &unique_word());
+    for setting in settings::ALL {
+        command.env(setting.variable, "");
+    }
+    let ended = Ended::from(command.output().unwrap());
+    assert!(
+        ended.out.contains("met: true"),
+        "{}{}",
+        ended.out,
+        ended.err
+    );
+    let mut alone = alone("join");
+    for setting in settings::ALL {
+        alone.env(setting.variable, "");
+    }
+    let ended = Ended::from(alone.output().unwrap());
+    assert!(
+        ended.out.contains("met: true"),
+        "{}{}",
+        ended.out,
+        ended.err
+    );
 }
 
 /// Else a job that should be sealed runs in the clear without a word.

@@ -29,6 +29,9 @@ fn as_rank() {
     match role.as_str() {
         "few descriptors" => return few_descriptors(),
         "little memory" => return little_memory(),
+        "starved" => return starved(),
+        "unopened" => return unopened(),
+        "all few descriptors" => return all_few_descriptors(),
         "other clock" => enter_other_time(),
         _ => {}
     }
@@ -289,21 +292,96 @@ fn few_descriptors() {
     join_and_exchange();
 }
 
+/// Everybody talks with everybody.
+fn all_few_descriptors() {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().count() - 1;
+    limit(Resource::RLIMIT_NOFILE, open as u64);
+    say_refusal(|| {
+        let mut node = Node::join()?;
+        node.open(PORT, PortConfig::default())?;
+        let others: Vec<_> = (0..node.size())
+            .filter(|rank| *rank != node.rank())
+            .collect();
+        for &rank in &others {
+            node.isend_copy(Target::new(rank, PORT), b"x")?;
+        }
+        for &rank in &others {
+            node.recv_from(rank, PORT, &mut [0])?;
+        }
+        node.barrier()
+    });
+}
+
 fn little_memory() {
+    limit(Resource::RLIMIT_AS, address_space());
+    join_and_exchange();
+}
+
+/// Bytes of address space in use.
+fn address_space() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
-    limit(Resource::RLIMIT_AS, pages * 4096);
-    join_and_exchange();
+    pages * 4096
+}
+
+/// After it has joined, the victim has nothing left of what the environment names; everybody else
+/// talks with it alone.
+fn starved() {
+    let lack = std::env::var("PORTOLAN_TEST_LACK").unwrap();
+    say_refusal(|| {
+        let mut node = Node::join()?;
+        node.open(PORT, PortConfig::default())?;
+        if node.rank() != VICTIM {
+            node.send(Target::new(VICTIM, PORT), b"x")?;
+            node.recv_from(VICTIM, PORT, &mut [0])?;
+            return Ok(());
+        }
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().count() - 1;
+        let (resource, most) = match lack.as_str() {
+            "descriptors" => (Resource::RLIMIT_NOFILE, open as u64),
+            // Less than a ring.
+            "memory" => (Resource::RLIMIT_AS, address_space() + (100 << 10)),
+            "shared memory" => (Resource::RLIMIT_FSIZE, 4096),
+            other => panic!("no lack of {other}"),
+        };
+        setrlimit(resource, most, most).unwrap();
+        for rank in (0..node.size()).filter(|rank| *rank != VICTIM) {
+            node.recv_from(rank, PORT, &mut [0])?;
+            node.send(Target::new(rank, PORT), b"y")?;
+        }
+        Ok(())
+    });
+}
+
+/// The victim is sent a message to a port that it never opens.
+fn unopened() {
+    env_logger::init();
+    let mut node = Node::join().unwrap();
+    node.open(PORT, PortConfig::default()).unwrap();
+    if node.rank() == VICTIM {
+        node.recv_from(0, PORT, &mut [0]).unwrap();
+    } else {
+        for port in [SIDE_PORT, SIDE_PORT] {
+            node.send(Target::new(VICTIM, port), b"lost").unwrap();
+        }
+        let end = Instant::now() + Duration::from_secs(2);
+        node.wait_until(|| Instant::now() > end);
+        node.send(Target::new(VICTIM, PORT), b"x").unwrap();
+    }
+    node.barrier().unwrap();
 }
 
 /// Says what was refused, in the words of the library.
 fn join_and_exchange() {
-    let work = || {
+    say_refusal(|| {
         let mut node = Node::join()?;
         node.open(PORT, PortConfig::default())?;
         node.open(SIDE_PORT, PortConfig::default())?;
         try_exchange(&mut node, 0)
-    };
+    });
+}
+
+fn say_refusal(work: impl FnOnce() -> Result<(), Error>) {
     match work() {
         Ok(()) => println!("\nlives on"),
         Err(error) => {
@@ -450,6 +528,83 @@ fn refuses_or_works(role: &str, spare: &[u64]) {
 #[test]
 fn without_descriptors_a_process_is_told_what_is_missing() {
     refuses_or_works("few descriptors", &[0, 3, 6, 60]);
+}
+
+/// `P8.13`: who lacks something says what, with the limit and the remedy, and so do its peers and
+/// the launcher, who name it; nobody speaks of an end without a reason.
+#[test]
+fn a_lack_is_told_by_everybody_as_what_it_is() {
+    for (lack, words) in [
+        ("descriptors", "the limit of open files is"),
+        ("memory", "the limit of address space is"),
+        ("shared memory", "the limit of file sizes is"),
+    ] {
+        let env = format!("PORTOLAN_TEST_LACK={lack}");
+        let ended = run_clean(5, "starved", &["--path", "shm", "--env", &env]);
+        let shown = format!("{lack}\n{}\n{}", ended.out, ended.err);
+        assert_eq!(ended.status, 3, "{shown}");
+        let lines = ended.out.lines().filter(|line| line.contains("refused: "));
+        let told: Vec<_> = lines.collect();
+        assert!(!told.is_empty(), "{shown}");
+        for line in &told {
+            assert!(
+                line.contains(words) && line.contains("; raise it"),
+                "{shown}"
+            );
+            let is_own = line.contains("shm link: ");
+            assert!(is_own || line.contains("rank 1 on "), "{shown}");
+        }
+        let own = told
+            .iter()
+            .filter(|line| line.contains("shm link: "))
+            .count();
+        assert!(
+            own >= 1,
+            "the one that lacks it says what it tried: {shown}"
+        );
+        let blame = ended.err.lines().last().unwrap_or_default();
+        assert!(
+            blame.contains("rank 1 on ") && blame.contains(words),
+            "{shown}"
+        );
+    }
+}
+
+/// `P9.9`: the receiver says who waits, and where; an open port is nothing to speak of.
+#[test]
+fn a_message_at_a_port_that_nobody_opened_is_told_in_the_log() {
+    for path in ["shm", "udp"] {
+        let args = ["--path", path, "--env", "RUST_LOG=warn"];
+        let ended = run_clean(2, "unopened", &args);
+        assert_eq!(ended.status, 0, "{}{}", ended.out, ended.err);
+        let told = ended.err.matches("has waited for a second").count();
+        assert_eq!(told, 1, "{}", ended.err);
+        for words in [
+            "a message of rank 0 on ",
+            "at port 2, which rank 1 has not opened",
+        ] {
+            assert!(ended.err.contains(words), "{}", ended.err);
+        }
+    }
+}
+
+/// With too few descriptors in every process, the first to fail says why, and the launcher too.
+#[test]
+fn a_limit_too_low_for_the_job_is_named() {
+    let args = ["--path", "shm", "--env", "PORTOLAN_TEST_MORE=6"];
+    let ended = run_clean(12, "all few descriptors", &args);
+    let shown = format!("{}\n{}", ended.out, ended.err);
+    assert_eq!(ended.status, 3, "{shown}");
+    let words = "the limit of open files is";
+    assert!(
+        ended.err.contains(words) && ended.err.contains("ulimit -n"),
+        "{shown}"
+    );
+    let named = ended.out.lines().filter(|line| line.contains("refused: "));
+    assert!(
+        named.filter(|line| line.contains(words)).count() > 0,
+        "{shown}"
+    );
 }
 
 #[test]

@@ -6,8 +6,10 @@
 
 mod common;
 
-use common::{portolan, refused};
+use common::{KillOnDrop, portolan, refused, wait_until};
 use serde_json::Value;
+use std::io::Read;
+use std::process::Stdio;
 
 /// Every number below `value` that has a time's name.
 fn times(value: &Value, found: &mut Vec<f64>) {
@@ -96,4 +98,37 @@ fn nonsense_is_refused() {
         "/nowhere/x.json",
     ];
     assert!(refused(&nowhere).contains("--json"));
+}
+
+/// The refusal comes before anything is measured: the budget is one that no test would wait for.
+#[test]
+fn a_model_that_cannot_be_stored_is_told_before_anything_is_measured() {
+    let tune = |args: &[&str], home: Option<&str>| {
+        let mut command = portolan(&["tune", "--seconds", "600"]);
+        command.args(args).env_remove("XDG_CONFIG_HOME");
+        match home {
+            Some(home) => command.env("HOME", home),
+            None => command.env_remove("HOME"),
+        };
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = KillOnDrop(child.spawn().unwrap());
+        wait_until("it is refused", || child.0.try_wait().unwrap().is_some());
+        assert_eq!(child.0.wait().unwrap().code(), Some(2));
+        let mut err = String::new();
+        let mut stderr = child.0.stderr.take().unwrap();
+        stderr.read_to_string(&mut err).unwrap();
+        err
+    };
+    // No directory can be made below a file, by root neither.
+    let err = tune(&[], Some("/dev/null"));
+    assert!(
+        err.contains("/dev/null/.config/portolan/model.json"),
+        "{err}"
+    );
+    assert!(
+        err.contains("XDG_CONFIG_HOME") && err.contains("--no-store"),
+        "{err}"
+    );
+    let err = tune(&[], None);
+    assert!(err.contains("HOME") && err.contains("--no-store"), "{err}");
 }

@@ -188,7 +188,12 @@ unsafe fn take(state: &mut State, index: usize, into: &Arrays) -> Result<isize, 
         return Err(Errno::AVAIL);
     }
     if queue.len() == 0 {
-        return Err(Errno::AGAIN);
+        let eps = &state.cqs[index].eps;
+        let is_forked = |ep: &usize| state.eps.get(*ep).is_some_and(|ep| ep.engine.is_forked());
+        return Err(match eps.iter().any(is_forked) {
+            true => Errno(EOPBADSTATE),
+            false => Errno::AGAIN,
+        });
     }
     let mut taken = 0;
     while taken < into.count {

@@ -35,6 +35,8 @@ impl From<SubmitError> for Errno {
             SubmitError::NoSuchPeer | SubmitError::TooManyPieces => Errno::INVAL,
             SubmitError::Unsupported => Errno(libc::EOPNOTSUPP),
             SubmitError::TooLong => Errno::MSGSIZE,
+            SubmitError::Forked => Errno(abi::EOPBADSTATE),
+            SubmitError::NoMemory(_) => Errno(libc::ENOMEM),
             SubmitError::PeerGone(_) => Errno(libc::ECONNRESET),
             _ => Errno(abi::EOTHER),
         }

@@ -83,6 +83,11 @@
 #define GAMMA_ERR_INTERNAL -14
 
 /**
+ * This process was forked after its parent had called gamma_init(); the group is the parent's.
+ */
+#define GAMMA_ERR_FORKED -15
+
+/**
  * Another error of the network.
  */
 #define GAMMA_ERR_OTHER -99

@@ -34,6 +34,8 @@ pub const GAMMA_ERR_NODE_GONE: c_int = -12;
 pub const GAMMA_ERR_SYSTEM: c_int = -13;
 /// The library has a bug.
 pub const GAMMA_ERR_INTERNAL: c_int = -14;
+/// This process was forked after its parent had called gamma_init(); the group is the parent's.
+pub const GAMMA_ERR_FORKED: c_int = -15;
 /// Another error of the network.
 pub const GAMMA_ERR_OTHER: c_int = -99;
 
@@ -67,7 +69,11 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let code = match &error {
             Error::Launch(_) | Error::Setting { .. } => GAMMA_ERR_LAUNCH,
-            Error::Link(_) | Error::System { .. } => GAMMA_ERR_SYSTEM,
+            Error::Link(_)
+            | Error::System { .. }
+            | Error::Lacking { .. }
+            | Error::NoMemory { .. } => GAMMA_ERR_SYSTEM,
+            Error::Forked => GAMMA_ERR_FORKED,
             Error::NoSuchRank { .. } => GAMMA_ERR_NODE,
             Error::PeerGone { .. }
             | Error::NoPath { .. }

@@ -2,7 +2,7 @@
 //! Begin and end of the parallel section.
 
 use crate::code::*;
-use crate::machine::{Machine, Phase, lock, running};
+use crate::machine::{self, Machine, Phase, lock, running};
 use portolan::Node;
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_uchar};
 use std::os::unix::ffi::OsStrExt;
@@ -43,6 +43,7 @@ pub unsafe extern "C" fn gamma_init(
                     "gamma_init() was called before",
                 ));
             }
+            Phase::Forked => return Err(portolan::Error::Forked.into()),
             Phase::Exited => {
                 let text = "gamma_exit() was called: a process joins its group once";
                 return Err(Failure::new(GAMMA_ERR_EXITED, text));
@@ -85,6 +86,7 @@ fn is_lossy() -> Result<bool, Failure> {
 }
 
 fn begin(machine: &Machine, node: Node, lossy: bool) {
+    machine::watch_forks();
     machine.rank.set(node.rank());
     machine.size.set(node.size());
     // Any byte but 0, the same in all processes, and mostly another in another group.

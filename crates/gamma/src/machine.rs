@@ -14,6 +14,7 @@ use portolan::{Context, Node};
 use std::cell::{Cell, RefCell, RefMut};
 use std::num::NonZeroUsize;
 use std::ptr;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// How far this process is.
@@ -22,6 +23,8 @@ pub(crate) enum Phase {
     Before,
     Running,
     Exited,
+    /// In a child of a process that was running.
+    Forked,
 }
 
 /// See the module documentation.
@@ -102,6 +105,26 @@ pub(crate) static BROADCAST: parking_lot::Mutex<()> = parking_lot::Mutex::new(()
 
 pub(crate) type Held = ReentrantMutexGuard<'static, RawMutex, ThisThread, Machine>;
 
+/// Runs in each child that the program forks: the parallel section is the parent's. The phase, which
+/// every call looks at anyway, says so.
+extern "C" fn disown() {
+    // SAFETY: in the child this is the only thread. It may hold the lock, as any code that forks
+    // from a handler does; cells stand it.
+    let machine = unsafe { &*MACHINE.data_ptr() };
+    if machine.phase.get() == Phase::Running {
+        machine.phase.set(Phase::Forked);
+    }
+}
+
+/// From now on children are told.
+pub(crate) fn watch_forks() {
+    static ONCE: Once = Once::new();
+    // SAFETY: the function exists as long as this library.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(disown));
+    });
+}
+
 /// The machine, in whatever phase.
 #[inline]
 pub(crate) fn lock() -> Held {
@@ -148,6 +171,9 @@ pub(crate) fn running() -> Result<Held, Failure> {
 
 #[cold]
 fn not_running(phase: Phase) -> Failure {
+    if phase == Phase::Forked {
+        return portolan::Error::Forked.into();
+    }
     if phase == Phase::Before {
         return Failure::new(GAMMA_ERR_NOT_INITIALISED, "call gamma_init() first");
     }

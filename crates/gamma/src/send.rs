@@ -89,10 +89,24 @@ unsafe fn send<const N: usize>(
         // A handler cannot wait: what it sends is copied, and leaves when it has returned.
         Caller::Handler(context) => match &pieces[..] {
             [piece] => context.send(target, piece)?,
-            pieces => context.send(target, &pieces.concat())?,
+            pieces => context.send(target, &concat(pieces)?)?,
         },
     }
     Ok(0)
+}
+
+/// The pieces in one, if there is memory for them.
+fn concat(pieces: &[&[u8]]) -> Result<Vec<u8>, Failure> {
+    let len = pieces.iter().map(|piece| piece.len()).sum();
+    let mut whole = Vec::new();
+    if whole.try_reserve_exact(len).is_err() {
+        let text = format!("there is no memory for a copy of {len} bytes");
+        return Err(Failure::new(GAMMA_ERR_SYSTEM, text));
+    }
+    pieces
+        .iter()
+        .for_each(|piece| whole.extend_from_slice(piece));
+    Ok(whole)
 }
 
 /// # Safety
@@ -110,7 +124,7 @@ unsafe fn isend<const N: usize>(
     let buffer = match &pieces[..] {
         // SAFETY: the caller's promise.
         [piece] => unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) },
-        pieces => Buffer::from(pieces.concat()),
+        pieces => Buffer::from(concat(pieces)?),
     };
     let request = match machine.caller()? {
         Caller::Program(mut node) => {

@@ -133,6 +133,7 @@ fn numbers_that_were_published_stay() {
         "GAMMA_ERR_NODE_GONE -12",
         "GAMMA_ERR_SYSTEM -13",
         "GAMMA_ERR_INTERNAL -14",
+        "GAMMA_ERR_FORKED -15",
         "GAMMA_ERR_OTHER -99",
         "GO_BACK 0",
         "GO_FORTH 1",

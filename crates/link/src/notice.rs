@@ -2,16 +2,18 @@
 //! What a link reports besides frames: errors, notices, and what to wait for.
 
 use crate::{LinkKind, PeerId};
+use portolan_sys::lack::{Explained, Lack};
+use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
 use thiserror::Error;
 
 /// Why a link could not be opened or a peer not be connected.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum LinkError {
     /// The system refused. `what` names the call and its object, `remedy` what a person can do.
-    #[error("{kind} link: {what}: {errno}; {remedy}")]
+    #[error("{kind} link: {what}: {}", Explained(errno, Some(remedy)))]
     System {
         /// Link concerned.
         kind: LinkKind,
@@ -32,6 +34,24 @@ pub enum LinkError {
         /// Reason.
         why: &'static str,
     },
+}
+
+impl LinkError {
+    /// What has run out, if that is why.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        match self {
+            LinkError::System { errno, .. } => Lack::of(errno),
+            LinkError::Unreachable { .. } => None,
+        }
+    }
+}
+
+/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+impl fmt::Debug for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Why a frame was not sent.
@@ -93,6 +113,22 @@ pub enum Notice {
     PeerGone(PeerId),
     /// The peer's process lives, and has closed its end of the connection.
     PeerClosed(PeerId),
+    /// The peer's process says that it lacks something. Why it closes, or ends, if it soon does.
+    PeerLacks {
+        /// Peer concerned.
+        peer: PeerId,
+        /// What it lacks.
+        lack: Lack,
+    },
+    /// This process lacks something for its connection with the peer, which is given up.
+    Lacking {
+        /// Peer concerned.
+        peer: PeerId,
+        /// What is missing.
+        lack: Lack,
+        /// What was tried, what is missing, and the remedy.
+        what: String,
+    },
     /// The system says that nobody listens at the peer's address (ICMP unreachable). It can be
     /// forged: ask the peer before believing it.
     Refused(PeerId),

@@ -6,7 +6,9 @@
     reason = "memory of programs in other languages is lent by address"
 )]
 
+use crate::error::Error;
 use crate::region::Region;
+use portolan_sys::memory;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -111,6 +113,27 @@ impl Buffer {
             Kind::Foreign(bytes) => bytes.bytes().to_vec(),
         }
     }
+}
+
+/// A copy of `pieces` in one, for `what`.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+pub(crate) fn gathered(what: &'static str, pieces: &[&[u8]]) -> Result<Vec<u8>, Error> {
+    let len = || pieces.iter().map(|piece| piece.len()).sum();
+    memory::gathered(pieces).map_err(|lack| Error::NoMemory {
+        what,
+        len: len(),
+        lack,
+    })
+}
+
+/// Zeroed memory for `what`.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+pub(crate) fn zeroed(what: &'static str, len: usize) -> Result<Vec<u8>, Error> {
+    memory::zeroed(len).map_err(|lack| Error::NoMemory { what, len, lack })
 }
 
 impl Clone for Kind {

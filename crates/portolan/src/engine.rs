@@ -12,12 +12,14 @@ mod place;
 mod remote;
 mod send;
 mod tagged;
+mod trouble;
 
 pub(crate) use carry::HELPER_NAME;
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
 pub(crate) use remote::{Call, RemoteState};
 pub(crate) use send::{BUFFERED_LEN_MAX, Submitted};
+pub(crate) use trouble::Unopened;
 
 use place::Intake;
 
@@ -36,6 +38,7 @@ use portolan_proto::{
     Address, Cause, Core, Instant, Label, LinkId, OpId, PeerId, PeerStatus, PortId, SendSpec,
     Transmit,
 };
+use portolan_sys::fork::Owner;
 use portolan_wire::SEAL_LEN;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -86,8 +89,10 @@ const CONNECT_TIMEOUT_ENDPOINT: Duration = Duration::from_secs(600);
 /// What the engine knows of a peer beside the core.
 #[derive(Debug, Default)]
 pub(crate) struct PeerInfo {
-    /// What the launcher said of its end.
+    /// What the launcher said of its end, or it has said itself; what this process lacks for it.
     pub(crate) report: Option<String>,
+    /// What it has said that it lacks.
+    pub(super) lacks: Option<&'static str>,
     /// When a session was asked for.
     pub(crate) connecting_since: Option<Instant>,
     /// Turn in which something was last sent without waiting for company.
@@ -195,6 +200,10 @@ pub(crate) struct Inner {
     pub(crate) undelivered: Vec<close::Undelivered>,
     /// Bytes of copies that this process has sent to itself and not received.
     pub(crate) self_unread: usize,
+    /// The process whose session this is.
+    pub(crate) owner: Owner,
+    /// Messages that wait at ports which the program may have forgotten to open.
+    pub(crate) unopened: Vec<Unopened>,
 }
 
 /// See the module documentation.
@@ -218,12 +227,10 @@ impl Inner {
         self.job.size
     }
 
+    #[inline]
     pub(crate) fn check_rank(&self, rank: u32) -> Result<PeerId, Error> {
-        if rank >= self.job.size {
-            return Err(Error::NoSuchRank {
-                rank,
-                size: self.job.size,
-            });
+        if rank >= self.job.size || self.owner.is_another() {
+            return Err(self.refused_rank(rank));
         }
         Ok(PeerId(rank))
     }
@@ -260,6 +267,13 @@ impl Inner {
             };
         }
         let report = self.peers[peer.0 as usize].report.clone();
+        if let Cause::Lacking(_) = cause {
+            return Error::Lacking {
+                rank: peer.0,
+                host,
+                what: report.unwrap_or_else(|| cause.to_string()),
+            };
+        }
         Error::PeerGone {
             rank: peer.0,
             host,
@@ -361,6 +375,9 @@ impl Engine {
     /// The first half of a turn: receives, and acts on what has come.
     #[inline]
     pub(crate) fn work(&mut self, inbox: Option<&mut Inbox<'_>>) -> usize {
+        if self.inner.owner.is_another() {
+            return self.abandon();
+        }
         let turn = self.inner.turn.wrapping_add(1);
         self.inner.turn = turn;
         let moved = self.receive(turn, inbox);
@@ -476,6 +493,9 @@ impl Engine {
 
     /// Sends everything that the core has ready; returns how many frames or runs left.
     pub(crate) fn flush(&mut self) -> usize {
+        if self.inner.owner.is_another() {
+            return self.abandon();
+        }
         self.inner.flush_wanted = false;
         if self.full_mask != 0 {
             for link in LinkId::ALL
@@ -545,6 +565,7 @@ impl Engine {
         let Inner { table, .. } = &self.inner;
         let Some(other) = table.of(peer) else { return };
         let mut has_left = false;
+        let mut lacking = None;
         for link in table.own().common_links(&other) {
             let Some(addr) = other.on(link) else { continue };
             if self.links.is_connected(peer, link) {
@@ -552,14 +573,21 @@ impl Engine {
             }
             if let Err(error) = self.links.connect(peer, link, addr) {
                 log::debug!("{link} to {peer}: {error}");
-                has_left |= link == LinkId::SHM;
+                match error.lack() {
+                    Some(lack) => lacking = Some((lack, error.to_string())),
+                    None => has_left |= link == LinkId::SHM,
+                }
             }
+        }
+        if let Some((lack, what)) = lacking {
+            return self.on_lacking(peer, &lack, what);
         }
         if has_left {
             // Nobody listens there any more, or the link has just seen the peer leave, and knows
             // how. What it sent before still counts, also by a connection of its own that is younger
             // than the last look. `P8.11`
             self.take_in();
+            self.await_report(peer);
             self.inner.core.fail_peer(peer, Cause::ProcessGone);
         }
     }
@@ -595,6 +623,9 @@ impl Engine {
     /// What needs system calls and seldom has news.
     pub(crate) fn look_around(&mut self) {
         self.hear();
+        if !self.inner.unopened.is_empty() {
+            self.inner.tell_unopened();
+        }
         self.check_watched();
         self.inner.drain(&mut self.handlers, None);
     }
@@ -602,6 +633,10 @@ impl Engine {
     /// What links and the launcher tell.
     fn hear(&mut self) {
         self.hear_notices();
+        self.hear_launcher();
+    }
+
+    fn hear_launcher(&mut self) {
         while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
             if let Some(info) = self.inner.peers.get_mut(gone.rank as usize) {
                 info.report = Some(gone.cause);
@@ -631,14 +666,15 @@ impl Engine {
 
     fn on_notice(&mut self, link: LinkId, notice: Notice) {
         match notice {
-            Notice::PeerGone(rank) => {
-                self.links.disconnect(PeerId(rank), link);
-                self.inner.give_up(PeerId(rank), Cause::ProcessGone);
+            Notice::PeerGone(rank) => self.on_departure(PeerId(rank), link, Cause::ProcessGone),
+            Notice::PeerClosed(rank) => self.on_departure(PeerId(rank), link, Cause::Closed),
+            Notice::PeerLacks { peer, lack } => {
+                if let Some(info) = self.inner.peers.get_mut(peer as usize) {
+                    info.lacks = Some(lack.resource.summary());
+                    info.report = Some(lack.to_string());
+                }
             }
-            Notice::PeerClosed(rank) => {
-                self.links.disconnect(PeerId(rank), link);
-                self.inner.give_up(PeerId(rank), Cause::Closed);
-            }
+            Notice::Lacking { peer, lack, what } => self.on_lacking(PeerId(peer), &lack, what),
             Notice::Refused(rank) => self.doubt(PeerId(rank)),
             Notice::MtuShrunk {
                 peer,

@@ -9,6 +9,7 @@ use crate::collective::CollectiveMismatch;
 use crate::launch::LaunchError;
 use portolan_link::LinkError;
 use portolan_proto::{Cause, RemoteFault};
+use portolan_sys::lack::{Explained, Lack};
 use std::fmt;
 use std::io;
 use thiserror::Error;
@@ -18,21 +19,22 @@ use thiserror::Error;
 pub struct Reason {
     /// What this process found out by itself.
     pub cause: Cause,
-    /// What the launcher said, such as "killed by signal 9 (SIGKILL)".
+    /// What the launcher said, such as "killed by signal 9 (SIGKILL)", or the process itself.
     pub report: Option<String>,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.report {
-            Some(report) => write!(f, "{} ({report})", self.cause),
-            None => self.cause.fmt(f),
+        match (&self.report, self.cause) {
+            (Some(report), Cause::Starved(_)) => write!(f, "its process says: {report}"),
+            (Some(report), cause) => write!(f, "{cause} ({report})"),
+            (None, cause) => cause.fmt(f),
         }
     }
 }
 
 /// Why an operation or a call failed.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The launcher, or the connection to it.
@@ -42,7 +44,7 @@ pub enum Error {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The system refused something that has no link.
-    #[error("{what}: {errno}")]
+    #[error("{what}: {}", Explained(errno, None))]
     System {
         /// What was tried.
         what: &'static str,
@@ -103,6 +105,26 @@ pub enum Error {
         unread: usize,
         /// Bytes that may wait.
         limit: usize,
+    },
+    /// This process has run out of something that it needs to reach the peer.
+    #[error("no connection with rank {rank} on {host}: {what}")]
+    Lacking {
+        /// Which.
+        rank: u32,
+        /// Where it runs.
+        host: String,
+        /// What was tried, what is missing, the limit, and the remedy.
+        what: String,
+    },
+    /// The system has no memory left for something whose length the program chose.
+    #[error("{what} of {len} bytes: {lack}")]
+    NoMemory {
+        /// What it was for.
+        what: &'static str,
+        /// Bytes.
+        len: usize,
+        /// The limit and the remedy.
+        lack: Lack,
     },
     /// No link leads to the peer.
     #[error("no path to rank {rank} on {host}: {why}")]
@@ -210,6 +232,12 @@ pub enum Error {
     /// Memory that others share cannot be opened for writing.
     #[error("a shared buffer can be exposed for reading only; expose a `Vec<u8>` or a `Region`")]
     RegionShared,
+    /// This process is a child of the one that has joined.
+    #[error(
+        "this process was forked after its parent had joined the job, and has no part in it; leave \
+         the library to the parent, or start the child as a program of its own"
+    )]
+    Forked,
     /// The request was waited for already.
     #[error("this request has been completed already")]
     StaleRequest,
@@ -257,11 +285,43 @@ fn and_others(count: usize) -> String {
     }
 }
 
+/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use portolan_link::LinkKind;
     use std::error::Error as _;
+
+    /// What `fn main() -> Result<(), portolan::Error>` shows a person.
+    #[test]
+    fn an_error_reads_the_same_from_main() {
+        let gone = Error::PeerGone {
+            rank: 3,
+            host: "node7".into(),
+            reason: Reason {
+                cause: Cause::ProcessGone,
+                report: None,
+            },
+        };
+        let launch = LaunchError::Malformed("column 3".into());
+        let link = LinkError::Unreachable {
+            kind: LinkKind::Shm,
+            peer: 1,
+            why: "it is on another host",
+        };
+        assert_eq!(format!("{launch:?}"), launch.to_string());
+        assert_eq!(format!("{link:?}"), link.to_string());
+        for error in [gone, launch.into(), link.into(), Error::BufferShared] {
+            assert_eq!(format!("{error:?}"), error.to_string());
+            assert_eq!(format!("{error:#?}"), error.to_string());
+        }
+    }
 
     #[test]
     fn no_cause_is_told_twice() {

@@ -108,6 +108,7 @@ impl Node {
     /// # Errors
     /// [`Error::System`] when the system refuses.
     pub fn arm(&mut self) -> Result<bool, Error> {
+        self.engine.inner.check_owner()?;
         self.event_set()?;
         self.engine.flush();
         let now = self.engine.inner.read_clock();
@@ -134,6 +135,9 @@ impl Node {
 
     /// Ends what [`Node::arm`] began, and does what has become due: timers, news of peers, messages.
     pub fn disarm(&mut self) {
+        if self.engine.inner.owner.is_another() {
+            return;
+        }
         self.engine.links.disarm();
         self.engine.inner.read_clock();
         self.engine.look_around();

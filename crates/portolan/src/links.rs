@@ -206,11 +206,7 @@ impl Plan {
 impl Links {
     /// Opens what `plan` says. A link that is merely nice to have may fail quietly.
     pub(crate) fn open(plan: &Plan, job: &Job, shm: ShmConfig) -> Result<Links, Error> {
-        let mut links = Links {
-            open: Vec::new(),
-            places: [None; LinkId::COUNT],
-            has_lossy: false,
-        };
+        let mut links = Links::none();
         if plan.shm {
             let shm = Shm::open(shm)?;
             let shm = match &plan.die {
@@ -242,6 +238,15 @@ impl Links {
             }
         }
         Ok(links)
+    }
+
+    /// No links, by which nobody is reached.
+    pub(crate) fn none() -> Links {
+        Links {
+            open: Vec::new(),
+            places: [None; LinkId::COUNT],
+            has_lossy: false,
+        }
     }
 
     fn add(&mut self, id: LinkId, link: AnyLink) {

@@ -23,6 +23,7 @@ use crate::error::Error;
 use life::Life;
 use message::{Key, Kind, LEN, Message};
 use portolan_proto::{Instant, PeerId};
+use portolan_sys::lack::Lack;
 use portolan_sys::net::{enable_error_queue, recv_error_quoting};
 use rustix::net::{Shutdown, shutdown};
 use std::collections::HashMap;
@@ -132,7 +133,10 @@ impl Unstarted {
             .spawn(move || in_thread.run())
             .map_err(|errno| Error::System {
                 what: "starting a thread",
-                errno,
+                errno: match Lack::of_thread(&errno) {
+                    Some(lack) => io::Error::other(format!("{errno}; {lack}")),
+                    None => errno,
+                },
             })?;
         Ok(Liveness {
             shared,

@@ -15,7 +15,7 @@ mod store;
 
 pub use host::Host;
 pub use predict::{Load, Way};
-pub use store::{Status, StoreError, default_file, load, save};
+pub use store::{Status, StoreError, check_writable, default_file, load, save};
 
 use portolan_proto::{Choice, LONE_STEPS, LoneStep};
 use serde::{Deserialize, Serialize};

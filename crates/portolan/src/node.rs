@@ -10,7 +10,7 @@ mod join;
 
 pub(crate) use collective::{Run, Sending, Wait};
 
-use crate::buffer::Buffer;
+use crate::buffer::{self, Buffer};
 use crate::engine::{BUFFERED_LEN_MAX, Engine, Inbox, PortUse};
 use crate::error::Error;
 use crate::event::EventSet;
@@ -223,7 +223,7 @@ impl Node {
     /// Sends the pieces as one message, as [`Node::send`].
     ///
     /// # Errors
-    /// As [`Node::send`].
+    /// As [`Node::send`]; [`Error::NoMemory`].
     pub fn send_gather(&mut self, to: Target, pieces: &[&[u8]]) -> Result<(), Error> {
         let peer = self.engine.inner.check_rank(to.rank())?;
         let spec = to.spec();
@@ -234,7 +234,8 @@ impl Node {
             return Ok(());
         }
         // Too long to be copied into a frame, or no room now: in one piece it can wait.
-        self.send_spec(peer, spec, &pieces.concat())
+        let whole = buffer::gathered("a copy of the pieces of a message", pieces)?;
+        self.send_spec(peer, spec, &whole)
     }
 
     #[inline]
@@ -383,6 +384,7 @@ impl Node {
         bytes: &mut [u8],
     ) -> Result<Received, Error> {
         let inner = &mut self.engine.inner;
+        inner.check_owner()?;
         match inner.port_use(port) {
             PortUse::Open => {}
             PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
@@ -485,8 +487,9 @@ impl Node {
     pub(crate) fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
         self.await_lent(op, about);
         let done = self.engine.inner.ops.finish_lent(op);
+        let done = done.unwrap_or_else(|| Err(self.engine.inner.stale()));
         self.part();
-        done.unwrap_or(Err(Error::StaleRequest))
+        done
     }
 
     #[inline]
@@ -495,8 +498,10 @@ impl Node {
             let guard = LentGuard { node: self, op };
             let Node { engine, waiter, .. } = &mut *guard.node;
             waiter.until(engine, about, |inner| inner.ops.is_done(op));
-            // Done: nothing is lent any more.
-            std::mem::forget(guard);
+            if engine.inner.ops.is_done(op) {
+                // Nothing is lent any more.
+                std::mem::forget(guard);
+            }
         }
     }
 
@@ -522,8 +527,9 @@ impl Node {
             waiter.until(engine, about.as_slice(), |inner| inner.ops.is_done(op));
         }
         let done = self.engine.inner.ops.finish(op);
+        let done = done.unwrap_or_else(|| Err(self.engine.inner.stale()));
         self.part();
-        done.unwrap_or(Err(Error::StaleRequest))
+        done
     }
 
     /// Makes progress once; the completion if the operation has ended.
@@ -536,12 +542,13 @@ impl Node {
         }
         if !self.engine.inner.ops.is_done(request.0) {
             self.progress();
+            self.engine.inner.check_owner()?;
             if !self.engine.inner.ops.is_done(request.0) {
                 return Ok(None);
             }
         }
         let Some(done) = self.engine.inner.ops.finish(request.0) else {
-            return Err(Error::StaleRequest);
+            return Err(self.engine.inner.stale());
         };
         done.map(Some)
     }
@@ -557,7 +564,8 @@ impl Node {
 
     /// Makes progress, and sleeps between, until `done` says so. For programs whose handlers count.
     ///
-    /// `done` must depend on what handlers change: it is asked after each turn.
+    /// `done` must depend on what handlers change: it is asked after each turn. Returns before it says
+    /// so in a process that was forked after it had joined, which gets no messages.
     pub fn wait_until(&mut self, done: impl Fn() -> bool) {
         let Node { engine, waiter, .. } = self;
         waiter.until(engine, &[], |_| done());
@@ -574,6 +582,9 @@ impl Node {
     /// end then.
     pub fn abort(&mut self, status: i32, reason: &str) {
         self.clean = false;
+        if self.engine.inner.owner.is_another() {
+            return;
+        }
         if let Some(launch) = &mut self.engine.launch {
             launch.abort(status, reason);
         }
@@ -619,6 +630,7 @@ impl Node {
 
     fn leave_job(&mut self) -> Result<(), Error> {
         self.closed = true;
+        self.engine.inner.check_owner()?;
         if !self.clean {
             return Ok(());
         }
@@ -633,6 +645,10 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if self.engine.inner.owner.is_another() {
+            self.engine.abandon();
+            return;
+        }
         if std::thread::panicking() || self.closed {
             return;
         }

@@ -5,6 +5,7 @@
 //! whoever computes it. Between groups of different sizes sums of floating-point numbers may differ
 //! in the last bits, as the order of additions does.
 
+use crate::buffer;
 use crate::collective::{CollectiveKind, Head};
 use crate::error::Error;
 use crate::group::{Group, check_root};
@@ -97,14 +98,14 @@ struct Reduction<'a, T> {
 }
 
 impl<'a, T: Reducible> Reduction<'a, T> {
-    fn new(run: &'a Run, op: ReduceOp, values: &'a mut [T]) -> Self {
-        let bytes = vec![0; values.len() * T::LEN];
-        Reduction {
+    fn new(run: &'a Run, op: ReduceOp, values: &'a mut [T]) -> Result<Self, Error> {
+        let bytes = buffer::zeroed("the values of a reduction", values.len() * T::LEN)?;
+        Ok(Reduction {
             run,
             op,
             values,
             bytes,
-        }
+        })
     }
 
     fn send(&mut self, node: &mut Node, member: u32) -> Result<(), Error> {
@@ -240,7 +241,8 @@ impl Node {
         values: &mut [T],
     ) -> Result<(), Error> {
         let run = self.begin_run(group, head(CollectiveKind::Allreduce, 0, op, values))?;
-        let result = Reduction::new(&run, op, values).allreduce(self);
+        let reduction = Reduction::new(&run, op, values);
+        let result = reduction.and_then(|mut reduction| reduction.allreduce(self));
         self.end_run(&run, result)
     }
 
@@ -268,7 +270,8 @@ impl Node {
     ) -> Result<(), Error> {
         check_root(root, group.size())?;
         let run = self.begin_run(group, head(CollectiveKind::Reduce, root, op, values))?;
-        let result = Reduction::new(&run, op, values).reduce(self, root);
+        let reduction = Reduction::new(&run, op, values);
+        let result = reduction.and_then(|mut reduction| reduction.reduce(self, root));
         self.end_run(&run, result)
     }
 

@@ -2,6 +2,7 @@
 //! Registered buffers: memory that suits bulk data best.
 
 use crate::error::Error;
+use portolan_sys::lack::Lack;
 use portolan_sys::pages::{Backing, Pages};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -25,11 +26,18 @@ impl Region {
     /// Allocates `len` bytes, all of them zero.
     ///
     /// # Errors
-    /// [`Error::System`] when the system, or a limit of the process, has no memory left.
+    /// [`Error::NoMemory`] when the system, or a limit of the process, has no memory left.
     pub fn new(len: usize) -> Result<Region, Error> {
-        let pages = Pages::new(len).map_err(|errno| Error::System {
-            what: "allocating a region",
-            errno,
+        let pages = Pages::new(len).map_err(|errno| match Lack::of(&errno) {
+            Some(lack) => Error::NoMemory {
+                what: "a region",
+                len,
+                lack,
+            },
+            None => Error::System {
+                what: "allocating a region",
+                errno,
+            },
         })?;
         Ok(Region(pages))
     }

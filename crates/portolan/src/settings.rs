@@ -222,10 +222,11 @@ pub(crate) fn path_from_env() -> Result<PathChoice, LaunchError> {
 }
 
 impl Setting {
-    /// The value in the environment, if there is one.
+    /// The value in the environment, if there is one. An empty one is none, so that a script can
+    /// take a variable back.
     #[must_use]
     pub fn from_env(&self) -> Option<String> {
-        let value = std::env::var_os(self.variable)?;
+        let value = std::env::var_os(self.variable).filter(|value| !value.is_empty())?;
         Some(value.to_string_lossy().into_owned())
     }
 
@@ -235,7 +236,7 @@ impl Setting {
     /// [`LaunchError::BadVariable`] for any other value.
     pub fn is_on(&self) -> Result<bool, LaunchError> {
         match self.from_env().as_deref() {
-            None | Some("" | "0") => Ok(false),
+            None | Some("0") => Ok(false),
             Some("1") => Ok(true),
             Some(other) => Err(LaunchError::BadVariable {
                 variable: self.variable,

@@ -19,6 +19,7 @@ use crate::settings;
 use crate::table::Table;
 use portolan_link::HostId;
 use portolan_proto::{Config, Core, Instant, Limits, LinkId, Schedule};
+use portolan_sys::fork::Owner;
 use rand::TryRngCore;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -121,6 +122,8 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         undelivered: Vec::new(),
         self_unread: 0,
         losses: None,
+        unopened: Vec::new(),
+        owner: Owner::this_process(),
         raw: None,
         directory: None,
         job,

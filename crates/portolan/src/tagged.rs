@@ -212,6 +212,7 @@ impl Node {
     /// [`Error::TruncatedTagged`], [`Error::NoSuchRank`], [`Error::PeerGone`].
     #[inline]
     pub fn recv_tagged(&mut self, which: TagMatch, bytes: &mut [u8]) -> Result<Envelope, Error> {
+        self.engine.inner.check_owner()?;
         let selector = self.engine.inner.selector(which)?;
         let (inner, source) = (&mut self.engine.inner, selector.source);
         let len = bytes.len() as u64;
@@ -223,14 +224,14 @@ impl Node {
         self.engine.drain();
         self.await_lent(op, source.as_slice());
         let done = self.engine.inner.ops.finish(op);
+        let done = done.unwrap_or_else(|| Err(self.engine.inner.stale()));
         self.part();
-        done.unwrap_or(Err(Error::StaleRequest))
-            .map(|done| Envelope {
-                source: done.source,
-                tag: done.tag,
-                len: done.len,
-                imm: done.imm,
-            })
+        done.map(|done| Envelope {
+            source: done.source,
+            tag: done.tag,
+            len: done.len,
+            imm: done.imm,
+        })
     }
 
     /// Makes progress once, and looks for the first message that has come and that `which` takes.
@@ -333,6 +334,7 @@ impl Context<'_> {
 
 impl Inner {
     fn post_recv_tagged(&mut self, which: TagMatch, buffer: Buffer) -> Result<Request, Error> {
+        self.check_owner()?;
         let selector = self.selector(which)?;
         let (op, len) = self.own_tagged(selector.source, buffer)?;
         self.core.post_tagged(&selector, op, len);

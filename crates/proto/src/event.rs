@@ -153,6 +153,10 @@ pub enum Cause {
     NoPath,
     /// It closed the session.
     Closed,
+    /// It has run out of this, which the connection needed, and has said so.
+    Starved(&'static str),
+    /// This process has run out of this, which the connection needed.
+    Lacking(&'static str),
 }
 
 impl fmt::Display for Cause {
@@ -164,6 +168,8 @@ impl fmt::Display for Cause {
             Cause::Violation(what) => write!(f, "it broke the protocol: {what}"),
             Cause::NoPath => f.write_str("no path to it works"),
             Cause::Closed => f.write_str("it closed the session"),
+            Cause::Starved(what) => write!(f, "it has run out of {what}"),
+            Cause::Lacking(what) => write!(f, "this process has run out of {what}"),
         }
     }
 }
@@ -321,6 +327,13 @@ pub enum Event {
         peer: PeerId,
         /// Bytes of the message.
         len: u64,
+    },
+    /// The first message waits at a port that the program has not opened. It may do so later.
+    PortUnopened {
+        /// The port.
+        port: PortId,
+        /// The sender.
+        peer: PeerId,
     },
     /// A process without a job that nobody has introduced says hello, and knows the address of
     /// this one: [`crate::Core::introduce`] and [`crate::Core::greet`] it, or let it be.

@@ -626,7 +626,10 @@ fn match_at_port(
                     data: Data::Held(held),
                     error: truncation(entry.len, posted.len),
                 },
-                Match::Nothing => put_aside(port, peer, lane, entry, Waiting::Held(held)),
+                Match::Nothing => {
+                    sh.events.extend(port.first_unopened(id, peer));
+                    put_aside(port, peer, lane, entry, Waiting::Held(held))
+                }
             };
         }
         &State::Request(asked) => {
@@ -655,6 +658,7 @@ fn match_at_port(
                         len: entry.len,
                     });
                 }
+                sh.events.extend(port.first_unopened(id, peer));
                 entry.state = put_aside(port, peer, lane, entry, Waiting::Request(asked));
             }
         }

@@ -82,6 +82,13 @@ impl Port {
         self.take_posted(peer).map_or(Match::Nothing, Match::Posted)
     }
 
+    /// What there is to tell before a message of `peer` begins to wait here: the program may have
+    /// forgotten to open the port.
+    pub(crate) fn first_unopened(&self, port: PortId, peer: PeerId) -> Option<Event> {
+        let is_news = self.mode.is_none() && self.unexpected.is_empty() && !port.system;
+        is_news.then_some(Event::PortUnopened { port, peer })
+    }
+
     /// Neither a receive nor a message waits.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waking the process at the other end of a connected socket, and noticing that it is gone.
 
+use crate::lack::Lack;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags};
@@ -10,15 +11,21 @@ use std::os::fd::AsFd;
 /// floods us is read on with the next call.
 const DRAIN_MAX: usize = 64;
 
-/// What is sent for a bell, and for a farewell.
+/// What is sent for a bell, for a farewell, and in front of what a process lacks.
 const BELL: u8 = 1;
 const FAREWELL: u8 = 2;
+const LACK: u8 = 3;
+
+/// Bytes of the longest record, and one to notice that it is longer.
+const RECORD_LEN: usize = 1 + Lack::LEN + 1;
 
 /// What a look at the socket found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// The other end is there, with so many bells taken off.
     Bells(usize),
+    /// The process at the other end says what it lacks; more may be there to read.
+    Lack(Lack),
     /// The other end is being closed by a process that lives on.
     Farewell,
     /// The other end is closed.
@@ -28,26 +35,38 @@ pub enum Drained {
 /// Rings. A full socket buffer is as good as a ring: bells are waiting there. A closed other end is
 /// noticed when it is looked at.
 pub fn ring(socket: impl AsFd) {
-    send(socket, BELL);
+    send(socket, &[BELL]);
 }
 
 /// Says that this end is closed next, and its process lives on. Without it, or where it finds no
 /// room, the other end takes the process for dead.
 pub fn bid_farewell(socket: impl AsFd) {
-    send(socket, FAREWELL);
+    send(socket, &[FAREWELL]);
 }
 
-fn send(socket: impl AsFd, byte: u8) {
-    let _ = net::send(socket, &[byte], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+/// Says what this process lacks. `P8.13`
+pub fn tell_lack(socket: impl AsFd, lack: &Lack) {
+    let mut record = [LACK; 1 + Lack::LEN];
+    record[1..].copy_from_slice(&lack.encode());
+    send(socket, &record);
+}
+
+fn send(socket: impl AsFd, record: &[u8]) {
+    let _ = net::send(socket, record, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 /// Takes off the bells that have been rung.
 pub fn drain(socket: impl AsFd) -> Drained {
-    let mut byte = [0u8];
+    let mut record = [0u8; RECORD_LEN];
     for bells in 0..DRAIN_MAX {
-        match net::recv(socket.as_fd(), &mut byte, RecvFlags::DONTWAIT) {
+        match net::recv(socket.as_fd(), &mut record, RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Drained::HungUp,
-            Ok(_) if byte[0] == FAREWELL => return Drained::Farewell,
+            Ok(_) if record[0] == FAREWELL => return Drained::Farewell,
+            Ok((len, _)) if record[0] == LACK => {
+                if let Some(lack) = record.get(1..len).and_then(Lack::decode) {
+                    return Drained::Lack(lack);
+                }
+            }
             // A reset says that the other end left bells unread, and comes before what it sent.
             Ok(_) | Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(Errno::AGAIN) => return Drained::Bells(bells),
@@ -115,6 +134,23 @@ mod tests {
         drop(theirs);
         assert_eq!(drain(&ours), Drained::Farewell);
         assert_eq!(drain(&ours), Drained::HungUp);
+    }
+
+    #[test]
+    fn a_lack_is_heard_before_what_follows_it_and_garbage_is_not() {
+        let (ours, theirs) = pair();
+        let lack = Lack::memory();
+        ring(&theirs);
+        tell_lack(&theirs, &lack);
+        bid_farewell(&theirs);
+        drop(theirs);
+        assert_eq!(drain(&ours), Drained::Lack(lack));
+        assert_eq!(drain(&ours), Drained::Farewell);
+        let (ours, theirs) = pair();
+        for garbage in [&[LACK][..], &[LACK, 200], &[LACK; 10], &[LACK; 4000]] {
+            send(&theirs, garbage);
+        }
+        assert_eq!(drain(&ours), Drained::Bells(4));
     }
 
     #[test]

@@ -6,13 +6,14 @@
 
 use rustix::fs::{self, MemfdFlags, SealFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Creates a memory file of `len` zero bytes whose size and seals cannot be changed any more.
 ///
 /// # Errors
-/// What `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)` say.
+/// What `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)` say; EFBIG beyond the limit of file sizes.
 pub fn create_sealed(label: &str, len: u64) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels before 6.3 do not know NOEXEC_SEAL.
@@ -20,6 +21,14 @@ pub fn create_sealed(label: &str, len: u64) -> io::Result<OwnedFd> {
         Err(Errno::INVAL) => fs::memfd_create(label, flags)?,
         other => other?,
     };
+    // The kernel sends SIGXFSZ, which ends the process, to who goes beyond (inode_newsize_ok of
+    // fs/attr.c).
+    if getrlimit(Resource::Fsize)
+        .current
+        .is_some_and(|most| len > most)
+    {
+        return Err(Errno::FBIG.into());
+    }
     fs::ftruncate(&fd, len)?;
     fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)

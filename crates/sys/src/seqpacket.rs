@@ -63,6 +63,32 @@ impl SeqpacketListener {
     }
 }
 
+/// A descriptor that is kept for the moment when there is no other left.
+#[derive(Debug)]
+pub struct Spare(Option<OwnedFd>);
+
+impl Spare {
+    /// Takes one, if there is one.
+    #[must_use]
+    pub fn take(listener: &SeqpacketListener) -> Spare {
+        Spare(listener.0.try_clone().ok())
+    }
+
+    /// Lends its number to the next connection that waits, which is closed again when `work` is done
+    /// with it; `None` if there is no spare one, or nobody waits.
+    pub fn lend<T>(
+        &mut self,
+        listener: &SeqpacketListener,
+        work: impl FnOnce(Seqpacket) -> T,
+    ) -> Option<T> {
+        drop(self.0.take()?);
+        let accepted = listener.accept();
+        let result = accepted.ok().flatten().map(work);
+        *self = Spare::take(listener);
+        result
+    }
+}
+
 impl AsFd for SeqpacketListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -82,6 +108,8 @@ pub struct Record {
     pub truncated: bool,
     /// Descriptor that came with it; when there were several, the last.
     pub fd: Option<OwnedFd>,
+    /// A descriptor came along for which this process had no number left, or room.
+    pub fd_lost: bool,
 }
 
 impl Seqpacket {
@@ -159,6 +187,7 @@ impl Seqpacket {
         Ok(Some(Record {
             len: received.bytes.min(buffer.len()),
             truncated,
+            fd_lost: fd.is_none() && received.flags.contains(ReturnFlags::CTRUNC),
             fd,
         }))
     }

@@ -3,6 +3,8 @@
 
 #include "check.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
 #include <pthread.h>
 #include <stddef.h>
 
@@ -273,6 +275,25 @@ static void on_threads(portolan_node_t *node) {
     CHECK(portolan_rank(node) == 0);
 }
 
+/* The node is the parent's; the child is told so by every call, and the parent goes on. */
+static void in_a_child(portolan_node_t *node) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        char byte;
+        FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_rank(node));
+        FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_send(node, 0, PORT, "x", 1, 0));
+        FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_recv(node, PORT, &byte, 1, NULL));
+        FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_adopt(node));
+        FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_close(node));
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(portolan_rank(node) == 0);
+    OK(portolan_send(node, 0, PORT, "x", 1, 0));
+}
+
 int main(void) {
     before_joining();
     portolan_node_t *node;
@@ -287,6 +308,7 @@ int main(void) {
     wrong_memory();
     from_handlers(node);
     on_threads(node);
+    in_a_child(node);
     OK(portolan_close(node));
     FAILS(PORTOLAN_ERR_CLOSED, "closed", portolan_close(node));
     FAILS(PORTOLAN_ERR_CLOSED, "closed", portolan_rank(node));

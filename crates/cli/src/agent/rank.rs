@@ -107,6 +107,9 @@ impl Rank {
                     self.joined = true;
                     reports.send(&Report::Address { rank, address })?;
                 }
+                Ok(ToAgent::Trouble { reason }) => {
+                    reports.send(&Report::Trouble { rank, reason })?;
+                }
                 Ok(ToAgent::Abort { status, reason }) => {
                     reports.send(&Report::Abort {
                         rank,
@@ -234,6 +237,7 @@ fn welcome(start: &Start, local_rank: usize) -> Result<Welcome> {
     job.host_count = start.host_count;
     job.path = start.workload.path;
     job.options.clone_from(&start.workload.options);
+    job.host_name = Some(start.host.clone());
     Ok(Welcome {
         version: VERSION,
         job,

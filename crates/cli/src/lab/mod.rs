@@ -2,7 +2,7 @@
 //! Labs: hosts on one machine, made of network namespaces.
 //!
 //! A lab NAME is the namespaces NAME-h0, NAME-h1 … with one interface `eth0` each, 10.77.0.1
-//! upwards, joined by a veth pair for two hosts and by a bridge in NAME-sw for more. Everything is
+//! upwards, joined by a veth pair for two hosts and otherwise by a bridge in NAME-sw. Everything is
 //! made inside these namespaces: nothing is ever added to the machine's own network.
 //!
 //! The invariant: only namespaces that carry this program's mark (the alias of their `lo`) are

@@ -9,8 +9,9 @@ use std::net::Ipv4Addr;
 /// Most hosts: a Linux bridge has at most 1024 ports (BR_MAX_PORTS in net/bridge/br_private.h).
 pub(crate) const HOSTS_MAX: u32 = 1024;
 
-/// Smallest MTU over which Linux speaks IPv4 (RFC 791: every network must carry 68 bytes).
-const MTU_MIN: u32 = 68;
+/// Smallest MTU that jobs run over: their frames have 512 bytes at least, sealed ones 24 more, and
+/// every host must take datagrams of 576 (RFC 791).
+const MTU_MIN: u32 = 576;
 
 /// Largest MTU of a veth interface (ETH_MAX_MTU in include/uapi/linux/if_ether.h).
 const MTU_MAX: u32 = 65535;
@@ -51,8 +52,8 @@ pub(super) fn check(options: &Options) -> Result<()> {
     }
     if !(MTU_MIN..=MTU_MAX).contains(&options.mtu) {
         user_error!(
-            "an MTU of {} is not possible: veth interfaces carry {MTU_MIN} to {MTU_MAX} bytes; \
-             change --mtu",
+            "an MTU of {} is not possible: Portolan's frames need {MTU_MIN} bytes at least, and \
+             veth interfaces carry {MTU_MAX} at most; change --mtu",
             options.mtu
         );
     }
@@ -114,17 +115,13 @@ pub(super) fn network_commands(options: &Options) -> Vec<(String, String)> {
     let mut batches = Vec::new();
     if has_switch(options) {
         batches.push((switch_namespace(&options.name), switch_commands(options)));
-    } else if options.host_count == 2 {
+    } else {
         let [here, there] = [0, 1].map(|index| host_namespace(&options.name, index));
         let mtu = options.mtu;
         let pair = format!(
             "link add name eth0 mtu {mtu} type veth peer name eth0 mtu {mtu} netns {there}\n"
         );
         batches.push((here, pair));
-    } else {
-        // A single host has an interface too, so that programs find what they expect.
-        let dummy = format!("link add name eth0 mtu {} type dummy\n", options.mtu);
-        batches.push((host_namespace(&options.name, 0), dummy));
     }
     for index in 0..options.host_count {
         let commands = format!(
@@ -136,8 +133,9 @@ pub(super) fn network_commands(options: &Options) -> Vec<(String, String)> {
     batches
 }
 
+/// A single host has one too, so that programs find the interface that they expect.
 fn has_switch(options: &Options) -> bool {
-    options.host_count > 2
+    options.host_count != 2
 }
 
 fn switch_commands(options: &Options) -> String {
@@ -208,8 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn two_hosts_need_no_switch_and_three_do() {
+    fn two_hosts_need_no_switch_and_others_do() {
         assert_eq!(namespaces(&options("lab", 2)), ["lab-h0", "lab-h1"]);
+        assert_eq!(namespaces(&options("lab", 1)), ["lab-h0", "lab-sw"]);
         assert_eq!(namespaces(&options("lab", 3)).last().unwrap(), "lab-sw");
         let batches = network_commands(&options("lab", 3));
         assert_eq!(batches[0].0, "lab-sw");
@@ -226,7 +225,7 @@ mod tests {
         assert!(check(&options("lab", HOSTS_MAX + 1)).is_err());
         assert!(
             check(&Options {
-                mtu: 60,
+                mtu: 575,
                 ..options("lab", 2)
             })
             .is_err()

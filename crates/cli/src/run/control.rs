@@ -141,6 +141,8 @@ pub(crate) struct Control {
     hosts: Vec<String>,
     ranks: Vec<RankState>,
     addresses: Vec<Option<Value>>,
+    /// The first rank that said what may make it fail, and its words.
+    trouble: Option<(u32, String)>,
     stage: Stage,
     deadline: Option<Instant>,
     grace: Duration,
@@ -162,6 +164,7 @@ impl Control {
         Control {
             ranks: vec![RankState::Running; hosts.len()],
             addresses: vec![None; hosts.len()],
+            trouble: None,
             hosts,
             stage: Stage::Running,
             deadline: limit.map(|limit| now + limit),
@@ -189,6 +192,32 @@ impl Control {
             self.orders.push_back(Order::Table { addresses });
         }
         self.check_joinable(now);
+    }
+
+    /// A rank says what may make it fail.
+    pub(crate) fn on_trouble(&mut self, rank: u32, reason: String) {
+        if self.trouble.is_some() || rank as usize >= self.hosts.len() {
+            return;
+        }
+        self.trouble = Some((rank, reason));
+        // A peer that was told of it may have failed sooner.
+        let mut failure = self.failure.take();
+        if let Some(Failure::Rank { gone, .. }) = &mut failure {
+            gone.cause = self.explained(gone.rank, std::mem::take(&mut gone.cause));
+        }
+        self.failure = failure;
+    }
+
+    /// The cause of a rank's end, with what may have led to it.
+    fn explained(&self, rank: u32, cause: String) -> String {
+        match &self.trouble {
+            None => cause,
+            Some((who, reason)) if *who == rank => format!("{cause}; it had said: {reason}"),
+            Some((who, reason)) => {
+                let host = &self.hosts[*who as usize];
+                format!("{cause}; rank {who} on {host} had said: {reason}")
+            }
+        }
     }
 
     /// A rank asks for the end of the job.
@@ -350,6 +379,7 @@ impl Control {
             return;
         };
         *state = RankState::Failed { running };
+        let cause = self.explained(rank, cause);
         let gone = Gone {
             rank,
             host: self.hosts[rank as usize].clone(),

@@ -112,6 +112,7 @@ impl Job {
                 .iter()
                 .for_each(|rank| host_of[*rank as usize].clone_from(&host.name));
             start.ranks.clone_from(&ranks);
+            start.host.clone_from(&host.name);
             let mut agent = Agent::spawn(host.clone(), ranks, &options.agent)?;
             // The order is copied into the pipe now; a slow ssh reads it when it is connected.
             let order = Order::Start(Box::new(start));
@@ -251,6 +252,7 @@ impl Job {
                 return Err(UserError::new(format!("host {}: {sentence}", agent.host.name)).into());
             }
             Report::Address { rank, address } => self.control.on_address(now, rank, address),
+            Report::Trouble { rank, reason } => self.control.on_trouble(rank, reason),
             Report::Abort {
                 rank,
                 status,
@@ -309,6 +311,7 @@ fn start_order(options: &Options, ranks: &[Vec<u32>]) -> Result<Start> {
         secret,
         size: options.rank_count,
         host_count: u32::try_from(used)?,
+        host: String::new(),
         ranks: Vec::new(),
         workload: options.workload.clone(),
     })

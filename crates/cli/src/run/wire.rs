@@ -41,6 +41,8 @@ pub(crate) struct Start {
     pub(crate) size: u32,
     /// Hosts in the job.
     pub(crate) host_count: u32,
+    /// What `run` calls this host.
+    pub(crate) host: String,
     /// The ranks of this host, in the order of their local ranks.
     pub(crate) ranks: Vec<u32>,
     #[serde(flatten)]
@@ -74,6 +76,8 @@ pub(crate) enum Report {
     Refused { sentence: String },
     /// A process joins.
     Address { rank: u32, address: Value },
+    /// A process says what may make it fail.
+    Trouble { rank: u32, reason: String },
     /// A process asks for the end of the job.
     Abort {
         rank: u32,

@@ -104,6 +104,9 @@ impl TuneArgs {
 pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     output::check_file(args.json.as_deref())?;
     let paths = args.paths();
+    if stores(args, &paths) {
+        check_store()?;
+    }
     let mut notes = Vec::new();
     let site = choose_site(args, &paths, &mut notes)?;
     let mtu = match site.kind {
@@ -191,10 +194,25 @@ fn store(args: &TuneArgs, model: &Model) -> Result<Option<PathBuf>> {
     if args.no_store || !whole {
         return Ok(None);
     }
-    let file = model::default_file().ok_or(model::StoreError::NoDirectory);
-    let file = file.map_err(|error| UserError::new(error.to_string()))?;
+    let file = store_file()?;
     model::save(model, &file).map_err(|error| UserError::new(error.to_string()))?;
     Ok(Some(file))
+}
+
+/// Whether a model of `paths` is stored, if they can all be measured.
+fn stores(args: &TuneArgs, paths: &[Path]) -> bool {
+    !args.no_store && paths.contains(&Path::Udp) && paths.contains(&Path::Shm)
+}
+
+/// Nobody should wait for a measurement that is then thrown away.
+fn check_store() -> Result<()> {
+    let checked = model::check_writable(&store_file()?);
+    checked.map_err(|error| UserError::new(format!("{error}, or measure only: --no-store")).into())
+}
+
+fn store_file() -> Result<PathBuf> {
+    let file = model::default_file().ok_or(model::StoreError::NoDirectory);
+    Ok(file.map_err(|error| UserError::new(format!("{error}, or measure only: --no-store")))?)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 
 #include "check.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
 #include <sys/mman.h>
 
 enum { PORT = 1, UNSET = 2, SEMAPHORE = 3 };
@@ -125,6 +127,23 @@ static void memory(void) {
     OK(gamma_munlockall());
 }
 
+/* The group is the parent's; the child is told so by every call, and the parent goes on. */
+static void in_a_child(void) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        char *arguments[] = {"program", NULL};
+        FAILS(GAMMA_ERR_FORKED, "forked", gamma_sync());
+        FAILS(GAMMA_ERR_FORKED, "forked", gamma_signal(SEMAPHORE));
+        FAILS(GAMMA_ERR_FORKED, "forked", gamma_init(1, 1, arguments));
+        FAILS(GAMMA_ERR_FORKED, "forked", gamma_exit());
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    OK(gamma_sync());
+}
+
 int main(void) {
     char *arguments[] = {"program", NULL};
     CHECK(gamma_last_error()[0] == '\0');
@@ -135,6 +154,7 @@ int main(void) {
     semaphores();
     together();
     memory();
+    in_a_child();
     OK(gamma_exit());
     outside(GAMMA_ERR_EXITED, "gamma_exit");
     FAILS(GAMMA_ERR_EXITED, "once", gamma_init(1, 1, arguments));

@@ -4,11 +4,13 @@
 use super::Shm;
 use super::hello::{Hello, OPEN_HELLO_LEN};
 use super::peer::{Inbound, Life, Returning, Token};
-use crate::PeerId;
+use crate::{Notice, PeerId};
+use portolan_sys::lack::{Explained, Lack};
 use portolan_sys::seqpacket::{Record, Seqpacket};
 use portolan_sys::{doorbell, ring};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 /// Connections of our own user that have not said hello; one too many and the oldest is closed.
 /// A hello follows its connection within microseconds, so more than a few are somebody's mistake.
@@ -23,6 +25,15 @@ enum Entrance {
     Open,
     /// The peer's earlier connection has ended, and the caller does not know yet.
     OnceForgotten,
+}
+
+/// How long connections wait for descriptors that a program may have taken for a moment.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Connections are not accepted for now.
+pub(super) struct Pause {
+    since: Instant,
+    lack: Option<Lack>,
 }
 
 /// A connection that has not said who it is.
@@ -43,28 +54,90 @@ impl Shm {
         }
     }
 
-    /// Tries again what failed for want of descriptors.
+    /// Tries again what failed for want of descriptors; when that has lasted, who waits is told.
     pub(super) fn retry_accepting(&mut self) {
-        if self.is_accept_paused {
+        if self.accept_pause.is_some() {
             self.accept_waiting();
+        }
+        let is_over = |pause: &Pause| pause.since.elapsed() >= PAUSE_MAX;
+        if self.accept_pause.as_ref().is_some_and(is_over) {
+            self.turn_waiting_away();
+        }
+    }
+
+    /// Accepts who waits, or tells them why not.
+    pub(super) fn answer_waiting(&mut self) {
+        self.accept_waiting();
+        if self.accept_pause.is_some() {
+            self.turn_waiting_away();
         }
     }
 
     /// Stops watching the listener, which would keep a sleeper awake without anything to be done.
     fn pause_accepting(&mut self, err: &io::Error) {
-        if !self.is_accept_paused {
-            log::warn!("shm link: accept: {err}; raise the limit of open files (ulimit -n)");
+        if self.accept_pause.is_none() {
+            log::warn!("shm link: accept: {}", Explained(err, None));
             self.refuse("shm: cannot accept a connection");
             self.epoll.remove(&self.listener);
-            self.is_accept_paused = true;
+            self.accept_pause = Some(Pause {
+                since: Instant::now(),
+                lack: Lack::of(err),
+            });
         }
     }
 
     fn resume_accepting(&mut self) {
-        if self.is_accept_paused {
+        if self.accept_pause.is_some() {
             let watched = self.epoll.add(&self.listener, Token::Listener.encode());
-            self.is_accept_paused = watched.is_err();
+            if watched.is_ok() {
+                self.accept_pause = None;
+            }
         }
+    }
+
+    /// Answers those that wait to be accepted, for whom there is no descriptor. `P8.13`
+    fn turn_waiting_away(&mut self) {
+        let Some(lack) = self.accept_pause.as_ref().and_then(|pause| pause.lack) else {
+            return;
+        };
+        for _ in 0..ACCEPT_MAX {
+            let Shm {
+                spare,
+                listener,
+                key,
+                name,
+                config,
+                uid,
+                ..
+            } = self;
+            let is_open = config.open.is_some();
+            let heard = spare.lend(listener, |socket| {
+                let mut buffer = [0; OPEN_HELLO_LEN + 1];
+                let is_ours = socket.peer_cred().is_ok_and(|cred| cred.uid == *uid);
+                let record = socket.receive_with_fd(&mut buffer).ok().flatten();
+                decline(&socket, &lack);
+                let len = record.filter(|_| is_ours)?.len;
+                Hello::decode(&buffer[..len], key, name, is_open).ok()
+            });
+            let Some(hello) = heard else { break };
+            if let Some(peer) = hello.and_then(|hello| self.check_hello(&hello).ok()) {
+                self.report_lacking(peer, lack);
+            }
+        }
+        self.confess(lack);
+    }
+
+    /// Closes the connection of `peer`, for which something is missing here. `P8.13`
+    fn turn_away(&mut self, socket: Seqpacket, peer: PeerId, lack: Lack) {
+        decline(&socket, &lack);
+        drop(socket);
+        self.report_lacking(peer, lack);
+        self.confess(lack);
+    }
+
+    fn report_lacking(&mut self, peer: PeerId, lack: Lack) {
+        let what = format!("shm link: take a connection of peer {peer}: {lack}");
+        self.notices.push_back(Notice::Lacking { peer, lack, what });
     }
 
     /// Reads the hello of an accepted connection that had not sent it before.
@@ -86,6 +159,12 @@ impl Shm {
                 len: 0, fd: None, ..
             }))
             | Err(_) => Err("shm: connection closed before its hello"),
+            Ok(Some(Record {
+                len,
+                fd: None,
+                fd_lost: true,
+                ..
+            })) => self.miss_memory(socket, &buffer[..len]),
             Ok(Some(Record { fd: None, .. })) => Err("shm: hello without a memory file"),
             Ok(Some(Record {
                 len,
@@ -118,6 +197,19 @@ impl Shm {
         Ok(())
     }
 
+    /// A hello whose memory file found no free descriptor here.
+    fn miss_memory(&mut self, socket: Seqpacket, record: &[u8]) -> Result<(), &'static str> {
+        self.check_user(&socket)?;
+        let is_open = self.config.open.is_some();
+        let hello = Hello::decode(record, &self.key, &self.name, is_open)?;
+        let peer = self.check_hello(&hello)?;
+        let lack = Lack::of(&io::Error::from_raw_os_error(libc::EMFILE));
+        if let Some(lack) = lack {
+            self.turn_away(socket, peer, lack);
+        }
+        Err("shm: no descriptor for a connection")
+    }
+
     /// Makes the sender of a hello a peer, if all of it holds. `P8.6`
     fn admit(
         &mut self,
@@ -129,10 +221,16 @@ impl Shm {
         let peer = self.check_hello(hello)?;
         let entrance = self.entrance(peer, &socket)?;
         let ring_len = usize::try_from(hello.ring_len).map_err(|_| "shm: unusable ring")?;
-        let ring = ring::open(memory, ring_len).map_err(|err| {
-            log::warn!("shm link: hello of peer {peer}: {err}");
-            "shm: unusable ring"
-        })?;
+        let ring = match ring::open(memory, ring_len) {
+            Ok(ring) => ring,
+            Err(err) => {
+                log::warn!("shm link: hello of peer {peer}: {}", Explained(&err, None));
+                if let Some(lack) = Lack::of(&err) {
+                    self.turn_away(socket, peer, lack);
+                }
+                return Err("shm: unusable ring");
+            }
+        };
         let inbound = Inbound { ring, peer, socket };
         match entrance {
             Entrance::Open => self.take_in(inbound, pid),
@@ -200,6 +298,22 @@ impl Shm {
         match socket.peer_cred() {
             Ok(cred) if cred.uid == self.uid => Ok(cred.pid),
             _ => Err("shm: connection of another user"),
+        }
+    }
+}
+
+/// Says why a connection is not taken, and that this process lives.
+fn decline(socket: &Seqpacket, lack: &Lack) {
+    doorbell::tell_lack(socket, lack);
+    doorbell::bid_farewell(socket);
+}
+
+impl Drop for Shm {
+    /// Who still waits to be accepted by a process that lacks something is told so: otherwise it
+    /// would see no more than the end of this process.
+    fn drop(&mut self) {
+        if self.lack.is_some() {
+            self.answer_waiting();
         }
     }
 }

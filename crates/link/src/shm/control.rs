@@ -8,16 +8,18 @@ use super::Shm;
 use super::config::ShmConfig;
 use super::data::Scratch;
 use super::hello::{Hello, HelloKey};
-use super::peer::{Channel, Departure, Life, Outbound, Token};
+use super::peer::{Channel, Departure, Heard, Life, Outbound, Token};
 use crate::{HostId, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId};
 use portolan_sys::doorbell;
 use portolan_sys::epoll::{Epoll, Ready};
+use portolan_sys::lack::Lack;
 use portolan_sys::ring::{self, RingBroken};
-use portolan_sys::seqpacket::{PeerCred, Seqpacket, SeqpacketListener, effective_uid};
+use portolan_sys::seqpacket::{PeerCred, Seqpacket, SeqpacketListener, Spare, effective_uid};
 use portolan_sys::vm_read;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 /// Refusals kept for reporting. Departures always are: there is one per peer.
 const REFUSALS_MAX: usize = 256;
@@ -27,6 +29,10 @@ const REFUSALS_MAX: usize = 256;
 const GATHER_MAX: usize = 1024;
 
 const RAISE_LIMITS: &str = "raise the limits of open files (ulimit -n) and of memory";
+
+/// How long a connection waits for descriptors that are under way to arrive: as long as a session may
+/// take to open (P9.5).
+const UNDER_WAY_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Shm {
     /// Opens the link of one process: from now on peers can connect.
@@ -50,6 +56,7 @@ impl Shm {
         let what = format!("listen on the abstract unix socket {name}");
         let listener =
             SeqpacketListener::bind(name.as_bytes()).map_err(system(what, RAISE_LIMITS))?;
+        let spare = Spare::take(&listener);
         let epoll = Epoll::new().map_err(system("create an epoll set", RAISE_LIMITS))?;
         epoll
             .add(&listener, Token::Listener.encode())
@@ -74,7 +81,9 @@ impl Shm {
             ready: Vec::new(),
             greetings: Vec::new(),
             greeting_next: 0,
-            is_accept_paused: false,
+            accept_pause: None,
+            spare,
+            lack: None,
             peers: HashMap::new(),
             returning: Vec::new(),
             leaving: Vec::new(),
@@ -84,6 +93,16 @@ impl Shm {
     }
 
     pub(super) fn connect_peer(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
+        let connected = self.try_connect(peer, addr);
+        if let Err(error) = &connected
+            && let Some(lack) = error.lack()
+        {
+            self.confess(lack);
+        }
+        connected
+    }
+
+    fn try_connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
         // Else its hang-up, once seen, would end the new connection as well.
         self.look_for_departure(peer);
         let name = self.check_addr(peer, addr)?;
@@ -103,6 +122,7 @@ impl Shm {
         let channel = Channel::Pending {
             name: name.to_owned(),
             memory,
+            since: Instant::now(),
         };
         let mut outbound = Outbound {
             ring,
@@ -164,10 +184,43 @@ impl Shm {
             .chain(inbound.map(|inbound| &inbound.socket))
     }
 
+    /// Says to all peers what this process lacks: it may end because of it. `P8.13`
+    pub(super) fn confess(&mut self, lack: Lack) {
+        if self.lack.replace(lack) == Some(lack) {
+            return;
+        }
+        let outbound = self.outbound.iter().flatten().filter_map(Outbound::socket);
+        let inbound = self.inbound.iter().map(|inbound| &inbound.socket);
+        for socket in outbound.chain(inbound) {
+            doorbell::tell_lack(socket, &lack);
+        }
+        // Those that wait to be accepted would see no more than the end of this process.
+        self.answer_waiting();
+    }
+
     /// Notices that a connection with `peer` has hung up before the epoll set says so.
     pub(super) fn look_for_departure(&mut self, peer: PeerId) {
-        let departure = self.sockets_of(peer).find_map(Departure::of);
-        if let Some(departure) = departure {
+        let mut all = Heard::default();
+        for socket in self.sockets_of(peer) {
+            let heard = Heard::at(socket);
+            all.lack = all.lack.or(heard.lack);
+            all.departure = heard.departure;
+            if all.departure.is_some() {
+                break;
+            }
+        }
+        self.heed(peer, &all);
+    }
+
+    /// Acts on what was heard of `peer`.
+    fn heed(&mut self, peer: PeerId, heard: &Heard) {
+        if let Some(lack) = heard.lack
+            && let Some(state) = self.peers.get_mut(&peer)
+            && !std::mem::replace(&mut state.lacks, true)
+        {
+            self.notices.push_back(Notice::PeerLacks { peer, lack });
+        }
+        if let Some(departure) = heard.departure {
             self.leave(peer, departure);
         }
     }
@@ -227,16 +280,16 @@ impl Shm {
             Token::Greeting(id) => self.hear_greeting(id),
             Token::Outbound(peer) => {
                 let outbound = self.outbound.get(peer as usize).and_then(Option::as_ref);
-                if let Some(socket) = outbound.and_then(Outbound::socket)
-                    && let Some(departure) = departure(socket, event)
-                {
-                    self.leave(peer, departure);
+                if let Some(socket) = outbound.and_then(Outbound::socket) {
+                    let heard = hear(socket, event);
+                    self.heed(peer, &heard);
                 }
             }
             Token::Inbound(peer) => {
                 let inbound = self.inbound.iter().find(|inbound| inbound.peer == peer);
-                if let Some(departure) = inbound.and_then(|found| departure(&found.socket, event)) {
-                    self.leave(peer, departure);
+                if let Some(inbound) = inbound {
+                    let heard = hear(&inbound.socket, event);
+                    self.heed(peer, &heard);
                 }
             }
         }
@@ -308,7 +361,12 @@ impl Shm {
 
     /// Connects and says hello, if that can be done now; otherwise returns `false`, to try again.
     fn establish(&mut self, peer: PeerId, outbound: &mut Outbound) -> Result<bool, LinkError> {
-        let Channel::Pending { name, memory } = &outbound.channel else {
+        let Channel::Pending {
+            name,
+            memory,
+            since,
+        } = &outbound.channel
+        else {
             return Ok(true);
         };
         let mut hello = Hello {
@@ -339,7 +397,7 @@ impl Shm {
                     "another user's process answers at its address",
                 ));
             }
-            Err(err) if is_temporary(&err) => return Ok(false),
+            Err(err) if is_temporary(&err, *since) => return Ok(false),
             Err(err) => {
                 let what = format!("connect to the socket {name} of peer {peer}");
                 return Err(system(what, "see whether that process has ended")(err));
@@ -356,6 +414,21 @@ impl Shm {
         Ok(true)
     }
 
+    /// A connection that was waited for cannot be made.
+    fn fail_pending(&mut self, peer: PeerId, error: &LinkError) {
+        let Some(lack) = error.lack() else {
+            log::warn!("{error}");
+            return self.leave(peer, Departure::Died);
+        };
+        self.close(peer);
+        self.confess(lack);
+        self.notices.push_back(Notice::Lacking {
+            peer,
+            lack,
+            what: error.to_string(),
+        });
+    }
+
     fn retry_pending(&mut self) {
         for peer in std::mem::take(&mut self.pending) {
             let Some(mut outbound) = self.outbound.get_mut(peer as usize).and_then(Option::take)
@@ -367,10 +440,7 @@ impl Shm {
             match established {
                 Ok(true) => {}
                 Ok(false) => self.pending.push(peer),
-                Err(err) => {
-                    log::warn!("{err}");
-                    self.leave(peer, Departure::Died);
-                }
+                Err(err) => self.fail_pending(peer, &err),
             }
         }
     }
@@ -394,18 +464,24 @@ fn connect_as(
     Ok(Some((socket, cred)))
 }
 
-/// Takes off the bells; how the other end has gone, if it has. One hidden behind more bells than are
-/// taken off in one go counts as dead.
-fn departure(socket: &Seqpacket, event: Ready) -> Option<Departure> {
-    Departure::of(socket).or(event.hung_up.then_some(Departure::Died))
+/// Takes off what the other end has said. One that hides its end behind more than is taken off in
+/// one go counts as dead.
+fn hear(socket: &Seqpacket, event: Ready) -> Heard {
+    let mut heard = Heard::at(socket);
+    if event.hung_up {
+        heard.departure.get_or_insert(Departure::Died);
+    }
+    heard
 }
 
-/// A full backlog, or too many descriptors of this user under way: both pass when peers accept.
-fn is_temporary(err: &io::Error) -> bool {
-    matches!(
-        err.raw_os_error(),
-        Some(libc::EAGAIN | libc::ETOOMANYREFS | libc::ENOBUFS)
-    )
+/// A full backlog, or too many descriptors of this user under way: both pass when peers accept. The
+/// latter may be on their way between other processes, which will not; nobody waits for them for ever.
+fn is_temporary(err: &io::Error, since: Instant) -> bool {
+    match err.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOBUFS) => true,
+        Some(libc::ETOOMANYREFS) => since.elapsed() < UNDER_WAY_PATIENCE,
+        _ => false,
+    }
 }
 
 fn caps(config: &ShmConfig) -> LinkCaps {

@@ -36,12 +36,13 @@ use crate::{
     HostId, Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, RxFrame, TxError,
     TxFrame, WakeSet,
 };
-use accept::Greeting;
+use accept::{Greeting, Pause};
 use data::Scratch;
 use hello::HelloKey;
 use peer::{Inbound, Outbound, Peer, Returning};
 use portolan_sys::epoll::{Epoll, Ready};
-use portolan_sys::seqpacket::SeqpacketListener;
+use portolan_sys::lack::Lack;
+use portolan_sys::seqpacket::{SeqpacketListener, Spare};
 use std::collections::{HashMap, VecDeque};
 
 /// The shared memory link of one process.
@@ -71,7 +72,11 @@ pub struct Shm {
     greetings: Vec<Greeting>,
     greeting_next: u32,
     /// For want of descriptors; the listener is not watched meanwhile.
-    is_accept_paused: bool,
+    accept_pause: Option<Pause>,
+    /// For the moment when there is no other left: who waits is then told so.
+    spare: Spare,
+    /// What this process has told its peers that it lacks.
+    lack: Option<Lack>,
     peers: HashMap<PeerId, Peer>,
     /// Connected again before they were forgotten; at most one connection each.
     returning: Vec<Returning>,

@@ -3,9 +3,11 @@
 
 use crate::PeerId;
 use portolan_sys::doorbell::{self, Drained};
+use portolan_sys::lack::Lack;
 use portolan_sys::ring::{Bell, RingReceiver, RingSender};
 use portolan_sys::seqpacket::Seqpacket;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 /// The ring to a peer.
 pub(super) struct Outbound {
@@ -23,6 +25,8 @@ pub(super) enum Channel {
         name: String,
         /// The ring's memory file.
         memory: OwnedFd,
+        /// When it was first tried.
+        since: Instant,
     },
     /// The hello is under way or has arrived.
     Open(Seqpacket),
@@ -76,6 +80,8 @@ pub(super) struct Peer {
     pub(super) life: Life,
     /// It bade farewell before it hung up: its process lives on.
     pub(super) farewell: bool,
+    /// It has said what it lacks.
+    pub(super) lacks: bool,
     /// Its process, as the kernel told; `None` where it cannot be read.
     pub(super) pid: Option<u32>,
 }
@@ -89,14 +95,35 @@ pub(super) enum Departure {
     Closed,
 }
 
-impl Departure {
-    /// Takes off the bells of `socket`; how its other end has gone, if it has.
-    pub(super) fn of(socket: &Seqpacket) -> Option<Departure> {
-        match doorbell::drain(socket) {
-            Drained::Bells(_) => None,
-            Drained::Farewell => Some(Departure::Closed),
-            Drained::HungUp => Some(Departure::Died),
+/// A process says what it lacks once for each thing; one that goes on is heard with the next look.
+const LACKS_MAX: usize = 8;
+
+/// What the other end of a socket has said.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// What its process lacks.
+    pub(super) lack: Option<Lack>,
+    /// How it has gone, if it has.
+    pub(super) departure: Option<Departure>,
+}
+
+impl Heard {
+    /// Takes off what waits at `socket`, bells included.
+    pub(super) fn at(socket: &Seqpacket) -> Heard {
+        let mut heard = Heard::default();
+        for _ in 0..LACKS_MAX {
+            heard.departure = match doorbell::drain(socket) {
+                Drained::Lack(lack) => {
+                    heard.lack = Some(lack);
+                    continue;
+                }
+                Drained::Bells(_) => None,
+                Drained::Farewell => Some(Departure::Closed),
+                Drained::HungUp => Some(Departure::Died),
+            };
+            break;
         }
+        heard
     }
 }
 

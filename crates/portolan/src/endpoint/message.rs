@@ -14,6 +14,7 @@ use portolan_proto::{
     ATOMIC_LEN_MAX, Cause, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector, SendSpec,
     Space,
 };
+use portolan_sys::memory;
 
 /// Longest message that is copied at once: four pages; a longer one is better waited for.
 const INJECT_LEN_MAX: usize = 16 * 1024;
@@ -67,11 +68,8 @@ impl Endpoint {
             self.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
             return Ok(());
         }
-        let mut whole = Vec::with_capacity(pieces.iter().map(|piece| piece.len).sum());
-        for piece in pieces {
-            // SAFETY: the caller's promise.
-            whole.extend_from_slice(unsafe { slice_of(piece) });
-        }
+        // SAFETY: the caller's promise.
+        let whole = unsafe { gathered(pieces) }?;
         if !spec.delivered && self.submit_now(peer, &what, &whole) {
             self.complete_send(to, context, whole.len());
             return Ok(());
@@ -109,7 +107,8 @@ impl Endpoint {
             return Err(SubmitError::PeerGone(cause));
         }
         self.check_room()?;
-        let (kind, copy) = (OpKind::Send(peer), bytes.to_vec());
+        let copy = memory::gathered(&[bytes]).map_err(SubmitError::NoMemory)?;
+        let kind = OpKind::Send(peer);
         let op = self.engine.inner.ops.owned(kind, copy.into(), true);
         self.submit_later(peer, what, op, RawWhat::Silent, 0);
         Ok(())
@@ -239,7 +238,8 @@ impl Endpoint {
             return Ok((op, RawWhat::Recv, piece.len as u64));
         }
         let len = pieces.iter().map(|piece| piece.len).sum();
-        let op = inner.ops.owned(kind, vec![0; len].into(), true);
+        let bytes = memory::zeroed(len).map_err(SubmitError::NoMemory)?;
+        let op = inner.ops.owned(kind, bytes.into(), true);
         Ok((op, RawWhat::Scatter(pieces.into()), len as u64))
     }
 
@@ -378,6 +378,7 @@ impl Endpoint {
 
     #[inline]
     fn selector(&self, spec: &RawRecv) -> Result<Selector, SubmitError> {
+        self.check_owner()?;
         let source = spec.source.map(|peer| self.check_peer(peer)).transpose()?;
         Ok(match spec.space {
             RawSpace::Plain => Selector {
@@ -505,6 +506,22 @@ pub(super) fn check_pieces(pieces: &[RawPiece]) -> Result<(), SubmitError> {
         return Err(SubmitError::TooLong);
     }
     Ok(())
+}
+
+/// A copy of the pieces in one.
+///
+/// # Errors
+/// [`SubmitError::NoMemory`].
+///
+/// # Safety
+/// The pieces must be readable.
+pub(super) unsafe fn gathered(pieces: &[RawPiece]) -> Result<Vec<u8>, SubmitError> {
+    // SAFETY: the caller's promise.
+    let slices: Vec<_> = pieces
+        .iter()
+        .map(|piece| unsafe { slice_of(piece) })
+        .collect();
+    memory::gathered(&slices).map_err(SubmitError::NoMemory)
 }
 
 /// # Safety

@@ -86,6 +86,13 @@ impl Endpoint {
         Ok(PeerIndex(peer.0))
     }
 
+    /// Whether this process is a child, forked after the endpoint was opened: it can do nothing with it.
+    #[inline]
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.engine.inner.owner.is_another()
+    }
+
     /// The address of a peer; `None` for one that was removed or never was.
     #[must_use]
     pub fn address_of(&self, peer: PeerIndex) -> Option<EndpointAddress> {
@@ -129,6 +136,9 @@ impl Endpoint {
     /// After many turns without any it lets others have the core, where the host has more
     /// endpoints than cores.
     pub fn poll(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
+        if self.is_forked() {
+            return 0;
+        }
         self.wake();
         if self.directory.has_fresh() {
             self.meet_fresh();
@@ -185,8 +195,17 @@ impl Endpoint {
         }
     }
 
+    #[inline]
+    fn check_owner(&self) -> Result<(), SubmitError> {
+        match self.is_forked() {
+            true => Err(SubmitError::Forked),
+            false => Ok(()),
+        }
+    }
+
     /// The peer, if it can be sent to.
     fn check_peer(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
+        self.check_owner()?;
         let info = self.engine.inner.peers.get(peer.0 as usize);
         match info {
             Some(info) if !info.is_removed => Ok(PeerId(peer.0)),
@@ -211,6 +230,10 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        if self.is_forked() {
+            self.engine.abandon();
+            return;
+        }
         if std::thread::panicking() {
             return;
         }

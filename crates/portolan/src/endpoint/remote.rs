@@ -2,7 +2,7 @@
 //! Remote memory of an endpoint: regions under keys of the caller's, put and get.
 
 use super::Endpoint;
-use super::message::{check_pieces, slice_of};
+use super::message::{check_pieces, gathered, slice_of};
 use super::raw::RawWhat;
 use super::types::{
     PeerIndex, RawAccess, RawCompletion, RawKind, RawPiece, RawRemote, SubmitError,
@@ -93,11 +93,8 @@ impl Endpoint {
             // SAFETY: the caller's promise: the memory outlives the operation.
             [piece] => unsafe { ops.lent_raw(kind, slice_of(piece)) },
             _ => {
-                let mut whole = Vec::with_capacity(pieces.iter().map(|piece| piece.len).sum());
-                for piece in pieces {
-                    // SAFETY: the caller's promise.
-                    whole.extend_from_slice(unsafe { slice_of(piece) });
-                }
+                // SAFETY: the caller's promise.
+                let whole = unsafe { gathered(pieces) }?;
                 ops.owned(kind, whole.into(), true)
             }
         };

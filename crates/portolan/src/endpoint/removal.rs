@@ -29,7 +29,7 @@ impl Endpoint {
     pub fn remove(&mut self, peer: PeerIndex) {
         self.meet_fresh();
         let peer = PeerId(peer.0);
-        if !self.directory.remove(peer) {
+        if self.is_forked() || !self.directory.remove(peer) {
             return;
         }
         let inner = &mut self.engine.inner;

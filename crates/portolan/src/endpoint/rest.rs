@@ -125,6 +125,9 @@ impl Endpoint {
     /// Prepares for sleep on [`Endpoint::wait_fd`]; `false` if there is something to poll for. The
     /// next poll undoes it.
     pub fn arm(&mut self) -> bool {
+        if self.is_forked() {
+            return false;
+        }
         self.wake();
         self.engine.flush();
         if self.engine.inner.has_done() || self.directory.has_fresh() {

@@ -3,6 +3,7 @@
 //! caller's.
 
 use portolan_proto::{Cause, ClaimId, PeerId, RemoteFault};
+use portolan_sys::lack::Lack;
 use std::fmt;
 
 /// A peer of an endpoint, numbered from 0 in the order of insertion or first contact. Numbers are
@@ -170,7 +171,7 @@ pub struct RawCompletion {
 }
 
 /// Why an operation was not accepted; nothing has happened then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubmitError {
     /// No room now; poll, and try again.
@@ -187,6 +188,10 @@ pub enum SubmitError {
     TooLong,
     /// More pieces than [`crate::EndpointLimits`] allow.
     TooManyPieces,
+    /// This process is a child of the one that has opened the endpoint.
+    Forked,
+    /// There is no memory for a copy of the pieces.
+    NoMemory(Lack),
 }
 
 impl fmt::Display for SubmitError {
@@ -198,8 +203,20 @@ impl fmt::Display for SubmitError {
             SubmitError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
             SubmitError::Unsupported => f.write_str("no such atomic operation on such numbers"),
             SubmitError::TooLong => f.write_str("more bytes than the endpoint's limit"),
+            SubmitError::Forked => f.write_str(
+                "this process was forked after its parent had opened the endpoint; leave that to \
+                 the parent",
+            ),
+            SubmitError::NoMemory(lack) => write!(f, "a copy of the pieces: {lack}"),
             SubmitError::TooManyPieces => f.write_str("more pieces than the endpoint's limit"),
         }
+    }
+}
+
+/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+impl fmt::Debug for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -2,7 +2,7 @@
 //! Acting on the core's events while the frame they speak of is still at hand.
 
 use super::{Inner, PortUse};
-use crate::buffer::Buffer;
+use crate::buffer::{self, Buffer};
 use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
 use crate::port::{Context, Handler, Message};
@@ -435,6 +435,7 @@ impl Inner {
                 }
                 self.note_gone(peer);
             }
+            Event::PortUnopened { port, peer } => self.note_unopened(port, peer),
             Event::Stranger { card } => self.meet_stranger(&card),
             Event::Portion {
                 op,
@@ -467,7 +468,14 @@ impl Inner {
             port,
             source: Some(peer),
         };
-        let op = self.ops.owned(kind, Buffer::from(vec![0; len]), true);
+        let bytes = match buffer::zeroed("a buffer for a message", len) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                log::error!("port {}: {error}; the message waits", port.number);
+                return;
+            }
+        };
+        let op = self.ops.owned(kind, Buffer::from(bytes), true);
         self.core.post_recv(port, op, len as u64, Some(peer));
     }
 
@@ -498,6 +506,7 @@ impl Inner {
         mut buffer: Buffer,
         source: Option<PeerId>,
     ) -> Result<Request, Error> {
+        self.check_owner()?;
         if buffer.as_mut_slice().is_none() {
             return Err(Error::BufferShared);
         }

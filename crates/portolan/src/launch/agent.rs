@@ -3,6 +3,7 @@
 
 use super::wire::{Gone, ToAgent, ToProcess, VERSION, Welcome};
 use super::{FD_VARIABLE, Job, LaunchError, LineBuffer, LossReporter};
+use crate::settings;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use serde_json::Value;
@@ -23,6 +24,7 @@ pub(super) struct Agent {
     /// The agent has not hung up.
     open: bool,
     exchanged: bool,
+    complained: bool,
     input: Input,
     gone: VecDeque<Gone>,
     job: Job,
@@ -37,13 +39,12 @@ impl Agent {
     /// such a connection, for instance because this process has taken it already;
     /// [`LaunchError::Version`] if the launcher is of another version.
     pub(super) fn from_env() -> Result<Option<Agent>, LaunchError> {
-        let Some(value) = std::env::var_os(FD_VARIABLE) else {
+        let Some(text) = settings::LAUNCH_FD.from_env() else {
             return Ok(None);
         };
-        let text = value.to_string_lossy();
         let fd: i32 = text.parse().map_err(|_| LaunchError::BadVariable {
             variable: FD_VARIABLE,
-            value: text.clone().into_owned(),
+            value: text.clone(),
             wanted: "a descriptor number; unset it to run as a job of one",
         })?;
         let owned = portolan_sys::inherit::claim_inherited_socket(fd)
@@ -66,6 +67,7 @@ impl Agent {
             stream,
             open: true,
             exchanged: false,
+            complained: false,
             input,
             gone: VecDeque::new(),
             job: welcomed(welcome)?,
@@ -139,6 +141,15 @@ impl Agent {
     /// An agent that is gone is no error here; the process is about to be killed then.
     pub(super) fn bye(&mut self) {
         self.send_if_open(&ToAgent::Bye);
+    }
+
+    /// Tells why this process may fail; the first reason counts.
+    pub(super) fn complain(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.complained, true) {
+            self.send_if_open(&ToAgent::Trouble {
+                reason: reason.to_owned(),
+            });
+        }
     }
 
     /// Asks the launcher to end the whole job with exit status `status`, because of `reason`.

@@ -49,7 +49,7 @@ impl Found {
 /// [`LaunchError::BadVariable`] for a setting that cannot be.
 pub(super) fn here() -> Result<Found, LaunchError> {
     let variable = |name: &str| {
-        let value = std::env::var_os(name)?;
+        let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         Some(value.to_string_lossy().into_owned())
     };
     detect(variable, is_inherited_socket)
@@ -61,7 +61,7 @@ fn detect(
 ) -> Result<Found, LaunchError> {
     let asked = variable(LAUNCHER.variable);
     match asked.as_deref() {
-        None | Some("" | "auto") => {}
+        None | Some("auto") => {}
         Some("none") => {
             let why = format!("{}=none", LAUNCHER.variable);
             return Ok(Found::new(Starter::Nobody, why));

@@ -3,11 +3,12 @@
 
 use super::{FD_VARIABLE, Gone};
 use crate::settings::UnknownSetting;
+use std::fmt;
 use std::io;
 use thiserror::Error;
 
 /// Why a process could not take part in its job.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// An option or a variable is no setting.
@@ -79,5 +80,12 @@ pub enum LaunchError {
 impl From<io::Error> for LaunchError {
     fn from(errno: io::Error) -> LaunchError {
         LaunchError::System(errno)
+    }
+}
+
+/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+impl fmt::Debug for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }

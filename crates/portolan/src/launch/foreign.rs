@@ -205,6 +205,7 @@ fn found(space: &dyn Space, host: &HostId, hellos: Vec<Hello>) -> Result<Job, La
         secret: founding.secret,
         path: founding.path,
         options: founding.options,
+        host_name: None,
     })
 }
 

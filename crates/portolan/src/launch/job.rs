@@ -31,6 +31,9 @@ pub struct Job {
     /// Settings given to `portolan run --option NAME=VALUE`.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
+    /// What the launcher calls this host, if it has a name for it: errors name it so, too.
+    #[serde(default)]
+    pub host_name: Option<String>,
 }
 
 impl Job {
@@ -47,6 +50,7 @@ impl Job {
             secret,
             path: PathChoice::Auto,
             options: BTreeMap::new(),
+            host_name: None,
         }
     }
 
@@ -82,6 +86,7 @@ impl fmt::Debug for Job {
             .field("host_count", &self.host_count)
             .field("path", &self.path)
             .field("options", &self.options)
+            .field("host_name", &self.host_name)
             .finish_non_exhaustive()
     }
 }

@@ -114,6 +114,15 @@ impl Launch {
         }
     }
 
+    /// Tells why this process may fail, if it does: the launcher says so with its end. Only Portolan's
+    /// own launcher listens.
+    pub fn complain(&mut self, reason: &str) {
+        match &mut self.0 {
+            Kind::Agent(agent) => agent.complain(reason),
+            Kind::Foreign(_) => {}
+        }
+    }
+
     /// Asks the launcher to end the whole job with exit status `status`, because of `reason`.
     ///
     /// The caller should end by itself when this returns; some launchers' libraries end it here.

@@ -43,6 +43,11 @@ pub enum ToAgent {
         /// Opaque to the launcher.
         address: Value,
     },
+    /// What may make the process fail: told with its end.
+    Trouble {
+        /// A sentence for a person.
+        reason: String,
+    },
     /// The process is done with the job; if it ends now with status 0, all is well.
     Bye,
     /// The process is about to tell its program that a peer is gone: should it fail now, that is

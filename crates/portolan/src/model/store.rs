@@ -44,7 +44,7 @@ impl fmt::Display for Status {
 }
 
 /// Why a model could not be stored.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no directory for the user's settings.
@@ -59,6 +59,13 @@ pub enum StoreError {
         /// The errno.
         errno: io::Error,
     },
+}
+
+/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The file that the user's model is kept in: `portolan/model.json` under `XDG_CONFIG_HOME`, or
@@ -150,13 +157,33 @@ pub fn save(model: &Model, file: &Path) -> Result<(), StoreError> {
     })
 }
 
+/// Tries, before a long measurement, whether a model could be stored in `file`. Makes its directories.
+///
+/// # Errors
+/// As [`save`].
+pub fn check_writable(file: &Path) -> Result<(), StoreError> {
+    let draft = draft_of(file);
+    let tried = make_directories(file).and_then(|()| fs::File::create(&draft));
+    let removed = tried.and_then(|_| fs::remove_file(&draft));
+    removed.map_err(|errno| StoreError::Write {
+        file: file.to_owned(),
+        errno,
+    })
+}
+
+fn make_directories(file: &Path) -> io::Result<()> {
+    file.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+fn draft_of(file: &Path) -> PathBuf {
+    file.with_extension(format!("{}.tmp", std::process::id()))
+}
+
 fn write(model: &Model, file: &Path) -> io::Result<()> {
-    if let Some(parent) = file.parent() {
-        fs::create_dir_all(parent)?;
-    }
+    make_directories(file)?;
     let mut json = serde_json::to_vec_pretty(model)?;
     json.push(b'\n');
-    let draft = file.with_extension(format!("{}.tmp", std::process::id()));
+    let draft = draft_of(file);
     let written = fs::File::create(&draft).and_then(|mut draft| draft.write_all(&json));
     let renamed = written.and_then(|()| fs::rename(&draft, file));
     if renamed.is_err() {

@@ -7,7 +7,7 @@
 //! wait here goes on when the group is broken.
 
 use super::{INBOX_LEN_MAX, LentGuard, Node};
-use crate::buffer::Buffer;
+use crate::buffer::{self, Buffer};
 use crate::collective::{Fault, HEAD_LEN, Head, NEWS_LEN_MAX, News, Pair, State};
 use crate::engine::Submitted;
 use crate::error::Error;
@@ -379,7 +379,7 @@ impl Node {
         if Run::is_inline(bytes.len()) {
             return Ok(None);
         }
-        let copy = Buffer::from(bytes.to_vec());
+        let copy = Buffer::from(buffer::gathered("a copy of a message", &[bytes])?);
         self.begin_payload(run, peer, copy).map(Some)
     }
 

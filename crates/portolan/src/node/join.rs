@@ -27,7 +27,16 @@ impl Node {
     /// link that was asked for cannot be opened, [`Error::Setting`] for a setting that cannot be.
     pub fn join() -> Result<Node, Error> {
         let mut launch = Launch::from_env()?;
-        let job = match &launch {
+        let joined = Node::join_by(&mut launch);
+        if let (Err(error), Some(launch)) = (&joined, &mut launch) {
+            launch.complain(&error.to_string());
+        }
+        joined
+    }
+
+    /// Takes the launcher's connection over if all goes well.
+    fn join_by(launch: &mut Option<Launch>) -> Result<Node, Error> {
+        let job = match launch {
             Some(launch) => launch.job().clone(),
             None => Job::alone(random()?, random()?),
         };
@@ -38,7 +47,8 @@ impl Node {
             .network()
             .map(|network| Unstarted::bind(network.addr))
             .transpose()?;
-        let own = own_address(host_name(), &plan, &links, unstarted.as_ref())?;
+        let host_name = job.host_name.clone().unwrap_or_else(own_name);
+        let own = own_address(host_name, &plan, &links, unstarted.as_ref())?;
         let table = exchange(launch.as_mut(), own)?;
         let liveness = unstarted
             .map(|unstarted| watch(unstarted, &job, &table))
@@ -58,7 +68,10 @@ impl Node {
         inner.peers = peers;
         inner.losses = launch.as_ref().and_then(Launch::loss_reporter);
         Ok(Node {
-            engine: Gate::new(Engine::new(inner, links, launch, liveness), HELPER_NAME),
+            engine: Gate::new(
+                Engine::new(inner, links, launch.take(), liveness),
+                HELPER_NAME,
+            ),
             job: own_job,
             waiter,
             events: None,
@@ -96,7 +109,8 @@ fn watch(unstarted: Unstarted, job: &Job, table: &[Address]) -> Result<Liveness,
     unstarted.start(job.rank, &job.secret, Clock::new(), addrs)
 }
 
-fn host_name() -> String {
+/// What this host calls itself.
+fn own_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(
         |_| "an unnamed host".to_owned(),
         |name| name.trim().to_owned(),

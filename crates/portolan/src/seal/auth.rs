@@ -83,6 +83,14 @@ impl Auth {
             return Ok(params);
         }
         let frame_len_max = params.frame_len_max.saturating_sub(self.overhead_len());
+        // The setting cannot be that small, so it is the MTU.
+        if params.frame_len_max < FRAME_LEN_LEAST {
+            return Err(Error::Setting {
+                name: "interface",
+                value: format!("frames of {} bytes", params.frame_len_max),
+                why: format!("{FRAME_LEN_LEAST} are needed; give it an MTU of 576 bytes or more"),
+            });
+        }
         if frame_len_max < FRAME_LEN_LEAST {
             return Err(Error::Setting {
                 name: "frame_len_max",

@@ -212,6 +212,34 @@ fn a_message_that_waited_for_a_buffer_does_not_overtake_a_transfer_to_its_port()
     pair.assert_clean();
 }
 
+// P9.9
+#[test]
+fn the_first_message_at_a_port_that_nobody_opened_is_told_once() {
+    for len in [10, 70_000] {
+        let mut pair = Pair::new(NETWORK, 12);
+        pair.run(Duration::from_millis(50));
+        for index in 0..3 {
+            pair.ends[0].send(B, &LOW, &pattern(index, len)).unwrap();
+        }
+        pair.run(Duration::from_millis(50));
+        assert_eq!(pair.ends[1].unopened, [(PORT, PeerId(0))]);
+        pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+        pair.ends[1].lends = true;
+        pair.run(Duration::from_millis(50));
+        assert_eq!(pair.ends[1].unopened.len(), 1);
+    }
+}
+
+#[test]
+fn an_open_port_is_not_told_of() {
+    let mut pair = Pair::new(NETWORK, 13);
+    pair.ends[1].core.open_port(PORT, PortMode::Posted);
+    pair.run(Duration::from_millis(50));
+    pair.ends[0].send(B, &LOW, b"early").unwrap();
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.ends[1].unopened, []);
+}
+
 #[test]
 fn a_buffer_that_a_message_wanted_is_not_given_to_another() {
     let mut pair = Pair::new(NETWORK, 11);

@@ -57,6 +57,8 @@ pub(super) struct End {
     /// Requests for remote memory that have ended; their buffers stay for the test to look at.
     pub(super) ended: BTreeMap<u64, Result<(), OpError>>,
     pub(super) notices: Vec<PutNotice>,
+    /// Ports at which a message waits although they were not opened, and whose it is.
+    pub(super) unopened: Vec<(PortId, PeerId)>,
 }
 
 struct Wire {
@@ -145,6 +147,7 @@ impl End {
             lends: false,
             ended: BTreeMap::new(),
             notices: Vec::new(),
+            unopened: Vec::new(),
         }
     }
 
@@ -351,6 +354,7 @@ impl End {
                 Event::BufferWanted { port, peer, len } if self.lends => {
                     self.post(port, usize::try_from(len).unwrap(), Some(peer));
                 }
+                Event::PortUnopened { port, peer } => self.unopened.push((port, peer)),
                 Event::PeerUp(_)
                 | Event::Writable(_)
                 | Event::BufferWanted { .. }

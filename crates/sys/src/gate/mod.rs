@@ -19,6 +19,7 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use crate::fork::Owner;
 use baton::Baton;
 use std::cell::{Cell, UnsafeCell};
 use std::io;
@@ -80,6 +81,8 @@ pub struct Gate<T: Carry> {
     /// The system has refused a thread; it is not asked again.
     is_alone: bool,
     name: &'static str,
+    /// The process that the helper lives in: a child that it forks has none.
+    process: Owner,
 }
 
 impl<T: Carry> Gate<T> {
@@ -96,6 +99,7 @@ impl<T: Carry> Gate<T> {
             helper: None,
             is_alone: false,
             name,
+            process: Owner::this_process(),
         }
     }
 
@@ -106,6 +110,9 @@ impl<T: Carry> Gate<T> {
     /// the owner.
     #[inline]
     pub fn leave(&mut self) -> io::Result<()> {
+        if self.process.is_another() {
+            return Ok(());
+        }
         let Some(helper) = &self.helper else {
             return self.leave_first();
         };
@@ -139,6 +146,10 @@ impl<T: Carry> Gate<T> {
     fn take_back_now(&self) {
         let mut tries = 0_u32;
         while !self.shared.baton.try_take_back() {
+            // A helper that had the value when this process was forked never gives it back.
+            if self.process.is_another() {
+                break;
+            }
             tries += 1;
             // A turn of the helper's takes microseconds, but it may have lost its core.
             if tries < 64 {
@@ -178,6 +189,11 @@ impl<T: Carry> Drop for Gate<T> {
         let Some(helper) = self.helper.take() else {
             return;
         };
+        if self.process.is_another() {
+            // There is nobody to wait for.
+            std::mem::forget(helper);
+            return;
+        }
         self.shared.is_closed.store(true, Ordering::SeqCst);
         helper.thread().unpark();
         // It holds the value until it has ended; a panic of its was told when it happened.

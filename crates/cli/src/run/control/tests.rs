@@ -248,3 +248,32 @@ fn what_an_agent_says_about_no_rank_is_ignored() {
     job.join(0);
     assert_eq!((job.status(), job.orders().len()), (0, 0));
 }
+
+#[test]
+fn what_a_rank_said_before_it_failed_is_told_with_its_end() {
+    let mut job = Job::joined(3);
+    job.control.on_trouble(7, "no such rank".into());
+    job.control.on_trouble(1, "no descriptor is left".into());
+    job.control.on_trouble(1, "and then this".into());
+    job.end(1, End::Exit(3), false);
+    let cause = "exited with status 3; it had said: no descriptor is left";
+    assert_eq!(job.orders(), [format!("gone 1: {cause}")]);
+    // What another rank said is told with the end of one that had said nothing.
+    job.end(2, End::Exit(4), false);
+    let told = "gone 2: exited with status 4; rank 1 on h1 had said: no descriptor is left";
+    assert_eq!(job.orders(), [told]);
+}
+
+#[test]
+fn trouble_alone_is_no_failure_and_explains_one_that_came_sooner() {
+    let mut job = Job::joined(2);
+    job.control.on_trouble(0, "short of memory".into());
+    job.end(0, End::Exit(0), true);
+    assert_eq!((job.orders().len(), job.status()), (0, 0));
+    let mut job = Job::joined(2);
+    job.end(0, End::Exit(3), false);
+    job.control.on_trouble(1, "short of memory".into());
+    let failure = job.control.failure().unwrap().to_string();
+    let words = "exited with status 3; rank 1 on h1 had said: short of memory";
+    assert!(failure.ends_with(words), "{failure}");
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What goes wrong around a process rather than on a wire: it, or a peer, runs out of something; it
+//! is a forked child; it has forgotten to open a port.
+//!
+//! The one invariant: each is said where people look, with the thing, the cause and the remedy.
+
+use super::{Engine, Inner, PortUse};
+use crate::error::Error;
+use crate::launch::Launch;
+use crate::links::Links;
+use portolan_proto::{Cause, Instant, LinkId, PeerId, PortId};
+use portolan_sys::lack::Lack;
+use portolan_sys::wait::wait_readable;
+use std::time::Duration;
+
+/// How long the reason for a peer's end is waited for: the launcher hears of it within milliseconds,
+/// on a busy host later.
+const REPORT_WAIT: Duration = Duration::from_millis(100);
+
+/// The first message at a port that was not opened.
+#[derive(Debug)]
+pub(crate) struct Unopened {
+    pub(crate) port: PortId,
+    pub(crate) peer: PeerId,
+    pub(crate) since: Instant,
+}
+
+/// After so long a message at a port that was not opened is told of: programs that open their ports
+/// when they have joined do it sooner. `P9.9`
+const UNOPENED_TOLD: Duration = Duration::from_secs(1);
+
+/// So many of them are kept in mind: who forgets one hears of it, who is flooded of some.
+const UNOPENED_MAX: usize = 64;
+
+impl Inner {
+    #[cold]
+    pub(super) fn refused_rank(&self, rank: u32) -> Error {
+        let size = self.job.size;
+        match self.check_owner() {
+            Ok(()) => Error::NoSuchRank { rank, size },
+            Err(forked) => forked,
+        }
+    }
+
+    /// Whether this process is the one that has joined.
+    #[inline]
+    pub(crate) fn check_owner(&self) -> Result<(), Error> {
+        match self.owner.is_another() {
+            true => Err(Error::Forked),
+            false => Ok(()),
+        }
+    }
+
+    /// Why a request is not known, or its wait has ended without it.
+    #[cold]
+    pub(crate) fn stale(&self) -> Error {
+        self.check_owner().err().unwrap_or(Error::StaleRequest)
+    }
+
+    /// A message of `peer` waits at a port that was not opened.
+    #[cold]
+    pub(crate) fn note_unopened(&mut self, port: PortId, peer: PeerId) {
+        if self.unopened.len() < UNOPENED_MAX {
+            let since = self.read_clock();
+            self.unopened.push(Unopened { port, peer, since });
+        }
+    }
+
+    /// Tells of messages that have waited long at ports that are not open.
+    pub(super) fn tell_unopened(&mut self) {
+        let now = self.now;
+        let unopened = std::mem::take(&mut self.unopened);
+        let is_due = |item: &Unopened| now.since(item.since) >= UNOPENED_TOLD;
+        let (due, rest): (Vec<_>, Vec<_>) = unopened.into_iter().partition(is_due);
+        self.unopened = rest;
+        for Unopened { port, peer, .. } in due {
+            if self.port_use(port) == PortUse::Closed {
+                log::warn!(
+                    "a message of rank {} on {} has waited for a second at port {}, which rank {} \
+                     has not opened; open it there, or send to one that is open",
+                    peer.0,
+                    self.host_of(peer),
+                    port.number,
+                    self.rank()
+                );
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// In a child of the process that has joined: lets go of what the two share, rings and sockets
+    /// above all, without a word to anybody. Closing them properly is the parent's.
+    #[cold]
+    pub(crate) fn abandon(&mut self) -> usize {
+        std::mem::forget(std::mem::replace(&mut self.links, Links::none()));
+        std::mem::forget(self.launch.take());
+        std::mem::forget(self.liveness.take());
+        0
+    }
+
+    /// Gives the launcher a moment to say why the process of `peer`, which something waits for, has
+    /// ended: the end of its sockets is seen first.
+    #[cold]
+    pub(super) fn await_report(&mut self, peer: PeerId) {
+        let end = self.inner.read_clock() + REPORT_WAIT;
+        loop {
+            self.hear_launcher();
+            let fd = self.launch.as_ref().map_or(-1, Launch::fd);
+            let left = end.since(self.inner.read_clock());
+            let info = self.inner.peers.get(peer.0 as usize);
+            if fd < 0 || left.is_zero() || info.is_none_or(|info| info.report.is_some()) {
+                return;
+            }
+            if wait_readable(&[fd], Some(left)).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The other end of a connection has gone. What its process lacks is why, if it has said so.
+    pub(super) fn on_departure(&mut self, peer: PeerId, link: LinkId, cause: Cause) {
+        self.links.disconnect(peer, link);
+        let info = self.inner.peers.get_mut(peer.0 as usize);
+        let is_awaited = info
+            .as_ref()
+            .is_some_and(|info| info.watched_since.is_some());
+        let lacks = info.and_then(|info| info.lacks.take());
+        if lacks.is_none() && cause == Cause::ProcessGone && is_awaited {
+            self.await_report(peer);
+        }
+        self.inner
+            .give_up(peer, lacks.map_or(cause, Cause::Starved));
+    }
+
+    /// This process has run out of something that its connection with `peer` needs: it says so
+    /// wherever somebody may look for the reason.
+    #[cold]
+    pub(super) fn on_lacking(&mut self, peer: PeerId, lack: &Lack, what: String) {
+        log::error!("{peer}: {what}");
+        if let Some(launch) = &mut self.launch {
+            launch.complain(&what);
+        }
+        if let Some(info) = self.inner.peers.get_mut(peer.0 as usize) {
+            info.report = Some(what);
+        }
+        self.give_up(peer, Cause::Lacking(lack.resource.summary()));
+    }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a process has run out of: told from the errno of the call that found none left, with the
+//! limit that holds and what raises it.
+//!
+//! It is a value, not an error: it travels to peers, which name it as the reason why a process went.
+
+use rustix::io::Errno;
+use rustix::process::{self, Resource as Limit};
+use std::fmt;
+use std::io;
+
+/// Something that a process, or the system, has only so much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Resource {
+    /// Descriptors of the process.
+    Descriptors,
+    /// Open files of the whole system.
+    SystemFiles,
+    /// Address space or data of the process.
+    AddressSpace,
+    /// Memory, of the system or of the process's group.
+    Memory,
+    /// Memory in files that processes share.
+    SharedMemory,
+    /// Threads and processes of the user.
+    Threads,
+}
+
+impl Resource {
+    /// What has run out, and what bounds it, in a few words.
+    #[must_use]
+    pub fn summary(self) -> &'static str {
+        match self {
+            Resource::Descriptors => "descriptors (limit of open files, ulimit -n)",
+            Resource::SystemFiles => "open files of its system (sysctl fs.file-max)",
+            Resource::AddressSpace => "memory (limit of address space, ulimit -v)",
+            Resource::Memory => "memory",
+            Resource::SharedMemory => "shared memory (limit of file sizes, ulimit -f)",
+            Resource::Threads => "threads (limit of processes, ulimit -u)",
+        }
+    }
+}
+
+/// Something has run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// What.
+    pub resource: Resource,
+    /// The limit of the process, if it is one that was reached: in files, threads or bytes.
+    pub limit: Option<u64>,
+}
+
+/// Stands for no limit where a lack is written down; no limit is that high.
+const NO_LIMIT: u64 = u64::MAX;
+
+impl Lack {
+    /// Bytes of a lack that is written down.
+    pub const LEN: usize = 9;
+
+    /// What has run out, if that is what `error` says.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<Lack> {
+        let resource = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            // Descriptors that travel between processes count, too (too_many_unix_fds of net/core/scm.c).
+            Some(Errno::MFILE | Errno::TOOMANYREFS) => Resource::Descriptors,
+            Some(Errno::NFILE) => Resource::SystemFiles,
+            Some(Errno::FBIG | Errno::NOSPC) => Resource::SharedMemory,
+            Some(Errno::NOMEM) => return Some(Lack::memory()),
+            None if error.kind() == io::ErrorKind::OutOfMemory => return Some(Lack::memory()),
+            _ => return None,
+        };
+        Some(Lack::new(resource))
+    }
+
+    /// The same where a thread could not be started.
+    #[must_use]
+    pub fn of_thread(error: &io::Error) -> Option<Lack> {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::AGAIN) => Some(Lack::new(Resource::Threads)),
+            _ => Lack::of(error),
+        }
+    }
+
+    /// No memory was left.
+    #[must_use]
+    pub fn memory() -> Lack {
+        let bounded = Lack::new(Resource::AddressSpace);
+        match bounded.limit {
+            Some(_) => bounded,
+            None => Lack::new(Resource::Memory),
+        }
+    }
+
+    fn new(resource: Resource) -> Lack {
+        let bounds: &[Limit] = match resource {
+            Resource::Descriptors => &[Limit::Nofile],
+            Resource::AddressSpace => &[Limit::As, Limit::Data],
+            Resource::SharedMemory => &[Limit::Fsize],
+            Resource::Threads => &[Limit::Nproc],
+            Resource::SystemFiles | Resource::Memory => &[],
+        };
+        let limits = bounds
+            .iter()
+            .filter_map(|limit| process::getrlimit(*limit).current);
+        Lack {
+            resource,
+            limit: limits.min(),
+        }
+    }
+
+    /// Writes it down for a peer: a byte for what, and the limit, little-endian.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Lack::LEN] {
+        let mut bytes = [0; Lack::LEN];
+        bytes[0] = match self.resource {
+            Resource::Descriptors => 1,
+            Resource::SystemFiles => 2,
+            Resource::AddressSpace => 3,
+            Resource::Memory => 4,
+            Resource::SharedMemory => 5,
+            Resource::Threads => 6,
+        };
+        bytes[1..].copy_from_slice(&self.limit.unwrap_or(NO_LIMIT).to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`Lack::encode`] wrote; `None` for anything else.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Lack> {
+        let (&code, limit) = bytes.split_first()?;
+        let limit = u64::from_le_bytes(limit.try_into().ok()?);
+        let resource = match code {
+            1 => Resource::Descriptors,
+            2 => Resource::SystemFiles,
+            3 => Resource::AddressSpace,
+            4 => Resource::Memory,
+            5 => Resource::SharedMemory,
+            6 => Resource::Threads,
+            _ => return None,
+        };
+        Some(Lack {
+            resource,
+            limit: Some(limit).filter(|limit| *limit != NO_LIMIT),
+        })
+    }
+}
+
+/// What is missing, the limit, and what raises it.
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (missing, name, option, unit) = match self.resource {
+            Resource::Descriptors => ("no descriptor is left", "open files", "n", ""),
+            Resource::AddressSpace => ("no memory is left", "address space", "v", " bytes"),
+            Resource::SharedMemory => ("no shared memory is left", "file sizes", "f", " bytes"),
+            Resource::Threads => ("no thread can be started", "processes", "u", ""),
+            Resource::SystemFiles => {
+                return f.write_str(
+                    "the system has no open file left; raise its limit (sysctl fs.file-max)",
+                );
+            }
+            Resource::Memory => {
+                return f.write_str(
+                    "no memory is left; free some, or raise what bounds this process (memory.max \
+                     of its control group, sysctl vm.max_map_count)",
+                );
+            }
+        };
+        match self.limit {
+            Some(limit) => write!(
+                f,
+                "{missing}: the limit of {name} is {limit}{unit}; raise it (ulimit -{option})"
+            ),
+            None => write!(f, "{missing}; free some, or raise what bounds the {name}"),
+        }
+    }
+}
+
+/// An errno for a person: what the system says, and, where something has run out, the limit and the
+/// remedy. The remedy given holds for everything else.
+pub struct Explained<'a>(pub &'a io::Error, pub Option<&'a str>);
+
+impl fmt::Display for Explained<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explained(error, remedy) = self;
+        match (Lack::of(error), remedy) {
+            (Some(lack), _) => write!(f, "{error}; {lack}"),
+            (None, Some(remedy)) => write!(f, "{error}; {remedy}"),
+            (None, None) => error.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Resource; 6] = [
+        Resource::Descriptors,
+        Resource::SystemFiles,
+        Resource::AddressSpace,
+        Resource::Memory,
+        Resource::SharedMemory,
+        Resource::Threads,
+    ];
+
+    #[test]
+    fn what_is_written_down_reads_the_same_and_nothing_else_is_read() {
+        for resource in ALL {
+            for limit in [None, Some(0), Some(16), Some(u64::MAX - 1)] {
+                let lack = Lack { resource, limit };
+                assert_eq!(Lack::decode(&lack.encode()), Some(lack));
+            }
+        }
+        assert_eq!(Lack::decode(&[]), None);
+        assert_eq!(Lack::decode(&[1; 8]), None);
+        assert_eq!(Lack::decode(&[1; 10]), None);
+        assert_eq!(Lack::decode(&[7; 9]), None);
+        assert_eq!(Lack::decode(&[0; 9]), None);
+    }
+
+    #[test]
+    fn only_what_runs_out_is_a_lack() {
+        let of = |errno: Errno| Lack::of(&errno.into()).map(|lack| lack.resource);
+        assert_eq!(of(Errno::MFILE), Some(Resource::Descriptors));
+        assert_eq!(of(Errno::NFILE), Some(Resource::SystemFiles));
+        assert_eq!(of(Errno::FBIG), Some(Resource::SharedMemory));
+        assert!(of(Errno::NOMEM).is_some());
+        assert!(Lack::of(&io::ErrorKind::OutOfMemory.into()).is_some());
+        for other in [Errno::CONNREFUSED, Errno::AGAIN, Errno::PERM] {
+            assert_eq!(of(other), None);
+        }
+        let threads = Lack::of_thread(&Errno::AGAIN.into()).unwrap();
+        assert_eq!(threads.resource, Resource::Threads);
+    }
+
+    #[test]
+    fn each_sentence_names_the_thing_and_a_remedy() {
+        for resource in ALL {
+            for limit in [None, Some(16)] {
+                let text = Lack { resource, limit }.to_string();
+                assert!(text.contains("raise"), "{text}");
+                let bounded = !matches!(resource, Resource::SystemFiles | Resource::Memory);
+                assert_eq!(text.contains("16"), bounded && limit.is_some(), "{text}");
+            }
+        }
+        let errno = Errno::MFILE.into();
+        let text = Explained(&errno, Some("ask")).to_string();
+        assert!(
+            text.contains("os error 24") && text.contains("ulimit -n"),
+            "{text}"
+        );
+        let text = Explained(&Errno::PERM.into(), Some("ask")).to_string();
+        assert!(text.ends_with("; ask"), "{text}");
+    }
+}
