@@ -128,6 +128,15 @@ pub enum Error {
         /// Links that were tried.
         paths: String,
     },
+    /// What was waited for is behind messages that nobody has received, and the memory for those is
+    /// full.
+    #[error("{}", memory_full(*.held_len, *.limit))]
+    UnexpectedMemoryFull {
+        /// Bytes that they take.
+        held_len: u64,
+        /// Bytes that they may take.
+        limit: u64,
+    },
     /// The message was longer than the buffer; the first bytes are in the buffer.
     #[error("message of {message_len} bytes on port {port} does not fit a buffer of {buffer_len}")]
     Truncated {
@@ -255,6 +264,15 @@ fn and_others(count: usize) -> String {
         1 => " and to another".to_owned(),
         count => format!(" and to {count} others"),
     }
+}
+
+/// What is full, by how much, and what to do.
+pub(crate) fn memory_full(held_len: u64, limit: u64) -> String {
+    format!(
+        "the memory for messages that no receive was posted for is full: {held_len} bytes of {limit}; \
+         receive what has come before waiting for what is behind it, or raise unexpected_memory \
+         (PORTOLAN_UNEXPECTED_MEMORY)"
+    )
 }
 
 #[cfg(test)]

@@ -354,6 +354,7 @@ impl End {
                 Event::PeerUp(_)
                 | Event::Writable(_)
                 | Event::BufferWanted { .. }
+                | Event::MemoryFull { .. }
                 | Event::Stranger { .. } => {}
             }
         }
