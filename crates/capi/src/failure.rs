@@ -62,6 +62,7 @@ impl From<Error> for Failure {
             Error::Atomic { .. } => PORTOLAN_ERR_ARGUMENT,
             Error::StaleRequest => PORTOLAN_ERR_STALE_REQUEST,
             Error::Cancelled => PORTOLAN_ERR_CANCELLED,
+            Error::UnexpectedMemoryFull { .. } => PORTOLAN_ERR_NO_MEMORY,
             Error::LengthMismatch { .. } => PORTOLAN_ERR_LENGTH_MISMATCH,
             _ => PORTOLAN_ERR_OTHER,
         };

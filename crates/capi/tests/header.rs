@@ -145,6 +145,7 @@ fn numbers_that_were_published_stay() {
         "PORTOLAN_ERR_CANCELLED -35",
         "PORTOLAN_ERR_LENGTH_MISMATCH -36",
         "PORTOLAN_ERR_NO_CLAIM -37",
+        "PORTOLAN_ERR_NO_MEMORY -38",
         "PORTOLAN_ERR_REMOTE_REFUSED -40",
         "PORTOLAN_ERR_NO_REGION -41",
         "PORTOLAN_ERR_OTHER -99",

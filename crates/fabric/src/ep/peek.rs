@@ -7,7 +7,7 @@ use portolan::{RawEnvelope, RawPiece, RawRecv};
 use super::message::Incoming;
 use crate::abi::*;
 use crate::cq::{Entry, Failure};
-use crate::errno::Errno;
+use crate::errno::{self, Errno};
 use crate::state::State;
 
 /// Do what a receive with `FI_PEEK` or `FI_CLAIM` asks for.
@@ -70,7 +70,10 @@ fn report(state: &mut State, at: usize, what: &Incoming, found: Option<RawEnvelo
         ..Entry::default()
     };
     let Some(envelope) = found else {
-        let (errno, text) = (Errno(libc::ENOMSG), "no such message has come".to_owned());
+        let (errno, text) = match ep.engine.shortage() {
+            Some(error) => (errno::of_completion(&error), error.to_string()),
+            None => (Errno(libc::ENOMSG), "no such message has come".to_owned()),
+        };
         return queue.fail(Failure {
             entry,
             beyond: 0,
