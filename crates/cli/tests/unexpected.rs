@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A million messages that nobody has asked for, in front of the one that is waited for: they fit into
-//! little memory, and where they do not, whoever waits is told (P4.13, P4.14).
+//! little memory, and where they do not, whoever waits is told (P4.14, P4.15).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -94,7 +94,7 @@ fn caught<T>(body: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
 mod tests {
     use super::*;
 
-    // P4.14
+    // P4.15
     #[test]
     fn full_memory_is_told_as_such() {
         let error = RawError::UnexpectedMemoryFull {

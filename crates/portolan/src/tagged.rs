@@ -243,8 +243,9 @@ impl Node {
         let selector = self.engine.inner.selector(which)?;
         self.engine.progress();
         let found = self.engine.inner.core.peek_tagged(&selector);
+        let shortage = self.check_shortage(found.is_some());
         self.part();
-        self.check_shortage(found.is_some())?;
+        shortage?;
         Ok(found.map(Envelope::from))
     }
 
@@ -256,8 +257,9 @@ impl Node {
         let selector = self.engine.inner.selector(which)?;
         self.engine.progress();
         let found = self.engine.inner.core.claim_tagged(&selector);
+        let shortage = self.check_shortage(found.is_some());
         self.part();
-        self.check_shortage(found.is_some())?;
+        shortage?;
         Ok(found.map(|(id, envelope)| Claimed {
             id,
             envelope: envelope.into(),

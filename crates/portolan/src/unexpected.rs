@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much memory a process gives to messages that come before a receive was posted for them.
 //!
-//! Nothing is taken before it is needed; this is where back-pressure becomes an error (`P4.14`).
+//! Nothing is taken before it is needed; this is where back-pressure becomes an error (`P4.15`).
 
 use crate::error::Error;
 use crate::launch::Job;

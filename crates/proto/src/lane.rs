@@ -102,7 +102,7 @@ pub(crate) struct LaneRx {
     consumed: u32,
     advertised: u32,
     /// What messages have cost that wait for a receive, and how much of it was given back all the
-    /// same. `P4.13`
+    /// same. `P4.14`
     waiting: u64,
     lent: u64,
 }

@@ -3,8 +3,8 @@
 //!
 //! The one invariant: no message that waits here matches a receive that waits here.
 
-use crate::closing::Discarded;
 use crate::arrivals::Arrivals;
+use crate::closing::Discarded;
 use crate::event::{Event, OpError, OpId, PeerId};
 use crate::leave::Remains;
 use crate::port::{Posted, Waiting};
@@ -259,7 +259,7 @@ impl Matching {
         Some(arrived.remove(index))
     }
 
-    /// The same without taking it. In vain, it counts as waiting (`P4.13`).
+    /// The same without taking it. In vain, it counts as waiting (`P4.14`).
     pub(crate) fn peek(&mut self, selector: &Selector) -> Option<Arrived> {
         let arrived = &mut self.spaces[selector.space.index()].arrived;
         let index = arrived.find(selector);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Peers that are held back because this program has not read what they sent: what is done for them
-//! when it waits for something behind that (`P4.13`, `P4.14`).
+//! when it waits for something behind that (`P4.14`, `P4.15`).
 //!
 //! A program that is merely slow takes what waits, however seldom, and its credit comes back as it
 //! does. One that waits takes nothing: the first look that finds this lends credit. With memory full
@@ -42,6 +42,8 @@ pub(crate) struct Shortage {
     /// The same, and what the program was given, at the last look.
     seen: (u64, u64),
     looks: u32,
+    /// Somebody carries on for the program, which computes.
+    away: bool,
     /// Receives that were looked for, not posted, end with this.
     error: Option<OpError>,
 }
@@ -54,6 +56,7 @@ impl Default for Shortage {
             taken: 0,
             seen: (0, 0),
             looks: 0,
+            away: false,
             error: None,
         }
     }
@@ -88,7 +91,7 @@ pub(crate) struct HeldBack {
 
 impl Peer {
     /// A message that waited has been taken by a receive: what it cost comes back, but what was lent
-    /// goes off first. `P4.4`, `P4.13`
+    /// goes off first. `P4.4`, `P4.14`
     pub(crate) fn on_taken(
         &mut self,
         sh: &mut Shared,
@@ -181,6 +184,10 @@ impl Core {
         if now < due {
             return;
         }
+        if self.sh.shortage.away {
+            self.sh.shortage.due = Some(now + LOOK_EVERY);
+            return;
+        }
         self.forget_the_relieved(now);
         if self.sh.shortage.peers.is_empty() {
             self.sh.shortage.due = Some(Instant::NEVER);
@@ -212,8 +219,14 @@ impl Core {
         }
     }
 
+    /// Tells whether the calls that follow are made by another than the program, while that computes and
+    /// waits for nothing.
+    pub fn set_away(&mut self, away: bool) {
+        self.sh.shortage.away = away;
+    }
+
     /// Why a message that is looked for, and not by a posted receive, cannot come; `None` while it may.
-    /// `P4.14`
+    /// `P4.15`
     #[must_use]
     pub fn shortage(&self) -> Option<OpError> {
         self.sh.shortage.error
@@ -256,7 +269,7 @@ impl Core {
         (stuck, lent)
     }
 
-    /// Ends the receives that messages of these peers could have filled. `P4.14`
+    /// Ends the receives that messages of these peers could have filled. `P4.15`
     fn end_stuck(&mut self, stuck: &[PeerId], looked_for: bool) {
         let error = OpError::MemoryFull {
             held_len: self.sh.unexpected_len() as u64,

@@ -73,7 +73,7 @@ fn flood(pair: &mut Pair, count: u64, spec: impl Fn(u64) -> SendSpec, len: usize
     count
 }
 
-// P4.13
+// P4.14
 #[test]
 fn the_last_of_a_flood_is_taken_first() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
@@ -93,7 +93,7 @@ fn the_last_of_a_flood_is_taken_first() {
     }
 }
 
-// P4.13
+// P4.14
 #[test]
 fn what_waits_at_one_port_does_not_keep_another_from_its_message() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
@@ -114,7 +114,7 @@ fn what_waits_at_one_port_does_not_keep_another_from_its_message() {
     }
 }
 
-// P3.10, P4.13
+// P3.10, P4.14
 #[test]
 fn a_message_of_eight_bytes_costs_less_than_128() {
     const COUNT: u64 = 200_000;
@@ -130,7 +130,7 @@ fn a_message_of_eight_bytes_costs_less_than_128() {
     }
 }
 
-// P4.14
+// P4.15
 #[test]
 fn a_receive_that_memory_is_too_short_for_ends_and_says_so() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
@@ -166,7 +166,7 @@ fn a_receive_that_memory_is_too_short_for_ends_and_says_so() {
     }
 }
 
-// P4.14
+// P4.15
 #[test]
 fn who_looks_for_a_message_is_told_as_well() {
     let mut pair = ready(&[LinkId::SHM], 1 << 20);
@@ -192,7 +192,7 @@ fn who_looks_for_a_message_is_told_as_well() {
     assert_eq!(pair.ends[1].core.shortage(), None);
 }
 
-// P4.13
+// P4.14
 #[test]
 fn a_slow_program_holds_its_sender_back() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
@@ -215,7 +215,21 @@ fn a_slow_program_holds_its_sender_back() {
     }
 }
 
-// P4.13
+// P4.14
+#[test]
+fn nothing_is_lent_while_the_program_is_away() {
+    let mut pair = ready(&[LinkId::UDP], 64 << 20);
+    pair.ends[1].post(PortId::user(8), 8, None);
+    pair.ends[1].core.set_away(true);
+    let sent = flood(&mut pair, 2000, |_| to(PORT), 1000);
+    assert!(sent < 1000, "{sent}");
+    pair.ends[1].core.set_away(false);
+    // The next look is at most 20 ms away.
+    pair.run(Duration::from_millis(25));
+    assert_eq!(flood(&mut pair, 2000, |_| to(PORT), 1000), 2000);
+}
+
+// P4.14
 #[test]
 fn two_programs_that_send_before_they_receive_go_on() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
