@@ -196,6 +196,11 @@
  */
 #define PORTOLAN_ERR_GROUP_BUSY -39
 
+ * What was waited for is behind messages that nobody has received, and the memory for those is full:
+ * receive them first, or raise the setting unexpected_memory.
+ */
+#define PORTOLAN_ERR_NO_MEMORY -42
+
 /**
  * The process at the other end refused access to its memory: there is no region with that key, or
  * the place is outside of it, or others may not do that with it.
@@ -953,7 +958,8 @@ int portolan_send_gather(struct portolan_node_t *node,
  * PORTOLAN_ANY_SOURCE, and tells in `*received`, which may be null, what it was.
  *
  * Errors: PORTOLAN_ERR_PORT_CLOSED, PORTOLAN_ERR_PORT_IN_USE for a port with a handler,
- * PORTOLAN_ERR_TRUNCATED; with a `source`, PORTOLAN_ERR_NO_SUCH_RANK and PORTOLAN_ERR_PEER_GONE.
+ * PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_MEMORY; with a `source`, PORTOLAN_ERR_NO_SUCH_RANK
+ * and PORTOLAN_ERR_PEER_GONE.
  */
 int portolan_recv(struct portolan_node_t *node,
                   uint32_t port,
@@ -1107,7 +1113,8 @@ int portolan_post_recv_tagged(struct portolan_node_t *node,
  * Waits for the first message that portolan_post_recv_tagged() would take, and tells in
  * `*envelope`, which may be null, what it was.
  *
- * Errors: PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE.
+ * Errors: PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_MEMORY, PORTOLAN_ERR_NO_SUCH_RANK,
+ * PORTOLAN_ERR_PEER_GONE.
  */
 int portolan_recv_tagged(struct portolan_node_t *node,
                          uint64_t tag,

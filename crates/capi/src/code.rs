@@ -76,6 +76,9 @@ pub const PORTOLAN_ERR_NO_CLAIM: c_int = -37;
 pub const PORTOLAN_ERR_COLLECTIVE_MISMATCH: c_int = -38;
 /// The group has two collective operations under way, and cannot begin a third.
 pub const PORTOLAN_ERR_GROUP_BUSY: c_int = -39;
+/// What was waited for is behind messages that nobody has received, and the memory for those is full:
+/// receive them first, or raise the setting unexpected_memory.
+pub const PORTOLAN_ERR_NO_MEMORY: c_int = -42;
 /// The process at the other end refused access to its memory: there is no region with that key, or
 /// the place is outside of it, or others may not do that with it.
 pub const PORTOLAN_ERR_REMOTE_REFUSED: c_int = -40;
@@ -133,6 +136,7 @@ const ENTRIES: &[Entry] = entries! {
     PORTOLAN_ERR_NO_CLAIM: c"there is no claim of that number",
     PORTOLAN_ERR_COLLECTIVE_MISMATCH: c"members of a group called different collective operations",
     PORTOLAN_ERR_GROUP_BUSY: c"the group has two collective operations under way",
+    PORTOLAN_ERR_NO_MEMORY: c"the memory for messages that nobody has received is full",
     PORTOLAN_ERR_REMOTE_REFUSED: c"the process at the other end refused access to its memory",
     PORTOLAN_ERR_NO_REGION: c"there is no region of this process with that key",
     PORTOLAN_ERR_OTHER: c"an error that this version has no number for",

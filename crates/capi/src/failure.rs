@@ -71,6 +71,7 @@ impl From<Error> for Failure {
             }
             Error::CollectiveMismatch(_) => PORTOLAN_ERR_COLLECTIVE_MISMATCH,
             Error::GroupBusy { .. } => PORTOLAN_ERR_GROUP_BUSY,
+            Error::UnexpectedMemoryFull { .. } => PORTOLAN_ERR_NO_MEMORY,
             _ => PORTOLAN_ERR_OTHER,
         };
         Failure::new(code, error.to_string())

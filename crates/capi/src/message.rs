@@ -112,7 +112,8 @@ pub unsafe extern "C" fn portolan_send_gather(
 /// PORTOLAN_ANY_SOURCE, and tells in `*received`, which may be null, what it was.
 ///
 /// Errors: PORTOLAN_ERR_PORT_CLOSED, PORTOLAN_ERR_PORT_IN_USE for a port with a handler,
-/// PORTOLAN_ERR_TRUNCATED; with a `source`, PORTOLAN_ERR_NO_SUCH_RANK and PORTOLAN_ERR_PEER_GONE.
+/// PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_MEMORY; with a `source`, PORTOLAN_ERR_NO_SUCH_RANK
+/// and PORTOLAN_ERR_PEER_GONE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_recv(
     node: *mut portolan_node_t,

@@ -163,7 +163,8 @@ pub unsafe extern "C" fn portolan_post_recv_tagged(
 /// Waits for the first message that portolan_post_recv_tagged() would take, and tells in
 /// `*envelope`, which may be null, what it was.
 ///
-/// Errors: PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE.
+/// Errors: PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_MEMORY, PORTOLAN_ERR_NO_SUCH_RANK,
+/// PORTOLAN_ERR_PEER_GONE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_recv_tagged(
     node: *mut portolan_node_t,

@@ -148,6 +148,7 @@ fn numbers_that_were_published_stay() {
         "PORTOLAN_ERR_NO_CLAIM -37",
         "PORTOLAN_ERR_COLLECTIVE_MISMATCH -38",
         "PORTOLAN_ERR_GROUP_BUSY -39",
+        "PORTOLAN_ERR_NO_MEMORY -42",
         "PORTOLAN_ERR_REMOTE_REFUSED -40",
         "PORTOLAN_ERR_NO_REGION -41",
         "PORTOLAN_ERR_OTHER -99",

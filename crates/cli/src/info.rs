@@ -147,9 +147,21 @@ fn limits() -> Vec<Entry> {
             "shm ring",
             format!("{} bytes a direction", portolan_link::shm::RING_LEN_DEFAULT),
         ),
+        entry("unexpected memory", unexpected_memory()),
         entry("launch message", format!("{} bytes", wire::LINE_LEN_MAX)),
         entry("lab hosts", crate::lab::HOSTS_MAX.to_string()),
     ]
+}
+
+/// What a process that is started here gives to messages that no receive was posted for.
+fn unexpected_memory() -> String {
+    match portolan::unexpected_memory(None) {
+        Err(error) => error.to_string(),
+        Ok(memory) => format!(
+            "{} bytes a process, with {} of a job on this host; memory {} bytes",
+            memory.len, memory.local_size, memory.host_len
+        ),
+    }
 }
 
 fn settings() -> Vec<SettingInfo> {

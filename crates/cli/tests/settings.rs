@@ -56,6 +56,11 @@ fn a_value_that_cannot_be_is_refused_by_name() {
             ["not JSON", "tune"],
         ),
         ("PORTOLAN_SCHEDULE", "x", ["schedule", "fair"]),
+        (
+            "PORTOLAN_UNEXPECTED_MEMORY",
+            "x",
+            ["unexpected_memory", "64K"],
+        ),
         ("PORTOLAN_PLACEMENT", "x", ["placement", "bounce"]),
         ("PORTOLAN_AUTH", "x", ["auth", "aead"]),
     ] {

@@ -50,6 +50,7 @@ pub(crate) fn of_completion(error: &RawError) -> Errno {
         RawError::PeerGone(_) => libc::ECONNRESET,
         RawError::Cancelled => libc::ECANCELED,
         RawError::Refused => libc::ECONNREFUSED,
+        RawError::UnexpectedMemoryFull { .. } => libc::ENOMEM,
         RawError::Remote(fault) => of_fault(*fault),
         _ => abi::EOTHER,
     })
@@ -89,4 +90,23 @@ fn caught<T>(body: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     // What a panic left half done belongs to the caller's objects alone, who sees an error and can
     // only close them.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(abi::EOTHER)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P4.15
+    #[test]
+    fn full_memory_is_told_as_such() {
+        let error = RawError::UnexpectedMemoryFull {
+            held_len: 2_000_000,
+            limit: 1_048_576,
+        };
+        assert_eq!(of_completion(&error), Errno::NOMEM);
+        let text = error.to_string();
+        for word in ["2000000", "1048576", "PORTOLAN_UNEXPECTED_MEMORY"] {
+            assert!(text.contains(word), "{text}");
+        }
+    }
 }

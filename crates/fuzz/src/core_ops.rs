@@ -441,9 +441,10 @@ impl Pair {
     fn check(&self) {
         for end in &self.ends {
             let (slots, held_len, _) = end.core.usage();
-            // As in the simulator: a credit's worth per lane, an empty message being charged 32
-            // bytes and held in 256; per path a window and what waits.
-            let held_max = 2 * self.limits.credit_len as usize * 8;
+            // As in the simulator: a credit's worth per lane, an empty message being charged 32 bytes
+            // and held in less than 128, beside what waits without its credit; per path a window and
+            // what waits.
+            let held_max = 2 * self.limits.credit_len as usize * 4 + self.limits.held_len_max;
             let per_path = self.limits.unacked_frames_max() + 3 * 64 + 16;
             assert!(held_len <= held_max, "{held_len} bytes held");
             assert!(slots <= LinkId::COUNT * per_path, "{slots} frame buffers");

@@ -151,6 +151,15 @@ pub enum Error {
         /// Links that were tried.
         paths: String,
     },
+    /// What was waited for is behind messages that nobody has received, and the memory for those is
+    /// full.
+    #[error("{}", memory_full(*.held_len, *.limit))]
+    UnexpectedMemoryFull {
+        /// Bytes that they take.
+        held_len: u64,
+        /// Bytes that they may take.
+        limit: u64,
+    },
     /// The message was longer than the buffer; the first bytes are in the buffer.
     #[error("message of {message_len} bytes on port {port} does not fit a buffer of {buffer_len}")]
     Truncated {
@@ -290,6 +299,15 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// What is full, by how much, and what to do.
+pub(crate) fn memory_full(held_len: u64, limit: u64) -> String {
+    format!(
+        "the memory for messages that no receive was posted for is full: {held_len} bytes of {limit}; \
+         receive what has come before waiting for what is behind it, or raise unexpected_memory \
+         (PORTOLAN_UNEXPECTED_MEMORY)"
+    )
 }
 
 #[cfg(test)]

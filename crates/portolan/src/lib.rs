@@ -52,6 +52,7 @@ pub mod settings;
 mod start;
 mod table;
 mod tagged;
+mod unexpected;
 mod wait;
 
 pub use address::Address;
@@ -74,3 +75,4 @@ pub use reduce::{ReduceOp, Reducible};
 pub use region::Region;
 pub use remote::{Exposed, PutNotice, RemoteKey, RemoteTarget};
 pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};
+pub use unexpected::{UnexpectedMemory, unexpected_memory};

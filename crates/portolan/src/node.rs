@@ -355,7 +355,8 @@ impl Node {
     /// Waits for the next message to `port`.
     ///
     /// # Errors
-    /// [`Error::PortClosed`], [`Error::Truncated`].
+    /// [`Error::PortClosed`], [`Error::Truncated`]; [`Error::UnexpectedMemoryFull`] when the
+    /// message is behind unread ones that fill their memory.
     #[inline]
     pub fn recv(&mut self, port: u16, bytes: &mut [u8]) -> Result<Received, Error> {
         self.recv_with(PortId::user(port), None, bytes)
@@ -508,7 +509,8 @@ impl Node {
     /// Waits for a non-blocking operation; the completion holds its buffer.
     ///
     /// # Errors
-    /// [`Error::PeerGone`], [`Error::Truncated`], [`Error::Refused`]; [`Error::StaleRequest`] when
+    /// [`Error::PeerGone`], [`Error::Truncated`], [`Error::Refused`],
+    /// [`Error::UnexpectedMemoryFull`]; [`Error::StaleRequest`] when
     /// it was completed before, or its port has a handler.
     #[inline]
     pub fn wait(&mut self, request: Request) -> Result<Completion, Error> {

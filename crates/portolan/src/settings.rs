@@ -89,6 +89,15 @@ pub const SCHEDULE: Setting = Setting {
     meaning: "whose bulk data comes first: shortest (the least left) or fair (each in turn)",
 };
 
+/// Memory for messages that nobody has received yet.
+pub const UNEXPECTED_MEMORY: Setting = Setting {
+    option: Some("unexpected_memory"),
+    variable: "PORTOLAN_UNEXPECTED_MEMORY",
+    default: "25% of the host's memory, divided among the job's processes on it",
+    meaning: "memory a process gives to messages that no receive was posted for: bytes (64K to 32G), \
+              or a percentage of the host's memory, which its processes share",
+};
+
 /// Where bulk data is received.
 pub const PLACEMENT: Setting = Setting {
     option: Some("placement"),
@@ -164,6 +173,7 @@ pub const ALL: &[Setting] = &[
     PCAP,
     MODEL,
     SCHEDULE,
+    UNEXPECTED_MEMORY,
     PLACEMENT,
     AUTH,
     LAUNCH_FD,

@@ -17,6 +17,7 @@ use crate::ops::Ops;
 use crate::seal::Auth;
 use crate::settings;
 use crate::table::Table;
+use crate::unexpected;
 use portolan_link::HostId;
 use portolan_proto::{Config, Core, Instant, Limits, LinkId, Schedule};
 use portolan_sys::fork::Owner;
@@ -52,6 +53,8 @@ pub(crate) fn new_core(
     links: &Links,
     plan: &Plan,
 ) -> Result<(Core, model::Status), Error> {
+    // Peers of an endpoint have no ranks.
+    let is_endpoint = job.rank == u32::MAX;
     #[allow(
         clippy::disallowed_methods,
         reason = "what outlives a restart; read once"
@@ -69,6 +72,7 @@ pub(crate) fn new_core(
         seed: random()?,
         limits: Limits {
             schedule: schedule(job)?,
+            held_len_max: unexpected::of_job(job, is_endpoint)?,
             ..Limits::default()
         },
     });

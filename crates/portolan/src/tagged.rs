@@ -238,12 +238,15 @@ impl Node {
     /// It goes on waiting for a receive.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`].
+    /// [`Error::NoSuchRank`]; [`Error::UnexpectedMemoryFull`] when such a message cannot come any more,
+    /// unless others are received first.
     pub fn peek(&mut self, which: TagMatch) -> Result<Option<Envelope>, Error> {
         let selector = self.engine.inner.selector(which)?;
         self.engine.progress();
         let found = self.engine.inner.core.peek_tagged(&selector);
+        let shortage = self.check_shortage(found.is_some());
         self.part();
+        shortage?;
         Ok(found.map(Envelope::from))
     }
 
@@ -255,11 +258,21 @@ impl Node {
         let selector = self.engine.inner.selector(which)?;
         self.engine.progress();
         let found = self.engine.inner.core.claim_tagged(&selector);
+        let shortage = self.check_shortage(found.is_some());
         self.part();
+        shortage?;
         Ok(found.map(|(id, envelope)| Claimed {
             id,
             envelope: envelope.into(),
         }))
+    }
+
+    fn check_shortage(&self, found: bool) -> Result<(), Error> {
+        let inner = &self.engine.inner;
+        match inner.core.shortage().filter(|_| !found) {
+            Some(error) => Err(inner.op_error(OpId(u64::MAX), error)),
+            None => Ok(()),
+        }
     }
 
     /// Posts `buffer` for a message that was claimed. An empty buffer discards it: the request ends

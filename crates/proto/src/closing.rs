@@ -20,7 +20,10 @@ pub(crate) const NOBODY: Posted = Posted {
 pub(crate) struct Discarded {
     pub(crate) peer: PeerId,
     pub(crate) lane: LaneId,
-    pub(crate) charge: u32,
+    /// It counts as credit of its lane.
+    pub(crate) keeps_credit: bool,
+    /// Bytes, where they do not lie here.
+    pub(crate) len: u64,
     pub(crate) what: Waiting,
 }
 
@@ -30,19 +33,24 @@ impl Core {
     pub fn discard_unread(&mut self) {
         self.sh.closing = true;
         let mut waiting = self.sh.ports.discard();
+        self.sh.at_ports -= waiting.len();
         waiting.extend(self.sh.matching.discard());
         for item in waiting {
+            let mut len = item.len;
             match item.what {
-                Waiting::Held(held) => self.sh.held.release(held),
+                Waiting::Held(held) => {
+                    len = self.sh.held.bytes(held).len() as u64;
+                    self.sh.held.release(held);
+                }
                 Waiting::Request(asked) => {
                     if let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) {
                         peer.refuse(asked.sender_transfer);
                     }
                 }
-                Waiting::Transferring { .. } => {}
             }
             if let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) {
-                peer.consume(&mut self.sh, item.lane, item.charge);
+                let charge = item.what.charge(len);
+                peer.on_taken(&mut self.sh, item.lane, item.keeps_credit, charge);
             }
             self.touch(item.peer);
         }

@@ -7,16 +7,18 @@ use crate::event::{Address, Data, Event, HeldId, OpError, OpId, PeerId, PortId, 
 use crate::grant::Scheduler;
 use crate::guess::Guess;
 use crate::held::HeldPool;
+use crate::lane::{charge, truncation};
 use crate::lapse::Lapse;
 use crate::matching::Matching;
 use crate::open::Open;
 use crate::path::{Path, PathStatus};
 use crate::peer::{Peer, PeerStatus};
-use crate::port::{Ports, Posted, Waiting};
+use crate::port::{Ports, Posted, ServedWhat, WAITING_LEN};
 use crate::remote::Remote;
 use crate::rendezvous::{Origin, Request, RxTransfer, TxTransfer};
 use crate::rest::Rested;
 use crate::session::{Entropy, SessionState};
+use crate::shortage::Shortage;
 use crate::slab::Slab;
 use crate::slot::SlotPool;
 use crate::tx::Sent;
@@ -63,6 +65,10 @@ pub(crate) struct Shared {
     pub(crate) refused: Option<u32>,
     /// Peers with frames or acknowledgements left when they were last looked at.
     pub(crate) outstanding_count: usize,
+    /// Messages that wait at ports.
+    pub(crate) at_ports: usize,
+    /// Peers that are held back by what waits here.
+    pub(crate) shortage: Shortage,
 }
 
 /// Credit of one lane, in bytes modulo 2^32 since the session began.
@@ -152,6 +158,8 @@ impl Core {
                 closing: false,
                 refused: None,
                 outstanding_count: 0,
+                at_ports: 0,
+                shortage: Shortage::default(),
             },
             sent: None,
         }
@@ -332,7 +340,7 @@ impl Core {
         if !entry.reserve(posted) {
             entry.posted.push_back(posted);
         }
-        if !entry.unexpected.is_empty() {
+        if entry.has_unexpected() {
             self.serve(port);
         }
     }
@@ -360,14 +368,14 @@ impl Core {
         })
     }
 
-    /// Memory in use: (frame buffers, bytes of held messages, transfers both ways and requests for
+    /// Memory in use: (frame buffers, bytes of messages that wait, transfers both ways and requests for
     /// remote memory). Tests end with all of it at zero.
     #[must_use]
     pub fn usage(&self) -> (usize, usize, usize) {
         let transfers = self.sh.tx_transfers.len()
             + self.sh.rx_transfers.len()
             + self.sh.remote.outstanding_count();
-        (self.sh.slots.used(), self.sh.held.total_len(), transfers)
+        (self.sh.slots.used(), self.sh.unexpected_len(), transfers)
     }
 
     /// Makes every acknowledgement that is owed due now: before the process leaves. `P2.9`
@@ -478,51 +486,49 @@ impl Core {
 
     fn waits_from(&mut self, port: PortId, source: PeerId) -> bool {
         let port = self.sh.ports.get_mut(port);
-        port.is_some_and(|port| port.unexpected.iter().any(|item| item.peer == source))
+        port.is_some_and(|port| port.has_unexpected_from(source))
     }
 
     /// Gives buffers at `port` to the messages that wait there.
     pub(crate) fn serve(&mut self, id: PortId) {
         while self.sh.has_transfer_room()
             && let Some(port) = self.sh.ports.get_mut(id)
-            && let Some((index, posted)) = port.next_served(|peer, lane| {
+            && let Some(served) = port.next_served(|peer, lane| {
                 let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
                 peer.is_some_and(|peer| peer.lanes_rx[lane.index()].owes(id))
             })
         {
-            let item = port.unexpected[index];
-            let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) else {
+            let (from, lane) = (served.peer, served.lane);
+            let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
                 return;
             };
-            peer.consume(&mut self.sh, item.lane, item.charge);
-            match (item.what, posted) {
-                (Waiting::Held(held), posted) => {
-                    if let Some(port) = self.sh.ports.get_mut(id) {
-                        port.unexpected.remove(index);
-                    }
-                    let error =
-                        posted.and_then(|posted| crate::lane::truncation(item.len, posted.len));
+            match served.what {
+                ServedWhat::Held(held, posted) => {
+                    self.sh.at_ports -= 1;
+                    let len = self.sh.held.bytes(held).len();
+                    peer.on_taken(&mut self.sh, lane, served.keeps_credit, charge(len));
+                    let len = len as u64;
+                    let error = posted.and_then(|posted| truncation(len, posted.len));
                     let op = posted.map(|posted| posted.op);
                     let data = Data::Held(held);
-                    peer.deliver(&mut self.sh, item.lane, id, op, item.len, data, error);
+                    peer.deliver(&mut self.sh, lane, id, op, len, data, error);
                 }
-                (Waiting::Request(asked), Some(posted)) => {
+                ServedWhat::Request(asked, len, posted) => {
+                    peer.on_taken(&mut self.sh, lane, served.keeps_credit, charge(0));
                     let request = Request {
-                        peer: item.peer,
-                        lane: item.lane,
+                        peer: from,
+                        lane,
                         to: id.into(),
-                        len: item.len,
+                        len,
                         asked,
                     };
                     let transfer = self.sh.start_transfer(&request, posted, Origin::Port);
                     if let Some(port) = self.sh.ports.get_mut(id) {
-                        port.unexpected[index].what = Waiting::Transferring { transfer };
-                        port.unexpected[index].charge = 0;
+                        port.begin_transfer((from, lane), transfer);
                     }
                 }
-                (Waiting::Request(_) | Waiting::Transferring { .. }, _) => return,
             }
-            self.touch(item.peer);
+            self.touch(from);
         }
         self.run_scheduler();
     }
@@ -540,9 +546,9 @@ impl Core {
         let Some(port) = self.sh.ports.get_mut(id) else {
             return;
         };
-        port.unexpected.retain(
-            |item| !matches!(item.what, Waiting::Transferring { transfer: key } if key == transfer),
-        );
+        if port.end_transfer((done.peer, done.lane), transfer) {
+            self.sh.at_ports -= 1;
+        }
         if let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) {
             let (op, error) = (Some(done.posted.op), done.error());
             peer.deliver(
@@ -556,6 +562,21 @@ impl Core {
             );
         }
         self.serve(id);
+    }
+}
+
+impl Shared {
+    /// Bytes of messages that are early or wait for a receive, as the allocator gave them, tables
+    /// included.
+    #[must_use]
+    pub(crate) fn unexpected_len(&self) -> usize {
+        self.held.total_len() + self.matching.table_len() + self.at_ports * WAITING_LEN
+    }
+
+    /// Their memory is used up. `P3.10`
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.unexpected_len() >= self.config.limits.held_len_max
     }
 }
 

@@ -191,6 +191,13 @@ pub enum OpError {
     Cancelled,
     /// The peer would not have it done to its memory.
     Remote(PeerId, RemoteFault),
+    /// What it waits for is behind messages that nobody has received, and for those no memory is left.
+    MemoryFull {
+        /// Bytes that they take.
+        held_len: u64,
+        /// Bytes that they may take: [`crate::Limits::held_len_max`].
+        limit: u64,
+    },
 }
 
 /// What happened. The order of events is the order in which the engine must act on them.
@@ -318,6 +325,14 @@ pub enum Event {
     },
     /// A put was applied of which the program is to be told.
     PutNotice(PutNotice),
+    /// The program waits, takes nothing of what waits for it, and the memory for that is full; the
+    /// receives that cannot be filled end.
+    MemoryFull {
+        /// A peer that is held back.
+        peer: PeerId,
+        /// [`OpError::MemoryFull`].
+        error: OpError,
+    },
     /// A port that takes messages in place was sent one that needs a posted buffer. One posted for
     /// its sender from now on, and long enough, is kept for it.
     BufferWanted {

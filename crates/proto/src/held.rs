@@ -1,105 +1,247 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory for messages that cannot be delivered yet: they came before their turn, in fragments, or
-//! to a port without a buffer. Bounded for the whole process; credits bound each peer's share.
+//! before a receive was posted for them. Many small ones share a chunk, so that an eight-byte message
+//! costs 20 bytes here. Bounded for the whole process; credits bound each peer's share.
+//!
+//! The one invariant: a chunk stands in its class's list while one of its slots is free.
 
 use crate::HeldId;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Smallest buffer; sizes double from here. A cache line: most messages that nobody reads are tiny.
-const CLASS_LEN_MIN: usize = 64;
-/// Number of sizes: up to 64 << 11 = 128 KiB, above any eager message.
-const CLASS_COUNT: usize = 12;
-/// Counted per message beside its buffer: the entries here and in the queue of its lane or port.
-const BOOKKEEPING_LEN: usize = 128;
-/// Free buffers kept per size; more go back to the allocator, so that a burst leaves no lasting mark.
-const FREE_MAX: usize = 256;
+/// Smallest slot; sizes double from here. Most messages that nobody reads are tiny.
+const SLOT_LEN_MIN: usize = 16;
+/// Number of sizes: up to 16 << 13 = 128 KiB, above any eager message.
+const CLASS_COUNT: usize = 14;
+/// Slots of up to this length share a chunk of it: four pages, so that one message that stays keeps
+/// little from being freed. Longer ones have a chunk of their own.
+const CHUNK_LEN: usize = 16 * 1024;
+/// Bits of a [`HeldId`] that number the slot in its chunk; the others reach 64 GiB of chunks.
+const SLOT_BITS: u32 = (CHUNK_LEN / SLOT_LEN_MIN).trailing_zeros();
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+/// Chunks that may exist.
+const CHUNKS_MAX: usize = 1 << (u32::BITS - SLOT_BITS);
+/// Empty chunks kept for the next messages; more go back to the allocator, so that a burst leaves no
+/// lasting mark. Two windows' worth of long messages.
+const SPARE_LEN_MAX: usize = 4 * 1024 * 1024;
+/// Set in the length of a slot that is free; the other bits name the next free one.
+const FREE_BIT: u32 = 1 << 31;
+/// No slot, or no place in a list.
+const NONE: u32 = FREE_BIT - 1;
 
 #[derive(Debug)]
-struct Held {
+struct Chunk {
+    class: u8,
+    /// Place among the chunks of its class with free slots.
+    open_at: u32,
+    used: u32,
+    free_slot: u32,
     bytes: Vec<u8>,
-    len: usize,
+    /// Per slot its message's length, or the next free slot.
+    lens: Vec<u32>,
 }
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct HeldPool {
-    entries: Vec<Option<Held>>,
-    free_ids: Vec<u32>,
-    free_bytes: [Vec<Vec<u8>>; CLASS_COUNT],
+    chunks: Vec<Option<Chunk>>,
+    free_chunks: Vec<u32>,
+    /// Per class, chunks with free slots.
+    open: [Vec<u32>; CLASS_COUNT],
+    /// Bytes of the chunks with a message.
     total_len: usize,
+    /// Bytes of those without.
+    spare_len: usize,
 }
 
 impl HeldPool {
     pub(crate) fn take(&mut self, len: usize) -> HeldId {
         let class = class_of(len);
-        let bytes = self.free_bytes[class]
-            .pop()
-            .unwrap_or_else(|| vec![0; CLASS_LEN_MIN << class]);
-        self.total_len += bytes.len() + BOOKKEEPING_LEN;
-        let held = Some(Held { bytes, len });
-        match self.free_ids.pop() {
-            Some(id) => {
-                self.entries[id as usize] = held;
-                HeldId(id)
-            }
-            None => {
-                self.entries.push(held);
-                HeldId(u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX))
-            }
+        let index = match self.open[class].last() {
+            Some(&index) => index,
+            None => self.add_chunk(class),
+        };
+        let Some(Some(chunk)) = self.chunks.get_mut(index as usize) else {
+            unreachable!("a chunk that is listed exists");
+        };
+        if chunk.used == 0 {
+            self.spare_len -= chunk.cost();
+            self.total_len += chunk.cost();
         }
+        let slot = chunk.free_slot;
+        chunk.free_slot = chunk.lens[slot as usize] & !FREE_BIT;
+        chunk.lens[slot as usize] = u32::try_from(len).unwrap_or(0);
+        chunk.used += 1;
+        if chunk.free_slot == NONE {
+            chunk.open_at = NONE;
+            self.open[class].pop();
+        }
+        HeldId(index << SLOT_BITS | slot)
     }
 
     pub(crate) fn bytes(&self, id: HeldId) -> &[u8] {
-        self.entries[id.0 as usize]
-            .as_ref()
-            .map_or(&[], |held| &held.bytes[..held.len])
+        let chunk = self.chunks[(id.0 >> SLOT_BITS) as usize].as_ref();
+        chunk.map_or(&[], |chunk| &chunk.bytes[chunk.range(id)])
     }
 
     pub(crate) fn bytes_mut(&mut self, id: HeldId) -> &mut [u8] {
-        self.entries[id.0 as usize]
-            .as_mut()
-            .map_or(&mut [], |held| &mut held.bytes[..held.len])
+        let chunk = self.chunks[(id.0 >> SLOT_BITS) as usize].as_mut();
+        chunk.map_or(&mut [], |chunk| {
+            let range = chunk.range(id);
+            &mut chunk.bytes[range]
+        })
     }
 
     pub(crate) fn release(&mut self, id: HeldId) {
-        let entry = self.entries[id.0 as usize].take();
-        debug_assert!(entry.is_some(), "held memory was released twice");
-        if let Some(held) = entry {
-            self.total_len -= held.bytes.len() + BOOKKEEPING_LEN;
-            self.free_ids.push(id.0);
-            let class = &mut self.free_bytes[class_of(held.bytes.len())];
-            if class.len() < FREE_MAX {
-                class.push(held.bytes);
+        let index = id.0 >> SLOT_BITS;
+        let slot = id.0 & SLOT_MASK;
+        let chunk = self.chunks[index as usize].as_mut();
+        let is_used = |chunk: &&mut Chunk| chunk.lens[slot as usize] & FREE_BIT == 0;
+        let chunk = chunk.filter(is_used);
+        debug_assert!(chunk.is_some(), "held memory was released twice");
+        let Some(chunk) = chunk else { return };
+        chunk.lens[slot as usize] = chunk.free_slot | FREE_BIT;
+        chunk.free_slot = slot;
+        chunk.used -= 1;
+        let open = &mut self.open[usize::from(chunk.class)];
+        if chunk.open_at == NONE {
+            chunk.open_at = u32::try_from(open.len()).unwrap_or(NONE);
+            open.push(index);
+        }
+        if chunk.used == 0 {
+            self.total_len -= chunk.cost();
+            self.spare_len += chunk.cost();
+            if self.spare_len > SPARE_LEN_MAX {
+                self.free_chunk(index);
             }
         }
     }
 
-    /// Bytes in use, bookkeeping included.
+    /// Bytes in use, as the allocator gave them.
     pub(crate) fn total_len(&self) -> usize {
         self.total_len
+    }
+
+    #[cold]
+    fn add_chunk(&mut self, class: usize) -> u32 {
+        let slot_len = SLOT_LEN_MIN << class;
+        let count = (CHUNK_LEN / slot_len).max(1);
+        let last = u32::try_from(count - 1).unwrap_or(0);
+        let next = |slot| if slot == last { NONE } else { slot + 1 };
+        let chunk = Chunk {
+            class: u8::try_from(class).unwrap_or(0),
+            open_at: u32::try_from(self.open[class].len()).unwrap_or(NONE),
+            used: 0,
+            free_slot: 0,
+            bytes: vec![0; slot_len * count],
+            lens: (0..=last).map(|slot| next(slot) | FREE_BIT).collect(),
+        };
+        self.spare_len += chunk.cost();
+        let index = match self.free_chunks.pop() {
+            Some(index) => {
+                self.chunks[index as usize] = Some(chunk);
+                index
+            }
+            None => {
+                assert!(self.chunks.len() < CHUNKS_MAX, "64 GiB of held messages");
+                self.chunks.push(Some(chunk));
+                u32::try_from(self.chunks.len() - 1).unwrap_or(NONE)
+            }
+        };
+        self.open[class].push(index);
+        index
+    }
+
+    #[cold]
+    fn free_chunk(&mut self, index: u32) {
+        let Some(chunk) = self.chunks[index as usize].take() else {
+            return;
+        };
+        self.spare_len -= chunk.cost();
+        self.free_chunks.push(index);
+        let open = &mut self.open[usize::from(chunk.class)];
+        open.swap_remove(chunk.open_at as usize);
+        if let Some(&moved) = open.get(chunk.open_at as usize)
+            && let Some(moved) = &mut self.chunks[moved as usize]
+        {
+            moved.open_at = chunk.open_at;
+        }
+    }
+}
+
+impl Chunk {
+    /// Bytes that it takes.
+    fn cost(&self) -> usize {
+        self.bytes.len() + size_of::<u32>() * self.lens.len()
+    }
+
+    #[inline]
+    fn range(&self, id: HeldId) -> core::ops::Range<usize> {
+        let slot = (id.0 & SLOT_MASK) as usize;
+        let start = slot * (SLOT_LEN_MIN << self.class);
+        let len = self.lens[slot];
+        debug_assert!(len & FREE_BIT == 0, "held memory is used after its release");
+        start..start + (len & !FREE_BIT) as usize
     }
 }
 
 fn class_of(len: usize) -> usize {
-    let units = len.div_ceil(CLASS_LEN_MIN).max(1).next_power_of_two();
+    let units = len.div_ceil(SLOT_LEN_MIN).max(1).next_power_of_two();
     (units.trailing_zeros() as usize).min(CLASS_COUNT - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
 
     #[test]
     fn memory_is_counted_and_used_again() {
         let mut pool = HeldPool::default();
         let a = pool.take(0);
-        let b = pool.take(257);
-        assert_eq!(pool.total_len(), 64 + 512 + 2 * BOOKKEEPING_LEN);
-        assert_eq!(pool.bytes(b).len(), 257);
+        let b = pool.take(70_000);
+        assert_eq!(pool.total_len(), CHUNK_LEN + 4 * 1024 + 128 * 1024 + 4);
+        assert_eq!(pool.bytes(b).len(), 70_000);
         pool.release(a);
         pool.release(b);
         assert_eq!(pool.total_len(), 0);
-        assert_eq!(pool.take(1), b);
+        assert_eq!(pool.take(100_000), b);
+    }
+
+    #[test]
+    fn tiny_messages_cost_twenty_bytes_and_a_burst_leaves_no_mark() {
+        let mut pool = HeldPool::default();
+        let ids: Vec<_> = (0..100_000).map(|_| pool.take(8)).collect();
+        assert_eq!(pool.total_len().div_ceil(100_000), 21);
+        for id in ids {
+            pool.release(id);
+        }
+        assert_eq!(pool.total_len(), 0);
+        assert!(pool.spare_len <= SPARE_LEN_MAX);
+    }
+
+    #[test]
+    fn each_message_keeps_its_bytes_whatever_others_do() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let mut pool = HeldPool::default();
+        let mut held: Vec<(HeldId, u8, usize)> = Vec::new();
+        for _ in 0..30_000 {
+            if held.len() > 600 || !held.is_empty() && rng.random_bool(0.45) {
+                let (id, mark, len) = held.swap_remove(rng.random_range(0..held.len()));
+                assert_eq!(pool.bytes(id), vec![mark; len]);
+                pool.release(id);
+            } else {
+                let order = rng.random_range(0..17);
+                let len = rng.random_range(0..1 << order);
+                let (id, mark) = (pool.take(len), rng.random());
+                pool.bytes_mut(id).fill(mark);
+                held.push((id, mark, len));
+            }
+        }
+        for (id, ..) in held {
+            pool.release(id);
+        }
+        assert_eq!(pool.total_len(), 0);
     }
 }

@@ -6,7 +6,7 @@ use crate::core_state::Shared;
 use crate::coverage::Coverage;
 use crate::event::{Address, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
 use crate::peer::Peer;
-use crate::port::{Match, Port, Posted, Unexpected, Waiting};
+use crate::port::{Match, Port, Posted, Waiting};
 use crate::remote::{Job, REMOTE_PORT, RemoteFault};
 use crate::rendezvous::{Asked, Origin, Request};
 use crate::{DropReason, LinkId, PortMode};
@@ -71,7 +71,9 @@ enum State {
         data: Data,
         error: Option<OpError>,
     },
-    /// Went to its port's queue of unexpected messages, or failed.
+    /// Waits for a receive, at its port or among those with labels.
+    Aside,
+    /// Goes on as a transfer that is no part of the lane, or failed.
     Gone,
     /// A request for remote memory.
     Remote(Box<Job>),
@@ -99,6 +101,10 @@ pub(crate) struct LaneRx {
     arrived: u32,
     consumed: u32,
     advertised: u32,
+    /// What messages have cost that wait for a receive, and how much of it was given back all the
+    /// same. `P4.14`
+    waiting: u64,
+    lent: u64,
 }
 
 /// What is kept of a lane on which nothing is under way and all credit was given back.
@@ -113,7 +119,7 @@ pub(crate) struct LaneMemory {
 impl LaneRx {
     /// `None` while something is under way.
     pub(crate) fn memory(&self) -> Option<LaneMemory> {
-        let settled = self.entries.is_empty() && self.arrived == self.consumed;
+        let settled = self.entries.is_empty() && self.arrived == self.consumed && self.waiting == 0;
         settled.then(|| LaneMemory {
             next_seq: self.next_seq,
             best_effort: self.best_effort.clone(),
@@ -177,6 +183,34 @@ impl LaneRx {
         Ok(())
     }
 
+    /// A message that waited was taken; returns what comes back of what it had cost.
+    pub(crate) fn end_waiting(&mut self, charge: u32) -> u32 {
+        debug_assert!(self.waiting >= u64::from(charge), "it did not wait");
+        self.waiting -= u64::from(charge);
+        let paid = u64::from(charge).min(self.lent);
+        self.lent -= paid;
+        charge - u32::try_from(paid).unwrap_or(charge)
+    }
+
+    /// Counts up to `charge` of what messages that wait have cost as lent; returns how much.
+    pub(crate) fn lend(&mut self, charge: u32) -> u32 {
+        // Below the lane's credit, as it keeps a message back.
+        let kept = u32::try_from(self.waiting - self.lent).unwrap_or(u32::MAX);
+        let lent = kept.min(charge);
+        self.lent += u64::from(lent);
+        lent
+    }
+
+    /// Messages that wait keep credit back.
+    pub(crate) fn keeps_credit(&self) -> bool {
+        self.waiting > self.lent
+    }
+
+    /// Messages that were matched are yet to be delivered.
+    pub(crate) fn has_matched(&self) -> bool {
+        self.matched > 0
+    }
+
     /// Index of `seq` among the entries.
     #[inline]
     pub(crate) fn index(&self, seq: u16) -> Result<usize, DropReason> {
@@ -225,7 +259,7 @@ impl LaneRx {
         let matched = self.entries.iter().take(self.matched).flatten();
         matched
             .filter(|entry| entry.to == Address::Port(port))
-            .any(|entry| !matches!(entry.state, State::Gone))
+            .any(|entry| !matches!(entry.state, State::Aside | State::Gone))
     }
 
     /// The next number was dealt with past the queue.
@@ -489,6 +523,9 @@ impl Peer {
             if rx.jobs_matched > 0 && !is_job || !match_entry(sh, self.id, lane, entry) {
                 return;
             }
+            if matches!(entry.state, State::Aside) {
+                rx.waiting += u64::from(entry.charge);
+            }
             if let Some(transfer) = sh.refused.take() {
                 self.refuse(transfer);
             }
@@ -509,7 +546,7 @@ impl Peer {
                 .and_then(Option::as_ref)
                 .map(|entry| &entry.state);
             let is_ready = match state {
-                Some(State::Ready { .. } | State::Gone) => true,
+                Some(State::Ready { .. } | State::Aside | State::Gone) => true,
                 Some(State::Remote(job)) => job.is_ready(),
                 _ => false,
             };
@@ -527,11 +564,16 @@ impl Peer {
                 self.consume(sh, lane, spent);
                 continue;
             }
+            if let State::Aside = entry.state {
+                let free = label::credit_comes_back(sh, &entry.to);
+                self.on_aside(sh, lane, entry.charge, free);
+                continue;
+            }
             if let State::Ready { op, data, error } = entry.state {
                 self.deliver_to(sh, lane, &entry.to, op, entry.len, data, error);
                 if let Address::Port(id) = entry.to
                     && let Some(port) = sh.ports.get_mut(id)
-                    && !port.unexpected.is_empty()
+                    && port.has_unexpected()
                 {
                     sh.unblocked_ports.push(id);
                 }
@@ -628,6 +670,7 @@ fn match_at_port(
                 },
                 Match::Nothing => {
                     sh.events.extend(port.first_unopened(id, peer));
+                    sh.at_ports += 1;
                     put_aside(port, peer, lane, entry, Waiting::Held(held))
                 }
             };
@@ -659,36 +702,24 @@ fn match_at_port(
                     });
                 }
                 sh.events.extend(port.first_unopened(id, peer));
+                sh.at_ports += 1;
                 entry.state = put_aside(port, peer, lane, entry, Waiting::Request(asked));
             }
         }
         State::Placing { .. }
         | State::Transferring { .. }
         | State::Ready { .. }
+        | State::Aside
         | State::Gone
         | State::Remote(_) => {}
     }
     true
 }
 
-/// Queues the message at its port until a buffer is posted; its charge goes along. `P4.7`
-fn put_aside(
-    port: &mut Port,
-    peer: PeerId,
-    lane: LaneId,
-    entry: &mut Entry,
-    what: Waiting,
-) -> State {
-    let charge = core::mem::take(&mut entry.charge);
-    port.unexpected.push_back(Unexpected {
-        peer,
-        lane,
-        len: entry.len,
-        charge,
-        what,
-        buffer: None,
-    });
-    State::Gone
+/// Queues the message at its port until a buffer is posted. `P4.7`
+fn put_aside(port: &mut Port, peer: PeerId, lane: LaneId, entry: &Entry, what: Waiting) -> State {
+    port.put_aside((peer, lane), entry.len, entry.charge > 0, what);
+    State::Aside
 }
 
 /// The error of a message that is longer than its buffer. `P4.9`

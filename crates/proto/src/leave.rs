@@ -21,6 +21,8 @@ pub(crate) struct Remains {
     pub(crate) broken: Vec<(LaneId, Address)>,
     /// A put or an atomic operation is missing on the lane: nothing that is matched after it is kept.
     pub(crate) missing: [bool; 2],
+    /// How many no longer wait at ports.
+    pub(crate) left_ports: usize,
     /// There is memory for messages that outlive their session.
     pub(crate) keeps: bool,
 }
@@ -75,8 +77,9 @@ impl Core {
             ops: Vec::new(),
             broken: Vec::new(),
             missing: [false; 2],
+            left_ports: 0,
             // Peers that come and go could otherwise pile up what nobody reads.
-            keeps: self.sh.held.total_len() <= self.sh.config.limits.held_len_max,
+            keeps: !self.sh.is_full(),
         };
         // From the oldest to the youngest: what waits at a port was taken there after what its lane
         // has matched, and before the rest of its lane.
@@ -84,6 +87,7 @@ impl Core {
             state.end_matched(&mut self.sh, lane, &mut remains);
         }
         self.sh.ports.end_waiting(peer, &mut remains);
+        self.sh.at_ports -= remains.left_ports;
         self.sh.matching.end_waiting(peer, error, &mut remains);
         for lane in LaneId::ALL {
             state.end_unmatched(&mut self.sh, lane, &mut remains);

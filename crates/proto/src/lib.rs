@@ -25,6 +25,7 @@
 extern crate alloc;
 
 mod ack;
+mod arrivals;
 mod best_effort;
 mod bulk;
 mod bulk_tx;
@@ -61,6 +62,7 @@ mod rtt;
 mod run;
 mod rx;
 mod session;
+mod shortage;
 mod slab;
 mod slot;
 mod tag_queue;

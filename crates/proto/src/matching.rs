@@ -3,6 +3,7 @@
 //!
 //! The one invariant: no message that waits here matches a receive that waits here.
 
+use crate::arrivals::Arrivals;
 use crate::closing::Discarded;
 use crate::event::{Event, OpError, OpId, PeerId};
 use crate::leave::Remains;
@@ -29,7 +30,7 @@ pub struct Selector {
 
 impl Selector {
     #[inline]
-    fn takes(&self, peer: PeerId, tag: u64) -> bool {
+    pub(crate) fn takes(&self, peer: PeerId, tag: u64) -> bool {
         (tag ^ self.tag) & !self.ignore == 0 && self.source.is_none_or(|source| source == peer)
     }
 }
@@ -56,8 +57,8 @@ pub(crate) struct Arrived {
     pub(crate) lane: LaneId,
     pub(crate) label: Label,
     pub(crate) len: u64,
-    /// Credit to give back when it is taken.
-    pub(crate) charge: u32,
+    /// It counts as credit of its lane until it is taken: its session lasts.
+    pub(crate) keeps_credit: bool,
     pub(crate) what: Waiting,
 }
 
@@ -124,15 +125,21 @@ impl Wanting {
 }
 
 /// One [`Space`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queues {
     /// Receives for one tag stand in its bin, those that ignore bits among all.
     posted: TagQueue<Wanting>,
-    /// Messages stand in both lists.
-    arrived: TagQueue<Arrived>,
+    arrived: Arrivals,
 }
 
 impl Queues {
+    fn new(space: Space) -> Self {
+        Queues {
+            posted: TagQueue::default(),
+            arrived: Arrivals::new(space),
+        }
+    }
+
     /// The first receive that takes a message.
     #[inline]
     fn find_posted(&self, peer: PeerId, tag: u64) -> Option<u32> {
@@ -146,16 +153,6 @@ impl Queues {
             (exact, _) => exact,
         }
     }
-
-    /// The first message that a receive takes.
-    fn find_arrived(&self, selector: &Selector) -> Option<u32> {
-        if selector.ignore == 0 {
-            let from = |item: &Arrived| selector.takes(item.peer, selector.tag);
-            return self.arrived.find_tag(selector.tag, from);
-        }
-        let arrived = &self.arrived;
-        arrived.find_any(|tag, item| selector.takes(item.peer, tag))
-    }
 }
 
 /// See the module documentation.
@@ -166,15 +163,18 @@ pub(crate) struct Matching {
     /// Receives that have taken a request while all transfers were in use.
     pub(crate) late: VecDeque<(Posted, Request)>,
     part_count: u64,
+    /// Somebody has looked for a message that has not come.
+    missed: bool,
 }
 
 impl Matching {
     pub(crate) fn new() -> Self {
         Matching {
-            spaces: Default::default(),
+            spaces: [Space::Tagged, Space::Plain].map(Queues::new),
             claimed: Slab::new(),
             late: VecDeque::new(),
             part_count: 0,
+            missed: false,
         }
     }
 
@@ -246,31 +246,32 @@ impl Matching {
     }
 
     /// Appends a message; no receive that waits matches it.
-    pub(crate) fn put_aside(&mut self, arrived: Arrived) {
-        let queue = &mut self.spaces[arrived.label.space.index()].arrived;
-        queue.push(arrived.label.tag, Listed::Both, arrived);
+    pub(crate) fn put_aside(&mut self, arrived: &Arrived) {
+        self.spaces[arrived.label.space.index()]
+            .arrived
+            .push(arrived);
     }
 
     /// Takes the first message that a receive takes.
     pub(crate) fn take_arrived(&mut self, selector: &Selector) -> Option<Arrived> {
-        let queues = &mut self.spaces[selector.space.index()];
-        let index = queues.find_arrived(selector)?;
-        queues.arrived.remove(index)
+        let arrived = &mut self.spaces[selector.space.index()].arrived;
+        let index = arrived.find(selector)?;
+        Some(arrived.remove(index))
     }
 
-    /// The same without taking it.
-    pub(crate) fn peek(&self, selector: &Selector) -> Option<&Arrived> {
-        let queues = &self.spaces[selector.space.index()];
-        queues.arrived.get(queues.find_arrived(selector)?)
+    /// The same without taking it. In vain, it counts as waiting (`P4.14`).
+    pub(crate) fn peek(&mut self, selector: &Selector) -> Option<Arrived> {
+        let arrived = &mut self.spaces[selector.space.index()].arrived;
+        let index = arrived.find(selector);
+        self.missed |= index.is_none();
+        Some(arrived.get(index?))
     }
 
     /// Sets the first message that a receive takes aside for a receive of its own.
     pub(crate) fn claim(&mut self, selector: &Selector) -> Option<(ClaimId, Arrived)> {
-        let queues = &mut self.spaces[selector.space.index()];
-        let index = queues.find_arrived(selector)?;
-        let arrived = *queues.arrived.get(index)?;
+        let arrived = self.peek(selector)?;
         let id = self.claimed.insert(Claimed::Whole(arrived)).ok()?;
-        queues.arrived.remove(index);
+        self.take_arrived(selector);
         Some((ClaimId(id), arrived))
     }
 
@@ -279,23 +280,34 @@ impl Matching {
         self.claimed.remove(claim.0)
     }
 
-    /// Messages that wait, claimed ones left out.
-    pub(crate) fn arrived_count(&self) -> usize {
-        self.spaces.iter().map(|queues| queues.arrived.len()).sum()
+    /// Bytes of the tables of messages that wait, held memory left out.
+    pub(crate) fn table_len(&self) -> usize {
+        self.spaces.iter().map(|one| one.arrived.table_len()).sum()
+    }
+
+    /// Whether a receive waits for a message that `peer` may send.
+    pub(crate) fn wants_from(&self, peer: PeerId) -> bool {
+        let mut posted = self.spaces.iter().map(|one| &one.posted);
+        self.missed || posted.any(|posted| posted.any(|wanting| wanting.is_for(peer)))
+    }
+
+    /// What was looked for is no longer waited for, unless it is looked for again.
+    pub(crate) fn forget_missed(&mut self) -> bool {
+        core::mem::take(&mut self.missed)
     }
 
     /// Takes everything that waits and was not claimed.
     pub(crate) fn discard(&mut self) -> Vec<Discarded> {
         let mut discarded = Vec::new();
         for queues in &mut self.spaces {
-            for index in queues.arrived.places_where(|_| true) {
-                let item = queues.arrived.remove(index);
-                discarded.extend(item.map(|item| Discarded {
+            for item in queues.arrived.take_all() {
+                discarded.push(Discarded {
                     peer: item.peer,
                     lane: item.lane,
-                    charge: item.charge,
+                    keeps_credit: item.keeps_credit,
+                    len: item.len,
                     what: item.what,
-                }));
+                });
             }
         }
         discarded
@@ -311,7 +323,8 @@ impl Matching {
         self.take_where(|posted| posted.source == Some(peer))
     }
 
-    fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
+    /// Withdraws the receives that are `wanted`, in the order of posting.
+    pub(crate) fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
         let mut ops = Vec::new();
         for queues in &mut self.spaces {
             let posted = &mut queues.posted;
@@ -326,29 +339,30 @@ impl Matching {
     /// none is missing; the rest goes to the `remains`. `P9.7`, `P11.8`
     pub(crate) fn end_waiting(&mut self, peer: PeerId, error: OpError, remains: &mut Remains) {
         for queues in &mut self.spaces {
-            for index in queues.arrived.places_where(|item| item.peer == peer) {
-                let Some(item) = queues.arrived.get_mut(index) else {
-                    continue;
-                };
+            // The table may shrink, and places move, when a message is taken out.
+            let mut broken = Vec::new();
+            for index in queues.arrived.places_from(peer) {
+                let item = queues.arrived.get(index);
                 let keeps = remains.keeps_at(item.lane, &item.label.into());
                 if keeps && matches!(item.what, Waiting::Held(_)) {
-                    item.charge = 0;
+                    queues.arrived.forget_credit(index);
                     continue;
                 }
                 remains.broken.push((item.lane, item.label.into()));
                 if let Waiting::Held(held) = item.what {
                     remains.held.push(held);
                 }
-                queues.arrived.remove(index);
+                broken.push(index);
             }
+            queues.arrived.remove_all(&broken);
         }
         for key in self.claimed.keys_where(|claimed| claimed.is_from(peer)) {
             match self.claimed.get_mut(key) {
                 Some(Claimed::Whole(Arrived {
                     what: Waiting::Held(_),
-                    charge,
+                    keeps_credit,
                     ..
-                })) => *charge = 0,
+                })) => *keeps_credit = false,
                 Some(claimed) => *claimed = Claimed::Lost(error),
                 None => {}
             }

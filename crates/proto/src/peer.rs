@@ -64,6 +64,8 @@ pub(crate) struct Peer {
     pub(crate) watched: bool,
     /// Counted among those with [`Core::has_outstanding`](crate::Core::has_outstanding).
     pub(crate) is_outstanding: bool,
+    /// By what waits here.
+    pub(crate) held_back: crate::shortage::HeldBack,
 }
 
 impl Peer {
@@ -88,6 +90,7 @@ impl Peer {
             timed: false,
             watched: false,
             is_outstanding: false,
+            held_back: crate::shortage::HeldBack::default(),
         }
     }
 

@@ -203,6 +203,7 @@ impl From<Peer> for Rested {
             watched: _,
             // Nothing is.
             is_outstanding: _,
+            held_back: _,
         } = peer;
         let paths = paths.into_iter().flatten();
         Rested {

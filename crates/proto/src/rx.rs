@@ -172,7 +172,7 @@ impl Core {
             return Err(DropReason::StaleSession);
         }
         peer.last_heard = now;
-        let is_full = self.sh.held.total_len() > self.sh.config.limits.held_len_max;
+        let is_full = self.sh.is_full();
         // P3.10
         let refused =
             is_full && header.kind == FrameKind::Data && peer.must_hold(&mut self.sh, frame);
@@ -201,6 +201,7 @@ impl Core {
                     return Err(reason);
                 }
                 if refused {
+                    peer.on_refused(now, &mut self.sh);
                     return Err(DropReason::NoMemory);
                 }
                 path.rx.insert(now, num, header.attempt);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A queue whose entries are found by tag without looking at all of them.
 //!
-//! Each entry stands in one or two lists, both in the order of arrival: that of its tag's bin, and
-//! one for all tags. Entries never move, so taking one from the middle costs the same as from the
+//! Each entry stands in one list, in the order of arrival: that of its tag's bin, or one for all
+//! tags. Entries never move, so taking one from the middle costs the same as from the
 //! front.
 
 use alloc::vec;
@@ -16,30 +16,14 @@ const HASH_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
-/// The lists that an entry stands in.
+/// The list that an entry stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
     /// That of its bin: it is looked for by its tag.
     ByTag,
     /// The one for all tags.
     Among,
-    /// Both.
-    Both,
 }
-
-impl Listed {
-    #[inline]
-    fn contains(self, kind: usize) -> bool {
-        match self {
-            Listed::ByTag => kind == BIN,
-            Listed::Among => kind == ALL,
-            Listed::Both => true,
-        }
-    }
-}
-
-const BIN: usize = 0;
-const ALL: usize = 1;
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -64,7 +48,7 @@ struct Node<T> {
     /// Place in the order of arrival.
     stamp: u64,
     listed: Listed,
-    links: [Link; 2],
+    link: Link,
     item: Option<T>,
 }
 
@@ -95,6 +79,7 @@ impl<T> Default for TagQueue<T> {
 
 impl<T> TagQueue<T> {
     /// Entries.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -126,7 +111,7 @@ impl<T> TagQueue<T> {
             tag,
             stamp: self.next_stamp,
             listed,
-            links: [unlinked; 2],
+            link: unlinked,
             item: Some(item),
         };
         self.next_stamp += 1;
@@ -141,23 +126,14 @@ impl<T> TagQueue<T> {
                 u32::try_from(self.nodes.len() - 1).unwrap_or(NONE)
             }
         };
-        for kind in [BIN, ALL] {
-            if listed.contains(kind) {
-                self.link(kind, index);
-            }
-        }
+        self.link(index);
     }
 
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let node = self.nodes.get_mut(index as usize)?;
         let item = node.item.take()?;
-        let listed = node.listed;
-        for kind in [BIN, ALL] {
-            if listed.contains(kind) {
-                self.unlink(kind, index);
-            }
-        }
+        self.unlink(index);
         self.free.push(index);
         self.len -= 1;
         Some(item)
@@ -167,13 +143,13 @@ impl<T> TagQueue<T> {
     #[inline]
     pub(crate) fn find_tag(&self, tag: u64, wanted: impl Fn(&T) -> bool) -> Option<u32> {
         let head = self.bins.get(bin_of(tag))?.head;
-        self.find(BIN, head, |node| node.tag == tag && is(node, &wanted))
+        self.find(head, |node| node.tag == tag && is(node, &wanted))
     }
 
     /// The first entry that is `wanted`, of those that stand among all tags.
     #[inline]
     pub(crate) fn find_any(&self, wanted: impl Fn(u64, &T) -> bool) -> Option<u32> {
-        self.find(ALL, self.all.head, |node| {
+        self.find(self.all.head, |node| {
             is(node, &|item: &T| wanted(node.tag, item))
         })
     }
@@ -189,6 +165,11 @@ impl<T> TagQueue<T> {
         places
     }
 
+    /// Whether any entry is `wanted`.
+    pub(crate) fn any(&self, wanted: impl Fn(&T) -> bool) -> bool {
+        self.len > 0 && self.nodes.iter().any(|node| is(node, &wanted))
+    }
+
     /// How many entries are `wanted`.
     pub(crate) fn count_where(&self, wanted: impl Fn(u64, &T) -> bool) -> usize {
         let nodes = self.nodes.iter();
@@ -198,44 +179,44 @@ impl<T> TagQueue<T> {
     }
 
     #[inline]
-    fn find(&self, kind: usize, head: u32, wanted: impl Fn(&Node<T>) -> bool) -> Option<u32> {
+    fn find(&self, head: u32, wanted: impl Fn(&Node<T>) -> bool) -> Option<u32> {
         let mut index = head;
         while index != NONE {
             let node = &self.nodes[index as usize];
             if wanted(node) {
                 return Some(index);
             }
-            index = node.links[kind].next;
+            index = node.link.next;
         }
         None
     }
 
-    fn link(&mut self, kind: usize, index: u32) {
-        let tail = core::mem::replace(&mut self.list_of(kind, index).tail, index);
-        self.nodes[index as usize].links[kind].prev = tail;
+    fn link(&mut self, index: u32) {
+        let tail = core::mem::replace(&mut self.list_of(index).tail, index);
+        self.nodes[index as usize].link.prev = tail;
         match tail {
-            NONE => self.list_of(kind, index).head = index,
-            tail => self.nodes[tail as usize].links[kind].next = index,
+            NONE => self.list_of(index).head = index,
+            tail => self.nodes[tail as usize].link.next = index,
         }
     }
 
-    fn unlink(&mut self, kind: usize, index: u32) {
-        let Link { prev, next } = self.nodes[index as usize].links[kind];
+    fn unlink(&mut self, index: u32) {
+        let Link { prev, next } = self.nodes[index as usize].link;
         match prev {
-            NONE => self.list_of(kind, index).head = next,
-            prev => self.nodes[prev as usize].links[kind].next = next,
+            NONE => self.list_of(index).head = next,
+            prev => self.nodes[prev as usize].link.next = next,
         }
         match next {
-            NONE => self.list_of(kind, index).tail = prev,
-            next => self.nodes[next as usize].links[kind].prev = prev,
+            NONE => self.list_of(index).tail = prev,
+            next => self.nodes[next as usize].link.prev = prev,
         }
     }
 
     #[inline]
-    fn list_of(&mut self, kind: usize, index: u32) -> &mut List {
-        match kind {
-            BIN => &mut self.bins[bin_of(self.nodes[index as usize].tag)],
-            _ => &mut self.all,
+    fn list_of(&mut self, index: u32) -> &mut List {
+        match self.nodes[index as usize].listed {
+            Listed::ByTag => &mut self.bins[bin_of(self.nodes[index as usize].tag)],
+            Listed::Among => &mut self.all,
         }
     }
 }
@@ -266,15 +247,15 @@ mod tests {
             let tag = rng.random_range(0..6) << 60;
             let found = match rng.random_range(0..4) {
                 0 | 1 => {
-                    let kinds = [Listed::ByTag, Listed::Among, Listed::Both];
-                    let listed = kinds[rng.random_range(0..3)];
+                    let kinds = [Listed::ByTag, Listed::Among];
+                    let listed = kinds[rng.random_range(0..2)];
                     queue.push(tag, listed, value);
                     oracle.push((tag, listed, value));
                     continue;
                 }
                 2 => {
                     let fits = |e: &&(u64, Listed, u32)| {
-                        e.0 == tag && e.1.contains(BIN) && !e.2.is_multiple_of(3)
+                        e.0 == tag && e.1 == Listed::ByTag && !e.2.is_multiple_of(3)
                     };
                     let expected = oracle.iter().find(fits).map(|entry| entry.2);
                     (
@@ -283,7 +264,7 @@ mod tests {
                     )
                 }
                 _ => {
-                    let fits = |e: &&(u64, Listed, u32)| e.0 >= tag && e.1.contains(ALL);
+                    let fits = |e: &&(u64, Listed, u32)| e.0 >= tag && e.1 == Listed::Among;
                     let expected = oracle.iter().find(fits).map(|entry| entry.2);
                     (queue.find_any(|other, _| other >= tag), expected)
                 }

@@ -57,7 +57,7 @@ impl Core {
             },
             many,
         );
-        while let Some(waiting) = self.sh.matching.peek(selector).copied() {
+        while let Some(waiting) = self.sh.matching.peek(selector) {
             let Shared {
                 matching, events, ..
             } = &mut self.sh;
@@ -91,8 +91,9 @@ impl Core {
 
     /// The first message that waits and that `selector` takes; it goes on waiting.
     #[must_use]
-    pub fn peek_tagged(&self, selector: &Selector) -> Option<Envelope> {
-        self.sh.matching.peek(selector).map(Envelope::from)
+    pub fn peek_tagged(&mut self, selector: &Selector) -> Option<Envelope> {
+        let found = self.sh.matching.peek(selector);
+        found.as_ref().map(Envelope::from)
     }
 
     /// Takes the first message that waits and that `selector` takes from all other receives, for
@@ -134,7 +135,8 @@ impl Core {
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
-        state.consume(&mut self.sh, arrived.lane, arrived.charge);
+        let (keeps_credit, charge) = (arrived.keeps_credit, arrived.what.charge(arrived.len));
+        state.on_taken(&mut self.sh, arrived.lane, keeps_credit, charge);
         let to = arrived.label.into();
         match arrived.what {
             Waiting::Held(held) => {
@@ -152,7 +154,6 @@ impl Core {
                 };
                 self.sh.start_labelled(request, posted);
             }
-            Waiting::Transferring { .. } => {}
         }
         self.touch(peer);
         self.run_scheduler();

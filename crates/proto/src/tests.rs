@@ -14,3 +14,4 @@ mod resting;
 mod sessions;
 mod tagged;
 mod transfers;
+mod unexpected;

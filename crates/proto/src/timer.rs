@@ -24,11 +24,13 @@ impl Core {
             .min()
             .unwrap_or(Instant::NEVER)
             .min(self.rest_timer())
+            .min(self.sh.shortage.timer())
     }
 
     /// Does what is due: acknowledgements, retransmissions, handshakes. Events and transmits follow.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.rest_the_quiet(now);
+        self.look_at_shortage(now);
         let mut index = 0;
         while let Some(&id) = self.timed.get(index) {
             let Some(Some(peer)) = self.peers.get_mut(id.index()) else {

@@ -554,9 +554,9 @@ impl Node {
         let limits = &cx.plan.limits;
         let peers = cx.plan.nodes as usize;
         let (slots, held_len, _) = self.core.usage();
-        // Per peer and lane a credit's worth; an empty message is charged 32 bytes and held in 256.
-        // Beside that, what waits by tag without its credit.
-        let held_max = peers * 2 * limits.credit_len as usize * 8 + limits.held_len_max / 4;
+        // P3.10: per peer and lane a credit's worth, an empty message being charged 32 bytes and held in
+        // less than 128, beside what waits without its credit.
+        let held_max = peers * 2 * limits.credit_len as usize * 4 + limits.held_len_max;
         // Per path a window and what waits behind it in each lane; then what is being sent.
         let per_path = limits.unacked_frames_max() + 3 * 64 + 16;
         let slots_max = peers * LinkId::COUNT * per_path;

@@ -55,6 +55,9 @@ pub(crate) struct Limits {
     /// Bytes of the largest socket buffers, `net.core.rmem_max` and `wmem_max`.
     pub(super) receive_buffer_len_max: Option<u64>,
     pub(super) send_buffer_len_max: Option<u64>,
+    /// Bytes of memory that a process alone on this host gives to messages that no receive was posted
+    /// for; absent if the setting has no meaning.
+    pub(super) unexpected_memory_len: Option<u64>,
 }
 
 /// Looks at the machine.
@@ -102,6 +105,9 @@ pub(super) fn limits() -> Limits {
         descriptors_max: descriptors.and_then(|(_, hard)| finite(hard)),
         receive_buffer_len_max: number("/proc/sys/net/core/rmem_max"),
         send_buffer_len_max: number("/proc/sys/net/core/wmem_max"),
+        unexpected_memory_len: portolan::unexpected_memory(Some(1))
+            .ok()
+            .map(|memory| memory.len),
     }
 }
 

@@ -85,6 +85,12 @@ fn write_privileges(out: &mut String, report: &Report) -> std::fmt::Result {
         "  socket buffers: receive at most {}, send at most {}",
         bytes(limits.receive_buffer_len_max),
         bytes(limits.send_buffer_len_max)
+    )?;
+    let memory = limits.unexpected_memory_len;
+    writeln!(
+        out,
+        "  messages that no receive was posted for: at most {} in a process alone on this host",
+        memory.map_or("?".into(), |len| format!("{len} bytes"))
     )
 }
 

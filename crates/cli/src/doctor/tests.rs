@@ -80,6 +80,7 @@ fn report() -> Report {
             descriptors_max: None,
             receive_buffer_len_max: Some(16 << 20),
             send_buffer_len_max: Some(16 << 20),
+            unexpected_memory_len: Some(8 << 30),
         },
         nics: vec![nic()],
         paths: Vec::new(),

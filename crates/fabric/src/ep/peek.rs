@@ -8,7 +8,7 @@ use super::Claimed;
 use super::message::Incoming;
 use crate::abi::*;
 use crate::cq::{Entry, Failure};
-use crate::errno::Errno;
+use crate::errno::{self, Errno};
 use crate::state::State;
 
 /// Do what a receive with `FI_PEEK` or `FI_CLAIM` asks for.
@@ -71,6 +71,10 @@ fn report(state: &mut State, at: usize, what: &Incoming, found: Option<RawEnvelo
     let State { eps, cqs, .. } = state;
     let ep = &eps[at];
     if let Some(queue) = ep.routes.rx_cq.and_then(|cq| cqs.get_mut(cq)) {
+        let (errno, text) = match ep.engine.shortage() {
+            Some(error) => (errno::of_completion(&error), error.to_string()),
+            None => (Errno(libc::ENOMSG), "no such message has come".to_owned()),
+        };
         queue.fail(Failure {
             entry: Entry {
                 context: what.context,
@@ -78,8 +82,8 @@ fn report(state: &mut State, at: usize, what: &Incoming, found: Option<RawEnvelo
                 ..Entry::default()
             },
             beyond: 0,
-            errno: Errno(libc::ENOMSG),
-            text: "no such message has come".to_owned(),
+            errno,
+            text,
         });
     }
 }

@@ -4,8 +4,8 @@
 use super::Endpoint;
 use super::raw::{Many, RawOp, RawWhat};
 use super::types::{
-    EndpointLimits, PeerIndex, RawClaim, RawCompletion, RawEnvelope, RawKind, RawPiece, RawRecv,
-    RawSend, RawSpace, SubmitError,
+    EndpointLimits, PeerIndex, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece,
+    RawRecv, RawSend, RawSpace, SubmitError,
 };
 use crate::engine::{Inner, Submitted};
 use crate::error::Error;
@@ -277,12 +277,19 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Why a message that [`Endpoint::peek`] and [`Endpoint::claim`] look for in vain cannot come: what
+    /// waits before it fills the memory for that, and none of it is received. `None` while it may come.
+    #[must_use]
+    pub fn shortage(&self) -> Option<RawError> {
+        self.engine.inner.core.shortage().map(RawError::from)
+    }
+
     /// The first message that waits and that `spec` takes; it goes on waiting. Only what earlier
     /// polls have brought is looked at.
     ///
     /// # Errors
     /// [`SubmitError::NoSuchPeer`].
-    pub fn peek(&self, spec: &RawRecv) -> Result<Option<RawEnvelope>, SubmitError> {
+    pub fn peek(&mut self, spec: &RawRecv) -> Result<Option<RawEnvelope>, SubmitError> {
         let selector = self.selector(spec)?;
         let found = self.engine.inner.core.peek_tagged(&selector);
         Ok(found.map(RawEnvelope::from))

@@ -168,6 +168,9 @@ impl From<OpError> for RawError {
             OpError::Truncated { message_len } => RawError::Truncated { message_len },
             OpError::Refused => RawError::Refused,
             OpError::Remote(_, fault) => RawError::Remote(fault),
+            OpError::MemoryFull { held_len, limit } => {
+                RawError::UnexpectedMemoryFull { held_len, limit }
+            }
             _ => RawError::Cancelled,
         }
     }

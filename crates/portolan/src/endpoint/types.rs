@@ -2,6 +2,7 @@
 //! What an endpoint's caller says and hears: memory by address, operations by a word of the
 //! caller's.
 
+use crate::error::memory_full;
 use portolan_proto::{Cause, ClaimId, PeerId, RemoteFault};
 use portolan_sys::lack::Lack;
 use std::fmt;
@@ -128,6 +129,14 @@ pub enum RawError {
     Refused,
     /// The owner of the memory refused.
     Remote(RemoteFault),
+    /// What was waited for is behind messages that nobody has received, and the memory for those is
+    /// full.
+    UnexpectedMemoryFull {
+        /// Bytes that they take.
+        held_len: u64,
+        /// Bytes that they may take.
+        limit: u64,
+    },
 }
 
 impl fmt::Display for RawError {
@@ -140,6 +149,9 @@ impl fmt::Display for RawError {
             RawError::Cancelled => f.write_str("the operation was cancelled"),
             RawError::Remote(fault) => write!(f, "remote memory: {fault}"),
             RawError::Refused => f.write_str("the receiver withdrew the buffer"),
+            &RawError::UnexpectedMemoryFull { held_len, limit } => {
+                f.write_str(&memory_full(held_len, limit))
+            }
         }
     }
 }

@@ -35,6 +35,15 @@ impl Engine {
 
 impl Carry for Engine {
     fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
+        self.inner.core.set_away(true);
+        let carried = self.carry_turns(is_wanted);
+        self.inner.core.set_away(false);
+        carried
+    }
+}
+
+impl Engine {
+    fn carry_turns(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
         self.inner.read_clock();
         self.links.heat(self.inner.turn.wrapping_add(CARRY_TURNS));
         if self.handlers.is_empty() {

@@ -436,6 +436,10 @@ impl Inner {
                 self.note_gone(peer);
             }
             Event::PortUnopened { port, peer } => self.note_unopened(port, peer),
+            Event::MemoryFull { peer, error } => {
+                let error = self.op_error(OpId(u64::MAX), error);
+                log::warn!("{peer} on {} is held back: {error}", self.host_of(peer));
+            }
             Event::Stranger { card } => self.meet_stranger(&card),
             Event::Portion {
                 op,
@@ -550,6 +554,9 @@ impl Inner {
                 host: self.host_of(peer),
                 fault,
             },
+            OpError::MemoryFull { held_len, limit } => {
+                Error::UnexpectedMemoryFull { held_len, limit }
+            }
             _ => Error::Cancelled,
         }
     }

@@ -23,7 +23,10 @@ impl Peer {
 
     /// The same for those that have not, which may find a buffer now or wait at their port.
     pub(crate) fn end_unmatched(&mut self, sh: &mut Shared, lane: LaneId, remains: &mut Remains) {
-        let entries = core::mem::take(&mut self.lanes_rx[lane.index()].entries);
+        let rx = &mut self.lanes_rx[lane.index()];
+        // What waits no longer counts as credit.
+        (rx.waiting, rx.lent) = (0, 0);
+        let entries = core::mem::take(&mut rx.entries);
         self.end_entries(sh, lane, remains, entries);
     }
 
@@ -49,7 +52,7 @@ impl Peer {
                 match_entry(sh, self.id, lane, &mut entry);
             }
             match entry.state {
-                State::Gone => {}
+                State::Aside | State::Gone => {}
                 State::Remote(job) if keeps && job.is_whole() => {
                     self.finish_job(sh, *job, 0);
                 }
@@ -86,7 +89,7 @@ impl State {
             }
             State::Placing { posted, .. } => remains.ops.push(posted.op),
             State::Remote(job) => job.end(remains),
-            State::Request(_) | State::Transferring { .. } | State::Gone => {}
+            State::Request(_) | State::Transferring { .. } | State::Aside | State::Gone => {}
         }
     }
 }

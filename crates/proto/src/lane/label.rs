@@ -20,8 +20,6 @@ use portolan_wire::{Label, LaneId};
 /// sent in, so a lane full of the one must not keep the other from coming; the rest of the memory
 /// is for what credit bounds.
 const WAITING_PART: usize = 4;
-/// Counted per waiting message beside what it holds: its place in the queues.
-const WAITING_LEN: usize = 128;
 
 impl Peer {
     /// A whole eager message with a label, at `payload` of the frame being handled.
@@ -150,36 +148,36 @@ pub(super) fn match_entry(
         State::Placing { .. }
         | State::Transferring { .. }
         | State::Ready { .. }
+        | State::Aside
         | State::Gone
         | State::Remote(_) => {}
     }
     true
 }
 
-/// Lets the message wait until a receive takes it. While memory lasts, its credit stays behind, and
-/// comes back in its turn; else it goes along. `P11.6`
+/// Lets the message wait until a receive takes it.
 fn put_aside(
     sh: &mut Shared,
     peer: PeerId,
     lane: LaneId,
     label: &Label,
-    entry: &mut Entry,
+    entry: &Entry,
     what: Waiting,
 ) -> State {
-    let waiting_len = sh.matching.arrived_count() * WAITING_LEN;
-    let room = sh.config.limits.held_len_max / WAITING_PART;
-    let charge = if sh.held.total_len() + waiting_len > room {
-        core::mem::take(&mut entry.charge)
-    } else {
-        0
-    };
-    sh.matching.put_aside(Arrived {
+    sh.matching.put_aside(&Arrived {
         peer,
         lane,
         label: *label,
         len: entry.len,
-        charge,
+        keeps_credit: entry.charge > 0,
         what,
     });
-    State::Gone
+    State::Aside
+}
+
+/// Whether the credit of a message that waits comes back although nothing has taken it: while memory
+/// is ample. `P11.6`
+pub(super) fn credit_comes_back(sh: &Shared, to: &Address) -> bool {
+    let room = sh.config.limits.held_len_max / WAITING_PART;
+    matches!(to, Address::Label(_)) && sh.unexpected_len() <= room
 }

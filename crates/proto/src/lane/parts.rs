@@ -30,7 +30,7 @@ impl Peer {
             }
             State::Placing { posted, received } => (received, Dest::Op(posted.op, 0)),
             // P3.12: it is whole already, and waits for its turn.
-            State::Held(_) | State::Ready { .. } | State::Gone => {
+            State::Held(_) | State::Ready { .. } | State::Aside | State::Gone => {
                 return Err(DropReason::Duplicate);
             }
             State::Request(_) | State::Transferring { .. } | State::Remote(_) => {

@@ -17,7 +17,7 @@ impl Core {
     ) -> Option<TakenRun> {
         let frame = FragmentFrame::parse(first)?;
         // P3.10: whether it may be held is asked of each frame.
-        if self.sh.held.total_len() > self.sh.config.limits.held_len_max {
+        if self.sh.is_full() {
             return None;
         }
         let header = frame.header;

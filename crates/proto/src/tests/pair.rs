@@ -358,6 +358,7 @@ impl End {
                 Event::PeerUp(_)
                 | Event::Writable(_)
                 | Event::BufferWanted { .. }
+                | Event::MemoryFull { .. }
                 | Event::Stranger { .. } => {}
             }
         }

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How much memory a process gives to messages that come before a receive was posted for them.
+//!
+//! Nothing is taken before it is needed; this is where back-pressure becomes an error (`P4.15`).
+
+use crate::error::Error;
+use crate::launch::Job;
+use crate::settings;
+use std::fs;
+use std::path::Path;
+
+/// Of the host's memory, for all processes of the job on it: a quarter. The program keeps most, and
+/// ten million messages of eight bytes fit into one gigabyte.
+const PERCENT_DEFAULT: u64 = 25;
+/// Least for a process: a thousand peers that each send what their credit lets them.
+const LEN_MIN: u64 = 16 << 20;
+/// Most for a process: what the numbers of held messages reach, less what credit lets come beyond it.
+const LEN_MAX: u64 = 32 << 30;
+/// Where the size of the memory cannot be read.
+const HOST_LEN_UNKNOWN: u64 = 1 << 30;
+
+/// Environment variables in which launchers say how many processes of a job are on this host, for
+/// endpoints, which belong to no job: Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, `srun`.
+const LOCAL_SIZES: [&str; 4] = [
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+    "MV2_COMM_WORLD_LOCAL_SIZE",
+    "SLURM_TASKS_PER_NODE",
+];
+
+/// The memory for unexpected messages of a process, and why it is so much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnexpectedMemory {
+    /// Bytes for each process.
+    pub len: u64,
+    /// Bytes of memory that this host has, or that a control group leaves of it.
+    pub host_len: u64,
+    /// Processes that share the host's part; 1 where it is not known, or the setting says bytes.
+    pub local_size: u32,
+}
+
+/// The memory for unexpected messages of each process, with `local_size` of a job on this host (by
+/// what the environment says if not given), and the value of the setting (from the environment).
+///
+/// # Errors
+/// [`Error::Setting`].
+pub fn unexpected_memory(local_size: Option<u32>) -> Result<UnexpectedMemory, Error> {
+    let value = settings::UNEXPECTED_MEMORY.from_env();
+    let local_size = local_size.or_else(local_size_from_env);
+    resolve(value.as_deref(), host_len(), local_size.unwrap_or(1))
+}
+
+/// The same for a process of `job`; of an endpoint, which is in none, `local_size` is not known.
+pub(crate) fn of_job(job: &Job, is_endpoint: bool) -> Result<usize, Error> {
+    let local_size = match is_endpoint {
+        true => local_size_from_env().unwrap_or(1),
+        false => job.local_size,
+    };
+    let value = settings::UNEXPECTED_MEMORY.of(job);
+    let found = resolve(value.as_deref(), host_len(), local_size)?;
+    Ok(usize::try_from(found.len).unwrap_or(usize::MAX))
+}
+
+fn resolve(value: Option<&str>, host_len: u64, local_size: u32) -> Result<UnexpectedMemory, Error> {
+    let local_size = local_size.max(1);
+    let share = |percent: u64| UnexpectedMemory {
+        len: (host_len / 100 * percent / u64::from(local_size)).clamp(LEN_MIN, LEN_MAX),
+        host_len,
+        local_size,
+    };
+    let Some(value) = value else {
+        return Ok(share(PERCENT_DEFAULT));
+    };
+    let refuse = |why: &str| Error::Setting {
+        name: "unexpected_memory",
+        value: value.to_owned(),
+        why: why.to_owned(),
+    };
+    if let Some(percent) = value.strip_suffix('%') {
+        let percent = percent.parse().ok().filter(|part| (1..=90).contains(part));
+        return percent
+            .map(share)
+            .ok_or_else(|| refuse("write a percentage of the host's memory from 1% to 90%"));
+    }
+    let len = parse_len(value).filter(|len| (MIN_ASKED..=LEN_MAX).contains(len));
+    let len = len.ok_or_else(|| {
+        refuse("write bytes for each process, from 64K to 32G, or a percentage, such as 25%")
+    })?;
+    Ok(UnexpectedMemory {
+        len,
+        host_len,
+        local_size: 1,
+    })
+}
+
+/// Who asks for little gets it: a few of the longest eager messages.
+const MIN_ASKED: u64 = 64 << 10;
+
+/// A number of bytes, with K, M or G for 2^10, 2^20 or 2^30.
+fn parse_len(text: &str) -> Option<u64> {
+    let shift = match text.as_bytes().last()? {
+        b'K' | b'k' => 10,
+        b'M' | b'm' => 20,
+        b'G' | b'g' => 30,
+        _ => 0,
+    };
+    let digits = if shift > 0 {
+        &text[..text.len() - 1]
+    } else {
+        text
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Bytes of memory of this host, or fewer where its control group says so.
+fn host_len() -> u64 {
+    let physical = fs::read_to_string("/proc/meminfo").ok();
+    let physical = physical.as_deref().and_then(mem_total);
+    let group = Path::new("/sys/fs/cgroup/memory.max");
+    let group = fs::read_to_string(group).ok();
+    let group = group.and_then(|text| text.trim().parse().ok());
+    let known = [physical, group].into_iter().flatten().min();
+    known.unwrap_or(HOST_LEN_UNKNOWN)
+}
+
+/// `MemTotal` of proc(5), which is in units of 1024 bytes.
+fn mem_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
+    let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+fn local_size_from_env() -> Option<u32> {
+    let values = LOCAL_SIZES
+        .iter()
+        .filter_map(|name| std::env::var(name).ok());
+    values.filter_map(|value| first_number(&value)).next()
+}
+
+/// `srun` writes `4(x2),3` for two hosts with four processes and one with three.
+fn first_number(value: &str) -> Option<u32> {
+    let end = value.find(|c: char| !c.is_ascii_digit());
+    value[..end.unwrap_or(value.len())].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: u64 = 32 << 30;
+
+    fn len(value: Option<&str>, local_size: u32) -> u64 {
+        resolve(value, HOST, local_size).unwrap().len
+    }
+
+    #[test]
+    fn the_processes_of_a_host_share_a_quarter_of_its_memory() {
+        let near = |len: u64, part: u64| assert_eq!(len >> 10, (HOST / 100 * 25 / part) >> 10);
+        near(len(None, 1), 1);
+        near(len(None, 4), 4);
+        assert_eq!(len(None, 0), len(None, 1));
+        assert_eq!(len(None, 100_000), LEN_MIN);
+        assert_eq!(len(Some("50%"), 2), len(None, 1));
+    }
+
+    #[test]
+    fn bytes_are_taken_as_they_are() {
+        assert_eq!(len(Some("123456"), 4), 123_456);
+        assert_eq!(len(Some("64K"), 4), 65_536);
+        assert_eq!(len(Some("3G"), 4), 3 << 30);
+    }
+
+    #[test]
+    fn what_is_no_amount_of_memory_is_refused_by_name() {
+        for value in ["", "%", "0%", "91%", "-1", "1000", "33G", "1T", "lots", "K"] {
+            let said = resolve(Some(value), HOST, 1).unwrap_err().to_string();
+            assert!(
+                said.contains("unexpected_memory") && said.contains('%'),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_memory_of_this_host_is_read() {
+        assert_eq!(
+            mem_total("MemTotal:       16 kB\nMemFree: 3 kB\n"),
+            Some(16_384)
+        );
+        assert!(host_len() > LEN_MIN);
+        assert_eq!(first_number("4(x2),3"), Some(4));
+        assert_eq!(first_number("x"), None);
+    }
+}
