@@ -196,6 +196,7 @@
  */
 #define PORTOLAN_ERR_GROUP_BUSY -39
 
+/**
  * What was waited for is behind messages that nobody has received, and the memory for those is full:
  * receive them first, or raise the setting unexpected_memory.
  */
