@@ -23,7 +23,8 @@ use std::sync::Arc;
 const PORTS: u16 = AT_ONCE as u16;
 
 /// Groups in a job: the 2^16 system ports, by [`PORTS`], but for the last, to which news come.
-const GROUP_MAX: u16 = u16::MAX / PORTS;
+const GROUP_MAX: u16 = 32_767;
+const _: () = assert!(GROUP_MAX == u16::MAX / PORTS);
 
 /// Some of the processes of a job, in an order of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -283,7 +283,7 @@ static void in_a_child(portolan_node_t *node) {
         char byte;
         FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_rank(node));
         FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_send(node, 0, PORT, "x", 1, 0));
-        FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_recv(node, PORT, &byte, 1, NULL));
+        FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_recv(node, PORT, PORTOLAN_ANY_SOURCE, &byte, 1, NULL));
         FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_adopt(node));
         FAILS(PORTOLAN_ERR_FORKED, "forked", portolan_close(node));
         _exit(0);

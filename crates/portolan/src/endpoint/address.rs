@@ -103,6 +103,11 @@ impl EndpointAddress {
         v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
     }
 
+    /// Whether one process answers for both that it lives: no two have such a port in common.
+    pub(crate) fn is_of_process_of(&self, other: &EndpointAddress) -> bool {
+        (self.ip(), self.port(4)) == (other.ip(), other.port(4))
+    }
+
     /// The same in full, as `own` can use it.
     pub(crate) fn write_out(&self, own: &Address) -> Address {
         let ip = self.ip();

@@ -84,8 +84,10 @@ impl Directory {
 
     /// Whether `peer` is an endpoint of this very process.
     pub(crate) fn is_here(&self, peer: PeerId) -> bool {
-        let address = self.address_of(peer);
-        address.is_some_and(|address| here().contains(&address))
+        let Some(address) = self.address_of(peer) else {
+            return false;
+        };
+        here().iter().any(|own| own.is_of_process_of(&address))
     }
 
     /// The number of `address`, which the program has inserted; `None` when there are too many.

@@ -7,7 +7,7 @@
 use super::{Engine, Inner};
 use crate::error::{Error, Reason};
 use crate::wait::Waiter;
-use portolan_proto::{Cause, Instant, OpId, PeerId};
+use portolan_proto::{Cause, Instant, OpId, PeerId, PeerStatus};
 use std::time::Duration;
 
 /// How long a closing process waits for receivers to ask for what was begun to be sent and nobody
@@ -17,6 +17,9 @@ const BEGUN_LINGER: Duration = Duration::from_secs(1);
 /// The same for what peers in this very process have not received: its program cannot let them work
 /// meanwhile, unless it has threads for them.
 const SELF_LINGER: Duration = Duration::from_secs(1);
+
+/// How long a peer that no session was opened with is asked whether it lives: twenty questions.
+const STRANGER_LINGER: Duration = Duration::from_secs(1);
 
 /// Between looks at links that have not told a peer of this process yet, for want of room in its
 /// backlog.
@@ -43,7 +46,14 @@ impl Engine {
         self.flush();
         let about = self.inner.owed_peers(begin);
         loop {
-            waiter.until(self, &about, |inner| !inner.owes(begin));
+            let look_at = self.inner.now + STRANGER_LINGER;
+            waiter.until(self, &about, |inner| {
+                !inner.owes(begin) || inner.now >= look_at
+            });
+            if self.inner.owes(begin) {
+                self.give_up_the_unheard(begin);
+                continue;
+            }
             if !self.links.has_unsaid() {
                 break;
             }
@@ -54,6 +64,22 @@ impl Engine {
         self.inner.core.flush_acks(now);
         self.flush();
         self.inner.promise_kept()
+    }
+}
+
+impl Engine {
+    /// Gives up peers that no session was opened with, and that have not answered since `begin`
+    /// whether they live: nobody may ever have been there.
+    fn give_up_the_unheard(&mut self, begin: Instant) {
+        for peer in self.inner.owed_peers(begin) {
+            let seen = self.liveness.as_ref().map(|liveness| liveness.seen(peer));
+            let heard = seen.max(self.inner.core.last_heard(peer));
+            let is_up = self.inner.core.peer_status(peer) == PeerStatus::Up;
+            if !is_up && seen.is_some() && heard < Some(begin) {
+                self.give_up(peer, Cause::NoPath);
+                self.inner.note_undelivered(peer, Cause::NoPath);
+            }
+        }
     }
 }
 
