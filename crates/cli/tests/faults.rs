@@ -48,6 +48,8 @@ fn report(node: &Node) {
     );
     println!("\nlost={}", counters.best_effort_lost);
     println!("\nplaced={}", counters.placement_hits);
+    let broken = node.drops().get("bad checksum").copied().unwrap_or(0);
+    println!("\nbroken={broken}");
 }
 
 /// Sum over all ranks of a figure that they printed.
@@ -222,6 +224,48 @@ fn each_message_arrives_once_over_two_lossy_paths() {
 fn each_message_arrives_once_over_lossy_raw_ethernet() {
     if can_make_labs() {
         reliable_over(&["--new-lab", "2", "--path", "packet"]);
+    }
+}
+
+/// The example of the README, with more broken frames.
+const EVERYTHING: &str =
+    "fault=drop=0.01,dup=0.005,reorder=0.02,corrupt=0.02,delay=0.01:200us,seed=7";
+
+/// P13.5: broken where a wire breaks them; found by the frames' checksums, or by what the wire is
+/// supposed to have.
+#[test]
+fn broken_frames_are_lost_frames_whoever_checks() {
+    let mut jobs = vec![
+        vec!["--path", "udp"],
+        vec!["--path", "udp", "--option", "checksum=on"],
+        vec![
+            "--path",
+            "udp",
+            "--option",
+            "frame_len_max=1472",
+            "--option",
+            "checksum=on",
+        ],
+    ];
+    if can_make_labs() {
+        jobs.push(vec!["--new-lab", "2", "--path", "auto"]);
+        jobs.push(vec![
+            "--new-lab",
+            "2",
+            "--path",
+            "packet",
+            "--option",
+            "checksum=off",
+        ]);
+    }
+    for job in jobs {
+        let args = [&job[..], &["--option", EVERYTHING]].concat();
+        let what = format!("{args:?}");
+        let out = run_ranks(2, "reliable", &args).succeeded(&what);
+        assert!(
+            figure(&out, "broken") > 0,
+            "{what}: nothing was broken:\n{out}"
+        );
     }
 }
 

@@ -252,6 +252,7 @@ fn disguise(bytes: &mut [u8], word: u64) {
     let mut header = FrameHeader {
         kind,
         attempt: 0,
+        checked: false,
         frame_len: len,
         packet_num: 1,
         session: word,
@@ -288,6 +289,7 @@ fn hello(bytes: &mut [u8], word: u64) {
     FrameHeader {
         kind,
         attempt: 0,
+        checked: false,
         frame_len,
         packet_num: 0,
         session: 0,
@@ -306,6 +308,7 @@ fn hello(bytes: &mut [u8], word: u64) {
         frame_len_max: 1472,
         window_frames: u16::MAX,
         path: 1,
+        checksum: false,
     };
     hello.emit(bytes, |_| [7; 16]);
 }

@@ -84,6 +84,7 @@ impl End {
                     segments_max: if link == LinkId::UDP { 8 } else { 1 },
                     lossless: false,
                     pull: false,
+                    checksum: false,
                     rx_buffer_len: 100_000,
                 },
             );

@@ -6,18 +6,21 @@ use std::io::IoSlice;
 
 /// A frame, or a run of segments, whose shape has been checked.
 #[derive(Clone, Copy)]
-pub(crate) struct Run<'a> {
+pub struct Run<'a> {
     frame: TxFrame<'a>,
     payload_len: usize,
     /// Datagrams.
-    pub(crate) count: usize,
+    pub count: usize,
 }
 
 impl<'a> Run<'a> {
+    /// Checks the shape of `frame`.
+    ///
     /// # Panics
     /// When head and payload do not make the segments that the frame says: each header must be
     /// there, and each segment but the last must be full.
-    pub(crate) fn new(frame: &TxFrame<'a>) -> Self {
+    #[must_use]
+    pub fn new(frame: &TxFrame<'a>) -> Self {
         let payload_len = frame.payload_len();
         let count = frame
             .segments
@@ -30,7 +33,8 @@ impl<'a> Run<'a> {
     }
 
     /// Bytes of the longest datagram; of every one but the last.
-    pub(crate) fn datagram_len(&self) -> usize {
+    #[must_use]
+    pub fn datagram_len(&self) -> usize {
         match self.frame.segments {
             Some(cut) => cut.header_len + cut.payload_len.min(self.payload_len),
             None => self.frame.head.len() + self.payload_len,
@@ -38,12 +42,13 @@ impl<'a> Run<'a> {
     }
 
     /// Bytes of all datagrams together.
-    pub(crate) fn total_len(&self) -> usize {
+    #[must_use]
+    pub fn total_len(&self) -> usize {
         self.frame.head.len() + self.payload_len
     }
 
     /// The bytes in the order of sending; no piece reaches across the end of a datagram.
-    pub(crate) fn pieces(&self) -> Pieces<'a> {
+    pub fn pieces(&self) -> Pieces<'a> {
         let head = self.frame.head;
         let (header_len, segment_len) = match self.frame.segments {
             Some(cut) => (cut.header_len, cut.payload_len),
@@ -110,7 +115,7 @@ fn count_of(cut: Segments, head_len: usize, payload_len: usize) -> usize {
 }
 
 /// Iterator over the pieces of a [`Run`].
-pub(crate) struct Pieces<'a> {
+pub struct Pieces<'a> {
     head: &'a [u8],
     header_len: usize,
     payload: &'a [IoSlice<'a>],

@@ -41,7 +41,7 @@ pub struct FaultCounters {
     pub duplicated: u64,
     /// Passed on behind the frame that came after.
     pub reordered: u64,
-    /// Passed on with one bit turned over.
+    /// Passed on with a bit turned over, or as [`Fault::spoiling`] says.
     pub corrupted: u64,
     /// Passed on later.
     pub delayed: u64,
@@ -53,12 +53,21 @@ pub struct Fault<L> {
     caps: LinkCaps,
     plan: Plan,
     counters: FaultCounters,
+    /// Turns a bit of a datagram.
+    spoil: Spoil,
     connected: BTreeSet<PeerId>,
     held: VecDeque<Held>,
     fates: Vec<Fate>,
     scratch: Vec<u8>,
     /// Datagrams that leave undisturbed, behind one another.
     good: Vec<u8>,
+}
+
+/// Alters a datagram, by the number of a bit.
+pub type Spoil = fn(&mut [u8], usize);
+
+fn turn_bit(datagram: &mut [u8], bit: usize) {
+    datagram[bit / 8 % datagram.len()] ^= 1 << (bit % 8);
 }
 
 struct Held {
@@ -81,12 +90,19 @@ impl<L: Link> Fault<L> {
             caps,
             plan: Plan::new(spec),
             counters: FaultCounters::default(),
+            spoil: turn_bit,
             connected: BTreeSet::new(),
             held: VecDeque::new(),
             fates: Vec::new(),
             scratch: Vec::new(),
             good: Vec::new(),
         }
+    }
+
+    /// Turns bits by `spoil`, which may know what a wire's own check would catch.
+    #[must_use]
+    pub fn spoiling(self, spoil: Spoil) -> Self {
+        Fault { spoil, ..self }
     }
 
     /// What has been done so far.
@@ -196,7 +212,7 @@ impl<L: Link> Fault<L> {
     /// Gives one datagram what fate has in store for it.
     fn meet_fate(&mut self, peer: PeerId, frame: &mut [u8], fate: Fate) {
         if let Some(bit) = fate.corrupt_bit {
-            frame[bit / 8 % frame.len()] ^= 1 << (bit % 8);
+            (self.spoil)(frame, bit);
             self.counters.corrupted += 1;
         }
         if fate.drop {

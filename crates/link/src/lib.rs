@@ -31,6 +31,7 @@ pub mod udp;
 
 pub use addr::{HostId, LinkAddr};
 pub use caps::{LinkCaps, LinkKind};
+pub use cut::{Pieces, Run};
 pub use frame::{Body, RxFrame, Segments, TxFrame};
 pub use notice::{LinkError, Notice, PullError, TxError, WakeSet};
 pub use place::{Expected, Plan, Receiver};

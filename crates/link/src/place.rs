@@ -61,9 +61,8 @@ pub struct Plan<'a> {
 
 /// Tells whether a frame is the one that was expected.
 pub trait Expected {
-    /// Whether a frame with this header, and so many bytes of payload behind it, is the `index`th
-    /// of the plan.
-    fn matches(&self, index: usize, header: &[u8], payload_len: usize) -> bool;
+    /// Whether a frame with this header and payload is the `index`th of the plan.
+    fn matches(&self, index: usize, header: &[u8], payload: &[u8]) -> bool;
 }
 
 /// A sink of ordinary frames, as a receiver without plans.

@@ -30,6 +30,7 @@
 mod address;
 mod atomic;
 mod buffer;
+mod checksum;
 mod clock;
 mod collective;
 mod endpoint;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The links of this process: which are opened, and the table of peers that each has been told of.
 
+use crate::checksum::{self, Choice, Sums};
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
 use crate::settings;
@@ -11,8 +12,8 @@ use portolan_link::pcap::Pcap;
 use portolan_link::shm::{Shm, ShmConfig};
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::{
-    Interface, InterfaceKind, Link, LinkAddr, LinkError, Notice, Receiver, RxFrame, TxError,
-    TxFrame, WakeSet,
+    Interface, InterfaceKind, Link, LinkAddr, LinkError, LinkKind, Notice, Receiver, RxFrame,
+    TxError, TxFrame, WakeSet,
 };
 use portolan_proto::{LinkId, LinkParams, PeerId};
 use std::net::{IpAddr, Ipv4Addr};
@@ -78,6 +79,9 @@ pub(crate) struct OpenLink {
     pub(crate) id: LinkId,
     pub(crate) lossless: bool,
     pub(crate) link: AnyLink,
+    /// This side wants checksums here.
+    checksum: bool,
+    sums: Sums,
     /// Turn until which it is looked at every time.
     hot_until: u32,
     /// Nobody is reached by it so far; frames of strangers may come.
@@ -123,6 +127,7 @@ pub(crate) struct Plan {
     packet: bool,
     packet_required: bool,
     fault: Option<FaultSpec>,
+    checksum: Choice,
     /// The frame at which this process dies, and how many are left.
     die: Option<(DieSpec, Arc<AtomicU64>)>,
     pcap: Option<PathBuf>,
@@ -134,7 +139,10 @@ pub(crate) struct Plan {
 /// The interface that a job's network traffic takes.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
+    /// If it is an Ethernet.
     pub(crate) interface: Option<Interface>,
+    /// What the traffic passes; `None` for the loopback of a host without a network.
+    over: Option<Interface>,
     pub(crate) addr: IpAddr,
     pub(crate) prefix_len: u8,
 }
@@ -184,6 +192,7 @@ impl Plan {
             packet_required: job.path == PathChoice::Packet,
             network,
             fault,
+            checksum: Choice::of(job)?,
             die: die
                 .filter(|spec| spec.rank == job.rank)
                 .map(|spec| (spec, spec.countdown())),
@@ -213,7 +222,7 @@ impl Links {
                 Some((spec, left)) => AnyLink::Other(Box::new(Die::new(shm, spec, left.clone()))),
                 None => AnyLink::Shm(Box::new(shm)),
             };
-            links.add(LinkId::SHM, shm);
+            links.add(LinkId::SHM, false, shm);
         }
         let Some(network) = &plan.network else {
             return Ok(links);
@@ -224,14 +233,17 @@ impl Links {
         let LinkAddr::Udp { socket } = udp.local_addr() else {
             return Ok(links);
         };
-        links.add(LinkId::UDP, AnyLink::Other(wrap(udp, plan, job)?));
+        let checksum = |kind| plan.checksum.wants(kind, network.over.as_ref());
+        let link = AnyLink::Other(wrap(udp, plan, job)?);
+        links.add(LinkId::UDP, checksum(LinkKind::Udp), link);
         if plan.packet
             && let Some(interface) = &network.interface
         {
             let reference = InterfaceRef::Index(interface.index);
             match Packet::open(&PacketConfig::new(reference, socket.port())) {
                 Ok(packet) => {
-                    links.add(LinkId::PACKET, AnyLink::Other(wrap(packet, plan, job)?));
+                    let link = AnyLink::Other(wrap(packet, plan, job)?);
+                    links.add(LinkId::PACKET, checksum(LinkKind::Packet), link);
                 }
                 Err(error) if plan.packet_required => return Err(error.into()),
                 Err(error) => log::info!("without raw Ethernet frames: {error}"),
@@ -249,13 +261,15 @@ impl Links {
         }
     }
 
-    fn add(&mut self, id: LinkId, link: AnyLink) {
+    fn add(&mut self, id: LinkId, checksum: bool, link: AnyLink) {
         let lossless = link.as_dyn().caps().lossless;
         self.has_lossy |= !lossless;
         self.places[id.index()] = Some(self.open.len());
         self.open.push(OpenLink {
             id,
             lossless,
+            checksum,
+            sums: Sums::default(),
             link,
             hot_until: 0,
             dormant: false,
@@ -272,6 +286,7 @@ impl Links {
                 segments_max: caps.segments_max,
                 lossless: caps.lossless,
                 pull: caps.pull,
+                checksum: open.checksum,
                 rx_buffer_len: caps.rx_buffer_len,
             };
             (open.id, params)
@@ -392,7 +407,13 @@ impl Links {
             return Err(TxError::NotConnected(peer.0));
         };
         let open = &mut self.open[place];
-        let result = open.link.transmit(peer.0, frame);
+        let result = match open.lossless {
+            true => open.link.transmit(peer.0, frame),
+            false => {
+                let send = |frame: &TxFrame<'_>| open.link.transmit(peer.0, frame);
+                open.sums.transmit(frame, send)
+            }
+        };
         if result.is_ok() {
             // An answer is likely to come by the same link.
             open.heat(turn, crate::engine::HOT_TURNS);
@@ -496,7 +517,7 @@ fn wrap<L: Link + Send + 'static>(
             .seed
             .wrapping_add(u64::from(job.rank) << 8)
             .wrapping_add(kind as u64);
-        boxed = Box::new(Fault::new(boxed, spec));
+        boxed = Box::new(Fault::new(boxed, spec).spoiling(checksum::spoil));
     }
     Ok(boxed)
 }
@@ -535,6 +556,7 @@ fn best_network(interfaces: &[Interface]) -> Network {
         .map(|(_, network)| network)
         .unwrap_or_else(|| Network {
             interface: None,
+            over: None,
             addr: IpAddr::V4(Ipv4Addr::LOCALHOST),
             prefix_len: 8,
         })
@@ -554,6 +576,7 @@ fn to_network(interface: &Interface) -> Option<Network> {
     let is_ethernet = interface.mac.is_some() && !interface.loopback;
     Some(Network {
         interface: is_ethernet.then(|| interface.clone()),
+        over: Some(interface.clone()),
         addr: network.addr,
         prefix_len: network.prefix_len,
     })

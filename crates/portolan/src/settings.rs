@@ -106,6 +106,15 @@ pub const PLACEMENT: Setting = Setting {
     meaning: "bulk data on udp: speculative (received at its place), bounce (copied there) or auto",
 };
 
+/// Checksums in frames.
+pub const CHECKSUM: Setting = Setting {
+    option: Some("checksum"),
+    variable: "PORTOLAN_CHECKSUM",
+    default: "auto: on where nobody else checks",
+    meaning: "CRC32C in each frame on networks: on, off or auto (raw Ethernet, and UDP over what is no \
+              hardware); on for both ends where one of them has it on",
+};
+
 /// What frames must prove.
 pub const AUTH: Setting = Setting {
     option: Some("auth"),
@@ -176,6 +185,7 @@ pub const ALL: &[Setting] = &[
     UNEXPECTED_MEMORY,
     PLACEMENT,
     AUTH,
+    CHECKSUM,
     LAUNCH_FD,
     LAUNCHER,
     PATH,

@@ -264,6 +264,7 @@ fn new_peer(rank: u32) -> Core {
         segments_max: 1,
         lossless: false,
         pull: false,
+        checksum: false,
         rx_buffer_len: 200_000,
     };
     core.add_link(LinkId::UDP, params);

@@ -135,11 +135,11 @@ impl Peer {
         } = piece;
         let len = usize::from(piece.len);
         let is_whole = within == 0 && u64::from(piece.len) == whole_len;
-        let first = path.next_num();
+        let (first, checked) = (path.next_num(), path.checked);
         let what = if is_whole && len + BULK_HEADER_LEN <= path.frame_len {
             let frame_len = len + BULK_HEADER_LEN;
             path.push_inflight(now, Cargo::Fragment { transfer, index }, frame_len);
-            sh.fragment_view(transfer, index, first, 0, frame_len)
+            sh.fragment_view(transfer, index, first, (0, checked), frame_len)
         } else {
             let part = len.min(path.frame_len - PIECE_HEADER_LEN);
             if part < len {
@@ -157,7 +157,7 @@ impl Peer {
                 within,
             };
             path.push_inflight(now, cargo, frame_len);
-            sh.piece_view(transfer, (index, within), first, 0, frame_len)
+            sh.piece_view(transfer, (index, within), first, (0, checked), frame_len)
         }?;
         path.loss.last_sent_at = now;
         Some(Sent::Numbered {
@@ -239,6 +239,7 @@ impl Peer {
             let header = FrameHeader {
                 kind: FrameKind::Bulk,
                 attempt: 0,
+                checked: path.checked,
                 frame_len: u16::try_from(part + BULK_HEADER_LEN).unwrap_or(u16::MAX),
                 packet_num,
                 session: self.session.token_theirs,
@@ -277,13 +278,14 @@ impl Shared {
         key: u32,
         index: u32,
         packet_num: u32,
-        attempt: u8,
+        (attempt, checked): (u8, bool),
         frame_len: usize,
     ) -> Option<View> {
         let transfer = self.tx_transfers.get(key)?;
         let header = FrameHeader {
             kind: FrameKind::Bulk,
             attempt,
+            checked,
             frame_len: u16::try_from(frame_len).unwrap_or(u16::MAX),
             packet_num,
             session: transfer.session,
@@ -314,13 +316,14 @@ impl Shared {
         key: u32,
         (index, within): (u32, u16),
         packet_num: u32,
-        attempt: u8,
+        (attempt, checked): (u8, bool),
         frame_len: usize,
     ) -> Option<View> {
         let transfer = self.tx_transfers.get(key)?;
         let header = FrameHeader {
             kind: FrameKind::Data,
             attempt,
+            checked,
             frame_len: u16::try_from(frame_len).unwrap_or(u16::MAX),
             packet_num,
             session: transfer.session,
@@ -346,12 +349,18 @@ impl Shared {
     }
 
     /// A frame that only fills its number: what it carried has moved.
-    pub(crate) fn empty_view(&mut self, session: u64, packet_num: u32, attempt: u8) -> View {
+    pub(crate) fn empty_view(
+        &mut self,
+        session: u64,
+        packet_num: u32,
+        (attempt, checked): (u8, bool),
+    ) -> View {
         self.scratch.clear();
         self.scratch.resize(FRAME_HEADER_LEN, 0);
         FrameHeader {
             kind: FrameKind::Data,
             attempt,
+            checked,
             frame_len: u16::try_from(FRAME_HEADER_LEN).unwrap_or(0),
             packet_num,
             session,

@@ -60,6 +60,9 @@ pub struct LinkParams {
     pub lossless: bool,
     /// The receiver may fetch announced memory itself.
     pub pull: bool,
+    /// Nobody else checks what arrives: frames are to have a checksum of their own. Never of a lossless
+    /// link. `P13.1`
+    pub checksum: bool,
     /// Bytes that the receive side holds while nobody receives.
     pub rx_buffer_len: usize,
 }

@@ -434,8 +434,9 @@ impl Core {
     pub fn shrink_path(&mut self, peer: PeerId, link: LinkId, frame_len_max: usize) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index())
             && let Some(path) = state.path_mut(link)
-            && frame_len_max < path.frame_len
+            && frame_len_max < path.frame_len + path.check_len()
         {
+            let frame_len_max = frame_len_max.saturating_sub(path.check_len());
             // The clock of the attempt starts when its probe leaves.
             path.confirm_frame_len(Instant::NEVER, frame_len_max);
             self.touch(peer);

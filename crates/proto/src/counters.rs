@@ -65,6 +65,10 @@ drop_reasons! {
     Unsealed => "not sealed",
     /// Sealed frame that was forged or altered, or belongs elsewhere: its tag is wrong.
     BadSeal => "bad seal",
+    /// Frame that was altered on its way: its checksum is wrong (`P13.3`).
+    BadChecksum => "bad checksum",
+    /// Frame without a checksum, on a path whose frames have one (`P13.3`).
+    Unchecked => "no checksum",
     /// Sealed frame that has arrived before, or is too old to tell.
     Replayed => "replayed",
     /// Record that its kind of frame or link may not carry.

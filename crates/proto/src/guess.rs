@@ -24,6 +24,8 @@ pub struct ExpectedRun {
     fragment_len: u16,
     /// Bytes of the message from the first fragment on.
     left: u64,
+    /// The path's frames have checksums.
+    checked: bool,
     op: u64,
     off: u64,
     len: u64,
@@ -55,6 +57,12 @@ impl ExpectedRun {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether a checksum stands in front of each frame (`P13`), which is not counted as header.
+    #[must_use]
+    pub fn is_checked(&self) -> bool {
+        self.checked
     }
 
     /// Bytes of payload in each frame; the last may have fewer.
@@ -123,6 +131,7 @@ impl RxTransfer {
             first_index: u32::try_from(first).ok()?,
             fragment_len: self.fragment_len,
             left: self.len - off,
+            checked: false,
             op: self.posted.op.0,
             off: self.posted.base + off,
             len: self.granted - off,
@@ -163,9 +172,10 @@ impl Core {
             return None;
         }
         let run = state.expected_run()?;
-        let session = self.peers[state.peer.index()].as_ref()?.session.token_mine;
+        let peer = self.peers[state.peer.index()].as_ref()?;
         Some(ExpectedRun {
-            session,
+            session: peer.session.token_mine,
+            checked: peer.paths[link.index()].as_ref()?.checked,
             transfer,
             ..run
         })

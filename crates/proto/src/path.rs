@@ -7,7 +7,7 @@ use crate::slot::{SlotId, SlotPool};
 use crate::{Instant, LinkId, LinkParams};
 use alloc::collections::VecDeque;
 use core::time::Duration;
-use portolan_wire::FRAME_HEADER_LEN;
+use portolan_wire::{CHECK_LEN, FRAME_HEADER_LEN};
 
 /// `P6.1`: frame length before the path MTU is known. IPv6 promises 1280 bytes; headers off.
 pub(crate) const FRAME_LEN_SAFE: usize = 1200;
@@ -126,6 +126,8 @@ pub(crate) struct Path {
     pub(crate) frame_len: usize,
     /// Upper bound for it, from both sides' links.
     pub(crate) frame_len_bound: usize,
+    /// Frames travel with a checksum. `P13.1`
+    pub(crate) checked: bool,
     /// Frames that the peer lets be on their way.
     pub(crate) window_frames: u32,
     pub(crate) rtt: Rtt,
@@ -170,6 +172,7 @@ impl Path {
                 frame_len_bound.min(FRAME_LEN_SAFE)
             },
             frame_len_bound,
+            checked: params.checksum,
             window_frames: 64,
             rtt: Rtt::new(),
             rx: RxWindow::new(rx_window),
@@ -187,6 +190,18 @@ impl Path {
             called: 0,
             blocked: false,
         }
+    }
+
+    /// Bytes that the link adds to each frame.
+    pub(crate) fn check_len(&self) -> usize {
+        if self.checked { CHECK_LEN } else { 0 }
+    }
+
+    /// Whether a frame that says of itself that it came with a right checksum, or without any, is one
+    /// of this path. `P13.3`
+    #[inline]
+    pub(crate) fn takes(&self, checked: bool) -> bool {
+        checked || !self.checked
     }
 
     /// Bytes before the first record of a frame.

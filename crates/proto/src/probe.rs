@@ -204,13 +204,15 @@ impl Path {
     /// The next length to try.
     fn shorter(&self) -> Option<usize> {
         let (trying, probe) = (self.probe.trying, &self.probe);
+        let lengths = LENGTHS.map(|len| len - self.check_len());
         if !probe.doubted {
-            let mut lengths = LENGTHS.into_iter();
-            return lengths.find(|&len| len < trying && len > self.frame_len);
+            return lengths
+                .into_iter()
+                .find(|&len| len < trying && len > self.frame_len);
         }
         let hint = (trying == self.frame_len).then_some(probe.hint);
         let hint = hint.filter(|&len| len > LENGTH_LEAST && len < trying);
-        let mut lengths = LENGTHS.into_iter().chain([LENGTH_LEAST]);
+        let mut lengths = lengths.into_iter().chain([LENGTH_LEAST]);
         hint.or_else(|| lengths.find(|&len| len < trying))
     }
 
@@ -278,6 +280,7 @@ impl Peer {
         let Some(path) = self.path_mut(link) else {
             return false;
         };
+        let checked = path.checked;
         let probe = &mut path.probe;
         let short = FRAME_HEADER_LEN + PROBE_LEN;
         let (record, frame_len) = if let Some(nonce) = probe.answers.pop_front() {
@@ -316,6 +319,7 @@ impl Peer {
         FrameHeader {
             kind,
             attempt: 0,
+            checked,
             frame_len,
             packet_num: 0,
             session,

@@ -44,6 +44,7 @@ struct PathMemory {
     link: LinkId,
     frame_len: u32,
     frame_len_bound: u32,
+    checked: bool,
     window_frames: u32,
     base_num: u32,
     rtt: Rtt,
@@ -228,6 +229,7 @@ impl From<Path> for PathMemory {
             up: _,
             frame_len,
             frame_len_bound,
+            checked,
             window_frames,
             rtt,
             rx,
@@ -251,6 +253,7 @@ impl From<Path> for PathMemory {
             link,
             frame_len: narrow(frame_len),
             frame_len_bound: narrow(frame_len_bound),
+            checked,
             window_frames,
             base_num,
             rtt,
@@ -301,6 +304,7 @@ impl PathMemory {
         path.up = true;
         path.frame_len = self.frame_len as usize;
         path.frame_len_bound = self.frame_len_bound as usize;
+        path.checked = self.checked;
         path.window_frames = self.window_frames;
         path.base_num = self.base_num;
         path.rtt = self.rtt;

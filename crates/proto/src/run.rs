@@ -74,7 +74,11 @@ impl Core {
             return None;
         }
         let (ack_every, ack_delay) = (self.sh.bulk_ack_every(), self.sh.times.ack_delay);
-        let rx = &mut peer.paths[link.index()].as_deref_mut()?.rx;
+        let path = peer.paths[link.index()].as_deref_mut()?;
+        if !path.takes(first.checked) {
+            return None;
+        }
+        let rx = &mut path.rx;
         let transfer = self.sh.rx_transfers.get_mut(bulk.transfer)?;
         let part = (frame_len - BULK_HEADER_LEN) as u64;
         let off = u64::from(bulk.fragment_index) * part;

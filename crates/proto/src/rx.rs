@@ -164,6 +164,17 @@ impl Core {
             _ => return self.on_stranger(now, link, bytes, total_len),
         };
         let from = peer.id;
+        // P13.3
+        if peer
+            .path_mut(link)
+            .is_some_and(|path| !path.takes(header.checked))
+        {
+            return Err(DropReason::Unchecked);
+        }
+        // P2.8
+        if header.kind == FrameKind::Reset && !header.is_bare() {
+            return Err(DropReason::Malformed);
+        }
         if !peer.session.up || peer.session.failed.is_some() {
             if header.kind != FrameKind::Reset {
                 peer.session.on_frame_out_of_session(link);

@@ -229,6 +229,7 @@ impl Peer {
             frame_len_max: u16::try_from(params.frame_len_max).unwrap_or(u16::MAX),
             window_frames: window_frames(&sh.config, &params),
             path: link.as_u8(),
+            checksum: params.checksum,
         };
         let card = sh.open.as_ref().map(|open| open.card());
         let card = card.map_or(&[][..], |card| card);
@@ -238,6 +239,7 @@ impl Peer {
         let header = FrameHeader {
             kind,
             attempt: 0,
+            checked: false,
             frame_len: u16::try_from(frame_len).unwrap_or(0),
             packet_num: 0,
             session: if kind == FrameKind::Hello {
@@ -261,14 +263,17 @@ impl Peer {
     /// link it leaves.
     pub(crate) fn emit_reset(&mut self, sh: &mut Shared) -> Option<LinkId> {
         let link = self.session.reset_by.take()?;
-        if self.path_mut(link)?.blocked {
+        let path = self.path_mut(link)?;
+        if path.blocked {
             return None;
         }
+        let checked = path.checked;
         sh.scratch.clear();
         sh.scratch.resize(FRAME_HEADER_LEN, 0);
         FrameHeader {
             kind: FrameKind::Reset,
             attempt: 0,
+            checked,
             frame_len: u16::try_from(FRAME_HEADER_LEN).unwrap_or(0),
             packet_num: 0,
             session: self.session.token_theirs,
@@ -299,7 +304,10 @@ impl Peer {
         };
         // P2.7: less leaves no room for a header and its records.
         let theirs = usize::from(hello.frame_len_max).max(FRAME_LEN_LEAST);
-        path.frame_len_bound = path.frame_len_bound.min(theirs);
+        // P13.1
+        path.checked = path.params.checksum || hello.checksum;
+        let carried = theirs.min(path.params.frame_len_max) - path.check_len();
+        path.frame_len_bound = path.frame_len_bound.min(carried);
         path.frame_len = path.frame_len.min(path.frame_len_bound);
         path.window_frames = u32::from(hello.window_frames.max(1));
         // P2.6

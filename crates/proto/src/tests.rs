@@ -4,6 +4,7 @@
 extern crate std;
 
 mod calls;
+mod checksums;
 mod delivery;
 mod hostile;
 mod pair;

@@ -14,7 +14,7 @@ use crate::path::{Cargo, OpenFrame, Path, TxState};
 use crate::peer::Peer;
 use crate::slot::SlotId;
 use crate::{Core, Instant, LinkId};
-use portolan_wire::{FrameHeader, FrameKind, LaneId};
+use portolan_wire::{ATTEMPT_MAX, FrameHeader, FrameKind, LaneId};
 
 /// Most bytes of one segmentation-offload call: a UDP datagram's, headers off.
 pub(crate) const CALL_LEN_MAX: usize = 65_000;
@@ -522,6 +522,7 @@ impl Peer {
             FrameHeader {
                 kind,
                 attempt: 0,
+                checked: path.checked,
                 frame_len,
                 packet_num: 0,
                 session,
@@ -539,6 +540,7 @@ impl Peer {
         FrameHeader {
             kind,
             attempt: 0,
+            checked: path.checked,
             frame_len,
             packet_num,
             session,
@@ -643,9 +645,10 @@ impl Path {
             }
             entry.state = TxState::Sent;
             entry.sent_at = now;
-            entry.attempt = entry.attempt.saturating_add(1);
+            entry.attempt = (entry.attempt + 1).min(ATTEMPT_MAX);
             let (cargo, len, attempt) = (entry.cargo, usize::from(entry.len), entry.attempt);
             self.flying += 1;
+            let checked = self.checked;
             let what = match cargo {
                 Cargo::Slot { slot, off } => {
                     let off = off as usize;
@@ -658,17 +661,17 @@ impl Path {
                     }
                 }
                 Cargo::Fragment { transfer, index } => sh
-                    .fragment_view(transfer, index, num, attempt, len)
-                    .unwrap_or_else(|| sh.empty_view(session, num, attempt)),
+                    .fragment_view(transfer, index, num, (attempt, checked), len)
+                    .unwrap_or_else(|| sh.empty_view(session, num, (attempt, checked))),
                 Cargo::Piece {
                     transfer,
                     index,
                     within,
                 } => sh
-                    .piece_view(transfer, (index, within), num, attempt, len)
-                    .unwrap_or_else(|| sh.empty_view(session, num, attempt)),
+                    .piece_view(transfer, (index, within), num, (attempt, checked), len)
+                    .unwrap_or_else(|| sh.empty_view(session, num, (attempt, checked))),
                 // P3.12
-                Cargo::Nothing => sh.empty_view(session, num, attempt),
+                Cargo::Nothing => sh.empty_view(session, num, (attempt, checked)),
             };
             self.on_repaired(now);
             sh.counters.retransmits += 1;

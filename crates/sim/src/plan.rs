@@ -540,6 +540,7 @@ fn draw_shm(rng: &mut ChaCha8Rng) -> LinkParams {
         segments_max: 1,
         lossless: true,
         pull: rng.random_bool(0.5),
+        checksum: false,
         rx_buffer_len: *[65_536, 262_144, 1 << 20].choose(rng).unwrap_or(&65_536),
     }
 }
@@ -551,6 +552,7 @@ fn draw_udp(rng: &mut ChaCha8Rng, net: &NetPlan) -> LinkParams {
         segments_max: *[1, 8, 44].choose(rng).unwrap_or(&1),
         lossless: false,
         pull: false,
+        checksum: false,
         rx_buffer_len: draw_socket(rng),
     }
 }
@@ -561,6 +563,7 @@ fn draw_packet(rng: &mut ChaCha8Rng, net: &NetPlan) -> LinkParams {
         segments_max: 1,
         lossless: false,
         pull: false,
+        checksum: false,
         rx_buffer_len: draw_socket(rng),
     }
 }

@@ -103,6 +103,7 @@ impl Scenario {
                 segments_max: 44,
                 lossless: false,
                 pull: false,
+                checksum: false,
                 rx_buffer_len: self.socket_len,
             },
             packet: None,

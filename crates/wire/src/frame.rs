@@ -14,6 +14,12 @@ pub const FRAME_HEADER_LEN: usize = 16;
 /// Bytes of header in a bulk datagram: frame header, transfer, fragment index.
 pub const BULK_HEADER_LEN: usize = 24;
 
+/// Highest [`FrameHeader::attempt`]: its field has seven bits.
+pub const ATTEMPT_MAX: u8 = 0x7f;
+
+/// In the byte of the attempt: a checksum stands in front of the frame (`P13`).
+pub(crate) const CHECKED: u8 = 0x80;
+
 // DESIGN: at most 24 bytes of header in a bulk datagram.
 const _: () = assert!(BULK_HEADER_LEN <= 24 && BULK_HEADER_LEN == FRAME_HEADER_LEN + 8);
 
@@ -75,8 +81,10 @@ pub struct FrameHeader {
     /// Kind of frame.
     pub kind: FrameKind,
     /// 0 for the first transmission, then counted up (saturating): an acknowledgement echoes it, so
-    /// that a round trip is measured against the right transmission.
+    /// that a round trip is measured against the right transmission. At most [`ATTEMPT_MAX`].
     pub attempt: u8,
+    /// On its way a checksum stands in front of the frame (`P13`).
+    pub checked: bool,
     /// Bytes of the whole frame. A datagram may be longer (Ethernet pads), never shorter.
     pub frame_len: u16,
     /// Number of this frame on its path; 0 where the kind has none.
@@ -111,7 +119,8 @@ impl FrameHeader {
         }
         let header = FrameHeader {
             kind: FrameKind::from_nibble(head[0] & 0x0f)?,
-            attempt: head[1],
+            attempt: head[1] & ATTEMPT_MAX,
+            checked: head[1] & CHECKED != 0,
             frame_len: u16_at(head, 2),
             packet_num: u32_at(head, 4),
             session: u64_at(head, 8),
@@ -131,10 +140,17 @@ impl FrameHeader {
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = (VERSION << 4) | self.kind.nibble();
-        bytes[1] = self.attempt;
+        bytes[1] = self.attempt.min(ATTEMPT_MAX) | if self.checked { CHECKED } else { 0 };
         put(bytes, 2, self.frame_len.to_le_bytes());
         put(bytes, 4, self.packet_num.to_le_bytes());
         put(bytes, 8, self.session.to_le_bytes());
+    }
+
+    /// Whether the frame is nothing but this header, and no number, as a [`FrameKind::Reset`] must be:
+    /// its kind differs by one bit from that of frames with records.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        usize::from(self.frame_len) == FRAME_HEADER_LEN && (self.packet_num, self.attempt) == (0, 0)
     }
 
     /// The session of a frame with a number, sealed or not; `None` of any other.
@@ -148,7 +164,7 @@ impl FrameHeader {
     /// Overwrites the attempt of an emitted header.
     #[inline]
     pub fn set_attempt(bytes: &mut [u8], attempt: u8) {
-        bytes[1] = attempt;
+        bytes[1] = bytes[1] & CHECKED | attempt.min(ATTEMPT_MAX);
     }
 }
 
@@ -230,6 +246,23 @@ mod tests {
         let mut bytes = [0xa5; FRAME_HEADER_LEN];
         header.emit(&mut bytes);
         assert_eq!(bytes, DATA[..FRAME_HEADER_LEN]);
+    }
+
+    // P13.1
+    #[test]
+    fn the_mark_of_a_checksum_survives_a_new_attempt() {
+        let mut bytes = DATA;
+        bytes[1] = 0x82;
+        let (header, _) = FrameHeader::parse(&bytes).unwrap();
+        assert!(header.checked && header.attempt == 2);
+        let mut again = DATA;
+        header.emit(&mut again);
+        assert_eq!(again, bytes);
+        FrameHeader::set_attempt(&mut bytes, 0xff);
+        assert_eq!(bytes[1], 0xff);
+        let mut plain = DATA;
+        FrameHeader::set_attempt(&mut plain, 0xff);
+        assert_eq!(plain[1], ATTEMPT_MAX);
     }
 
     // P1.3

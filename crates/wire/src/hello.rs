@@ -10,6 +10,9 @@ pub const MAC_LEN: usize = 16;
 /// Bytes of a hello behind the frame header, authenticator included.
 pub const HELLO_LEN: usize = 80;
 
+/// Flag: checksums are wanted.
+const CHECKSUM: u8 = 1;
+
 const BODY_LEN: usize = HELLO_LEN - MAC_LEN;
 
 /// What each side tells the other when a session opens, the same in both directions.
@@ -20,7 +23,7 @@ const BODY_LEN: usize = HELLO_LEN - MAC_LEN;
 /// 24  epoch (u64)           32  token (u64)      40  echo_token (u64)
 /// 48  credit_low (u32)      52  credit_high (u32)
 /// 56  frame_len_max (u16)   58  window_frames (u16)
-/// 60  path (u8) 61 0 0 0
+/// 60  path (u8)  61 flags (1: checksums)  62 0 0
 /// 64  mac (16 bytes): keyed hash over the frame header and bytes 0..64 with the job's secret
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub struct Hello {
     pub window_frames: u16,
     /// Which of the sender's links this frame left by.
     pub path: u8,
+    /// The sender wants checksums on this path (`P13.1`).
+    pub checksum: bool,
 }
 
 impl Hello {
@@ -69,6 +74,7 @@ impl Hello {
             frame_len_max: u16_at(body, 56),
             window_frames: u16_at(body, 58),
             path: body[60],
+            checksum: body[61] & CHECKSUM != 0,
         };
         let covered = &frame[..FRAME_HEADER_LEN + BODY_LEN];
         Ok((hello, covered, array(body, BODY_LEN)))
@@ -93,6 +99,7 @@ impl Hello {
         put(body, 56, self.frame_len_max.to_le_bytes());
         put(body, 58, self.window_frames.to_le_bytes());
         body[60] = self.path;
+        body[61] = if self.checksum { CHECKSUM } else { 0 };
         let tag = mac(&frame[..FRAME_HEADER_LEN + BODY_LEN]);
         put(frame, FRAME_HEADER_LEN + BODY_LEN, tag);
     }
@@ -115,6 +122,7 @@ mod tests {
             frame_len_max: 1472,
             window_frames: 512,
             path: 1,
+            checksum: true,
         };
         let mut first = [0xa5; FRAME_HEADER_LEN + HELLO_LEN];
         let mut second = [0x5a; FRAME_HEADER_LEN + HELLO_LEN];

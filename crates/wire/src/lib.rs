@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod card;
+mod check;
 mod field;
 mod frame;
 mod hello;
@@ -23,7 +24,10 @@ mod seal;
 mod train;
 
 pub use card::{CARD_LEN, Card, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, card_of};
-pub use frame::{BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION};
+pub use check::{CHECK_LEN, CheckedFrame};
+pub use frame::{
+    ATTEMPT_MAX, BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION,
+};
 pub use hello::{HELLO_LEN, Hello, MAC_LEN};
 pub use label::{LABEL_LEN_MAX, Label, Space};
 pub use marks::{MARKS_LEN, Marks};

@@ -137,6 +137,7 @@ mod tests {
         FrameHeader {
             kind: FrameKind::Bulk,
             attempt: 3,
+            checked: false,
             frame_len: 20,
             packet_num: 7,
             session: 9,

@@ -124,6 +124,7 @@ mod tests {
         FrameHeader {
             kind: FrameKind::Data,
             attempt: 0,
+            checked: false,
             frame_len: u16::try_from(bytes.len()).unwrap(),
             packet_num: num,
             session: 3,

@@ -27,11 +27,11 @@ struct Run {
 }
 
 impl Expected for Run {
-    fn matches(&self, index: usize, head: &[u8], payload_len: usize) -> bool {
+    fn matches(&self, index: usize, head: &[u8], payload: &[u8]) -> bool {
         let number = u32::try_from(index).map(|index| self.first + index);
         let left = self.len - index * self.fragment_len;
         number.is_ok_and(|number| head == header(number))
-            && payload_len == left.min(self.fragment_len)
+            && payload.len() == left.min(self.fragment_len)
     }
 }
 

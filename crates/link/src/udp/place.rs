@@ -126,16 +126,19 @@ impl Slots {
         let slot_len = self.header_len + self.fragment_len;
         let is_expected = |index: &usize| {
             let datagram_len = segment_len.min(got.len - (index * segment_len).min(got.len));
-            let room = plan.dst.len() - (index * self.fragment_len).min(plan.dst.len());
+            let at = (index * self.fragment_len).min(plan.dst.len());
+            let room = plan.dst.len() - at;
             let Some(payload_len) = datagram_len.checked_sub(self.header_len) else {
                 return false;
             };
             // It begins where its pieces do, and does not reach beyond them.
             (*index == 0 || segment_len == slot_len)
                 && payload_len <= room.min(self.fragment_len)
-                && plan
-                    .expected
-                    .matches(*index, self.header(*index), payload_len)
+                && plan.expected.matches(
+                    *index,
+                    self.header(*index),
+                    &plan.dst[at..at + payload_len],
+                )
         };
         (0..self.count).take_while(is_expected).count()
     }

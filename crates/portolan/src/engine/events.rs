@@ -3,6 +3,7 @@
 
 use super::{Inner, PortUse};
 use crate::buffer::{self, Buffer};
+use crate::checksum;
 use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
 use crate::port::{Context, Handler, Message};
@@ -113,7 +114,9 @@ impl Inner {
         frame_len: usize,
     ) -> usize {
         let datagrams = || frames.chunks(frame_len);
-        let Some(run) = self.core.handle_run(self.now, link, datagrams()) else {
+        // Looked at one by one, as far as they are wanted.
+        let opened = datagrams().map_while(|datagram| checksum::open(datagram).ok());
+        let Some(run) = self.core.handle_run(self.now, link, opened) else {
             return 0;
         };
         let dst = match run.dest {
@@ -124,7 +127,7 @@ impl Inner {
             Dest::Held(id, off) => self.core.held_mut(id).get_mut(off..),
         };
         let dst = dst.unwrap_or_default().chunks_mut(run.part_len);
-        for (dst, piece) in dst.zip(run.pieces(datagrams())) {
+        for (dst, piece) in dst.zip(run.pieces(datagrams().map(checksum::behind_sum))) {
             dst[..piece.len()].copy_from_slice(piece);
         }
         self.placement.count(run.count * frame_len);

@@ -11,16 +11,22 @@ pub(crate) use auto::Placement;
 
 use super::Inner;
 use super::events::{Handlers, Inbox};
+use crate::checksum;
 use portolan_link::{Expected, Plan, Receiver, RxFrame};
 use portolan_proto::{ExpectedRun, LinkId};
+use portolan_wire::CHECK_LEN;
 
 /// What the core expects, in the link's terms.
 #[derive(Default)]
 struct Run(ExpectedRun);
 
 impl Expected for Run {
-    fn matches(&self, index: usize, header: &[u8], payload_len: usize) -> bool {
-        self.0.matches(index, header, payload_len)
+    fn matches(&self, index: usize, header: &[u8], payload: &[u8]) -> bool {
+        let header = match self.0.is_checked() {
+            true => checksum::open_apart(header, payload),
+            false => Some(header),
+        };
+        header.is_some_and(|header| self.0.matches(index, header, payload.len()))
     }
 }
 
@@ -82,7 +88,10 @@ impl Receiver for Intake<'_, '_> {
         let bytes = self.inner.ops.bytes_mut(run.op());
         let dst = bytes.get_mut(off..)?.get_mut(..len)?;
         Some(Plan {
-            header_len: ExpectedRun::HEADER_LEN,
+            header_len: match run.is_checked() {
+                true => CHECK_LEN + ExpectedRun::HEADER_LEN,
+                false => ExpectedRun::HEADER_LEN,
+            },
             fragment_len: run.fragment_len(),
             dst,
             expected: &self.run,
@@ -99,8 +108,14 @@ impl Receiver for Intake<'_, '_> {
                 .on_sealed(self.handlers, self.link, frame.head, inbox);
             return;
         }
-        self.inner
-            .on_frame(self.handlers, self.link, false, &frame, inbox);
+        match checksum::open(frame.head) {
+            Ok(head) => {
+                let frame = RxFrame { head, ..frame };
+                self.inner
+                    .on_frame(self.handlers, self.link, false, &frame, inbox);
+            }
+            Err(reason) => self.inner.core.note_dropped(reason),
+        }
     }
 
     fn run(&mut self, frames: &[u8], frame_len: usize) -> usize {
@@ -117,6 +132,7 @@ impl Receiver for Intake<'_, '_> {
         self.freshen();
         self.inner.placement.count(header.len() + payload_len);
         let now = self.inner.now;
+        let header = checksum::behind_sum(header);
         self.inner
             .core
             .handle_placed(now, self.link, header, payload_len);
@@ -135,6 +151,6 @@ impl Receiver for Intake<'_, '_> {
         let core = &mut self.inner.core;
         let count = core.counters().frames_received - self.accepted;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        core.note_marked(self.link, first, count);
+        core.note_marked(self.link, checksum::behind_sum(first), count);
     }
 }

@@ -103,6 +103,8 @@ impl Auth {
         }
         Ok(LinkParams {
             frame_len_max,
+            // P13.1: a seal finds more than a checksum does.
+            checksum: params.checksum && self.overhead_len() == 0,
             ..params
         })
     }

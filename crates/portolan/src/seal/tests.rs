@@ -32,6 +32,7 @@ impl End {
                 segments_max: 44,
                 lossless: false,
                 pull: false,
+                checksum: false,
                 rx_buffer_len: 1 << 20,
             };
             core.add_link(link, params);
@@ -59,6 +60,7 @@ impl End {
         FrameHeader {
             kind: FrameKind::Data,
             attempt: 0,
+            checked: false,
             frame_len: u16::try_from(FRAME_HEADER_LEN + payload.len()).unwrap(),
             packet_num,
             session: self.ids(self.peer().0).theirs.1,

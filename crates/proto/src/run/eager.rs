@@ -29,7 +29,11 @@ impl Core {
         if !peer.session.up || peer.session.failed.is_some() {
             return None;
         }
-        let rx = &peer.paths[link.index()].as_deref()?.rx;
+        let path = peer.paths[link.index()].as_deref()?;
+        if !path.takes(header.checked) {
+            return None;
+        }
+        let rx = &path.rx;
         let most = rx.run_max(header.packet_num);
         if most == 0 {
             return None;

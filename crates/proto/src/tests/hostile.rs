@@ -21,6 +21,7 @@ fn hello(job_id: [u8; 16], secret: &[u8; 32], epoch: u64) -> [u8; 16 + HELLO_LEN
     let header = FrameHeader {
         kind: FrameKind::Hello,
         attempt: 0,
+        checked: false,
         frame_len: u16::try_from(frame.len()).unwrap(),
         packet_num: 0,
         session: 0,
@@ -37,6 +38,7 @@ fn hello(job_id: [u8; 16], secret: &[u8; 32], epoch: u64) -> [u8; 16 + HELLO_LEN
         frame_len_max: 1472,
         window_frames: 64,
         path: 1,
+        checksum: false,
     };
     hello.emit(&mut frame, |body| {
         blake3::keyed_hash(secret, body).as_bytes()[..16]
@@ -63,6 +65,7 @@ fn every_kind_of_foreign_frame_has_its_own_reason() {
     let header = FrameHeader {
         kind: FrameKind::Data,
         attempt: 0,
+        checked: false,
         frame_len: 24,
         packet_num: 0,
         session: 0xdead_0000_0001,
@@ -130,6 +133,7 @@ fn throw(pair: &mut Pair, kind: FrameKind, records: &[u8]) {
     let header = FrameHeader {
         kind,
         attempt: 0,
+        checked: false,
         frame_len: u16::try_from(frame.len()).unwrap(),
         packet_num: if kind == FrameKind::Data { num } else { 0 },
         session,
@@ -299,6 +303,7 @@ impl FrameProbe {
         let header = FrameHeader {
             kind: FrameKind::Data,
             attempt: 0,
+            checked: false,
             frame_len: u16::try_from(frame.len()).unwrap(),
             packet_num: self.num,
             session: self.session,
@@ -327,6 +332,7 @@ impl FrameProbe {
         let header = FrameHeader {
             kind,
             attempt: 0,
+            checked: false,
             frame_len: u16::try_from(len).unwrap(),
             packet_num: self.num,
             session: self.session,

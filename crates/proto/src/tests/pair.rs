@@ -101,6 +101,7 @@ pub(super) fn params(lossless: bool) -> LinkParams {
         segments_max: if lossless { 1 } else { 44 },
         lossless,
         pull: false,
+        checksum: false,
         rx_buffer_len: 400_000,
     }
 }
@@ -125,9 +126,15 @@ fn is_numbered_with(frame: &[u8], bytes: &[u8]) -> bool {
 
 impl End {
     pub(super) fn new(rank: u32, links: &[LinkId], epoch: u64) -> End {
+        End::wanting(false, rank, links, epoch)
+    }
+
+    /// An end that wants checksums on its networks, or none.
+    pub(super) fn wanting(checksum: bool, rank: u32, links: &[LinkId], epoch: u64) -> End {
         let mut core = Core::new(config(rank, epoch));
         for &link in links {
             let mut params = params(link == LinkId::SHM);
+            params.checksum = checksum && !params.lossless;
             if link == LinkId::PACKET {
                 params.segments_max = 1;
                 params.frame_len_max = 1496;
@@ -388,6 +395,17 @@ impl Pair {
         pair
     }
 
+    /// A pair of whose ends some want checksums.
+    pub(super) fn checked(links: &[LinkId], seed: u64, wants: [bool; 2]) -> Pair {
+        let mut pair = Pair::new(links, seed);
+        pair.ends = [
+            End::wanting(wants[0], 0, links, 100),
+            End::wanting(wants[1], 1, links, 200),
+        ];
+        pair.ends[0].core.connect(pair.now, B);
+        pair
+    }
+
     /// Runs until nothing happens any more, at most for `limit`.
     pub(super) fn run(&mut self, limit: Duration) {
         let end = self.now + limit;
@@ -458,7 +476,12 @@ impl Pair {
             let limit = self.ends[index].core.sh.links[link.index()]
                 .unwrap()
                 .frame_len_max;
-            assert!(frame.len() <= limit, "{} bytes by {link}", frame.len());
+            let sum_len = match portolan_wire::CheckedFrame::wants_sum(&frame) {
+                true => portolan_wire::CHECK_LEN,
+                false => 0,
+            };
+            let len = frame.len() + sum_len;
+            assert!(len <= limit, "{len} bytes by {link}");
             self.put(1 - index, link, frame);
         }
     }

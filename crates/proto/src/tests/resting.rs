@@ -138,6 +138,7 @@ fn a_wrong_token_wakes_nobody() {
     portolan_wire::FrameHeader {
         kind: portolan_wire::FrameKind::Data,
         attempt: 0,
+        checked: false,
         frame_len: 24,
         packet_num: 0,
         session: 0xdead_0000_0001,

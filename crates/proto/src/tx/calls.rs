@@ -154,6 +154,7 @@ impl Path {
             let header = FrameHeader {
                 kind: FrameKind::Data,
                 attempt: 0,
+                checked: self.checked,
                 frame_len: u16::try_from(len).unwrap_or(u16::MAX),
                 packet_num,
                 session,

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The setting `checksum`: whose frames get checksums.
+
+use crate::error::Error;
+use crate::launch::Job;
+use crate::settings;
+use portolan_link::{Interface, InterfaceKind, LinkKind};
+use portolan_sys::ethtool::Ethtool;
+
+/// Drivers of cards that a hypervisor presents. They take a neighbour's datagrams without a UDP
+/// checksum, and say that it was right.
+const PARAVIRTUAL: [&str; 4] = ["virtio_net", "vif", "hv_netvsc", "vmxnet3"];
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    On,
+    Off,
+    /// Where nobody else checks.
+    Auto,
+}
+
+impl Choice {
+    pub(crate) fn of(job: &Job) -> Result<Choice, Error> {
+        match settings::CHECKSUM.of(job).as_deref() {
+            None | Some("auto") => Ok(Choice::Auto),
+            Some("on") => Ok(Choice::On),
+            Some("off") => Ok(Choice::Off),
+            Some(other) => Err(Error::Setting {
+                name: "checksum",
+                value: other.to_owned(),
+                why: "write on, off, or auto (on where nobody else checks)".to_owned(),
+            }),
+        }
+    }
+
+    /// Whether this side wants checksums on a network link over `interface`, or over the loopback
+    /// where there is none. `P13.4`
+    pub(crate) fn wants(self, link: LinkKind, interface: Option<&Interface>) -> bool {
+        match (self, link) {
+            (Choice::On, _) => true,
+            (Choice::Off, _) => false,
+            // An Ethernet's check is each hop's own; what happens between two, in a switch, nobody
+            // looks at.
+            (Choice::Auto, LinkKind::Packet) => true,
+            (Choice::Auto, _) => interface.is_some_and(|interface| !verifies_udp(interface)),
+        }
+    }
+}
+
+/// Whether UDP's checksum is computed and verified on what passes `interface`.
+fn verifies_udp(interface: &Interface) -> bool {
+    match interface.kind {
+        // Memory of one host, as shared memory is: there is no wire.
+        InterfaceKind::Loopback => true,
+        InterfaceKind::Device => {
+            let driver = Ethtool::open(&interface.name).and_then(|tool| tool.driver());
+            !driver.is_ok_and(|driver| PARAVIRTUAL.contains(&&*driver))
+        }
+        InterfaceKind::Bond => true,
+        // A veth hands checksums on that were never computed; of what software builds otherwise, nobody
+        // knows what is below.
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(kind: InterfaceKind) -> Interface {
+        Interface {
+            // Longer than a name can be: no driver is found by it.
+            name: "an interface that is not there".to_owned(),
+            index: 1,
+            mac: None,
+            mtu: 1500,
+            up: true,
+            running: true,
+            loopback: false,
+            kind,
+            networks: Vec::new(),
+        }
+    }
+
+    // P13.4
+    #[test]
+    fn auto_asks_who_else_checks() {
+        let device = interface(InterfaceKind::Device);
+        let veth = interface(InterfaceKind::Veth);
+        let wants = |choice: Choice, link, on| choice.wants(link, on);
+        assert!(!wants(Choice::Auto, LinkKind::Udp, Some(&device)));
+        assert!(!wants(Choice::Auto, LinkKind::Udp, None));
+        assert!(wants(Choice::Auto, LinkKind::Udp, Some(&veth)));
+        for on in [&device, &veth] {
+            assert!(wants(Choice::Auto, LinkKind::Packet, Some(on)));
+            assert!(wants(Choice::On, LinkKind::Udp, Some(on)));
+            assert!(!wants(Choice::Off, LinkKind::Packet, Some(on)));
+        }
+    }
+
+    #[test]
+    fn what_the_setting_does_not_know_is_refused() {
+        let mut job = Job::alone([0; 16], [0; 32]);
+        let values = [
+            ("on", Choice::On),
+            ("off", Choice::Off),
+            ("auto", Choice::Auto),
+        ];
+        for (value, choice) in values {
+            job.options.insert("checksum".to_owned(), value.to_owned());
+            assert_eq!(Choice::of(&job).unwrap(), choice);
+        }
+        job.options
+            .insert("checksum".to_owned(), "crc32".to_owned());
+        let error = Choice::of(&job).unwrap_err().to_string();
+        assert!(
+            error.contains("checksum") && error.contains("crc32"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use super::*;
+use portolan_wire::{BULK_HEADER_LEN, FRAME_HEADER_LEN};
+use std::convert::Infallible;
+use std::io::IoSlice;
+
+/// A frame's header, with `extra` bytes behind it that count as header, too.
+fn head(kind: FrameKind, num: u32, checked: bool, (extra, body): (usize, usize)) -> Vec<u8> {
+    let mut bytes = vec![0x5a; FRAME_HEADER_LEN + extra];
+    FrameHeader {
+        kind,
+        attempt: 0,
+        checked,
+        frame_len: u16::try_from(bytes.len() + body).unwrap(),
+        packet_num: num,
+        session: 0x0102_0304_0506_0708,
+    }
+    .emit(&mut bytes);
+    bytes
+}
+
+fn whole(kind: FrameKind, checked: bool, body: usize) -> Vec<u8> {
+    let mut frame = head(kind, 1, checked, (0, body));
+    frame.extend(filling(body));
+    frame
+}
+
+fn filling(len: usize) -> Vec<u8> {
+    (0..=250).cycle().take(len).collect()
+}
+
+/// What leaves for `frame`, datagram by datagram.
+fn sent(frame: &TxFrame<'_>) -> Vec<Vec<u8>> {
+    let mut datagrams = Vec::new();
+    let send = |frame: &TxFrame<'_>| {
+        let run = Run::new(frame);
+        let mut open = Vec::new();
+        for piece in run.pieces() {
+            open.extend_from_slice(piece);
+            if open.len() == run.datagram_len() {
+                datagrams.push(std::mem::take(&mut open));
+            }
+        }
+        datagrams.extend((!open.is_empty()).then_some(open));
+        Ok::<(), Infallible>(())
+    };
+    Sums::default().transmit(frame, send).unwrap();
+    datagrams
+}
+
+fn opened(datagrams: &[Vec<u8>]) -> Vec<&[u8]> {
+    let opened = datagrams.iter().map(|datagram| {
+        assert!(CheckedFrame::has_sum(datagram));
+        open(datagram).unwrap()
+    });
+    opened.collect()
+}
+
+/// RFC 3720, appendix B.4: 32 bytes of zeros, and 0 to 31.
+#[test]
+fn the_sum_is_crc32c() {
+    assert_eq!(crc_fast::crc32_iscsi(&[0; 32]), 0x8a91_36aa);
+    assert_eq!(crc_fast::crc32_iscsi(&filling(32)), 0x46dd_794e);
+    let mut digest = new_digest();
+    digest.update(&filling(32)[..5]);
+    digest.update(&filling(32)[5..]);
+    assert_eq!(value(&digest), 0x46dd_794e);
+}
+
+// P13.2
+#[test]
+fn every_datagram_of_every_shape_has_its_own_sum() {
+    let one = whole(FrameKind::Data, true, 40);
+    assert_eq!(opened(&sent(&TxFrame::whole(&one))), [&one[..]]);
+
+    // Fragments in user memory, in two slices that end anywhere; the last is shorter.
+    let payload = filling(250);
+    let slices = [IoSlice::new(&payload[..130]), IoSlice::new(&payload[130..])];
+    let bulk = |num, body| head(FrameKind::Bulk, num, true, (8, body));
+    let heads = [bulk(1, 100), bulk(2, 100), bulk(3, 50)].concat();
+    let mut run = TxFrame {
+        head: &heads,
+        payload: &slices,
+        segments: Some(Segments {
+            header_len: BULK_HEADER_LEN,
+            payload_len: 100,
+        }),
+    };
+    let plain: Vec<Vec<u8>> = heads
+        .chunks(BULK_HEADER_LEN)
+        .zip(payload.chunks(100))
+        .map(|(head, body)| [head, body].concat())
+        .collect();
+    assert_eq!(opened(&sent(&run)), plain);
+
+    // One of them alone.
+    run.head = &heads[..BULK_HEADER_LEN];
+    let slices = [IoSlice::new(&payload[..100])];
+    (run.payload, run.segments) = (&slices, None);
+    assert_eq!(opened(&sent(&run)), plain[..1]);
+
+    // Frames that lie behind one another, in two buffers.
+    let frames = [one.clone(), one.clone(), one[..30].to_vec()];
+    let mut last = frames[2].clone();
+    last[2] = 30;
+    let (first, second) = (frames[0].clone(), [&one[..], &last].concat());
+    let slices = [IoSlice::new(&first), IoSlice::new(&second)];
+    let run = TxFrame {
+        head: &[],
+        payload: &slices,
+        segments: Some(Segments {
+            header_len: 0,
+            payload_len: one.len(),
+        }),
+    };
+    assert_eq!(opened(&sent(&run)), [&one[..], &one, &last]);
+}
+
+#[test]
+fn what_is_not_marked_leaves_and_arrives_as_it_is() {
+    for kind in [FrameKind::Data, FrameKind::Hello] {
+        let frame = whole(kind, false, 40);
+        let datagrams = sent(&TxFrame::whole(&frame));
+        assert_eq!(datagrams, [&frame[..]]);
+        assert_eq!(open(&datagrams[0]), Ok(&frame[..]));
+    }
+}
+
+// P13.3
+#[test]
+fn no_altered_bit_gets_through() {
+    let frame = whole(FrameKind::Data, true, 40);
+    let datagram = sent(&TxFrame::whole(&frame)).remove(0);
+    for bit in 0..datagram.len() * 8 {
+        let mut altered = datagram.clone();
+        altered[bit / 8] ^= 1 << (bit % 8);
+        match open(&altered) {
+            Err(reason) => assert_eq!(reason, DropReason::BadChecksum),
+            // The first byte no longer says that there is a sum; the core finds no frame then.
+            Ok(rest) => {
+                assert!(bit < 8, "bit {bit}");
+                assert!(FrameHeader::parse(rest).is_err());
+                assert!(SealedFrame::parse(rest).is_err());
+            }
+        }
+    }
+}
+
+// P13.3
+#[test]
+fn a_marked_frame_without_a_sum_is_refused() {
+    let frame = whole(FrameKind::Data, true, 40);
+    assert_eq!(open(&frame), Err(DropReason::BadChecksum));
+}
+
+#[test]
+fn a_frame_at_its_place_is_checked_in_its_parts() {
+    let (header, body) = (head(FrameKind::Bulk, 1, true, (8, 100)), filling(100));
+    let slices = [IoSlice::new(&body)];
+    let frame = TxFrame {
+        head: &header,
+        payload: &slices,
+        segments: None,
+    };
+    let datagram = sent(&frame).remove(0);
+    let (front, payload) = datagram.split_at(CHECK_LEN + BULK_HEADER_LEN);
+    assert_eq!(open_apart(front, payload), Some(&header[..]));
+    for at in 0..datagram.len() {
+        let mut altered = datagram.clone();
+        altered[at] ^= 1;
+        let (front, payload) = altered.split_at(CHECK_LEN + BULK_HEADER_LEN);
+        assert_eq!(open_apart(front, payload), None, "byte {at}");
+    }
+}
+
+// P13.5
+#[test]
+fn what_only_the_wire_protects_arrives_as_broken_whatever_bit_is_turned() {
+    for body in [0, 1, 40] {
+        for bit in 0..8 * (FRAME_HEADER_LEN + body) {
+            let mut frame = whole(FrameKind::Data, false, body);
+            spoil(&mut frame, bit);
+            assert_eq!(open(&frame), Err(DropReason::BadChecksum), "{body} {bit}");
+        }
+    }
+    let sealed = {
+        let mut frame = whole(FrameKind::Data, false, 60);
+        portolan_wire::seal_header(&mut frame);
+        frame
+    };
+    let checked = sent(&TxFrame::whole(&whole(FrameKind::Data, true, 40))).remove(0);
+    for frame in [sealed, checked, whole(FrameKind::Hello, false, 80)] {
+        let mut altered = frame.clone();
+        spoil(&mut altered, 8 * 20 + 3);
+        let differing = frame
+            .iter()
+            .zip(&altered)
+            .map(|(a, b)| (a ^ b).count_ones());
+        assert_eq!(differing.sum::<u32>(), 1);
+    }
+}
+
+/// What a sum costs; for people: `cargo test --release -p portolan --lib -- --ignored --nocapture costs`.
+#[test]
+#[ignore = "a measurement"]
+fn costs_of_sums() {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    let name = info.lines().find(|line| line.starts_with("model name"));
+    println!("{}", name.unwrap_or_default());
+    let small = whole(FrameKind::Data, true, 64 - FRAME_HEADER_LEN);
+    let (body, heads) = (filling(44 * 1440), {
+        let head = |num| head(FrameKind::Bulk, num, true, (8, 1440));
+        (0..44).map(head).collect::<Vec<_>>().concat()
+    });
+    let slices = [IoSlice::new(&body)];
+    let bulk = TxFrame {
+        head: &heads,
+        payload: &slices,
+        segments: Some(Segments {
+            header_len: BULK_HEADER_LEN,
+            payload_len: 1440,
+        }),
+    };
+    let frames = [
+        ("a frame of 64 B", TxFrame::whole(&small)),
+        ("44 of 1472 B", bulk),
+    ];
+    for (what, frame) in frames {
+        let datagrams = sent(&frame);
+        let mut sums = Sums::default();
+        let tx = least(|| {
+            let send = |frame: &TxFrame<'_>| {
+                std::hint::black_box(frame.head.len());
+                Ok::<(), Infallible>(())
+            };
+            sums.transmit(std::hint::black_box(&frame), send).unwrap();
+        });
+        let rx = least(|| {
+            for datagram in &datagrams {
+                std::hint::black_box(open(std::hint::black_box(datagram)).unwrap());
+            }
+        });
+        println!("{what}: {tx:.0} ns to put in, {rx:.0} ns to check");
+    }
+}
+
+/// Shortest of many means, in nanoseconds.
+fn least(mut work: impl FnMut()) -> f64 {
+    let mut round = || {
+        let start = std::time::Instant::now();
+        for _ in 0..1000 {
+            work();
+        }
+        start.elapsed().as_secs_f64() * 1e6
+    };
+    (0..50).map(|_| round()).fold(f64::MAX, f64::min)
+}
