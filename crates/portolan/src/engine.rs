@@ -555,8 +555,9 @@ impl Engine {
         }
         if has_left {
             // Nobody listens there any more, or the link has just seen the peer leave, and knows
-            // how.
-            self.hear_notices();
+            // how. What it sent before still counts, also by a connection of its own that is younger
+            // than the last look. `P8.11`
+            self.take_in();
             self.inner.core.fail_peer(peer, Cause::ProcessGone);
         }
     }
