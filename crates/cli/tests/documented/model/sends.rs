@@ -13,7 +13,12 @@ impl Machine<'_> {
     pub(super) fn is_long(&self, index: usize) -> bool {
         let sent = &self.messages[index];
         let copied = sent.from == sent.to.rank && sent.blocking;
-        sent.message.len > BUFFERED_MAX && !copied
+        // What is promised of blocking sends is not of others.
+        let most = match sent.blocking {
+            true => BUFFERED_MAX,
+            false => UNASKED_MAX,
+        };
+        sent.message.len > most && !copied
     }
 
     pub(super) fn charge_of(&self, index: usize) -> usize {
