@@ -6,13 +6,15 @@ CARGO ?= cargo
 # Of `make swarm` and `make test-faults`.
 SEEDS ?= 10000
 KILLS ?= 500
+# Of `make test-documented`, which begins with seed SEED if that is set.
+PROGRAMS ?= 10000
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test test-launch test-faults test-mpi swarm fuzz lint demo install clean
+.PHONY: help setup build test test-launch test-faults test-documented test-mpi swarm fuzz lint demo install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what is missing on this machine
 	@scripts/setup.sh
@@ -26,6 +28,10 @@ test: setup ## check the core's independence and run all tests
 
 test-faults: setup ## kill a process at KILLS (500) points, and make all troubles on all paths
 	KILLS=$(KILLS) $(CARGO) test -p portolan-cli --test kills --test troubles -- --ignored --nocapture
+
+test-documented: setup ## run PROGRAMS (10000) drawn programs, and compare with what is documented
+	DOCUMENTED_PROGRAMS=$(PROGRAMS) DOCUMENTED_SEED=$(SEED) $(CARGO) test -p portolan-cli --test documented -- \
+		--ignored --nocapture
 
 swarm: setup ## simulate SEEDS (10000) clusters, and make small what fails
 	$(CARGO) run --release -p portolan-sim -- swarm --seeds $(SEEDS)

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs a program as a job of real processes, and compares what they tell with the prediction.
+
+use crate::common::{Ended, portolan};
+use crate::model::{AnyClass, Expected, Prediction, received};
+use crate::plan::{Fault, Outcome, Path, Place, Program, sum};
+use crate::play;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{File, read_to_string, write};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// The directory of a job, in the environment of its processes.
+const DIRECTORY: &str = "DOCUMENTED_DIRECTORY";
+
+/// What a job may take, in seconds; one that hangs is a difference. A busy machine takes its time.
+pub(crate) const JOB_SECONDS: u64 = 40;
+/// The same while a program is made small, most of whose jobs hang then if one did.
+pub(crate) const SMALL_JOB_SECONDS: u64 = 6;
+
+/// How long the others go on when a process was killed, in milliseconds: to their ends.
+const GRACE_MS: &str = "40000";
+
+/// Exit status of a job whose process was ended by SIGKILL.
+const KILLED_STATUS: i32 = 128 + 9;
+
+/// The part of a process of a job; `false` in the test program proper.
+pub(crate) fn play_as_rank() -> bool {
+    let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else {
+        return false;
+    };
+    let plan = read_to_string(directory.join("plan")).unwrap();
+    let program: Program = serde_json::from_str(&plan).unwrap();
+    let mut results: Option<File> = None;
+    play::play(&program, |rank, outcome| {
+        let file =
+            results.get_or_insert_with(|| File::create(directory.join(rank.to_string())).unwrap());
+        let mut line = serde_json::to_vec(outcome).unwrap();
+        line.push(b'\n');
+        // In one call: a process that is killed leaves whole lines.
+        file.write_all(&line).unwrap();
+    });
+    true
+}
+
+/// How a job ended, and what its processes told, by rank.
+pub(crate) struct Run {
+    ended: Ended,
+    told: Vec<Vec<Outcome>>,
+}
+
+/// Runs `program`; `lab` names two hosts for paths between hosts.
+pub(crate) fn run(program: &Program, lab: Option<&str>, seconds: u64) -> Run {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = serde_json::to_string(program).unwrap();
+    write(directory.path().join("plan"), plan).unwrap();
+    let count = program.processes.len().to_string();
+    let env = format!("{DIRECTORY}={}", directory.path().display());
+    let lab = lab.unwrap_or_default();
+    let path: &[&str] = match program.path {
+        Path::Shm => &["--path", "shm"],
+        Path::Udp => &["--path", "udp"],
+        Path::Aead => &["--path", "udp", "--option", "auth=aead"],
+        Path::Packet => &["--path", "packet", "--lab", lab],
+        Path::Auto => &["--path", "auto", "--lab", lab],
+    };
+    let own = std::env::current_exe().unwrap();
+    let seconds = seconds.to_string();
+    let limits = ["--timeout", &seconds, "--grace-ms", GRACE_MS];
+    let args = [&["run", "-n", &count, "--env", &env], &limits[..], path].concat();
+    let rank = ["as_rank", "--exact", "--nocapture", "--test-threads=1"];
+    let mut command = portolan(&args);
+    let output = command.arg("--").arg(own).args(rank).output().unwrap();
+    let told = (0..program.processes.len()).map(|rank| {
+        let told = read_to_string(directory.path().join(rank.to_string())).unwrap_or_default();
+        let lines = told.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    });
+    Run {
+        told: told.collect(),
+        ended: output.into(),
+    }
+}
+
+impl Run {
+    /// Where it differs from the prediction, in words.
+    pub(crate) fn difference(&self, program: &Program, prediction: &Prediction) -> Option<String> {
+        let differences =
+            (0..self.told.len()).filter_map(|rank| self.in_steps(program, prediction, rank));
+        let differences: Vec<String> = differences
+            .chain(
+                prediction
+                    .classes
+                    .iter()
+                    .filter_map(|class| self.in_class(class)),
+            )
+            .chain(
+                prediction
+                    .chains
+                    .iter()
+                    .filter_map(|(rank, steps)| self.in_chain(*rank, steps)),
+            )
+            .chain(self.in_end(prediction))
+            .collect();
+        (!differences.is_empty()).then(|| {
+            let err: Vec<&str> = self.ended.err.lines().take(12).collect();
+            format!(
+                "{}\nthe launcher: {}\n  {}",
+                differences.join("\n"),
+                self.ended.status,
+                err.join("\n  ")
+            )
+        })
+    }
+
+    fn in_steps(&self, program: &Program, prediction: &Prediction, rank: usize) -> Option<String> {
+        let expected = &prediction.steps[rank];
+        let told = &self.told[rank];
+        for (index, expected) in expected.iter().enumerate() {
+            let step = &program.processes[rank][index];
+            let Some(outcome) = told.get(index) else {
+                let never = *expected == Expected::Never;
+                return (!never)
+                    .then(|| format!("rank {rank} did not come past step {index}, {step:?}"));
+            };
+            if !is_expected(expected, outcome) {
+                return Some(format!(
+                    "rank {rank}, step {index}, {step:?}:\n  expected {expected:?}\n  but got  {outcome:?}"
+                ));
+            }
+        }
+        None
+    }
+
+    /// The receives of a class take the messages of each sender in order, and none twice.
+    fn in_class(&self, class: &AnyClass) -> Option<String> {
+        let told = &self.told[class.rank as usize];
+        let mut streams = class.streams.clone();
+        for &(step, buffer) in &class.receives {
+            // A process that did not come so far has been told of.
+            let outcome = told.get(step)?;
+            let is_blocking = matches!(outcome, Outcome::Cut { .. });
+            let found = streams.iter_mut().find_map(|(&(source, _), stream)| {
+                let &(message, place) = stream.front()?;
+                let wanted = received(message, place, source, buffer, is_blocking);
+                (wanted == *outcome).then_some(stream)
+            });
+            let Some(stream) = found else {
+                return Some(format!(
+                    "rank {}, step {step}: {outcome:?} is no next message of anybody; next are {:?}",
+                    class.rank,
+                    heads(&streams)
+                ));
+            };
+            stream.pop_front();
+        }
+        let Outcome::Handled(heard) = told.get(class.handled?)? else {
+            return None;
+        };
+        for &(source, len, bytes) in heard {
+            let found = streams.iter_mut().find_map(|(&(from, _), stream)| {
+                let (message, _) = stream.front()?;
+                let own = message.len as u64 == len && sum(&message.bytes()) == bytes;
+                (from == source && own).then_some(stream)
+            });
+            let Some(stream) = found else {
+                return Some(format!(
+                    "the handler of rank {} got {len} bytes from rank {source}; next are {:?}",
+                    class.rank,
+                    heads(&streams)
+                ));
+            };
+            stream.pop_front();
+        }
+        None
+    }
+
+    fn in_chain(&self, rank: u32, steps: &[usize]) -> Option<String> {
+        let told = &self.told[rank as usize];
+        let failed = |step: &usize| {
+            matches!(
+                told.get(*step),
+                Some(Outcome::Fault(Fault::PeerGone { .. }))
+            )
+        };
+        let first = steps.iter().position(failed)?;
+        let later = steps[first..]
+            .iter()
+            .find(|step| !failed(step) && told.len() > **step)?;
+        Some(format!(
+            "rank {rank}, step {later}: a message behind one that was lost"
+        ))
+    }
+
+    fn in_end(&self, prediction: &Prediction) -> Option<String> {
+        let status = match prediction.killed {
+            Some(_) => KILLED_STATUS,
+            None => 0,
+        };
+        if self.ended.status != status {
+            return Some(format!("the job should end with status {status}"));
+        }
+        let killed = prediction.killed?;
+        let named = format!("rank {killed} on ");
+        let err = &self.ended.err;
+        let told = err.contains(&named) && err.contains("SIGKILL");
+        (!told).then(|| format!("the launcher does not say that rank {killed} was killed"))
+    }
+}
+
+type Streams = std::collections::BTreeMap<
+    (u32, bool),
+    std::collections::VecDeque<(crate::plan::Message, Place)>,
+>;
+
+fn heads(streams: &Streams) -> HashMap<(u32, bool), (crate::plan::Message, Place)> {
+    let heads = streams
+        .iter()
+        .filter_map(|(key, stream)| Some((*key, *stream.front()?)));
+    heads.collect()
+}
+
+fn is_expected(expected: &Expected, outcome: &Outcome) -> bool {
+    match expected {
+        Expected::Is(wanted) => wanted == outcome,
+        Expected::OneOf(wanted) => wanted.contains(outcome),
+        Expected::NextOfAny => true,
+        Expected::Handled => matches!(outcome, Outcome::Handled(_)),
+        Expected::Never => false,
+        Expected::Bursts(sums) => {
+            let Outcome::Bursts { got, counted } = outcome else {
+                return false;
+            };
+            let unique: BTreeSet<&u64> = got.iter().collect();
+            let ours = got.iter().all(|got| sums.contains(got));
+            let missing = (sums.len() - got.len().min(sums.len())) as u64;
+            unique.len() == got.len() && ours && *counted <= missing
+        }
+    }
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that nobody wrote do what is documented: they are drawn from a seed, each call's result
+//! is predicted, and real processes perform them.
+//!
+//! `make test-documented` runs many of them; `SEED=S PROGRAMS=1` runs one again. What differs is
+//! made small and printed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod draw;
+mod job;
+mod model;
+mod plan;
+mod play;
+mod rules;
+mod shrink;
+
+use common::payload::mix;
+use common::{can_make_labs, run};
+use draw::{Drawn, draw};
+use job::{JOB_SECONDS, SMALL_JOB_SECONDS};
+use model::predict;
+use plan::{Goal, How, Message, Path, Pick, Place, Program, Step, Wanted};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Programs of fixed seeds in the ordinary tests, and new ones beside them.
+const FIXED: u64 = 120;
+const FRESH: u64 = 20;
+
+/// Jobs at a time: each has several processes, and more of them only wait for one another.
+const JOBS: usize = 2;
+
+/// Programs drawn for a seed until one is sound. Most are.
+const DRAWS_MAX: u64 = 1_000;
+
+/// How often a program is run again that may differ only now and then.
+const AGAIN: usize = 8;
+
+/// Not a test of its own: what each rank does.
+#[test]
+fn as_rank() {
+    job::play_as_rank();
+}
+
+/// Two hosts, for as long as programs run.
+struct Lab(Option<String>);
+
+impl Lab {
+    fn up() -> Lab {
+        if !can_make_labs() {
+            return Lab(None);
+        }
+        let name = format!("doc{}", std::process::id());
+        let ended = run(&["lab", "up", "--name", &name, "--hosts", "2"]);
+        assert_eq!(ended.status, 0, "{}", ended.err);
+        Lab(Some(name))
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Some(name) = &self.0 {
+            run(&["lab", "down", "--name", name]);
+        }
+    }
+}
+
+/// The first sound program of a seed.
+fn sound(seed: u64) -> Drawn {
+    for turn in 0..DRAWS_MAX {
+        let drawn = draw(mix(seed) ^ mix(turn + 1), &Path::ALL);
+        if predict(&drawn.program).is_ok() {
+            return drawn;
+        }
+    }
+    panic!("of {DRAWS_MAX} programs of seed {seed} none is sound");
+}
+
+/// What `program` did otherwise than predicted.
+fn difference(program: &Program, lab: &Lab, seconds: u64) -> Option<String> {
+    let prediction = predict(program).expect("only sound programs are run");
+    job::run(program, lab.0.as_deref(), seconds).difference(program, &prediction)
+}
+
+/// Runs the program of `seed`, and tells a difference with the smallest program that shows it.
+fn check(seed: u64, lab: &Lab) -> Result<(), String> {
+    let drawn = sound(seed);
+    let between_hosts = matches!(drawn.program.path, Path::Packet | Path::Auto);
+    if between_hosts && lab.0.is_none() {
+        return Ok(());
+    }
+    let Some(first) = difference(&drawn.program, lab, JOB_SECONDS) else {
+        return Ok(());
+    };
+    eprintln!(
+        "seed {seed} differs:\n{}{first}\nmaking it small",
+        drawn.program
+    );
+    let mut last = None;
+    let program = shrink::shrink(drawn.clone(), |program| {
+        let found = (0..AGAIN).find_map(|_| difference(program, lab, SMALL_JOB_SECONDS));
+        if found.is_some() {
+            last.clone_from(&found);
+        }
+        found.is_some()
+    });
+    let (program, last) = match last {
+        Some(last) => (program, last),
+        None => (drawn.program, first.clone()),
+    };
+    Err(format!(
+        "seed {seed}: at first\n{first}\nmade small:\n{program}{last}\n"
+    ))
+}
+
+/// Runs the programs of `seeds`; every difference, in words.
+fn check_all(seeds: &[u64]) -> Vec<String> {
+    let lab = Lab::up();
+    let next = AtomicU64::new(0);
+    let work = || {
+        let mut found = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&seed) = usize::try_from(index)
+                .ok()
+                .and_then(|index| seeds.get(index))
+            else {
+                return found;
+            };
+            if let Err(difference) = check(seed, &lab) {
+                eprintln!("{difference}");
+                found.push(difference);
+            }
+            if index % 500 == 499 {
+                eprintln!("{} programs", index + 1);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..JOBS).map(|_| scope.spawn(work)).collect();
+        let found = workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap());
+        found.collect()
+    })
+}
+
+#[test]
+#[ignore = "finds faults that are open; make test-documented"]
+fn programs_do_what_is_documented() {
+    let fresh: u64 = rand::random::<u32>().into();
+    println!("new programs: seeds {fresh} to {}", fresh + FRESH - 1);
+    let seeds: Vec<u64> = (1..=FIXED).chain(fresh..fresh + FRESH).collect();
+    let found = check_all(&seeds);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Of `DOCUMENTED_PROGRAMS` seeds, from `DOCUMENTED_SEED` on.
+#[test]
+#[ignore = "takes long: make test-documented"]
+fn many_programs_do_what_is_documented() {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let first = number("DOCUMENTED_SEED").unwrap_or_else(|| rand::random::<u32>().into());
+    let count = number("DOCUMENTED_PROGRAMS").unwrap_or(10_000);
+    eprintln!("seeds {first} to {}", first + count - 1);
+    let seeds: Vec<u64> = (first..first + count).collect();
+    let found = check_all(&seeds);
+    assert!(
+        found.is_empty(),
+        "{} of {count} programs differ",
+        found.len()
+    );
+}
+
+/// Two messages to whoever receives next, and one that is expected.
+fn canary(ids: [u32; 3]) -> Program {
+    let [first, second, third] = ids.map(|id| Message { id, len: 20 });
+    let send = |message, port| Step::Send {
+        to: Goal {
+            rank: 1,
+            place: Place::Port(port),
+            high: false,
+        },
+        message,
+        how: How::Plain,
+    };
+    let recv = |source, port| Step::Recv {
+        which: Wanted {
+            source,
+            pick: Pick::Port(port),
+        },
+        buffer: 20,
+    };
+    let from_any = recv(None, 1);
+    Program {
+        path: Path::Shm,
+        processes: vec![
+            vec![send(first, 1), send(second, 1), send(third, 2), Step::Close],
+            vec![
+                Step::Open(1),
+                Step::Open(2),
+                from_any.clone(),
+                from_any,
+                recv(Some(0), 2),
+                Step::Close,
+            ],
+        ],
+    }
+}
+
+/// A check that cannot fail would pass here.
+#[test]
+fn what_differs_from_the_prediction_is_told() {
+    let program = canary([1, 2, 3]);
+    let run = job::run(&program, None, JOB_SECONDS);
+    let told = |as_if: &Program| run.difference(as_if, &predict(as_if).unwrap());
+    assert_eq!(told(&program), None);
+    let exchanged = told(&canary([2, 1, 3])).unwrap();
+    assert!(
+        exchanged.contains("no next message of anybody"),
+        "{exchanged}"
+    );
+    let altered = told(&canary([1, 2, 4])).unwrap();
+    assert!(altered.contains("rank 1, step 4"), "{altered}");
+    let mut longer = canary([1, 2, 3]);
+    longer.processes[1].insert(5, Step::Flush);
+    let missing = told(&longer).unwrap();
+    assert!(missing.contains("did not come past step 6"), "{missing}");
+    let mut killed = canary([1, 2, 3]);
+    *killed.processes[1].last_mut().unwrap() = Step::Kill;
+    let alive = told(&killed).unwrap();
+    assert!(alive.contains("should end with status 137"), "{alive}");
+}
+
+/// Most of what is drawn can be predicted, and every step is drawn.
+#[test]
+fn programs_have_every_step() {
+    let mut drawn = String::new();
+    for seed in 0..400 {
+        drawn += &sound(seed).program.to_string();
+    }
+    for step in plan::STEPS {
+        assert!(drawn.contains(step), "{step} is never drawn");
+    }
+}

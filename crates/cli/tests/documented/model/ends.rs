@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What depends on who ended when.
+
+use super::*;
+
+impl Machine<'_> {
+    pub(super) fn bursts(&self, rank: u32, port: u16) -> Expected {
+        let mut sums = BTreeSet::new();
+        for step in self.program.processes.iter().flatten() {
+            if let &Step::Burst {
+                to,
+                port: own,
+                first,
+                count,
+            } = step
+                && (to, own) == (rank, port)
+            {
+                let ids = (first.id..).take(count);
+                sums.extend(ids.map(|id| sum(&Message { id, ..first }.bytes())));
+            }
+        }
+        Expected::Bursts(sums)
+    }
+
+    /// What depends on who ended when, now that the ends are known.
+    pub(super) fn finish(mut self) -> Verdict<Prediction> {
+        for &(rank, step, other) in &self.needs {
+            if rank != other && !self.knows(other, rank, step) {
+                return unsound(format!(
+                    "rank {other} may end before step {step} of rank {rank}"
+                ));
+            }
+        }
+        for (rank, step, index) in std::mem::take(&mut self.gambles) {
+            let to = self.messages[index].to.rank;
+            if rank == to || self.knows(to, rank, step) {
+                continue;
+            }
+            if self.is_received(index) && !(self.is_killed(to) && self.is_long(index)) {
+                continue;
+            }
+            let expected = &mut self.expected[rank as usize][step];
+            let Expected::Is(outcome) = expected else {
+                continue;
+            };
+            let mut outcomes = vec![outcome.clone(), gone_outcome(to)];
+            if matches!(outcome, Outcome::Sent { .. }) {
+                // The call that began it may have failed.
+                outcomes.push(Outcome::NoRequest);
+            }
+            *expected = Expected::OneOf(outcomes);
+        }
+        let chains = self.chains();
+        let classes = self.classes()?;
+        let killed = (0..self.size).find(|&rank| self.is_killed(rank));
+        Ok(Prediction {
+            steps: self.expected,
+            classes,
+            chains,
+            killed,
+        })
+    }
+
+    /// Whether the receiver asks for a message, and waits until it has it.
+    pub(super) fn is_received(&self, index: usize) -> bool {
+        let sent = &self.messages[index];
+        let Some(receive) = sent.receive else {
+            return false;
+        };
+        self.receives[receive].result.is_some()
+    }
+
+    /// Receives from a rank that is killed fail from some message on, each stream for itself.
+    pub(super) fn chains(&mut self) -> Vec<(u32, Vec<usize>)> {
+        let mut chains: BTreeMap<(u32, u32, Class), Vec<usize>> = BTreeMap::new();
+        for index in 0..self.messages.len() {
+            let sent = &self.messages[index];
+            let Some(receive) = sent.receive.map(|receive| &self.receives[receive]) else {
+                continue;
+            };
+            let (from, rank) = (sent.from, receive.rank);
+            let Some(result) = receive.result else {
+                continue;
+            };
+            if !self.is_killed(from) || self.knows(from, rank, result) {
+                continue;
+            }
+            let key = (rank, from, class_of(sent.to.place));
+            chains.entry(key).or_default().push(result);
+            let expected = &mut self.expected[rank as usize][result];
+            if let Expected::Is(outcome) = expected {
+                *expected = Expected::OneOf(vec![outcome.clone(), gone_outcome(from)]);
+            }
+        }
+        chains
+            .into_iter()
+            .map(|((rank, ..), steps)| (rank, steps))
+            .collect()
+    }
+}

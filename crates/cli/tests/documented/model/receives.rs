@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Receives, waits, looks and claims.
+
+use super::*;
+
+impl Machine<'_> {
+    /// The error of a receive that cannot be posted, if so.
+    pub(super) fn check_receive(
+        &self,
+        rank: u32,
+        which: Wanted,
+        blocking: bool,
+    ) -> Verdict<Option<Expected>> {
+        if let Some(refused) = which.source.and_then(|source| self.check_rank(source)) {
+            return Ok(Some(refused));
+        }
+        let Pick::Port(port) = which.pick else {
+            return Ok(None);
+        };
+        let fault = match self.ports[rank as usize].get(&port) {
+            None => Fault::PortClosed(port),
+            Some(PortUse::Handled) if blocking => Fault::PortInUse(port),
+            Some(PortUse::Handled) => return unsound("a buffer for a handler"),
+            Some(PortUse::Open) => return Ok(None),
+        };
+        Ok(Some(Expected::Is(Outcome::Fault(fault))))
+    }
+
+    pub(super) fn receive(&mut self, rank: u32, which: Wanted) -> Verdict<Option<Expected>> {
+        if let Some(refused) = self.check_receive(rank, which, true)? {
+            return Ok(Some(refused));
+        }
+        let index = self.receive_at[&(rank, self.pc(rank))];
+        self.set_posted(index);
+        self.end_receive(rank, index, true)
+    }
+
+    pub(super) fn set_posted(&mut self, receive: usize) {
+        self.receives[receive].posted = true;
+        if let Some(message) = self.receives[receive].message {
+            self.consume(message);
+        }
+        self.move_queues();
+    }
+
+    pub(super) fn post(
+        &mut self,
+        rank: u32,
+        slot: u32,
+        which: Wanted,
+    ) -> Verdict<Option<Expected>> {
+        if let Some(refused) = self.check_receive(rank, which, false)? {
+            self.fill(rank, slot, Slot::Refused)?;
+            return Ok(Some(refused));
+        }
+        let index = self.receive_at[&(rank, self.pc(rank))];
+        self.fill(rank, slot, Slot::Receive(index))?;
+        self.set_posted(index);
+        Ok(Some(Expected::Is(Outcome::Done)))
+    }
+
+    pub(super) fn claim(
+        &mut self,
+        rank: u32,
+        slot: u32,
+        which: Wanted,
+    ) -> Verdict<Option<Expected>> {
+        if let Some(refused) = self.check_receive(rank, which, false)? {
+            self.fill(rank, slot, Slot::Refused)?;
+            return Ok(Some(refused));
+        }
+        let index = self.receive_at[&(rank, self.pc(rank))];
+        let Some(message) = self.receives[index].message else {
+            return unsound("a claim of what nobody sends");
+        };
+        if self.is_killed(self.messages[message].from) {
+            return unsound("a claim of what may be lost");
+        }
+        if self.messages[message].state != State::Sent {
+            return Ok(None);
+        }
+        self.fill(rank, slot, Slot::Receive(index))?;
+        self.set_posted(index);
+        Ok(Some(Expected::Is(Outcome::Done)))
+    }
+
+    pub(super) fn peek(&mut self, rank: u32, which: Wanted) -> Verdict<Option<Expected>> {
+        if let Some(refused) = self.check_receive(rank, which, false)? {
+            return Ok(Some(refused));
+        }
+        let here = self.pc(rank);
+        // The claim that follows has it; no earlier receive may take it.
+        let claim = self.receive_at.get(&(rank, here + 1)).copied();
+        let claim = claim.map(|claim| &self.receives[claim]);
+        let Some(claim) = claim.filter(|claim| claim.claimed && claim.which == which) else {
+            return unsound("a look at what may be received meanwhile");
+        };
+        let Some(index) = claim.message else {
+            return unsound("a look for what nobody sends");
+        };
+        let sent = &self.messages[index];
+        if self.is_killed(sent.from) {
+            return unsound("a look for what may be lost");
+        }
+        if sent.state != State::Sent {
+            return Ok(None);
+        }
+        let Place::Tag { tag, imm } = sent.to.place else {
+            return unsound("a look at a port");
+        };
+        Ok(Some(Expected::Is(Outcome::Seen {
+            len: sent.message.len,
+            source: sent.from,
+            label: (tag, imm),
+        })))
+    }
+
+    pub(super) fn peek_nothing(&self, rank: u32, which: Wanted) -> Verdict<Option<Expected>> {
+        if let Some(refused) = self.check_receive(rank, which, false)? {
+            return Ok(Some(refused));
+        }
+        let takes = |sent: &Sent| {
+            sent.to.rank == rank
+                && which.pick.takes(sent.to.place)
+                && which.source.is_none_or(|source| source == sent.from)
+        };
+        if self.messages.iter().any(takes) {
+            return unsound("a look that may find something");
+        }
+        Ok(Some(Expected::Is(Outcome::Nothing)))
+    }
+
+    /// The end of a posted receive.
+    pub(super) fn end_receive(
+        &mut self,
+        rank: u32,
+        index: usize,
+        keeps_buffer: bool,
+    ) -> Verdict<Option<Expected>> {
+        let receive = &self.receives[index];
+        let (which, buffer) = (receive.which, receive.buffer);
+        let class = (rank, Self::class(which));
+        let Some(source) = which.source else {
+            let arrived = self.arrived.get(&class).copied().unwrap_or(0);
+            let taken = self.taken.entry(class).or_default();
+            if *taken >= arrived {
+                let others = self.size - 1;
+                let alone = (0..self.size).all(|other| other == rank || self.has_ended(other));
+                let left = Outcome::Fault(Fault::NobodyLeft { others });
+                let ends = alone && holds(Promise::NobodyLeft);
+                return Ok(ends.then_some(Expected::Is(left)));
+            }
+            *taken += 1;
+            return Ok(Some(Expected::NextOfAny));
+        };
+        let Some(message) = receive.message else {
+            if source == rank || !self.has_ended(source) {
+                return Ok(None);
+            }
+            return Ok(Some(gone(source)));
+        };
+        let sent = &self.messages[message];
+        if sent.state != State::Sent {
+            return Ok(None);
+        }
+        let lane = (rank, sent.from, sent.to.high);
+        let (clock, step, secret) = (sent.clock.clone(), sent.step, sent.secret);
+        let (content, place, from) = (sent.message, sent.to.place, sent.from);
+        self.learn(rank, &clock);
+        let seen = self.lane_seen.entry(lane).or_default();
+        *seen = (*seen).max(step);
+        if secret {
+            return Ok(Some(Expected::Is(Outcome::Done)));
+        }
+        let outcome = received(content, place, from, buffer, keeps_buffer);
+        Ok(Some(Expected::Is(outcome)))
+    }
+
+    pub(super) fn wait(&mut self, rank: u32, slot: u32) -> Verdict<Option<Expected>> {
+        let Some(&held) = self.slots[rank as usize].get(&slot) else {
+            return unsound("a wait for nothing");
+        };
+        let here = self.pc(rank);
+        let steps = &self.program.processes[rank as usize];
+        let waits = |step: &Step| matches!(step, Step::Wait(s) | Step::Test(s) if *s == slot);
+        let again = steps[..here].iter().any(waits);
+        let stale = Expected::Is(Outcome::Fault(Fault::StaleRequest));
+        match held {
+            Slot::Refused => Ok(Some(Expected::Is(Outcome::NoRequest))),
+            _ if again => Ok(Some(stale)),
+            Slot::Receive(_) if steps[..here].contains(&Step::Cancel(slot)) => {
+                Ok(Some(Expected::Is(Outcome::Fault(Fault::Cancelled))))
+            }
+            Slot::Receive(index) => self.end_receive(rank, index, false),
+            Slot::Access(touch) => {
+                self.touches[touch].done = Some(here);
+                let outcome = self.touches[touch].result.clone();
+                Ok(Some(Expected::Is(outcome)))
+            }
+            Slot::Send(index) => {
+                let (to, len) = (
+                    self.messages[index].to.rank,
+                    self.messages[index].message.len,
+                );
+                let sent = Outcome::Sent { len, to };
+                if self.is_awaited(index) {
+                    return Ok(self.doomed(index, sent));
+                }
+                self.gambles.push((rank, here, index));
+                Ok(Some(Expected::Is(sent)))
+            }
+        }
+    }
+
+    pub(super) fn cancel(&mut self, rank: u32, slot: u32) -> Verdict<Option<Expected>> {
+        let Some(&Slot::Receive(index)) = self.slots[rank as usize].get(&slot) else {
+            return unsound("what is withdrawn is no receive");
+        };
+        let Receive { which, .. } = self.receives[index];
+        let takes = |sent: &Sent| sent.to.rank == rank && which.pick.takes(sent.to.place);
+        let steps = &self.program.processes[rank as usize];
+        let again = steps[..self.pc(rank)].contains(&Step::Cancel(slot));
+        if which.source.is_some() || self.messages.iter().any(takes) {
+            return unsound("what is withdrawn may be matched");
+        }
+        let waits = |step: &Step| matches!(step, Step::Wait(s) | Step::Test(s) if *s == slot);
+        if steps[..self.pc(rank)].iter().any(waits) {
+            return unsound("what is withdrawn has ended");
+        }
+        Ok(Some(Expected::Is(Outcome::Withdrawn(!again))))
+    }
+
+    pub(super) fn wait_handled(
+        &mut self,
+        rank: u32,
+        port: u16,
+        count: usize,
+    ) -> Verdict<Option<Expected>> {
+        if self.ports[rank as usize].get(&port) != Some(&PortUse::Handled) {
+            return unsound("no handler counts");
+        }
+        let class = (rank, Class::Port(port));
+        let arrived = self.arrived.get(&class).copied().unwrap_or(0);
+        let steps = &self.program.processes[rank as usize];
+        let buffers = steps.iter().find_map(|step| match *step {
+            Step::OpenActive { port: own, buffers } if own == port => Some(buffers),
+            _ => None,
+        });
+        if let Some(Some((buffers, _))) = buffers
+            && buffers < count
+        {
+            return unsound("too few buffers for a handler");
+        }
+        Ok((arrived >= count).then_some(Expected::Handled))
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sends: what waits for credit, for a receive, or for nothing.
+
+use super::*;
+
+impl Machine<'_> {
+    pub(super) fn lane_of(&self, index: usize) -> (u32, u32, bool) {
+        let sent = &self.messages[index];
+        (sent.from, sent.to.rank, sent.to.high)
+    }
+
+    /// Whether the send of a message may wait for its receive.
+    pub(super) fn is_long(&self, index: usize) -> bool {
+        let sent = &self.messages[index];
+        let copied = sent.from == sent.to.rank && sent.blocking;
+        // What is promised of blocking sends is not of others.
+        let most = match sent.blocking {
+            true => BUFFERED_MAX,
+            false => UNASKED_MAX,
+        };
+        sent.message.len > most && !copied
+    }
+
+    pub(super) fn charge_of(&self, index: usize) -> usize {
+        match self.messages[index].message.len {
+            len if len > BUFFERED_MAX => CHARGE,
+            len => len + CHARGE,
+        }
+    }
+
+    pub(super) fn has_room(&self, index: usize) -> bool {
+        let lane = self.lane_of(index);
+        let unread = self.unread.get(&lane).copied().unwrap_or(0);
+        unread + self.charge_of(index) <= CREDIT
+    }
+
+    /// A message leaves, and is received if its receive is there.
+    pub(super) fn leave(&mut self, index: usize) {
+        let (charge, lane) = (self.charge_of(index), self.lane_of(index));
+        let sent = &mut self.messages[index];
+        sent.state = State::Sent;
+        sent.charged = charge;
+        *self.unread.entry(lane).or_default() += charge;
+        let (to, place) = (sent.to.rank, sent.to.place);
+        if self.is_any(to, place) {
+            *self.arrived.entry((to, class_of(place))).or_default() += 1;
+        }
+        self.consume(index);
+    }
+
+    pub(super) fn consume(&mut self, index: usize) {
+        let posted = self.messages[index]
+            .receive
+            .is_some_and(|receive| self.receives[receive].posted);
+        if posted && self.messages[index].state == State::Sent {
+            let lane = self.lane_of(index);
+            let charged = std::mem::take(&mut self.messages[index].charged);
+            *self.unread.entry(lane).or_default() -= charged;
+        }
+    }
+
+    pub(super) fn move_queues(&mut self) {
+        let lanes: Vec<_> = self.queues.keys().copied().collect();
+        for lane in lanes {
+            while let Some(&first) = self.queues[&lane].front() {
+                if !self.has_room(first) {
+                    break;
+                }
+                self.queues.entry(lane).or_default().pop_front();
+                self.leave(first);
+            }
+        }
+    }
+
+    /// Begins to send; what has no room waits in its lane.
+    pub(super) fn submit(&mut self, rank: u32, index: usize) -> Verdict<()> {
+        self.messages[index].clock = self.stamp(rank);
+        let place = self.messages[index].to.place;
+        if self.is_long(index) && self.is_any(self.messages[index].to.rank, place) {
+            return unsound("a long message to whoever receives next");
+        }
+        self.messages[index].state = State::Queued;
+        let lane = self.lane_of(index);
+        self.queues.entry(lane).or_default().push_back(index);
+        self.move_queues();
+        Ok(())
+    }
+
+    /// Whether the send of a message that has left may still wait for its receive.
+    pub(super) fn is_awaited(&self, index: usize) -> bool {
+        let sent = &self.messages[index];
+        let received = sent
+            .receive
+            .is_some_and(|receive| self.receives[receive].posted);
+        sent.state != State::Sent || self.is_long(index) && !received
+    }
+
+    /// Whether a process takes nothing any more.
+    pub(super) fn is_leaving(&self, rank: u32) -> bool {
+        let next = self.program.processes[rank as usize].get(self.pc(rank));
+        next.is_none_or(|step| *step == Step::Close)
+    }
+
+    /// Whether a process that closes may end: what it has sent, and what it made the library send,
+    /// has left it, or its receiver takes nothing any more.
+    pub(super) fn may_close(&self, rank: u32) -> Verdict<bool> {
+        for (index, sent) in self.messages.iter().enumerate() {
+            let to = sent.to.rank;
+            let is_over = sent.state == State::Unsent || !self.is_awaited(index);
+            if sent.from != rank || to == rank || is_over || self.is_leaving(to) {
+                continue;
+            }
+            if sent.promised {
+                return Ok(false);
+            }
+            // It gets a second to be asked for; what comes of it is a matter of time.
+            if self.is_received(index) {
+                return unsound("the end of a send that nobody waits for");
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn send(&mut self, rank: u32, to: Goal) -> Verdict<Option<Expected>> {
+        if let Some(refused) = self.check_rank(to.rank) {
+            return Ok(Some(refused));
+        }
+        let index = self.message_at[&(rank, self.pc(rank))];
+        if self.messages[index].state == State::Unsent {
+            if self.known_gone.contains(&(rank, to.rank)) {
+                return Ok(Some(gone(to.rank)));
+            }
+            self.submit(rank, index)?;
+        }
+        if self.messages[index].blocking && to.rank != rank && self.is_awaited(index) {
+            return Ok(self.doomed(index, Outcome::Done));
+        }
+        let step = self.pc(rank);
+        self.gambles.push((rank, step, index));
+        Ok(Some(Expected::Is(Outcome::Done)))
+    }
+
+    /// The end of a send that nobody will ask for: one that closes throws it away.
+    pub(super) fn doomed(&self, index: usize, sent: Outcome) -> Option<Expected> {
+        let to = self.messages[index].to.rank;
+        if self.messages[index].receive.is_some() {
+            return None;
+        }
+        if self.has_ended(to) && self.is_killed(to) {
+            let outcomes = vec![gone_outcome(to), Outcome::NoRequest];
+            return Some(Expected::OneOf(outcomes));
+        }
+        let outcomes = vec![sent, gone_outcome(to), Outcome::NoRequest];
+        self.is_leaving(to).then_some(Expected::OneOf(outcomes))
+    }
+
+    pub(super) fn start(&mut self, rank: u32, slot: u32, to: Goal) -> Verdict<Option<Expected>> {
+        if let Some(refused) = self.check_rank(to.rank) {
+            self.fill(rank, slot, Slot::Refused)?;
+            return Ok(Some(refused));
+        }
+        if self.known_gone.contains(&(rank, to.rank)) {
+            return unsound("whether the send begins is not said");
+        }
+        let index = self.message_at[&(rank, self.pc(rank))];
+        self.submit(rank, index)?;
+        self.fill(rank, slot, Slot::Send(index))?;
+        let step = self.pc(rank);
+        self.gambles.push((rank, step, index));
+        Ok(Some(Expected::Is(Outcome::Done)))
+    }
+
+    pub(super) fn fill(&mut self, rank: u32, slot: u32, with: Slot) -> Verdict<()> {
+        match self.slots[rank as usize].insert(slot, with) {
+            Some(_) => unsound("a slot is used twice"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which receive takes which message.
+
+use super::*;
+
+impl Machine<'_> {
+    /// Notes what a process sends and receives.
+    pub(super) fn collect(&mut self, rank: u32) -> Verdict<()> {
+        let steps = &self.program.processes[rank as usize];
+        let mut ports = BTreeMap::new();
+        let result_of = |slot: u32, from: usize| {
+            let rest = steps.iter().enumerate().skip(from);
+            rest.filter(|(_, step)| matches!(step, Step::Wait(s) | Step::Test(s) if *s == slot))
+                .map(|(index, _)| index)
+                .next()
+        };
+        for (index, step) in steps.iter().enumerate() {
+            let is_last = index + 1 == steps.len();
+            match *step {
+                Step::Close | Step::Kill if !is_last => {
+                    return unsound("something follows the end");
+                }
+                Step::Open(port) | Step::ExpectBursts { port, .. } => {
+                    ports.entry(port).or_insert(PortUse::Open);
+                }
+                Step::OpenActive { port, .. } => {
+                    if *ports.entry(port).or_insert(PortUse::Handled) == PortUse::Handled {
+                        self.handled.insert((rank, port));
+                    }
+                }
+                Step::Send { to, message, how } => {
+                    self.note_message(rank, index, to, message, how != How::Copied);
+                }
+                Step::Start { slot, to, message } => {
+                    self.note_message(rank, index, to, message, false);
+                    if let Some(&sent) = self.message_at.get(&(rank, index)) {
+                        self.messages[sent].promised = result_of(slot, index).is_some();
+                    }
+                }
+                Step::GiveKey { to, .. } => {
+                    let message = Message { id: 0, len: 8 };
+                    self.note_message(rank, index, to, message, true);
+                    if let Some(sent) = self.messages.last_mut() {
+                        sent.secret = true;
+                    }
+                }
+                Step::Recv { which, buffer } => {
+                    self.note_receive(rank, index, Some(index), which, buffer, &ports)?;
+                }
+                Step::TakeKey { which, .. } => {
+                    self.note_receive(rank, index, Some(index), which, 8, &ports)?;
+                }
+                Step::Post {
+                    slot,
+                    which,
+                    buffer,
+                }
+                | Step::Claim {
+                    slot,
+                    which,
+                    buffer,
+                } => {
+                    let result = result_of(slot, index);
+                    self.note_receive(rank, index, result, which, buffer, &ports)?;
+                    let claims = matches!(step, Step::Claim { .. });
+                    if let Some(&receive) = self.receive_at.get(&(rank, index)) {
+                        self.receives[receive].claimed = claims;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn note_message(
+        &mut self,
+        from: u32,
+        step: usize,
+        to: Goal,
+        message: Message,
+        blocking: bool,
+    ) {
+        if to.rank >= self.size {
+            return;
+        }
+        self.message_at.insert((from, step), self.messages.len());
+        self.messages.push(Sent {
+            from,
+            step,
+            to,
+            message,
+            secret: false,
+            blocking,
+            promised: true,
+            receive: None,
+            state: State::Unsent,
+            charged: 0,
+            clock: Vec::new(),
+        });
+    }
+
+    pub(super) fn note_receive(
+        &mut self,
+        rank: u32,
+        step: usize,
+        result: Option<usize>,
+        which: Wanted,
+        buffer: usize,
+        ports: &BTreeMap<u16, PortUse>,
+    ) -> Verdict<()> {
+        if which.source.is_some_and(|source| source >= self.size) {
+            return Ok(());
+        }
+        let class = match which.pick {
+            Pick::Port(port) => {
+                if ports.get(&port) != Some(&PortUse::Open) {
+                    return Ok(());
+                }
+                Class::Port(port)
+            }
+            Pick::Tag { tag, ignore } => {
+                if ignore & TAG_CLASS != 0 {
+                    return unsound("a receive takes tags of two classes");
+                }
+                class_of(Place::Tag { tag, imm: None })
+            }
+        };
+        if which.source.is_none() {
+            if class == Class::Tags {
+                // Only to be withdrawn: nobody may send it.
+                let sent =
+                    |message: &Sent| message.to.rank == rank && which.pick.takes(message.to.place);
+                if self.program_sends(sent) {
+                    return unsound("a receive from anybody takes a tag of one sender");
+                }
+            } else {
+                self.any.insert((rank, class));
+            }
+        }
+        self.receive_at.insert((rank, step), self.receives.len());
+        self.receives.push(Receive {
+            rank,
+            result,
+            which,
+            buffer,
+            message: None,
+            posted: false,
+            claimed: false,
+        });
+        Ok(())
+    }
+
+    pub(super) fn program_sends(&self, condition: impl Fn(&Sent) -> bool) -> bool {
+        self.messages.iter().any(condition)
+    }
+
+    /// Finds the receive of each message: messages of one sender are matched in order, each with
+    /// the first receive that takes it. That is the same whenever they come.
+    pub(super) fn match_streams(&mut self) -> Verdict<()> {
+        let mut lanes: BTreeMap<(u32, u32, Class), bool> = BTreeMap::new();
+        for index in 0..self.messages.len() {
+            let Sent {
+                from, to, message, ..
+            } = self.messages[index];
+            let class = class_of(to.place);
+            let is_any = self.is_any(to.rank, to.place);
+            if is_any {
+                if message.len < 8 && to.high {
+                    return unsound("nothing tells this message from another");
+                }
+                continue;
+            }
+            let lane = *lanes.entry((to.rank, from, class)).or_insert(to.high);
+            if lane != to.high {
+                return unsound("two lanes to one place");
+            }
+            let found = self.receives.iter().position(|receive| {
+                receive.rank == to.rank
+                    && receive.message.is_none()
+                    && receive.which.source == Some(from)
+                    && receive.which.pick.takes(to.place)
+            });
+            if let Some(found) = found {
+                self.receives[found].message = Some(index);
+                self.messages[index].receive = Some(found);
+            }
+        }
+        self.check_classes()
+    }
+
+    pub(super) fn check_classes(&self) -> Verdict<()> {
+        for receive in &self.receives {
+            let class = match receive.which.pick {
+                Pick::Port(port) => Class::Port(port),
+                Pick::Tag { tag, .. } => class_of(Place::Tag { tag, imm: None }),
+            };
+            if !self.any.contains(&(receive.rank, class)) {
+                continue;
+            }
+            if receive.which.source.is_some() {
+                return unsound("receives from one and from anybody at one place");
+            }
+            if receive.result.is_none() {
+                return unsound("a receive from anybody is not waited for");
+            }
+            if let Pick::Tag { ignore, .. } = receive.which.pick
+                && ignore != !TAG_CLASS
+            {
+                return unsound("receives from anybody that take different tags");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_handled(&self, rank: u32, place: Place) -> bool {
+        matches!(place, Place::Port(port) if self.handled.contains(&(rank, port)))
+    }
+
+    /// Whether it may be any message that the receiver takes next.
+    pub(super) fn is_any(&self, rank: u32, place: Place) -> bool {
+        self.is_handled(rank, place) || self.any.contains(&(rank, class_of(place)))
+    }
+
+    pub(super) fn class(which: Wanted) -> Class {
+        match which.pick {
+            Pick::Port(port) => Class::Port(port),
+            Pick::Tag { tag, .. } => class_of(Place::Tag { tag, imm: None }),
+        }
+    }
+
+    pub(super) fn classes(&self) -> Verdict<Vec<AnyClass>> {
+        let mut classes = Vec::new();
+        let handled = self
+            .handled
+            .iter()
+            .map(|&(rank, port)| (rank, Class::Port(port)));
+        for (rank, class) in self.any.iter().copied().chain(handled) {
+            let mut new = AnyClass {
+                rank,
+                ..AnyClass::default()
+            };
+            for sent in &self.messages {
+                if (sent.to.rank, class_of(sent.to.place)) != (rank, class) {
+                    continue;
+                }
+                if self.is_killed(sent.from) {
+                    return unsound("what may be lost goes to whoever receives next");
+                }
+                let stream = new.streams.entry((sent.from, sent.to.high)).or_default();
+                stream.push_back((sent.message, sent.to.place));
+            }
+            for receive in &self.receives {
+                if receive.rank == rank
+                    && Self::class(receive.which) == class
+                    && let Some(result) = receive.result
+                {
+                    new.receives.push((result, receive.buffer));
+                }
+            }
+            let steps = &self.program.processes[rank as usize];
+            new.handled = steps.iter().position(
+                |step| matches!(step, Step::Handled { port, .. } if Class::Port(*port) == class),
+            );
+            classes.push(new);
+        }
+        Ok(classes)
+    }
+}

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs: what each process of a job does, step by step, and what a step can result in.
+//!
+//! A program is data: it is drawn, predicted, sent to processes, made small and printed.
+
+use crate::common::payload::{mix, payload};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// By which paths the processes of a program reach one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Path {
+    Shm,
+    Udp,
+    /// UDP, every frame sealed.
+    Aead,
+    /// Two hosts of a lab, raw Ethernet for short messages.
+    Packet,
+    /// Two hosts of a lab, whatever is best.
+    Auto,
+}
+
+impl Path {
+    pub(crate) const ALL: [Path; 5] = [Path::Shm, Path::Udp, Path::Aead, Path::Packet, Path::Auto];
+}
+
+/// A job: what its processes do, by rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Program {
+    pub(crate) path: Path,
+    pub(crate) processes: Vec<Vec<Step>>,
+}
+
+/// A message that only its number has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Message {
+    pub(crate) id: u32,
+    pub(crate) len: usize,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Goal {
+    pub(crate) rank: u32,
+    pub(crate) place: Place,
+    pub(crate) high: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Place {
+    Port(u16),
+    Tag { tag: u64, imm: Option<u64> },
+}
+
+/// What a receive takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    pub(crate) source: Option<u32>,
+    pub(crate) pick: Pick,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Pick {
+    Port(u16),
+    Tag { tag: u64, ignore: u64 },
+}
+
+impl Pick {
+    /// Whether it takes what is sent to `place`.
+    pub(crate) fn takes(self, place: Place) -> bool {
+        match (self, place) {
+            (Pick::Port(own), Place::Port(port)) => own == port,
+            (Pick::Tag { tag: own, ignore }, Place::Tag { tag, .. }) => (own ^ tag) & !ignore == 0,
+            _ => false,
+        }
+    }
+}
+
+/// How a blocking send is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum How {
+    Plain,
+    /// In three pieces; to a tag as plain.
+    Gathered,
+    /// By the call that copies and has nothing to wait for.
+    Copied,
+}
+
+/// Some ranks under a number; 0 is the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Members {
+    pub(crate) id: u16,
+    pub(crate) ranks: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reducer {
+    Sum,
+    Product,
+    Min,
+    Max,
+}
+
+/// What is done to the memory of another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Remote {
+    Put(Message),
+    Get(usize),
+    /// Adds to a `u64`.
+    Add(u64),
+    /// The same, and returns what was before.
+    FetchAdd(u64),
+}
+
+impl Remote {
+    /// Bytes of the region that it touches.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Remote::Put(message) => message.len,
+            Remote::Get(len) => len,
+            Remote::Add(_) | Remote::FetchAdd(_) => 8,
+        }
+    }
+}
+
+/// One call, or a few that belong together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    Open(u16),
+    /// A port with a handler: in place, or with as many buffers of that length.
+    OpenActive {
+        port: u16,
+        buffers: Option<(usize, usize)>,
+    },
+    Send {
+        to: Goal,
+        message: Message,
+        how: How,
+    },
+    /// A non-blocking send.
+    Start {
+        slot: u32,
+        to: Goal,
+        message: Message,
+    },
+    Recv {
+        which: Wanted,
+        buffer: usize,
+    },
+    Post {
+        slot: u32,
+        which: Wanted,
+        buffer: usize,
+    },
+    /// Posts memory that others share.
+    PostShared(u16),
+    Wait(u32),
+    /// Tests until it has ended.
+    Test(u32),
+    Cancel(u32),
+    /// Looks until something is there.
+    Peek(Wanted),
+    /// Looks once for what nobody sends.
+    PeekNothing(Wanted),
+    /// Claims until something is there, and begins to receive it.
+    Claim {
+        slot: u32,
+        which: Wanted,
+        buffer: usize,
+    },
+    /// Waits until the handler of a port has had as many messages.
+    Handled {
+        port: u16,
+        count: usize,
+    },
+    Barrier(Members),
+    Broadcast {
+        group: Members,
+        root: u32,
+        message: Message,
+    },
+    /// To a root, or to all.
+    Reduce {
+        group: Members,
+        root: Option<u32>,
+        op: Reducer,
+        len: usize,
+    },
+    /// Makes a group, for the error only.
+    Group(Members),
+    Expose {
+        region: u32,
+        len: usize,
+        read: bool,
+        write: bool,
+    },
+    /// Exposes shared memory for writing.
+    ExposeShared,
+    /// Sends the key of a region, as a message of 8 bytes.
+    GiveKey {
+        to: Goal,
+        region: u32,
+    },
+    TakeKey {
+        which: Wanted,
+        region: u32,
+    },
+    /// Blocking; on a region whose key was taken.
+    Access {
+        rank: u32,
+        region: u32,
+        offset: u64,
+        what: Remote,
+        high: bool,
+    },
+    /// The same without waiting.
+    StartAccess {
+        slot: u32,
+        rank: u32,
+        region: u32,
+        offset: u64,
+        what: Remote,
+        high: bool,
+    },
+    /// Accesses memory by a key that nobody has given out.
+    Trespass(u32),
+    /// The bytes of an own region.
+    Look(u32),
+    /// Closes an own region, and looks at its bytes.
+    Conceal(u32),
+    /// Posts as many receives at a port for best-effort messages.
+    ExpectBursts {
+        port: u16,
+        count: usize,
+    },
+    /// Sends them, numbered from the message's on.
+    Burst {
+        to: u32,
+        port: u16,
+        first: Message,
+        count: usize,
+    },
+    /// Takes what came, and withdraws the other receives.
+    TakeBursts(u16),
+    Flush,
+    Progress,
+    SleepUs(u64),
+    /// Leaves the job; nothing follows.
+    Close,
+    /// Ends the own process by SIGKILL; nothing follows.
+    Kill,
+}
+
+/// What a call resulted in, as far as the documentation says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    Done,
+    /// A send has ended.
+    Sent {
+        len: usize,
+        to: u32,
+    },
+    /// A message was received; `bytes` is a sum of the whole buffer.
+    Got {
+        len: usize,
+        source: u32,
+        label: Option<(u64, Option<u64>)>,
+        bytes: u64,
+    },
+    /// One that was too long for a blocking receive; its first bytes are there.
+    Cut {
+        fault: Fault,
+        bytes: u64,
+    },
+    Seen {
+        len: usize,
+        source: u32,
+        label: (u64, Option<u64>),
+    },
+    Nothing,
+    Withdrawn(bool),
+    /// Numbers or memory.
+    Bytes(u64),
+    /// What a handler got: (source, length of the message, sum of the bytes).
+    Handled(Vec<(u32, u64, u64)>),
+    /// Sums of the best-effort messages that came, and how many were counted as lost or dropped.
+    Bursts {
+        got: Vec<u64>,
+        counted: u64,
+    },
+    Fault(Fault),
+    /// The call that should have begun this failed.
+    NoRequest,
+}
+
+/// An error, by what it names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Fault {
+    NoSuchRank {
+        rank: u32,
+        size: u32,
+    },
+    NobodyLeft {
+        others: u32,
+    },
+    PeerGone {
+        rank: u32,
+    },
+    PortClosed(u16),
+    PortInUse(u16),
+    Truncated {
+        port: u16,
+        message_len: u64,
+        buffer_len: usize,
+    },
+    TruncatedTagged {
+        source: u32,
+        tag: u64,
+        message_len: u64,
+        buffer_len: usize,
+    },
+    BufferShared,
+    RegionShared,
+    StaleRequest,
+    Cancelled,
+    Setting(String),
+    RemoteRefused {
+        rank: u32,
+        why: String,
+    },
+    /// Any other, as it is told to people.
+    Other(String),
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} processes by {:?}", self.processes.len(), self.path)?;
+        for (rank, steps) in self.processes.iter().enumerate() {
+            writeln!(f, "  rank {rank}:")?;
+            for (index, step) in steps.iter().enumerate() {
+                writeln!(f, "    {index:3}  {step:?}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Message {
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        payload(0, 0, self.id, self.len)
+    }
+}
+
+/// What a buffer holds before anything is received into it.
+pub(crate) const UNTOUCHED: u8 = 0xa5;
+
+/// A sum of bytes in which every byte and place counts.
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    words.fold(bytes.len() as u64, |sum, word| {
+        mix(sum ^ word).wrapping_add(word)
+    })
+}
+
+/// The sum of a buffer of `len` bytes into which `message` was received.
+pub(crate) fn sum_received(message: Message, len: usize) -> u64 {
+    let mut buffer = vec![UNTOUCHED; len];
+    let bytes = message.bytes();
+    let fits = bytes.len().min(len);
+    buffer[..fits].copy_from_slice(&bytes[..fits]);
+    sum(&buffer)
+}
+
+/// The values that member `rank` gives to a reduction.
+pub(crate) fn values(rank: u32, len: usize) -> Vec<u64> {
+    let values = 0..len as u64;
+    values
+        .map(|index| mix(index ^ u64::from(rank) << 32))
+        .collect()
+}
+
+/// The sum of numbers.
+pub(crate) fn sum_values(values: &[u64]) -> u64 {
+    let bytes: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    sum(&bytes)
+}
+
+/// The names of the steps.
+pub(crate) const STEPS: &[&str] = &[
+    "Open(",
+    "OpenActive",
+    "Send {",
+    "Start {",
+    "Recv {",
+    "Post {",
+    "PostShared",
+    "Wait(",
+    "Test(",
+    "Cancel(",
+    "Peek(",
+    "PeekNothing",
+    "Claim {",
+    "Handled {",
+    "Barrier",
+    "Broadcast",
+    "Reduce",
+    "Group(",
+    "Expose {",
+    "ExposeShared",
+    "GiveKey",
+    "TakeKey",
+    "Access {",
+    "StartAccess",
+    "Trespass",
+    "Look(",
+    "Conceal(",
+    "ExpectBursts",
+    "Burst {",
+    "TakeBursts",
+    "Flush",
+    "Progress",
+    "SleepUs",
+    "Close",
+    "Kill",
+];
