@@ -7,7 +7,7 @@ mod common;
 
 use common::can_make_labs;
 use common::payload::{check, mixed_len, payload};
-use common::ranks::{role, run_ranks, timed};
+use common::ranks::{role, run_ranks};
 use nix::sys::resource::{UsageWho, getrusage};
 use portolan::{Node, PortConfig, Target};
 use std::path::PathBuf;
@@ -17,8 +17,12 @@ use std::time::Duration;
 /// How long a rank waits.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Of which it may use one part in so many.
-const PARTS: u32 = 100;
+/// Wake-ups in that time: 20 a second to see whether the rank that is waited for lives, as many for
+/// its answers, and as many to answer others.
+const WAKEUPS_MAX: i64 = 5 * 80;
+
+/// Turns in that time: a millisecond of spinning has fewer, five seconds have a hundred million.
+const TURNS_MAX: u32 = 1_000_000;
 
 const PORT: u16 = 1;
 
@@ -37,18 +41,17 @@ fn as_rank() {
     node.barrier().unwrap();
 }
 
-/// Processor time that this process has used.
-fn used() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
-    let times = [usage.user_time(), usage.system_time()];
-    let micros = times.map(|time| time.tv_sec() * 1_000_000 + time.tv_usec());
-    Duration::from_micros(u64::try_from(micros.iter().sum::<i64>()).unwrap())
+/// Times at which a thread of this process went to sleep, and was woken.
+fn wakeups() -> i64 {
+    getrusage(UsageWho::RUSAGE_SELF)
+        .unwrap()
+        .voluntary_context_switches()
 }
 
 /// Rank 0 is late; rank 1 waits for it alone, rank 2 for anybody, rank 3 for the barrier.
 fn idle(node: &mut Node) {
-    let before = used();
-    let ((), took) = timed(|| match node.rank() {
+    let before = (wakeups(), node.turn_count());
+    match node.rank() {
         0 => {
             std::thread::sleep(WAIT);
             for to in 1..node.size().min(3) {
@@ -57,19 +60,16 @@ fn idle(node: &mut Node) {
         }
         1 => assert_eq!(node.recv_from(0, PORT, &mut [0; 8]).unwrap().len, 5),
         2 => assert_eq!(node.recv(PORT, &mut [0; 8]).unwrap().len, 5),
-        _ => {}
-    });
-    let used = used() - before;
-    if node.rank() < 3 {
-        assert!(took >= WAIT - Duration::from_millis(100), "{took:?}");
-    } else {
-        std::thread::sleep(Duration::from_millis(1));
+        _ => node.barrier().unwrap(),
     }
-    assert!(
-        used < WAIT / PARTS,
-        "waiting for {took:?} took {used:?} of a core"
-    );
-    println!("\nused {} us", used.as_micros());
+    let wakeups = wakeups() - before.0;
+    let turns = node.turn_count().wrapping_sub(before.1);
+    assert!(wakeups < WAKEUPS_MAX, "{wakeups} wake-ups");
+    assert!(turns < TURNS_MAX, "{turns} turns");
+    println!("\nslept {wakeups} times, {turns} turns");
+    if node.rank() != 3 {
+        node.barrier().unwrap();
+    }
 }
 
 /// Each to each, in rounds of windows: everybody waits for everybody.
@@ -96,7 +96,7 @@ fn all_to_all(node: &mut Node) {
 
 fn assert_idle(count: u32, args: &[&str]) {
     let out = run_ranks(count, "idle", args).succeeded(&format!("{args:?}"));
-    assert_eq!(out.matches("used ").count(), count as usize, "{out}");
+    assert_eq!(out.matches("slept ").count(), count as usize, "{out}");
 }
 
 #[test]

@@ -93,6 +93,8 @@ fn as_rank() {
             std::fs::write(mark(), "").unwrap();
             println!("\ngot all");
         }
+        ("last", 0) => node.send(Target::new(1, PORT), b"bye").unwrap(),
+        ("last", _) => receive_last(&mut node),
         ("oneself", _) => send_to_oneself(&mut node),
         ("mutual", _) => {
             let (rank, other) = (node.rank(), 1 - node.rank());
@@ -108,6 +110,24 @@ fn as_rank() {
     }
     node.close().unwrap();
     println!("\nclosed");
+}
+
+/// Receives from anybody until nobody is left, and goes on speaking to itself.
+fn receive_last(node: &mut Node) {
+    let mut bytes = [0; 8];
+    assert_eq!(node.recv(PORT, &mut bytes).unwrap().len, 3);
+    let is_alone =
+        |error: Error| assert!(matches!(error, Error::NobodyLeft { others: 1 }), "{error}");
+    is_alone(node.recv(PORT, &mut bytes).unwrap_err());
+    let any = portolan::TagMatch::any();
+    is_alone(node.recv_tagged(any, &mut bytes).unwrap_err());
+    let request = node.post_recv(PORT, vec![0; 8]).unwrap();
+    is_alone(node.wait(request).unwrap_err());
+    let gone = |error: Error| assert!(matches!(error, Error::PeerGone { rank: 0, .. }), "{error}");
+    gone(node.recv_from(0, PORT, &mut bytes).unwrap_err());
+    gone(node.send(Target::new(0, PORT), b"late").unwrap_err());
+    node.send(Target::new(1, PORT), b"own").unwrap();
+    assert_eq!(node.recv(PORT, &mut bytes).unwrap().source, 1);
 }
 
 fn send_to_oneself(node: &mut Node) {
@@ -251,6 +271,11 @@ fn what_was_sent_leaves_without_another_call() {
             }
         }
     }
+}
+
+#[test]
+fn a_receive_from_anybody_ends_when_nobody_is_left() {
+    both_end_well("last", 0);
 }
 
 #[test]

@@ -93,6 +93,8 @@ pub(crate) struct PeerInfo {
     pub(crate) report: Option<String>,
     /// What it has said that it lacks.
     pub(super) lacks: Option<&'static str>,
+    /// The launcher has told that its process has ended.
+    pub(crate) has_ended: bool,
     /// When a session was asked for.
     pub(crate) connecting_since: Option<Instant>,
     /// Turn in which something was last sent without waiting for company.
@@ -200,6 +202,10 @@ pub(crate) struct Inner {
     pub(crate) undelivered: Vec<close::Undelivered>,
     /// Bytes of copies that this process has sent to itself and not received.
     pub(crate) self_unread: usize,
+    /// Nothing was there when this wait went to sleep, and nothing has come since.
+    pub(crate) is_idle: bool,
+    /// Processes of the job that have ended, as the launcher tells.
+    pub(crate) ended_count: u32,
     /// The process whose session this is.
     pub(crate) owner: Owner,
     /// Messages that wait at ports which the program may have forgotten to open.
@@ -225,6 +231,12 @@ impl Inner {
 
     pub(crate) fn size(&self) -> u32 {
         self.job.size
+    }
+
+    /// Whether every other process of the job has ended, as far as the launcher tells.
+    #[inline]
+    pub(crate) fn is_last(&self) -> bool {
+        self.ended_count + 1 >= self.job.size && self.raw.is_none()
     }
 
     #[inline]
@@ -638,11 +650,19 @@ impl Engine {
 
     fn hear_launcher(&mut self) {
         while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
-            if let Some(info) = self.inner.peers.get_mut(gone.rank as usize) {
-                info.report = Some(gone.cause);
-                self.take_in();
-                self.give_up(PeerId(gone.rank), Cause::ProcessGone);
+            let Some(info) = self.inner.peers.get_mut(gone.rank as usize) else {
+                continue;
+            };
+            info.report = (!gone.well).then_some(gone.cause);
+            info.has_ended = true;
+            self.inner.ended_count += 1;
+            self.take_in();
+            let peer = PeerId(gone.rank);
+            if self.inner.core.peer_status(peer) == PeerStatus::Unknown {
+                // What is asked of it from now on ends like what was asked before.
+                self.inner.core.connect(self.inner.now, peer);
             }
+            self.give_up(peer, Cause::ProcessGone);
         }
     }
 

@@ -123,6 +123,13 @@ impl Node {
         self.engine.inner.core.counters()
     }
 
+    /// Turns of the engine so far, modulo 2^32: in each it has looked at what may have come. A process
+    /// that waits takes few.
+    #[must_use]
+    pub fn turn_count(&self) -> u32 {
+        self.engine.inner.turn
+    }
+
     /// Everything that was dropped here, by reason, by the protocol and by the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
@@ -355,6 +362,8 @@ impl Node {
     /// Waits for the next message to `port`.
     ///
     /// # Errors
+    /// [`Error::NobodyLeft`] when every other process of the job has ended, as Portolan's own launcher
+    /// tells, and nothing is there.
     /// [`Error::PortClosed`], [`Error::Truncated`]; [`Error::UnexpectedMemoryFull`] when the
     /// message is behind unread ones that fill their memory.
     #[inline]
@@ -498,7 +507,8 @@ impl Node {
         if !self.engine.inner.ops.is_done(op) {
             let guard = LentGuard { node: self, op };
             let Node { engine, waiter, .. } = &mut *guard.node;
-            waiter.until(engine, about, |inner| inner.ops.is_done(op));
+            waiter.until(engine, about, |inner| inner.has_ended(op));
+            engine.inner.end_orphan(op);
             if engine.inner.ops.is_done(op) {
                 // Nothing is lent any more.
                 std::mem::forget(guard);
@@ -526,7 +536,8 @@ impl Node {
                 Some(OpKind::Region) | None => None,
             };
             let Node { engine, waiter, .. } = self;
-            waiter.until(engine, about.as_slice(), |inner| inner.ops.is_done(op));
+            waiter.until(engine, about.as_slice(), |inner| inner.has_ended(op));
+            engine.inner.end_orphan(op);
         }
         let done = self.engine.inner.ops.finish(op);
         let done = done.unwrap_or_else(|| Err(self.engine.inner.stale()));

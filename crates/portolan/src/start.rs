@@ -125,6 +125,8 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         peer_timeout: liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?,
         undelivered: Vec::new(),
         self_unread: 0,
+        is_idle: false,
+        ended_count: 0,
         losses: None,
         unopened: Vec::new(),
         owner: Owner::this_process(),

@@ -85,6 +85,7 @@ impl Waiter {
         let mut drowsy = false;
         loop {
             let received = engine.work(None);
+            engine.inner.is_idle &= received == 0;
             // In a child of the process that has joined nothing ever comes.
             if done(&engine.inner) || engine.inner.owner.is_another() {
                 engine.leave_to_caller();
@@ -118,6 +119,7 @@ impl Waiter {
             idle_since = engine.inner.now;
             yields = 0;
         }
+        engine.inner.is_idle = false;
         for peer in about {
             engine.unwatch(*peer);
         }
@@ -127,6 +129,7 @@ impl Waiter {
     fn sleep(&mut self, engine: &mut Engine, now: Instant) -> Duration {
         self.wake.fds.clear();
         if engine.links.arm(&mut self.wake) {
+            engine.inner.is_idle = true;
             if let Some(launch) = &engine.launch {
                 self.wake.fds.push(launch.fd());
             }

@@ -259,6 +259,13 @@ impl Control {
             }
             (RankState::Joined, End::Exit(0)) if left => {
                 *state = RankState::Ended { joined: true };
+                // Who waits for it would else find out by questions, or, of anybody, never.
+                self.orders.push_back(Order::Gone(Gone {
+                    rank,
+                    host: self.hosts[rank as usize].clone(),
+                    cause: "it has left the job".into(),
+                    well: true,
+                }));
             }
             (_, End::Exit(0)) => {
                 self.fail(now, rank, "ended without leaving the job".into(), 1, false);
@@ -384,6 +391,7 @@ impl Control {
             rank,
             host: self.hosts[rank as usize].clone(),
             cause,
+            well: false,
         };
         self.orders.push_back(Order::Gone(gone.clone()));
         if self.stage == Stage::Running {

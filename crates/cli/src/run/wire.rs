@@ -19,7 +19,7 @@ pub(crate) enum Order {
         /// By rank.
         addresses: Vec<Value>,
     },
-    /// A rank ended before its time, for every process.
+    /// A rank has ended, for every process that has not left.
     Gone(Gone),
     /// Send a signal to all processes and what they started.
     Signal {

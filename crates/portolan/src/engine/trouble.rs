@@ -8,7 +8,8 @@ use super::{Engine, Inner, PortUse};
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::links::Links;
-use portolan_proto::{Cause, Instant, LinkId, PeerId, PortId};
+use crate::ops::OpKind;
+use portolan_proto::{Cause, Instant, LinkId, OpId, PeerId, PortId};
 use portolan_sys::lack::Lack;
 use portolan_sys::wait::wait_readable;
 use std::time::Duration;
@@ -55,6 +56,29 @@ impl Inner {
     #[cold]
     pub(crate) fn stale(&self) -> Error {
         self.check_owner().err().unwrap_or(Error::StaleRequest)
+    }
+
+    /// Whether there is nothing to wait for any more: the operation is done, or it is a receive from
+    /// anybody and nobody is left.
+    #[inline]
+    pub(crate) fn has_ended(&self, op: OpId) -> bool {
+        let is_over = self.is_idle && self.is_last() && self.is_from_anybody(op);
+        self.ops.is_done(op) || is_over && !self.core.has_unfinished() && self.pending.is_empty()
+    }
+
+    fn is_from_anybody(&self, op: OpId) -> bool {
+        matches!(
+            self.ops.kind(op),
+            Some(OpKind::Recv { source: None, .. } | OpKind::RecvTagged { source: None })
+        )
+    }
+
+    /// Ends a receive that nobody is left to send to.
+    pub(crate) fn end_orphan(&mut self, op: OpId) {
+        if !self.ops.is_done(op) && self.withdraw(op) {
+            let others = self.job.size - 1;
+            self.ops.fail(op, Error::NobodyLeft { others });
+        }
     }
 
     /// A message of `peer` waits at a port that was not opened.

@@ -3,7 +3,7 @@
 //!
 //! The order: the agent sends [`ToProcess::Welcome`] at once; the process that joins sends
 //! [`ToAgent::Address`]; when all have, each gets [`ToProcess::Table`]; from then on
-//! [`ToProcess::Gone`] whenever a rank ended before its time,
+//! [`ToProcess::Gone`] whenever a rank has ended,
 //! and the process says [`ToAgent::Lost`] of each peer whose loss it tells its program. A process takes its leave with
 //! [`ToAgent::Bye`].
 
@@ -30,7 +30,7 @@ pub enum ToProcess {
         /// One address per rank.
         addresses: Vec<Value>,
     },
-    /// A rank ended before its time.
+    /// A rank has ended.
     Gone(Gone),
 }
 
@@ -77,7 +77,7 @@ pub struct Welcome {
     pub job: Job,
 }
 
-/// A rank that ended before its time.
+/// A rank that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
     /// Which.
@@ -86,6 +86,8 @@ pub struct Gone {
     pub host: String,
     /// What happened, such as "killed by signal 9 (SIGKILL)".
     pub cause: String,
+    /// It had taken its leave, and ended well.
+    pub well: bool,
 }
 
 impl fmt::Display for Gone {

@@ -49,6 +49,7 @@ impl Job {
             .map(|order| match order {
                 Order::Start(_) => "start".into(),
                 Order::Table { .. } => "table".into(),
+                Order::Gone(gone) if gone.well => format!("left {}", gone.rank),
                 Order::Gone(gone) => format!("gone {}: {}", gone.rank, gone.cause),
                 Order::Signal { signal } => format!("signal {signal}"),
             })
@@ -65,7 +66,7 @@ fn a_job_whose_ranks_leave_is_well() {
     let mut job = Job::joined(2);
     job.end(0, End::Exit(0), true);
     job.end(1, End::Exit(0), true);
-    assert!(job.orders().is_empty());
+    assert_eq!(job.orders(), ["left 0", "left 1"]);
     assert_eq!((job.status(), job.control.deadline()), (0, None));
 }
 
@@ -210,7 +211,7 @@ fn a_lost_agent_takes_its_running_ranks_along() {
     job.end(0, End::Exit(0), true);
     job.control
         .on_agent_lost(job.now, &[0, 2], "host h2 is lost");
-    assert_eq!(job.orders(), ["gone 2: host h2 is lost"]);
+    assert_eq!(job.orders(), ["left 0", "gone 2: host h2 is lost"]);
     assert_eq!(job.status(), 1);
 }
 
@@ -256,11 +257,11 @@ fn what_a_rank_said_before_it_failed_is_told_with_its_end() {
     job.control.on_trouble(1, "no descriptor is left".into());
     job.control.on_trouble(1, "and then this".into());
     job.end(1, End::Exit(3), false);
-    let cause = "exited with status 3; it had said: no descriptor is left";
+    let cause = "exit status 3; it had said: no descriptor is left";
     assert_eq!(job.orders(), [format!("gone 1: {cause}")]);
     // What another rank said is told with the end of one that had said nothing.
     job.end(2, End::Exit(4), false);
-    let told = "gone 2: exited with status 4; rank 1 on h1 had said: no descriptor is left";
+    let told = "gone 2: exit status 4; rank 1 on h1 had said: no descriptor is left";
     assert_eq!(job.orders(), [told]);
 }
 
@@ -269,11 +270,11 @@ fn trouble_alone_is_no_failure_and_explains_one_that_came_sooner() {
     let mut job = Job::joined(2);
     job.control.on_trouble(0, "short of memory".into());
     job.end(0, End::Exit(0), true);
-    assert_eq!((job.orders().len(), job.status()), (0, 0));
+    assert_eq!((job.orders(), job.status()), (vec!["left 0".into()], 0));
     let mut job = Job::joined(2);
     job.end(0, End::Exit(3), false);
     job.control.on_trouble(1, "short of memory".into());
     let failure = job.control.failure().unwrap().to_string();
-    let words = "exited with status 3; rank 1 on h1 had said: short of memory";
+    let words = "exit status 3; rank 1 on h1 had said: short of memory";
     assert!(failure.ends_with(words), "{failure}");
 }

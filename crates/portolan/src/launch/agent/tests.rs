@@ -35,6 +35,7 @@ fn gone(rank: u32) -> Gone {
         rank,
         host: "lab-h0".into(),
         cause: "exit status 3".into(),
+        well: false,
     }
 }
 
