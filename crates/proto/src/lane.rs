@@ -24,7 +24,8 @@ mod parts;
 pub(crate) const CHARGE_OVERHEAD: u32 = 32;
 
 /// Credit per peer and lane up to which messages are held although memory is full, so that what
-/// others have not read holds nobody up. One longest message, and hundreds of tiny ones.
+/// others have not read holds nobody up. One longest message, and hundreds of tiny ones. Sessions that
+/// come and go leave as much each: there is none while what they left fills the memory by itself.
 const HELD_RESERVE: u32 = 16 * 1024;
 
 /// What a message of `eager_len` bytes costs of its lane's credit. `P4.3`
@@ -312,6 +313,7 @@ impl Peer {
     /// held. Asked only when memory is full. `P3.10`
     #[cold]
     pub(crate) fn must_hold(&self, sh: &mut Shared, frame: &[u8]) -> bool {
+        let reserve = reserve(sh);
         let mut taken: Vec<Address> = Vec::new();
         let mut ahead = [0u16; 2];
         for item in Records::new(frame, FRAME_HEADER_LEN, frame.len()) {
@@ -319,7 +321,7 @@ impl Peer {
                 Ok((Record::Message(message), _)) if !message.best_effort => (message, false),
                 Ok((Record::Fragment(fragment), _)) => (fragment.message, true),
                 Ok((Record::RemoteWrite(write), _)) => {
-                    if self.must_hold_write(&write, &mut ahead) {
+                    if self.must_hold_write(&write, reserve, &mut ahead) {
                         return true;
                     }
                     continue;
@@ -328,7 +330,7 @@ impl Peer {
                 Err(_) => break,
             };
             let rx = &self.lanes_rx[message.lane.index()];
-            if rx.outstanding() < HELD_RESERVE || rx.has_begun(message.seq) {
+            if rx.outstanding() < reserve || rx.has_begun(message.seq) {
                 continue;
             }
             let to = Address::of(&message);
@@ -350,10 +352,10 @@ impl Peer {
     }
 
     /// The same for one write to remote memory, `ahead` messages of its lane being dealt with before.
-    fn must_hold_write(&self, write: &RemoteWrite, ahead: &mut [u16; 2]) -> bool {
+    fn must_hold_write(&self, write: &RemoteWrite, reserve: u32, ahead: &mut [u16; 2]) -> bool {
         let (lane, seq) = (write.head.lane.index(), write.head.seq);
         let rx = &self.lanes_rx[lane];
-        if rx.outstanding() < HELD_RESERVE || rx.has_begun(seq) {
+        if rx.outstanding() < reserve || rx.has_begun(seq) {
             return false;
         }
         let is_whole = u32::from(write.len) == write.total_len;
@@ -617,6 +619,14 @@ impl Peer {
         if self.lanes_rx[lane.index()].consume(charge, credit_len) {
             self.credit_due[lane.index()] = true;
         }
+    }
+}
+
+/// Credit whose messages are held although memory is full. `P3.10`
+fn reserve(sh: &Shared) -> u32 {
+    match sh.held.left_len() > sh.config.limits.held_len_max {
+        true => 0,
+        false => HELD_RESERVE,
     }
 }
 

@@ -2,6 +2,7 @@
 //! Ports: which messages wait for which buffers. Those with labels wait in [`crate::matching`].
 
 use crate::closing::Discarded;
+use crate::held::HeldPool;
 use crate::lane::charge;
 use crate::leave::Remains;
 use crate::rendezvous::Asked;
@@ -335,15 +336,22 @@ impl Port {
     }
 
     /// See [`Ports::end_waiting`].
-    fn end_waiting(&mut self, id: PortId, peer: PeerId, remains: &mut Remains) {
+    fn end_waiting(
+        &mut self,
+        id: PortId,
+        peer: PeerId,
+        pool: &mut HeldPool,
+        remains: &mut Remains,
+    ) {
         for lane in LaneId::ALL {
             let Some(queue) = self.unexpected.get_mut(&(peer, lane)) else {
                 continue;
             };
             queue.retain_mut(|item| {
                 match &mut item.step {
-                    Step::Held { keeps_credit, .. } if remains.keeps_at(lane, &id.into()) => {
+                    Step::Held { held, keeps_credit } if remains.keeps_at(lane, &id.into()) => {
                         *keeps_credit = false;
+                        pool.leave(*held);
                         return true;
                     }
                     Step::Held { held, .. } => remains.held.push(*held),
@@ -486,9 +494,9 @@ impl Ports {
 
     /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
     /// none is missing; the rest goes to the `remains`. `P9.7`
-    pub(crate) fn end_waiting(&mut self, peer: PeerId, remains: &mut Remains) {
+    pub(crate) fn end_waiting(&mut self, peer: PeerId, pool: &mut HeldPool, remains: &mut Remains) {
         for (id, port) in self.iter_mut() {
-            port.end_waiting(id, peer, remains);
+            port.end_waiting(id, peer, pool, remains);
         }
     }
 
