@@ -55,7 +55,7 @@ impl LaneTx {
 
 /// Where one message of the lane stands.
 #[derive(Debug)]
-enum State {
+pub(crate) enum State {
     /// Fragments gather in held memory; not matched yet.
     Gathering { held: HeldId, received: Coverage },
     /// All there, not matched yet.
@@ -338,9 +338,10 @@ impl Peer {
             let ahead = &mut ahead[message.lane.index()];
             let in_turn = rx.is_next(message.seq.wrapping_sub(*ahead));
             let takes = |found: &mut Port| found.would_take(self.id, message.lane, !is_part, used);
+            let discards = sh.closing && !is_part;
             let finds_buffer = match to {
-                Address::Port(port) => sh.ports.get_mut(port).is_some_and(takes),
-                Address::Label(label) => sh.matching.would_take(self.id, &label, used),
+                Address::Port(port) => sh.ports.get_mut(port).map_or(discards, takes),
+                Address::Label(label) => discards || sh.matching.would_take(self.id, &label, used),
             };
             if !in_turn || !finds_buffer {
                 return true;
@@ -678,6 +679,7 @@ fn match_at_port(
                     data: Data::Held(held),
                     error: truncation(entry.len, posted.len),
                 },
+                Match::Nothing if port.discards => sh.discard_held(held),
                 Match::Nothing => {
                     sh.events.extend(port.first_unopened(id, peer));
                     sh.at_ports += 1;
@@ -701,8 +703,7 @@ fn match_at_port(
                 let transfer = sh.start_transfer(&request, posted, Origin::Lane);
                 entry.state = State::Transferring { transfer };
             } else if port.discards {
-                sh.refused = Some(asked.sender_transfer);
-                entry.state = State::Gone;
+                entry.state = sh.discard_request(asked);
             } else {
                 if port.mode == Some(PortMode::InPlace) {
                     sh.events.push_back(Event::BufferWanted {

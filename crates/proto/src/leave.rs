@@ -98,7 +98,7 @@ impl Core {
         self.sh.abandon_transfers(peer, error);
         self.abandon_remote(peer, error);
         self.sh.start_late();
-        self.forget_held(&remains.held);
+        self.sh.forget_held(&remains.held);
         // Receives that are posted take what waited behind messages of other ports.
         self.serve_unblocked();
         remains.ops.extend(self.sh.ports.take_sourced(peer));
@@ -107,13 +107,15 @@ impl Core {
             self.sh.events.push_back(Event::RecvFailed { op, error });
         }
     }
+}
 
+impl Shared {
     /// Frees the memory of messages, and forgets what of the frame at hand was to be placed there.
-    fn forget_held(&mut self, held: &[HeldId]) {
+    pub(crate) fn forget_held(&mut self, held: &[HeldId]) {
         if held.is_empty() {
             return;
         }
-        self.sh.events.retain(|event| match event {
+        self.events.retain(|event| match event {
             Event::Place {
                 dest: Dest::Held(id, _),
                 ..
@@ -121,7 +123,7 @@ impl Core {
             _ => true,
         });
         for &id in held {
-            self.sh.held.release(id);
+            self.held.release(id);
         }
     }
 }

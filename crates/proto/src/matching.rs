@@ -297,8 +297,9 @@ impl Matching {
         core::mem::take(&mut self.missed)
     }
 
-    /// Takes everything that waits and was not claimed.
+    /// Takes everything that waits and was not claimed, and withdraws the receives.
     pub(crate) fn discard(&mut self) -> Vec<Discarded> {
+        self.take_where(|_| true);
         let mut discarded = Vec::new();
         for queues in &mut self.spaces {
             for item in queues.arrived.take_all() {

@@ -98,7 +98,7 @@ pub(crate) struct Port {
     /// `None` until the program opens it; reliable messages wait meanwhile.
     pub(crate) mode: Option<PortMode>,
     pub(crate) posted: VecDeque<Posted>,
-    /// Takes messages in place for nobody: the process closes.
+    /// Messages that would have to wait are discarded: the process closes.
     pub(crate) discards: bool,
     /// Messages that wait, by sender and lane; no queue is empty.
     unexpected: BTreeMap<(PeerId, LaneId), VecDeque<Unexpected>>,
@@ -185,7 +185,7 @@ impl Port {
             return false;
         }
         let fits = |post: &&Posted| post.source.is_none_or(|source| source == peer);
-        eager && self.mode == Some(PortMode::InPlace)
+        eager && (self.discards || self.mode == Some(PortMode::InPlace))
             || self.posted.iter().filter(fits).nth(used).is_some()
     }
 
@@ -413,7 +413,7 @@ type Page = [Option<Box<Port>>; PAGE_LEN];
 pub(crate) struct Ports {
     user: Vec<Option<Box<Page>>>,
     system: Vec<Option<Box<Page>>>,
-    /// Every port throws away what nobody takes.
+    /// Ports that are used for the first time discard.
     discards: bool,
 }
 
@@ -450,15 +450,14 @@ impl Ports {
         let discards = self.discards;
         page[usize::from(id.number & 0xff)].get_or_insert_with(|| {
             Box::new(Port {
-                mode: discards.then_some(PortMode::InPlace),
                 discards,
                 ..Port::default()
             })
         })
     }
 
-    /// Makes every port that does not take messages in place do so, whether it is open or not; returns
-    /// what has waited there and is not under way.
+    /// Makes every port that does not take messages in place discard them, whether it is open or not,
+    /// and withdraws its receives; returns what has waited there and is not under way.
     pub(crate) fn discard(&mut self) -> Vec<Discarded> {
         self.discards = true;
         let mut discarded = Vec::new();
@@ -466,7 +465,8 @@ impl Ports {
             if port.mode == Some(PortMode::InPlace) {
                 continue;
             }
-            (port.mode, port.discards) = (Some(PortMode::InPlace), true);
+            (port.mode, port.discards) = (None, true);
+            port.posted.clear();
             port.discard_waiting(&mut discarded);
         }
         discarded
