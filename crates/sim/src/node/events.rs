@@ -50,8 +50,19 @@ impl Node {
             }),
             Event::BufferWanted { port, peer, .. } => {
                 // Long enough for any message here: which one takes it is the core's choice.
-                let len = longest_message(cx, self.id, port);
+                let len = match self.program.is_closing() {
+                    true => 0,
+                    false => longest_message(cx, self.id, port),
+                };
                 self.post(port, len, Some(peer.0), false);
+            }
+            Event::PortUnopened { port, peer } => {
+                if !self.program.is_late_to_open(port) {
+                    let id = self.id;
+                    cx.violate(format!(
+                        "node {id}: {port:?} is open, for which {peer} waits"
+                    ));
+                }
             }
             Event::PeerUp(peer) => self.on_peer_up(cx, peer.0),
             Event::Writable(peer) => {
@@ -209,6 +220,9 @@ impl Node {
         bytes: &[u8],
     ) {
         let (src, dst) = (peer.0, self.id);
+        if self.peers[src as usize].session.is_none() && cx.strikes(Canary::ForgetAcked) {
+            return;
+        }
         let id = label.imm.unwrap_or(0);
         if label.tag != tag_of(port) {
             cx.violate(format!("node {dst}: {label:?} was matched at {port:?}"));
@@ -317,6 +331,10 @@ impl Node {
         if self.kept_back.is_none() && cx.strikes(Canary::WrongOrder) {
             self.kept_back = Some(got);
             return;
+        }
+        let remote = &mut self.peers[got.src as usize];
+        if remote.has_left(got.port, got.lane) && cx.strikes(Canary::ForgetAcked) {
+            return remote.take_left(got.port, got.lane);
         }
         self.present(cx, &got);
         let follows =
