@@ -73,6 +73,8 @@ pub(crate) struct Program {
     /// Ports that are not open yet: when, and which.
     closed: Vec<(u64, PortId, PortMode)>,
     stage: Stage,
+    /// It makes one more turn's messages before it ends, as programs do that send and return.
+    has_last_words: bool,
     group_index: usize,
     group_round: u32,
     group_entered: bool,
@@ -97,6 +99,7 @@ impl Program {
             wanted: Vec::new(),
             closed: Vec::new(),
             stage: Stage::Working,
+            has_last_words: false,
             group_index: 0,
             group_round: 0,
             group_entered: false,
@@ -121,9 +124,11 @@ impl Program {
         }
     }
 
-    /// The program makes no more work in this life.
+    /// The program makes no more work in this life, but for what each stream makes now.
     pub(crate) fn finish(&mut self) {
         self.stage = Stage::Finishing;
+        self.has_last_words = true;
+        self.streams.iter_mut().for_each(|one| one.next_ns = 0);
     }
 
     /// It asks for nothing any more.
@@ -205,7 +210,7 @@ impl Program {
         queued: impl Fn(u32, LaneId) -> usize,
     ) -> Vec<(u32, LaneId, Outgoing)> {
         let mut made = Vec::new();
-        if self.is_leaving() {
+        if self.is_leaving() && !std::mem::take(&mut self.has_last_words) {
             return made;
         }
         for stream in &mut self.streams {
