@@ -25,7 +25,7 @@ pub enum Canary {
     CountTwice,
     /// A process that closes does not wait until what it has sent has arrived.
     EarlyLeave,
-    /// A message that was acknowledged is forgotten, since its sender has ended.
+    /// Messages that were acknowledged and wait are forgotten when their sender has ended.
     ForgetAcked,
     /// What a process has committed to a ring of shared memory is lost when it ends.
     RingDies,

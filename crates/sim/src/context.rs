@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all processes of a run share: the plan, the wires, the oracle, the trace.
 
-use crate::faults::Fault;
+use crate::faults::{Fault, FaultKind};
 use crate::ledger::Ledger;
 use crate::net::Net;
 use crate::queue::Queue;
@@ -86,6 +86,16 @@ impl Context {
 
     pub(crate) fn violation(&self) -> Option<&str> {
         self.violation.as_deref()
+    }
+
+    /// The process closes: what that excuses begins.
+    pub(crate) fn note_closing(&mut self, id: u32) {
+        let now = self.now;
+        for fault in &mut self.plan.faults {
+            if matches!(fault.kind, FaultKind::Leave { node, .. } if node == id) {
+                fault.begin_ns = now;
+            }
+        }
     }
 
     /// Whether a failure between two processes now may come from a fault.

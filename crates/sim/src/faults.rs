@@ -33,8 +33,9 @@ pub(crate) enum FaultKind {
     /// The process ends, and starts again when the fault ends, unless it stays away.
     Crash { node: u32, forever: bool },
     /// The program makes no more work and closes: its process ends when what it has sent has
-    /// arrived. The fault begins with that end. Then its peers are told, if anybody tells them; and
-    /// it starts again, which ends the fault, unless it stays away.
+    /// arrived. The fault begins when it closes: from then on it refuses what others ask to send.
+    /// When it has ended, its peers are told, if anybody tells them; and it starts again, which ends
+    /// the fault, unless it stays away.
     Leave {
         node: u32,
         told_after_ns: Option<u64>,

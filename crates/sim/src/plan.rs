@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one seed stands for: every parameter of a run, drawn before it starts.
 
+mod ends;
+
 use crate::clock::Clock;
-use crate::faults::{Fault, FaultKind, NEVER, Side};
+use crate::faults::{Fault, FaultKind, Side};
 use crate::net::NetPlan;
 use portolan_proto::{Address, Label, LaneId, Limits, LinkId, LinkParams, PortId, PortMode, Space};
 use rand::seq::IndexedRandom;
@@ -176,6 +178,7 @@ impl Plan {
         plan.draw_remote(seed);
         plan.draw_marking(seed);
         plan.draw_leaves(seed);
+        plan.draw_unread(seed);
         plan
     }
 
@@ -276,47 +279,6 @@ impl Plan {
                 gap_ns: rng.random_range(1000..2000 + self.traffic_ns / u64::from(count)),
                 start_ns: rng.random_range(0..self.traffic_ns / 4 + 1),
             });
-        }
-    }
-
-    /// Processes end in good order, before what they have sent is asked for. Not where all take part
-    /// in collective operations.
-    fn draw_leaves(&mut self, seed: u64) {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(u64::from(NODES_MAX) + 7);
-        if !self.groups.is_empty() || rng.random_bool(0.5) {
-            return;
-        }
-        for _ in 0..rng.random_range(1..=4) {
-            let node = rng.random_range(0..self.nodes);
-            let ends = |fault: &Fault| match fault.kind {
-                FaultKind::Crash { node: other, .. } | FaultKind::Leave { node: other, .. } => {
-                    other == node
-                }
-                _ => false,
-            };
-            if self.faults.iter().any(ends) {
-                continue;
-            }
-            let told = [None, Some(0), Some(20_000), self.told_after_ns];
-            let kind = FaultKind::Leave {
-                node,
-                told_after_ns: *told.choose(&mut rng).unwrap_or(&None),
-                again_after_ns: (rng.random_bool(0.3)).then(|| rng.random_range(1..500) * MS),
-            };
-            self.faults.push(Fault {
-                begin_ns: rng.random_range(0..=self.traffic_ns),
-                end_ns: NEVER,
-                kind,
-            });
-        }
-        // Hundreds of streams that wait for seconds would cost more than they find.
-        if self.nodes <= 20 && rng.random_bool(0.5) {
-            for port in &mut self.ports {
-                if rng.random_bool(0.3) {
-                    port.open_ns = self.traffic_ns + rng.random_range(200..4000) * MS;
-                }
-            }
         }
     }
 

@@ -4,6 +4,7 @@
 use super::{Node, Op};
 use crate::Canary;
 use crate::context::Context;
+use portolan_proto::OpId;
 use std::collections::{BTreeSet, VecDeque};
 
 impl Node {
@@ -20,17 +21,36 @@ impl Node {
         }
         if !self.program.is_closing() {
             self.program.close();
+            cx.note_closing(self.id);
             // Nobody is to wait for a program that asks for nothing any more.
             self.core.discard_unread();
             self.drain(cx, &[]);
+            self.check_withdrawn(cx);
         }
-        if self.core.has_unfinished() && !cx.strikes(Canary::EarlyLeave) {
+        if self.core.has_unfinished() && !cx.has(Canary::EarlyLeave) {
             return;
         }
         self.core.flush_acks(self.clock.local(cx.now));
         self.transmit(cx);
         self.drain(cx, &[]);
         cx.left.push(self.id);
+    }
+
+    /// No receive waits in a process that has closed: messages have taken it, or it was withdrawn.
+    fn check_withdrawn(&mut self, cx: &mut Context) {
+        let receives = self.memory.iter().filter_map(|(&op, what)| match what {
+            Op::Recv { port, .. } => Some((OpId(op), *port)),
+            _ => None,
+        });
+        let receives = receives.filter(|(_, port)| !self.takes_in_place(cx, *port));
+        for (op, port) in receives.collect::<Vec<_>>() {
+            if self.core.cancel_recv(port, op) || self.core.cancel_tagged(op) {
+                let id = self.id;
+                cx.violate(format!(
+                    "node {id} has closed, and its receive {op:?} at {port:?} waits on"
+                ));
+            }
+        }
     }
 
     fn has_open_sends(&self) -> bool {

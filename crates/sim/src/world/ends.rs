@@ -32,7 +32,6 @@ impl World {
             return;
         };
         self.trace_fault(gone, index, "left");
-        self.cx.plan.faults[index].begin_ns = self.cx.now;
         self.nodes[gone as usize].depart(&mut self.cx);
         self.end(gone, told_after_ns);
         if let Some(after_ns) = again_after_ns {
