@@ -88,6 +88,15 @@ impl Context {
         self.violation.as_deref()
     }
 
+    /// Which life of `to` a session is with that `from` opens now: over shared memory that of the ring
+    /// that it has, which may have ended.
+    pub(crate) fn life_met(&self, from: u32, to: u32) -> u32 {
+        let newest = self.lives[to as usize];
+        let has_ended = u32::from(!self.alive[to as usize]);
+        let ended = self.shm.ended_readers(from, to);
+        newest - ended.saturating_sub(has_ended)
+    }
+
     /// The process closes: what that excuses begins.
     pub(crate) fn note_closing(&mut self, id: u32) {
         let now = self.now;

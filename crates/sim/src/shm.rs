@@ -38,8 +38,9 @@ struct Ring {
     used_len: usize,
     /// The sender was refused and waits for room.
     starved: bool,
-    /// The reader has ended, and the writer has not been told: nobody reads what it writes.
-    orphaned: bool,
+    /// Lives of the reader that have ended, and of which the writer has not been told: the ring
+    /// that it writes to is the first one's, and nobody reads it.
+    ended_readers: u32,
 }
 
 impl Ring {
@@ -80,7 +81,7 @@ impl Shm {
             return false;
         }
         trace.push_frame(now, (from, to), LinkId::SHM, &frame);
-        if ring.orphaned {
+        if ring.ended_readers > 0 {
             return true;
         }
         ring.used_len += need;
@@ -106,7 +107,8 @@ impl Shm {
             }
             Entry::End => {
                 // What is sent from now on goes to the next life, if there is one.
-                self.rings.entry((from, to)).or_default().orphaned = false;
+                let outbound = self.rings.entry((from, to)).or_default();
+                outbound.ended_readers = outbound.ended_readers.saturating_sub(1);
                 Some(Received::End(from))
             }
         }
@@ -123,10 +125,14 @@ impl Shm {
     ) {
         let inbound = self.rings.entry((gone, other)).or_default();
         inbound.clear();
-        inbound.orphaned = other_lives;
+        inbound.ended_readers = if other_lives {
+            inbound.ended_readers + 1
+        } else {
+            0
+        };
         // A new life of either will have a ring of its own.
         let outbound = self.rings.entry((other, gone)).or_default();
-        (outbound.starved, outbound.orphaned) = (false, false);
+        (outbound.starved, outbound.ended_readers) = (false, 0);
         if other_lives {
             let at = now + HANGUP_NS;
             outbound.entries.push_back((at, Entry::End));
@@ -139,10 +145,10 @@ impl Shm {
         self.rings.entry((to, from)).or_default().clear();
     }
 
-    /// Whether the reader `to` has ended and `from` has not been told yet.
-    pub(crate) fn is_orphaned(&self, from: u32, to: u32) -> bool {
+    /// Lives of the reader `to` that have ended, and of which `from` has not been told yet.
+    pub(crate) fn ended_readers(&self, from: u32, to: u32) -> u32 {
         let ring = self.rings.get(&(to, from));
-        ring.is_some_and(|ring| ring.orphaned)
+        ring.map_or(0, |ring| ring.ended_readers)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

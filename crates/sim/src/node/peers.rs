@@ -192,12 +192,13 @@ impl Node {
 
     /// The peer can be sent to: a new session begins, and its first messages say so.
     pub(super) fn on_peer_up(&mut self, cx: &mut Context, peer: u32) {
-        let session = cx.ledger.open(self.id, peer, cx.lives[peer as usize]);
+        let life = cx.life_met(self.id, peer);
+        let session = cx.ledger.open(self.id, peer, life);
         cx.trace.push(cx.now, self.id, Item::Up { peer, session });
         self.check_restless(cx, peer);
         let remote = &mut self.peers[peer as usize];
         remote.session = Some(session);
-        remote.life = cx.lives[peer as usize];
+        remote.life = life;
         remote.bound = [None; 2];
         remote.blocked = [false; 2];
         (remote.connecting_since, remote.reconnect_at) = (None, None);
