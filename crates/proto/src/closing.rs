@@ -2,19 +2,14 @@
 //! A process that closes has no use for messages: what nobody has asked for is discarded, now and
 //! when it comes, so that credit goes back and its senders can end (`P2.14`).
 
-use crate::event::{OpId, PeerId};
+use crate::core_state::Shared;
+use crate::event::{HeldId, PeerId};
+use crate::lane::State;
 use crate::peer::{Control, Peer};
-use crate::port::{Posted, Waiting};
+use crate::port::Waiting;
+use crate::rendezvous::Asked;
 use crate::{Core, LaneId};
 use portolan_wire::{Done, DoneStatus};
-
-/// The receive of a message that nobody wants: of no length, and of no operation.
-pub(crate) const NOBODY: Posted = Posted {
-    op: OpId(0),
-    base: 0,
-    len: 0,
-    source: None,
-};
 
 /// A message that waited for a receive.
 pub(crate) struct Discarded {
@@ -28,8 +23,9 @@ pub(crate) struct Discarded {
 }
 
 impl Core {
-    /// Discards the messages that wait and, from now on, those that come. Ports with handlers go on
-    /// taking theirs.
+    /// Withdraws the receives that wait, without an event, and discards the messages that wait and,
+    /// from now on, those that come. Ports that are open for delivery in place go on taking theirs;
+    /// receives that messages have taken already still end.
     pub fn discard_unread(&mut self) {
         self.sh.closing = true;
         let mut waiting = self.sh.ports.discard();
@@ -40,7 +36,7 @@ impl Core {
             match item.what {
                 Waiting::Held(held) => {
                     len = self.sh.held.bytes(held).len() as u64;
-                    self.sh.held.release(held);
+                    self.sh.forget_held(&[held]);
                 }
                 Waiting::Request(asked) => {
                     if let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) {
@@ -54,6 +50,22 @@ impl Core {
             }
             self.touch(item.peer);
         }
+    }
+}
+
+impl Shared {
+    /// Discards a whole message in its turn.
+    #[cold]
+    pub(crate) fn discard_held(&mut self, held: HeldId) -> State {
+        self.forget_held(&[held]);
+        State::Gone
+    }
+
+    /// Discards a request to send in its turn; its sender is told after that.
+    #[cold]
+    pub(crate) fn discard_request(&mut self, asked: Asked) -> State {
+        self.refused = Some(asked.sender_transfer);
+        State::Gone
     }
 }
 

@@ -6,6 +6,7 @@
 //! The one invariant: a chunk stands in its class's list while one of its slots is free.
 
 use crate::HeldId;
+use crate::port::WAITING_LEN;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -26,6 +27,9 @@ const CHUNKS_MAX: usize = 1 << (u32::BITS - SLOT_BITS);
 const SPARE_LEN_MAX: usize = 4 * 1024 * 1024;
 /// Set in the length of a slot that is free; the other bits name the next free one.
 const FREE_BIT: u32 = 1 << 31;
+/// Set in the length of a message whose session is over: no credit bounds it.
+const LEFT_BIT: u32 = 1 << 30;
+const LEN_MASK: u32 = LEFT_BIT - 1;
 /// No slot, or no place in a list.
 const NONE: u32 = FREE_BIT - 1;
 
@@ -52,6 +56,8 @@ pub(crate) struct HeldPool {
     total_len: usize,
     /// Bytes of those without.
     spare_len: usize,
+    /// Bytes of messages whose sessions are over, places in queues included.
+    left_len: usize,
 }
 
 impl HeldPool {
@@ -100,6 +106,9 @@ impl HeldPool {
         let chunk = chunk.filter(is_used);
         debug_assert!(chunk.is_some(), "held memory was released twice");
         let Some(chunk) = chunk else { return };
+        if chunk.lens[slot as usize] & LEFT_BIT != 0 {
+            self.left_len -= chunk.left_cost();
+        }
         chunk.lens[slot as usize] = chunk.free_slot | FREE_BIT;
         chunk.free_slot = slot;
         chunk.used -= 1;
@@ -115,6 +124,27 @@ impl HeldPool {
                 self.free_chunk(index);
             }
         }
+    }
+
+    /// The session of a message that is kept is over. `P9.7`
+    pub(crate) fn leave(&mut self, id: HeldId) {
+        let Some(chunk) = &mut self.chunks[(id.0 >> SLOT_BITS) as usize] else {
+            return;
+        };
+        let len = &mut chunk.lens[(id.0 & SLOT_MASK) as usize];
+        debug_assert!(
+            *len & FREE_BIT == 0,
+            "held memory is kept after its release"
+        );
+        if *len & LEFT_BIT == 0 {
+            *len |= LEFT_BIT;
+            self.left_len += chunk.left_cost();
+        }
+    }
+
+    /// Bytes in use by messages of sessions that are over.
+    pub(crate) fn left_len(&self) -> usize {
+        self.left_len
     }
 
     /// Bytes in use, as the allocator gave them.
@@ -175,13 +205,18 @@ impl Chunk {
         self.bytes.len() + size_of::<u32>() * self.lens.len()
     }
 
+    /// Bytes that a message takes that outlives its session.
+    fn left_cost(&self) -> usize {
+        (SLOT_LEN_MIN << self.class) + size_of::<u32>() + WAITING_LEN
+    }
+
     #[inline]
     fn range(&self, id: HeldId) -> core::ops::Range<usize> {
         let slot = (id.0 & SLOT_MASK) as usize;
         let start = slot * (SLOT_LEN_MIN << self.class);
         let len = self.lens[slot];
         debug_assert!(len & FREE_BIT == 0, "held memory is used after its release");
-        start..start + (len & !FREE_BIT) as usize
+        start..start + (len & LEN_MASK) as usize
     }
 }
 
@@ -202,10 +237,13 @@ mod tests {
         let a = pool.take(0);
         let b = pool.take(70_000);
         assert_eq!(pool.total_len(), CHUNK_LEN + 4 * 1024 + 128 * 1024 + 4);
+        pool.leave(b);
+        pool.leave(b);
+        assert_eq!(pool.left_len(), 128 * 1024 + 4 + WAITING_LEN);
         assert_eq!(pool.bytes(b).len(), 70_000);
         pool.release(a);
         pool.release(b);
-        assert_eq!(pool.total_len(), 0);
+        assert_eq!((pool.total_len(), pool.left_len()), (0, 0));
         assert_eq!(pool.take(100_000), b);
     }
 

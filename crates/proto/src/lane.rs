@@ -24,7 +24,8 @@ mod parts;
 pub(crate) const CHARGE_OVERHEAD: u32 = 32;
 
 /// Credit per peer and lane up to which messages are held although memory is full, so that what
-/// others have not read holds nobody up. One longest message, and hundreds of tiny ones.
+/// others have not read holds nobody up. One longest message, and hundreds of tiny ones. Sessions that
+/// come and go leave as much each: there is none while what they left fills the memory by itself.
 const HELD_RESERVE: u32 = 16 * 1024;
 
 /// What a message of `eager_len` bytes costs of its lane's credit. `P4.3`
@@ -54,7 +55,7 @@ impl LaneTx {
 
 /// Where one message of the lane stands.
 #[derive(Debug)]
-enum State {
+pub(crate) enum State {
     /// Fragments gather in held memory; not matched yet.
     Gathering { held: HeldId, received: Coverage },
     /// All there, not matched yet.
@@ -312,6 +313,7 @@ impl Peer {
     /// held. Asked only when memory is full. `P3.10`
     #[cold]
     pub(crate) fn must_hold(&self, sh: &mut Shared, frame: &[u8]) -> bool {
+        let reserve = reserve(sh);
         let mut taken: Vec<Address> = Vec::new();
         let mut ahead = [0u16; 2];
         for item in Records::new(frame, FRAME_HEADER_LEN, frame.len()) {
@@ -319,7 +321,7 @@ impl Peer {
                 Ok((Record::Message(message), _)) if !message.best_effort => (message, false),
                 Ok((Record::Fragment(fragment), _)) => (fragment.message, true),
                 Ok((Record::RemoteWrite(write), _)) => {
-                    if self.must_hold_write(&write, &mut ahead) {
+                    if self.must_hold_write(&write, reserve, &mut ahead) {
                         return true;
                     }
                     continue;
@@ -328,7 +330,7 @@ impl Peer {
                 Err(_) => break,
             };
             let rx = &self.lanes_rx[message.lane.index()];
-            if rx.outstanding() < HELD_RESERVE || rx.has_begun(message.seq) {
+            if rx.outstanding() < reserve || rx.has_begun(message.seq) {
                 continue;
             }
             let to = Address::of(&message);
@@ -336,9 +338,10 @@ impl Peer {
             let ahead = &mut ahead[message.lane.index()];
             let in_turn = rx.is_next(message.seq.wrapping_sub(*ahead));
             let takes = |found: &mut Port| found.would_take(self.id, message.lane, !is_part, used);
+            let discards = sh.closing && !is_part;
             let finds_buffer = match to {
-                Address::Port(port) => sh.ports.get_mut(port).is_some_and(takes),
-                Address::Label(label) => sh.matching.would_take(self.id, &label, used),
+                Address::Port(port) => sh.ports.get_mut(port).map_or(discards, takes),
+                Address::Label(label) => discards || sh.matching.would_take(self.id, &label, used),
             };
             if !in_turn || !finds_buffer {
                 return true;
@@ -350,10 +353,10 @@ impl Peer {
     }
 
     /// The same for one write to remote memory, `ahead` messages of its lane being dealt with before.
-    fn must_hold_write(&self, write: &RemoteWrite, ahead: &mut [u16; 2]) -> bool {
+    fn must_hold_write(&self, write: &RemoteWrite, reserve: u32, ahead: &mut [u16; 2]) -> bool {
         let (lane, seq) = (write.head.lane.index(), write.head.seq);
         let rx = &self.lanes_rx[lane];
-        if rx.outstanding() < HELD_RESERVE || rx.has_begun(seq) {
+        if rx.outstanding() < reserve || rx.has_begun(seq) {
             return false;
         }
         let is_whole = u32::from(write.len) == write.total_len;
@@ -620,6 +623,14 @@ impl Peer {
     }
 }
 
+/// Credit whose messages are held although memory is full. `P3.10`
+fn reserve(sh: &Shared) -> u32 {
+    match sh.held.left_len() > sh.config.limits.held_len_max {
+        true => 0,
+        false => HELD_RESERVE,
+    }
+}
+
 /// Takes a message in its turn to its port; `false` if it must wait for more of itself.
 fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -> bool {
     if let State::Remote(job) = &mut entry.state {
@@ -668,6 +679,7 @@ fn match_at_port(
                     data: Data::Held(held),
                     error: truncation(entry.len, posted.len),
                 },
+                Match::Nothing if port.discards => sh.discard_held(held),
                 Match::Nothing => {
                     sh.events.extend(port.first_unopened(id, peer));
                     sh.at_ports += 1;
@@ -691,8 +703,7 @@ fn match_at_port(
                 let transfer = sh.start_transfer(&request, posted, Origin::Lane);
                 entry.state = State::Transferring { transfer };
             } else if port.discards {
-                sh.refused = Some(asked.sender_transfer);
-                entry.state = State::Gone;
+                entry.state = sh.discard_request(asked);
             } else {
                 if port.mode == Some(PortMode::InPlace) {
                     sh.events.push_back(Event::BufferWanted {

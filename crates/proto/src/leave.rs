@@ -2,6 +2,7 @@
 //! A peer is given up: what it has sent and this side has whole stays, and is delivered; what can
 //! no longer be completed ends (`P9.6`, `P9.7`).
 
+use crate::core_state::Shared;
 use crate::event::{Address, Cause, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
 use crate::path::{Cargo, Path, TxState};
 use crate::peer::Peer;
@@ -23,14 +24,12 @@ pub(crate) struct Remains {
     pub(crate) missing: [bool; 2],
     /// How many no longer wait at ports.
     pub(crate) left_ports: usize,
-    /// There is memory for messages that outlive their session.
-    pub(crate) keeps: bool,
 }
 
 impl Remains {
     pub(crate) fn keeps_at(&self, lane: LaneId, to: &Address) -> bool {
         let is_broken = |(other, at): &(LaneId, Address)| *other == lane && at.shares_queue(to);
-        self.keeps && !self.broken.iter().any(is_broken)
+        !self.broken.iter().any(is_broken)
     }
 }
 
@@ -78,24 +77,28 @@ impl Core {
             broken: Vec::new(),
             missing: [false; 2],
             left_ports: 0,
-            // Peers that come and go could otherwise pile up what nobody reads.
-            keeps: !self.sh.is_full(),
         };
         // From the oldest to the youngest: what waits at a port was taken there after what its lane
         // has matched, and before the rest of its lane.
         for lane in LaneId::ALL {
             state.end_matched(&mut self.sh, lane, &mut remains);
         }
-        self.sh.ports.end_waiting(peer, &mut remains);
+        let Shared {
+            ports,
+            matching,
+            held,
+            ..
+        } = &mut self.sh;
+        ports.end_waiting(peer, held, &mut remains);
+        matching.end_waiting(peer, error, held, &mut remains);
         self.sh.at_ports -= remains.left_ports;
-        self.sh.matching.end_waiting(peer, error, &mut remains);
         for lane in LaneId::ALL {
             state.end_unmatched(&mut self.sh, lane, &mut remains);
         }
         self.sh.abandon_transfers(peer, error);
         self.abandon_remote(peer, error);
         self.sh.start_late();
-        self.forget_held(&remains.held);
+        self.sh.forget_held(&remains.held);
         // Receives that are posted take what waited behind messages of other ports.
         self.serve_unblocked();
         remains.ops.extend(self.sh.ports.take_sourced(peer));
@@ -104,13 +107,15 @@ impl Core {
             self.sh.events.push_back(Event::RecvFailed { op, error });
         }
     }
+}
 
+impl Shared {
     /// Frees the memory of messages, and forgets what of the frame at hand was to be placed there.
-    fn forget_held(&mut self, held: &[HeldId]) {
+    pub(crate) fn forget_held(&mut self, held: &[HeldId]) {
         if held.is_empty() {
             return;
         }
-        self.sh.events.retain(|event| match event {
+        self.events.retain(|event| match event {
             Event::Place {
                 dest: Dest::Held(id, _),
                 ..
@@ -118,7 +123,7 @@ impl Core {
             _ => true,
         });
         for &id in held {
-            self.sh.held.release(id);
+            self.held.release(id);
         }
     }
 }

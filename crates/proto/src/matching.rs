@@ -6,6 +6,7 @@
 use crate::arrivals::Arrivals;
 use crate::closing::Discarded;
 use crate::event::{Event, OpError, OpId, PeerId};
+use crate::held::HeldPool;
 use crate::leave::Remains;
 use crate::port::{Posted, Waiting};
 use crate::rendezvous::Request;
@@ -296,8 +297,9 @@ impl Matching {
         core::mem::take(&mut self.missed)
     }
 
-    /// Takes everything that waits and was not claimed.
+    /// Takes everything that waits and was not claimed, and withdraws the receives.
     pub(crate) fn discard(&mut self) -> Vec<Discarded> {
+        self.take_where(|_| true);
         let mut discarded = Vec::new();
         for queues in &mut self.spaces {
             for item in queues.arrived.take_all() {
@@ -337,15 +339,22 @@ impl Matching {
 
     /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
     /// none is missing; the rest goes to the `remains`. `P9.7`, `P11.8`
-    pub(crate) fn end_waiting(&mut self, peer: PeerId, error: OpError, remains: &mut Remains) {
+    pub(crate) fn end_waiting(
+        &mut self,
+        peer: PeerId,
+        error: OpError,
+        pool: &mut HeldPool,
+        remains: &mut Remains,
+    ) {
         for queues in &mut self.spaces {
             // The table may shrink, and places move, when a message is taken out.
             let mut broken = Vec::new();
             for index in queues.arrived.places_from(peer) {
                 let item = queues.arrived.get(index);
                 let keeps = remains.keeps_at(item.lane, &item.label.into());
-                if keeps && matches!(item.what, Waiting::Held(_)) {
+                if let (true, Waiting::Held(held)) = (keeps, item.what) {
                     queues.arrived.forget_credit(index);
+                    pool.leave(held);
                     continue;
                 }
                 remains.broken.push((item.lane, item.label.into()));
@@ -359,10 +368,13 @@ impl Matching {
         for key in self.claimed.keys_where(|claimed| claimed.is_from(peer)) {
             match self.claimed.get_mut(key) {
                 Some(Claimed::Whole(Arrived {
-                    what: Waiting::Held(_),
+                    what: Waiting::Held(held),
                     keeps_credit,
                     ..
-                })) => *keeps_credit = false,
+                })) => {
+                    *keeps_credit = false;
+                    pool.leave(*held);
+                }
                 Some(claimed) => *claimed = Claimed::Lost(error),
                 None => {}
             }

@@ -2,6 +2,7 @@
 //! Ports: which messages wait for which buffers. Those with labels wait in [`crate::matching`].
 
 use crate::closing::Discarded;
+use crate::held::HeldPool;
 use crate::lane::charge;
 use crate::leave::Remains;
 use crate::rendezvous::Asked;
@@ -97,7 +98,7 @@ pub(crate) struct Port {
     /// `None` until the program opens it; reliable messages wait meanwhile.
     pub(crate) mode: Option<PortMode>,
     pub(crate) posted: VecDeque<Posted>,
-    /// Takes messages in place for nobody: the process closes.
+    /// Messages that would have to wait are discarded: the process closes.
     pub(crate) discards: bool,
     /// Messages that wait, by sender and lane; no queue is empty.
     unexpected: BTreeMap<(PeerId, LaneId), VecDeque<Unexpected>>,
@@ -184,7 +185,7 @@ impl Port {
             return false;
         }
         let fits = |post: &&Posted| post.source.is_none_or(|source| source == peer);
-        eager && self.mode == Some(PortMode::InPlace)
+        eager && (self.discards || self.mode == Some(PortMode::InPlace))
             || self.posted.iter().filter(fits).nth(used).is_some()
     }
 
@@ -335,15 +336,22 @@ impl Port {
     }
 
     /// See [`Ports::end_waiting`].
-    fn end_waiting(&mut self, id: PortId, peer: PeerId, remains: &mut Remains) {
+    fn end_waiting(
+        &mut self,
+        id: PortId,
+        peer: PeerId,
+        pool: &mut HeldPool,
+        remains: &mut Remains,
+    ) {
         for lane in LaneId::ALL {
             let Some(queue) = self.unexpected.get_mut(&(peer, lane)) else {
                 continue;
             };
             queue.retain_mut(|item| {
                 match &mut item.step {
-                    Step::Held { keeps_credit, .. } if remains.keeps_at(lane, &id.into()) => {
+                    Step::Held { held, keeps_credit } if remains.keeps_at(lane, &id.into()) => {
                         *keeps_credit = false;
+                        pool.leave(*held);
                         return true;
                     }
                     Step::Held { held, .. } => remains.held.push(*held),
@@ -405,7 +413,7 @@ type Page = [Option<Box<Port>>; PAGE_LEN];
 pub(crate) struct Ports {
     user: Vec<Option<Box<Page>>>,
     system: Vec<Option<Box<Page>>>,
-    /// Every port throws away what nobody takes.
+    /// Ports that are used for the first time discard.
     discards: bool,
 }
 
@@ -442,15 +450,14 @@ impl Ports {
         let discards = self.discards;
         page[usize::from(id.number & 0xff)].get_or_insert_with(|| {
             Box::new(Port {
-                mode: discards.then_some(PortMode::InPlace),
                 discards,
                 ..Port::default()
             })
         })
     }
 
-    /// Makes every port that does not take messages in place do so, whether it is open or not; returns
-    /// what has waited there and is not under way.
+    /// Makes every port that does not take messages in place discard them, whether it is open or not,
+    /// and withdraws its receives; returns what has waited there and is not under way.
     pub(crate) fn discard(&mut self) -> Vec<Discarded> {
         self.discards = true;
         let mut discarded = Vec::new();
@@ -458,7 +465,8 @@ impl Ports {
             if port.mode == Some(PortMode::InPlace) {
                 continue;
             }
-            (port.mode, port.discards) = (Some(PortMode::InPlace), true);
+            (port.mode, port.discards) = (None, true);
+            port.posted.clear();
             port.discard_waiting(&mut discarded);
         }
         discarded
@@ -486,9 +494,9 @@ impl Ports {
 
     /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
     /// none is missing; the rest goes to the `remains`. `P9.7`
-    pub(crate) fn end_waiting(&mut self, peer: PeerId, remains: &mut Remains) {
+    pub(crate) fn end_waiting(&mut self, peer: PeerId, pool: &mut HeldPool, remains: &mut Remains) {
         for (id, port) in self.iter_mut() {
-            port.end_waiting(id, peer, remains);
+            port.end_waiting(id, peer, pool, remains);
         }
     }
 

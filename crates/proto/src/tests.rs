@@ -5,6 +5,7 @@ extern crate std;
 
 mod calls;
 mod checksums;
+mod closing;
 mod delivery;
 mod hostile;
 mod pair;

@@ -23,11 +23,17 @@ pub enum Canary {
     NoOtherLink,
     /// An atomic operation on remote memory is performed twice.
     CountTwice,
+    /// A process that closes does not wait until what it has sent has arrived.
+    EarlyLeave,
+    /// Messages that were acknowledged and wait are forgotten when their sender has ended.
+    ForgetAcked,
+    /// What a process has committed to a ring of shared memory is lost when it ends.
+    RingDies,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 8] = [
+    pub const ALL: [Canary; 11] = [
         Canary::LostPlacement,
         Canary::DeliverTwice,
         Canary::WrongOrder,
@@ -36,6 +42,9 @@ impl Canary {
         Canary::EarlyReuse,
         Canary::NoOtherLink,
         Canary::CountTwice,
+        Canary::EarlyLeave,
+        Canary::ForgetAcked,
+        Canary::RingDies,
     ];
 
     /// The name on the command line.
@@ -50,6 +59,9 @@ impl Canary {
             Canary::EarlyReuse => "early-reuse",
             Canary::NoOtherLink => "no-other-link",
             Canary::CountTwice => "count-twice",
+            Canary::EarlyLeave => "early-leave",
+            Canary::ForgetAcked => "forget-acked",
+            Canary::RingDies => "ring-dies",
         }
     }
 }

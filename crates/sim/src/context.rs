@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all processes of a run share: the plan, the wires, the oracle, the trace.
 
+use crate::faults::{Fault, FaultKind};
 use crate::ledger::Ledger;
 use crate::net::Net;
 use crate::queue::Queue;
@@ -26,8 +27,10 @@ pub(crate) struct Context {
     pub(crate) paused_until: Vec<u64>,
     /// Processes that have entered each collective operation.
     pub(crate) entered: Vec<u32>,
-    /// The last work and the last fault are over by then.
+    /// The last work and the last fault are over by then, and every port is open.
     pub(crate) quiet_ns: u64,
+    /// Processes that have closed and end now.
+    pub(crate) left: Vec<u32>,
     /// The programs make no more work.
     pub(crate) ending: bool,
     /// When frames found a full receive buffer.
@@ -42,12 +45,13 @@ impl Context {
         let faults_end = plan
             .faults
             .iter()
-            .map(|fault| fault.end_ns)
+            .map(Fault::planned_end_ns)
             .max()
             .unwrap_or(0);
+        let opened = plan.ports.iter().map(|port| port.open_ns).max();
         Context {
             now: 0,
-            quiet_ns: plan.traffic_ns.max(faults_end),
+            quiet_ns: plan.traffic_ns.max(faults_end).max(opened.unwrap_or(0)),
             queue: Queue::default(),
             net: Net::new(&plan),
             shm: Shm::new(plan.shm.map_or(0, |params| params.rx_buffer_len)),
@@ -57,6 +61,7 @@ impl Context {
             lives: vec![0; plan.nodes as usize],
             paused_until: vec![0; plan.nodes as usize],
             entered: vec![0; plan.groups.len()],
+            left: Vec::new(),
             ending: false,
             socket_losses: Vec::new(),
             deliveries: Vec::new(),
@@ -83,6 +88,25 @@ impl Context {
         self.violation.as_deref()
     }
 
+    /// Which life of `to` a session is with that `from` opens now: over shared memory that of the ring
+    /// that it has, which may have ended.
+    pub(crate) fn life_met(&self, from: u32, to: u32) -> u32 {
+        let newest = self.lives[to as usize];
+        let has_ended = u32::from(!self.alive[to as usize]);
+        let ended = self.shm.ended_readers(from, to);
+        newest - ended.saturating_sub(has_ended)
+    }
+
+    /// The process closes: what that excuses begins.
+    pub(crate) fn note_closing(&mut self, id: u32) {
+        let now = self.now;
+        for fault in &mut self.plan.faults {
+            if matches!(fault.kind, FaultKind::Leave { node, .. } if node == id) {
+                fault.begin_ns = now;
+            }
+        }
+    }
+
     /// Whether a failure between two processes now may come from a fault.
     pub(crate) fn excused(&self, a: u32, b: u32) -> bool {
         self.plan
@@ -93,7 +117,7 @@ impl Context {
 
     /// Whether a fault ever came between two processes.
     pub(crate) fn was_disturbed(&self, a: u32, b: u32) -> bool {
-        let begun = |fault: &&crate::faults::Fault| fault.begin_ns <= self.now;
+        let begun = |fault: &&Fault| fault.begin_ns <= self.now;
         self.plan
             .faults
             .iter()
@@ -107,7 +131,7 @@ impl Context {
         let at = to as usize;
         let is_there =
             self.alive[at] && self.lives[at] == life && self.now >= self.paused_until[at];
-        let cut = |fault: &crate::faults::Fault| fault.cuts(from, to) || fault.cuts(to, from);
+        let cut = |fault: &Fault| fault.cuts(from, to) || fault.cuts(to, from);
         is_there && !self.net.active.iter().any(cut)
     }
 
@@ -121,6 +145,11 @@ impl Context {
         }
         *countdown -= 1;
         *countdown == 0
+    }
+
+    /// Whether this deliberate bug is in, which strikes wherever it can: few runs pass there at all.
+    pub(crate) fn has(&self, canary: Canary) -> bool {
+        self.canary.is_some_and(|(chosen, _)| chosen == canary)
     }
 
     /// Whether the faults in play explain that a process dropped something for `reason`.

@@ -32,6 +32,15 @@ pub(crate) enum FaultKind {
     Pause { node: u32 },
     /// The process ends, and starts again when the fault ends, unless it stays away.
     Crash { node: u32, forever: bool },
+    /// The program makes no more work and closes: its process ends when what it has sent has
+    /// arrived. The fault begins when it closes: from then on it refuses what others ask to send.
+    /// When it has ended, its peers are told, if anybody tells them; and it starts again, which ends
+    /// the fault, unless it stays away.
+    Leave {
+        node: u32,
+        told_after_ns: Option<u64>,
+        again_after_ns: Option<u64>,
+    },
     /// Frames between the processes in `side` and the others vanish; one way: only those from
     /// `side`.
     Partition { side: Side, one_way: bool },
@@ -64,11 +73,24 @@ pub(crate) struct Fault {
 /// silence before a peer is given up, the way to the other side, and the engine's own rhythm.
 const AFTERMATH_NS: u64 = 2_500_000_000;
 
+/// When a fault ends, or begins, as long as nobody knows.
+pub(crate) const NEVER: u64 = u64::MAX;
+
 impl Fault {
+    /// When its process, or its network, is what it was, as far as the plan knows.
+    pub(crate) fn planned_end_ns(&self) -> u64 {
+        match self.kind {
+            FaultKind::Leave { .. } => self.begin_ns,
+            _ => self.end_ns,
+        }
+    }
+
     /// Whether it can disturb two processes.
     pub(crate) fn touches(&self, a: u32, b: u32) -> bool {
         match self.kind {
-            FaultKind::Pause { node } | FaultKind::Crash { node, .. } => node == a || node == b,
+            FaultKind::Pause { node }
+            | FaultKind::Crash { node, .. }
+            | FaultKind::Leave { node, .. } => node == a || node == b,
             FaultKind::Partition { side, .. } => side.has(a) != side.has(b),
             FaultKind::LinkDown { .. }
             | FaultKind::Narrow { .. }
@@ -80,7 +102,8 @@ impl Fault {
 
     /// Whether it has no end.
     pub(crate) fn is_forever(&self) -> bool {
-        matches!(self.kind, FaultKind::Crash { forever: true, .. })
+        let dies = matches!(self.kind, FaultKind::Crash { forever: true, .. });
+        dies || self.end_ns == NEVER
     }
 
     /// Whether a failure between two processes may be its consequence.
@@ -121,6 +144,7 @@ impl Fault {
         match self.kind {
             FaultKind::Pause { .. } => "pause",
             FaultKind::Crash { .. } => "crash",
+            FaultKind::Leave { .. } => "leave",
             FaultKind::Partition { .. } => "partition",
             FaultKind::LinkDown { .. } => "link down",
             FaultKind::Narrow { .. } => "narrow way",
@@ -143,6 +167,17 @@ impl fmt::Display for Fault {
                 node,
                 forever: true,
             } => write!(f, "{node} dies")?,
+            FaultKind::Leave {
+                node,
+                again_after_ns,
+                ..
+            } => {
+                let what = match again_after_ns {
+                    Some(_) => "leaves and comes back",
+                    None => "leaves",
+                };
+                return write!(f, "{node} {what} from {} ms", self.begin_ns / 1_000_000);
+            }
             FaultKind::Partition { side, one_way } => {
                 let how = if one_way { "one way" } else { "both ways" };
                 let nodes = (0..crate::plan::NODES_MAX).filter(|node| side.has(*node));

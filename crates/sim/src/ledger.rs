@@ -46,6 +46,10 @@ struct Session {
     /// Reliable messages not delivered yet, per (lane, port).
     sent: BTreeMap<(LaneId, PortId), VecDeque<Entry>>,
     ended: bool,
+    /// Life of the receiver at the beginning.
+    dst_life: u32,
+    /// Messages with numbers up to this have arrived, as their sender knows.
+    settled: u64,
 }
 
 #[derive(Debug)]
@@ -96,6 +100,9 @@ pub(crate) struct Delivery<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
+/// Messages that have not been delivered: how many, and where the oldest was sent.
+pub(crate) type Undelivered = (usize, LaneId, PortId, Entry);
+
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
@@ -111,12 +118,14 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// `src` has opened a session with `dst`.
-    pub(crate) fn open(&mut self, src: u32, dst: u32) -> u64 {
+    pub(crate) fn open(&mut self, src: u32, dst: u32, dst_life: u32) -> u64 {
         self.sessions.push(Session {
             src,
             dst,
             sent: BTreeMap::new(),
             ended: false,
+            dst_life,
+            settled: 0,
         });
         self.sessions.len() as u64 - 1
     }
@@ -124,6 +133,26 @@ impl Ledger {
     /// The session's owner has given it up, or is gone.
     pub(crate) fn end(&mut self, session: u64) {
         self.sessions[index(session)].ended = true;
+    }
+
+    /// All that was sent in the session until now has arrived, as its owner knows: it will be
+    /// delivered, whatever becomes of the owner.
+    pub(crate) fn settle(&mut self, session: u64) {
+        self.sessions[index(session)].settled = self.next_id;
+    }
+
+    /// Sessions of which something has arrived that was not delivered, although the life that it was
+    /// sent to lasts: number, sender, receiver and what.
+    pub(crate) fn withheld(
+        &self,
+        life_of: impl Fn(u32) -> Option<u32>,
+    ) -> impl Iterator<Item = (u64, u32, u32, Undelivered)> {
+        let all = self.sessions.iter().zip(0..);
+        let there = all.filter(move |(s, _)| life_of(s.dst) == Some(s.dst_life));
+        there.filter_map(|(s, session)| {
+            let found = self.undelivered_until(session, s.settled)?;
+            Some((session, s.src, s.dst, found))
+        })
     }
 
     pub(crate) fn take_id(&mut self) -> u64 {
@@ -296,19 +325,23 @@ impl Ledger {
     }
 
     /// Messages of a session that have not been delivered: how many, and the oldest.
-    pub(crate) fn undelivered(&self, session: u64) -> Option<(usize, LaneId, PortId, Entry)> {
-        let sent = &self.sessions[index(session)].sent;
-        let tagged = self.tagged.values();
-        let tagged: Vec<_> = tagged.filter(|sent| sent.session == session).collect();
-        let count = sent.values().map(VecDeque::len).sum::<usize>() + tagged.len();
-        let in_order = sent
-            .iter()
-            .filter_map(|(&(lane, port), queue)| Some((lane, port, *queue.front()?)));
-        let by_tag = tagged.iter().map(|sent| (sent.lane, sent.port, sent.entry));
-        let (lane, port, entry) = in_order
-            .chain(by_tag)
-            .min_by_key(|(_, _, entry)| entry.at_ns)?;
-        Some((count, lane, port, entry))
+    pub(crate) fn undelivered(&self, session: u64) -> Option<Undelivered> {
+        self.undelivered_until(session, u64::MAX)
+    }
+
+    /// The same of messages with numbers up to `last`.
+    fn undelivered_until(&self, session: u64, last: u64) -> Option<Undelivered> {
+        let sent = self.sessions[index(session)].sent.iter();
+        let in_order = sent.flat_map(|(&(lane, port), queue)| {
+            let entries = queue.iter();
+            entries.map(move |entry| (lane, port, *entry))
+        });
+        let tagged = self.tagged.values().filter(|sent| sent.session == session);
+        let by_tag = tagged.map(|sent| (sent.lane, sent.port, sent.entry));
+        let all = in_order.chain(by_tag);
+        let due: Vec<_> = all.filter(|(_, _, entry)| entry.id <= last).collect();
+        let oldest = due.iter().min_by_key(|(_, _, entry)| entry.id);
+        oldest.map(|&(lane, port, entry)| (due.len(), lane, port, entry))
     }
 
     /// Sessions opened so far by `src` with `dst`.

@@ -2,6 +2,7 @@
 //! One process: the real core, and an engine as the library's own would be, with made-up links.
 
 mod events;
+mod leave;
 mod peers;
 mod remote;
 mod transmit;
@@ -12,9 +13,11 @@ use crate::ledger::{GREETING_PORT, GROUP_PORT};
 use crate::plan::{GroupPlan, tag_of};
 use crate::program::Program;
 use crate::queue::{Flight, Happening};
+use crate::shm::Received;
 use peers::Remote;
 use portolan_proto::{
-    Admitted, Config, Core, Dest, LaneId, LinkId, OpId, PeerId, PortId, PortMode, Selector, Space,
+    Admitted, Cause, Config, Core, Dest, LaneId, LinkId, OpId, PeerId, PortId, PortMode, Selector,
+    Space,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -121,6 +124,8 @@ pub(crate) struct Node {
     /// Peers with messages in an outbox, and peers whose silence is being timed.
     with_outbox: BTreeSet<u32>,
     watched: BTreeSet<u32>,
+    /// Peers that something was sent to which may not have arrived.
+    unsettled: BTreeSet<u32>,
     program: Program,
     requests: Vec<remote::Requests>,
     pub(crate) pulls: Vec<Pull>,
@@ -146,6 +151,7 @@ impl Node {
             peers: (0..cx.plan.nodes).map(|_| Remote::default()).collect(),
             with_outbox: BTreeSet::new(),
             watched: BTreeSet::new(),
+            unsettled: BTreeSet::new(),
             program: Program::new(cx, id),
             requests: Vec::new(),
             pulls: Vec::new(),
@@ -178,6 +184,7 @@ impl Node {
         self.peers = (0..cx.plan.nodes).map(|_| Remote::default()).collect();
         self.with_outbox.clear();
         self.watched.clear();
+        self.unsettled.clear();
         self.program.begin_life(cx);
         self.begin_remote(cx);
         self.turn(cx);
@@ -234,6 +241,8 @@ impl Node {
         self.flush_outboxes(cx);
         cost_ns += self.transmit(cx);
         self.drain(cx, &[]);
+        self.go_on_leaving(cx);
+        self.settle(cx);
         self.check_bounds(cx);
         self.busy_until = cx.now + cost_ns;
         let next = self.next_turn(cx);
@@ -280,8 +289,14 @@ impl Node {
         let mut cost_ns = 0;
         let mut left = TURN_FRAMES_MAX;
         while left > 0 {
-            if let Some((from, frame)) = cx.shm.receive(&mut cx.queue, cx.now, self.id) {
-                self.on_shared(cx, from, &frame);
+            if let Some(received) = cx.shm.receive(&mut cx.queue, cx.now, self.id) {
+                match received {
+                    Received::Frame(from, frame) => self.on_shared(cx, from, &frame),
+                    Received::End(from) => {
+                        self.core.fail_peer(PeerId(from), Cause::ProcessGone);
+                        self.drain(cx, &[]);
+                    }
+                }
                 // Shared memory costs no system call.
                 cost_ns += cx.plan.frame_cost_ns / 8;
                 left -= 1;
@@ -374,7 +389,7 @@ impl Node {
             self.id,
             crate::trace::Item::Arrived { from, link, len },
         );
-        // The rings of an earlier life were cut: this one is new, and so is its sender.
+        // What an earlier life had committed came before its end: this is of the present one.
         self.core.connect(local, PeerId(from));
         self.drain(cx, &[]);
         // A link hands the first bytes of a long entry over in private memory, see `RxFrame`.
@@ -412,6 +427,9 @@ impl Node {
     }
 
     fn run_program(&mut self, cx: &mut Context) {
+        for (port, mode) in self.program.take_opened(cx.now) {
+            self.core.open_port(port, mode);
+        }
         for wanted in self.program.take_wanted(cx.now) {
             let port = PortId::user(wanted.port);
             let is_tagged = cx
@@ -472,6 +490,9 @@ impl Node {
 
     /// What is not at its end; `None` when nothing is left to do.
     pub(crate) fn unfinished(&self, cx: &Context) -> Option<String> {
+        if self.program.is_leaving() {
+            return Some(self.describe_leaving());
+        }
         if let Some(what) = self.program.unfinished(cx) {
             return Some(what);
         }
@@ -604,9 +625,6 @@ fn make_core(cx: &Context, id: u32, life: u32) -> Core {
     }
     for port in [GREETING_PORT, GROUP_PORT] {
         core.open_port(port, PortMode::InPlace);
-    }
-    for port in plan.ports.iter().filter(|port| port.node == id) {
-        core.open_port(PortId::user(port.port), port.mode);
     }
     core
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one seed stands for: every parameter of a run, drawn before it starts.
 
+mod ends;
+
 use crate::clock::Clock;
 use crate::faults::{Fault, FaultKind, Side};
 use crate::net::NetPlan;
@@ -52,7 +54,7 @@ pub(crate) struct PortPlan {
     pub(crate) sourced: bool,
     /// Buffers kept posted (per source, if sourced).
     pub(crate) depth: u32,
-    /// Before the first are posted, and before each is replaced.
+    /// Before it is opened and the first are posted, and before each is replaced.
     pub(crate) open_ns: u64,
     pub(crate) again_ns: u64,
     /// Bytes of each buffer.
@@ -175,6 +177,8 @@ impl Plan {
         plan.draw_weather(seed);
         plan.draw_remote(seed);
         plan.draw_marking(seed);
+        plan.draw_leaves(seed);
+        plan.draw_unread(seed);
         plan
     }
 

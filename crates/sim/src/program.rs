@@ -31,6 +31,16 @@ pub(crate) struct Wanted {
     pub(crate) source: Option<u32>,
 }
 
+/// How far a program is that wants to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Working,
+    /// It makes no more work.
+    Finishing,
+    /// It asks for nothing any more.
+    Closing,
+}
+
 #[derive(Debug)]
 struct Stream {
     flow: Flow,
@@ -41,8 +51,17 @@ struct Stream {
 /// Messages that may wait for one peer before the streams to it pause.
 const OUTBOX_MAX: usize = 64;
 
-/// Pause of a stream whose outbox is full.
+/// Pause of a stream whose outbox is full, and of one whose port opens much later.
 const FULL_NS: u64 = 50_000;
+const LATE_NS: u64 = 2_000_000;
+
+fn pause_ns(cx: &Context, flow: &Flow) -> u64 {
+    let port = cx.plan.port(flow.dst, flow.port);
+    match port.is_some_and(|port| port.open_ns > cx.now + LATE_NS) {
+        true => LATE_NS,
+        false => FULL_NS,
+    }
+}
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -51,6 +70,11 @@ pub(crate) struct Program {
     rng: ChaCha8Rng,
     streams: Vec<Stream>,
     wanted: Vec<Wanted>,
+    /// Ports that are not open yet: when, and which.
+    closed: Vec<(u64, PortId, PortMode)>,
+    stage: Stage,
+    /// It makes one more turn's messages before it ends, as programs do that send and return.
+    has_last_words: bool,
     group_index: usize,
     group_round: u32,
     group_entered: bool,
@@ -73,6 +97,9 @@ impl Program {
             rng,
             streams: streams.collect(),
             wanted: Vec::new(),
+            closed: Vec::new(),
+            stage: Stage::Working,
+            has_last_words: false,
             group_index: 0,
             group_round: 0,
             group_entered: false,
@@ -82,15 +109,53 @@ impl Program {
         program
     }
 
-    /// The process starts, perhaps again: its buffers must be posted.
+    /// The process starts, perhaps again: its ports must be opened and its buffers posted.
     pub(crate) fn begin_life(&mut self, cx: &Context) {
+        self.stage = Stage::Working;
         self.wanted.clear();
+        self.closed.clear();
         let id = self.id;
         for plan in cx.plan.ports.iter().filter(|plan| plan.node == id) {
+            let port = PortId::user(plan.port);
+            self.closed.push((plan.open_ns, port, plan.mode));
             if plan.mode == PortMode::Posted {
                 self.want_buffers(cx, plan);
             }
         }
+    }
+
+    /// The program makes no more work in this life, but for what each stream makes now.
+    pub(crate) fn finish(&mut self) {
+        self.stage = Stage::Finishing;
+        self.has_last_words = true;
+        self.streams.iter_mut().for_each(|one| one.next_ns = 0);
+    }
+
+    /// It asks for nothing any more.
+    pub(crate) fn close(&mut self) {
+        self.stage = Stage::Closing;
+        self.wanted.clear();
+        self.closed.clear();
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.stage == Stage::Closing
+    }
+
+    /// It is about to end.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.stage != Stage::Working
+    }
+
+    /// It has yet to open this port.
+    pub(crate) fn is_late_to_open(&self, port: PortId) -> bool {
+        self.closed.iter().any(|(_, late, _)| *late == port)
+    }
+
+    /// Ports that are to be opened now.
+    pub(crate) fn take_opened(&mut self, now: u64) -> Vec<(PortId, PortMode)> {
+        let due = self.closed.extract_if(.., |(at_ns, ..)| *at_ns <= now);
+        due.map(|(_, port, mode)| (port, mode)).collect()
     }
 
     fn want_buffers(&mut self, cx: &Context, plan: &PortPlan) {
@@ -119,7 +184,9 @@ impl Program {
         source: Option<u32>,
         extra_ns: u64,
     ) {
-        if let Some(plan) = cx.plan.port(self.id, port) {
+        if let Some(plan) = cx.plan.port(self.id, port)
+            && !self.is_closing()
+        {
             self.wanted.push(Wanted {
                 at_ns: cx.now + plan.again_ns + extra_ns,
                 port,
@@ -143,6 +210,9 @@ impl Program {
         queued: impl Fn(u32, LaneId) -> usize,
     ) -> Vec<(u32, LaneId, Outgoing)> {
         let mut made = Vec::new();
+        if self.is_leaving() && !std::mem::take(&mut self.has_last_words) {
+            return made;
+        }
         for stream in &mut self.streams {
             if cx.ending {
                 stream.left = 0;
@@ -152,7 +222,7 @@ impl Program {
             }
             let flow = &stream.flow;
             if queued(flow.dst, flow.lane) >= OUTBOX_MAX {
-                stream.next_ns = cx.now + flow.gap_ns.max(FULL_NS);
+                stream.next_ns = cx.now + flow.gap_ns.max(pause_ns(cx, flow));
                 continue;
             }
             for _ in 0..flow.burst.min(stream.left) {
@@ -173,10 +243,13 @@ impl Program {
 
     /// When the program has something to do again.
     pub(crate) fn next_ns(&self) -> u64 {
-        let streams = self.streams.iter().filter(|stream| stream.left > 0);
+        let makes = |stream: &&Stream| stream.left > 0 && !self.is_leaving();
+        let streams = self.streams.iter().filter(makes);
         let streams = streams.map(|stream| stream.next_ns).min();
         let wanted = self.wanted.iter().map(|wanted| wanted.at_ns).min();
-        streams.unwrap_or(u64::MAX).min(wanted.unwrap_or(u64::MAX))
+        let opened = self.closed.iter().map(|(at_ns, ..)| *at_ns).min();
+        let all = [streams, wanted, opened];
+        all.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
     /// A message of a collective operation has arrived.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The run: takes what happens next, until everything has come to its end or a promise is broken.
 
+mod ends;
+
 use crate::capture::Capture;
 use crate::context::Context;
 use crate::cuts::Cuts;
-use crate::faults::{Fault, FaultKind};
+use crate::faults::{Fault, FaultKind, NEVER};
 use crate::node::Node;
 use crate::queue::Happening;
 use crate::trace::Trace;
@@ -24,9 +26,6 @@ const STILL_MAX: u32 = 1_000_000;
 
 /// How often the run looks whether all is done.
 const LOOK_NS: u64 = 2_000_000;
-
-/// The system tells of the end of a process that shared memory within this time.
-const HANGUP_NS: u64 = 20_000;
 
 /// What to run.
 #[derive(Clone, Debug, Default)]
@@ -220,7 +219,9 @@ impl World {
         for (index, fault) in cx.plan.faults.iter().enumerate() {
             cx.queue
                 .push(fault.begin_ns, Happening::FaultBegins { index });
-            cx.queue.push(fault.end_ns, Happening::FaultEnds { index });
+            if fault.end_ns != NEVER {
+                cx.queue.push(fault.end_ns, Happening::FaultEnds { index });
+            }
         }
         cx.queue.push(cx.quiet_ns, Happening::Look);
         World {
@@ -244,6 +245,9 @@ impl World {
             }
             self.cx.now = at;
             self.happen(what);
+            for node in std::mem::take(&mut self.cx.left) {
+                self.leave(node);
+            }
         }
     }
 
@@ -298,6 +302,12 @@ impl World {
                 self.trace_fault(node, index, what);
                 self.crash(node);
             }
+            FaultKind::Leave { node, .. } => {
+                self.trace_fault(node, index, what);
+                self.cx.plan.faults[index].begin_ns = NEVER;
+                self.nodes[node as usize].begin_leaving(&mut self.cx);
+                self.pull(node);
+            }
             FaultKind::Partition { .. }
             | FaultKind::Narrow { .. }
             | FaultKind::Storm { .. }
@@ -331,8 +341,12 @@ impl World {
             FaultKind::Crash {
                 node,
                 forever: false,
-            } if !self.cx.alive[node as usize] => {
+            }
+            | FaultKind::Leave { node, .. }
+                if !self.cx.alive[node as usize] =>
+            {
                 self.trace_fault(node, index, "restart");
+                self.cx.plan.faults[index].end_ns = self.cx.now;
                 self.cx.alive[node as usize] = true;
                 self.cx.lives[node as usize] += 1;
                 self.nodes[node as usize].restart(&mut self.cx);
@@ -359,26 +373,6 @@ impl World {
             .push(self.cx.now, node, crate::trace::Item::Fault { index, what });
     }
 
-    fn crash(&mut self, gone: u32) {
-        if !std::mem::replace(&mut self.cx.alive[gone as usize], false) {
-            return;
-        }
-        self.nodes[gone as usize].crash(&mut self.cx);
-        let life = self.nodes[gone as usize].life;
-        for node in (0..self.cx.plan.nodes).filter(|node| *node != gone) {
-            let told_after_ns = if self.cx.plan.share_memory(node, gone) {
-                self.cx.shm.cut(node, gone);
-                Some(HANGUP_NS)
-            } else {
-                self.cx.plan.told_after_ns
-            };
-            if let Some(after_ns) = told_after_ns {
-                let at = self.cx.now + after_ns;
-                self.cx.queue.push(at, Happening::Gone { node, gone, life });
-            }
-        }
-    }
-
     /// Does what only the system can: copies from one process's memory to another's.
     fn pull(&mut self, node: u32) {
         for pull in std::mem::take(&mut self.nodes[node as usize].pulls) {
@@ -403,7 +397,10 @@ impl World {
             self.cx.ending = true;
             self.close_sessions();
         }
-        let unfinished = self.unfinished();
+        let unfinished = match self.cx.now < self.cx.quiet_ns {
+            true => Some("a process is to start again".to_owned()),
+            false => self.unfinished(),
+        };
         let Some(what) = unfinished else {
             self.done = true;
             return;
@@ -460,6 +457,7 @@ impl World {
                 }
             }
             self.check_delivered();
+            self.check_settled();
             self.check_credit();
         }
         let at = Duration::from_nanos(self.cx.now);

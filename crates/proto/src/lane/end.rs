@@ -46,9 +46,10 @@ impl Peer {
             };
             let behind = complete && !remains.missing[lane.index()];
             let keeps = behind && remains.keeps_at(lane, &entry.to);
-            if keeps && matches!(entry.state, State::Held(_)) {
+            if let (true, &State::Held(held)) = (keeps, &entry.state) {
                 // The peer has no more use for credit.
                 entry.charge = 0;
+                sh.held.leave(held);
                 match_entry(sh, self.id, lane, &mut entry);
             }
             match entry.state {

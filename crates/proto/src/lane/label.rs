@@ -4,7 +4,6 @@
 
 use super::{Entry, State, charge, truncation};
 use crate::DropReason;
-use crate::closing::NOBODY;
 use crate::core_state::Shared;
 use crate::coverage::Coverage;
 use crate::event::{Address, Data, Event, OpError, OpId, PeerId};
@@ -97,10 +96,7 @@ pub(super) fn match_entry(
     entry: &mut Entry,
 ) -> bool {
     let len = entry.len;
-    let take_posted = |sh: &mut Shared| {
-        let posted = sh.matching.take_posted(peer, label, len, &mut sh.events);
-        posted.or_else(|| sh.closing.then_some(NOBODY))
-    };
+    let take_posted = |sh: &mut Shared| sh.matching.take_posted(peer, label, len, &mut sh.events);
     match &entry.state {
         State::Gathering { held, received } => {
             // Before its first part is placed, it may still go straight to a buffer.
@@ -122,15 +118,12 @@ pub(super) fn match_entry(
                     data: Data::Held(held),
                     error: truncation(entry.len, posted.len),
                 },
+                None if sh.closing => sh.discard_held(held),
                 None => put_aside(sh, peer, lane, label, entry, Waiting::Held(held)),
             };
         }
         &State::Request(asked) => {
             entry.state = match take_posted(sh) {
-                Some(posted) if posted.op == NOBODY.op => {
-                    sh.refused = Some(asked.sender_transfer);
-                    State::Gone
-                }
                 Some(posted) => {
                     let request = Request {
                         peer,
@@ -142,6 +135,7 @@ pub(super) fn match_entry(
                     sh.start_labelled(request, posted);
                     State::Gone
                 }
+                None if sh.closing => sh.discard_request(asked),
                 None => put_aside(sh, peer, lane, label, entry, Waiting::Request(asked)),
             };
         }

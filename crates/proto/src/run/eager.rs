@@ -16,8 +16,9 @@ impl Core {
         others: impl Iterator<Item = &'a [u8]>,
     ) -> Option<TakenRun> {
         let frame = FragmentFrame::parse(first)?;
-        // P3.10: whether it may be held is asked of each frame.
-        if self.sh.is_full() {
+        // P3.10: whether it may be held is asked of each frame. P2.14: what is discarded as soon as it
+        // is whole has no place that outlives this call.
+        if self.sh.closing || self.sh.is_full() {
             return None;
         }
         let header = frame.header;

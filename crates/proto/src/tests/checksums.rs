@@ -78,14 +78,14 @@ fn messages_of_all_lengths_arrive_with_checksums_over_a_bad_wire() {
         }
         let lens = [0, 1, 100, 1_440, 1_464, 20_000, 64_000, 300_000, 1_000_000];
         for len in lens {
-            let bytes = vec![len as u8; len];
+            let bytes = vec![usize::to_le_bytes(len)[0]; len];
             pair.ends[0].send(B, &LOW, &bytes).unwrap();
             pair.run(Duration::from_secs(20));
         }
         let got: Vec<_> = pair.ends[1].got.iter().map(|got| &got.bytes).collect();
         assert_eq!(got.len(), lens.len(), "seed {seed}");
         for (bytes, len) in got.into_iter().zip(lens) {
-            assert_eq!(bytes, &vec![len as u8; len], "seed {seed}");
+            assert_eq!(bytes, &vec![usize::to_le_bytes(len)[0]; len], "seed {seed}");
         }
         for end in &pair.ends {
             assert_eq!(end.core.counters().drops(DropReason::Unchecked), 0);

@@ -547,6 +547,81 @@ fn what_has_arrived_outlives_its_sender() {
     }
 }
 
+// P9.7: acknowledged is acknowledged, whatever others have filled since.
+#[test]
+fn what_was_acknowledged_outlives_its_sender_though_memory_is_full() {
+    for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
+        let mut pair = Pair::new(links, 24);
+        pair.run(Duration::from_millis(20));
+        let label = Label {
+            space: Space::Tagged,
+            tag: 1,
+            imm: None,
+        };
+        let labelled = SendSpec {
+            to: Address::Label(label),
+            ..LOW
+        };
+        pair.ends[0].send(B, &LOW, &pattern(1, 5000)).unwrap();
+        pair.ends[0].send(B, &labelled, &pattern(2, 300)).unwrap();
+        pair.run(Duration::from_millis(20));
+        assert!(!pair.ends[0].core.has_unfinished());
+        pair.ends[1].core.sh.config.limits.held_len_max = 1000;
+        pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
+        pair.ends[1].post(PORT, 5000, None);
+        let any = Selector {
+            space: Space::Tagged,
+            tag: 1,
+            ignore: 0,
+            source: Some(A),
+        };
+        pair.ends[1].post_tagged(&any, 300);
+        pair.run(Duration::from_millis(1));
+        assert_eq!(pair.ends[1].got[0].bytes, pattern(1, 5000));
+        assert_eq!(pair.ends[1].got_labelled[0].bytes, pattern(2, 300));
+        assert_eq!(pair.ends[1].core.usage(), (0, 0, 0));
+    }
+}
+
+// P3.10: what sessions that are over have left unread cannot grow without bound.
+#[test]
+fn lives_that_come_and_go_fill_no_more_than_twice_the_memory() {
+    let mut pair = Pair::new(&[LinkId::UDP], 25);
+    pair.run(Duration::from_millis(20));
+    let limit = 100_000;
+    pair.ends[1].core.sh.config.limits.held_len_max = limit;
+    let mut accepted = 0;
+    for _ in 0..40 {
+        for _ in 0..30 {
+            accepted += usize::from(pair.ends[0].send(B, &LOW, &pattern(1, 1000)).is_ok());
+        }
+        pair.run(Duration::from_millis(20));
+        pair.ends[0].core.fail_peer(B, Cause::Silent(LinkId::UDP));
+        pair.ends[0].core.connect(pair.now, B);
+        pair.run(Duration::from_millis(50));
+    }
+    let held = pair.ends[1].core.usage().1;
+    // What a session may leave beside: its reserve in memory, and a frame.
+    let beside = 30_000;
+    assert!((limit..2 * limit + beside).contains(&held), "{held}");
+    let unread = pair.ends[1].core.unread(A);
+    let [(PORT, LaneId::Low, count)] = unread[..] else {
+        panic!("{unread:?}");
+    };
+    assert!(count < accepted, "{count} of {accepted}");
+    // It is not lost but late: there is room again as soon as the program reads.
+    for _ in 0..count {
+        pair.ends[1].post(PORT, 1000, None);
+    }
+    pair.ends[0].send(B, &LOW, &pattern(2, 1000)).unwrap();
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.ends[1].got.len(), count);
+    pair.ends[1].post(PORT, 1000, None);
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.ends[1].got[count].bytes, pattern(2, 1000));
+    pair.assert_clean();
+}
+
 // P9.7
 #[test]
 fn a_matched_message_behind_a_lost_transfer_is_delivered() {

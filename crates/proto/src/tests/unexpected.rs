@@ -239,12 +239,9 @@ fn two_programs_that_send_before_they_receive_go_on() {
         }
         let mut sent = [0; 2];
         for _ in 0..2000 {
-            for from in 0..2 {
-                let to_peer = PeerId(1 - u32::try_from(from).unwrap());
-                while sent[from] < 2000
-                    && pair.ends[from].send(to_peer, &to(PORT), &[1; 1000]).is_ok()
-                {
-                    sent[from] += 1;
+            for (end, (sent, peer)) in pair.ends.iter_mut().zip(sent.iter_mut().zip([B, A])) {
+                while *sent < 2000 && end.send(peer, &to(PORT), &[1; 1000]).is_ok() {
+                    *sent += 1;
                 }
             }
             pair.run(Duration::from_millis(1));

@@ -9,7 +9,7 @@ use crate::payload;
 use crate::plan::tag_of;
 use crate::trace::Item;
 use portolan_proto::{
-    Data, Dest, Event, Label, Labelled, OpError, OpId, PeerId, PortId, Whole, WholeDest,
+    Data, Dest, Event, Label, Labelled, OpError, OpId, PeerId, PortId, PortMode, Whole, WholeDest,
 };
 use portolan_wire::{MESSAGE_LEN, Message};
 use std::ops::Range;
@@ -50,8 +50,19 @@ impl Node {
             }),
             Event::BufferWanted { port, peer, .. } => {
                 // Long enough for any message here: which one takes it is the core's choice.
-                let len = longest_message(cx, self.id, port);
+                let len = match self.program.is_closing() {
+                    true => 0,
+                    false => longest_message(cx, self.id, port),
+                };
                 self.post(port, len, Some(peer.0), false);
+            }
+            Event::PortUnopened { port, peer } => {
+                if !self.program.is_late_to_open(port) {
+                    let id = self.id;
+                    cx.violate(format!(
+                        "node {id}: {port:?} is open, for which {peer} waits"
+                    ));
+                }
             }
             Event::PeerUp(peer) => self.on_peer_up(cx, peer.0),
             Event::Writable(peer) => {
@@ -104,7 +115,10 @@ impl Node {
     pub(super) fn on_whole(&mut self, cx: &mut Context, from: u32, frame: &[u8], whole: &Whole) {
         let room = match whole.dest {
             WholeDest::Posted(op) => self.take_buffer(cx, op, PeerId(from)).len(),
-            _ => usize::MAX,
+            _ => {
+                self.check_in_place(cx, whole.port);
+                usize::MAX
+            }
         };
         let bytes = frame.get(whole.off..whole.off + whole.len);
         let bytes = bytes.filter(|bytes| bytes.len() <= room);
@@ -209,6 +223,9 @@ impl Node {
         bytes: &[u8],
     ) {
         let (src, dst) = (peer.0, self.id);
+        if self.peers[src as usize].session.is_none() && cx.has(Canary::ForgetAcked) {
+            return;
+        }
         let id = label.imm.unwrap_or(0);
         if label.tag != tag_of(port) {
             cx.violate(format!("node {dst}: {label:?} was matched at {port:?}"));
@@ -271,6 +288,9 @@ impl Node {
             return;
         };
         let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if op.is_none() {
+            self.check_in_place(cx, port);
+        }
         let buffer = op.map(|op| self.take_buffer(cx, op, peer));
         let room = buffer.as_ref().map_or(usize::MAX, Vec::len);
         let cut = len.min(room);
@@ -308,6 +328,21 @@ impl Node {
         self.hand_over(cx, got);
     }
 
+    pub(super) fn takes_in_place(&self, cx: &Context, port: PortId) -> bool {
+        let plan = cx.plan.port(self.id, port.number);
+        port.system || plan.is_some_and(|plan| plan.mode == PortMode::InPlace)
+    }
+
+    /// Messages without a buffer come at ports that take them so, also when the process has closed.
+    fn check_in_place(&self, cx: &mut Context, port: PortId) {
+        if !self.takes_in_place(cx, port) {
+            let id = self.id;
+            cx.violate(format!(
+                "node {id} was given a message in place at {port:?}"
+            ));
+        }
+    }
+
     /// Where the canaries of delivery sit.
     fn hand_over(&mut self, cx: &mut Context, got: Got) {
         // A greeting twice is just another greeting; the canary is for the program's messages.
@@ -317,6 +352,10 @@ impl Node {
         if self.kept_back.is_none() && cx.strikes(Canary::WrongOrder) {
             self.kept_back = Some(got);
             return;
+        }
+        let remote = &mut self.peers[got.src as usize];
+        if remote.has_left(got.port, got.lane) && cx.has(Canary::ForgetAcked) {
+            return remote.take_left(got.port, got.lane);
         }
         self.present(cx, &got);
         let follows =

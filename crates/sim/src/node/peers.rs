@@ -79,6 +79,12 @@ impl Remote {
             .or(self.bound[lane.index()])
     }
 
+    /// The next message from a port and lane is of a session that is over.
+    pub(crate) fn has_left(&self, port: PortId, lane: LaneId) -> bool {
+        let left = self.left.get(&(port, lane));
+        left.is_some_and(|left| !left.is_empty())
+    }
+
     /// A message from a port and lane was delivered.
     pub(crate) fn take_left(&mut self, port: PortId, lane: LaneId) {
         let Some(left) = self.left.get_mut(&(port, lane)) else {
@@ -186,12 +192,13 @@ impl Node {
 
     /// The peer can be sent to: a new session begins, and its first messages say so.
     pub(super) fn on_peer_up(&mut self, cx: &mut Context, peer: u32) {
-        let session = cx.ledger.open(self.id, peer);
+        let life = cx.life_met(self.id, peer);
+        let session = cx.ledger.open(self.id, peer, life);
         cx.trace.push(cx.now, self.id, Item::Up { peer, session });
         self.check_restless(cx, peer);
         let remote = &mut self.peers[peer as usize];
         remote.session = Some(session);
-        remote.life = cx.lives[peer as usize];
+        remote.life = life;
         remote.bound = [None; 2];
         remote.blocked = [false; 2];
         (remote.connecting_since, remote.reconnect_at) = (None, None);
@@ -253,6 +260,10 @@ impl Node {
         for outbox in &mut remote.outbox {
             outbox.retain(|out| out.note == Note::Nothing);
         }
+        if self.program.is_leaving() {
+            return self.drop_outbox(peer);
+        }
+        let remote = &mut self.peers[peer as usize];
         if !remote.outbox_is_empty() {
             remote.reconnect_at = Some(again_at);
             self.watched.insert(peer);
@@ -319,7 +330,7 @@ impl Node {
                 Err(Refused::Busy) => self.peers[peer as usize].blocked[lane.index()] = true,
                 // Shared memory is up at once, networks later.
                 Err(Refused::Unknown) => self.connect(cx, peer),
-                Err(Refused::Gone(cause)) => return self.on_gone(cx, peer, lane, cause),
+                Err(Refused::Gone(_)) => return self.on_gone(cx, peer, lane),
                 Err(_) => {
                     // Not up yet: whoever began, somebody must notice if it never is.
                     let since = &mut self.peers[peer as usize].connecting_since;
@@ -334,18 +345,11 @@ impl Node {
     }
 
     /// A message was refused because its peer is gone: it has failed, others are tried later.
-    fn on_gone(&mut self, cx: &mut Context, peer: u32, lane: LaneId, cause: Cause) {
-        let _ = cause;
-        let remote = &mut self.peers[peer as usize];
-        if cx.ending {
-            self.failed_count += remote
-                .outbox
-                .iter()
-                .map(|outbox| outbox.len() as u64)
-                .sum::<u64>();
-            remote.outbox.iter_mut().for_each(VecDeque::clear);
-            return;
+    fn on_gone(&mut self, cx: &mut Context, peer: u32, lane: LaneId) {
+        if cx.ending || self.program.is_leaving() {
+            return self.drop_outbox(peer);
         }
+        let remote = &mut self.peers[peer as usize];
         if remote.reconnect_at.is_none() {
             remote.outbox[lane.index()].pop_front();
             self.failed_count += 1;
@@ -411,6 +415,7 @@ impl Node {
                 len,
             },
         );
+        self.unsettled.insert(peer);
         let (note, at_ns) = (out.note, cx.now);
         let entry = Entry {
             id,

@@ -168,6 +168,28 @@ impl Requests {
         }
     }
 
+    pub(super) fn is_for(&self, peer: u32) -> bool {
+        self.flow.dst == peer
+    }
+
+    /// All requests have ended: what is wrong with what they left in the region.
+    pub(super) fn check_area(&self, region: &[u8]) -> Option<String> {
+        let area = region.get(self.base..self.base + AREA_LEN)?;
+        let (counter, rest) = area.split_at(COUNTER_LEN);
+        let (short, long) = rest.split_at(SHORT_LEN);
+        let count = payload::number(counter);
+        if self.counter.is_some() && count != self.counter {
+            return Some(format!("counter {count:?} instead of {:?}", self.counter));
+        }
+        let differs = |(got, wanted): (&u8, &Option<u8>)| wanted.is_some_and(|w| w != *got);
+        if let Some(at) = short.iter().zip(&self.short).position(differs) {
+            return Some(format!("byte {at} of the area of short puts differs"));
+        }
+        let (id, len) = self.long?;
+        let at = payload::first_difference(id, &long[..len], false)?;
+        Some(format!("byte {at} of {len} of a long put differs"))
+    }
+
     /// First byte in the region.
     fn addr(&self, draw: &Draw) -> u64 {
         let within = match draw {
@@ -257,6 +279,9 @@ impl Node {
 
     /// Puts requests that are due behind the messages of their lanes.
     pub(super) fn make_requests(&mut self, cx: &Context) {
+        if self.program.is_leaving() {
+            return;
+        }
         for (index, requests) in self.requests.iter_mut().enumerate() {
             if cx.ending {
                 requests.left = 0;
@@ -285,7 +310,8 @@ impl Node {
 
     /// When the next request is due.
     pub(super) fn next_request_ns(&self) -> u64 {
-        let due = self.requests.iter().filter(|requests| requests.left > 0);
+        let makes = |requests: &&Requests| requests.left > 0 && !self.program.is_leaving();
+        let due = self.requests.iter().filter(makes);
         due.map(|requests| requests.next_ns)
             .min()
             .unwrap_or(u64::MAX)

@@ -19,7 +19,8 @@ impl Node {
                 Transmit::Bulk { op, .. } => Some(op.0),
                 _ => None,
             };
-            if link == LinkId::SHM && !cx.alive[peer as usize] {
+            let has_ring = || cx.alive[peer as usize] || cx.shm.ended_readers(self.id, peer) > 0;
+            if link == LinkId::SHM && !has_ring() {
                 // The socket of a dead process refuses; its peer is then given up.
                 gone.push(peer);
                 continue;

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A process that ends in good order, and what is known of what ended processes have sent (`P2.9`).
+
+use super::{Node, Op};
+use crate::Canary;
+use crate::context::Context;
+use portolan_proto::OpId;
+use std::collections::{BTreeSet, VecDeque};
+
+impl Node {
+    /// The program makes no more work. The process ends when what it has sent has arrived.
+    pub(crate) fn begin_leaving(&mut self, cx: &mut Context) {
+        self.program.finish();
+        self.on_wake(cx);
+    }
+
+    /// The program waits for its sends to end; then it closes, and waits for what is not acknowledged.
+    pub(super) fn go_on_leaving(&mut self, cx: &mut Context) {
+        if !self.program.is_leaving() || self.has_open_sends() {
+            return;
+        }
+        if !self.program.is_closing() {
+            self.program.close();
+            cx.note_closing(self.id);
+            // Nobody is to wait for a program that asks for nothing any more.
+            self.core.discard_unread();
+            self.drain(cx, &[]);
+            self.check_withdrawn(cx);
+        }
+        if self.core.has_unfinished() && !cx.has(Canary::EarlyLeave) {
+            return;
+        }
+        self.core.flush_acks(self.clock.local(cx.now));
+        self.transmit(cx);
+        self.drain(cx, &[]);
+        cx.left.push(self.id);
+    }
+
+    /// No receive waits in a process that has closed: messages have taken it, or it was withdrawn.
+    fn check_withdrawn(&mut self, cx: &mut Context) {
+        let receives = self.memory.iter().filter_map(|(&op, what)| match what {
+            Op::Recv { port, .. } => Some((OpId(op), *port)),
+            _ => None,
+        });
+        let receives = receives.filter(|(_, port)| !self.takes_in_place(cx, *port));
+        for (op, port) in receives.collect::<Vec<_>>() {
+            if self.core.cancel_recv(port, op) || self.core.cancel_tagged(op) {
+                let id = self.id;
+                cx.violate(format!(
+                    "node {id} has closed, and its receive {op:?} at {port:?} waits on"
+                ));
+            }
+        }
+    }
+
+    fn has_open_sends(&self) -> bool {
+        let open = self.peers.iter().any(|remote| remote.send_count > 0);
+        open || !self.with_outbox.is_empty() || !self.pulls.is_empty()
+    }
+
+    /// The process has closed and ends: all that it has sent in sessions that stand has arrived.
+    pub(crate) fn depart(&mut self, cx: &mut Context) {
+        for session in self.peers.iter().filter_map(|remote| remote.session) {
+            cx.ledger.settle(session);
+        }
+        self.crash(cx);
+    }
+
+    /// Notes of which sessions all messages have arrived, as the core knows.
+    pub(super) fn settle(&mut self, cx: &mut Context) {
+        if self.unsettled.is_empty() {
+            return;
+        }
+        let transfers = self.core.unfinished_transfers().map(|(peer, ..)| peer);
+        let busy = self.core.unfinished_peers().chain(transfers);
+        let busy: BTreeSet<u32> = busy.map(|peer| peer.0).collect();
+        for peer in self.unsettled.extract_if(.., |peer| !busy.contains(peer)) {
+            if let Some(session) = self.peers[peer as usize].session {
+                cx.ledger.settle(session);
+            }
+        }
+    }
+
+    /// The peer is gone: a program that is about to end does not send to its next life.
+    pub(super) fn drop_outbox(&mut self, peer: u32) {
+        let remote = &mut self.peers[peer as usize];
+        let dropped = remote.outbox.iter().map(|outbox| outbox.len() as u64);
+        self.failed_count += dropped.sum::<u64>();
+        remote.outbox.iter_mut().for_each(VecDeque::clear);
+        remote.reconnect_at = None;
+        self.with_outbox.remove(&peer);
+    }
+
+    pub(super) fn describe_leaving(&self) -> String {
+        let sends: usize = self.peers.iter().map(|remote| remote.send_count).sum();
+        match self.with_outbox.first() {
+            Some(&peer) => self.describe_outbox(peer),
+            None if sends > 0 => format!("is leaving, and {sends} sends have not ended"),
+            None => "is leaving, and frames are not acknowledged".to_owned(),
+        }
+    }
+
+    /// What this process, which has ended, left in the memory of `target`, where it knew; what is
+    /// wrong with it.
+    pub(crate) fn check_area(&self, cx: &Context, target: &Node) -> Option<String> {
+        let (peer, remote) = (target.id, &self.peers[target.id as usize]);
+        let at = peer as usize;
+        let is_known = remote.session.is_some() && remote.send_count == 0;
+        if !is_known || !cx.alive[at] || cx.lives[at] != remote.life {
+            return None;
+        }
+        let bytes = target.memory.values().find_map(|op| match op {
+            Op::Region { bytes } => Some(bytes),
+            _ => None,
+        })?;
+        let mut there = self.requests.iter().filter(|one| one.is_for(peer));
+        there.find_map(|requests| requests.check_area(bytes))
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Processes that end, and those that have not read what they sent.
+
+use super::{Flow, MS, NODES_MAX, Plan};
+use crate::faults::{Fault, FaultKind, NEVER};
+use portolan_proto::LaneId;
+use rand::seq::{IndexedRandom, IteratorRandom};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// Messages that a process sends about its end: a few dozen fit the shortest ring.
+const LAST_COUNT: u32 = 48;
+const LAST_LEN_MAX: usize = 1000;
+
+/// About this long before its end it begins with them.
+const LAST_NS: u64 = 500_000;
+
+impl Plan {
+    /// Processes end in good order, before what they have sent is asked for. Not where all take part
+    /// in collective operations.
+    pub(super) fn draw_leaves(&mut self, seed: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 7);
+        if !self.groups.is_empty() || rng.random_bool(0.5) {
+            return;
+        }
+        for _ in 0..rng.random_range(1..=4) {
+            let node = rng.random_range(0..self.nodes);
+            let ends = |fault: &Fault| match fault.kind {
+                FaultKind::Crash { node: other, .. } | FaultKind::Leave { node: other, .. } => {
+                    other == node
+                }
+                _ => false,
+            };
+            if self.faults.iter().any(ends) {
+                continue;
+            }
+            let told = [None, Some(0), Some(20_000), self.told_after_ns];
+            let kind = FaultKind::Leave {
+                node,
+                told_after_ns: *told.choose(&mut rng).unwrap_or(&None),
+                again_after_ns: (rng.random_bool(0.3)).then(|| rng.random_range(1..500) * MS),
+            };
+            self.faults.push(Fault {
+                begin_ns: rng.random_range(0..=self.traffic_ns),
+                end_ns: NEVER,
+                kind,
+            });
+        }
+        // Hundreds of streams that wait for seconds would cost more than they find.
+        if self.nodes <= 20 && rng.random_bool(0.5) {
+            for port in &mut self.ports {
+                if rng.random_bool(0.3) {
+                    port.open_ns = self.traffic_ns + rng.random_range(200..4000) * MS;
+                }
+            }
+        }
+    }
+
+    /// A process ends, killed or in good order, while another of its host does not run: what it has
+    /// committed to shared memory lies unread.
+    pub(super) fn draw_unread(&mut self, seed: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 8);
+        for index in 0..self.faults.len() {
+            let Fault { begin_ns, kind, .. } = self.faults[index];
+            let (FaultKind::Crash { node, .. } | FaultKind::Leave { node, .. }) = kind else {
+                continue;
+            };
+            let mates = (0..self.nodes).filter(|mate| *mate != node);
+            let mates: Vec<u32> = mates
+                .filter(|mate| self.share_memory(node, *mate))
+                .collect();
+            if let Some(&mate) = mates.choose(&mut rng)
+                && rng.random_bool(0.7)
+            {
+                self.leave_unread(&mut rng, (node, mate), begin_ns);
+            }
+        }
+    }
+
+    fn leave_unread(&mut self, rng: &mut ChaCha8Rng, (src, dst): (u32, u32), end_ns: u64) {
+        let ports = self.ports.iter_mut();
+        let Some(port) = ports.filter(|port| port.node == dst).choose(rng) else {
+            return;
+        };
+        port.buffer_len = port.buffer_len.max(LAST_LEN_MAX);
+        let port = port.port;
+        self.flows.push(Flow {
+            src,
+            dst,
+            port,
+            lane: *LaneId::ALL.choose(rng).unwrap_or(&LaneId::Low),
+            best_effort: false,
+            ask_share: 0.0,
+            count: LAST_COUNT,
+            len_min: 0,
+            len_max: LAST_LEN_MAX,
+            burst: 4,
+            gap_ns: rng.random_range(LAST_NS / 20..LAST_NS / 5),
+            start_ns: end_ns.saturating_sub(LAST_NS),
+        });
+        self.faults.push(Fault {
+            begin_ns: end_ns.saturating_sub(rng.random_range(0..LAST_NS)),
+            end_ns: end_ns + rng.random_range(1..300) * MS,
+            kind: FaultKind::Pause { node: dst },
+        });
+    }
+}

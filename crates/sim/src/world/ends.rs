@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Processes end: killed, or in good order; and what must have arrived although they did.
+
+use super::World;
+use crate::Canary;
+use crate::faults::{Fault, FaultKind};
+use crate::queue::Happening;
+use std::time::Duration;
+
+impl World {
+    /// The process is killed.
+    pub(super) fn crash(&mut self, gone: u32) {
+        if self.cx.alive[gone as usize] {
+            self.nodes[gone as usize].crash(&mut self.cx);
+            self.end(gone, self.cx.plan.told_after_ns);
+        }
+    }
+
+    /// The process has closed.
+    pub(super) fn leave(&mut self, gone: u32) {
+        let left = |fault: &Fault| match fault.kind {
+            FaultKind::Leave {
+                node,
+                told_after_ns,
+                again_after_ns,
+            } if node == gone => Some((told_after_ns, again_after_ns)),
+            _ => None,
+        };
+        let mut faults = self.cx.plan.faults.iter().enumerate();
+        let found = faults.find_map(|(index, fault)| Some((index, left(fault)?)));
+        let Some((index, (told_after_ns, again_after_ns))) = found else {
+            return;
+        };
+        self.trace_fault(gone, index, "left");
+        self.nodes[gone as usize].depart(&mut self.cx);
+        self.end(gone, told_after_ns);
+        if let Some(after_ns) = again_after_ns {
+            let at = self.cx.now + after_ns;
+            self.cx.queue.push(at, Happening::FaultEnds { index });
+            self.cx.quiet_ns = self.cx.quiet_ns.max(at);
+        }
+    }
+
+    /// The process is gone: its peers are told by the system where they share memory with it, else
+    /// by the launcher after this time, if it tells.
+    fn end(&mut self, gone: u32, told_after_ns: Option<u64>) {
+        self.cx.alive[gone as usize] = false;
+        self.check_area(gone);
+        let life = self.nodes[gone as usize].life;
+        let cx = &mut self.cx;
+        for node in (0..cx.plan.nodes).filter(|node| *node != gone) {
+            if cx.plan.share_memory(node, gone) {
+                if cx.has(Canary::RingDies) {
+                    cx.shm.lose(gone, node);
+                }
+                let lives = cx.alive[node as usize];
+                cx.shm.end(&mut cx.queue, cx.now, (gone, node), lives);
+            } else if let Some(after_ns) = told_after_ns {
+                let at = cx.now + after_ns;
+                cx.queue.push(at, Happening::Gone { node, gone, life });
+            }
+        }
+    }
+
+    /// What the requests of `gone` have done in the memory of others is done for good. `P12.5`
+    fn check_area(&mut self, gone: u32) {
+        let source = &self.nodes[gone as usize];
+        let mut targets = self.nodes.iter().filter(|target| target.id != gone);
+        let wrong = targets.find_map(|target| {
+            let what = source.check_area(&self.cx, target)?;
+            Some((target.id, what))
+        });
+        if let Some((target, what)) = wrong {
+            self.cx.violate(format!(
+                "what ended requests of {gone} left in the memory of {target} is not there: {what}"
+            ));
+        }
+    }
+
+    /// What was acknowledged, or committed to a ring, was delivered: also if its sender has ended, as
+    /// long as its receiver lives. `P2.9`, `P9.7`
+    pub(super) fn check_settled(&mut self) {
+        let cx = &self.cx;
+        let life_of = |node: u32| cx.alive[node as usize].then(|| cx.lives[node as usize]);
+        let withheld = cx.ledger.withheld(life_of).next();
+        if let Some((session, src, dst, (count, lane, port, oldest))) = withheld {
+            self.cx.violate(format!(
+                "session {session} from {src} to {dst}: {count} messages that had arrived were never \
+                 delivered, first message {} ({} bytes, sent at {:?}) to {port:?} {lane:?}",
+                oldest.id,
+                oldest.len,
+                Duration::from_nanos(oldest.at_ns)
+            ));
+        }
+        for node in 0..self.cx.plan.nodes {
+            if !self.cx.alive[node as usize] {
+                self.check_area(node);
+            }
+        }
+    }
+}
