@@ -192,7 +192,7 @@ fn a_second_program_of_one_rank_is_refused_instead_of_waiting() {
     ]);
     assert_eq!(ended.status, 101, "{}", ended.out);
     assert!(
-        ended.out.contains("size 1") && ended.err.contains("Closed"),
+        ended.out.contains("size 1") && ended.err.contains("the launcher closed the connection"),
         "{}",
         ended.err
     );
@@ -200,9 +200,9 @@ fn a_second_program_of_one_rank_is_refused_instead_of_waiting() {
 
 #[test]
 fn path_and_options_reach_the_processes() {
-    let ended = run_ranks(1, "options", &["--path", "udp", "-o", "linger=5"]);
+    let ended = run_ranks(1, "options", &["--path", "udp", "-o", "app.linger=5"]);
     assert!(
-        ended.out.contains(r#"path udp options {"linger": "5"}"#),
+        ended.out.contains(r#"path udp options {"app.linger": "5"}"#),
         "{}",
         ended.out
     );

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(drain(&ours), Drained::Lack(lack));
         assert_eq!(drain(&ours), Drained::Farewell);
         let (ours, theirs) = pair();
-        for garbage in [&[LACK][..], &[LACK, 200], &[LACK; 10], &[LACK; 4000]] {
+        for garbage in [&[LACK][..], &[LACK, 200], &[LACK; 9], &[LACK; 4000]] {
             send(&theirs, garbage);
         }
         assert_eq!(drain(&ours), Drained::Bells(4));
