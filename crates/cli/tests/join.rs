@@ -202,7 +202,9 @@ fn a_second_program_of_one_rank_is_refused_instead_of_waiting() {
 fn path_and_options_reach_the_processes() {
     let ended = run_ranks(1, "options", &["--path", "udp", "-o", "app.linger=5"]);
     assert!(
-        ended.out.contains(r#"path udp options {"app.linger": "5"}"#),
+        ended
+            .out
+            .contains(r#"path udp options {"app.linger": "5"}"#),
         "{}",
         ended.out
     );

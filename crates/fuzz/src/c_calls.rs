@@ -197,8 +197,8 @@ fn send(site: &Site, model: &mut Model, byte: u8) {
         recv(site, model);
     }
     let at = (&raw const byte).cast();
-    // SAFETY: see `open`.
     assert_eq!(
+        // SAFETY: see `open`.
         unsafe { portolan_send(site.node, 0, PORT, at, 1, 0) },
         PORTOLAN_OK
     );
@@ -221,8 +221,8 @@ fn put(site: &Site, model: &mut Model) {
         notice(site, model);
     }
     let place = place(site.key, size_of::<portolan_remote_t>(), 0, PORTOLAN_NOTIFY);
-    // SAFETY: see `open`.
     assert_eq!(
+        // SAFETY: see `open`.
         unsafe { portolan_put(site.node, &place, [1_u8].as_ptr().cast(), 1) },
         PORTOLAN_OK
     );
@@ -243,8 +243,8 @@ fn place(key: u64, size: usize, rank: u32, flags: u32) -> portolan_remote_t {
 fn recv(site: &Site, model: &mut Model) {
     let mut byte = 0_u8;
     let at = (&raw mut byte).cast();
-    // SAFETY: see `open`.
     assert_eq!(
+        // SAFETY: see `open`.
         unsafe { portolan_recv(site.node, PORT, ANY, at, 1, null_mut()) },
         PORTOLAN_OK
     );
@@ -269,8 +269,8 @@ fn notice(site: &Site, model: &mut Model) {
 /// Waits for the request there is, or begins one. Its byte outlives it.
 fn request(site: &Site, model: &mut Model, byte: u8) {
     if let Some(request) = model.request.take() {
-        // SAFETY: see `open`.
         assert_eq!(
+            // SAFETY: see `open`.
             unsafe { portolan_wait(site.node, request, null_mut()) },
             PORTOLAN_OK
         );
@@ -290,8 +290,8 @@ fn request(site: &Site, model: &mut Model, byte: u8) {
     };
     let mut made = 0;
     let at = BYTES[usize::from(byte)..].as_ptr().cast();
-    // SAFETY: see `open`.
     assert_eq!(
+        // SAFETY: see `open`.
         unsafe { portolan_isend(site.node, 0, PORT, at, 1, 0, &mut made) },
         PORTOLAN_OK
     );
@@ -304,8 +304,8 @@ fn counters(site: &Site) -> [u64; 7] {
         size: size_of::<portolan_counters_t>(),
         ..Default::default()
     };
-    // SAFETY: see `open`.
     assert_eq!(
+        // SAFETY: see `open`.
         unsafe { portolan_counters(site.node, &mut now) },
         PORTOLAN_OK
     );

@@ -51,8 +51,9 @@ pub unsafe extern "C" fn gamma_init(
         }
         let wanted = u32::from(num_nodes);
         let lossy = is_lossy()?;
-        // SAFETY: the program's promise. Before joining, which happens once.
+        // Before joining, which happens once.
         let arguments = match wanted > 1 {
+            // SAFETY: the program's promise.
             true => unsafe { arguments(argc, argv)? },
             false => Vec::new(),
         };

@@ -131,8 +131,8 @@ impl Drawing {
     fn event(&mut self) {
         match self.rng.random_range(0..100) {
             0..40 => self.message(),
-            40..50 => self.to_anybody(),
-            50..55 => self.to_handler(),
+            40..50 => self.send_to_anybody(),
+            50..55 => self.send_to_handler(),
             55..62 => self.collective(),
             62..69 => self.remote(),
             69..73 => self.claim(),

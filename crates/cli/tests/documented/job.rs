@@ -5,7 +5,7 @@ use crate::common::{Ended, portolan};
 use crate::model::{AnyClass, Expected, Prediction, received};
 use crate::plan::{Fault, Outcome, Path, Place, Program, sum};
 use crate::play;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::{File, read_to_string, write};
 use std::io::Write;
 use std::path::PathBuf;
@@ -139,6 +139,10 @@ impl Run {
         for &(step, buffer) in &class.receives {
             // A process that did not come so far has been told of.
             let outcome = told.get(step)?;
+            let is_over = matches!(outcome, Outcome::Fault(Fault::NobodyLeft { .. }));
+            if is_over && streams.values().all(VecDeque::is_empty) {
+                continue;
+            }
             let is_blocking = matches!(outcome, Outcome::Cut { .. });
             let found = streams.iter_mut().find_map(|(&(source, _), stream)| {
                 let &(message, place) = stream.front()?;

@@ -60,7 +60,7 @@ impl Head {
 
     /// Which of the two ports of the group it has.
     pub(crate) fn slot(&self) -> usize {
-        usize::from(self.seq % AT_ONCE as u64 != 0)
+        usize::from(!self.seq.is_multiple_of(AT_ONCE as u64))
     }
 
     pub(crate) fn call(&self) -> CollectiveCall {

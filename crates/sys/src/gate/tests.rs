@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use super::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 

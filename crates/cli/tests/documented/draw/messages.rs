@@ -109,7 +109,7 @@ impl Drawing {
     }
 
     /// A message to a place where it may be taken for any other.
-    pub(super) fn to_anybody(&mut self) {
+    pub(super) fn send_to_anybody(&mut self) {
         let (from, to) = self.pair();
         let len = self.short_len().clamp(8, BUFFERED_MAX);
         let message = self.message_of(len);
@@ -164,7 +164,7 @@ impl Drawing {
     }
 
     /// Messages to a handler; what it got is asked for at the end.
-    pub(super) fn to_handler(&mut self) {
+    pub(super) fn send_to_handler(&mut self) {
         let (from, to) = self.pair();
         if !self.handled.contains(&to) {
             self.handled.push(to);

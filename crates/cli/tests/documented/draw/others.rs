@@ -6,7 +6,7 @@ use super::*;
 impl Drawing {
     /// Some ranks, in any order, or all.
     pub(super) fn members(&mut self) -> Members {
-        let alive = |rank: &u32| !(self.victim == Some(*rank));
+        let alive = |rank: &u32| self.victim != Some(*rank);
         let mut ranks: Vec<u32> = (0..self.size).filter(alive).collect();
         if self.victim.is_none() && self.chance(50) {
             return Members {

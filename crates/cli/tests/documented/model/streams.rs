@@ -24,7 +24,8 @@ impl Machine<'_> {
                     ports.entry(port).or_insert(PortUse::Open);
                 }
                 Step::OpenActive { port, .. } => {
-                    if *ports.entry(port).or_insert(PortUse::Handled) == PortUse::Handled {
+                    let use_ = ports.entry(port).or_insert(PortUse::Handled);
+                    if *use_ == PortUse::Handled {
                         self.handled.insert((rank, port));
                     }
                 }
