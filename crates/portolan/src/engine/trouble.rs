@@ -75,7 +75,8 @@ impl Inner {
 
     /// Ends a receive that nobody is left to send to.
     pub(crate) fn end_orphan(&mut self, op: OpId) {
-        if !self.ops.is_done(op) && self.withdraw(op) {
+        let is_over = self.is_last() && self.is_from_anybody(op) && self.check_owner().is_ok();
+        if is_over && !self.ops.is_done(op) && self.withdraw(op) {
             let others = self.job.size - 1;
             self.ops.fail(op, Error::NobodyLeft { others });
         }
