@@ -12,7 +12,9 @@ mod place;
 mod remote;
 mod send;
 mod tagged;
+mod transmit;
 mod trouble;
+mod watch;
 
 pub(crate) use carry::HELPER_NAME;
 pub(crate) use events::Inbox;
@@ -28,15 +30,14 @@ use crate::endpoint::{Directory, Raw};
 use crate::error::{Error, Reason};
 use crate::launch::{Job, Launch, LossReporter};
 use crate::links::Links;
-use crate::liveness::{Liveness, Silence, Standing};
+use crate::liveness::{Liveness, Silence};
 use crate::ops::Ops;
 use crate::port::Handler;
 use crate::seal::Seals;
 use crate::table::Table;
-use portolan_link::{Notice, Segments, TxError, TxFrame};
+use portolan_link::{Notice, TxError, TxFrame};
 use portolan_proto::{
-    Address, Cause, Core, Instant, Label, LinkId, OpId, PeerId, PeerStatus, PortId, SendSpec,
-    Transmit,
+    Address, Cause, Core, Instant, Label, LinkId, PeerId, PeerStatus, PortId, SendSpec,
 };
 use portolan_sys::fork::Owner;
 use portolan_wire::SEAL_LEN;
@@ -712,196 +713,4 @@ impl Engine {
             _ => {}
         }
     }
-
-    /// The network says that nobody listens at an address of `peer`. Anybody can say so; the peer
-    /// itself is asked. `P9.4`
-    fn doubt(&mut self, peer: PeerId) {
-        if let Some(liveness) = &self.liveness {
-            liveness.doubt(peer);
-            self.inner.peers[peer.0 as usize].is_doubted = true;
-            self.inner.list(peer);
-        }
-    }
-
-    /// Asks peers that are waited for, and have been silent, whether they live; gives up those that
-    /// stay silent, and those that are doubted with reason.
-    fn check_watched(&mut self) {
-        if self.inner.watched.is_empty() {
-            return;
-        }
-        let listed = std::mem::take(&mut self.inner.watched);
-        for peer in listed {
-            let info = &mut self.inner.peers[peer.0 as usize];
-            info.is_listed = false;
-            if info.watched_since.is_some() || info.is_doubted {
-                self.inner.list(peer);
-                self.check_one(peer);
-            }
-        }
-    }
-
-    fn check_one(&mut self, peer: PeerId) {
-        let now = self.inner.now;
-        if self.check_standing(peer, now) == Standing::Gone {
-            self.give_up(peer, Cause::ProcessGone);
-            return;
-        }
-        let info = &mut self.inner.peers[peer.0 as usize];
-        let Some(since) = info.watched_since else {
-            return;
-        };
-        let status = self.inner.core.peer_status(peer);
-        if matches!(status, PeerStatus::Up | PeerStatus::Unknown) {
-            info.connecting_since = None;
-        }
-        let heard = self.inner.core.last_heard(peer).unwrap_or_default();
-        self.check_peer(peer, now, heard.max(since));
-    }
-
-    /// Whether `peer` is gone, as the network says and its silence confirms. `P9.4`
-    fn check_standing(&mut self, peer: PeerId, now: Instant) -> Standing {
-        let Some(liveness) = &self.liveness else {
-            return Standing::Trusted;
-        };
-        let standing = liveness.standing(peer, now);
-        let info = &mut self.inner.peers[peer.0 as usize];
-        info.is_doubted = standing == Standing::Doubted;
-        // The question that doubt has asked, or its answer, may have been lost.
-        if info.is_doubted && now.since(info.asked_at) >= ASK_AFTER {
-            info.asked_at = now;
-            liveness.ask(peer);
-        }
-        standing
-    }
-
-    /// `P9.3`, and `P9.5` for a session that does not open.
-    fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant) {
-        let Some(liveness) = &self.liveness else {
-            return;
-        };
-        let heard = heard.max(liveness.seen(peer));
-        let info = &mut self.inner.peers[peer.0 as usize];
-        let look = info.silence.look(now, heard);
-        let silent_for = look.silent_for;
-        // Nor could its side of a session be heard meanwhile.
-        info.connecting_since = info.connecting_since.map(|since| since + look.missed);
-        if silent_for >= ASK_AFTER && now.since(info.asked_at) >= ASK_AFTER {
-            info.asked_at = now;
-            liveness.ask(peer);
-            // Also by the protocol: a peer that has given this session up says so.
-            self.inner.core.ask(peer);
-        }
-        if silent_for >= self.inner.peer_timeout {
-            let links = self.inner.table.links_to(peer);
-            let link = links.first().copied().unwrap_or(LinkId::UDP);
-            self.give_up(peer, Cause::Silent(link));
-            return;
-        }
-        let since = self.inner.peers[peer.0 as usize].connecting_since;
-        let timeout = self.inner.connect_timeout();
-        if since.is_some_and(|since| now.since(since) >= timeout) {
-            self.give_up(peer, Cause::NoPath);
-        }
-    }
-
-    /// As [`Inner::give_up`], and hangs up its ring, by which it learns that it was given up. `P8.8`
-    pub(crate) fn give_up(&mut self, peer: PeerId, cause: Cause) {
-        self.inner.give_up(peer, cause);
-        self.links.disconnect(peer, LinkId::SHM);
-    }
-}
-
-impl Links {
-    /// As [`Links::transmit`], sealed where the link is a network.
-    fn transmit_sealed(
-        &mut self,
-        turn: u32,
-        ops: &Ops,
-        seals: &mut Seals,
-        transmit: &Transmit<'_>,
-    ) -> (PeerId, LinkId, Result<(), TxError>) {
-        let (peer, link) = transmit.way();
-        if link == LinkId::SHM {
-            return self.transmit(turn, ops, transmit);
-        }
-        let payload = match *transmit {
-            Transmit::Bulk { op, off, len, .. } => payload_of(ops, op, off, len),
-            _ => Some(&[][..]),
-        };
-        let Some(payload) = payload else {
-            return (peer, link, Ok(()));
-        };
-        let send = |frame: &TxFrame<'_>| self.send(turn, peer, link, frame);
-        (peer, link, seals.transmit(transmit, payload, send))
-    }
-
-    /// Sends one transmit of the core by the link it names.
-    #[inline]
-    fn transmit(
-        &mut self,
-        turn: u32,
-        ops: &Ops,
-        transmit: &Transmit<'_>,
-    ) -> (PeerId, LinkId, Result<(), TxError>) {
-        match *transmit {
-            Transmit::Frame { peer, link, bytes } => {
-                let result = self.send(turn, peer, link, &TxFrame::whole(bytes));
-                (peer, link, result)
-            }
-            Transmit::Run {
-                peer,
-                link,
-                bytes,
-                more,
-                segment_len,
-            } => {
-                let payload = [IoSlice::new(bytes), IoSlice::new(more)];
-                let payload = &payload[..if more.is_empty() { 1 } else { 2 }];
-                let segments = Some(Segments {
-                    header_len: 0,
-                    payload_len: segment_len,
-                });
-                let frame = TxFrame {
-                    head: &[],
-                    payload,
-                    segments,
-                };
-                (peer, link, self.send(turn, peer, link, &frame))
-            }
-            Transmit::Bulk {
-                peer,
-                link,
-                op,
-                off,
-                len,
-                headers,
-                header_len,
-                fragment_len,
-            } => {
-                let Some(bytes) = payload_of(ops, op, off, len) else {
-                    return (peer, link, Ok(()));
-                };
-                let payload = [IoSlice::new(bytes)];
-                let cut = Segments {
-                    header_len,
-                    payload_len: fragment_len,
-                };
-                let segments = (headers.len() > header_len).then_some(cut);
-                let frame = TxFrame {
-                    head: headers,
-                    payload: &payload,
-                    segments,
-                };
-                (peer, link, self.send(turn, peer, link, &frame))
-            }
-        }
-    }
-}
-
-/// Part of an operation's buffer; `None` if it was forgotten, when its transfer fails at the peer's
-/// end.
-#[inline]
-fn payload_of(ops: &Ops, op: OpId, off: u64, len: usize) -> Option<&[u8]> {
-    let off = usize::try_from(off).unwrap_or(usize::MAX);
-    ops.bytes(op).get(off..)?.get(..len)
 }

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Finding out whether peers live that are waited for, or that the network says are gone (`P9`).
+//!
+//! The one invariant: a peer is given up for a sign, or for silence while it was listened for.
+
+use super::{ASK_AFTER, Engine};
+use crate::liveness::Standing;
+use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
+
+impl Engine {
+    /// The network says that nobody listens at an address of `peer`. Anybody can say so; the peer
+    /// itself is asked. `P9.4`
+    pub(super) fn doubt(&mut self, peer: PeerId) {
+        if let Some(liveness) = &self.liveness {
+            liveness.doubt(peer);
+            self.inner.peers[peer.0 as usize].is_doubted = true;
+            self.inner.list(peer);
+        }
+    }
+
+    /// Asks peers that are waited for, and have been silent, whether they live; gives up those that
+    /// stay silent, and those that are doubted with reason.
+    pub(super) fn check_watched(&mut self) {
+        if self.inner.watched.is_empty() {
+            return;
+        }
+        let listed = std::mem::take(&mut self.inner.watched);
+        for peer in listed {
+            let info = &mut self.inner.peers[peer.0 as usize];
+            info.is_listed = false;
+            if info.watched_since.is_some() || info.is_doubted {
+                self.inner.list(peer);
+                self.check_one(peer);
+            }
+        }
+    }
+
+    fn check_one(&mut self, peer: PeerId) {
+        let now = self.inner.now;
+        if self.check_standing(peer, now) == Standing::Gone {
+            self.give_up(peer, Cause::ProcessGone);
+            return;
+        }
+        let info = &mut self.inner.peers[peer.0 as usize];
+        let Some(since) = info.watched_since else {
+            return;
+        };
+        let status = self.inner.core.peer_status(peer);
+        if matches!(status, PeerStatus::Up | PeerStatus::Unknown) {
+            info.connecting_since = None;
+        }
+        let heard = self.inner.core.last_heard(peer).unwrap_or_default();
+        self.check_peer(peer, now, heard.max(since));
+    }
+
+    /// Whether `peer` is gone, as the network says and its silence confirms. `P9.4`
+    fn check_standing(&mut self, peer: PeerId, now: Instant) -> Standing {
+        let Some(liveness) = &self.liveness else {
+            return Standing::Trusted;
+        };
+        let standing = liveness.standing(peer, now);
+        let info = &mut self.inner.peers[peer.0 as usize];
+        info.is_doubted = standing == Standing::Doubted;
+        // The question that doubt has asked, or its answer, may have been lost.
+        if info.is_doubted && now.since(info.asked_at) >= ASK_AFTER {
+            info.asked_at = now;
+            liveness.ask(peer);
+        }
+        standing
+    }
+
+    /// `P9.3`, and `P9.5` for a session that does not open.
+    fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant) {
+        let Some(liveness) = &self.liveness else {
+            return;
+        };
+        let heard = heard.max(liveness.seen(peer));
+        let info = &mut self.inner.peers[peer.0 as usize];
+        let look = info.silence.look(now, heard);
+        let silent_for = look.silent_for;
+        // Nor could its side of a session be heard meanwhile.
+        info.connecting_since = info.connecting_since.map(|since| since + look.missed);
+        if silent_for >= ASK_AFTER && now.since(info.asked_at) >= ASK_AFTER {
+            info.asked_at = now;
+            liveness.ask(peer);
+            // Also by the protocol: a peer that has given this session up says so.
+            self.inner.core.ask(peer);
+        }
+        if silent_for >= self.inner.peer_timeout {
+            let links = self.inner.table.links_to(peer);
+            let link = links.first().copied().unwrap_or(LinkId::UDP);
+            self.give_up(peer, Cause::Silent(link));
+            return;
+        }
+        let since = self.inner.peers[peer.0 as usize].connecting_since;
+        let timeout = self.inner.connect_timeout();
+        if since.is_some_and(|since| now.since(since) >= timeout) {
+            self.give_up(peer, Cause::NoPath);
+        }
+    }
+
+    /// As [`Inner::give_up`], and hangs up its ring, by which it learns that it was given up. `P8.8`
+    pub(crate) fn give_up(&mut self, peer: PeerId, cause: Cause) {
+        self.inner.give_up(peer, cause);
+        self.links.disconnect(peer, LinkId::SHM);
+    }
+}
