@@ -550,20 +550,27 @@ impl Node {
     /// # Errors
     /// As [`Node::wait`].
     pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
-        if self.engine.inner.ops.is_handled(request.0) {
+        let tested = self.test_once(request.0);
+        self.part();
+        tested
+    }
+
+    fn test_once(&mut self, op: OpId) -> Result<Option<Completion>, Error> {
+        let engine = &mut *self.engine;
+        if engine.inner.ops.is_handled(op) {
             return Err(Error::StaleRequest);
         }
-        if !self.engine.inner.ops.is_done(request.0) {
-            self.progress();
-            self.engine.inner.check_owner()?;
-            if !self.engine.inner.ops.is_done(request.0) {
+        if !engine.inner.ops.is_done(op) {
+            engine.progress();
+            engine.inner.check_owner()?;
+            if !engine.inner.ops.is_done(op) {
                 return Ok(None);
             }
         }
-        let Some(done) = self.engine.inner.ops.finish(request.0) else {
-            return Err(self.engine.inner.stale());
-        };
-        done.map(Some)
+        match engine.inner.ops.finish(op) {
+            Some(done) => done.map(Some),
+            None => Err(engine.inner.stale()),
+        }
     }
 
     /// Receives and sends what is ready, runs handlers, and returns at once; the number of frames

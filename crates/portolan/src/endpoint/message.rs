@@ -292,6 +292,7 @@ impl Endpoint {
     pub fn peek(&mut self, spec: &RawRecv) -> Result<Option<RawEnvelope>, SubmitError> {
         let selector = self.selector(spec)?;
         let found = self.engine.inner.core.peek_tagged(&selector);
+        self.part();
         Ok(found.map(RawEnvelope::from))
     }
 
