@@ -172,14 +172,13 @@ impl Core {
         !self.ready.is_empty() || self.sh.outstanding_count > 0
     }
 
-    /// The same, looking at every peer with a timer.
-    pub fn look_for_outstanding(&mut self) -> bool {
+    /// Looks at every peer with a timer, so that [`Core::has_outstanding`] says how it is now.
+    pub fn look_for_outstanding(&mut self) {
         for id in &self.timed {
             if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
                 peer.note_outstanding(&mut self.sh);
             }
         }
-        self.has_outstanding()
     }
 
     /// Whether anything waits that should not wait for the program's next call: all but

@@ -59,10 +59,8 @@ impl Engine {
                 break;
             }
         }
-        let is_left = self.inner.core.look_for_outstanding()
-            || self.full_mask != 0
-            || !self.inner.pending.is_empty();
-        match (is_left, has_moved) {
+        self.inner.core.look_for_outstanding();
+        match (self.has_left(), has_moved) {
             (false, _) => Carried::Done,
             (true, true) => Carried::Moved,
             (true, false) => Carried::Stuck,
