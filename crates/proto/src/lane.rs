@@ -2,13 +2,13 @@
 //! Lanes: messages of one peer and priority, matched and delivered in the order of their numbers
 //! although they came by several paths (`P4.1`). The two lanes share nothing (`P4.2`).
 
-use crate::core_state::Shared;
-use crate::coverage::Coverage;
-use crate::event::{Address, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
+use crate::base::coverage::Coverage;
+use crate::base::event::{Address, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
+use crate::bulk::rendezvous::{Asked, Origin, Request};
+use crate::dispatch::Shared;
+use crate::matching::port::{Match, Port, Posted, Waiting};
 use crate::peer::Peer;
-use crate::port::{Match, Port, Posted, Waiting};
-use crate::remote::{Job, REMOTE_PORT, RemoteFault};
-use crate::rendezvous::{Asked, Origin, Request};
+use crate::rma::{Job, REMOTE_PORT, RemoteFault};
 use crate::{DropReason, LinkId, PortMode};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -16,9 +16,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
 
+pub(crate) mod best_effort;
 mod end;
 mod label;
 mod parts;
+pub(crate) mod shortage;
 
 /// Charged per message beside its bytes, so that credit also bounds the bookkeeping of small ones.
 pub(crate) const CHARGE_OVERHEAD: u32 = 32;
@@ -98,7 +100,7 @@ pub(crate) struct LaneRx {
     /// How many of those are requests for remote memory.
     jobs_matched: usize,
     entries: VecDeque<Option<Entry>>,
-    pub(crate) best_effort: crate::best_effort::Seen,
+    pub(crate) best_effort: crate::lane::best_effort::Seen,
     arrived: u32,
     consumed: u32,
     advertised: u32,
@@ -112,7 +114,7 @@ pub(crate) struct LaneRx {
 #[derive(Debug, Default)]
 pub(crate) struct LaneMemory {
     next_seq: u16,
-    best_effort: crate::best_effort::Seen,
+    best_effort: crate::lane::best_effort::Seen,
     pub(crate) consumed: u32,
     advertised: u32,
 }

@@ -24,73 +24,40 @@
 
 extern crate alloc;
 
-mod ack;
-mod arrivals;
-mod best_effort;
+mod base;
 mod bulk;
-mod bulk_tx;
-mod closing;
-mod config;
-mod congestion;
-mod core_state;
-mod counters;
-mod coverage;
-mod eager;
-mod event;
-mod failover;
-mod fast;
-mod grant;
-pub mod group;
-mod guess;
-mod held;
+mod dispatch;
 mod lane;
-mod lapse;
-mod leave;
-mod loss;
-mod marks;
 mod matching;
-mod open;
+mod mem;
 mod path;
 mod peer;
-mod port;
-mod probe;
-mod recut;
-mod remote;
-mod rendezvous;
-mod rest;
-mod rtt;
-mod run;
-mod rx;
+mod rma;
 mod session;
-mod shortage;
-mod slab;
-mod slot;
-mod tag_queue;
-mod tagged;
-mod time;
-mod timer;
-mod tx;
 
-pub use config::{Choice, Config, LONE_STEPS, Limits, LinkId, LinkParams, LoneStep, Schedule};
-pub use core_state::{Core, CreditStatus};
-pub use counters::{Counters, DropReason};
-pub use eager::{FlushHint, Refused, SendSpec, Staging};
-pub use event::{
+pub use base::config::{
+    Choice, Config, LONE_STEPS, Limits, LinkId, LinkParams, LoneStep, Schedule,
+};
+pub use base::counters::{Counters, DropReason};
+pub use base::event::{
     Address, Cause, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode,
 };
-pub use fast::{Admitted, Direct, Labelled, Want, Whole, WholeDest};
-pub use guess::ExpectedRun;
-pub use matching::{ClaimId, Envelope, Selector};
+pub use base::group;
+pub use base::time::Instant;
+pub use bulk::prediction::ExpectedRun;
+pub use dispatch::batch::TakenRun;
+pub use dispatch::lone::{Admitted, Direct, Labelled, Want, Whole, WholeDest};
+pub use dispatch::{Core, CreditStatus};
+pub use matching::labels::{ClaimId, Envelope, Selector};
 pub use path::PathStatus;
+pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
 pub use peer::PeerStatus;
+pub use peer::transmit::Transmit;
 pub use portolan_wire::{CARD_LEN, Card, Label, LaneId, Space};
-pub use remote::{
+pub use rma::{
     ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, PutNotice, RegionSpec, RemoteFault, RemoteSpec,
 };
-pub use run::TakenRun;
 pub use session::SessionIds;
-pub use time::Instant;
-pub use tx::Transmit;
 
 #[cfg(test)]
 mod tests;

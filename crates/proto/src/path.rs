@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One way to one peer: its packet numbers, what is under way, and what waits to be sent.
 
-use crate::ack::RxWindow;
-use crate::rtt::Rtt;
-use crate::slot::{SlotId, SlotPool};
+pub(crate) mod ack;
+mod calls;
+pub(crate) mod congestion;
+mod ecn;
+pub(crate) mod failover;
+mod loss;
+pub(crate) mod probe;
+pub(crate) mod refragment;
+pub(crate) mod rtt;
+pub(crate) mod stage;
+
+use crate::mem::slot::{SlotId, SlotPool};
+use crate::path::ack::RxWindow;
+use crate::path::rtt::Rtt;
 use crate::{Instant, LinkId, LinkParams};
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -132,7 +143,7 @@ pub(crate) struct Path {
     pub(crate) window_frames: u32,
     pub(crate) rtt: Rtt,
     pub(crate) rx: RxWindow,
-    pub(crate) probe: crate::probe::ProbeState,
+    pub(crate) probe: crate::path::probe::ProbeState,
 
     /// Number of the front entry of `inflight`.
     pub(crate) base_num: u32,
@@ -140,10 +151,10 @@ pub(crate) struct Path {
     pub(crate) lost: VecDeque<u32>,
     /// How many of those are on their way: neither acknowledged nor lost.
     pub(crate) flying: usize,
-    pub(crate) loss: crate::loss::LossState,
+    pub(crate) loss: crate::path::loss::LossState,
     /// `None`: the receiver's window alone holds this side back.
-    pub(crate) congestion: Option<crate::congestion::Congestion>,
-    pub(crate) standing: crate::failover::Standing,
+    pub(crate) congestion: Option<crate::path::congestion::Congestion>,
+    pub(crate) standing: crate::path::failover::Standing,
 
     /// One frame per lane, so that the lanes share nothing that is lost or ordered.
     pub(crate) open: [Option<OpenFrame>; 2],
@@ -176,14 +187,14 @@ impl Path {
             window_frames: 64,
             rtt: Rtt::new(),
             rx: RxWindow::new(rx_window),
-            probe: crate::probe::ProbeState::default(),
+            probe: crate::path::probe::ProbeState::default(),
             base_num: 0,
             inflight: VecDeque::new(),
             lost: VecDeque::new(),
             flying: 0,
-            loss: crate::loss::LossState::default(),
+            loss: crate::path::loss::LossState::default(),
             congestion: None,
-            standing: crate::failover::Standing::default(),
+            standing: crate::path::failover::Standing::default(),
             open: [None; 2],
             closed: [VecDeque::new(), VecDeque::new()],
             runs: VecDeque::new(),
@@ -235,7 +246,7 @@ impl Path {
     pub(crate) fn new_frame(&self, slots: &mut SlotPool) -> OpenFrame {
         let len_max = self.shared_frame_len();
         OpenFrame {
-            slot: slots.take(len_max + crate::ack::ACK_LEN_MAX),
+            slot: slots.take(len_max + crate::path::ack::ACK_LEN_MAX),
             len: self.header_len(),
             len_max,
             numbered: false,
@@ -251,7 +262,7 @@ impl Path {
     /// Frames that may still be put under way. `P3.3`, `P3.13`
     #[inline]
     pub(crate) fn window_left(&self) -> usize {
-        let span = crate::ack::span(self.window_frames) as usize;
+        let span = crate::path::ack::span(self.window_frames) as usize;
         let room = span.saturating_sub(self.inflight.len());
         room.min(self.flying_left())
     }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One peer: its session, its paths, its lanes.
 
-use crate::congestion::Congestion;
-use crate::core_state::Shared;
-use crate::event::{Cause, PeerId};
+mod piggyback;
+pub(crate) mod transmit;
+
+use crate::base::event::{Cause, PeerId};
+use crate::dispatch::Shared;
 use crate::lane::{LaneRx, LaneTx};
+use crate::path::congestion::Congestion;
 use crate::path::{Path, PathStatus};
 use crate::session::SessionState;
 use crate::{Instant, LinkId};
@@ -53,8 +56,8 @@ pub(crate) struct Peer {
     /// Transfers to this peer that have been granted bytes which are not sent yet.
     pub(crate) bulk_ready: VecDeque<u32>,
     /// Parts of transfers that are to be sent again, by whichever path carries bulk data.
-    pub(crate) pieces: VecDeque<crate::recut::Piece>,
-    pub(crate) doubt: crate::failover::Doubt,
+    pub(crate) pieces: VecDeque<crate::path::refragment::Piece>,
+    pub(crate) doubt: crate::path::failover::Doubt,
     pub(crate) last_heard: Instant,
     /// Stands in the queue of peers with something to transmit.
     pub(crate) queued: bool,
@@ -65,7 +68,7 @@ pub(crate) struct Peer {
     /// Counted among those with [`Core::has_outstanding`](crate::Core::has_outstanding).
     pub(crate) is_outstanding: bool,
     /// By what waits here.
-    pub(crate) held_back: crate::shortage::HeldBack,
+    pub(crate) held_back: crate::lane::shortage::HeldBack,
 }
 
 impl Peer {
@@ -84,13 +87,13 @@ impl Peer {
             last_grant: None,
             bulk_ready: VecDeque::new(),
             pieces: VecDeque::new(),
-            doubt: crate::failover::Doubt::default(),
+            doubt: crate::path::failover::Doubt::default(),
             last_heard: Instant::default(),
             queued: false,
             timed: false,
             watched: false,
             is_outstanding: false,
-            held_back: crate::shortage::HeldBack::default(),
+            held_back: crate::lane::shortage::HeldBack::default(),
         }
     }
 
@@ -136,10 +139,10 @@ impl Peer {
         let small = up().min_by_key(|path| {
             // Shared memory is chosen before its first round trip: it is lossless.
             if path.params.lossless || preferred == Some(path.link) {
-                crate::time::Span::ZERO
+                crate::base::time::Span::ZERO
             } else {
                 // Acknowledgements of data may come by another path: only probes compare paths.
-                path.probe.best.unwrap_or(crate::time::Span::MAX)
+                path.probe.best.unwrap_or(crate::base::time::Span::MAX)
             }
         });
         let bulk = up().max_by_key(|path| {

@@ -4,11 +4,14 @@
 //! Each side gives the other a token: 44 unpredictable bits above the 20-bit number of the peer, so
 //! that a frame finds its peer without hashing and a frame of a dead session is refused (`P2.3`).
 
-use crate::core_state::{Shared, window_frames};
-use crate::event::{Cause, Event, PeerId};
+pub(crate) mod dormant;
+pub(crate) mod open;
+
+use crate::base::event::{Cause, Event, PeerId};
+use crate::base::time::Span;
+use crate::dispatch::{Shared, window_frames};
 use crate::path::FRAME_LEN_LEAST;
 use crate::peer::Peer;
-use crate::time::Span;
 use crate::{Core, DropReason, Instant, LinkId};
 use portolan_wire::{
     FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello, MAC_LEN, OPEN_JOB_ID,

@@ -3,9 +3,9 @@
 
 use super::{Entry, State, match_entry};
 use crate::LaneId;
-use crate::core_state::Shared;
-use crate::event::{Address, Data};
-use crate::leave::Remains;
+use crate::base::event::{Address, Data};
+use crate::dispatch::Shared;
+use crate::dispatch::give_up::Remains;
 use crate::peer::Peer;
 use alloc::collections::VecDeque;
 

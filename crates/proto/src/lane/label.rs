@@ -4,13 +4,13 @@
 
 use super::{Entry, State, charge, truncation};
 use crate::DropReason;
-use crate::core_state::Shared;
-use crate::coverage::Coverage;
-use crate::event::{Address, Data, Event, OpError, OpId, PeerId};
-use crate::matching::Arrived;
+use crate::base::coverage::Coverage;
+use crate::base::event::{Address, Data, Event, OpError, OpId, PeerId};
+use crate::bulk::rendezvous::Request;
+use crate::dispatch::Shared;
+use crate::matching::labels::Arrived;
+use crate::matching::port::Waiting;
 use crate::peer::Peer;
-use crate::port::Waiting;
-use crate::rendezvous::Request;
 use core::ops::Range;
 use portolan_wire::{Label, LaneId};
 

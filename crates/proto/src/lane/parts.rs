@@ -4,11 +4,11 @@
 
 use super::{Entry, State, charge, place_clipped, truncation};
 use crate::DropReason;
-use crate::core_state::Shared;
-use crate::coverage::Coverage;
-use crate::event::{Address, Data, Dest, Event};
+use crate::base::coverage::Coverage;
+use crate::base::event::{Address, Data, Dest, Event};
+use crate::dispatch::Shared;
+use crate::mem::slot::MESSAGE_LEN_MAX;
 use crate::peer::Peer;
-use crate::slot::MESSAGE_LEN_MAX;
 use core::ops::Range;
 use portolan_wire::{Fragment, LaneId};
 

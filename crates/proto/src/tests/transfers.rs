@@ -79,7 +79,7 @@ fn credit_waits_for_room_in_the_window() {
     let mut pair = Pair::new(&[LinkId::UDP], 2);
     pair.run(Duration::from_millis(50));
     path(&mut pair, 0, 1).window_frames = 2;
-    path(&mut pair, 1, 0).rx = crate::ack::RxWindow::new(2);
+    path(&mut pair, 1, 0).rx = crate::path::ack::RxWindow::new(2);
     pair.ends[0].core.open_port(PORT, PortMode::InPlace);
     // Two lost frames fill the window until they are missed.
     pair.dead = Some(LinkId::UDP);
@@ -104,7 +104,7 @@ fn a_lost_frame_does_not_hold_up_those_behind_it() {
     let mut pair = Pair::new(&[LinkId::UDP], 2);
     pair.run(Duration::from_millis(50));
     path(&mut pair, 0, 1).window_frames = 16;
-    path(&mut pair, 1, 0).rx = crate::ack::RxWindow::new(16);
+    path(&mut pair, 1, 0).rx = crate::path::ack::RxWindow::new(16);
     pair.ends[1].post(PORT, 300_000, None);
     pair.faults.drop = 0.05;
     pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();

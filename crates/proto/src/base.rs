@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What every other folder may use and that uses none of them: names, settings, time, counters,
+//! events.
+
+pub(crate) mod config;
+pub(crate) mod counters;
+pub(crate) mod coverage;
+pub(crate) mod event;
+pub mod group;
+pub(crate) mod poll_gap;
+pub(crate) mod time;

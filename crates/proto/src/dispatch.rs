@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The state of the core, and the verbs that do not belong to one mechanism.
+
+pub(crate) mod batch;
+pub(crate) mod closing;
+pub(crate) mod give_up;
+pub(crate) mod lone;
+mod receive;
+mod tagged;
+mod timer;
+
+use crate::base::config::Times;
+use crate::base::event::{Address, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use crate::base::poll_gap::Lapse;
+use crate::bulk::grant::Scheduler;
+use crate::bulk::prediction::Guess;
+use crate::bulk::rendezvous::{Origin, Request, RxTransfer, TxTransfer};
+use crate::lane::shortage::Shortage;
+use crate::lane::{charge, truncation};
+use crate::matching::labels::Matching;
+use crate::matching::port::{Ports, Posted, ServedWhat, WAITING_LEN};
+use crate::mem::held::HeldPool;
+use crate::mem::slab::Slab;
+use crate::mem::slot::SlotPool;
+use crate::path::congestion::Congestion;
+use crate::path::{Path, PathStatus};
+use crate::peer::transmit::Sent;
+use crate::peer::{Peer, PeerStatus};
+use crate::rma::Remote;
+use crate::session::dormant::Rested;
+use crate::session::open::Open;
+use crate::session::{Entropy, SessionState};
+use crate::{Choice, Config, Counters, Instant, LinkId, LinkParams};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+/// Everything that is not one peer's own.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) times: Times,
+    pub(crate) links: [Option<LinkParams>; LinkId::COUNT],
+    pub(crate) ports: Ports,
+    pub(crate) matching: Matching,
+    pub(crate) slots: SlotPool,
+    pub(crate) held: HeldPool,
+    pub(crate) tx_transfers: Slab<TxTransfer>,
+    pub(crate) rx_transfers: Slab<RxTransfer>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) guesses: [Guess; LinkId::COUNT],
+    /// Ports to be served, because what they waited for was delivered.
+    pub(crate) unblocked_ports: Vec<PortId>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: Counters,
+    pub(crate) entropy: Entropy,
+    /// For a process without a job: who it is, and whom it knows.
+    pub(crate) open: Option<Box<Open>>,
+    /// Small messages take this link where it works.
+    pub(crate) preferred: Option<LinkId>,
+    /// Of a model, or none; its eager limits are among those of `config`.
+    pub(crate) choice: Choice,
+    /// The limits that were configured, before a choice lowered them: longest eager message that
+    /// is sent (on networks, on lossless links) or taken.
+    pub(crate) eager_bounds: [usize; 2],
+    /// Headers and short frames that live for one transmit only.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) remote: Box<Remote>,
+    pub(crate) lapse: Lapse,
+    /// The program has no more use for messages.
+    pub(crate) closing: bool,
+    /// A request to send that was matched just now, and is refused: the sender's number.
+    pub(crate) refused: Option<u32>,
+    /// Peers with frames or acknowledgements left when they were last looked at.
+    pub(crate) outstanding_count: usize,
+    /// Messages that wait at ports.
+    pub(crate) at_ports: usize,
+    /// Peers that are held back by what waits here.
+    pub(crate) shortage: Shortage,
+}
+
+/// Credit of one lane, in bytes modulo 2^32 since the session began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreditStatus {
+    /// Charged by this side for messages to the peer.
+    pub charged: u32,
+    /// How far the peer lets that go.
+    pub limit: u32,
+    /// Charged by the peer and consumed here.
+    pub consumed: u32,
+}
+
+/// The protocol core of one process. See the crate's documentation for the contract.
+#[derive(Debug)]
+pub struct Core {
+    /// `None` for those never met, and for those that rest ([`Core::awaken`]).
+    pub(crate) peers: Vec<Option<Box<Peer>>>,
+    pub(crate) resting: BTreeMap<PeerId, Box<Rested>>,
+    /// Peers on networks that are awake, and when to look whether they may rest.
+    pub(crate) awake: VecDeque<(Instant, PeerId)>,
+    /// Per peer, a bit per link that reaches it.
+    pub(crate) allowed: Vec<u8>,
+    pub(crate) ready: VecDeque<PeerId>,
+    pub(crate) timed: Vec<PeerId>,
+    pub(crate) sh: Shared,
+    /// The transmit that was handed out last, until the engine's next call tells its fate.
+    pub(crate) sent: Option<Sent>,
+}
+
+impl Core {
+    /// A core without links or peers.
+    ///
+    /// # Panics
+    /// When the limits contradict each other: credit beyond what 15-bit sequence numbers order, or
+    /// eager messages beyond credit or frame buffers.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let limits = &config.limits;
+        // P4.8
+        assert!(
+            limits.credit_len / crate::lane::CHARGE_OVERHEAD < 1 << 15,
+            "credit_len too large"
+        );
+        let eager_len_max = limits.eager_len_max.max(limits.eager_len_max_lossless);
+        assert!(
+            crate::lane::charge(eager_len_max) <= limits.credit_len / 2,
+            "eager_len_max"
+        );
+        assert!(
+            eager_len_max <= crate::mem::slot::MESSAGE_LEN_MAX,
+            "eager messages must fit a frame buffer"
+        );
+        assert!(config.size <= 1 << 20, "a job has at most 2^20 processes");
+        let entropy = Entropy::new(config.seed, config.epoch);
+        let eager_bounds = [limits.eager_len_max, limits.eager_len_max_lossless];
+        Core {
+            peers: (0..config.size).map(|_| None).collect(),
+            allowed: alloc::vec![0; config.size as usize],
+            resting: BTreeMap::new(),
+            awake: VecDeque::new(),
+            ready: VecDeque::new(),
+            timed: Vec::new(),
+            sh: Shared {
+                times: Times::from(&config.limits),
+                config,
+                links: [None; LinkId::COUNT],
+                ports: Ports::new(),
+                matching: Matching::new(),
+                slots: SlotPool::default(),
+                held: HeldPool::default(),
+                tx_transfers: Slab::new(),
+                rx_transfers: Slab::new(),
+                scheduler: Scheduler::default(),
+                guesses: Default::default(),
+                unblocked_ports: Vec::new(),
+                events: VecDeque::new(),
+                counters: Counters::default(),
+                entropy,
+                open: None,
+                preferred: None,
+                choice: Choice::default(),
+                eager_bounds,
+                scratch: Vec::new(),
+                remote: Box::new(Remote::new()),
+                lapse: Lapse::default(),
+                closing: false,
+                refused: None,
+                outstanding_count: 0,
+                at_ports: 0,
+                shortage: Shortage::default(),
+            },
+            sent: None,
+        }
+    }
+
+    /// Tells what a link of this process can do; before any peer is connected by it.
+    pub fn add_link(&mut self, link: LinkId, params: LinkParams) {
+        self.set_buffer_len(link, params.rx_buffer_len);
+        self.sh.links[link.index()] = Some(params);
+    }
+
+    /// Tells that `link` buffers `len` bytes of bulk data, by what was seen since it was added.
+    /// Grants follow it (`P5.3`); the windows of frames, which peers were told, do not.
+    pub fn set_buffer_len(&mut self, link: LinkId, len: usize) {
+        let budget = grant_budget(&self.sh.config, len);
+        self.sh.scheduler.set_budget(link, budget);
+    }
+
+    /// Tells by which links `peer` may be reached. A peer without any cannot be connected.
+    pub fn allow(&mut self, peer: PeerId, links: &[LinkId]) {
+        self.allowed[peer.index()] = links.iter().fold(0, |mask, link| mask | 1 << link.as_u8());
+    }
+
+    /// Opens a session with `peer` by all links that it may be reached by, unless one is open or
+    /// being opened; after a failure, a new one. `P2.1`.
+    pub fn connect(&mut self, now: Instant, peer: PeerId) {
+        self.awaken(peer);
+        let Some(place) = self.peers.get(peer.index()) else {
+            return;
+        };
+        if place
+            .as_ref()
+            .is_none_or(|old| old.session.failed.is_some())
+        {
+            self.renew(now, peer);
+        }
+        if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
+            state.session.want();
+        }
+        self.touch(peer);
+    }
+
+    /// Starts the peer's state afresh: a new session with new tokens and new packet numbers.
+    pub(crate) fn renew(&mut self, now: Instant, peer: PeerId) {
+        let session = SessionState::new(&mut self.sh.entropy, peer);
+        let mut new = Box::new(Peer::new(peer, session, self.sh.config.limits.credit_len));
+        let mask = self.allowed[peer.index()];
+        for link in LinkId::ALL
+            .into_iter()
+            .filter(|link| mask >> link.as_u8() & 1 == 1)
+        {
+            if let Some(params) = self.sh.links[link.index()] {
+                let window = window_frames(&self.sh.config, &params);
+                let mut path = Path::new(link, params, window);
+                if self.sh.config.limits.congestion_control && !params.lossless {
+                    path.congestion = Some(Congestion::new(params.segments_max));
+                }
+                new.paths[link.index()] = Some(Box::new(path));
+            }
+        }
+        new.open_session(now, &mut self.sh);
+        if let Some(old) = self.peers[peer.index()].replace(new) {
+            // It may still stand in the queues; the new state inherits its place there.
+            if let Some(Some(new)) = self.peers.get_mut(peer.index()) {
+                (new.queued, new.timed) = (old.queued, old.timed);
+                new.watched = old.watched;
+                new.is_outstanding = old.is_outstanding;
+            }
+        }
+        self.watch_for_rest(now, peer);
+        self.touch(peer);
+    }
+
+    /// How things stand with `peer`.
+    #[must_use]
+    pub fn peer_status(&self, peer: PeerId) -> PeerStatus {
+        match self.peers.get(peer.index()) {
+            Some(Some(peer)) => peer.status(),
+            _ if self.resting.contains_key(&peer) => PeerStatus::Up,
+            _ => PeerStatus::Unknown,
+        }
+    }
+
+    /// How things stand with a path to `peer`.
+    #[must_use]
+    pub fn path_status(&self, peer: PeerId, link: LinkId) -> Option<PathStatus> {
+        match self.peers.get(peer.index())? {
+            Some(peer) => peer.path_status(link),
+            None => self.resting.get(&peer)?.path_status(link),
+        }
+    }
+
+    /// When `peer` was last heard of.
+    #[must_use]
+    pub fn last_heard(&self, peer: PeerId) -> Option<Instant> {
+        match self.peers.get(peer.index())? {
+            Some(peer) => Some(peer.last_heard),
+            None => Some(self.resting.get(&peer)?.last_heard),
+        }
+    }
+
+    /// Asks a silent `peer` for a sign of life, while something waits for it that is not under way:
+    /// [`Core::last_heard`] tells of its answer. A peer that has given the session up says so.
+    pub fn ask(&mut self, peer: PeerId) {
+        self.awaken(peer);
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        for path in state.paths.iter_mut().flatten() {
+            path.probe.asked = path.up && !path.params.lossless;
+        }
+        self.touch(peer);
+    }
+
+    /// Counters so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.sh.counters
+    }
+
+    /// Whether there is an event.
+    #[inline]
+    #[must_use]
+    pub fn has_event(&self) -> bool {
+        !self.sh.events.is_empty()
+    }
+
+    /// The next event, in order.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.sh.events.pop_front()
+    }
+
+    /// Bytes of a held message.
+    #[must_use]
+    pub fn held(&self, id: HeldId) -> &[u8] {
+        self.sh.held.bytes(id)
+    }
+
+    /// Bytes of a held message, to be filled as [`Event::Place`] says.
+    #[must_use]
+    pub fn held_mut(&mut self, id: HeldId) -> &mut [u8] {
+        self.sh.held.bytes_mut(id)
+    }
+
+    /// Frees a held message after its [`Event::Deliver`] was acted on.
+    pub fn release(&mut self, id: HeldId) {
+        self.sh.held.release(id);
+    }
+
+    /// Opens `port` for messages.
+    pub fn open_port(&mut self, port: PortId, mode: PortMode) {
+        let entry = self.sh.ports.entry(port);
+        entry.mode = Some(mode);
+        if mode == PortMode::InPlace {
+            entry.want_buffers(port, &mut self.sh.events);
+        }
+        self.serve(port);
+    }
+
+    /// Posts a buffer of `len` bytes for the next message to `port` (from `source` alone, if given).
+    pub fn post_recv(&mut self, port: PortId, op: OpId, len: u64, source: Option<PeerId>) {
+        if let Some(source) = source
+            && let PeerStatus::Failed(cause) = self.peer_status(source)
+            && !self.waits_from(port, source)
+        {
+            let error = OpError::PeerGone(source, cause);
+            self.sh.events.push_back(Event::RecvFailed { op, error });
+            return;
+        }
+        let entry = self.sh.ports.entry(port);
+        let posted = Posted {
+            op,
+            base: 0,
+            len,
+            source,
+        };
+        if !entry.reserve(posted) {
+            entry.posted.push_back(posted);
+        }
+        if entry.has_unexpected() {
+            self.serve(port);
+        }
+    }
+
+    /// Withdraws a posted receive. `false` if a message has already matched it: it ends by itself.
+    pub fn cancel_recv(&mut self, port: PortId, op: OpId) -> bool {
+        self.sh.ports.cancel(port, op)
+    }
+
+    /// How the credit of a lane shared with `peer` stands.
+    #[must_use]
+    pub fn credit(&self, peer: PeerId, lane: portolan_wire::LaneId) -> Option<CreditStatus> {
+        let lane = lane.index();
+        let (tx, consumed) = match self.peers.get(peer.index())? {
+            Some(peer) => (&peer.lanes_tx[lane], peer.lanes_rx[lane].consumed()),
+            None => {
+                let rested = self.resting.get(&peer)?;
+                (&rested.lanes_tx[lane], rested.lanes_rx[lane].consumed)
+            }
+        };
+        Some(CreditStatus {
+            charged: tx.charged,
+            limit: tx.limit,
+            consumed,
+        })
+    }
+
+    /// Memory in use: (frame buffers, bytes of messages that wait, transfers both ways and requests for
+    /// remote memory). Tests end with all of it at zero.
+    #[must_use]
+    pub fn usage(&self) -> (usize, usize, usize) {
+        let transfers = self.sh.tx_transfers.len()
+            + self.sh.rx_transfers.len()
+            + self.sh.remote.outstanding_count();
+        (self.sh.slots.used(), self.sh.unexpected_len(), transfers)
+    }
+
+    /// Makes every acknowledgement that is owed due now: before the process leaves. `P2.9`
+    pub fn flush_acks(&mut self, now: Instant) {
+        for index in 0..self.timed.len() {
+            let id = self.timed[index];
+            if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
+                for path in peer.paths.iter_mut().flatten() {
+                    if path.rx.unacked_count() > 0 {
+                        path.rx.set_due(now);
+                    }
+                }
+            }
+            self.touch(id);
+        }
+    }
+
+    /// Whether something sent to a live peer is not known to have arrived.
+    #[must_use]
+    pub fn has_unfinished(&self) -> bool {
+        self.sh.tx_transfers.len() > 0 || self.unfinished_peers().next().is_some()
+    }
+
+    /// Live peers for which frames wait or are under way, by number of no order.
+    pub fn unfinished_peers(&self) -> impl Iterator<Item = PeerId> + '_ {
+        let timed = self.timed.iter();
+        let timed = timed.filter_map(|id| self.peers[id.index()].as_deref());
+        let unfinished = timed.filter(|peer| peer.has_unfinished());
+        unfinished.map(|peer| peer.id)
+    }
+
+    /// Transfers out of this process that have not ended: to whom, of which operation's memory, and
+    /// whether the receiver has begun to take them.
+    pub fn unfinished_transfers(&self) -> impl Iterator<Item = (PeerId, OpId, bool)> + '_ {
+        let transfers = self.sh.tx_transfers.iter();
+        transfers.map(|transfer| (transfer.peer, transfer.op, transfer.granted > 0))
+    }
+
+    /// Whether a frame for `peer` has not left, or is not known to have arrived; transfers that
+    /// wait for a grant do not count. `P2.13`
+    #[must_use]
+    pub fn has_unfinished_with(&self, peer: PeerId) -> bool {
+        let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
+        peer.is_some_and(Peer::has_unfinished)
+    }
+
+    /// Whether [`Core::poll_transmit`] may have something.
+    #[inline]
+    #[must_use]
+    pub fn wants_transmit(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The system says that frames to `peer` by `link` may be at most `frame_len_max` bytes long.
+    /// Anybody can make it say so: probes must agree. `P6.2`
+    pub fn shrink_path(&mut self, peer: PeerId, link: LinkId, frame_len_max: usize) {
+        if let Some(Some(state)) = self.peers.get_mut(peer.index())
+            && let Some(path) = state.path_mut(link)
+            && frame_len_max < path.frame_len + path.check_len()
+        {
+            let frame_len_max = frame_len_max.saturating_sub(path.check_len());
+            // The clock of the attempt starts when its probe leaves.
+            path.confirm_frame_len(Instant::NEVER, frame_len_max);
+            self.touch(peer);
+        }
+    }
+
+    /// Makes small messages to every peer take `link` wherever it works, whatever was measured.
+    pub fn prefer(&mut self, link: LinkId) {
+        self.sh.preferred = Some(link);
+    }
+
+    /// Sends by `choice` from now on. It may lower the configured eager limits, never raise them:
+    /// peers take no more.
+    pub fn choose(&mut self, choice: Choice) {
+        let [eager, lossless] = self.sh.eager_bounds;
+        let limits = &mut self.sh.config.limits;
+        limits.eager_len_max = choice.eager_len_max.min(eager);
+        limits.eager_len_max_lossless = choice.eager_len_max_lossless.min(lossless);
+        self.sh.choice = choice;
+    }
+
+    /// Puts `peer` into the queue of those with something to transmit, and among the timed.
+    #[inline]
+    pub(crate) fn touch(&mut self, peer: PeerId) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        if !state.queued {
+            state.queued = true;
+            self.ready.push_back(peer);
+        }
+        if !state.timed {
+            state.timed = true;
+            self.timed.push(peer);
+        }
+    }
+
+    /// Puts `peer` among those with a timer.
+    #[inline]
+    pub(crate) fn touch_timed(&mut self, peer: PeerId) {
+        if let Some(Some(state)) = self.peers.get_mut(peer.index())
+            && !state.timed
+        {
+            state.timed = true;
+            self.timed.push(peer);
+        }
+    }
+
+    fn waits_from(&mut self, port: PortId, source: PeerId) -> bool {
+        let port = self.sh.ports.get_mut(port);
+        port.is_some_and(|port| port.has_unexpected_from(source))
+    }
+
+    /// Gives buffers at `port` to the messages that wait there.
+    pub(crate) fn serve(&mut self, id: PortId) {
+        while self.sh.has_transfer_room()
+            && let Some(port) = self.sh.ports.get_mut(id)
+            && let Some(served) = port.next_served(|peer, lane| {
+                let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
+                peer.is_some_and(|peer| peer.lanes_rx[lane.index()].owes(id))
+            })
+        {
+            let (from, lane) = (served.peer, served.lane);
+            let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+                return;
+            };
+            match served.what {
+                ServedWhat::Held(held, posted) => {
+                    self.sh.at_ports -= 1;
+                    let len = self.sh.held.bytes(held).len();
+                    peer.on_taken(&mut self.sh, lane, served.keeps_credit, charge(len));
+                    let len = len as u64;
+                    let error = posted.and_then(|posted| truncation(len, posted.len));
+                    let op = posted.map(|posted| posted.op);
+                    let data = Data::Held(held);
+                    peer.deliver(&mut self.sh, lane, id, op, len, data, error);
+                }
+                ServedWhat::Request(asked, len, posted) => {
+                    peer.on_taken(&mut self.sh, lane, served.keeps_credit, charge(0));
+                    let request = Request {
+                        peer: from,
+                        lane,
+                        to: id.into(),
+                        len,
+                        asked,
+                    };
+                    let transfer = self.sh.start_transfer(&request, posted, Origin::Port);
+                    if let Some(port) = self.sh.ports.get_mut(id) {
+                        port.begin_transfer((from, lane), transfer);
+                    }
+                }
+            }
+            self.touch(from);
+        }
+        self.run_scheduler();
+    }
+
+    /// Serves the ports at which messages waited for one of their lane that has been delivered.
+    pub(crate) fn serve_unblocked(&mut self) {
+        while let Some(port) = self.sh.unblocked_ports.pop() {
+            self.serve(port);
+        }
+    }
+
+    /// A message whose buffer was found late has arrived: deliver it and go on with its port.
+    pub(crate) fn on_late_transferred(&mut self, transfer: u32, done: &RxTransfer) {
+        let Address::Port(id) = done.to else { return };
+        let Some(port) = self.sh.ports.get_mut(id) else {
+            return;
+        };
+        if port.end_transfer((done.peer, done.lane), transfer) {
+            self.sh.at_ports -= 1;
+        }
+        if let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) {
+            let (op, error) = (Some(done.posted.op), done.error());
+            peer.deliver(
+                &mut self.sh,
+                done.lane,
+                id,
+                op,
+                done.len,
+                Data::Placed,
+                error,
+            );
+        }
+        self.serve(id);
+    }
+}
+
+impl Shared {
+    /// Bytes of messages that are early or wait for a receive, as the allocator gave them, tables
+    /// included.
+    #[must_use]
+    pub(crate) fn unexpected_len(&self) -> usize {
+        self.held.total_len() + self.matching.table_len() + self.at_ports * WAITING_LEN
+    }
+
+    /// Their memory is used up. `P3.10`
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.unexpected_len() >= self.config.limits.held_len_max
+    }
+}
+
+/// Frames that a peer may have under way towards this process on one path: what the link buffers.
+/// `P3.3`
+pub(crate) fn window_frames(config: &Config, params: &LinkParams) -> u16 {
+    let frames = params.rx_buffer_len / params.frame_len_max.max(1);
+    // At least four runs of segments, so that neither end waits for the other: links may hold more
+    // than they know when they are opened, and a full socket is repaired, not fatal.
+    let floor = params.segments_max.max(32) * 4;
+    let frames = frames
+        .max(floor)
+        .min(usize::from(config.limits.window_frames_max));
+    u16::try_from(frames).unwrap_or(u16::MAX)
+}
+
+/// Bytes of bulk data that may be on their way by a link: what it buffers, less an eighth for headers,
+/// small messages and what is sent twice. `P5.3`
+fn grant_budget(config: &Config, buffer_len: usize) -> usize {
+    let most = buffer_len - buffer_len / 8;
+    match config.limits.grant_len_max {
+        0 => most,
+        len => len.min(most),
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A run of fragments that came with one call: checked header by header, accounted for at once. What
+//! is unusual in any way is left to [`Core::handle_frame`], frame by frame.
+
+mod eager;
+
+use crate::base::event::Dest;
+use crate::session::token_index;
+use crate::{Core, Instant, LinkId};
+use portolan_wire::{BULK_HEADER_LEN, BulkHeader, FrameHeader, FrameKind};
+
+/// Fragments whose payload is to be copied: pieces of equal length, the last perhaps shorter, end to
+/// end from a place on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenRun {
+    /// Where the first piece belongs.
+    pub dest: Dest,
+    /// Bytes of each frame before its payload.
+    pub header_len: usize,
+    /// Bytes of each piece but the last.
+    pub part_len: usize,
+    /// Bytes of all pieces together.
+    pub len: usize,
+    /// Frames that were taken; at least one.
+    pub count: usize,
+}
+
+impl TakenRun {
+    /// The pieces, of the frames that were offered.
+    pub fn pieces<'a>(
+        &self,
+        frames: impl Iterator<Item = &'a [u8]>,
+    ) -> impl Iterator<Item = &'a [u8]> {
+        let (header_len, part_len, len) = (self.header_len, self.part_len, self.len);
+        let starts = (0..len).step_by(part_len.max(1));
+        frames.zip(starts).map(move |(frame, start)| {
+            let part = part_len.min(len - start);
+            &frame[header_len..header_len + part]
+        })
+    }
+}
+
+impl Core {
+    /// Takes `datagrams` of one length that arrived by `link` one after another, as long as they are
+    /// the next fragments of one transfer, or of one message. Copy the payload of a [`TakenRun`]
+    /// before the events that follow; the frames that it does not count are for
+    /// [`Core::handle_frame`], and those behind such a one for another run.
+    pub fn handle_run<'a>(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        mut datagrams: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<TakenRun> {
+        let first = datagrams.next()?;
+        match parse(first, first.len()) {
+            Some(head) => self.handle_bulk_run(now, link, (head, first.len()), datagrams),
+            None => self.handle_eager_run(now, link, first, datagrams),
+        }
+    }
+
+    fn handle_bulk_run<'a>(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        ((first, bulk), frame_len): ((FrameHeader, BulkHeader), usize),
+        others: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<TakenRun> {
+        let peer = match self.peers.get_mut(token_index(first.session)) {
+            Some(Some(peer)) if peer.session.token_mine == first.session => &mut **peer,
+            _ => return None,
+        };
+        let from = peer.id;
+        if !peer.session.up || peer.session.failed.is_some() {
+            return None;
+        }
+        let (ack_every, ack_delay) = (self.sh.bulk_ack_every(), self.sh.times.ack_delay);
+        let path = peer.paths[link.index()].as_deref_mut()?;
+        if !path.takes(first.checked) {
+            return None;
+        }
+        let rx = &mut path.rx;
+        let transfer = self.sh.rx_transfers.get_mut(bulk.transfer)?;
+        let part = (frame_len - BULK_HEADER_LEN) as u64;
+        let off = u64::from(bulk.fragment_index) * part;
+        // A piece of the message that nothing has been heard of yet, nor of anything behind it, and
+        // that the buffer has room for. `P5.4`, `P5.6`
+        let end_max = transfer.granted.min(transfer.posted.len);
+        let is_next = transfer.peer == from
+            && !transfer.lossless
+            && u64::from(transfer.fragment_len) == part
+            && off >= transfer.arrived.end();
+        if !is_next || off >= end_max {
+            return None;
+        }
+        let room = u32::try_from((end_max - off) / part).unwrap_or(u32::MAX);
+        let most = room.min(rx.run_max(first.packet_num));
+        if most == 0 {
+            return None;
+        }
+        let others = others.take(most as usize - 1);
+        let count = 1 + count_next(first, bulk, frame_len, others);
+        peer.last_heard = now;
+        rx.insert_run(now, first.packet_num, count, first.attempt);
+        rx.owe(now, ack_every, ack_delay);
+        self.sh.counters.frames_received += u64::from(count);
+        let taken = TakenRun {
+            dest: Dest::Op(transfer.posted.op, transfer.posted.base + off),
+            header_len: BULK_HEADER_LEN,
+            part_len: frame_len - BULK_HEADER_LEN,
+            len: (frame_len - BULK_HEADER_LEN) * count as usize,
+            count: count as usize,
+        };
+        let end = off + u64::from(count) * part;
+        let new = transfer.arrived.insert(off, end);
+        self.note_fragment(link, bulk.transfer);
+        self.on_arrived(bulk.transfer, end, new);
+        self.after_records(from);
+        Some(taken)
+    }
+}
+
+/// How many of `others` continue `first` and `bulk`: the next numbers, and all else alike.
+#[inline]
+fn count_next<'a>(
+    first: FrameHeader,
+    bulk: BulkHeader,
+    frame_len: usize,
+    others: impl Iterator<Item = &'a [u8]>,
+) -> u32 {
+    let mut count = 0;
+    for (ahead, other) in (1..).zip(others) {
+        let frame = FrameHeader {
+            packet_num: first.packet_num.wrapping_add(ahead),
+            ..first
+        };
+        let next = BulkHeader {
+            fragment_index: bulk.fragment_index.wrapping_add(ahead),
+            ..bulk
+        };
+        if other.len() != frame_len || parse(other, frame_len) != Some((frame, next)) {
+            break;
+        }
+        count = ahead;
+    }
+    count
+}
+
+/// Both headers of a fragment that fills its frame of `frame_len` bytes, with payload.
+#[inline]
+fn parse(header: &[u8], frame_len: usize) -> Option<(FrameHeader, BulkHeader)> {
+    let frame = FrameHeader::parse_head(header, frame_len).ok()?;
+    let bulk = BulkHeader::parse(header).ok()?;
+    let is_whole = frame.kind == FrameKind::Bulk && usize::from(frame.frame_len) == frame_len;
+    (is_whole && frame_len > BULK_HEADER_LEN).then_some((frame, bulk))
+}

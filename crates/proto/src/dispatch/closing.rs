@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A process that closes has no use for messages: what nobody has asked for is discarded, now and
+//! when it comes, so that credit goes back and its senders can end (`P2.14`).
+
+use crate::base::event::{HeldId, PeerId};
+use crate::bulk::rendezvous::Asked;
+use crate::dispatch::Shared;
+use crate::lane::State;
+use crate::matching::port::Waiting;
+use crate::peer::{Control, Peer};
+use crate::{Core, LaneId};
+use portolan_wire::{Done, DoneStatus};
+
+/// A message that waited for a receive.
+pub(crate) struct Discarded {
+    pub(crate) peer: PeerId,
+    pub(crate) lane: LaneId,
+    /// It counts as credit of its lane.
+    pub(crate) keeps_credit: bool,
+    /// Bytes, where they do not lie here.
+    pub(crate) len: u64,
+    pub(crate) what: Waiting,
+}
+
+impl Core {
+    /// Withdraws the receives that wait, without an event, and discards the messages that wait and,
+    /// from now on, those that come. Ports that are open for delivery in place go on taking theirs;
+    /// receives that messages have taken already still end.
+    pub fn discard_unread(&mut self) {
+        self.sh.closing = true;
+        let mut waiting = self.sh.ports.discard();
+        self.sh.at_ports -= waiting.len();
+        waiting.extend(self.sh.matching.discard());
+        for item in waiting {
+            let mut len = item.len;
+            match item.what {
+                Waiting::Held(held) => {
+                    len = self.sh.held.bytes(held).len() as u64;
+                    self.sh.forget_held(&[held]);
+                }
+                Waiting::Request(asked) => {
+                    if let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) {
+                        peer.refuse(asked.sender_transfer);
+                    }
+                }
+            }
+            if let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) {
+                let charge = item.what.charge(len);
+                peer.on_taken(&mut self.sh, item.lane, item.keeps_credit, charge);
+            }
+            self.touch(item.peer);
+        }
+    }
+}
+
+impl Shared {
+    /// Discards a whole message in its turn.
+    #[cold]
+    pub(crate) fn discard_held(&mut self, held: HeldId) -> State {
+        self.forget_held(&[held]);
+        State::Gone
+    }
+
+    /// Discards a request to send in its turn; its sender is told after that.
+    #[cold]
+    pub(crate) fn discard_request(&mut self, asked: Asked) -> State {
+        self.refused = Some(asked.sender_transfer);
+        State::Gone
+    }
+}
+
+impl Peer {
+    /// Tells the peer that its message will not be asked for.
+    pub(crate) fn refuse(&mut self, transfer: u32) {
+        let status = DoneStatus::Refused;
+        self.control
+            .push_back(Control::Done(Done { status, transfer }));
+    }
+}

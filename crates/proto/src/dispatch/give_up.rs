@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A peer is given up: what it has sent and this side has whole stays, and is delivered; what can
+//! no longer be completed ends (`P9.6`, `P9.7`).
+
+use crate::base::event::{Address, Cause, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
+use crate::dispatch::Shared;
+use crate::mem::slot::SlotPool;
+use crate::path::{Cargo, Path, TxState};
+use crate::peer::Peer;
+use crate::{Core, LaneId};
+use alloc::vec::Vec;
+use portolan_wire::{Record, Records};
+
+/// What a peer that is gone leaves unfinished.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    /// Memory of messages that will not be delivered.
+    pub(crate) held: Vec<HeldId>,
+    /// Receives that will not be filled.
+    pub(crate) ops: Vec<OpId>,
+    /// Where a message is missing: no later one may be delivered there as if it were the next.
+    pub(crate) broken: Vec<(LaneId, Address)>,
+    /// A put or an atomic operation is missing on the lane: nothing that is matched after it is kept.
+    pub(crate) missing: [bool; 2],
+    /// How many no longer wait at ports.
+    pub(crate) left_ports: usize,
+}
+
+impl Remains {
+    pub(crate) fn keeps_at(&self, lane: LaneId, to: &Address) -> bool {
+        let is_broken = |(other, at): &(LaneId, Address)| *other == lane && at.shares_queue(to);
+        !self.broken.iter().any(is_broken)
+    }
+}
+
+impl Core {
+    /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
+    /// Messages that have arrived from it are still delivered. `P9.6`, `P9.7`
+    pub fn fail_peer(&mut self, peer: PeerId, cause: Cause) {
+        self.awaken(peer);
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        if state.session.failed.is_some() {
+            return;
+        }
+        state.session.failed = Some(cause);
+        state.session.up = false;
+        let unheard = state.has_unheard(&self.sh.slots);
+        let error = OpError::PeerGone(peer, cause);
+        self.abandon(peer, error);
+        self.sh.events.push_back(Event::PeerFailed {
+            peer,
+            cause,
+            unheard,
+        });
+        // What had been granted to it may be granted to others, who may say nothing until then.
+        self.run_scheduler();
+    }
+
+    /// Messages from `peer` that have arrived and wait for a receive: how many at each port, per
+    /// lane. They outlive its session.
+    #[must_use]
+    pub fn unread(&mut self, peer: PeerId) -> Vec<(PortId, LaneId, usize)> {
+        self.sh.ports.unread(peer)
+    }
+
+    /// Ends everything that belongs to a peer's session.
+    fn abandon(&mut self, peer: PeerId, error: OpError) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        state.abandon_tx(&mut self.sh);
+        let mut remains = Remains {
+            held: Vec::new(),
+            ops: Vec::new(),
+            broken: Vec::new(),
+            missing: [false; 2],
+            left_ports: 0,
+        };
+        // From the oldest to the youngest: what waits at a port was taken there after what its lane
+        // has matched, and before the rest of its lane.
+        for lane in LaneId::ALL {
+            state.end_matched(&mut self.sh, lane, &mut remains);
+        }
+        let Shared {
+            ports,
+            matching,
+            held,
+            ..
+        } = &mut self.sh;
+        ports.end_waiting(peer, held, &mut remains);
+        matching.end_waiting(peer, error, held, &mut remains);
+        self.sh.at_ports -= remains.left_ports;
+        for lane in LaneId::ALL {
+            state.end_unmatched(&mut self.sh, lane, &mut remains);
+        }
+        self.sh.abandon_transfers(peer, error);
+        self.abandon_remote(peer, error);
+        self.sh.start_late();
+        self.sh.forget_held(&remains.held);
+        // Receives that are posted take what waited behind messages of other ports.
+        self.serve_unblocked();
+        remains.ops.extend(self.sh.ports.take_sourced(peer));
+        remains.ops.extend(self.sh.matching.take_sourced(peer));
+        for op in remains.ops {
+            self.sh.events.push_back(Event::RecvFailed { op, error });
+        }
+    }
+}
+
+impl Shared {
+    /// Frees the memory of messages, and forgets what of the frame at hand was to be placed there.
+    pub(crate) fn forget_held(&mut self, held: &[HeldId]) {
+        if held.is_empty() {
+            return;
+        }
+        self.events.retain(|event| match event {
+            Event::Place {
+                dest: Dest::Held(id, _),
+                ..
+            } => !held.contains(id),
+            _ => true,
+        });
+        for &id in held {
+            self.held.release(id);
+        }
+    }
+}
+
+impl Peer {
+    /// Whether a message whose send has ended is not known to have arrived.
+    fn has_unheard(&self, slots: &SlotPool) -> bool {
+        let mut paths = self.paths.iter().flatten();
+        paths.any(|path| path.has_unheard(slots))
+    }
+}
+
+impl Path {
+    fn has_unheard(&self, slots: &SlotPool) -> bool {
+        let holds = |slot, off: usize, len: usize| {
+            holds_message(&slots.bytes(slot)[off..off + len], self.header_len())
+        };
+        let under_way = self.inflight.iter().any(|entry| match entry.cargo {
+            Cargo::Slot { slot, off } => {
+                entry.state != TxState::Acked && holds(slot, off as usize, entry.len.into())
+            }
+            _ => false,
+        });
+        let waiting = self.open.iter().flatten();
+        let mut waiting = waiting.chain(self.closed.iter().flatten());
+        under_way
+            || waiting.any(|frame| holds(frame.slot, 0, frame.len))
+            || self
+                .runs
+                .iter()
+                .any(|run| holds(run.slot, run.off, run.len.min(run.segment_len)))
+    }
+}
+
+/// Whether a frame holds a message, or a part of one, that was accepted from the program. Requests to
+/// send, and those for remote memory, belong to operations that tell of their end themselves.
+fn holds_message(frame: &[u8], header_len: usize) -> bool {
+    let records = Records::new(frame, header_len, frame.len());
+    records
+        .map_while(Result::ok)
+        .any(|(record, _)| match record {
+            Record::Message(message) => !message.best_effort,
+            Record::Fragment(_) => true,
+            _ => false,
+        })
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The short ways of small messages: from the caller's memory straight to a lossless link or into
+//! a frame that is being filled, and from an arrived frame to its port, past queues and events.
+//!
+//! Everything here is a shortcut: where it does not apply it says `None` and changes nothing, and
+//! the message takes the ordinary way.
+
+use crate::base::event::{OpId, PeerId, PortId};
+use crate::lane::charge;
+use crate::matching::port::Match;
+use crate::path::stage::SendSpec;
+use crate::{Core, LinkId};
+use portolan_wire::{Label, MESSAGE_LEN, Message};
+
+/// A message that may leave at once: its header of `N` bytes, and by which link.
+#[derive(Clone, Copy, Debug)]
+pub struct Direct<const N: usize> {
+    /// The link.
+    pub link: LinkId,
+    /// To stand in front of the payload.
+    pub header: [u8; N],
+}
+
+/// A frame whose header was found good, and how far its records have been taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Admitted {
+    /// The sender.
+    pub from: PeerId,
+    /// By which link.
+    pub(crate) link: LinkId,
+    /// It has a number or came by a lossless link: it may carry what must not be lost.
+    pub(crate) reliable: bool,
+    /// First byte of the next record.
+    pub(crate) at: usize,
+    /// Bytes of the frame, padding left out.
+    pub(crate) total_len: usize,
+}
+
+impl Admitted {
+    /// Nothing is left of it.
+    #[inline]
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.at >= self.total_len
+    }
+}
+
+/// A receive that is waited for without having been posted: it takes the next message of `port`
+/// that is at hand in its frame. The caller has seen that the port [is quiet](Core::is_quiet).
+#[derive(Clone, Copy, Debug)]
+pub struct Want {
+    /// The port.
+    pub port: PortId,
+    /// From this peer only.
+    pub source: Option<PeerId>,
+    /// Bytes of the buffer.
+    pub len: usize,
+}
+
+/// Where a [`Whole`] message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WholeDest {
+    /// To its port's handler, in place.
+    Handler,
+    /// Into the buffer of this operation.
+    Posted(OpId),
+    /// To the receive that was wanted.
+    Wanted,
+}
+
+/// A message that may be delivered at once, at `off..off + len` of its frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole {
+    /// Its port.
+    pub port: PortId,
+    /// What takes it.
+    pub dest: WholeDest,
+    /// First byte of the payload.
+    pub off: usize,
+    /// Bytes of payload.
+    pub len: usize,
+}
+
+/// A message with a label that may be delivered at once, at `off..off + len` of its frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Labelled {
+    /// The receive that takes it.
+    pub op: OpId,
+    /// What it was matched by.
+    pub label: Label,
+    /// First byte of the payload.
+    pub off: usize,
+    /// Bytes of payload.
+    pub len: usize,
+}
+
+impl Core {
+    /// Accepts a message of `len` bytes to be sent this instant, ahead of nothing. `N` must be its
+    /// [`SendSpec::header_len`]: known when compiled, it costs messages to ports nothing that there
+    /// are others.
+    #[inline]
+    pub fn direct<const N: usize>(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        len: usize,
+    ) -> Option<Direct<N>> {
+        let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
+        if !state.session.up {
+            return None;
+        }
+        let link = state.small?;
+        let lane = spec.lane.index();
+        let path = state.paths[link.index()].as_deref()?;
+        let idle = path.open[lane].is_none() && path.closed[lane].is_empty() && !path.blocked;
+        let eager = len <= self.sh.config.limits.eager_len_max_lossless;
+        let charge = charge(len);
+        let tx = &mut state.lanes_tx[lane];
+        if !path.params.lossless || !idle || !eager || spec.best_effort || !tx.has_credit(charge) {
+            return None;
+        }
+        let message = spec.message_as::<N>(u16::try_from(len).ok()?, tx.next_seq)?;
+        tx.next_seq = tx.next_seq.wrapping_add(1);
+        tx.charged = tx.charged.wrapping_add(charge);
+        self.sh.counters.messages_sent += 1;
+        let mut header = [0; N];
+        message.emit(&mut header);
+        Some(Direct { link, header })
+    }
+
+    /// The link had no room for the message that [`Core::direct`] has just accepted: it was never
+    /// sent.
+    pub fn direct_refused(&mut self, peer: PeerId, spec: &SendSpec, len: usize) {
+        if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
+            let tx = &mut state.lanes_tx[spec.lane.index()];
+            tx.next_seq = tx.next_seq.wrapping_sub(1);
+            tx.charged = tx.charged.wrapping_sub(charge(len));
+            self.sh.counters.messages_sent -= 1;
+        }
+    }
+
+    /// Appends a message to the frame that its lane is filling, if there is one with room.
+    #[inline]
+    pub fn append(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> Option<()> {
+        let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
+        if !state.session.up {
+            return None;
+        }
+        let path = state.paths[state.small?.index()].as_deref_mut()?;
+        let lane = spec.lane.index();
+        let open = path.open[lane].as_mut()?;
+        let (start, charge) = (open.len, charge(bytes.len()));
+        let header_len = spec.header_len();
+        let end = start + header_len + bytes.len();
+        let tx = &mut state.lanes_tx[lane];
+        if end > open.len_max || spec.best_effort || !tx.has_credit(charge) {
+            return None;
+        }
+        let (len, seq) = (u16::try_from(bytes.len()).ok()?, tx.next_seq);
+        tx.next_seq = tx.next_seq.wrapping_add(1);
+        tx.charged = tx.charged.wrapping_add(charge);
+        open.len = end;
+        open.numbered = true;
+        self.sh.counters.messages_sent += 1;
+        let out = &mut self.sh.slots.bytes_mut(open.slot)[start..end];
+        spec.message(len, seq).emit(out);
+        out[header_len..].copy_from_slice(bytes);
+        Some(())
+    }
+
+    /// Whether nothing waits at an open port: neither a receive nor a message.
+    #[inline]
+    pub fn is_quiet(&mut self, port: PortId) -> bool {
+        self.sh
+            .ports
+            .get_mut(port)
+            .is_some_and(|port| port.is_quiet())
+    }
+
+    /// Takes the next message of an admitted frame, if it is the next of its lane and finds a
+    /// buffer that holds it. `head` is what [`Core::admit`] was given.
+    #[inline]
+    pub fn take_whole(
+        &mut self,
+        frame: &mut Admitted,
+        head: &[u8],
+        want: Option<&Want>,
+    ) -> Option<Whole> {
+        let bytes = head.get(frame.at..)?;
+        let message = Message::peek(bytes)?;
+        let len = usize::from(message.len);
+        let off = frame.at + MESSAGE_LEN;
+        if message.best_effort {
+            return self.take_best_effort(frame, head.len(), &message, want?);
+        }
+        if !frame.reliable || off + len > head.len().min(frame.total_len) {
+            return None;
+        }
+        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
+        let charge = charge(len);
+        let rx = &mut state.lanes_rx[message.lane.index()];
+        if !rx.is_next(message.seq) || !rx.has_room(charge) {
+            return None;
+        }
+        let port = PortId {
+            number: message.port,
+            system: message.system,
+        };
+        let found = self.sh.ports.get_mut(port)?;
+        let wanted = |want: &&Want| {
+            want.port == port
+                && want.len >= len
+                && want.source.is_none_or(|source| source == frame.from)
+        };
+        let dest = match found.find_fitting(frame.from, len as u64) {
+            Match::InPlace => WholeDest::Handler,
+            Match::Posted(posted) => WholeDest::Posted(posted.op),
+            Match::Nothing if want.filter(wanted).is_some() && found.is_quiet() => {
+                WholeDest::Wanted
+            }
+            Match::Nothing => return None,
+        };
+        rx.take_next(charge);
+        frame.at = off + len;
+        let counters = &mut self.sh.counters;
+        counters.messages_received += 1;
+        counters.bytes_received += len as u64;
+        state.consume(&mut self.sh, message.lane, charge);
+        if state.credit_due[message.lane.index()] {
+            self.touch(frame.from);
+        }
+        Some(Whole {
+            port,
+            dest,
+            off,
+            len,
+        })
+    }
+
+    /// [`Core::take_whole`] for a message with a label.
+    pub fn take_labelled(&mut self, frame: &mut Admitted, head: &[u8]) -> Option<Labelled> {
+        let message = Message::peek_labelled(head.get(frame.at..)?)?;
+        let label = message.label?;
+        let len = usize::from(message.len);
+        let off = frame.at + message.header_len();
+        if !frame.reliable || off + len > head.len().min(frame.total_len) {
+            return None;
+        }
+        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
+        let charge = charge(len);
+        let rx = &mut state.lanes_rx[message.lane.index()];
+        if !rx.is_next(message.seq) || !rx.has_room(charge) {
+            return None;
+        }
+        let posted = self.sh.matching.take_fitting(frame.from, &label, len)?;
+        rx.take_next(charge);
+        frame.at = off + len;
+        let counters = &mut self.sh.counters;
+        counters.messages_received += 1;
+        counters.bytes_received += len as u64;
+        state.consume(&mut self.sh, message.lane, charge);
+        if state.credit_due[message.lane.index()] {
+            self.touch(frame.from);
+        }
+        let op = posted.op;
+        Some(Labelled {
+            op,
+            label,
+            off,
+            len,
+        })
+    }
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Receiving: from bytes to records to the mechanisms they belong to. Whatever is wrong with a
+//! frame is counted by its reason, and the frame forgotten.
+
+use crate::base::event::{Address, Cause, PeerId};
+use crate::base::poll_gap::DELAY_UNKNOWN;
+use crate::dispatch::Shared;
+use crate::dispatch::lone::Admitted;
+use crate::path::Cargo;
+use crate::path::failover::TIMEOUTS;
+use crate::path::refragment::PIECE_HEADER_LEN;
+use crate::session::token_index;
+use crate::{Core, DropReason, Instant, LinkId};
+use core::ops::Range;
+use portolan_wire::{
+    Ack, BULK_HEADER_LEN, Credit, FRAME_HEADER_LEN, Fragment, FrameHeader, FrameKind, Record,
+    Records,
+};
+
+impl Core {
+    /// A datagram that arrived by `link`. Events follow; see the crate's contract.
+    pub fn handle_frame(&mut self, now: Instant, link: LinkId, bytes: &[u8]) {
+        if let Some(frame) = self.admit(now, link, bytes) {
+            self.handle_rest(now, &frame, bytes);
+        }
+    }
+
+    /// A frame that arrived by a lossless link, which knows its sender. `head` holds its first
+    /// bytes, all of them unless the frame is one large record.
+    pub fn handle_lossless(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        from: PeerId,
+        head: &[u8],
+        total_len: usize,
+    ) {
+        if let Some(frame) = self.admit_lossless(now, link, from, total_len) {
+            self.handle_rest(now, &frame, head);
+        }
+    }
+
+    /// The first half of [`Core::handle_frame`]: checks the header and notes the frame's number.
+    /// `None` when nothing is left to do but the events. Between the halves,
+    /// [`Core::take_whole`] may take messages.
+    pub fn admit(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Option<Admitted> {
+        self.on_datagram(now, link, bytes, bytes.len())
+            .unwrap_or_else(|reason| {
+                self.sh.counters.drop(reason);
+                None
+            })
+    }
+
+    /// The first half of [`Core::handle_lossless`].
+    #[inline]
+    pub fn admit_lossless(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        from: PeerId,
+        total_len: usize,
+    ) -> Option<Admitted> {
+        if let Some(None) = self.peers.get(from.index()) {
+            self.connect(now, from);
+        }
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            self.sh.counters.drop(DropReason::NoPath);
+            return None;
+        };
+        if let Some(cause) = peer.session.failed {
+            return self.admit_again(now, link, from, total_len, cause);
+        }
+        peer.last_heard = now;
+        self.sh.counters.frames_received += 1;
+        Some(Admitted {
+            from,
+            link,
+            reliable: true,
+            at: 0,
+            total_len,
+        })
+    }
+
+    /// A frame from a peer that was given up. `P8.2`: if it lives, it has connected anew, since the
+    /// link closed the connection on which it was given up.
+    #[cold]
+    fn admit_again(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        from: PeerId,
+        total_len: usize,
+        cause: Cause,
+    ) -> Option<Admitted> {
+        match cause {
+            Cause::ProcessGone | Cause::Violation(_) => {
+                self.sh.counters.drop(DropReason::StaleSession);
+                None
+            }
+            _ => {
+                self.connect(now, from);
+                self.admit_lossless(now, link, from, total_len)
+            }
+        }
+    }
+
+    /// The second half: the records that have not been taken.
+    pub fn handle_rest(&mut self, now: Instant, frame: &Admitted, head: &[u8]) {
+        for item in Records::new(head, frame.at, frame.total_len) {
+            let outcome = match item {
+                Ok((record, payload)) => self.on_record(now, frame, &record, payload, head),
+                Err(malformed) => Err(malformed.into()),
+            };
+            if let Err(reason) = outcome {
+                self.sh.counters.drop(reason);
+                // P8.9
+                if self.is_violation(frame.link, reason) {
+                    self.fail_peer(frame.from, Cause::Violation(reason.name()));
+                    break;
+                }
+            }
+        }
+        self.after_records(frame.from);
+    }
+
+    /// On a lossless link nothing is lost, copied or altered: what contradicts the protocol there was
+    /// sent so, and what it was meant to be will never come.
+    #[cold]
+    fn is_violation(&self, link: LinkId, reason: DropReason) -> bool {
+        let params = self.sh.links[link.index()];
+        let contradicts = matches!(
+            reason,
+            DropReason::Truncated
+                | DropReason::Malformed
+                | DropReason::Misplaced
+                | DropReason::BeyondCredit
+                | DropReason::BadFragment
+        );
+        contradicts && params.is_some_and(|params| params.lossless)
+    }
+
+    /// A datagram of `total_len` bytes. Where `bytes` are its header alone, the payload is at its
+    /// place already.
+    pub(crate) fn on_datagram(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        bytes: &[u8],
+        total_len: usize,
+    ) -> Result<Option<Admitted>, DropReason> {
+        let header = FrameHeader::parse_head(bytes, total_len)?;
+        let frame_len = usize::from(header.frame_len);
+        let frame = &bytes[..frame_len.min(bytes.len())];
+        if matches!(header.kind, FrameKind::Hello | FrameKind::HelloAck) {
+            if self.on_handshake(now, link, &header, frame)? {
+                self.sh.counters.frames_received += 1;
+            }
+            return Ok(None);
+        }
+        // P2.3
+        let index = token_index(header.session);
+        let peer = match self.peers.get_mut(index) {
+            Some(Some(peer)) if peer.session.token_mine == header.session => &mut **peer,
+            _ => return self.on_stranger(now, link, bytes, total_len),
+        };
+        let from = peer.id;
+        // P13.3
+        if peer
+            .path_mut(link)
+            .is_some_and(|path| !path.takes(header.checked))
+        {
+            return Err(DropReason::Unchecked);
+        }
+        // P2.8
+        if header.kind == FrameKind::Reset && !header.is_bare() {
+            return Err(DropReason::Malformed);
+        }
+        if !peer.session.up || peer.session.failed.is_some() {
+            if header.kind != FrameKind::Reset {
+                peer.session.on_frame_out_of_session(link);
+                self.touch(from);
+            }
+            return Err(DropReason::StaleSession);
+        }
+        peer.last_heard = now;
+        let is_full = self.sh.is_full();
+        // P3.10
+        let refused =
+            is_full && header.kind == FrameKind::Data && peer.must_hold(&mut self.sh, frame);
+        let Some(path) = peer.path_mut(link) else {
+            return Err(DropReason::NoPath);
+        };
+        match header.kind {
+            FrameKind::Unnumbered => {}
+            FrameKind::Reset => {
+                self.sh.counters.frames_received += 1;
+                self.fail_peer(from, Cause::Closed);
+                return Ok(None);
+            }
+            FrameKind::Data | FrameKind::Bulk => {
+                let num = header.packet_num;
+                // P3.2
+                if let Err(reason) = path.rx.check(num) {
+                    if reason == DropReason::Duplicate {
+                        path.rx.on_duplicate(now, num, header.attempt);
+                        // P6.7: what was said of it does not arrive.
+                        if u32::from(header.attempt) >= TIMEOUTS {
+                            peer.doubt_paths(now);
+                        }
+                        self.touch(from);
+                    }
+                    return Err(reason);
+                }
+                if refused {
+                    peer.on_refused(now, &mut self.sh);
+                    return Err(DropReason::NoMemory);
+                }
+                path.rx.insert(now, num, header.attempt);
+                // P3.5
+                let every = match header.kind {
+                    FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => {
+                        self.sh.config.limits.ack_every
+                    }
+                    _ => self.sh.bulk_ack_every(),
+                };
+                if path.rx.owe(now, every, self.sh.times.ack_delay) {
+                    self.touch(from);
+                } else {
+                    self.touch_timed(from);
+                }
+            }
+            _ => return Err(DropReason::Misplaced),
+        }
+        self.sh.counters.frames_received += 1;
+        if header.kind == FrameKind::Bulk {
+            self.on_bulk(from, link, frame, frame_len)?;
+            self.after_records(from);
+            return Ok(None);
+        }
+        Ok(Some(Admitted {
+            from,
+            link,
+            reliable: header.kind == FrameKind::Data,
+            at: FRAME_HEADER_LEN,
+            total_len: frame.len(),
+        }))
+    }
+
+    /// A frame of no session that is open: perhaps its sender rests.
+    #[cold]
+    fn on_stranger(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        bytes: &[u8],
+        total_len: usize,
+    ) -> Result<Option<Admitted>, DropReason> {
+        let header = FrameHeader::parse_head(bytes, total_len)?;
+        let index = u32::try_from(token_index(header.session)).unwrap_or(u32::MAX);
+        let ids = self.session_ids(PeerId(index));
+        if ids.is_none_or(|ids| ids.mine.1 != header.session) || !self.awaken(PeerId(index)) {
+            return Err(DropReason::StaleSession);
+        }
+        self.on_datagram(now, link, bytes, total_len)
+    }
+
+    #[inline]
+    pub(crate) fn after_records(&mut self, from: PeerId) {
+        self.serve_unblocked();
+        self.run_scheduler();
+        if let Some(Some(peer)) = self.peers.get_mut(from.index())
+            && peer.is_starved()
+        {
+            peer.wake_starved(&mut self.sh);
+        }
+        self.touch(from);
+    }
+
+    #[inline]
+    fn on_record(
+        &mut self,
+        now: Instant,
+        frame: &Admitted,
+        record: &Record,
+        payload: Range<usize>,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let (from, link) = (frame.from, frame.link);
+        // P3.11
+        if !frame.reliable && !may_be_lost(record) {
+            return Err(DropReason::Misplaced);
+        }
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        match record {
+            Record::Message(message) if message.best_effort => {
+                peer.on_best_effort(&mut self.sh, message, payload)
+            }
+            Record::Message(message) => match Address::of(message) {
+                Address::Port(port) => {
+                    peer.on_whole(&mut self.sh, message.lane, port, message.seq, payload)
+                }
+                Address::Label(label) => {
+                    peer.on_labelled(&mut self.sh, message.lane, label, message.seq, payload)
+                }
+            },
+            Record::Fragment(fragment) => peer.on_fragment(&mut self.sh, fragment, payload),
+            Record::Rts(rts) => peer.on_request(&mut self.sh, link, rts),
+            Record::Chunk(chunk) => self.on_chunk(from, chunk, payload),
+            Record::Grant(grant) => match self.on_grant(from, grant) {
+                // P5.11: one that is said again may come late.
+                Err(DropReason::StaleTransfer) if !frame.reliable => Ok(()),
+                result => result,
+            },
+            Record::Done(done) => self.on_done(from, done),
+            Record::Credit(credit) => {
+                peer.on_credit(credit);
+                Ok(())
+            }
+            Record::Ack(ack) => {
+                let words = bytes.get(payload).ok_or(DropReason::Truncated)?;
+                self.on_ack(now, from, ack, words)
+            }
+            Record::Probe(probe) => {
+                let path = peer.path_mut(link).ok_or(DropReason::NoPath)?;
+                // P6.4
+                if !probe.reply {
+                    path.on_probe_asked(probe.nonce);
+                } else {
+                    peer.on_probe_answered(now, &mut self.sh, link, probe.nonce);
+                }
+                Ok(())
+            }
+            Record::Marks(marks) => peer.on_marks(&mut self.sh, marks),
+            Record::RemoteWrite(write) => peer.on_remote_write(&mut self.sh, write, payload),
+            Record::RemoteRts(rts) => peer.on_remote_rts(&mut self.sh, link, rts),
+            Record::RemoteGet(get) => peer.on_remote_get(&mut self.sh, get),
+            Record::RemoteAnswer(answer) => self.on_remote_answer(from, answer, payload),
+            Record::RemoteSource(source) => self.on_remote_source(from, link, source),
+        }
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        from: PeerId,
+        ack: &Ack,
+        words: &[u8],
+    ) -> Result<(), DropReason> {
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        let link = LinkId::from_u8(ack.path).ok_or(DropReason::BadAck)?;
+        let path = peer.path_mut(link).ok_or(DropReason::BadAck)?;
+        let sh = &mut self.sh;
+        // Fragments of one transfer come in runs, of which the transfer is told once.
+        let (mut run, mut run_len) = (0, 0);
+        let mut on_part = |sh: &mut Shared, transfer, frame_len: u16, header_len| {
+            if transfer != run {
+                sh.on_part_acked(run, core::mem::take(&mut run_len));
+                run = transfer;
+            }
+            run_len += usize::from(frame_len).saturating_sub(header_len) as u64;
+        };
+        let mut ack = *ack;
+        if sh.lapse.covers(now) {
+            ack.delay_us = DELAY_UNKNOWN;
+        }
+        let result = path.on_ack(now, &ack, words, |cargo, len| match cargo {
+            Cargo::Slot { slot, .. } => sh.slots.release(slot),
+            Cargo::Fragment { transfer, .. } => on_part(sh, transfer, len, BULK_HEADER_LEN),
+            Cargo::Piece { transfer, .. } => on_part(sh, transfer, len, PIECE_HEADER_LEN),
+            Cargo::Nothing => {}
+        });
+        if run_len > 0 {
+            sh.on_part_acked(run, run_len);
+        }
+        result
+    }
+}
+
+impl Shared {
+    /// A run of segments is acknowledged as one.
+    #[inline]
+    pub(crate) fn bulk_ack_every(&self) -> u32 {
+        self.config.limits.ack_every.max(BULK_ACK_EVERY)
+    }
+}
+
+impl crate::peer::Peer {
+    fn on_credit(&mut self, credit: &Credit) {
+        let tx = &mut self.lanes_tx[credit.lane.index()];
+        // P4.4: only forward, an older record may have been overtaken by a newer one.
+        if (credit.limit.wrapping_sub(tx.limit) as i32) > 0 {
+            tx.limit = credit.limit;
+        }
+    }
+}
+
+/// Whether a frame without a number may carry the record. `P3.11`, `P3.14`, `P5.11`, `P7.2`
+fn may_be_lost(record: &Record) -> bool {
+    match record {
+        Record::Message(message) => message.best_effort,
+        Record::Ack(_) | Record::Probe(_) | Record::Marks(_) | Record::Grant(_) => true,
+        _ => false,
+    }
+}
+
+/// Bulk frames per acknowledgement: above one call of segmentation offload (45 frames at 1500
+/// bytes), so that an acknowledgement comes with every other call.
+const BULK_ACK_EVERY: u32 = 64;

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Receives by label: posting, looking, claiming, withdrawing (`P11`).
+
+use crate::base::event::{Data, Event, OpError, OpId};
+use crate::bulk::rendezvous::{Origin, Request};
+use crate::dispatch::Shared;
+use crate::lane::truncation;
+use crate::matching::labels::{Arrived, ClaimId, Claimed, Envelope, Many, Selector};
+use crate::matching::port::{Posted, Waiting};
+use crate::{Core, PeerStatus};
+
+impl From<&Arrived> for Envelope {
+    fn from(arrived: &Arrived) -> Envelope {
+        Envelope {
+            peer: arrived.peer,
+            label: arrived.label,
+            len: arrived.len,
+        }
+    }
+}
+
+impl Core {
+    /// Posts a buffer of `len` bytes for the next message that `selector` takes: the first that
+    /// waits, in the order of arrival, or the next that comes and that no earlier receive takes.
+    pub fn post_tagged(&mut self, selector: &Selector, op: OpId, len: u64) {
+        let posted = Posted {
+            op,
+            base: 0,
+            len,
+            source: selector.source,
+        };
+        if let Some(arrived) = self.sh.matching.take_arrived(selector) {
+            self.fill_late(&arrived, posted);
+            return;
+        }
+        match self.source_gone(selector) {
+            Some(error) => self.sh.events.push_back(Event::RecvFailed { op, error }),
+            None => self.sh.matching.post(selector, posted, None),
+        }
+    }
+
+    /// Posts a buffer of `len` bytes for many messages that `selector` takes, behind one another as
+    /// they match, until fewer than `free_min` bytes are left. Each is told by an
+    /// [`Event::Portion`] and ends as an operation of its own; one that is longer than what is left
+    /// is cut.
+    pub fn post_many(&mut self, selector: &Selector, op: OpId, len: u64, free_min: u64) {
+        let source = selector.source;
+        let many = Some(Many { at: 0, free_min });
+        // Posted first, it takes its parts as any other; no earlier receive takes what waits.
+        self.sh.matching.post(
+            selector,
+            Posted {
+                op,
+                base: 0,
+                len,
+                source,
+            },
+            many,
+        );
+        while let Some(waiting) = self.sh.matching.peek(selector) {
+            let Shared {
+                matching, events, ..
+            } = &mut self.sh;
+            let (peer, label, len) = (waiting.peer, waiting.label, waiting.len);
+            let Some(part) = matching.take_posted(peer, &label, len, events) else {
+                return;
+            };
+            matching.take_arrived(selector);
+            self.fill_late(&waiting, part);
+        }
+        if let Some(error) = self.source_gone(selector)
+            && self.sh.matching.cancel(op)
+        {
+            self.sh.events.push_back(Event::RecvFailed { op, error });
+        }
+    }
+
+    /// Nobody is left that such a receive could wait for.
+    fn source_gone(&self, selector: &Selector) -> Option<OpError> {
+        let peer = selector.source?;
+        match self.peer_status(peer) {
+            PeerStatus::Failed(cause) => Some(OpError::PeerGone(peer, cause)),
+            _ => None,
+        }
+    }
+
+    /// Withdraws a posted receive. `false` if a message has already matched it: it ends by itself.
+    pub fn cancel_tagged(&mut self, op: OpId) -> bool {
+        self.sh.matching.cancel(op)
+    }
+
+    /// The first message that waits and that `selector` takes; it goes on waiting.
+    #[must_use]
+    pub fn peek_tagged(&mut self, selector: &Selector) -> Option<Envelope> {
+        let found = self.sh.matching.peek(selector);
+        found.as_ref().map(Envelope::from)
+    }
+
+    /// Takes the first message that waits and that `selector` takes from all other receives, for
+    /// [`Core::recv_claimed`]. Until then it keeps its memory. `None` also when 65,536 are claimed.
+    pub fn claim_tagged(&mut self, selector: &Selector) -> Option<(ClaimId, Envelope)> {
+        let (claim, arrived) = self.sh.matching.claim(selector)?;
+        Some((claim, Envelope::from(&arrived)))
+    }
+
+    /// Receives a claimed message into a buffer of `len` bytes; `false` if there is no such claim
+    /// (any more).
+    pub fn recv_claimed(&mut self, claim: ClaimId, op: OpId, len: u64) -> bool {
+        let Some(claimed) = self.sh.matching.take_claimed(claim) else {
+            return false;
+        };
+        let source = None;
+        match claimed {
+            Claimed::Whole(arrived) => self.fill_late(
+                &arrived,
+                Posted {
+                    op,
+                    base: 0,
+                    len,
+                    source,
+                },
+            ),
+            Claimed::Lost(error) => {
+                self.sh.events.push_back(Event::RecvFailed { op, error });
+            }
+        }
+        true
+    }
+
+    /// A message that waited has found its buffer.
+    fn fill_late(&mut self, arrived: &Arrived, posted: Posted) {
+        let peer = arrived.peer;
+        // What it left in an earlier session may be found while it rests.
+        self.is_awake(peer);
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        let (keeps_credit, charge) = (arrived.keeps_credit, arrived.what.charge(arrived.len));
+        state.on_taken(&mut self.sh, arrived.lane, keeps_credit, charge);
+        let to = arrived.label.into();
+        match arrived.what {
+            Waiting::Held(held) => {
+                let (op, error) = (Some(posted.op), truncation(arrived.len, posted.len));
+                let (lane, data) = (arrived.lane, Data::Held(held));
+                state.deliver_to(&mut self.sh, lane, &to, op, arrived.len, data, error);
+            }
+            Waiting::Request(asked) => {
+                let request = Request {
+                    peer,
+                    lane: arrived.lane,
+                    to,
+                    len: arrived.len,
+                    asked,
+                };
+                self.sh.start_labelled(request, posted);
+            }
+        }
+        self.touch(peer);
+        self.run_scheduler();
+    }
+}
+
+impl Shared {
+    /// Begins the transfer of a message with a label, now or when there is room for it.
+    pub(crate) fn start_labelled(&mut self, request: Request, posted: Posted) {
+        if self.has_transfer_room() {
+            self.start_transfer(&request, posted, Origin::Receive);
+        } else {
+            self.matching.late.push_back((posted, request));
+        }
+    }
+
+    /// Begins those that had to wait for room.
+    pub(crate) fn start_late(&mut self) {
+        while self.has_transfer_room()
+            && let Some((posted, request)) = self.matching.late.pop_front()
+        {
+            self.start_transfer(&request, posted, Origin::Receive);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages with labels and the receives that wait for them: which takes which (`P11.2`, `P11.3`).
+//!
+//! The one invariant: no message that waits here matches a receive that waits here.
+
+use crate::base::event::{Event, OpError, OpId, PeerId};
+use crate::bulk::rendezvous::Request;
+use crate::dispatch::closing::Discarded;
+use crate::dispatch::give_up::Remains;
+use crate::matching::arrivals::Arrivals;
+use crate::matching::port::{Posted, Waiting};
+use crate::matching::tag_queue::{Listed, TagQueue};
+use crate::mem::held::HeldPool;
+use crate::mem::slab::Slab;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use portolan_wire::{Label, LaneId, Space};
+
+/// Which messages a receive takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Selector {
+    /// Messages of this set only.
+    pub space: Space,
+    /// The tag.
+    pub tag: u64,
+    /// Bits of the tag that may differ.
+    pub ignore: u64,
+    /// From this peer only.
+    pub source: Option<PeerId>,
+}
+
+impl Selector {
+    #[inline]
+    pub(crate) fn takes(&self, peer: PeerId, tag: u64) -> bool {
+        (tag ^ self.tag) & !self.ignore == 0 && self.source.is_none_or(|source| source == peer)
+    }
+}
+
+/// What is known of a message that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The sender.
+    pub peer: PeerId,
+    /// Its label.
+    pub label: Label,
+    /// Bytes of the message.
+    pub len: u64,
+}
+
+/// A message that was set aside for a receive that is yet to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClaimId(pub(crate) u32);
+
+/// A message that no receive has taken yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) peer: PeerId,
+    pub(crate) lane: LaneId,
+    pub(crate) label: Label,
+    pub(crate) len: u64,
+    /// It counts as credit of its lane until it is taken: its session lasts.
+    pub(crate) keeps_credit: bool,
+    pub(crate) what: Waiting,
+}
+
+/// A message that was claimed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Claimed {
+    Whole(Arrived),
+    /// Its sender went before it had sent the message.
+    Lost(OpError),
+}
+
+/// A receive with the bits of the tag that it ignores.
+#[derive(Clone, Copy, Debug)]
+struct Wanting {
+    /// For a receive of many messages, what is left of its buffer.
+    posted: Posted,
+    ignore: u64,
+    many: Option<Many>,
+}
+
+/// A receive that takes messages until its buffer is used up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Many {
+    /// First byte that no message has.
+    pub(crate) at: u64,
+    /// With fewer bytes left it takes no more.
+    pub(crate) free_min: u64,
+}
+
+/// Operations with this bit are parts of others.
+const PART_BIT: u64 = 1 << 63;
+
+impl Wanting {
+    /// A part of the buffer for a message of `len` bytes, what to tell of it, and whether it is the
+    /// last.
+    fn take_part(&mut self, len: u64, count: &mut u64) -> Option<(Posted, Event, bool)> {
+        let many = self.many.as_mut()?;
+        let (off, len) = (many.at, len.min(self.posted.len));
+        let part = OpId(PART_BIT | *count);
+        *count += 1;
+        many.at += len;
+        self.posted.len -= len;
+        let is_last = self.posted.len < many.free_min.max(1);
+        let event = Event::Portion {
+            op: self.posted.op,
+            part,
+            off,
+            len,
+            is_last,
+        };
+        let part = Posted {
+            op: part,
+            base: 0,
+            len,
+            source: self.posted.source,
+        };
+        Some((part, event, is_last))
+    }
+
+    #[inline]
+    fn is_for(&self, peer: PeerId) -> bool {
+        self.posted.source.is_none_or(|source| source == peer)
+    }
+}
+
+/// One [`Space`].
+#[derive(Debug)]
+struct Queues {
+    /// Receives for one tag stand in its bin, those that ignore bits among all.
+    posted: TagQueue<Wanting>,
+    arrived: Arrivals,
+}
+
+impl Queues {
+    fn new(space: Space) -> Self {
+        Queues {
+            posted: TagQueue::default(),
+            arrived: Arrivals::new(space),
+        }
+    }
+
+    /// The first receive that takes a message.
+    #[inline]
+    fn find_posted(&self, peer: PeerId, tag: u64) -> Option<u32> {
+        let exact = self.posted.find_tag(tag, |wanting| wanting.is_for(peer));
+        let wild = self.posted.find_any(|other, wanting| {
+            (tag ^ other) & !wanting.ignore == 0 && wanting.is_for(peer)
+        });
+        match (exact, wild) {
+            (Some(a), Some(b)) if self.posted.stamp(b) < self.posted.stamp(a) => Some(b),
+            (None, other) => other,
+            (exact, _) => exact,
+        }
+    }
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Matching {
+    spaces: [Queues; 2],
+    claimed: Slab<Claimed>,
+    /// Receives that have taken a request while all transfers were in use.
+    pub(crate) late: VecDeque<(Posted, Request)>,
+    part_count: u64,
+    /// Somebody has looked for a message that has not come.
+    missed: bool,
+}
+
+impl Matching {
+    pub(crate) fn new() -> Self {
+        Matching {
+            spaces: [Space::Tagged, Space::Plain].map(Queues::new),
+            claimed: Slab::new(),
+            late: VecDeque::new(),
+            part_count: 0,
+            missed: false,
+        }
+    }
+
+    /// Takes the first receive for a message of this label and `len` bytes from `peer`, or a part of
+    /// it.
+    #[inline]
+    pub(crate) fn take_posted(
+        &mut self,
+        peer: PeerId,
+        label: &Label,
+        len: u64,
+        events: &mut VecDeque<Event>,
+    ) -> Option<Posted> {
+        let queues = &mut self.spaces[label.space.index()];
+        let index = queues.find_posted(peer, label.tag)?;
+        let wanting = queues.posted.get_mut(index)?;
+        if wanting.many.is_some() {
+            let (part, event, is_last) = wanting.take_part(len, &mut self.part_count)?;
+            events.push_back(event);
+            if is_last {
+                queues.posted.remove(index);
+            }
+            return Some(part);
+        }
+        queues.posted.remove(index).map(|wanting| wanting.posted)
+    }
+
+    /// The same, but only a whole receive, and only if its buffer holds `len` bytes.
+    #[inline]
+    pub(crate) fn take_fitting(
+        &mut self,
+        peer: PeerId,
+        label: &Label,
+        len: usize,
+    ) -> Option<Posted> {
+        let queues = &mut self.spaces[label.space.index()];
+        let index = queues.find_posted(peer, label.tag)?;
+        let wanting = queues.posted.get(index)?;
+        if wanting.posted.len < len as u64 || wanting.many.is_some() {
+            return None;
+        }
+        queues.posted.remove(index).map(|wanting| wanting.posted)
+    }
+
+    /// Whether a receive is left for a message of this label when others have taken `used`.
+    pub(crate) fn would_take(&self, peer: PeerId, label: &Label, used: usize) -> bool {
+        let takes = |wanting: &Wanting, tag: u64| {
+            (tag ^ label.tag) & !wanting.ignore == 0 && wanting.is_for(peer)
+        };
+        let posted = &self.spaces[label.space.index()].posted;
+        // One of many messages may take but one more.
+        posted.count_where(|tag, wanting| takes(wanting, tag)) > used
+    }
+
+    /// Appends a receive; no message that waits matches it.
+    pub(crate) fn post(&mut self, selector: &Selector, posted: Posted, many: Option<Many>) {
+        let listed = match selector.ignore {
+            0 => Listed::ByTag,
+            _ => Listed::Among,
+        };
+        let ignore = selector.ignore;
+        let queue = &mut self.spaces[selector.space.index()].posted;
+        let wanting = Wanting {
+            posted,
+            ignore,
+            many,
+        };
+        queue.push(selector.tag, listed, wanting);
+    }
+
+    /// Appends a message; no receive that waits matches it.
+    pub(crate) fn put_aside(&mut self, arrived: &Arrived) {
+        self.spaces[arrived.label.space.index()]
+            .arrived
+            .push(arrived);
+    }
+
+    /// Takes the first message that a receive takes.
+    pub(crate) fn take_arrived(&mut self, selector: &Selector) -> Option<Arrived> {
+        let arrived = &mut self.spaces[selector.space.index()].arrived;
+        let index = arrived.find(selector)?;
+        Some(arrived.remove(index))
+    }
+
+    /// The same without taking it. In vain, it counts as waiting (`P4.14`).
+    pub(crate) fn peek(&mut self, selector: &Selector) -> Option<Arrived> {
+        let arrived = &mut self.spaces[selector.space.index()].arrived;
+        let index = arrived.find(selector);
+        self.missed |= index.is_none();
+        Some(arrived.get(index?))
+    }
+
+    /// Sets the first message that a receive takes aside for a receive of its own.
+    pub(crate) fn claim(&mut self, selector: &Selector) -> Option<(ClaimId, Arrived)> {
+        let arrived = self.peek(selector)?;
+        let id = self.claimed.insert(Claimed::Whole(arrived)).ok()?;
+        self.take_arrived(selector);
+        Some((ClaimId(id), arrived))
+    }
+
+    /// Takes what was claimed.
+    pub(crate) fn take_claimed(&mut self, claim: ClaimId) -> Option<Claimed> {
+        self.claimed.remove(claim.0)
+    }
+
+    /// Bytes of the tables of messages that wait, held memory left out.
+    pub(crate) fn table_len(&self) -> usize {
+        self.spaces.iter().map(|one| one.arrived.table_len()).sum()
+    }
+
+    /// Whether a receive waits for a message that `peer` may send.
+    pub(crate) fn wants_from(&self, peer: PeerId) -> bool {
+        let mut posted = self.spaces.iter().map(|one| &one.posted);
+        self.missed || posted.any(|posted| posted.any(|wanting| wanting.is_for(peer)))
+    }
+
+    /// What was looked for is no longer waited for, unless it is looked for again.
+    pub(crate) fn forget_missed(&mut self) -> bool {
+        core::mem::take(&mut self.missed)
+    }
+
+    /// Takes everything that waits and was not claimed, and withdraws the receives.
+    pub(crate) fn discard(&mut self) -> Vec<Discarded> {
+        self.take_where(|_| true);
+        let mut discarded = Vec::new();
+        for queues in &mut self.spaces {
+            for item in queues.arrived.take_all() {
+                discarded.push(Discarded {
+                    peer: item.peer,
+                    lane: item.lane,
+                    keeps_credit: item.keeps_credit,
+                    len: item.len,
+                    what: item.what,
+                });
+            }
+        }
+        discarded
+    }
+
+    /// Withdraws a receive; `false` if it is not waiting (any more).
+    pub(crate) fn cancel(&mut self, op: OpId) -> bool {
+        self.take_where(|posted| posted.op == op).len() == 1
+    }
+
+    /// Withdraws the receives that only `peer` could have filled.
+    pub(crate) fn take_sourced(&mut self, peer: PeerId) -> Vec<OpId> {
+        self.take_where(|posted| posted.source == Some(peer))
+    }
+
+    /// Withdraws the receives that are `wanted`, in the order of posting.
+    pub(crate) fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
+        let mut ops = Vec::new();
+        for queues in &mut self.spaces {
+            let posted = &mut queues.posted;
+            for index in posted.places_where(|wanting| wanted(&wanting.posted)) {
+                ops.extend(posted.remove(index).map(|wanting| wanting.posted.op));
+            }
+        }
+        ops
+    }
+
+    /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
+    /// none is missing; the rest goes to the `remains`. `P9.7`, `P11.8`
+    pub(crate) fn end_waiting(
+        &mut self,
+        peer: PeerId,
+        error: OpError,
+        pool: &mut HeldPool,
+        remains: &mut Remains,
+    ) {
+        for queues in &mut self.spaces {
+            // The table may shrink, and places move, when a message is taken out.
+            let mut broken = Vec::new();
+            for index in queues.arrived.places_from(peer) {
+                let item = queues.arrived.get(index);
+                let keeps = remains.keeps_at(item.lane, &item.label.into());
+                if let (true, Waiting::Held(held)) = (keeps, item.what) {
+                    queues.arrived.forget_credit(index);
+                    pool.leave(held);
+                    continue;
+                }
+                remains.broken.push((item.lane, item.label.into()));
+                if let Waiting::Held(held) = item.what {
+                    remains.held.push(held);
+                }
+                broken.push(index);
+            }
+            queues.arrived.remove_all(&broken);
+        }
+        for key in self.claimed.keys_where(|claimed| claimed.is_from(peer)) {
+            match self.claimed.get_mut(key) {
+                Some(Claimed::Whole(Arrived {
+                    what: Waiting::Held(held),
+                    keeps_credit,
+                    ..
+                })) => {
+                    *keeps_credit = false;
+                    pool.leave(*held);
+                }
+                Some(claimed) => *claimed = Claimed::Lost(error),
+                None => {}
+            }
+        }
+        self.late.retain(|(posted, request)| {
+            if request.peer == peer {
+                remains.ops.push(posted.op);
+            }
+            request.peer != peer
+        });
+    }
+}
+
+impl Claimed {
+    fn is_from(&self, peer: PeerId) -> bool {
+        match self {
+            Claimed::Whole(arrived) => arrived.peer == peer,
+            Claimed::Lost(..) => false,
+        }
+    }
+}

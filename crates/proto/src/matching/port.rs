@@ -1,0 +1,558 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ports: which messages wait for which buffers. Those with labels wait in [`super::labels`].
+
+use crate::bulk::rendezvous::Asked;
+use crate::dispatch::closing::Discarded;
+use crate::dispatch::give_up::Remains;
+use crate::lane::charge;
+use crate::mem::held::HeldPool;
+use crate::{Event, HeldId, OpId, PeerId, PortId, PortMode};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use portolan_wire::LaneId;
+
+/// Ports per page of the table; two levels of 256 cover 16-bit numbers.
+const PAGE_LEN: usize = 256;
+
+/// A posted receive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posted {
+    pub(crate) op: OpId,
+    /// First byte in the memory of `op`.
+    pub(crate) base: u64,
+    pub(crate) len: u64,
+    pub(crate) source: Option<PeerId>,
+}
+
+/// What a message consists of that waits for a receive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiting {
+    Held(HeldId),
+    Request(Asked),
+}
+
+impl Waiting {
+    /// What such a message of `len` bytes costs of its lane's credit. `P4.3`
+    pub(crate) fn charge(&self, len: u64) -> u32 {
+        match self {
+            Waiting::Held(_) => charge(usize::try_from(len).unwrap_or(0)),
+            Waiting::Request(_) => charge(0),
+        }
+    }
+}
+
+/// A message that waits at a port, in as few bytes as it takes: of some there are a million.
+#[derive(Debug)]
+struct Unexpected {
+    /// Place in the order of arrival at the port.
+    stamp: u64,
+    step: Step,
+}
+
+#[derive(Debug)]
+enum Step {
+    Held {
+        held: HeldId,
+        keeps_credit: bool,
+    },
+    Request(Box<Pending>),
+    /// Its buffer was found late and is being filled.
+    Transferring(u32),
+}
+
+/// A request to send that waits at a port.
+#[derive(Debug)]
+struct Pending {
+    asked: Asked,
+    len: u64,
+    keeps_credit: bool,
+    /// The buffer that was posted for it; no other message may take it.
+    buffer: Option<Posted>,
+}
+
+/// Counted for each message that waits at a port, beside what it holds: its place in the queue, twice
+/// since queues double.
+pub(crate) const WAITING_LEN: usize = 2 * size_of::<Unexpected>();
+
+/// A message that waited and can be served now.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) peer: PeerId,
+    pub(crate) lane: LaneId,
+    /// It counts as credit of its lane.
+    pub(crate) keeps_credit: bool,
+    pub(crate) what: ServedWhat,
+}
+
+#[derive(Debug)]
+pub(crate) enum ServedWhat {
+    /// In place where there is no buffer.
+    Held(HeldId, Option<Posted>),
+    /// It stays in the queue until [`Port::end_transfer`].
+    Request(Asked, u64, Posted),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Port {
+    /// `None` until the program opens it; reliable messages wait meanwhile.
+    pub(crate) mode: Option<PortMode>,
+    pub(crate) posted: VecDeque<Posted>,
+    /// Messages that would have to wait are discarded: the process closes.
+    pub(crate) discards: bool,
+    /// Messages that wait, by sender and lane; no queue is empty.
+    unexpected: BTreeMap<(PeerId, LaneId), VecDeque<Unexpected>>,
+    next_stamp: u64,
+}
+
+/// What a message in its turn finds at its port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Match {
+    Posted(Posted),
+    InPlace,
+    Nothing,
+}
+
+impl Port {
+    /// Finds a buffer for the next message of (`peer`, `lane`); `eager` ones may go in place.
+    #[inline]
+    pub(crate) fn find(&mut self, peer: PeerId, lane: LaneId, eager: bool) -> Match {
+        if self.is_behind(peer, lane) {
+            return Match::Nothing;
+        }
+        if eager && self.mode == Some(PortMode::InPlace) {
+            return Match::InPlace;
+        }
+        self.take_posted(peer).map_or(Match::Nothing, Match::Posted)
+    }
+
+    /// What there is to tell before a message of `peer` begins to wait here: the program may have
+    /// forgotten to open the port.
+    pub(crate) fn first_unopened(&self, port: PortId, peer: PeerId) -> Option<Event> {
+        let is_news = self.mode.is_none() && self.unexpected.is_empty() && !port.system;
+        is_news.then_some(Event::PortUnopened { port, peer })
+    }
+
+    /// A message of this lane waits, which goes first.
+    #[inline]
+    fn is_behind(&self, peer: PeerId, lane: LaneId) -> bool {
+        !self.unexpected.is_empty() && self.unexpected.contains_key(&(peer, lane))
+    }
+
+    /// A message waits.
+    #[inline]
+    pub(crate) fn has_unexpected(&self) -> bool {
+        !self.unexpected.is_empty()
+    }
+
+    /// A message from `peer` waits.
+    pub(crate) fn has_unexpected_from(&self, peer: PeerId) -> bool {
+        LaneId::ALL.iter().any(|&lane| self.is_behind(peer, lane))
+    }
+
+    /// Queues a message of `len` bytes until a buffer is posted. `P4.7`
+    pub(crate) fn put_aside(
+        &mut self,
+        from: (PeerId, LaneId),
+        len: u64,
+        keeps_credit: bool,
+        what: Waiting,
+    ) {
+        let step = match what {
+            Waiting::Held(held) => Step::Held { held, keeps_credit },
+            Waiting::Request(asked) => Step::Request(Box::new(Pending {
+                asked,
+                len,
+                keeps_credit,
+                buffer: None,
+            })),
+        };
+        let stamp = self.next_stamp;
+        self.next_stamp += 1;
+        let queue = self.unexpected.entry(from).or_default();
+        queue.push_back(Unexpected { stamp, step });
+    }
+
+    /// Neither a receive nor a message waits.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.posted.is_empty() && self.unexpected.is_empty()
+    }
+
+    /// Whether [`Port::find`] would find a buffer after `used` others were taken.
+    pub(crate) fn would_take(&self, peer: PeerId, lane: LaneId, eager: bool, used: usize) -> bool {
+        if self.is_behind(peer, lane) {
+            return false;
+        }
+        let fits = |post: &&Posted| post.source.is_none_or(|source| source == peer);
+        eager && (self.discards || self.mode == Some(PortMode::InPlace))
+            || self.posted.iter().filter(fits).nth(used).is_some()
+    }
+
+    /// [`Port::find`] for an eager message of `len` bytes, but only where the first buffer is the
+    /// one to take, and holds the message.
+    #[inline]
+    pub(crate) fn find_fitting(&mut self, peer: PeerId, len: u64) -> Match {
+        if !self.unexpected.is_empty() {
+            return Match::Nothing;
+        }
+        if self.mode == Some(PortMode::InPlace) {
+            return Match::InPlace;
+        }
+        let fits =
+            |post: &&Posted| post.len >= len && post.source.is_none_or(|source| source == peer);
+        if self.posted.front().filter(fits).is_none() {
+            return Match::Nothing;
+        }
+        self.posted
+            .pop_front()
+            .map_or(Match::Nothing, Match::Posted)
+    }
+
+    /// Keeps the answer to a [`Event::BufferWanted`] for the message that wanted it: the first from
+    /// that source which it is long enough for. `false` if there is none.
+    pub(crate) fn reserve(&mut self, posted: Posted) -> bool {
+        if self.mode != Some(PortMode::InPlace) {
+            return false;
+        }
+        let from = self.unexpected.iter_mut();
+        let from = from.filter(|((peer, _), _)| posted.source == Some(*peer));
+        let items = from.flat_map(|(_, queue)| queue);
+        let wanting = items.filter_map(|item| match &mut item.step {
+            Step::Request(pending) if pending.buffer.is_none() && pending.len <= posted.len => {
+                Some((item.stamp, pending))
+            }
+            _ => None,
+        });
+        let first = wanting.min_by_key(|(stamp, _)| *stamp);
+        first.is_some_and(|(_, pending)| pending.buffer.replace(posted).is_none())
+    }
+
+    /// Asks for a buffer for each request that came before the port was opened.
+    pub(crate) fn want_buffers(&self, port: PortId, events: &mut VecDeque<Event>) {
+        let queues = self.unexpected.iter();
+        let items = queues.flat_map(|((peer, _), queue)| queue.iter().map(|item| (*peer, item)));
+        let wanting = items.filter_map(|(peer, item)| match &item.step {
+            Step::Request(pending) => Some((item.stamp, peer, pending.len)),
+            _ => None,
+        });
+        let mut wanting: Vec<_> = wanting.collect();
+        wanting.sort_unstable();
+        for (_, peer, len) in wanting {
+            events.push_back(Event::BufferWanted { port, peer, len });
+        }
+    }
+
+    #[inline]
+    fn take_posted(&mut self, peer: PeerId) -> Option<Posted> {
+        let first = self.posted.front()?;
+        if first.source.is_none_or(|source| source == peer) {
+            return self.posted.pop_front();
+        }
+        let index = self
+            .posted
+            .iter()
+            .position(|post| post.source.is_none_or(|source| source == peer))?;
+        self.posted.remove(index)
+    }
+
+    /// Whether a message that waits could be served, were it the first of its lane.
+    fn can_serve(&self, peer: PeerId, item: &Unexpected) -> bool {
+        match &item.step {
+            Step::Transferring(_) => return false,
+            Step::Held { .. } if self.mode == Some(PortMode::InPlace) => return true,
+            Step::Request(pending) if pending.buffer.is_some() => return true,
+            _ => {}
+        }
+        let mut posted = self.posted.iter();
+        posted.any(|post| post.source.is_none_or(|source| source == peer))
+    }
+
+    /// Takes the first unexpected message that can be served now. Messages of one (peer, lane) are
+    /// served in order; not before what their lane `owes` this port: a message that was matched
+    /// earlier and is not all there yet.
+    pub(crate) fn next_served(&mut self, owes: impl Fn(PeerId, LaneId) -> bool) -> Option<Served> {
+        let fronts = self.unexpected.iter();
+        let fronts = fronts.filter_map(|(&from, queue)| Some((from, queue.front()?)));
+        let ready = fronts
+            .filter(|((peer, lane), item)| self.can_serve(*peer, item) && !owes(*peer, *lane));
+        let (_, from) = ready.map(|(from, item)| (item.stamp, from)).min()?;
+        let (peer, lane) = from;
+        let front = self.unexpected.get_mut(&from)?.front_mut()?;
+        if let Step::Request(pending) = &mut front.step {
+            let (asked, len, keeps_credit) = (pending.asked, pending.len, pending.keeps_credit);
+            let own = pending.buffer.take();
+            let posted = own.or_else(|| self.take_posted(peer))?;
+            let what = ServedWhat::Request(asked, len, posted);
+            return Some(Served {
+                peer,
+                lane,
+                keeps_credit,
+                what,
+            });
+        }
+        let Step::Held { held, keeps_credit } = self.pop(from)?.step else {
+            return None;
+        };
+        let posted = match self.mode {
+            Some(PortMode::InPlace) => None,
+            _ => Some(self.take_posted(peer)?),
+        };
+        let what = ServedWhat::Held(held, posted);
+        Some(Served {
+            peer,
+            lane,
+            keeps_credit,
+            what,
+        })
+    }
+
+    /// The first message of a lane, a request, has its buffer.
+    pub(crate) fn begin_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) {
+        let front = self.unexpected.get_mut(&from).and_then(VecDeque::front_mut);
+        if let Some(front) = front {
+            front.step = Step::Transferring(transfer);
+        }
+    }
+
+    /// The first message of a lane fills its buffer; `false` if this is not its transfer.
+    pub(crate) fn end_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) -> bool {
+        let front = self.unexpected.get(&from).and_then(VecDeque::front);
+        let is_it =
+            |item: &Unexpected| matches!(item.step, Step::Transferring(key) if key == transfer);
+        front.is_some_and(is_it) && self.pop(from).is_some()
+    }
+
+    fn pop(&mut self, from: (PeerId, LaneId)) -> Option<Unexpected> {
+        let queue = self.unexpected.get_mut(&from)?;
+        let first = queue.pop_front();
+        if queue.is_empty() {
+            self.unexpected.remove(&from);
+        } else if queue.len() * 4 < queue.capacity() {
+            // A queue that was long gives its memory back.
+            queue.shrink_to(queue.len() * 2);
+        }
+        first
+    }
+
+    /// See [`Ports::end_waiting`].
+    fn end_waiting(
+        &mut self,
+        id: PortId,
+        peer: PeerId,
+        pool: &mut HeldPool,
+        remains: &mut Remains,
+    ) {
+        for lane in LaneId::ALL {
+            let Some(queue) = self.unexpected.get_mut(&(peer, lane)) else {
+                continue;
+            };
+            queue.retain_mut(|item| {
+                match &mut item.step {
+                    Step::Held { held, keeps_credit } if remains.keeps_at(lane, &id.into()) => {
+                        *keeps_credit = false;
+                        pool.leave(*held);
+                        return true;
+                    }
+                    Step::Held { held, .. } => remains.held.push(*held),
+                    Step::Request(pending) => {
+                        remains.broken.push((lane, id.into()));
+                        remains.ops.extend(pending.buffer.map(|posted| posted.op));
+                    }
+                    Step::Transferring(_) => remains.broken.push((lane, id.into())),
+                }
+                remains.left_ports += 1;
+                false
+            });
+            if queue.is_empty() {
+                self.unexpected.remove(&(peer, lane));
+            }
+        }
+    }
+
+    /// Takes out what waits and is not under way.
+    fn discard_waiting(&mut self, discarded: &mut Vec<Discarded>) {
+        for (&(peer, lane), queue) in &mut self.unexpected {
+            queue.retain(|item| {
+                let (keeps_credit, len, what) = match &item.step {
+                    Step::Transferring(_) => return true,
+                    &Step::Held { held, keeps_credit } => (keeps_credit, 0, Waiting::Held(held)),
+                    Step::Request(pending) => {
+                        let what = Waiting::Request(pending.asked);
+                        (pending.keeps_credit, pending.len, what)
+                    }
+                };
+                discarded.push(Discarded {
+                    peer,
+                    lane,
+                    keeps_credit,
+                    len,
+                    what,
+                });
+                false
+            });
+        }
+        self.unexpected.retain(|_, queue| !queue.is_empty());
+    }
+
+    /// Withdraws the buffer that was posted for a request; `false` if there is none of this operation.
+    fn cancel_reserved(&mut self, op: OpId) -> bool {
+        let items = self.unexpected.values_mut().flatten();
+        let mut reserved = items.filter_map(|item| match &mut item.step {
+            Step::Request(pending) => pending.buffer.take_if(|posted| posted.op == op),
+            _ => None,
+        });
+        reserved.next().is_some()
+    }
+}
+
+type Page = [Option<Box<Port>>; PAGE_LEN];
+
+/// All ports of the process.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    user: Vec<Option<Box<Page>>>,
+    system: Vec<Option<Box<Page>>>,
+    /// Ports that are used for the first time discard.
+    discards: bool,
+}
+
+impl Ports {
+    pub(crate) fn new() -> Self {
+        let pages = || (0..PAGE_LEN).map(|_| None).collect();
+        Ports {
+            user: pages(),
+            system: pages(),
+            discards: false,
+        }
+    }
+
+    /// The port, if anything was ever done with it.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
+        let pages = if id.system {
+            &mut self.system
+        } else {
+            &mut self.user
+        };
+        pages[usize::from(id.number >> 8)].as_mut()?[usize::from(id.number & 0xff)].as_deref_mut()
+    }
+
+    /// The port, made if need be.
+    pub(crate) fn entry(&mut self, id: PortId) -> &mut Port {
+        let pages = if id.system {
+            &mut self.system
+        } else {
+            &mut self.user
+        };
+        let page = pages[usize::from(id.number >> 8)]
+            .get_or_insert_with(|| Box::new([const { None }; PAGE_LEN]));
+        let discards = self.discards;
+        page[usize::from(id.number & 0xff)].get_or_insert_with(|| {
+            Box::new(Port {
+                discards,
+                ..Port::default()
+            })
+        })
+    }
+
+    /// Makes every port that does not take messages in place discard them, whether it is open or not,
+    /// and withdraws its receives; returns what has waited there and is not under way.
+    pub(crate) fn discard(&mut self) -> Vec<Discarded> {
+        self.discards = true;
+        let mut discarded = Vec::new();
+        for (_, port) in self.iter_mut() {
+            if port.mode == Some(PortMode::InPlace) {
+                continue;
+            }
+            (port.mode, port.discards) = (None, true);
+            port.posted.clear();
+            port.discard_waiting(&mut discarded);
+        }
+        discarded
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut Port)> {
+        numbered(&mut self.user, false).chain(numbered(&mut self.system, true))
+    }
+
+    /// Whether anything of `peer` waits at a port.
+    pub(crate) fn has_waiting_from(&mut self, peer: PeerId) -> bool {
+        self.iter_mut()
+            .any(|(_, port)| port.has_unexpected_from(peer))
+    }
+
+    /// Withdraws a posted receive; `false` if it is not waiting (any more).
+    pub(crate) fn cancel(&mut self, id: PortId, op: OpId) -> bool {
+        let Some(port) = self.get_mut(id) else {
+            return false;
+        };
+        let before = port.posted.len();
+        port.posted.retain(|posted| posted.op != op);
+        port.posted.len() < before || port.cancel_reserved(op)
+    }
+
+    /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
+    /// none is missing; the rest goes to the `remains`. `P9.7`
+    pub(crate) fn end_waiting(&mut self, peer: PeerId, pool: &mut HeldPool, remains: &mut Remains) {
+        for (id, port) in self.iter_mut() {
+            port.end_waiting(id, peer, pool, remains);
+        }
+    }
+
+    /// Whether a receive, or a handler, waits for a message that `peer` may send.
+    pub(crate) fn wants_from(&mut self, peer: PeerId) -> bool {
+        let takes = |post: &Posted| post.source.is_none_or(|source| source == peer);
+        self.iter_mut()
+            .any(|(_, port)| port.mode == Some(PortMode::InPlace) || port.posted.iter().any(takes))
+    }
+
+    /// Withdraws the receives that only `peer` could have filled.
+    pub(crate) fn take_sourced(&mut self, peer: PeerId) -> Vec<OpId> {
+        self.take_where(|posted| posted.source == Some(peer))
+    }
+
+    /// Withdraws the receives that are `wanted`.
+    pub(crate) fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
+        let mut ops = Vec::new();
+        for (_, port) in self.iter_mut() {
+            port.posted.retain(|posted| {
+                let goes = wanted(posted);
+                ops.extend(goes.then_some(posted.op));
+                !goes
+            });
+        }
+        ops
+    }
+
+    /// Messages from `peer` that wait whole: how many at each port, per lane.
+    pub(crate) fn unread(&mut self, peer: PeerId) -> Vec<(PortId, LaneId, usize)> {
+        let mut found = Vec::new();
+        for (id, port) in self.iter_mut() {
+            for lane in LaneId::ALL {
+                let is_whole = |item: &&Unexpected| matches!(item.step, Step::Held { .. });
+                let queue = port.unexpected.get(&(peer, lane));
+                let count = queue.map_or(0, |queue| queue.iter().filter(is_whole).count());
+                if count > 0 {
+                    found.push((id, lane, count));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The ports that exist, with their numbers.
+fn numbered(
+    pages: &mut [Option<Box<Page>>],
+    system: bool,
+) -> impl Iterator<Item = (PortId, &mut Port)> {
+    let pages = pages.iter_mut().enumerate();
+    let pages = pages.filter_map(|(high, page)| Some((high, page.as_deref_mut()?)));
+    pages.flat_map(move |(high, page)| {
+        page.iter_mut().enumerate().filter_map(move |(low, port)| {
+            let number = u16::try_from(high * PAGE_LEN + low).ok()?;
+            Some((PortId { number, system }, port.as_deref_mut()?))
+        })
+    })
+}

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory of the core: frame buffers, messages that wait, tables with keys that go stale.
+
+pub(crate) mod held;
+pub(crate) mod slab;
+pub(crate) mod slot;

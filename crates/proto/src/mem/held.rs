@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory for messages that cannot be delivered yet: they came before their turn, in fragments, or
+//! before a receive was posted for them. Many small ones share a chunk, so that an eight-byte message
+//! costs 20 bytes here. Bounded for the whole process; credits bound each peer's share.
+//!
+//! The one invariant: a chunk stands in its class's list while one of its slots is free.
+
+use crate::HeldId;
+use crate::matching::port::WAITING_LEN;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Smallest slot; sizes double from here. Most messages that nobody reads are tiny.
+const SLOT_LEN_MIN: usize = 16;
+/// Number of sizes: up to 16 << 13 = 128 KiB, above any eager message.
+const CLASS_COUNT: usize = 14;
+/// Slots of up to this length share a chunk of it: four pages, so that one message that stays keeps
+/// little from being freed. Longer ones have a chunk of their own.
+const CHUNK_LEN: usize = 16 * 1024;
+/// Bits of a [`HeldId`] that number the slot in its chunk; the others reach 64 GiB of chunks.
+const SLOT_BITS: u32 = (CHUNK_LEN / SLOT_LEN_MIN).trailing_zeros();
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+/// Chunks that may exist.
+const CHUNKS_MAX: usize = 1 << (u32::BITS - SLOT_BITS);
+/// Empty chunks kept for the next messages; more go back to the allocator, so that a burst leaves no
+/// lasting mark. Two windows' worth of long messages.
+const SPARE_LEN_MAX: usize = 4 * 1024 * 1024;
+/// Set in the length of a slot that is free; the other bits name the next free one.
+const FREE_BIT: u32 = 1 << 31;
+/// Set in the length of a message whose session is over: no credit bounds it.
+const LEFT_BIT: u32 = 1 << 30;
+const LEN_MASK: u32 = LEFT_BIT - 1;
+/// No slot, or no place in a list.
+const NONE: u32 = FREE_BIT - 1;
+
+#[derive(Debug)]
+struct Chunk {
+    class: u8,
+    /// Place among the chunks of its class with free slots.
+    open_at: u32,
+    used: u32,
+    free_slot: u32,
+    bytes: Vec<u8>,
+    /// Per slot its message's length, or the next free slot.
+    lens: Vec<u32>,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct HeldPool {
+    chunks: Vec<Option<Chunk>>,
+    free_chunks: Vec<u32>,
+    /// Per class, chunks with free slots.
+    open: [Vec<u32>; CLASS_COUNT],
+    /// Bytes of the chunks with a message.
+    total_len: usize,
+    /// Bytes of those without.
+    spare_len: usize,
+    /// Bytes of messages whose sessions are over, places in queues included.
+    left_len: usize,
+}
+
+impl HeldPool {
+    pub(crate) fn take(&mut self, len: usize) -> HeldId {
+        let class = class_of(len);
+        let index = match self.open[class].last() {
+            Some(&index) => index,
+            None => self.add_chunk(class),
+        };
+        let Some(Some(chunk)) = self.chunks.get_mut(index as usize) else {
+            unreachable!("a chunk that is listed exists");
+        };
+        if chunk.used == 0 {
+            self.spare_len -= chunk.cost();
+            self.total_len += chunk.cost();
+        }
+        let slot = chunk.free_slot;
+        chunk.free_slot = chunk.lens[slot as usize] & !FREE_BIT;
+        chunk.lens[slot as usize] = u32::try_from(len).unwrap_or(0);
+        chunk.used += 1;
+        if chunk.free_slot == NONE {
+            chunk.open_at = NONE;
+            self.open[class].pop();
+        }
+        HeldId(index << SLOT_BITS | slot)
+    }
+
+    pub(crate) fn bytes(&self, id: HeldId) -> &[u8] {
+        let chunk = self.chunks[(id.0 >> SLOT_BITS) as usize].as_ref();
+        chunk.map_or(&[], |chunk| &chunk.bytes[chunk.range(id)])
+    }
+
+    pub(crate) fn bytes_mut(&mut self, id: HeldId) -> &mut [u8] {
+        let chunk = self.chunks[(id.0 >> SLOT_BITS) as usize].as_mut();
+        chunk.map_or(&mut [], |chunk| {
+            let range = chunk.range(id);
+            &mut chunk.bytes[range]
+        })
+    }
+
+    pub(crate) fn release(&mut self, id: HeldId) {
+        let index = id.0 >> SLOT_BITS;
+        let slot = id.0 & SLOT_MASK;
+        let chunk = self.chunks[index as usize].as_mut();
+        let is_used = |chunk: &&mut Chunk| chunk.lens[slot as usize] & FREE_BIT == 0;
+        let chunk = chunk.filter(is_used);
+        debug_assert!(chunk.is_some(), "held memory was released twice");
+        let Some(chunk) = chunk else { return };
+        if chunk.lens[slot as usize] & LEFT_BIT != 0 {
+            self.left_len -= chunk.left_cost();
+        }
+        chunk.lens[slot as usize] = chunk.free_slot | FREE_BIT;
+        chunk.free_slot = slot;
+        chunk.used -= 1;
+        let open = &mut self.open[usize::from(chunk.class)];
+        if chunk.open_at == NONE {
+            chunk.open_at = u32::try_from(open.len()).unwrap_or(NONE);
+            open.push(index);
+        }
+        if chunk.used == 0 {
+            self.total_len -= chunk.cost();
+            self.spare_len += chunk.cost();
+            if self.spare_len > SPARE_LEN_MAX {
+                self.free_chunk(index);
+            }
+        }
+    }
+
+    /// The session of a message that is kept is over. `P9.7`
+    pub(crate) fn leave(&mut self, id: HeldId) {
+        let Some(chunk) = &mut self.chunks[(id.0 >> SLOT_BITS) as usize] else {
+            return;
+        };
+        let len = &mut chunk.lens[(id.0 & SLOT_MASK) as usize];
+        debug_assert!(
+            *len & FREE_BIT == 0,
+            "held memory is kept after its release"
+        );
+        if *len & LEFT_BIT == 0 {
+            *len |= LEFT_BIT;
+            self.left_len += chunk.left_cost();
+        }
+    }
+
+    /// Bytes in use by messages of sessions that are over.
+    pub(crate) fn left_len(&self) -> usize {
+        self.left_len
+    }
+
+    /// Bytes in use, as the allocator gave them.
+    pub(crate) fn total_len(&self) -> usize {
+        self.total_len
+    }
+
+    #[cold]
+    fn add_chunk(&mut self, class: usize) -> u32 {
+        let slot_len = SLOT_LEN_MIN << class;
+        let count = (CHUNK_LEN / slot_len).max(1);
+        let last = u32::try_from(count - 1).unwrap_or(0);
+        let next = |slot| if slot == last { NONE } else { slot + 1 };
+        let chunk = Chunk {
+            class: u8::try_from(class).unwrap_or(0),
+            open_at: u32::try_from(self.open[class].len()).unwrap_or(NONE),
+            used: 0,
+            free_slot: 0,
+            bytes: vec![0; slot_len * count],
+            lens: (0..=last).map(|slot| next(slot) | FREE_BIT).collect(),
+        };
+        self.spare_len += chunk.cost();
+        let index = match self.free_chunks.pop() {
+            Some(index) => {
+                self.chunks[index as usize] = Some(chunk);
+                index
+            }
+            None => {
+                assert!(self.chunks.len() < CHUNKS_MAX, "64 GiB of held messages");
+                self.chunks.push(Some(chunk));
+                u32::try_from(self.chunks.len() - 1).unwrap_or(NONE)
+            }
+        };
+        self.open[class].push(index);
+        index
+    }
+
+    #[cold]
+    fn free_chunk(&mut self, index: u32) {
+        let Some(chunk) = self.chunks[index as usize].take() else {
+            return;
+        };
+        self.spare_len -= chunk.cost();
+        self.free_chunks.push(index);
+        let open = &mut self.open[usize::from(chunk.class)];
+        open.swap_remove(chunk.open_at as usize);
+        if let Some(&moved) = open.get(chunk.open_at as usize)
+            && let Some(moved) = &mut self.chunks[moved as usize]
+        {
+            moved.open_at = chunk.open_at;
+        }
+    }
+}
+
+impl Chunk {
+    /// Bytes that it takes.
+    fn cost(&self) -> usize {
+        self.bytes.len() + size_of::<u32>() * self.lens.len()
+    }
+
+    /// Bytes that a message takes that outlives its session.
+    fn left_cost(&self) -> usize {
+        (SLOT_LEN_MIN << self.class) + size_of::<u32>() + WAITING_LEN
+    }
+
+    #[inline]
+    fn range(&self, id: HeldId) -> core::ops::Range<usize> {
+        let slot = (id.0 & SLOT_MASK) as usize;
+        let start = slot * (SLOT_LEN_MIN << self.class);
+        let len = self.lens[slot];
+        debug_assert!(len & FREE_BIT == 0, "held memory is used after its release");
+        start..start + (len & LEN_MASK) as usize
+    }
+}
+
+fn class_of(len: usize) -> usize {
+    let units = len.div_ceil(SLOT_LEN_MIN).max(1).next_power_of_two();
+    (units.trailing_zeros() as usize).min(CLASS_COUNT - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    #[test]
+    fn memory_is_counted_and_used_again() {
+        let mut pool = HeldPool::default();
+        let a = pool.take(0);
+        let b = pool.take(70_000);
+        assert_eq!(pool.total_len(), CHUNK_LEN + 4 * 1024 + 128 * 1024 + 4);
+        pool.leave(b);
+        pool.leave(b);
+        assert_eq!(pool.left_len(), 128 * 1024 + 4 + WAITING_LEN);
+        assert_eq!(pool.bytes(b).len(), 70_000);
+        pool.release(a);
+        pool.release(b);
+        assert_eq!((pool.total_len(), pool.left_len()), (0, 0));
+        assert_eq!(pool.take(100_000), b);
+    }
+
+    #[test]
+    fn tiny_messages_cost_twenty_bytes_and_a_burst_leaves_no_mark() {
+        let mut pool = HeldPool::default();
+        let ids: Vec<_> = (0..100_000).map(|_| pool.take(8)).collect();
+        assert_eq!(pool.total_len().div_ceil(100_000), 21);
+        for id in ids {
+            pool.release(id);
+        }
+        assert_eq!(pool.total_len(), 0);
+        assert!(pool.spare_len <= SPARE_LEN_MAX);
+    }
+
+    #[test]
+    fn each_message_keeps_its_bytes_whatever_others_do() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let mut pool = HeldPool::default();
+        let mut held: Vec<(HeldId, u8, usize)> = Vec::new();
+        for _ in 0..30_000 {
+            if held.len() > 600 || !held.is_empty() && rng.random_bool(0.45) {
+                let (id, mark, len) = held.swap_remove(rng.random_range(0..held.len()));
+                assert_eq!(pool.bytes(id), vec![mark; len]);
+                pool.release(id);
+            } else {
+                let order = rng.random_range(0..17);
+                let len = rng.random_range(0..1 << order);
+                let (id, mark) = (pool.take(len), rng.random());
+                pool.bytes_mut(id).fill(mark);
+                held.push((id, mark, len));
+            }
+        }
+        for (id, ..) in held {
+            pool.release(id);
+        }
+        assert_eq!(pool.total_len(), 0);
+    }
+}

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Receiving side of a path's packet numbers: which have arrived, and when to say so.
+
+use crate::base::poll_gap::{DELAY_UNKNOWN, Lapse};
+use crate::base::time::Span;
+use crate::{DropReason, Instant};
+use alloc::collections::VecDeque;
+use portolan_wire::{ACK_FIXED_LEN, Ack, MARKS_LEN, Marks};
+
+/// Numbers of which an acknowledgement can tell: more than a megabyte in frames of 1500 bytes.
+const NUMBERS_TOLD: u32 = 1024;
+
+/// Words of bitmap in one acknowledgement.
+const WORDS_MAX: usize = NUMBERS_TOLD as usize / 64;
+
+/// Windows of numbers that a sender may use beyond the lowest that has not arrived: what follows a
+/// lost frame goes on while the loss is noticed (one round trip and a quarter), repaired (another
+/// half), and that again if the repair is lost.
+const SPAN_WINDOWS: u32 = 4;
+
+/// Numbers in use at most, from the lowest that has not arrived, on a path that may have
+/// `window_frames` frames under way. `P3.3`
+pub(crate) const fn span(window_frames: u32) -> u32 {
+    let most = if window_frames > NUMBERS_TOLD {
+        window_frames
+    } else {
+        NUMBERS_TOLD
+    };
+    let span = window_frames.saturating_mul(SPAN_WINDOWS);
+    if span < most { span } else { most }
+}
+
+/// Bytes of the longest acknowledgement.
+pub(crate) const ACK_LEN_MAX: usize = ACK_FIXED_LEN + WORDS_MAX * 8;
+
+/// The set of numbers that have arrived, exact above `base` and complete below it.
+#[derive(Debug)]
+pub(crate) struct RxWindow {
+    /// Lowest number that has not arrived.
+    base: u32,
+    /// Bitmap words; bit `i` of word `k` stands for `(base & !63) + 64 k + i`. Never empty.
+    words: VecDeque<u64>,
+    /// Numbers from `base` on that are taken.
+    span: u32,
+    last_num: u32,
+    last_attempt: u8,
+    last_at: Instant,
+    /// Numbered frames since the last acknowledgement.
+    unacked_count: u32,
+    due: Instant,
+    /// Numbered frames that the network had marked, and the count that was told last.
+    marked: u32,
+    marked_told: u32,
+}
+
+/// What is kept of a window without gaps, of which everything was acknowledged.
+#[derive(Debug, Default)]
+pub(crate) struct RxMemory {
+    base: u32,
+    last_num: u32,
+    last_attempt: u8,
+    last_at: Instant,
+    marked: u32,
+}
+
+impl RxWindow {
+    /// `None` while there is more to know.
+    pub(crate) fn memory(&self) -> Option<RxMemory> {
+        let settled = !self.has_gap() && self.unacked_count == 0 && self.due == Instant::NEVER;
+        settled.then_some(RxMemory {
+            base: self.base,
+            last_num: self.last_num,
+            last_attempt: self.last_attempt,
+            last_at: self.last_at,
+            marked: self.marked,
+        })
+    }
+
+    pub(crate) fn recall(&mut self, memory: RxMemory) {
+        self.base = memory.base;
+        // Bits below the base say that those have arrived.
+        self.words = VecDeque::from([(1 << (memory.base & 63)) - 1]);
+        self.last_num = memory.last_num;
+        self.last_attempt = memory.last_attempt;
+        self.last_at = memory.last_at;
+        (self.marked, self.marked_told) = (memory.marked, memory.marked);
+    }
+
+    pub(crate) fn new(window_frames: u16) -> Self {
+        RxWindow {
+            base: 0,
+            words: VecDeque::from([0]),
+            span: span(u32::from(window_frames)),
+            last_num: 0,
+            last_attempt: 0,
+            last_at: Instant::default(),
+            unacked_count: 0,
+            due: Instant::NEVER,
+            marked: 0,
+            marked_told: 0,
+        }
+    }
+
+    /// `count` of the frames that have arrived were marked. `P3.14`
+    pub(crate) fn on_marked(&mut self, count: u32) {
+        self.marked = self.marked.wrapping_add(count);
+    }
+
+    /// Whether `num` is new and inside the window; does not record it. `P3.2`
+    #[inline]
+    pub(crate) fn check(&self, num: u32) -> Result<(), DropReason> {
+        let ahead = num.wrapping_sub(self.base);
+        if ahead >= 1 << 31 {
+            return Err(DropReason::Duplicate);
+        }
+        if ahead >= self.span {
+            return Err(DropReason::BeyondWindow);
+        }
+        let (word, bit) = self.place(num);
+        match self.words.get(word) {
+            Some(bits) if bits >> bit & 1 == 1 => Err(DropReason::Duplicate),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records `num`, which [`RxWindow::check`] has admitted.
+    #[inline]
+    pub(crate) fn insert(&mut self, now: Instant, num: u32, attempt: u8) {
+        let (word, bit) = self.place(num);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << bit;
+        self.advance();
+        self.last_num = num;
+        self.last_attempt = attempt;
+        self.last_at = now;
+        self.unacked_count += 1;
+    }
+
+    /// How many numbers from `num` on may be recorded by [`RxWindow::insert_run`]: none if `num`, or
+    /// one beyond it, has arrived. `P3.2`
+    #[inline]
+    pub(crate) fn run_max(&self, num: u32) -> u32 {
+        if num.wrapping_sub(self.end()) >= 1 << 31 {
+            return 0;
+        }
+        let ahead = num.wrapping_sub(self.base);
+        self.span.saturating_sub(ahead)
+    }
+
+    /// Records `count` numbers from `first` on, as many as [`RxWindow::run_max`] allows.
+    #[inline]
+    pub(crate) fn insert_run(&mut self, now: Instant, first: u32, count: u32, attempt: u8) {
+        let end = first.wrapping_add(count);
+        if first == self.base {
+            self.base = end;
+            // Bits below the base say that those have arrived.
+            self.words[0] = (1 << (end & 63)) - 1;
+        } else {
+            self.set_bits(first, count);
+        }
+        self.last_num = end.wrapping_sub(1);
+        self.last_attempt = attempt;
+        self.last_at = now;
+        self.unacked_count += count;
+    }
+
+    /// The same behind a gap, a word at a time.
+    fn set_bits(&mut self, first: u32, count: u32) {
+        let (mut word, mut bit) = self.place(first);
+        let mut left = count;
+        while left > 0 {
+            let here = left.min(64 - bit);
+            if word >= self.words.len() {
+                self.words.resize(word + 1, 0);
+            }
+            self.words[word] |= u64::MAX >> (64 - here) << bit;
+            left -= here;
+            (word, bit) = (word + 1, 0);
+        }
+    }
+
+    /// An acknowledgement is owed: at once where a number is missing or `every` have come, else
+    /// within `delay`. Returns whether it is at once. `P3.5`
+    #[inline]
+    pub(crate) fn owe(&mut self, now: Instant, every: u32, delay: Span) -> bool {
+        let prompt = self.has_gap() || self.unacked_count >= every;
+        self.set_due(if prompt { now } else { now + delay });
+        prompt
+    }
+
+    /// A number arrived that was known: its sender has not heard of it, so tell it soon. `P3.2`
+    pub(crate) fn on_duplicate(&mut self, now: Instant, num: u32, attempt: u8) {
+        self.last_num = num;
+        self.last_attempt = attempt;
+        self.last_at = now;
+        self.unacked_count += 1;
+        self.due = now;
+    }
+
+    /// Some number above `base` has arrived.
+    #[inline]
+    pub(crate) fn has_gap(&self) -> bool {
+        self.words.len() > 1 || self.words[0] >> (self.base & 63) != 0
+    }
+
+    #[inline]
+    pub(crate) fn unacked_count(&self) -> u32 {
+        self.unacked_count
+    }
+
+    #[inline]
+    pub(crate) fn due(&self) -> Instant {
+        self.due
+    }
+
+    #[inline]
+    pub(crate) fn set_due(&mut self, due: Instant) {
+        self.due = self.due.min(due);
+    }
+
+    /// Writes the acknowledgement, and news of marks if there is room for them too, and returns the
+    /// length of both, or 0 if `out` is too short. What they say is then no longer due. `P3.4`
+    pub(crate) fn emit(&mut self, now: Instant, lapse: &Lapse, path: u8, out: &mut [u8]) -> usize {
+        let word_count = if self.has_gap() {
+            self.words.len().min(WORDS_MAX)
+        } else {
+            0
+        };
+        let len = ACK_FIXED_LEN + word_count * 8;
+        if out.len() < len {
+            return 0;
+        }
+        let delay_us = if lapse.covers(self.last_at) {
+            DELAY_UNKNOWN
+        } else {
+            let waited = now.span_since(self.last_at).as_micros();
+            u16::try_from(waited).unwrap_or(DELAY_UNKNOWN)
+        };
+        Ack {
+            path,
+            word_count: u8::try_from(word_count).unwrap_or(0),
+            echo_attempt: self.last_attempt,
+            delay_us,
+            base: self.base,
+            echo_num: self.last_num,
+        }
+        .emit(out);
+        for (index, bytes) in out[ACK_FIXED_LEN..len].chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&self.relative_word(index).to_le_bytes());
+        }
+        self.unacked_count = 0;
+        self.due = Instant::NEVER;
+        if self.marked != self.marked_told {
+            return len + self.emit_marks(path, &mut out[len..]);
+        }
+        len
+    }
+
+    /// Writes how many frames were marked, if there is room. `P3.14`
+    #[cold]
+    fn emit_marks(&mut self, path: u8, out: &mut [u8]) -> usize {
+        if out.len() < MARKS_LEN {
+            return 0;
+        }
+        let count = self.marked;
+        Marks { path, count }.emit(out);
+        self.marked_told = count;
+        MARKS_LEN
+    }
+
+    /// The sender waits for an acknowledgement of what has arrived: it is due whatever the time.
+    pub(crate) fn set_awaited(&mut self) {
+        if self.unacked_count > 0 {
+            self.due = Instant::default();
+        }
+    }
+
+    /// Whether [`RxWindow::set_awaited`] was called, and nothing sent since.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.due == Instant::default()
+    }
+
+    #[inline]
+    fn place(&self, num: u32) -> (usize, u32) {
+        let at = num.wrapping_sub(self.base & !63);
+        ((at / 64) as usize, at % 64)
+    }
+
+    /// Number behind the highest that has arrived.
+    #[inline]
+    fn end(&self) -> u32 {
+        let count = u32::try_from(self.words.len()).unwrap_or(u32::MAX);
+        let unused = self.words[self.words.len() - 1].leading_zeros();
+        (self.base & !63)
+            .wrapping_add(count.wrapping_mul(64))
+            .wrapping_sub(unused)
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        loop {
+            let run = self.words[0].trailing_ones();
+            self.base = (self.base & !63).wrapping_add(run);
+            if run < 64 {
+                return;
+            }
+            // base moved on to the next word.
+            self.words.pop_front();
+            if self.words.is_empty() {
+                self.words.push_back(0);
+            }
+        }
+    }
+
+    /// 64 bits from `base + 1 + 64 index` on.
+    fn relative_word(&self, index: usize) -> u64 {
+        let shift = (self.base & 63) + 1;
+        let low = self.words.get(index).copied().unwrap_or(0);
+        let high = self.words.get(index + 1).copied().unwrap_or(0);
+        if shift == 64 {
+            high
+        } else {
+            low >> shift | high << (64 - shift)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+
+    fn acked(window: &mut RxWindow) -> (u32, Vec<u32>) {
+        let mut out = [0xa5; ACK_LEN_MAX];
+        let len = window.emit(Instant::default(), &Lapse::default(), 1, &mut out);
+        let base = u32::from_le_bytes(out[8..12].try_into().unwrap());
+        let mut set = Vec::new();
+        for (k, word) in out[ACK_FIXED_LEN..len].chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(word.try_into().unwrap());
+            for bit in (0..64).filter(|bit| word >> bit & 1 == 1) {
+                set.push(base.wrapping_add(1 + 64 * u32::try_from(k).unwrap() + bit));
+            }
+        }
+        (base, set)
+    }
+
+    // P3.2, P3.4
+    #[test]
+    fn in_order_numbers_need_no_bitmap() {
+        let mut window = RxWindow::new(1024);
+        for num in 0..200 {
+            window.check(num).unwrap();
+            window.insert(Instant::default(), num, 0);
+            assert!(!window.has_gap());
+        }
+        assert_eq!(acked(&mut window), (200, Vec::new()));
+        assert_eq!(window.check(199), Err(DropReason::Duplicate));
+        assert_eq!(window.check(200 + 1024), Err(DropReason::BeyondWindow));
+    }
+
+    /// Now and then records a run of up to 100 numbers at or behind the end of `model`.
+    fn insert_run_behind(
+        window: &mut RxWindow,
+        model: &mut BTreeSet<u32>,
+        start: u32,
+        random: u64,
+    ) {
+        let end = model.last().map_or(0, |last| last + 1);
+        assert_eq!(window.end(), start.wrapping_add(end));
+        if end > 0 {
+            assert_eq!(
+                window.run_max(start.wrapping_add(end - 1)),
+                0,
+                "has arrived"
+            );
+        }
+        let [skip, wanted, chance, ..] = random.to_le_bytes().map(u32::from);
+        if chance >= 16 {
+            return;
+        }
+        let first = end + skip % 4 * 33;
+        let num = start.wrapping_add(first);
+        let most = window.run_max(num);
+        assert_eq!(most == 0, window.check(num).is_err());
+        let count = most.min(wanted % 101);
+        if count == 0 {
+            return;
+        }
+        window.insert_run(Instant::default(), num, count, 0);
+        model.extend(first..first + count);
+    }
+
+    // P3.1, P3.4
+    #[test]
+    fn bitmap_agrees_with_a_set_across_wrap_of_numbers() {
+        let mut window = RxWindow::new(1024);
+        window.base = u32::MAX - 70;
+        window.words = VecDeque::from([u64::MAX >> (64 - (window.base & 63))]);
+        let start = window.base;
+        let mut model = BTreeSet::new();
+        let mut state = 12_345u64;
+        for _ in 0..4000 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let ahead = u32::try_from(state >> 40).unwrap() % 700;
+            let num = start.wrapping_add(ahead);
+            let fresh = model.insert(ahead);
+            match window.check(num) {
+                Ok(()) => {
+                    assert!(fresh);
+                    window.insert(Instant::default(), num, 0);
+                }
+                Err(reason) => {
+                    assert_eq!(reason, DropReason::Duplicate);
+                    assert!(!fresh);
+                }
+            }
+            insert_run_behind(&mut window, &mut model, start, state);
+            let base = (0..).find(|ahead| !model.contains(ahead)).unwrap();
+            let (got_base, got) = acked(&mut window);
+            assert_eq!(got_base, start.wrapping_add(base));
+            let want: Vec<u32> = model
+                .iter()
+                .filter(|&&a| a > base)
+                .map(|&a| start.wrapping_add(a))
+                .collect();
+            assert_eq!(got, want);
+        }
+    }
+}

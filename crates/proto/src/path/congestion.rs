@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How much a path may have under way for the network's sake: a window that grows while the round
+//! trip stays near its minimum, and shrinks in proportion when it does not (`P3.13`). It learns from
+//! delay, as Swift (Kumar et al., SIGCOMM 2020) and LEDBAT++ do: links that lose frames by chance
+//! must not look congested. Where switches mark frames it learns from their share as well, as DCTCP
+//! does (RFC 8257; `P3.14`). What the receiver can hold bounds it from above (`P3.3`).
+
+use crate::Instant;
+use crate::base::time::Span;
+
+/// Round trip beyond the path's minimum up to which the window grows. The path's own bursts must
+/// fit: two calls of segmentation offload take 110 µs on a wire of 10 Gb/s, and the shortest of a
+/// round's samples counts. What an acknowledgement waited at the receiver is not in a sample, so
+/// its 64 frames need no room. A switch with 256 KiB a port is full at 210 µs.
+const QUEUE_TARGET: Span = Span::from_micros(150);
+
+/// Share of a round's frames, as 1 in so many, up to which loss is taken for chance.
+const CHANCE_LOSS: u32 = 16;
+
+/// Frames that may be under way however bad the network is: acknowledgements keep coming.
+const WINDOW_LEAST: u32 = 8;
+
+/// Frames that fill two calls on links without segmentation offload, as in `window_frames`.
+const CALL_LEAST: usize = 32;
+
+/// One, as the share of frames that are marked counts it (RFC 8257, section 3.3).
+const SHARE_ONE: u32 = 1024;
+
+/// Rounds over which that share is smoothed (RFC 8257, section 4.2: g is 1/16).
+const SHARE_ROUNDS: u32 = 16;
+
+/// Calls of segmentation offload in the first window: above bandwidth × round trip of most
+/// Ethernets (10 Gb/s × 100 µs are 85 frames), and doubled each round until the target is reached.
+const CALLS_FIRST: u32 = 4;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Congestion {
+    /// Frames that may be under way.
+    window: u32,
+    /// Frames of two full calls. Delay alone does not push the window below.
+    two_calls: u32,
+    /// Nothing has asked for a smaller window yet.
+    ramps: bool,
+    round_at: Instant,
+    /// Of this round: frames acknowledged and lost, shortest round trip, whether the window was full.
+    acked: u32,
+    lost: u32,
+    shortest: Span,
+    full: bool,
+    /// Of this round: there are round trips of which only a bound is known.
+    bound: bool,
+    /// Of this round: frames of which the peer said that they were marked.
+    marked: u32,
+    /// The peer's count of all that were marked, as it told last.
+    marks_told: u32,
+    /// Smoothed share of frames that are marked, of [`SHARE_ONE`].
+    share: u32,
+    /// Marks have shrunk the window in the last round: those of frames that were under way then are
+    /// still to be heard, and mean nothing new.
+    obeyed: bool,
+}
+
+impl Congestion {
+    pub(crate) fn new(segments_max: usize) -> Congestion {
+        let call = u32::try_from(segments_max.max(CALL_LEAST)).unwrap_or(64);
+        Congestion {
+            window: CALLS_FIRST * call,
+            two_calls: 2 * call,
+            ramps: true,
+            round_at: Instant::default(),
+            acked: 0,
+            lost: 0,
+            shortest: Span::MAX,
+            full: false,
+            bound: false,
+            marked: 0,
+            marks_told: 0,
+            // Nothing is known: the first marks halve the window.
+            share: SHARE_ONE,
+            obeyed: false,
+        }
+    }
+
+    /// Frames that may be under way.
+    #[inline]
+    pub(crate) fn window(&self) -> usize {
+        self.window as usize
+    }
+
+    /// Frames were lost.
+    pub(crate) fn on_lost(&mut self, count: u32) {
+        self.lost += count;
+    }
+
+    /// The peer's count of marked frames is `count` now; returns by how much it grew. One that was
+    /// overtaken by a later one says nothing.
+    pub(crate) fn on_marks(&mut self, count: u32) -> u32 {
+        let more = count.wrapping_sub(self.marks_told);
+        if more >= 1 << 31 {
+            return 0;
+        }
+        self.marks_told = count;
+        self.marked = self.marked.saturating_add(more);
+        more
+    }
+
+    /// A round trip was measured.
+    pub(crate) fn on_sample(&mut self, sample: Span) {
+        self.shortest = self.shortest.min(sample);
+    }
+
+    /// A round trip took what the network needed, and in part nobody knows what a process did.
+    pub(crate) fn on_bound(&mut self) {
+        self.bound = true;
+    }
+
+    /// `count` frames have arrived of `flying` that were under way; the window is judged once in a
+    /// smoothed round trip. `base` is the shortest one ever, `most` what the receiver holds.
+    pub(crate) fn on_acked(
+        &mut self,
+        now: Instant,
+        (count, flying): (usize, usize),
+        (base, smoothed): (Span, Span),
+        most: usize,
+    ) {
+        self.acked += u32::try_from(count).unwrap_or(0);
+        // Half of a window: what is sent in calls seldom fills it to the last frame.
+        self.full |= flying * 2 >= self.window();
+        let is_measured = self.shortest != Span::MAX;
+        if !is_measured && !self.bound || now < self.round_at + smoothed {
+            return;
+        }
+        // A round without a measurement knows of loss and marks, and blames no queue.
+        let queued = if is_measured {
+            self.shortest.saturating_sub(base)
+        } else {
+            Span::ZERO
+        };
+        self.judge(queued);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        self.window = self.window.min(most).max(WINDOW_LEAST);
+        self.round_at = now;
+        (self.acked, self.lost, self.marked) = (0, 0, 0);
+        (self.full, self.bound) = (false, false);
+        self.shortest = Span::MAX;
+    }
+
+    fn judge(&mut self, queued: Span) {
+        let is_marked = self.judge_marks();
+        let sent = self.acked + self.lost;
+        // Beyond two deviations of that share: a round has few frames, and chance comes in lumps.
+        if self.lost > sent / CHANCE_LOSS + sent.isqrt() / 2 {
+            // As many as got through.
+            self.ramps = false;
+            self.scale(self.acked.max(sent / 2), sent);
+        } else if queued > QUEUE_TARGET {
+            self.ramps = false;
+            // Loss beside delay is a queue that overflows, not the delay of the path's own bursts.
+            let floor = if self.lost > 0 { 1 } else { self.two_calls };
+            if self.window > floor {
+                // Down to what would have waited for the target, at most by half.
+                let part = (QUEUE_TARGET * 256 / queued).max(128);
+                self.scale(u32::try_from(part).unwrap_or(256), 256);
+                self.window = self.window.max(floor);
+            }
+        } else if self.full && !is_marked {
+            // A quarter of a call for each round: shares of several paths become equal.
+            let step = if self.ramps {
+                self.window
+            } else {
+                (self.two_calls / 8).min(self.window / 8).max(1)
+            };
+            self.window = self.window.saturating_add(step);
+        }
+    }
+
+    /// Shrinks the window by half of the share of frames that are marked; whether marks forbid that
+    /// it grows. `P3.14`
+    fn judge_marks(&mut self) -> bool {
+        // Not more than arrived, whatever the peer says.
+        let marked = self.marked.min(self.acked);
+        let now = u64::from(marked) * u64::from(SHARE_ONE) / u64::from(self.acked.max(1));
+        let now = u32::try_from(now).unwrap_or(SHARE_ONE);
+        self.share = (self.share * (SHARE_ROUNDS - 1) + now) / SHARE_ROUNDS;
+        let shrinks = marked > 0 && !self.obeyed;
+        if shrinks {
+            self.ramps = false;
+            self.scale(2 * SHARE_ONE - self.share, 2 * SHARE_ONE);
+        }
+        core::mem::replace(&mut self.obeyed, shrinks) || marked > 0
+    }
+
+    fn scale(&mut self, part: u32, whole: u32) {
+        let scaled = u64::from(self.window) * u64::from(part) / u64::from(whole.max(1));
+        self.window = u32::try_from(scaled).unwrap_or(u32::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Span = Span::from_micros(20);
+
+    /// Rounds of a full window, each with this delay and loss; returns the window after them.
+    fn rounds(congestion: &mut Congestion, count: u32, queued: Span, lost: u32) -> usize {
+        for _ in 0..count {
+            let now = congestion.round_at + Span::from_millis(1);
+            congestion.on_lost(lost);
+            congestion.on_sample(BASE + queued);
+            congestion.on_acked(now, (100, 4096), (BASE, BASE), 2848);
+        }
+        congestion.window()
+    }
+
+    // P3.13
+    #[test]
+    fn window_ramps_up_shrinks_by_delay_and_recovers() {
+        let mut congestion = Congestion::new(44);
+        assert_eq!(congestion.window(), 176);
+        assert_eq!(rounds(&mut congestion, 5, Span::ZERO, 0), 2848);
+        let after = rounds(&mut congestion, 1, QUEUE_TARGET * 5 / 4, 0);
+        assert!((2200..2300).contains(&after), "{after}");
+        let floor = rounds(&mut congestion, 50, Span::from_millis(5), 0);
+        assert_eq!(floor, 88, "two calls");
+        assert_eq!(rounds(&mut congestion, 10, Span::ZERO, 0), 88 + 10 * 11);
+    }
+
+    // P3.13
+    #[test]
+    fn loss_by_chance_changes_nothing_and_heavy_loss_shrinks_in_proportion() {
+        let mut congestion = Congestion::new(44);
+        assert_eq!(rounds(&mut congestion, 5, Span::ZERO, 6), 2848);
+        assert_eq!(rounds(&mut congestion, 1, Span::ZERO, 25), 2848 * 4 / 5);
+        assert_eq!(rounds(&mut congestion, 99, Span::ZERO, 400), 8);
+    }
+
+    /// Rounds of a full window in which so many of 100 frames were marked.
+    fn marked_rounds(congestion: &mut Congestion, count: u32, marked: u32) -> usize {
+        for _ in 0..count {
+            congestion.on_marks(congestion.marks_told.wrapping_add(marked));
+            rounds(congestion, 1, Span::ZERO, 0);
+        }
+        congestion.window()
+    }
+
+    // P3.14
+    #[test]
+    fn marks_shrink_the_window_by_half_of_their_share_once_a_round_trip() {
+        let mut congestion = Congestion::new(44);
+        // Long without a mark: the share is 0 again.
+        assert_eq!(rounds(&mut congestion, 200, Span::ZERO, 0), 2848);
+        let first = marked_rounds(&mut congestion, 1, 100);
+        assert_eq!(
+            first,
+            2848 * (2048 - 64) / 2048,
+            "a sixteenth of all, so far"
+        );
+        assert_eq!(
+            marked_rounds(&mut congestion, 1, 100),
+            first,
+            "heard before"
+        );
+        assert_eq!(rounds(&mut congestion, 1, Span::ZERO, 0), first + 11);
+        let light = marked_rounds(&mut congestion, 100, 5);
+        assert!(light > 200, "{light} frames at 5 in 100");
+        let heavy = marked_rounds(&mut congestion, 100, 100);
+        assert_eq!(heavy, 8, "all are marked");
+        assert_eq!(rounds(&mut congestion, 3, Span::ZERO, 0), 8 + 3);
+    }
+
+    // P3.14
+    #[test]
+    fn false_marks_neither_grow_nor_stall_a_window() {
+        let mut congestion = Congestion::new(44);
+        for count in [u32::MAX >> 1, u32::MAX - 5, 3, 2, u32::MAX, 1 << 30] {
+            congestion.on_marks(count);
+            let window = rounds(&mut congestion, 1, Span::ZERO, 0);
+            assert!((8..=2848).contains(&window), "{window}");
+        }
+        let marked = congestion.marks_told;
+        assert_eq!(congestion.on_marks(marked.wrapping_sub(1)), 0, "overtaken");
+        assert_eq!(congestion.on_marks(marked), 0, "said twice");
+        rounds(&mut congestion, 1, Span::ZERO, 0);
+        let before = congestion.window();
+        assert!(rounds(&mut congestion, 4, Span::ZERO, 0) > before);
+    }
+
+    // P3.7, P3.13
+    #[test]
+    fn waiting_for_a_process_is_no_queue_and_loss_is_heard_all_the_same() {
+        let mut congestion = Congestion::new(44);
+        let mut round = |lost| {
+            let now = congestion.round_at + Span::from_millis(1);
+            congestion.on_lost(lost);
+            congestion.on_bound();
+            congestion.on_acked(now, (100, 4096), (BASE, BASE), 2848);
+            congestion.window()
+        };
+        assert_eq!((round(0), round(0)), (352, 704));
+        assert_eq!(round(25), 704 * 4 / 5);
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let mut congestion = Congestion::new(44);
+        congestion.on_sample(BASE);
+        let now = Instant::from_nanos(1_000_000_000);
+        congestion.on_acked(now, (1, 1), (BASE, BASE), 2848);
+        assert_eq!(congestion.window(), 176);
+    }
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which paths still work. When frames stay unacknowledged, all paths are asked at once, round by
+//! round: one that is silent while another answers is left, and what it carried moves (`P6.7`). If
+//! none answers, the peer may be busy or gone: that is for the engine to find out (`P9.1`).
+
+use crate::base::time::Span;
+use crate::dispatch::Shared;
+use crate::path::{Cargo, Path, TxState};
+use crate::peer::Peer;
+use crate::{Instant, LinkId};
+
+/// Time for the answers of one round. A peer that sleeps answers within this; a peer that does not
+/// answers by no path, and no path is blamed.
+const ROUND: Span = Span::from_millis(10);
+
+/// Rounds for each sign of trouble: enough to blame a path, however the first one falls.
+const ROUNDS: u8 = MISSES + 1;
+
+/// Rounds in a row that a path misses before it is left. At a loss of one frame in five, one asked
+/// path in twenty is left in vain, and is back with the next answer.
+const MISSES: u8 = 3;
+
+/// Pause between questions on a path that was left, or on all when none answered, and how often it
+/// doubles.
+const RETRY: Span = Span::from_millis(100);
+const RETRY_DOUBLINGS: u32 = 3;
+
+/// Timeouts in a row that make a path doubtful: the first may be an acknowledgement's bad luck.
+pub(crate) const TIMEOUTS: u32 = 2;
+
+/// Rounds of questions to a peer's paths.
+#[derive(Debug)]
+pub(crate) struct Doubt {
+    next_at: Instant,
+    rounds_left: u8,
+    /// No path answered in the last rounds, most likely because the program at the other end
+    /// computes: none is asked again before this.
+    quiet_until: Instant,
+    /// How often that has happened in a row.
+    quiet_count: u32,
+}
+
+impl Default for Doubt {
+    fn default() -> Self {
+        Doubt {
+            next_at: Instant::NEVER,
+            rounds_left: 0,
+            quiet_until: Instant::default(),
+            quiet_count: 0,
+        }
+    }
+}
+
+/// What the rounds have shown of a path.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    asked_at: Option<Instant>,
+    answered: bool,
+    misses: u8,
+    /// It was left for another, until it answers.
+    pub(crate) silent: bool,
+    retry_at: Instant,
+    retries: u32,
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Standing {
+            asked_at: None,
+            answered: false,
+            misses: 0,
+            silent: false,
+            retry_at: Instant::NEVER,
+            retries: 0,
+        }
+    }
+}
+
+impl Standing {
+    /// Nobody doubts the path.
+    pub(crate) fn is_calm(&self) -> bool {
+        !self.silent && self.retry_at == Instant::NEVER
+    }
+}
+
+impl Path {
+    /// Up, and not left for another.
+    #[inline]
+    pub(crate) fn is_usable(&self) -> bool {
+        self.up && !self.standing.silent
+    }
+
+    /// When a path that was left is to be asked again.
+    pub(crate) fn retry_timer(&self) -> Instant {
+        self.standing.retry_at
+    }
+
+    fn retry(&mut self, now: Instant) {
+        if now < self.standing.retry_at {
+            return;
+        }
+        self.probe.asked = true;
+        let pause = RETRY.doubled(self.standing.retries.min(RETRY_DOUBLINGS));
+        self.standing.retries += 1;
+        self.standing.retry_at = now + pause;
+    }
+
+    /// The numbers of frames whose contents have moved are still to be filled, see [`Cargo::Nothing`].
+    fn resume(&mut self) {
+        self.standing = Standing::default();
+        self.loss.restart();
+        let mut num = self.base_num;
+        for entry in &mut self.inflight {
+            if entry.state == TxState::Sent && matches!(entry.cargo, Cargo::Nothing) {
+                entry.state = TxState::Lost;
+                self.flying -= 1;
+                self.lost.push_back(num);
+            }
+            num = num.wrapping_add(1);
+        }
+    }
+}
+
+impl Peer {
+    /// When [`Peer::on_doubt_timer`] has something to do.
+    pub(crate) fn doubt_timer(&self) -> Instant {
+        self.doubt.next_at
+    }
+
+    /// Something stays unacknowledged: find out which paths work, if there is a choice.
+    pub(crate) fn doubt_paths(&mut self, now: Instant) {
+        if self
+            .paths
+            .iter()
+            .flatten()
+            .filter(|path| path.is_usable())
+            .count()
+            < 2
+        {
+            return;
+        }
+        if now < self.doubt.quiet_until {
+            return;
+        }
+        self.doubt.rounds_left = ROUNDS;
+        if self.doubt.next_at == Instant::NEVER {
+            self.doubt.next_at = now;
+        }
+    }
+
+    /// Judges the round that ends, and begins the next one.
+    pub(crate) fn on_doubt_timer(&mut self, now: Instant, sh: &mut Shared) {
+        for path in self.paths.iter_mut().flatten() {
+            path.retry(now);
+        }
+        if now < self.doubt.next_at {
+            return;
+        }
+        let someone = self.paths.iter().flatten();
+        let someone = someone
+            .filter(|path| path.is_usable())
+            .any(|path| path.standing.answered);
+        let mut blamed = None;
+        for path in self
+            .paths
+            .iter_mut()
+            .flatten()
+            .filter(|path| path.is_usable())
+        {
+            let acked_at = path.loss.acked_at;
+            let standing = &mut path.standing;
+            let Some(asked_at) = standing.asked_at.take() else {
+                continue;
+            };
+            // What a path carries that way alone is acknowledged by another.
+            if standing.answered || acked_at > asked_at {
+                standing.misses = 0;
+            } else if someone {
+                standing.misses += 1;
+                if standing.misses >= MISSES {
+                    blamed = Some(path.link);
+                }
+            }
+        }
+        if let Some(link) = blamed {
+            self.leave_path(now, sh, link);
+        }
+        if someone {
+            self.doubt.quiet_count = 0;
+        } else if self.doubt.rounds_left == 0 {
+            let pause = RETRY.doubled(self.doubt.quiet_count.min(RETRY_DOUBLINGS));
+            self.doubt.quiet_until = now + pause;
+            self.doubt.quiet_count += 1;
+        }
+        self.begin_round(now);
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        if self.doubt.rounds_left == 0 {
+            self.doubt.next_at = Instant::NEVER;
+            return;
+        }
+        self.doubt.rounds_left -= 1;
+        self.doubt.next_at = now + ROUND;
+        for path in self
+            .paths
+            .iter_mut()
+            .flatten()
+            .filter(|path| path.is_usable())
+        {
+            path.standing.asked_at = Some(now);
+            path.standing.answered = false;
+            path.probe.asked = true;
+        }
+    }
+
+    /// A question that measures nothing was answered by this path.
+    pub(crate) fn on_asked_answered(&mut self, sh: &Shared, link: LinkId) {
+        let Some(path) = self.path_mut(link) else {
+            return;
+        };
+        path.standing.answered = true;
+        if path.standing.silent {
+            path.resume();
+            self.choose_paths(sh.preferred);
+        }
+    }
+
+    /// Leaves a path for those that work; what it carried goes with them.
+    fn leave_path(&mut self, now: Instant, sh: &mut Shared, link: LinkId) {
+        let Some(path) = self.path_mut(link) else {
+            return;
+        };
+        path.standing = Standing {
+            silent: true,
+            retry_at: now + RETRY,
+            ..Standing::default()
+        };
+        path.probe.stop();
+        sh.counters.paths_left += 1;
+        self.choose_paths(sh.preferred);
+        self.move_frames(sh, link, 0);
+    }
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loss detection by time (in the manner of RACK-TLP, RFC 8985): a frame is lost when one sent after
+//! it has arrived and a round trip and a quarter have passed (`P3.8`); a silent tail is
+//! probed by a timeout (`P3.9`).
+
+use crate::base::config::Times;
+use crate::base::poll_gap::DELAY_UNKNOWN;
+use crate::base::time::Span;
+use crate::path::{Cargo, InFlight, Path, TxState};
+use crate::{DropReason, Instant};
+use portolan_wire::Ack;
+
+/// Least tolerance for reordering, beside a quarter of the round trip: frames of one path seldom
+/// overtake one another at all. A path where they do is soon known (`P3.8`).
+const REORDER_MIN: Span = Span::from_micros(5);
+
+/// Most tolerance for reordering: two turns of a kernel's scheduler. Whoever waited longer would do
+/// better to send again what has in truth arrived.
+const REORDER_MAX: Span = Span::from_millis(1);
+
+/// Share of the tolerance, as 1 in so many, that each confirmed loss takes away: a path that has once
+/// reordered is trusted again after some hundred losses.
+const REORDER_DECAY: u64 = 64;
+
+/// Floor of the first timeout after progress. It probes for a lost tail (RFC 8985, section 7) and
+/// costs one frame if the tail has arrived, so it need only exceed the delay of an acknowledgement
+/// (50 µs) and an awake receiver's turn; the later ones, which say that a path is silent, start from
+/// [`crate::Limits::rto_min`].
+const TAIL_MIN: Span = Span::from_micros(200);
+
+/// Doublings of the timeout after which it no longer grows by itself (the ceiling does the rest).
+const BACKOFF_MAX: u32 = 16;
+
+#[derive(Debug)]
+pub(crate) struct LossState {
+    /// When the newest frame that has arrived was sent, and its number.
+    newest: (Instant, u32),
+    /// When the next frame will count as lost, if nothing arrives before.
+    lost_at: Instant,
+    /// What reordering is tolerated beside the round trip.
+    reorder: Span,
+    /// When the last numbered frame left.
+    pub(crate) last_sent_at: Instant,
+    /// The path has gone silent: one frame may be sent again beyond the congestion window, which may
+    /// have shrunk below what is under way and will never be acknowledged. `P3.9`
+    probes: bool,
+    /// Timeouts since something was acknowledged.
+    pub(crate) timeouts: u32,
+    /// When something was last acknowledged.
+    pub(crate) acked_at: Instant,
+    /// When something was last acknowledged, or put under way with nothing before it.
+    pub(crate) progress_at: Instant,
+    /// When the engine was last asked about a silent peer.
+    suspected_at: Instant,
+}
+
+impl Default for LossState {
+    fn default() -> Self {
+        LossState {
+            newest: (Instant::default(), 0),
+            lost_at: Instant::NEVER,
+            reorder: REORDER_MIN,
+            last_sent_at: Instant::default(),
+            probes: false,
+            timeouts: 0,
+            acked_at: Instant::default(),
+            progress_at: Instant::default(),
+            suspected_at: Instant::default(),
+        }
+    }
+}
+
+impl LossState {
+    /// The path works again: what was said of its silence is forgotten.
+    pub(crate) fn restart(&mut self) {
+        self.timeouts = 0;
+        self.lost_at = Instant::NEVER;
+    }
+}
+
+/// What a timer found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TimerOutcome {
+    pub(crate) timed_out: bool,
+    pub(crate) suspect: bool,
+}
+
+impl Path {
+    /// Applies an acknowledgement; `acked` is told the cargo and length of each newly arrived frame.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: &Ack,
+        words: &[u8],
+        mut acked: impl FnMut(Cargo, u16),
+    ) -> Result<(), DropReason> {
+        let ahead = ack.base.wrapping_sub(self.base_num);
+        let old = ahead >= 1 << 31;
+        // P3.6
+        if !old && ahead as usize > self.inflight.len() {
+            return Err(DropReason::BadAck);
+        }
+        self.sample(now, ack);
+        let flying = self.flying;
+        let mut progress = Progress::default();
+        if !old {
+            for entry in self.inflight.range_mut(..ahead as usize) {
+                take(entry, &mut self.flying, &mut progress, &mut acked);
+            }
+        }
+        for (index, word) in words.chunks_exact(8).enumerate() {
+            let mut bits = u64::from_le_bytes(word.try_into().unwrap_or([0; 8]));
+            let first = ack
+                .base
+                .wrapping_add(1)
+                .wrapping_add(u32::try_from(index * 64).unwrap_or(0));
+            while bits != 0 {
+                let num = first.wrapping_add(bits.trailing_zeros());
+                bits &= bits - 1;
+                let index = num.wrapping_sub(self.base_num) as usize;
+                if let Some(entry) = self.inflight.get_mut(index) {
+                    take(entry, &mut self.flying, &mut progress, &mut acked);
+                }
+            }
+        }
+        self.pop_acked();
+        if progress.refuted {
+            self.on_reordered();
+        }
+        if progress.landed {
+            self.loss.timeouts = 0;
+            self.loss.progress_at = now;
+            self.loss.acked_at = now;
+        }
+        self.detect(now);
+        self.judge_window(now, flying);
+        Ok(())
+    }
+
+    fn sample(&mut self, now: Instant, ack: &Ack) {
+        let Some(entry) = self.entry_mut(ack.echo_num) else {
+            return;
+        };
+        if entry.state == TxState::Acked {
+            return;
+        }
+        // P3.7
+        if entry.attempt != ack.echo_attempt {
+            // P3.8: sent again, but not by a timeout, and here is the answer to the first.
+            if entry.state == TxState::Sent && self.loss.timeouts == 0 {
+                self.on_reordered();
+            }
+            return;
+        }
+        let sent_at = entry.sent_at;
+        // At most so long, if part of it was spent waiting for a process that did not look.
+        let is_bound = ack.delay_us == DELAY_UNKNOWN;
+        let delay_us = if is_bound { 0 } else { ack.delay_us };
+        let delay = Span::from_micros(u64::from(delay_us));
+        let sample = now.span_since(sent_at).saturating_sub(delay);
+        self.rtt.on_sample(sample);
+        match &mut self.congestion {
+            Some(congestion) if is_bound => congestion.on_bound(),
+            Some(congestion) => congestion.on_sample(sample),
+            None => {}
+        }
+        if sent_at >= self.loss.newest.0 {
+            self.loss.newest = (sent_at, ack.echo_num);
+        }
+    }
+
+    /// Of `flying` frames that were under way, some have arrived. `P3.13`
+    fn judge_window(&mut self, now: Instant, flying: usize) {
+        if let Some(congestion) = &mut self.congestion
+            && let Some(base) = self.rtt.min()
+        {
+            let landed = flying.saturating_sub(self.flying);
+            let times = (base, self.rtt.smoothed());
+            congestion.on_acked(now, (landed, flying), times, self.window_frames as usize);
+        }
+    }
+
+    fn pop_acked(&mut self) {
+        while self
+            .inflight
+            .front()
+            .is_some_and(|entry| entry.state == TxState::Acked)
+        {
+            self.inflight.pop_front();
+            self.base_num = self.base_num.wrapping_add(1);
+        }
+        if self.inflight.is_empty() {
+            self.lost.clear();
+            // Most peers are idle most of the time: they should not keep the table of a burst.
+            if self.inflight.capacity() > 256 {
+                self.inflight.shrink_to(64);
+            }
+        }
+    }
+
+    /// Marks as lost what was sent well before the newest frame that has arrived.
+    pub(crate) fn detect(&mut self, now: Instant) {
+        self.loss.lost_at = Instant::NEVER;
+        let mut lost_count = 0;
+        let (newest_at, newest_num) = self.loss.newest;
+        let rtt = self.rtt.smoothed();
+        let patience = rtt + (rtt / 4).max(self.loss.reorder);
+        let mut num = self.base_num;
+        for entry in &mut self.inflight {
+            let before = entry.sent_at < newest_at
+                || (entry.sent_at == newest_at && num.wrapping_sub(newest_num) >= 1 << 31);
+            if entry.state == TxState::Sent && before {
+                if now >= entry.sent_at + patience {
+                    entry.state = TxState::Lost;
+                    self.lost.push_back(num);
+                    self.flying -= 1;
+                    lost_count += 1;
+                } else {
+                    self.loss.lost_at = self.loss.lost_at.min(entry.sent_at + patience);
+                }
+            } else if !before && entry.attempt == 0 {
+                // First transmissions leave in the order of their numbers: nothing older follows.
+                break;
+            }
+            num = num.wrapping_add(1);
+        }
+        if lost_count > 0 {
+            self.on_lost(lost_count);
+        }
+    }
+
+    #[cold]
+    fn on_lost(&mut self, count: u32) {
+        if let Some(congestion) = &mut self.congestion {
+            congestion.on_lost(count);
+        }
+        let trust = self.loss.reorder / REORDER_DECAY;
+        self.loss.reorder = self.loss.reorder.saturating_sub(trust).max(REORDER_MIN);
+    }
+
+    /// A frame that counted as lost has arrived as it was sent first. `P3.8`
+    #[cold]
+    fn on_reordered(&mut self) {
+        self.loss.reorder = (self.loss.reorder * 2).min(REORDER_MAX);
+    }
+
+    /// When [`Path::on_timer`] has something to do.
+    pub(crate) fn timer(&self, times: &Times) -> Instant {
+        if self.inflight.is_empty() || self.standing.silent {
+            return Instant::NEVER;
+        }
+        self.loss.lost_at.min(self.timeout_at(times))
+    }
+
+    fn timeout_at(&self, times: &Times) -> Instant {
+        let floor = match self.loss.timeouts {
+            0 => TAIL_MIN.min(times.rto_min),
+            _ => times.rto_min,
+        };
+        let timeout = self.rtt.timeout(floor, times.rto_max);
+        let backed_off = timeout.doubled(self.loss.timeouts.min(BACKOFF_MAX));
+        self.loss.last_sent_at + backed_off.min(times.rto_max)
+    }
+
+    /// Declares losses that are due and, if the path has gone silent, sends its first frame again.
+    /// `P3.9`
+    pub(crate) fn on_timer(&mut self, now: Instant, times: &Times) -> TimerOutcome {
+        let mut outcome = TimerOutcome::default();
+        if self.inflight.is_empty() || self.standing.silent {
+            return outcome;
+        }
+        if now >= self.loss.lost_at {
+            self.detect(now);
+        }
+        if now < self.timeout_at(times) {
+            return outcome;
+        }
+        outcome.timed_out = true;
+        self.loss.probes = true;
+        self.loss.timeouts += 1;
+        self.loss.last_sent_at = now;
+        let first = self
+            .inflight
+            .iter()
+            .position(|entry| entry.state == TxState::Sent);
+        if let Some(index) = first {
+            self.inflight[index].state = TxState::Lost;
+            self.flying -= 1;
+            self.lost.push_back(
+                self.base_num
+                    .wrapping_add(u32::try_from(index).unwrap_or(0)),
+            );
+        }
+        // P9.1
+        let silent_for = now.span_since(self.loss.progress_at);
+        if silent_for >= times.suspect_after
+            && now.span_since(self.loss.suspected_at) >= times.suspect_after
+        {
+            self.loss.suspected_at = now;
+            outcome.suspect = true;
+        }
+        outcome
+    }
+
+    /// A lost frame waits, and may leave.
+    #[inline]
+    pub(crate) fn may_repair(&self) -> bool {
+        !self.lost.is_empty() && (self.flying_left() > 0 || self.loss.probes)
+    }
+
+    /// A lost frame has left.
+    pub(crate) fn on_repaired(&mut self, now: Instant) {
+        self.loss.last_sent_at = now;
+        self.loss.probes = false;
+    }
+
+    /// Takes back a frame that the link would not have: it is sent again when there is room.
+    pub(crate) fn put_back(&mut self, num: u32) {
+        if let Some(entry) = self.entry_mut(num)
+            && entry.state == TxState::Sent
+        {
+            entry.state = TxState::Lost;
+            self.flying -= 1;
+            self.lost.push_front(num);
+        }
+    }
+}
+
+/// What an acknowledgement said.
+#[derive(Default)]
+struct Progress {
+    /// Some frame has arrived of which it was not known.
+    landed: bool,
+    /// One of them had counted as lost, and was not sent again.
+    refuted: bool,
+}
+
+#[inline]
+fn take(
+    entry: &mut InFlight,
+    flying: &mut usize,
+    progress: &mut Progress,
+    acked: &mut impl FnMut(Cargo, u16),
+) {
+    match entry.state {
+        TxState::Acked => return,
+        TxState::Sent => *flying -= 1,
+        TxState::Lost => progress.refuted = true,
+    }
+    progress.landed = true;
+    entry.state = TxState::Acked;
+    acked(
+        core::mem::replace(&mut entry.cargo, Cargo::Nothing),
+        entry.len,
+    );
+}

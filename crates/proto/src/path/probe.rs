@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Probes: a path's frame length is proven, not believed, and its round trip is measured a few
+//! times, so that the choice between paths rests on figures (`P6`).
+
+use crate::base::time::Span;
+use crate::dispatch::Shared;
+use crate::path::{FRAME_LEN_SAFE, Path};
+use crate::peer::Peer;
+use crate::{Instant, LinkId};
+use alloc::collections::VecDeque;
+use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, PROBE_LEN, Probe};
+
+/// Round trips measured per path before the choice is final; the shortest counts. With 8, a path
+/// whose peer was busy meanwhile lost the choice to a slower one in some starts of a hundred. `P6.3`
+const ROUNDS: u8 = 32;
+
+/// Wait for an answer before a probe counts as lost; a peer that sleeps answers within this.
+const PATIENCE: Span = Span::from_millis(20);
+
+/// Lost probes of one length before a shorter one is tried.
+const TRIES: u8 = 3;
+
+/// `P6.1`: frame lengths tried below the links' own. UDP on a 1500-byte Ethernet, behind a tunnel,
+/// safe.
+const LENGTHS: [usize; 3] = [1472, 1400, FRAME_LEN_SAFE];
+
+/// Lengths tried when frames do not pass that passed before: the least as well.
+const LENGTH_LEAST: usize = crate::path::FRAME_LEN_LEAST;
+
+/// Marks the nonces of questions that measure nothing, of which only the answer counts.
+const ASKED: u32 = 1 << 31;
+
+/// Attempts at a doubtful length of which nothing at all was answered, before the doubt is dropped:
+/// the path is silent, not narrow.
+const SILENCE_MAX: u8 = 12;
+
+/// Answers that may wait; a peer asks for a length and for a sign of life at the same time.
+const ANSWERS_MAX: usize = 4;
+
+/// Pause before a path that became narrower is tried at its former length again. `P6.2`
+const REGROW: Span = Span::from_millis(10_000);
+
+/// Timeouts in a row after which the length of frames is doubted.
+const DOUBT_TIMEOUTS: u32 = 3;
+
+#[derive(Debug, Default)]
+pub(crate) struct ProbeState {
+    /// Frame length being tried; 0 when settled.
+    trying: usize,
+    tries: u8,
+    rounds: u8,
+    /// Shortest round trip of a probe and its answer, both by this path.
+    pub(crate) best: Option<Span>,
+    nonce: u32,
+    sent_at: Instant,
+    waiting: bool,
+    /// To be sent now.
+    due: bool,
+    /// Nonces of probes to be answered.
+    answers: VecDeque<u32>,
+    /// The peer is to be asked for a sign of life; nothing is measured by that.
+    pub(crate) asked: bool,
+    /// The length in use is doubted: it is being tried again, then shorter ones.
+    doubted: bool,
+    /// Meanwhile: a short frame was answered, and attempts of which nothing was.
+    short_passed: bool,
+    silences: u8,
+    /// What the system says that the path carries.
+    hint: usize,
+    /// Longest frame that has ever passed, and when it is to be tried again.
+    widest: usize,
+    regrow_at: Instant,
+}
+
+/// What is kept of a path that is not being probed.
+#[derive(Debug, Default)]
+pub(crate) struct ProbeMemory {
+    pub(crate) best: Option<Span>,
+    nonce: u32,
+    rounds: u8,
+    widest: usize,
+    regrow_at: Instant,
+}
+
+impl ProbeState {
+    /// `None` while something is measured, asked or owed.
+    pub(crate) fn memory(&self) -> Option<ProbeMemory> {
+        let settled = !self.waiting && !self.doubted && !self.has_due();
+        settled.then_some(ProbeMemory {
+            best: self.best,
+            nonce: self.nonce,
+            rounds: self.rounds,
+            widest: self.widest,
+            regrow_at: self.regrow_at,
+        })
+    }
+
+    pub(crate) fn recall(&mut self, memory: ProbeMemory) {
+        self.best = memory.best;
+        self.nonce = memory.nonce;
+        self.rounds = memory.rounds;
+        self.widest = memory.widest;
+        self.regrow_at = memory.regrow_at;
+    }
+
+    pub(crate) fn has_due(&self) -> bool {
+        self.due || self.asked || !self.answers.is_empty()
+    }
+
+    /// Nothing is measured any more.
+    pub(crate) fn stop(&mut self) {
+        self.trying = 0;
+        (self.waiting, self.due, self.doubted) = (false, false, false);
+    }
+}
+
+impl Path {
+    /// When [`Path::on_probe_timer`] has something to do.
+    pub(crate) fn probe_timer(&self) -> Instant {
+        if self.probe.waiting {
+            self.probe.sent_at + PATIENCE
+        } else if self.frame_len < self.probe.widest && self.is_usable() {
+            self.probe.regrow_at
+        } else {
+            Instant::NEVER
+        }
+    }
+
+    pub(crate) fn start_probing(&mut self, now: Instant) {
+        self.probe.tries = 0;
+        self.probe.trying = if self.frame_len < self.frame_len_bound {
+            self.frame_len_bound
+        } else {
+            0
+        };
+        self.next_probe(now);
+    }
+
+    /// Frames stay unacknowledged: perhaps long ones no longer pass. `P6.2`
+    pub(crate) fn doubt_frame_len(&mut self, now: Instant) {
+        let is_long = |entry: &crate::path::InFlight| usize::from(entry.len) > LENGTH_LEAST;
+        if self.loss.timeouts >= DOUBT_TIMEOUTS && self.inflight.front().is_some_and(is_long) {
+            self.confirm_frame_len(now, 0);
+        }
+    }
+
+    /// Tries the length in use again, and shorter ones (the one that was told of first) if it no
+    /// longer passes while short frames do. `P6.2`
+    pub(crate) fn confirm_frame_len(&mut self, now: Instant, told: usize) {
+        if self.probe.doubted || self.frame_len <= LENGTH_LEAST || !self.is_usable() {
+            return;
+        }
+        self.probe.doubted = true;
+        self.probe.hint = told;
+        (self.probe.tries, self.probe.silences) = (0, 0);
+        self.probe.trying = self.frame_len;
+        self.next_probe(now);
+    }
+
+    fn next_probe(&mut self, now: Instant) {
+        self.probe.waiting = false;
+        if self.probe.trying == 0 && self.probe.rounds >= ROUNDS {
+            return;
+        }
+        self.probe.nonce = self.probe.nonce.wrapping_add(1) & !ASKED;
+        self.probe.sent_at = now;
+        self.probe.waiting = true;
+        self.probe.due = true;
+        if self.probe.doubted {
+            self.probe.short_passed = false;
+            self.probe.asked = true;
+        }
+    }
+
+    pub(crate) fn on_probe_timer(&mut self, now: Instant) {
+        if now < self.probe_timer() {
+            return;
+        }
+        if !self.probe.waiting {
+            self.probe.regrow_at = now + REGROW;
+            return self.start_probing(now);
+        }
+        if self.probe.doubted && !self.probe.short_passed {
+            self.probe.silences += 1;
+            if self.probe.silences >= SILENCE_MAX {
+                self.probe.stop();
+            }
+            return self.next_probe(now);
+        }
+        self.probe.tries += 1;
+        if self.probe.trying == 0 {
+            // A lost measurement; the peer may be busy with other things than progress.
+            if self.probe.tries >= ROUNDS {
+                self.probe.rounds = ROUNDS;
+            }
+        } else if self.probe.tries >= TRIES {
+            self.probe.tries = 0;
+            self.probe.trying = self.shorter().unwrap_or(0);
+            self.probe.doubted &= self.probe.trying != 0;
+        }
+        self.next_probe(now);
+    }
+
+    /// The next length to try.
+    fn shorter(&self) -> Option<usize> {
+        let (trying, probe) = (self.probe.trying, &self.probe);
+        let lengths = LENGTHS.map(|len| len - self.check_len());
+        if !probe.doubted {
+            return lengths
+                .into_iter()
+                .find(|&len| len < trying && len > self.frame_len);
+        }
+        let hint = (trying == self.frame_len).then_some(probe.hint);
+        let hint = hint.filter(|&len| len > LENGTH_LEAST && len < trying);
+        let mut lengths = lengths.into_iter().chain([LENGTH_LEAST]);
+        hint.or_else(|| lengths.find(|&len| len < trying))
+    }
+
+    /// The peer asks: answer by this path. `P6.4`
+    pub(crate) fn on_probe_asked(&mut self, nonce: u32) {
+        if self.probe.answers.len() < ANSWERS_MAX {
+            self.probe.answers.push_back(nonce);
+        }
+    }
+
+    /// The peer answers; `true` if the choice between paths, or the length of frames, may change.
+    fn on_answer(&mut self, now: Instant, nonce: u32) -> bool {
+        if !self.probe.waiting || nonce != self.probe.nonce {
+            return false;
+        }
+        if self.probe.trying == 0 {
+            let sample = now.span_since(self.probe.sent_at);
+            self.rtt.on_sample(sample);
+            self.probe.best = Some(self.probe.best.map_or(sample, |best| best.min(sample)));
+            self.probe.rounds += 1;
+        } else {
+            self.frame_len = self.probe.trying;
+            self.probe.widest = self.probe.widest.max(self.frame_len);
+            self.probe.regrow_at = now + REGROW;
+            self.probe.trying = 0;
+            self.probe.doubted = false;
+        }
+        self.probe.tries = 0;
+        self.next_probe(now);
+        true
+    }
+}
+
+impl Peer {
+    /// An answer to a probe came by `link`.
+    pub(crate) fn on_probe_answered(
+        &mut self,
+        now: Instant,
+        sh: &mut Shared,
+        link: LinkId,
+        nonce: u32,
+    ) {
+        let Some(path) = self.path_mut(link) else {
+            return;
+        };
+        if nonce & ASKED != 0 {
+            path.probe.short_passed = true;
+            return self.on_asked_answered(sh, link);
+        }
+        let before = path.frame_len;
+        if path.on_answer(now, nonce) {
+            let frame_len = path.frame_len;
+            self.choose_paths(sh.preferred);
+            if frame_len < before {
+                self.move_frames(sh, link, frame_len);
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// Writes the probe or answer that is to leave by `link`, if one is; returns its length.
+    pub(crate) fn emit_probe(&mut self, now: Instant, sh: &mut Shared, link: LinkId) -> bool {
+        let session = self.session.token_theirs;
+        let Some(path) = self.path_mut(link) else {
+            return false;
+        };
+        let checked = path.checked;
+        let probe = &mut path.probe;
+        let short = FRAME_HEADER_LEN + PROBE_LEN;
+        let (record, frame_len) = if let Some(nonce) = probe.answers.pop_front() {
+            (
+                Probe {
+                    reply: true,
+                    path: link.as_u8(),
+                    nonce,
+                },
+                short,
+            )
+        } else if probe.due {
+            probe.due = false;
+            probe.sent_at = now;
+            let record = Probe {
+                reply: false,
+                path: link.as_u8(),
+                nonce: probe.nonce,
+            };
+            (record, probe.trying.max(short))
+        } else if core::mem::take(&mut probe.asked) {
+            let record = Probe {
+                reply: false,
+                path: link.as_u8(),
+                nonce: probe.nonce | ASKED,
+            };
+            (record, short)
+        } else {
+            return false;
+        };
+        sh.scratch.clear();
+        // What follows the record is padding: zeros.
+        sh.scratch.resize(frame_len, 0);
+        let frame_len = u16::try_from(frame_len).unwrap_or(u16::MAX);
+        let kind = FrameKind::Unnumbered;
+        FrameHeader {
+            kind,
+            attempt: 0,
+            checked,
+            frame_len,
+            packet_num: 0,
+            session,
+        }
+        .emit(&mut sh.scratch);
+        record.emit(&mut sh.scratch[FRAME_HEADER_LEN..]);
+        true
+    }
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a path cannot carry any more is cut again: for another path when it has gone silent, for
+//! itself when its frames have become shorter (`P3.12`). Rare, so it copies.
+
+use crate::LinkId;
+use crate::dispatch::Shared;
+use crate::mem::slot::SlotPool;
+use crate::path::{Cargo, OpenFrame, Path, TxState};
+use crate::peer::transmit::CALL_LEN_MAX;
+use crate::peer::{Control, Peer};
+use crate::rma::cut_points;
+use alloc::vec::Vec;
+use portolan_wire::{
+    BULK_HEADER_LEN, CHUNK_LEN, FRAME_HEADER_LEN, Fragment, LABEL_LEN_MAX, MESSAGE_LEN_MAX,
+    Message, REMOTE_ANSWER_LEN, REMOTE_GET_LEN, REMOTE_RTS_LEN, REMOTE_WRITE_LEN, RTS_LEN, Record,
+    Records, RemoteAnswer, RemoteWrite,
+};
+
+/// Bytes in front of a piece of a bulk fragment: they travel as a chunk in a data frame.
+pub(crate) const PIECE_HEADER_LEN: usize = FRAME_HEADER_LEN + CHUNK_LEN;
+
+/// Bytes of a transfer that are to be sent again, by whichever path carries bulk data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) transfer: u32,
+    /// Fragment, and where in it the piece begins.
+    pub(crate) index: u32,
+    pub(crate) within: u16,
+    pub(crate) len: u16,
+}
+
+/// What was taken off a path.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Frames, each from its first byte.
+    frames: Vec<Vec<u8>>,
+    pieces: Vec<Piece>,
+}
+
+impl Path {
+    /// Takes everything that waits or is under way in frames of more than `len_max` bytes. The
+    /// numbers of frames under way stay in use, and are filled by empty frames.
+    fn take_longer(&mut self, slots: &mut SlotPool, len_max: usize) -> Taken {
+        let mut taken = Taken::default();
+        let silent = self.standing.silent;
+        let mut num = self.base_num;
+        for entry in &mut self.inflight {
+            let len = usize::from(entry.len);
+            if entry.state != TxState::Acked && len > len_max {
+                match core::mem::replace(&mut entry.cargo, Cargo::Nothing) {
+                    Cargo::Slot { slot, off } => {
+                        let off = off as usize;
+                        taken
+                            .frames
+                            .push(slots.bytes(slot)[off..off + len].to_vec());
+                        slots.release(slot);
+                    }
+                    Cargo::Fragment { transfer, index } => taken.pieces.push(Piece {
+                        transfer,
+                        index,
+                        within: 0,
+                        len: payload_len(len, BULK_HEADER_LEN),
+                    }),
+                    Cargo::Piece {
+                        transfer,
+                        index,
+                        within,
+                    } => taken.pieces.push(Piece {
+                        transfer,
+                        index,
+                        within,
+                        len: payload_len(len, PIECE_HEADER_LEN),
+                    }),
+                    Cargo::Nothing => {}
+                }
+                if !silent && entry.state == TxState::Sent {
+                    entry.state = TxState::Lost;
+                    self.flying -= 1;
+                    self.lost.push_back(num);
+                }
+            }
+            if silent && entry.state == TxState::Lost {
+                entry.state = TxState::Sent;
+                self.flying += 1;
+            }
+            num = num.wrapping_add(1);
+        }
+        if silent {
+            self.lost.clear();
+        }
+        self.take_waiting(slots, len_max, &mut taken.frames);
+        taken
+    }
+
+    /// Of that, what has not been numbered yet.
+    fn take_waiting(&mut self, slots: &mut SlotPool, len_max: usize, frames: &mut Vec<Vec<u8>>) {
+        for lane in [1, 0] {
+            let room = self.shared_frame_len();
+            if let Some(open) = &mut self.open[lane] {
+                open.len_max = open.len_max.min(room.max(open.len));
+                if open.len > len_max {
+                    self.close(lane);
+                }
+            }
+            self.closed[lane].retain(|frame| {
+                if frame.len > len_max {
+                    frames.push(slots.bytes(frame.slot)[..frame.len].to_vec());
+                    slots.release(frame.slot);
+                }
+                frame.len <= len_max
+            });
+        }
+        self.runs.retain(|run| {
+            if run.segment_len > len_max {
+                let bytes = &slots.bytes(run.slot)[run.off..run.off + run.len];
+                frames.extend(bytes.chunks(run.segment_len).map(<[u8]>::to_vec));
+                slots.release(run.slot);
+            }
+            run.segment_len <= len_max
+        });
+    }
+}
+
+impl Peer {
+    /// Moves what `link` has in frames of more than `len_max` bytes to the paths that small messages
+    /// and bulk data take now, in frames that these carry.
+    pub(crate) fn move_frames(&mut self, sh: &mut Shared, link: LinkId, len_max: usize) {
+        let Some(path) = self.path_mut(link) else {
+            return;
+        };
+        let taken = path.take_longer(&mut sh.slots, len_max);
+        let mut moved: [Vec<OpenFrame>; 2] = Default::default();
+        for frame in &taken.frames {
+            self.move_records(sh, frame, &mut moved);
+        }
+        if let Some(path) = self.small_path() {
+            for (lane, frames) in moved.into_iter().enumerate() {
+                for frame in frames.into_iter().rev() {
+                    path.closed[lane].push_front(frame);
+                }
+            }
+        }
+        self.pieces.extend(taken.pieces);
+    }
+
+    fn move_records(&mut self, sh: &mut Shared, frame: &[u8], moved: &mut [Vec<OpenFrame>; 2]) {
+        for item in Records::new(frame, FRAME_HEADER_LEN, frame.len()) {
+            let Ok((record, range)) = item else { return };
+            let payload = &frame[range];
+            match record {
+                Record::Message(message) => self.move_message(sh, &message, payload, moved),
+                Record::Fragment(fragment) => self.cut(sh, &fragment, payload),
+                Record::Rts(rts) => {
+                    let mut bytes = [0; RTS_LEN + LABEL_LEN_MAX];
+                    rts.emit(&mut bytes);
+                    let bytes = &bytes[..rts.wire_len()];
+                    self.move_record(sh, rts.message.lane.index(), true, &[bytes], moved);
+                }
+                // P3.12: the limit of now, not that of then.
+                Record::Credit(credit) => self.credit_due[credit.lane.index()] = true,
+                Record::Grant(grant) => self.control.push_back(Control::Grant(grant)),
+                Record::Done(done) => self.control.push_back(Control::Done(done)),
+                Record::RemoteWrite(write) => self.move_write(sh, &write, payload, moved),
+                Record::RemoteRts(rts) => {
+                    let mut bytes = [0; REMOTE_RTS_LEN];
+                    rts.emit(&mut bytes);
+                    self.move_record(sh, rts.head.lane.index(), true, &[&bytes], moved);
+                }
+                Record::RemoteGet(get) => {
+                    let mut bytes = [0; REMOTE_GET_LEN];
+                    get.emit(&mut bytes);
+                    self.move_record(sh, get.head.lane.index(), true, &[&bytes], moved);
+                }
+                Record::RemoteAnswer(answer) => self.move_answer(sh, &answer, payload, moved),
+                Record::RemoteSource(source) => self.control.push_back(Control::Source(source)),
+                // Older than what will be said anyway.
+                Record::Ack(_) | Record::Marks(_) | Record::Probe(_) | Record::Chunk(_) => {}
+            }
+        }
+    }
+
+    fn move_message(
+        &mut self,
+        sh: &mut Shared,
+        message: &Message,
+        payload: &[u8],
+        moved: &mut [Vec<OpenFrame>; 2],
+    ) {
+        let room = self.small_path().map_or(0, |path| path.shared_frame_len());
+        let header_len = message.header_len();
+        if FRAME_HEADER_LEN + header_len + payload.len() <= room {
+            let mut header = [0; MESSAGE_LEN_MAX];
+            message.emit(&mut header);
+            let (lane, header) = (message.lane.index(), &header[..header_len]);
+            self.move_record(sh, lane, !message.best_effort, &[header, payload], moved);
+        } else if !message.best_effort {
+            let fragment = Fragment {
+                message: *message,
+                message_len: u32::from(message.len),
+                offset: 0,
+            };
+            self.cut(sh, &fragment, payload);
+        }
+    }
+
+    /// A write keeps its number, and says of each part where it belongs.
+    fn move_write(
+        &mut self,
+        sh: &mut Shared,
+        write: &RemoteWrite,
+        payload: &[u8],
+        moved: &mut [Vec<OpenFrame>; 2],
+    ) {
+        let room = self.payload_room(REMOTE_WRITE_LEN);
+        for (off, len) in cut_points(payload.len(), room) {
+            let mut header = [0; REMOTE_WRITE_LEN];
+            RemoteWrite {
+                len: u16::try_from(len).unwrap_or(u16::MAX),
+                part_off: write.part_off + u32::try_from(off).unwrap_or(u32::MAX),
+                ..*write
+            }
+            .emit(&mut header);
+            let parts = [&header[..], &payload[off..off + len]];
+            self.move_record(sh, write.head.lane.index(), true, &parts, moved);
+        }
+    }
+
+    fn move_answer(
+        &mut self,
+        sh: &mut Shared,
+        answer: &RemoteAnswer,
+        payload: &[u8],
+        moved: &mut [Vec<OpenFrame>; 2],
+    ) {
+        let room = self.payload_room(REMOTE_ANSWER_LEN);
+        for (off, len) in cut_points(payload.len(), room) {
+            let mut header = [0; REMOTE_ANSWER_LEN];
+            RemoteAnswer {
+                len: u16::try_from(len).unwrap_or(u16::MAX),
+                part_off: answer.part_off + u32::try_from(off).unwrap_or(u32::MAX),
+                ..*answer
+            }
+            .emit(&mut header);
+            let parts = [&header[..], &payload[off..off + len]];
+            self.move_record(sh, answer.lane.index(), true, &parts, moved);
+        }
+    }
+
+    /// Bytes that a record with a header of `header_len` bytes carries in a frame of its own.
+    fn payload_room(&mut self, header_len: usize) -> usize {
+        let frame = self.small_path().map_or(0, |path| path.shared_frame_len());
+        frame.saturating_sub(FRAME_HEADER_LEN + header_len)
+    }
+
+    /// Appends a record to the frames that gather in `moved`.
+    fn move_record(
+        &mut self,
+        sh: &mut Shared,
+        lane: usize,
+        numbered: bool,
+        parts: &[&[u8]],
+        moved: &mut [Vec<OpenFrame>; 2],
+    ) {
+        let Some(path) = self.small_path() else {
+            return;
+        };
+        let (room, frames) = (path.shared_frame_len(), &mut moved[lane]);
+        let need: usize = parts.iter().map(|part| part.len()).sum();
+        if frames.last().is_none_or(|frame| frame.len + need > room) {
+            frames.push(path.new_frame(&mut sh.slots));
+        }
+        let Some(frame) = frames.last_mut() else {
+            return;
+        };
+        frame.numbered |= numbered;
+        for part in parts {
+            sh.slots.bytes_mut(frame.slot)[frame.len..frame.len + part.len()].copy_from_slice(part);
+            frame.len += part.len();
+        }
+    }
+
+    /// Cuts a fragment into such as the path for bulk data carries.
+    fn cut(&mut self, sh: &mut Shared, fragment: &Fragment, payload: &[u8]) {
+        if let Some(path) = self.bulk.and_then(|link| self.path_mut(link)) {
+            path.stage_run(&mut sh.slots, fragment, payload.len(), CALL_LEN_MAX)
+                .push(payload);
+        }
+    }
+}
+
+fn payload_len(frame_len: usize, header_len: usize) -> u16 {
+    u16::try_from(frame_len.saturating_sub(header_len)).unwrap_or(u16::MAX)
+}

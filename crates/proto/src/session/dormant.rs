@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Resting: of a peer that has been quiet for a while only what cannot be made anew is kept, a third
+//! of the memory of one that is busy. Its next frame, or the next operation for it, wakes it.
+//!
+//! Nothing of it shows on a wire. A peer on shared memory never rests: its rings are larger than
+//! anything here.
+//!
+//! The one invariant: a peer rests only when nothing is under way in either direction, all credit
+//! was given back, and no timer runs; so what is left out is what a new peer begins with.
+
+use crate::base::config::Times;
+use crate::base::event::PeerId;
+use crate::base::time::Span;
+use crate::dispatch::{Shared, window_frames};
+use crate::lane::{LaneMemory, LaneTx};
+use crate::path::ack::RxMemory;
+use crate::path::congestion::Congestion;
+use crate::path::probe::ProbeMemory;
+use crate::path::rtt::Rtt;
+use crate::path::{Path, PathStatus};
+use crate::peer::Peer;
+use crate::session::SessionState;
+use crate::{Core, Instant, LinkId};
+use alloc::boxed::Box;
+
+/// How long a peer must have been quiet: waking costs two allocations, which once a second cannot be
+/// felt.
+const REST_AFTER: Span = Span::from_millis(1000);
+
+/// What is kept of a peer; see the module documentation.
+#[derive(Debug)]
+pub(crate) struct Rested {
+    pub(crate) session: SessionState,
+    pub(crate) last_heard: Instant,
+    pub(crate) lanes_tx: [LaneTx; 2],
+    pub(crate) lanes_rx: [LaneMemory; 2],
+    small: Option<LinkId>,
+    bulk: Option<LinkId>,
+    paths: Box<[PathMemory]>,
+}
+
+#[derive(Debug)]
+struct PathMemory {
+    link: LinkId,
+    frame_len: u32,
+    frame_len_bound: u32,
+    checked: bool,
+    window_frames: u32,
+    base_num: u32,
+    rtt: Rtt,
+    rx: RxMemory,
+    probe: ProbeMemory,
+    congestion: Option<Congestion>,
+}
+
+impl Core {
+    /// When to look whether somebody may rest.
+    #[inline]
+    pub(crate) fn rest_timer(&self) -> Instant {
+        self.awake.front().map_or(Instant::NEVER, |&(at, _)| at)
+    }
+
+    /// A session with `peer` begins, or goes on: looks after it from `at` on.
+    pub(crate) fn watch_for_rest(&mut self, at: Instant, peer: PeerId) {
+        if let Some(Some(state)) = self.peers.get_mut(peer.index())
+            && !state.watched
+            && state
+                .paths
+                .iter()
+                .flatten()
+                .all(|path| !path.params.lossless)
+        {
+            state.watched = true;
+            self.awake.push_back((at, peer));
+        }
+    }
+
+    /// Lets those rest that have been quiet.
+    pub(crate) fn rest_the_quiet(&mut self, now: Instant) {
+        while let Some(&(at, id)) = self.awake.front()
+            && now >= at
+        {
+            self.awake.pop_front();
+            if self.may_rest(now, id)
+                && let Some(peer) = self.peers[id.index()].take()
+            {
+                self.timed.retain(|&timed| timed != id);
+                self.resting.insert(id, Box::new(Rested::from(*peer)));
+            } else if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
+                peer.watched = false;
+                self.watch_for_rest(now + REST_AFTER, id);
+            }
+        }
+    }
+
+    fn may_rest(&mut self, now: Instant, id: PeerId) -> bool {
+        let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
+            return false;
+        };
+        peer.note_outstanding(&mut self.sh);
+        let peer = &*peer;
+        let quiet = now >= peer.last_used() + REST_AFTER && peer.is_at_rest(&self.sh.times);
+        // Nothing outside the peer's own state waits for it or for its credit.
+        quiet
+            && self
+                .sh
+                .tx_transfers
+                .keys_where(|one| one.peer == id)
+                .is_empty()
+            && self
+                .sh
+                .rx_transfers
+                .keys_where(|one| one.peer == id)
+                .is_empty()
+            && self.sh.matching.late.is_empty()
+            && !self.sh.ports.has_waiting_from(id)
+    }
+
+    /// Wakes `peer` if it rests.
+    #[cold]
+    pub(crate) fn awaken(&mut self, peer: PeerId) -> bool {
+        let Some(rested) = self.resting.remove(&peer) else {
+            return false;
+        };
+        self.peers[peer.index()] = Some(Box::new(rested.wake(peer, &self.sh)));
+        // The time is not known here; it is when they are looked at next.
+        self.watch_for_rest(Instant::default(), peer);
+        true
+    }
+
+    /// Whether `peer` is there, awake; wakes it if it rests.
+    #[inline]
+    pub(crate) fn is_awake(&mut self, peer: PeerId) -> bool {
+        matches!(self.peers.get(peer.index()), Some(Some(_))) || self.awaken(peer)
+    }
+
+    /// How many peers rest.
+    #[must_use]
+    pub fn resting_count(&self) -> usize {
+        self.resting.len()
+    }
+}
+
+impl Peer {
+    /// When something was last heard from the peer, or sent to it.
+    fn last_used(&self) -> Instant {
+        let paths = self.paths.iter().flatten();
+        let sent = paths.map(|path| path.loss.last_sent_at).max();
+        self.last_heard.max(sent.unwrap_or_default())
+    }
+
+    fn is_at_rest(&self, times: &Times) -> bool {
+        self.session.is_settled()
+            && !self.queued
+            && self.timer(times) == Instant::NEVER
+            && !self.has_control()
+            && self.bulk_ready.is_empty()
+            && self.pieces.is_empty()
+            && !self.is_starved()
+            && self.lanes_rx.iter().all(|lane| lane.memory().is_some())
+            && self.paths.iter().flatten().all(|path| path.is_at_rest())
+    }
+}
+
+impl Path {
+    fn is_at_rest(&self) -> bool {
+        let has_frames = !self.inflight.is_empty()
+            || !self.runs.is_empty()
+            || self.open.iter().any(Option::is_some)
+            || self.closed.iter().any(|closed| !closed.is_empty());
+        self.up
+            && !self.blocked
+            && !has_frames
+            && self.standing.is_calm()
+            && self.rx.memory().is_some()
+            && self.probe.memory().is_some()
+    }
+}
+
+impl From<Peer> for Rested {
+    /// Each field is named, so that a new one is not forgotten.
+    fn from(peer: Peer) -> Rested {
+        let Peer {
+            id: _,
+            session,
+            paths,
+            // Of no meaning while nothing is due.
+            ack_waited: _,
+            small,
+            bulk,
+            lanes_tx,
+            lanes_rx,
+            credit_due: _,
+            control: _,
+            // Its transfer has ended.
+            last_grant: _,
+            bulk_ready: _,
+            pieces: _,
+            // Its pause is over when everything was acknowledged.
+            doubt: _,
+            last_heard,
+            queued: _,
+            timed: _,
+            watched: _,
+            // Nothing is.
+            is_outstanding: _,
+            held_back: _,
+        } = peer;
+        let paths = paths.into_iter().flatten();
+        Rested {
+            session,
+            last_heard,
+            lanes_tx,
+            lanes_rx: lanes_rx.map(|lane| lane.memory().unwrap_or_default()),
+            small,
+            bulk,
+            paths: paths.map(|path| PathMemory::from(*path)).collect(),
+        }
+    }
+}
+
+impl From<Path> for PathMemory {
+    fn from(path: Path) -> PathMemory {
+        let Path {
+            link,
+            // Those of the link.
+            params: _,
+            // It is up.
+            up: _,
+            frame_len,
+            frame_len_bound,
+            checked,
+            window_frames,
+            rtt,
+            rx,
+            probe,
+            base_num,
+            inflight: _,
+            lost: _,
+            flying: _,
+            // It judges what is under way.
+            loss: _,
+            congestion,
+            standing: _,
+            open: _,
+            closed: _,
+            runs: _,
+            called: _,
+            blocked: _,
+        } = path;
+        let narrow = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+        PathMemory {
+            link,
+            frame_len: narrow(frame_len),
+            frame_len_bound: narrow(frame_len_bound),
+            checked,
+            window_frames,
+            base_num,
+            rtt,
+            rx: rx.memory().unwrap_or_default(),
+            probe: probe.memory().unwrap_or_default(),
+            congestion,
+        }
+    }
+}
+
+impl Rested {
+    fn wake(self, id: PeerId, sh: &Shared) -> Peer {
+        let mut peer = Peer::new(id, self.session, sh.config.limits.credit_len);
+        (peer.small, peer.bulk) = (self.small, self.bulk);
+        peer.last_heard = self.last_heard;
+        peer.lanes_tx = self.lanes_tx;
+        for (lane, memory) in peer.lanes_rx.iter_mut().zip(self.lanes_rx) {
+            lane.recall(memory);
+        }
+        for memory in self.paths.into_vec() {
+            let index = memory.link.index();
+            peer.paths[index] = memory.wake(sh).map(Box::new);
+        }
+        peer
+    }
+
+    /// As [`Peer::path_status`].
+    pub(crate) fn path_status(&self, link: LinkId) -> Option<PathStatus> {
+        let path = self.paths.iter().find(|path| path.link == link)?;
+        Some(PathStatus {
+            link,
+            up: true,
+            small: self.small == Some(link),
+            bulk: self.bulk == Some(link),
+            frame_len: path.frame_len as usize,
+            rtt_min: path.probe.best.or(path.rtt.min()).map(Into::into),
+            rtt: path.rtt.smoothed().into(),
+            inflight_count: 0,
+            window: path.congestion.as_ref().map(Congestion::window),
+        })
+    }
+}
+
+impl PathMemory {
+    fn wake(self, sh: &Shared) -> Option<Path> {
+        let params = sh.links[self.link.index()]?;
+        let mut path = Path::new(self.link, params, window_frames(&sh.config, &params));
+        path.up = true;
+        path.frame_len = self.frame_len as usize;
+        path.frame_len_bound = self.frame_len_bound as usize;
+        path.checked = self.checked;
+        path.window_frames = self.window_frames;
+        path.base_num = self.base_num;
+        path.rtt = self.rtt;
+        path.rx.recall(self.rx);
+        path.probe.recall(self.probe);
+        path.congestion = self.congestion;
+        Some(path)
+    }
+}
