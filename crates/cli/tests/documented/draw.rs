@@ -12,7 +12,7 @@ use crate::model::ANY_TAGS;
 use crate::plan::{
     Goal, How, Members, Message, Path, Pick, Place, Program, Reducer, Remote, Step, Wanted,
 };
-use crate::rules::{BUFFERED_MAX, Promise, holds};
+use crate::rules::BUFFERED_MAX;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
@@ -270,7 +270,7 @@ impl Drawing {
         let survivors: Vec<u32> = (0..self.size)
             .filter(|&rank| self.victim != Some(rank))
             .collect();
-        let lonely = holds(Promise::NobodyLeft) && end == End::Each && self.chance(30);
+        let lonely = end == End::Each && self.chance(30);
         if let Some(&rank) = survivors.first().filter(|_| lonely) {
             let pick = Pick::Tag {
                 tag: WITHDRAWN_TAGS,

@@ -16,7 +16,7 @@ use crate::plan::{
     Fault, Goal, How, Members, Message, Outcome, Pick, Place, Program, Reducer, Remote, Step,
     Wanted, sum, sum_received, sum_values, values,
 };
-use crate::rules::{BUFFERED_MAX, CHARGE, CREDIT, Promise, UNASKED_MAX, holds};
+use crate::rules::{BUFFERED_MAX, CHARGE, CREDIT, UNASKED_MAX};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// What a step may result in.

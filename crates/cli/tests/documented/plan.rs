@@ -283,7 +283,8 @@ pub(crate) enum Outcome {
     Bytes(u64),
     /// What a handler got: (source, length of the message, sum of the bytes).
     Handled(Vec<(u32, u64, u64)>),
-    /// Sums of the best-effort messages that came, and how many were counted as lost or dropped.
+    /// Sums of the best-effort messages that came, and how many the process has counted as lost or
+    /// dropped so far, from all senders and for all ports.
     Bursts {
         got: Vec<u64>,
         counted: u64,

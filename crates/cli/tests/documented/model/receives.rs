@@ -147,8 +147,7 @@ impl Machine<'_> {
                 let others = self.size - 1;
                 let alone = (0..self.size).all(|other| other == rank || self.has_ended(other));
                 let left = Outcome::Fault(Fault::NobodyLeft { others });
-                let ends = alone && holds(Promise::NobodyLeft);
-                return Ok(ends.then_some(Expected::Is(left)));
+                return Ok(alone.then_some(Expected::Is(left)));
             }
             *taken += 1;
             return Ok(Some(Expected::NextOfAny));

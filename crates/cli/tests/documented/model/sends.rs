@@ -146,7 +146,8 @@ impl Machine<'_> {
         if self.messages[index].receive.is_some() {
             return None;
         }
-        if self.has_ended(to) && self.is_killed(to) {
+        let asks = self.messages[index].message.len > BUFFERED_MAX;
+        if asks && self.has_ended(to) && self.is_killed(to) {
             let outcomes = vec![gone_outcome(to), Outcome::NoRequest];
             return Some(Expected::OneOf(outcomes));
         }
