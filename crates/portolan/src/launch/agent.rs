@@ -95,6 +95,8 @@ impl Agent {
         loop {
             match next_message(&mut self.input.lines)? {
                 Some(ToProcess::Table { addresses }) => {
+                    // What came with the table is behind it.
+                    self.take_notices();
                     self.input.lines.shrink();
                     return self.check_table(addresses);
                 }
@@ -186,6 +188,10 @@ impl Agent {
             Ok(0) | Err(_) => self.open = false,
             Ok(_) => {}
         }
+        self.take_notices();
+    }
+
+    fn take_notices(&mut self) {
         loop {
             match next_message(&mut self.input.lines) {
                 Ok(Some(ToProcess::Gone(gone))) => self.gone.push_back(gone),

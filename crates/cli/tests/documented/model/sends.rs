@@ -49,10 +49,7 @@ impl Machine<'_> {
     }
 
     pub(super) fn consume(&mut self, index: usize) {
-        let posted = self.messages[index]
-            .receive
-            .is_some_and(|receive| self.receives[receive].posted);
-        if posted && self.messages[index].state == State::Sent {
+        if self.is_taken(index) && self.messages[index].state == State::Sent {
             let lane = self.lane_of(index);
             let charged = std::mem::take(&mut self.messages[index].charged);
             *self.unread.entry(lane).or_default() -= charged;
@@ -88,11 +85,26 @@ impl Machine<'_> {
 
     /// Whether the send of a message that has left may still wait for its receive.
     pub(super) fn is_awaited(&self, index: usize) -> bool {
+        let is_sent = self.messages[index].state == State::Sent;
+        !is_sent || self.is_long(index) && !self.is_taken(index)
+    }
+
+    /// Whether the end of its sender may wait for the receive of a message: what has to ask arrives
+    /// then, also if its send has ended by a copy.
+    fn holds_up(&self, index: usize) -> bool {
         let sent = &self.messages[index];
-        let received = sent
-            .receive
-            .is_some_and(|receive| self.receives[receive].posted);
-        sent.state != State::Sent || self.is_long(index) && !received
+        let asks = sent.message.len > UNASKED_MAX;
+        match sent.state {
+            State::Unsent => false,
+            State::Queued => true,
+            State::Sent => asks && !self.is_taken(index),
+        }
+    }
+
+    /// Whether the receive of a message is there.
+    fn is_taken(&self, index: usize) -> bool {
+        let receive = self.messages[index].receive;
+        receive.is_some_and(|receive| self.receives[receive].posted)
     }
 
     /// Whether a process takes nothing any more.
@@ -106,8 +118,7 @@ impl Machine<'_> {
     pub(super) fn may_close(&self, rank: u32) -> Verdict<bool> {
         for (index, sent) in self.messages.iter().enumerate() {
             let to = sent.to.rank;
-            let is_over = sent.state == State::Unsent || !self.is_awaited(index);
-            if sent.from != rank || to == rank || is_over || self.is_leaving(to) {
+            if sent.from != rank || to == rank || !self.holds_up(index) || self.is_leaving(to) {
                 continue;
             }
             if sent.promised {

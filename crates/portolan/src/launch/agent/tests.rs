@@ -123,6 +123,17 @@ fn poll_reports_each_gone_rank_once_and_never_waits() {
 }
 
 #[test]
+fn a_rank_that_is_gone_when_the_table_comes_is_reported() {
+    let (agent, mut launch) = joined();
+    let addresses = vec![json!(0), json!(1)];
+    send(&agent, &ToProcess::Table { addresses });
+    send(&agent, &ToProcess::Gone(gone(0)));
+    launch.exchange(&json!(1)).unwrap();
+    assert_eq!(launch.poll(), Some(gone(0)));
+    assert_eq!(launch.poll(), None);
+}
+
+#[test]
 fn descriptor_disappears_when_the_agent_hangs_up() {
     let (agent, mut launch) = joined();
     assert!(launch.fd() >= 0);
