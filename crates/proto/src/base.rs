@@ -3,9 +3,13 @@
 //! events.
 
 pub(crate) mod config;
+pub(crate) mod context;
 pub(crate) mod counters;
 pub(crate) mod coverage;
+pub(crate) mod credit;
 pub(crate) mod event;
 pub mod group;
 pub(crate) mod poll_gap;
+pub(crate) mod remote;
+pub(crate) mod request;
 pub(crate) mod time;

@@ -9,75 +9,24 @@ mod receive;
 mod tagged;
 mod timer;
 
-use crate::base::config::Times;
-use crate::base::event::{Address, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
-use crate::base::poll_gap::Lapse;
-use crate::bulk::grant::Scheduler;
-use crate::bulk::prediction::Guess;
-use crate::bulk::rendezvous::{Origin, Request, RxTransfer, TxTransfer};
-use crate::lane::shortage::Shortage;
-use crate::lane::{charge, truncation};
-use crate::matching::labels::Matching;
-use crate::matching::port::{Ports, Posted, ServedWhat, WAITING_LEN};
-use crate::mem::held::HeldPool;
-use crate::mem::slab::Slab;
-use crate::mem::slot::SlotPool;
+use crate::base::credit::charge;
+use crate::base::request::Request;
+use crate::bulk::rendezvous::{Origin, RxTransfer};
+use crate::matching::port::{Posted, ServedWhat};
+use crate::path::Path;
 use crate::path::congestion::Congestion;
-use crate::path::{Path, PathStatus};
+use crate::peer::Peer;
 use crate::peer::transmit::Sent;
-use crate::peer::{Peer, PeerStatus};
-use crate::rma::Remote;
 use crate::session::dormant::Rested;
-use crate::session::open::Open;
 use crate::session::{Entropy, SessionState};
-use crate::{Choice, Config, Counters, Instant, LinkId, LinkParams};
+use crate::shared::Shared;
+use crate::{
+    Address, Choice, Config, Counters, Data, Event, HeldId, Instant, LinkId, LinkParams, OpError,
+    OpId, PathStatus, PeerId, PeerStatus, PortId, PortMode,
+};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-
-/// Everything that is not one peer's own.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) times: Times,
-    pub(crate) links: [Option<LinkParams>; LinkId::COUNT],
-    pub(crate) ports: Ports,
-    pub(crate) matching: Matching,
-    pub(crate) slots: SlotPool,
-    pub(crate) held: HeldPool,
-    pub(crate) tx_transfers: Slab<TxTransfer>,
-    pub(crate) rx_transfers: Slab<RxTransfer>,
-    pub(crate) scheduler: Scheduler,
-    pub(crate) guesses: [Guess; LinkId::COUNT],
-    /// Ports to be served, because what they waited for was delivered.
-    pub(crate) unblocked_ports: Vec<PortId>,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) counters: Counters,
-    pub(crate) entropy: Entropy,
-    /// For a process without a job: who it is, and whom it knows.
-    pub(crate) open: Option<Box<Open>>,
-    /// Small messages take this link where it works.
-    pub(crate) preferred: Option<LinkId>,
-    /// Of a model, or none; its eager limits are among those of `config`.
-    pub(crate) choice: Choice,
-    /// The limits that were configured, before a choice lowered them: longest eager message that
-    /// is sent (on networks, on lossless links) or taken.
-    pub(crate) eager_bounds: [usize; 2],
-    /// Headers and short frames that live for one transmit only.
-    pub(crate) scratch: Vec<u8>,
-    pub(crate) remote: Box<Remote>,
-    pub(crate) lapse: Lapse,
-    /// The program has no more use for messages.
-    pub(crate) closing: bool,
-    /// A request to send that was matched just now, and is refused: the sender's number.
-    pub(crate) refused: Option<u32>,
-    /// Peers with frames or acknowledgements left when they were last looked at.
-    pub(crate) outstanding_count: usize,
-    /// Messages that wait at ports.
-    pub(crate) at_ports: usize,
-    /// Peers that are held back by what waits here.
-    pub(crate) shortage: Shortage,
-}
 
 /// Credit of one lane, in bytes modulo 2^32 since the session began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,12 +67,12 @@ impl Core {
         let limits = &config.limits;
         // P4.8
         assert!(
-            limits.credit_len / crate::lane::CHARGE_OVERHEAD < 1 << 15,
+            limits.credit_len / crate::base::credit::CHARGE_OVERHEAD < 1 << 15,
             "credit_len too large"
         );
         let eager_len_max = limits.eager_len_max.max(limits.eager_len_max_lossless);
         assert!(
-            crate::lane::charge(eager_len_max) <= limits.credit_len / 2,
+            crate::base::credit::charge(eager_len_max) <= limits.credit_len / 2,
             "eager_len_max"
         );
         assert!(
@@ -131,8 +80,8 @@ impl Core {
             "eager messages must fit a frame buffer"
         );
         assert!(config.size <= 1 << 20, "a job has at most 2^20 processes");
-        let entropy = Entropy::new(config.seed, config.epoch);
-        let eager_bounds = [limits.eager_len_max, limits.eager_len_max_lossless];
+        let _entropy = Entropy::new(config.seed, config.epoch);
+        let _eager_bounds = [limits.eager_len_max, limits.eager_len_max_lossless];
         Core {
             peers: (0..config.size).map(|_| None).collect(),
             allowed: alloc::vec![0; config.size as usize],
@@ -140,35 +89,7 @@ impl Core {
             awake: VecDeque::new(),
             ready: VecDeque::new(),
             timed: Vec::new(),
-            sh: Shared {
-                times: Times::from(&config.limits),
-                config,
-                links: [None; LinkId::COUNT],
-                ports: Ports::new(),
-                matching: Matching::new(),
-                slots: SlotPool::default(),
-                held: HeldPool::default(),
-                tx_transfers: Slab::new(),
-                rx_transfers: Slab::new(),
-                scheduler: Scheduler::default(),
-                guesses: Default::default(),
-                unblocked_ports: Vec::new(),
-                events: VecDeque::new(),
-                counters: Counters::default(),
-                entropy,
-                open: None,
-                preferred: None,
-                choice: Choice::default(),
-                eager_bounds,
-                scratch: Vec::new(),
-                remote: Box::new(Remote::new()),
-                lapse: Lapse::default(),
-                closing: false,
-                refused: None,
-                outstanding_count: 0,
-                at_ports: 0,
-                shortage: Shortage::default(),
-            },
+            sh: Shared::new(config),
             sent: None,
         }
     }
@@ -176,13 +97,13 @@ impl Core {
     /// Tells what a link of this process can do; before any peer is connected by it.
     pub fn add_link(&mut self, link: LinkId, params: LinkParams) {
         self.set_buffer_len(link, params.rx_buffer_len);
-        self.sh.links[link.index()] = Some(params);
+        self.sh.ctx.add_link(link, params);
     }
 
     /// Tells that `link` buffers `len` bytes of bulk data, by what was seen since it was added.
     /// Grants follow it (`P5.3`); the windows of frames, which peers were told, do not.
     pub fn set_buffer_len(&mut self, link: LinkId, len: usize) {
-        let budget = grant_budget(&self.sh.config, len);
+        let budget = grant_budget(self.sh.ctx.config(), len);
         self.sh.scheduler.set_budget(link, budget);
     }
 
@@ -213,16 +134,16 @@ impl Core {
     /// Starts the peer's state afresh: a new session with new tokens and new packet numbers.
     pub(crate) fn renew(&mut self, now: Instant, peer: PeerId) {
         let session = SessionState::new(&mut self.sh.entropy, peer);
-        let mut new = Box::new(Peer::new(peer, session, self.sh.config.limits.credit_len));
+        let mut new = Box::new(Peer::new(peer, session, self.sh.ctx.credit_len()));
         let mask = self.allowed[peer.index()];
         for link in LinkId::ALL
             .into_iter()
             .filter(|link| mask >> link.as_u8() & 1 == 1)
         {
-            if let Some(params) = self.sh.links[link.index()] {
-                let window = window_frames(&self.sh.config, &params);
+            if let Some(params) = self.sh.ctx.link(link) {
+                let window = window_frames(self.sh.ctx.config(), &params);
                 let mut path = Path::new(link, params, window);
-                if self.sh.config.limits.congestion_control && !params.lossless {
+                if self.sh.ctx.limits().congestion_control && !params.lossless {
                     path.congestion = Some(Congestion::new(params.segments_max));
                 }
                 new.paths[link.index()] = Some(Box::new(path));
@@ -285,20 +206,20 @@ impl Core {
     /// Counters so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.sh.counters
+        &self.sh.ctx.counters()
     }
 
     /// Whether there is an event.
     #[inline]
     #[must_use]
     pub fn has_event(&self) -> bool {
-        !self.sh.events.is_empty()
+        self.sh.ctx.has_event()
     }
 
     /// The next event, in order.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.sh.events.pop_front()
+        self.sh.ctx.next_event()
     }
 
     /// Bytes of a held message.
@@ -323,7 +244,7 @@ impl Core {
         let entry = self.sh.ports.entry(port);
         entry.mode = Some(mode);
         if mode == PortMode::InPlace {
-            entry.want_buffers(port, &mut self.sh.events);
+            entry.want_buffers(port, &mut self.sh.ctx);
         }
         self.serve(port);
     }
@@ -335,7 +256,7 @@ impl Core {
             && !self.waits_from(port, source)
         {
             let error = OpError::PeerGone(source, cause);
-            self.sh.events.push_back(Event::RecvFailed { op, error });
+            self.sh.ctx.emit(Event::RecvFailed { op, error });
             return;
         }
         let entry = self.sh.ports.entry(port);
@@ -453,17 +374,23 @@ impl Core {
 
     /// Makes small messages to every peer take `link` wherever it works, whatever was measured.
     pub fn prefer(&mut self, link: LinkId) {
-        self.sh.preferred = Some(link);
+        self.sh.ctx.prefer(link);
     }
 
     /// Sends by `choice` from now on. It may lower the configured eager limits, never raise them:
     /// peers take no more.
     pub fn choose(&mut self, choice: Choice) {
-        let [eager, lossless] = self.sh.eager_bounds;
-        let limits = &mut self.sh.config.limits;
-        limits.eager_len_max = choice.eager_len_max.min(eager);
-        limits.eager_len_max_lossless = choice.eager_len_max_lossless.min(lossless);
-        self.sh.choice = choice;
+        self.sh.ctx.choose(choice);
+    }
+
+    /// Says that frames handed in from now on may have waited for this process.
+    pub fn begin_lapse(&mut self, now: Instant) {
+        self.sh.ctx.begin_poll_gap(now);
+    }
+
+    /// Says that all those have been handed in.
+    pub fn end_lapse(&mut self, now: Instant) {
+        self.sh.ctx.end_poll_gap(now);
     }
 
     /// Puts `peer` into the queue of those with something to transmit, and among the timed.
@@ -517,7 +444,7 @@ impl Core {
                     let len = self.sh.held.bytes(held).len();
                     peer.on_taken(&mut self.sh, lane, served.keeps_credit, charge(len));
                     let len = len as u64;
-                    let error = posted.and_then(|posted| truncation(len, posted.len));
+                    let error = posted.and_then(|posted| OpError::truncated(len, posted.len));
                     let op = posted.map(|posted| posted.op);
                     let data = Data::Held(held);
                     peer.deliver(&mut self.sh, lane, id, op, len, data, error);
@@ -571,21 +498,6 @@ impl Core {
             );
         }
         self.serve(id);
-    }
-}
-
-impl Shared {
-    /// Bytes of messages that are early or wait for a receive, as the allocator gave them, tables
-    /// included.
-    #[must_use]
-    pub(crate) fn unexpected_len(&self) -> usize {
-        self.held.total_len() + self.matching.table_len() + self.at_ports * WAITING_LEN
-    }
-
-    /// Their memory is used up. `P3.10`
-    #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.unexpected_len() >= self.config.limits.held_len_max
     }
 }
 

@@ -2,39 +2,35 @@
 //! Lanes: messages of one peer and priority, matched and delivered in the order of their numbers
 //! although they came by several paths (`P4.1`). The two lanes share nothing (`P4.2`).
 
-use crate::base::coverage::Coverage;
-use crate::base::event::{Address, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
-use crate::bulk::rendezvous::{Asked, Origin, Request};
-use crate::dispatch::Shared;
-use crate::matching::port::{Match, Port, Posted, Waiting};
-use crate::peer::Peer;
-use crate::rma::{Job, REMOTE_PORT, RemoteFault};
-use crate::{DropReason, LinkId, PortMode};
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-use core::ops::Range;
-use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
-
 pub(crate) mod best_effort;
 mod end;
 mod label;
 mod parts;
 pub(crate) mod shortage;
 
-/// Charged per message beside its bytes, so that credit also bounds the bookkeeping of small ones.
-pub(crate) const CHARGE_OVERHEAD: u32 = 32;
+use crate::base::coverage::Coverage;
+use crate::base::credit::charge;
+use crate::base::request::{Asked, Request};
+use crate::bulk::rendezvous::Origin;
+use crate::matching::port::{Match, Port, Posted, Waiting};
+use crate::peer::Peer;
+use crate::rma::REMOTE_PORT;
+use crate::rma::target::Job;
+use crate::shared::Shared;
+use crate::{
+    Address, Data, Dest, DropReason, Event, HeldId, LinkId, OpError, OpId, PeerId, PortId,
+    PortMode, RemoteFault,
+};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
 
 /// Credit per peer and lane up to which messages are held although memory is full, so that what
 /// others have not read holds nobody up. One longest message, and hundreds of tiny ones. Sessions that
 /// come and go leave as much each: there is none while what they left fills the memory by itself.
 const HELD_RESERVE: u32 = 16 * 1024;
-
-/// What a message of `eager_len` bytes costs of its lane's credit. `P4.3`
-#[inline]
-pub(crate) fn charge(eager_len: usize) -> u32 {
-    u32::try_from(eager_len).unwrap_or(u32::MAX / 2) + CHARGE_OVERHEAD
-}
 
 /// Sending side.
 #[derive(Debug, Default)]
@@ -340,7 +336,7 @@ impl Peer {
             let ahead = &mut ahead[message.lane.index()];
             let in_turn = rx.is_next(message.seq.wrapping_sub(*ahead));
             let takes = |found: &mut Port| found.would_take(self.id, message.lane, !is_part, used);
-            let discards = sh.closing && !is_part;
+            let discards = sh.ctx.is_closing() && !is_part;
             let finds_buffer = match to {
                 Address::Port(port) => sh.ports.get_mut(port).map_or(discards, takes),
                 Address::Label(label) => discards || sh.matching.would_take(self.id, &label, used),
@@ -415,8 +411,8 @@ impl Peer {
     ) -> Result<(), DropReason> {
         let len = payload.len();
         let held = sh.held.take(len);
-        sh.counters.messages_held += 1;
-        sh.events.push_back(Event::Place {
+        sh.ctx.counters_mut().messages_held += 1;
+        sh.ctx.emit(Event::Place {
             dest: Dest::Held(held, 0),
             src: payload,
         });
@@ -602,9 +598,8 @@ impl Peer {
         data: Data,
         error: Option<OpError>,
     ) {
-        sh.counters.messages_received += 1;
-        sh.counters.bytes_received += len;
-        sh.events.push_back(Event::Deliver {
+        sh.ctx.count_received(len);
+        sh.ctx.emit(Event::Deliver {
             peer: self.id,
             port,
             lane,
@@ -618,7 +613,7 @@ impl Peer {
     /// Gives credit back and tells the peer when it is time. `P4.4`
     #[inline]
     pub(crate) fn consume(&mut self, sh: &mut Shared, lane: LaneId, charge: u32) {
-        let credit_len = sh.config.limits.credit_len;
+        let credit_len = sh.ctx.credit_len();
         if self.lanes_rx[lane.index()].consume(charge, credit_len) {
             self.credit_due[lane.index()] = true;
         }
@@ -627,7 +622,7 @@ impl Peer {
 
 /// Credit whose messages are held although memory is full. `P3.10`
 fn reserve(sh: &Shared) -> u32 {
-    match sh.held.left_len() > sh.config.limits.held_len_max {
+    match sh.held.left_len() > sh.ctx.limits().held_len_max {
         true => 0,
         false => HELD_RESERVE,
     }
@@ -679,11 +674,13 @@ fn match_at_port(
                 Match::Posted(posted) => State::Ready {
                     op: Some(posted.op),
                     data: Data::Held(held),
-                    error: truncation(entry.len, posted.len),
+                    error: OpError::truncated(entry.len, posted.len),
                 },
                 Match::Nothing if port.discards => sh.discard_held(held),
                 Match::Nothing => {
-                    sh.events.extend(port.first_unopened(id, peer));
+                    if let Some(event) = port.first_unopened(id, peer) {
+                        sh.ctx.emit(event);
+                    }
                     sh.at_ports += 1;
                     put_aside(port, peer, lane, entry, Waiting::Held(held))
                 }
@@ -708,13 +705,15 @@ fn match_at_port(
                 entry.state = sh.discard_request(asked);
             } else {
                 if port.mode == Some(PortMode::InPlace) {
-                    sh.events.push_back(Event::BufferWanted {
+                    sh.ctx.emit(Event::BufferWanted {
                         port: id,
                         peer,
                         len: entry.len,
                     });
                 }
-                sh.events.extend(port.first_unopened(id, peer));
+                if let Some(event) = port.first_unopened(id, peer) {
+                    sh.ctx.emit(event);
+                }
                 sh.at_ports += 1;
                 entry.state = put_aside(port, peer, lane, entry, Waiting::Request(asked));
             }
@@ -735,18 +734,13 @@ fn put_aside(port: &mut Port, peer: PeerId, lane: LaneId, entry: &Entry, what: W
     State::Aside
 }
 
-/// The error of a message that is longer than its buffer. `P4.9`
-pub(crate) fn truncation(len: u64, capacity: u64) -> Option<OpError> {
-    (len > capacity).then_some(OpError::Truncated { message_len: len })
-}
-
 /// Places a part of a message, as far as the buffer reaches.
 pub(crate) fn place_clipped(sh: &mut Shared, posted: &Posted, off: u64, src: Range<usize>) {
     let room = posted.len.saturating_sub(off);
     let len = src.len().min(usize::try_from(room).unwrap_or(usize::MAX));
     if len > 0 {
         let dest = Dest::Op(posted.op, posted.base + off);
-        sh.events.push_back(Event::Place {
+        sh.ctx.emit(Event::Place {
             dest,
             src: src.start..src.start + len,
         });

@@ -34,6 +34,7 @@ mod path;
 mod peer;
 mod rma;
 mod session;
+mod shared;
 
 pub use base::config::{
     Choice, Config, LONE_STEPS, Limits, LinkId, LinkParams, LoneStep, Schedule,
@@ -43,6 +44,7 @@ pub use base::event::{
     Address, Cause, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode,
 };
 pub use base::group;
+pub use base::remote::{Answer, AtomicSpec, PutNotice, RemoteFault};
 pub use base::time::Instant;
 pub use bulk::prediction::ExpectedRun;
 pub use dispatch::batch::TakenRun;
@@ -54,9 +56,7 @@ pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
 pub use peer::PeerStatus;
 pub use peer::transmit::Transmit;
 pub use portolan_wire::{CARD_LEN, Card, Label, LaneId, Space};
-pub use rma::{
-    ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, PutNotice, RegionSpec, RemoteFault, RemoteSpec,
-};
+pub use rma::{ATOMIC_LEN_MAX, Access, RegionSpec, RemoteSpec};
 pub use session::SessionIds;
 
 #[cfg(test)]

@@ -2,5 +2,6 @@
 //! Memory of the core: frame buffers, messages that wait, tables with keys that go stale.
 
 pub(crate) mod held;
+pub(crate) mod scratch;
 pub(crate) mod slab;
 pub(crate) mod slot;

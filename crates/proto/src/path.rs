@@ -12,13 +12,14 @@ pub(crate) mod refragment;
 pub(crate) mod rtt;
 pub(crate) mod stage;
 
+use crate::base::config::number_span;
 use crate::mem::slot::{SlotId, SlotPool};
-use crate::path::ack::RxWindow;
-use crate::path::rtt::Rtt;
 use crate::{Instant, LinkId, LinkParams};
+use ack::RxWindow;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use portolan_wire::{CHECK_LEN, FRAME_HEADER_LEN};
+use rtt::Rtt;
 
 /// `P6.1`: frame length before the path MTU is known. IPv6 promises 1280 bytes; headers off.
 pub(crate) const FRAME_LEN_SAFE: usize = 1200;
@@ -262,7 +263,7 @@ impl Path {
     /// Frames that may still be put under way. `P3.3`, `P3.13`
     #[inline]
     pub(crate) fn window_left(&self) -> usize {
-        let span = crate::path::ack::span(self.window_frames) as usize;
+        let span = number_span(self.window_frames) as usize;
         let room = span.saturating_sub(self.inflight.len());
         room.min(self.flying_left())
     }

@@ -4,13 +4,12 @@
 mod piggyback;
 pub(crate) mod transmit;
 
-use crate::base::event::{Cause, PeerId};
-use crate::dispatch::Shared;
 use crate::lane::{LaneRx, LaneTx};
+use crate::path::Path;
 use crate::path::congestion::Congestion;
-use crate::path::{Path, PathStatus};
 use crate::session::SessionState;
-use crate::{Instant, LinkId};
+use crate::shared::Shared;
+use crate::{Cause, Instant, LinkId, PathStatus, PeerId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use portolan_wire::{Done, Grant, LaneId, RemoteAnswer, RemoteSource};
@@ -179,9 +178,9 @@ impl Peer {
                 .is_some_and(|path| path.has_room(lane.index()));
             let tx = &mut self.lanes_tx[lane.index()];
             // Half of an eager message at least, so that the engine does not try in vain each time.
-            if tx.starved && room && tx.has_credit(sh.config.limits.credit_len / 8) {
+            if tx.starved && room && tx.has_credit(sh.ctx.credit_len() / 8) {
                 tx.starved = false;
-                sh.events.push_back(crate::Event::Writable(self.id));
+                sh.ctx.emit(crate::Event::Writable(self.id));
             }
         }
     }

@@ -7,12 +7,12 @@
 pub(crate) mod dormant;
 pub(crate) mod open;
 
-use crate::base::event::{Cause, Event, PeerId};
 use crate::base::time::Span;
-use crate::dispatch::{Shared, window_frames};
+use crate::dispatch::window_frames;
 use crate::path::FRAME_LEN_LEAST;
 use crate::peer::Peer;
-use crate::{Core, DropReason, Instant, LinkId};
+use crate::shared::Shared;
+use crate::{Cause, Core, DropReason, Event, Instant, LinkId, PeerId};
 use portolan_wire::{
     FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello, MAC_LEN, OPEN_JOB_ID,
 };
@@ -170,10 +170,10 @@ impl Peer {
         }
         if self.session.up {
             for lane in &mut self.lanes_tx {
-                lane.limit = sh.config.limits.credit_len;
+                lane.limit = sh.ctx.credit_len();
             }
-            self.choose_paths(sh.preferred);
-            sh.events.push_back(Event::PeerUp(self.id));
+            self.choose_paths(sh.ctx.preferred());
+            sh.ctx.emit(Event::PeerUp(self.id));
         } else {
             self.session.hello_at = now;
             self.on_hello_timer(now);
@@ -213,13 +213,13 @@ impl Peer {
         } else {
             return false;
         };
-        let Some(params) = sh.links[link.index()] else {
+        let Some(params) = sh.ctx.link(link) else {
             return false;
         };
-        let limits = &sh.config.limits;
+        let limits = &sh.ctx.limits();
         let (job_id, from, to) = match sh.open {
             Some(_) => (OPEN_JOB_ID, 0, 0),
-            None => (sh.config.job_id, sh.config.rank, self.id.0),
+            None => (sh.ctx.config().job_id, sh.ctx.config().rank, self.id.0),
         };
         let hello = Hello {
             job_id,
@@ -230,15 +230,14 @@ impl Peer {
             echo_token: session.token_theirs,
             credits: [limits.credit_len; 2],
             frame_len_max: u16::try_from(params.frame_len_max).unwrap_or(u16::MAX),
-            window_frames: window_frames(&sh.config, &params),
+            window_frames: window_frames(sh.ctx.config(), &params),
             path: link.as_u8(),
             checksum: params.checksum,
         };
         let card = sh.open.as_ref().map(|open| open.card());
         let card = card.map_or(&[][..], |card| card);
         let frame_len = FRAME_HEADER_LEN + HELLO_LEN + card.len();
-        sh.scratch.clear();
-        sh.scratch.resize(frame_len, 0);
+        let out = sh.scratch.start(frame_len);
         let header = FrameHeader {
             kind,
             attempt: 0,
@@ -251,14 +250,14 @@ impl Peer {
                 session.token_theirs
             },
         };
-        header.emit(&mut sh.scratch);
-        sh.scratch[FRAME_HEADER_LEN + HELLO_LEN..].copy_from_slice(card);
+        header.emit(out);
+        out[FRAME_HEADER_LEN + HELLO_LEN..].copy_from_slice(card);
         // P2.10: only who has the receiver's address has its key.
         let key = match &sh.open {
             Some(open) => open.key_of(self.id),
-            None => &sh.config.secret,
+            None => &sh.ctx.config().secret,
         };
-        hello.emit(&mut sh.scratch, |body| authenticator(key, body, card));
+        hello.emit(out, |body| authenticator(key, body, card));
         true
     }
 
@@ -271,8 +270,7 @@ impl Peer {
             return None;
         }
         let checked = path.checked;
-        sh.scratch.clear();
-        sh.scratch.resize(FRAME_HEADER_LEN, 0);
+        let out = sh.scratch.start(FRAME_HEADER_LEN);
         FrameHeader {
             kind: FrameKind::Reset,
             attempt: 0,
@@ -281,7 +279,7 @@ impl Peer {
             packet_num: 0,
             session: self.session.token_theirs,
         }
-        .emit(&mut sh.scratch);
+        .emit(out);
         Some(link)
     }
 
@@ -322,11 +320,11 @@ impl Peer {
             path.start_probing(now);
         }
         // Until a path has proven itself both ways, the one the peer was heard on must do.
-        self.choose_paths(sh.preferred);
+        self.choose_paths(sh.ctx.preferred());
         self.small = self.small.or(Some(link));
         self.bulk = self.bulk.or(Some(link));
         if !was_up && self.session.up {
-            sh.events.push_back(Event::PeerUp(self.id));
+            sh.ctx.emit(Event::PeerUp(self.id));
         }
     }
 }
@@ -359,7 +357,7 @@ impl Core {
         }
         // Tokens with this process's own number in them are what peers hand it for its frames. (It may
         // have a session with itself, too.)
-        Err(if index == self.sh.config.rank {
+        Err(if index == self.sh.ctx.config().rank {
             DropReason::Reflected
         } else {
             DropReason::StaleSession
@@ -368,7 +366,7 @@ impl Core {
 
     /// Counts a frame that the engine dropped before the core saw it.
     pub fn note_dropped(&mut self, reason: DropReason) {
-        self.sh.counters.drop(reason);
+        self.sh.ctx.drop_for(reason);
     }
 
     /// A hello or its answer. `false` if it came from a process that is not known yet.
@@ -384,7 +382,7 @@ impl Core {
             Some(open) => match open.check_handshake(link, frame)? {
                 (hello, Ok(from)) => (hello, from),
                 (_, Err(card)) => {
-                    self.sh.events.push_back(Event::Stranger { card });
+                    self.sh.ctx.emit(Event::Stranger { card });
                     return Ok(false);
                 }
             },
@@ -417,7 +415,7 @@ impl Core {
     /// Checks what all handshake frames have in common: job, authenticator, ranks and link.
     fn check_handshake(&self, link: LinkId, frame: &[u8]) -> Result<(Hello, PeerId), DropReason> {
         let (hello, body, mac) = Hello::parse(frame)?;
-        let config = &self.sh.config;
+        let config = self.sh.ctx.config();
         // P2.2
         if hello.job_id != config.job_id {
             return Err(DropReason::OtherJob);

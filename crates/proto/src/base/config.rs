@@ -1,9 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the core is told at its start: identity, links, limits.
 
-use crate::base::time::Span;
+use super::time::Span;
 use core::fmt;
 use core::time::Duration;
+
+/// Most bytes of one segmentation-offload call: a UDP datagram's, headers off.
+pub(crate) const CALL_LEN_MAX: usize = 65_000;
+
+/// Numbers of which an acknowledgement can tell: more than a megabyte in frames of 1500 bytes.
+pub(crate) const NUMBERS_TOLD: u32 = 1024;
+
+/// Windows of numbers that a sender may use beyond the lowest that has not arrived: what follows a
+/// lost frame goes on while the loss is noticed (one round trip and a quarter), repaired (another
+/// half), and that again if the repair is lost.
+const SPAN_WINDOWS: u32 = 4;
+
+/// Numbers in use at most, from the lowest that has not arrived, on a path that may have
+/// `window_frames` frames under way. `P3.3`
+pub(crate) const fn number_span(window_frames: u32) -> u32 {
+    let most = if window_frames > NUMBERS_TOLD {
+        window_frames
+    } else {
+        NUMBERS_TOLD
+    };
+    let span = window_frames.saturating_mul(SPAN_WINDOWS);
+    if span < most { span } else { most }
+}
 
 /// Number of a link, the same on both sides of a path; acknowledgements name paths by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -118,7 +141,7 @@ impl Limits {
     /// bounds the table of them, and their buffers. `P3.3`
     #[must_use]
     pub fn unacked_frames_max(&self) -> usize {
-        crate::path::ack::span(u32::from(self.window_frames_max)) as usize
+        number_span(u32::from(self.window_frames_max)) as usize
     }
 }
 
@@ -188,10 +211,8 @@ impl Choice {
     pub(crate) fn lone_call_len(&self, len: u64) -> usize {
         let step = self.lone.iter().find(|step| len <= step.message_len_max);
         match step {
-            Some(step) if step.call_len > 0 => {
-                step.call_len.min(crate::peer::transmit::CALL_LEN_MAX)
-            }
-            _ => crate::peer::transmit::CALL_LEN_MAX,
+            Some(step) if step.call_len > 0 => step.call_len.min(CALL_LEN_MAX),
+            _ => CALL_LEN_MAX,
         }
     }
 }

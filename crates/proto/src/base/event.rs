@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the core tells the engine, and the names both use.
 
-use crate::LinkId;
-use crate::rma::{Answer, AtomicSpec, PutNotice, RemoteFault};
+use crate::{Answer, AtomicSpec, LinkId, PutNotice, RemoteFault};
 use alloc::boxed::Box;
 use core::fmt;
 use core::ops::Range;
@@ -198,6 +197,14 @@ pub enum OpError {
         /// Bytes that they may take: [`crate::Limits::held_len_max`].
         limit: u64,
     },
+}
+
+impl OpError {
+    /// The error of a message that is longer than its buffer. `P4.9`
+    #[inline]
+    pub(crate) fn truncated(len: u64, capacity: u64) -> Option<OpError> {
+        (len > capacity).then_some(OpError::Truncated { message_len: len })
+    }
 }
 
 /// What happened. The order of events is the order in which the engine must act on them.

@@ -3,10 +3,9 @@
 //! once lose nothing that a grant could have avoided, and says whose turn it is: the transfer with
 //! the least left, or each in turn (`P5.3`). None waits for ever (`P5.9`).
 
-use crate::base::config::Schedule;
-use crate::bulk::rendezvous::RxTransfer;
+use super::rendezvous::RxTransfer;
 use crate::peer::Control;
-use crate::{Core, LinkId};
+use crate::{Core, LinkId, Schedule};
 use alloc::vec::Vec;
 use portolan_wire::Grant;
 
@@ -123,7 +122,7 @@ impl Core {
 
     /// The transfer by `link` whose turn it is, if there is room for a grant.
     fn next_turn(&mut self, link: LinkId) -> Option<Turn> {
-        let is_fair = self.sh.config.limits.schedule == Schedule::Fair;
+        let is_fair = self.sh.ctx.limits().schedule == Schedule::Fair;
         let scheduler = &mut self.sh.scheduler;
         let account = &mut scheduler.accounts[link.index()];
         let transfers = scheduler.active.iter().filter_map(|&key| {

@@ -5,9 +5,8 @@
 //! belong before anybody can look at it. So a guess names only bytes of which nothing has arrived:
 //! beyond the highest that has, of a transfer whose buffer takes the whole message.
 
-use crate::base::event::OpId;
-use crate::bulk::rendezvous::RxTransfer;
-use crate::{Core, Instant, LinkId};
+use super::rendezvous::RxTransfer;
+use crate::{Core, Instant, LinkId, OpId};
 use alloc::collections::VecDeque;
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, FrameHeader, FrameKind};
 
@@ -197,15 +196,15 @@ impl Core {
     /// `payload_len` bytes behind it are already where the run says. No event asks to copy them.
     pub fn handle_placed(&mut self, now: Instant, link: LinkId, head: &[u8], payload_len: usize) {
         match self.on_datagram(now, link, head, head.len() + payload_len) {
-            Ok(None) => self.sh.counters.placement_hits += 1,
-            Ok(Some(_)) => self.sh.counters.drop(crate::DropReason::Misplaced),
-            Err(reason) => self.sh.counters.drop(reason),
+            Ok(None) => self.sh.ctx.counters_mut().placement_hits += 1,
+            Ok(Some(_)) => self.sh.ctx.drop_for(crate::DropReason::Misplaced),
+            Err(reason) => self.sh.ctx.drop_for(reason),
         }
     }
 
     /// Frames of a batch that were not where they belong, and bytes that were copied to repair it.
     pub fn note_missed(&mut self, frame_count: usize, copied_len: usize) {
-        self.sh.counters.placement_misses += frame_count as u64;
-        self.sh.counters.placement_repaired_bytes += copied_len as u64;
+        self.sh.ctx.counters_mut().placement_misses += frame_count as u64;
+        self.sh.ctx.counters_mut().placement_repaired_bytes += copied_len as u64;
     }
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receiving side of bulk data: fragments and chunks go to their place in the posted buffer.
 
-use crate::base::event::PeerId;
 use crate::lane::place_clipped;
-use crate::{Core, DropReason, LinkId};
+use crate::{Core, DropReason, LinkId, PeerId};
 use core::ops::Range;
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, Chunk};
 

@@ -2,36 +2,18 @@
 //! Rendezvous: a message beyond the eager limit asks first, and its bytes go straight from the
 //! sender's memory to the receiver's buffer (`P5`).
 
-use crate::base::event::{Address, Cause, Data, Event, OpError, OpId, PeerId};
-use crate::dispatch::Shared;
-use crate::lane::charge;
+use crate::base::credit::charge;
+use crate::base::request::Request;
 use crate::matching::port::Posted;
 use crate::mem::slab::SLAB_LEN_MAX;
 use crate::path::OpenFrame;
-use crate::path::stage::{Refused, SendSpec};
 use crate::peer::{Control, Peer};
-use crate::{Core, DropReason, LaneId, LinkId};
+use crate::shared::Shared;
+use crate::{
+    Address, Cause, Core, Data, DropReason, Event, LaneId, LinkId, OpError, OpId, PeerId, Refused,
+    SendSpec,
+};
 use portolan_wire::{BULK_HEADER_LEN, Done, DoneStatus, Grant, Rts};
-
-/// What a request to send says of its transfer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    pub(crate) sender_transfer: u32,
-    pub(crate) remote_addr: u64,
-    pub(crate) fragment_len: u16,
-    /// By which the data will come.
-    pub(crate) link: LinkId,
-}
-
-/// A request to send that has found a buffer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    pub(crate) peer: PeerId,
-    pub(crate) lane: LaneId,
-    pub(crate) to: Address,
-    pub(crate) len: u64,
-    pub(crate) asked: Asked,
-}
 
 /// Where the end of a transfer must be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +68,7 @@ pub(crate) struct RxTransfer {
 
 impl RxTransfer {
     pub(crate) fn error(&self) -> Option<OpError> {
-        crate::lane::truncation(self.len, self.posted.len)
+        OpError::truncated(self.len, self.posted.len)
     }
 }
 
@@ -140,21 +122,11 @@ impl Shared {
         self.rx_transfers.len() < SLAB_LEN_MAX
     }
 
-    #[inline]
-    pub(crate) fn eager_len_max(&self, lossless: bool) -> usize {
-        let limits = &self.config.limits;
-        if lossless {
-            limits.eager_len_max_lossless
-        } else {
-            limits.eager_len_max
-        }
-    }
-
     /// Begins a transfer into a posted buffer; the caller has checked that there is room for it.
     /// `P5.2`
     pub(crate) fn start_transfer(&mut self, req: &Request, posted: Posted, origin: Origin) -> u32 {
         let asked = &req.asked;
-        let params = self.links[asked.link.index()];
+        let params = self.ctx.link(asked.link);
         let lossless = params.is_some_and(|params| params.lossless);
         let transfer = self.rx_transfers.insert(RxTransfer {
             peer: req.peer,
@@ -178,7 +150,7 @@ impl Shared {
         // P8.5
         let pull = params.is_some_and(|params| params.pull) && asked.remote_addr != 0;
         if pull {
-            self.events.push_back(Event::Pull {
+            self.ctx.emit(Event::Pull {
                 transfer: key,
                 peer: req.peer,
                 remote_addr: asked.remote_addr,
@@ -196,7 +168,7 @@ impl Shared {
     pub(crate) fn end_send(&mut self, transfer: &TxTransfer, result: Result<(), OpError>) {
         if transfer.role == TxRole::Send {
             let op = transfer.op;
-            self.events.push_back(Event::SendDone { op, result });
+            self.ctx.emit(Event::SendDone { op, result });
         }
     }
 
@@ -220,7 +192,7 @@ impl Shared {
                 // Of remote memory, the operation is told elsewhere.
                 match transfer.origin {
                     Origin::Lane | Origin::Port | Origin::Receive => {
-                        self.events.push_back(Event::RecvFailed { op, error });
+                        self.ctx.emit(Event::RecvFailed { op, error });
                     }
                     Origin::Region | Origin::Get(_) => {}
                 }
@@ -278,7 +250,7 @@ impl Core {
         let seq = lane.next_seq;
         lane.next_seq = seq.wrapping_add(1);
         lane.charged = lane.charged.wrapping_add(charge(0));
-        self.sh.counters.messages_sent += 1;
+        self.sh.ctx.counters_mut().messages_sent += 1;
         let rts = Rts {
             message: spec.message(fragment_len, seq),
             message_len: len,

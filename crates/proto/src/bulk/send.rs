@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sending side of bulk data: runs of fragments of granted transfers, and chunks on lossless links.
 
-use crate::bulk::rendezvous::TxTransfer;
-use crate::dispatch::Shared;
+use super::rendezvous::TxTransfer;
+use crate::base::config::CALL_LEN_MAX;
 use crate::path::Cargo;
 use crate::path::refragment::{PIECE_HEADER_LEN, Piece};
 use crate::peer::Peer;
-use crate::peer::transmit::{CALL_LEN_MAX, Sent, View};
+use crate::peer::transmit::{Sent, View};
+use crate::shared::Shared;
 use crate::{Instant, LinkId};
 use portolan_wire::{
     BULK_HEADER_LEN, BulkHeader, CHUNK_LEN, Chunk, FRAME_HEADER_LEN, FrameHeader, FrameKind,
@@ -34,13 +35,12 @@ impl Peer {
             transfer.queued = false;
             self.bulk_ready.pop_front();
         }
-        sh.scratch.clear();
-        sh.scratch.resize(CHUNK_LEN, 0);
+        let out = sh.scratch.start(CHUNK_LEN);
         Chunk {
             transfer: transfer.receiver_transfer,
             offset: off,
         }
-        .emit(&mut sh.scratch);
+        .emit(out);
         let what = View::Bulk {
             op: transfer.op,
             off: transfer.base + off,
@@ -184,7 +184,7 @@ impl Peer {
         let fragment_len = usize::from(transfer.fragment_len);
         // P4.11
         let call_len = if is_lone {
-            sh.choice.lone_call_len(transfer.len)
+            sh.ctx.choice().lone_call_len(transfer.len)
         } else {
             CALL_LEN_MAX
         };
@@ -222,8 +222,7 @@ impl Peer {
             self.cut_fragments(key, first_index, fragment_len, len);
             return self.next_piece(now, sh, link);
         }
-        sh.scratch.clear();
-        sh.scratch.resize(count * BULK_HEADER_LEN, 0);
+        let headers = sh.scratch.start(count * BULK_HEADER_LEN);
         let mut first = 0;
         for ahead in 0..count {
             let part = fragment_len.min(len - ahead * fragment_len);
@@ -244,7 +243,7 @@ impl Peer {
                 packet_num,
                 session: self.session.token_theirs,
             };
-            let out = &mut sh.scratch[ahead * BULK_HEADER_LEN..];
+            let out = &mut headers[ahead * BULK_HEADER_LEN..];
             header.emit(out);
             BulkHeader {
                 transfer: receiver_transfer,
@@ -297,10 +296,9 @@ impl Shared {
         let off = transfer.base + u64::from(index) * u64::from(transfer.fragment_len);
         let len = frame_len - BULK_HEADER_LEN;
         let op = transfer.op;
-        self.scratch.clear();
-        self.scratch.resize(BULK_HEADER_LEN, 0);
-        header.emit(&mut self.scratch);
-        bulk.emit(&mut self.scratch);
+        let out = self.scratch.start(BULK_HEADER_LEN);
+        header.emit(out);
+        bulk.emit(out);
         Some(View::Bulk {
             op,
             off,
@@ -335,10 +333,9 @@ impl Shared {
         };
         let len = frame_len - PIECE_HEADER_LEN;
         let (op, off) = (transfer.op, transfer.base + off);
-        self.scratch.clear();
-        self.scratch.resize(PIECE_HEADER_LEN, 0);
-        header.emit(&mut self.scratch);
-        chunk.emit(&mut self.scratch[FRAME_HEADER_LEN..]);
+        let out = self.scratch.start(PIECE_HEADER_LEN);
+        header.emit(out);
+        chunk.emit(&mut out[FRAME_HEADER_LEN..]);
         Some(View::Bulk {
             op,
             off,
@@ -355,8 +352,7 @@ impl Shared {
         packet_num: u32,
         (attempt, checked): (u8, bool),
     ) -> View {
-        self.scratch.clear();
-        self.scratch.resize(FRAME_HEADER_LEN, 0);
+        let out = self.scratch.start(FRAME_HEADER_LEN);
         FrameHeader {
             kind: FrameKind::Data,
             attempt,
@@ -365,7 +361,7 @@ impl Shared {
             packet_num,
             session,
         }
-        .emit(&mut self.scratch);
+        .emit(out);
         View::Empty
     }
 

@@ -4,9 +4,8 @@
 
 mod eager;
 
-use crate::base::event::Dest;
 use crate::session::token_index;
-use crate::{Core, Instant, LinkId};
+use crate::{Core, Dest, Instant, LinkId};
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, FrameHeader, FrameKind};
 
 /// Fragments whose payload is to be copied: pieces of equal length, the last perhaps shorter, end to
@@ -73,7 +72,7 @@ impl Core {
         if !peer.session.up || peer.session.failed.is_some() {
             return None;
         }
-        let (ack_every, ack_delay) = (self.sh.bulk_ack_every(), self.sh.times.ack_delay);
+        let (ack_every, ack_delay) = (self.sh.ctx.bulk_ack_every(), self.sh.ctx.times().ack_delay);
         let path = peer.paths[link.index()].as_deref_mut()?;
         if !path.takes(first.checked) {
             return None;
@@ -102,7 +101,7 @@ impl Core {
         peer.last_heard = now;
         rx.insert_run(now, first.packet_num, count, first.attempt);
         rx.owe(now, ack_every, ack_delay);
-        self.sh.counters.frames_received += u64::from(count);
+        self.sh.ctx.counters_mut().frames_received += u64::from(count);
         let taken = TakenRun {
             dest: Dest::Op(transfer.posted.op, transfer.posted.base + off),
             header_len: BULK_HEADER_LEN,

@@ -2,13 +2,12 @@
 //! A process that closes has no use for messages: what nobody has asked for is discarded, now and
 //! when it comes, so that credit goes back and its senders can end (`P2.14`).
 
-use crate::base::event::{HeldId, PeerId};
-use crate::bulk::rendezvous::Asked;
-use crate::dispatch::Shared;
+use crate::base::request::Asked;
 use crate::lane::State;
 use crate::matching::port::Waiting;
 use crate::peer::{Control, Peer};
-use crate::{Core, LaneId};
+use crate::shared::Shared;
+use crate::{Core, HeldId, LaneId, PeerId};
 use portolan_wire::{Done, DoneStatus};
 
 /// A message that waited for a receive.
@@ -27,7 +26,7 @@ impl Core {
     /// from now on, those that come. Ports that are open for delivery in place go on taking theirs;
     /// receives that messages have taken already still end.
     pub fn discard_unread(&mut self) {
-        self.sh.closing = true;
+        self.sh.ctx.close();
         let mut waiting = self.sh.ports.discard();
         self.sh.at_ports -= waiting.len();
         waiting.extend(self.sh.matching.discard());

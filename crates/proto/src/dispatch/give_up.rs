@@ -2,12 +2,11 @@
 //! A peer is given up: what it has sent and this side has whole stays, and is delivered; what can
 //! no longer be completed ends (`P9.6`, `P9.7`).
 
-use crate::base::event::{Address, Cause, Dest, Event, HeldId, OpError, OpId, PeerId, PortId};
-use crate::dispatch::Shared;
 use crate::mem::slot::SlotPool;
 use crate::path::{Cargo, Path, TxState};
 use crate::peer::Peer;
-use crate::{Core, LaneId};
+use crate::shared::Shared;
+use crate::{Address, Cause, Core, Dest, Event, HeldId, LaneId, OpError, OpId, PeerId, PortId};
 use alloc::vec::Vec;
 use portolan_wire::{Record, Records};
 
@@ -49,7 +48,7 @@ impl Core {
         let unheard = state.has_unheard(&self.sh.slots);
         let error = OpError::PeerGone(peer, cause);
         self.abandon(peer, error);
-        self.sh.events.push_back(Event::PeerFailed {
+        self.sh.ctx.emit(Event::PeerFailed {
             peer,
             cause,
             unheard,
@@ -104,7 +103,7 @@ impl Core {
         remains.ops.extend(self.sh.ports.take_sourced(peer));
         remains.ops.extend(self.sh.matching.take_sourced(peer));
         for op in remains.ops {
-            self.sh.events.push_back(Event::RecvFailed { op, error });
+            self.sh.ctx.emit(Event::RecvFailed { op, error });
         }
     }
 }
@@ -115,7 +114,7 @@ impl Shared {
         if held.is_empty() {
             return;
         }
-        self.events.retain(|event| match event {
+        self.ctx.retain_events(|event| match event {
             Event::Place {
                 dest: Dest::Held(id, _),
                 ..

@@ -5,11 +5,9 @@
 //! Everything here is a shortcut: where it does not apply it says `None` and changes nothing, and
 //! the message takes the ordinary way.
 
-use crate::base::event::{OpId, PeerId, PortId};
-use crate::lane::charge;
+use crate::base::credit::charge;
 use crate::matching::port::Match;
-use crate::path::stage::SendSpec;
-use crate::{Core, LinkId};
+use crate::{Core, LinkId, OpId, PeerId, PortId, PortMode, SendSpec};
 use portolan_wire::{Label, MESSAGE_LEN, Message};
 
 /// A message that may leave at once: its header of `N` bytes, and by which link.
@@ -113,7 +111,7 @@ impl Core {
         let lane = spec.lane.index();
         let path = state.paths[link.index()].as_deref()?;
         let idle = path.open[lane].is_none() && path.closed[lane].is_empty() && !path.blocked;
-        let eager = len <= self.sh.config.limits.eager_len_max_lossless;
+        let eager = len <= self.sh.ctx.limits().eager_len_max_lossless;
         let charge = charge(len);
         let tx = &mut state.lanes_tx[lane];
         if !path.params.lossless || !idle || !eager || spec.best_effort || !tx.has_credit(charge) {
@@ -122,7 +120,7 @@ impl Core {
         let message = spec.message_as::<N>(u16::try_from(len).ok()?, tx.next_seq)?;
         tx.next_seq = tx.next_seq.wrapping_add(1);
         tx.charged = tx.charged.wrapping_add(charge);
-        self.sh.counters.messages_sent += 1;
+        self.sh.ctx.counters_mut().messages_sent += 1;
         let mut header = [0; N];
         message.emit(&mut header);
         Some(Direct { link, header })
@@ -135,7 +133,7 @@ impl Core {
             let tx = &mut state.lanes_tx[spec.lane.index()];
             tx.next_seq = tx.next_seq.wrapping_sub(1);
             tx.charged = tx.charged.wrapping_sub(charge(len));
-            self.sh.counters.messages_sent -= 1;
+            self.sh.ctx.counters_mut().messages_sent -= 1;
         }
     }
 
@@ -161,7 +159,7 @@ impl Core {
         tx.charged = tx.charged.wrapping_add(charge);
         open.len = end;
         open.numbered = true;
-        self.sh.counters.messages_sent += 1;
+        self.sh.ctx.counters_mut().messages_sent += 1;
         let out = &mut self.sh.slots.bytes_mut(open.slot)[start..end];
         spec.message(len, seq).emit(out);
         out[header_len..].copy_from_slice(bytes);
@@ -222,9 +220,7 @@ impl Core {
         };
         rx.take_next(charge);
         frame.at = off + len;
-        let counters = &mut self.sh.counters;
-        counters.messages_received += 1;
-        counters.bytes_received += len as u64;
+        self.sh.ctx.count_received(len as u64);
         state.consume(&mut self.sh, message.lane, charge);
         if state.credit_due[message.lane.index()] {
             self.touch(frame.from);
@@ -255,9 +251,7 @@ impl Core {
         let posted = self.sh.matching.take_fitting(frame.from, &label, len)?;
         rx.take_next(charge);
         frame.at = off + len;
-        let counters = &mut self.sh.counters;
-        counters.messages_received += 1;
-        counters.bytes_received += len as u64;
+        self.sh.ctx.count_received(len as u64);
         state.consume(&mut self.sh, message.lane, charge);
         if state.credit_due[message.lane.index()] {
             self.touch(frame.from);
@@ -266,6 +260,41 @@ impl Core {
         Some(Labelled {
             op,
             label,
+            off,
+            len,
+        })
+    }
+}
+
+impl Core {
+    /// [`Core::take_whole`] for a best-effort message, for a receive that is waited for only: it would
+    /// find no buffer. All others get theirs by an event.
+    #[cold]
+    fn take_best_effort(
+        &mut self,
+        frame: &mut Admitted,
+        head_len: usize,
+        message: &Message,
+        want: &Want,
+    ) -> Option<Whole> {
+        let port = PortId {
+            number: message.port,
+            system: message.system,
+        };
+        let (off, len) = (frame.at + MESSAGE_LEN, usize::from(message.len));
+        let fits = off + len <= head_len.min(frame.total_len) && len <= want.len;
+        let is_wanted = want.port == port && want.source.is_none_or(|from| from == frame.from);
+        let found = self.sh.ports.get_mut(port)?;
+        if !fits || !is_wanted || found.mode != Some(PortMode::Posted) || !found.is_quiet() {
+            return None;
+        }
+        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
+        state.note_best_effort(&mut self.sh, message).ok()?;
+        frame.at = off + len;
+        self.sh.ctx.count_received(len as u64);
+        Some(Whole {
+            port,
+            dest: WholeDest::Wanted,
             off,
             len,
         })

@@ -2,15 +2,13 @@
 //! Receiving: from bytes to records to the mechanisms they belong to. Whatever is wrong with a
 //! frame is counted by its reason, and the frame forgotten.
 
-use crate::base::event::{Address, Cause, PeerId};
 use crate::base::poll_gap::DELAY_UNKNOWN;
-use crate::dispatch::Shared;
-use crate::dispatch::lone::Admitted;
 use crate::path::Cargo;
 use crate::path::failover::TIMEOUTS;
 use crate::path::refragment::PIECE_HEADER_LEN;
 use crate::session::token_index;
-use crate::{Core, DropReason, Instant, LinkId};
+use crate::shared::Shared;
+use crate::{Address, Admitted, Cause, Core, DropReason, Instant, LinkId, PeerId};
 use core::ops::Range;
 use portolan_wire::{
     Ack, BULK_HEADER_LEN, Credit, FRAME_HEADER_LEN, Fragment, FrameHeader, FrameKind, Record,
@@ -46,7 +44,7 @@ impl Core {
     pub fn admit(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Option<Admitted> {
         self.on_datagram(now, link, bytes, bytes.len())
             .unwrap_or_else(|reason| {
-                self.sh.counters.drop(reason);
+                self.sh.ctx.drop_for(reason);
                 None
             })
     }
@@ -64,14 +62,14 @@ impl Core {
             self.connect(now, from);
         }
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
-            self.sh.counters.drop(DropReason::NoPath);
+            self.sh.ctx.drop_for(DropReason::NoPath);
             return None;
         };
         if let Some(cause) = peer.session.failed {
             return self.admit_again(now, link, from, total_len, cause);
         }
         peer.last_heard = now;
-        self.sh.counters.frames_received += 1;
+        self.sh.ctx.counters_mut().frames_received += 1;
         Some(Admitted {
             from,
             link,
@@ -94,7 +92,7 @@ impl Core {
     ) -> Option<Admitted> {
         match cause {
             Cause::ProcessGone | Cause::Violation(_) => {
-                self.sh.counters.drop(DropReason::StaleSession);
+                self.sh.ctx.drop_for(DropReason::StaleSession);
                 None
             }
             _ => {
@@ -112,7 +110,7 @@ impl Core {
                 Err(malformed) => Err(malformed.into()),
             };
             if let Err(reason) = outcome {
-                self.sh.counters.drop(reason);
+                self.sh.ctx.drop_for(reason);
                 // P8.9
                 if self.is_violation(frame.link, reason) {
                     self.fail_peer(frame.from, Cause::Violation(reason.name()));
@@ -127,7 +125,7 @@ impl Core {
     /// sent so, and what it was meant to be will never come.
     #[cold]
     fn is_violation(&self, link: LinkId, reason: DropReason) -> bool {
-        let params = self.sh.links[link.index()];
+        let params = self.sh.ctx.link(link);
         let contradicts = matches!(
             reason,
             DropReason::Truncated
@@ -153,7 +151,7 @@ impl Core {
         let frame = &bytes[..frame_len.min(bytes.len())];
         if matches!(header.kind, FrameKind::Hello | FrameKind::HelloAck) {
             if self.on_handshake(now, link, &header, frame)? {
-                self.sh.counters.frames_received += 1;
+                self.sh.ctx.counters_mut().frames_received += 1;
             }
             return Ok(None);
         }
@@ -193,7 +191,7 @@ impl Core {
         match header.kind {
             FrameKind::Unnumbered => {}
             FrameKind::Reset => {
-                self.sh.counters.frames_received += 1;
+                self.sh.ctx.counters_mut().frames_received += 1;
                 self.fail_peer(from, Cause::Closed);
                 return Ok(None);
             }
@@ -219,11 +217,11 @@ impl Core {
                 // P3.5
                 let every = match header.kind {
                     FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => {
-                        self.sh.config.limits.ack_every
+                        self.sh.ctx.limits().ack_every
                     }
-                    _ => self.sh.bulk_ack_every(),
+                    _ => self.sh.ctx.bulk_ack_every(),
                 };
-                if path.rx.owe(now, every, self.sh.times.ack_delay) {
+                if path.rx.owe(now, every, self.sh.ctx.times().ack_delay) {
                     self.touch(from);
                 } else {
                     self.touch_timed(from);
@@ -231,7 +229,7 @@ impl Core {
             }
             _ => return Err(DropReason::Misplaced),
         }
-        self.sh.counters.frames_received += 1;
+        self.sh.ctx.counters_mut().frames_received += 1;
         if header.kind == FrameKind::Bulk {
             self.on_bulk(from, link, frame, frame_len)?;
             self.after_records(from);
@@ -364,7 +362,7 @@ impl Core {
             run_len += usize::from(frame_len).saturating_sub(header_len) as u64;
         };
         let mut ack = *ack;
-        if sh.lapse.covers(now) {
+        if sh.ctx.poll_gap().covers(now) {
             ack.delay_us = DELAY_UNKNOWN;
         }
         let result = path.on_ack(now, &ack, words, |cargo, len| match cargo {
@@ -377,14 +375,6 @@ impl Core {
             sh.on_part_acked(run, run_len);
         }
         result
-    }
-}
-
-impl Shared {
-    /// A run of segments is acknowledged as one.
-    #[inline]
-    pub(crate) fn bulk_ack_every(&self) -> u32 {
-        self.config.limits.ack_every.max(BULK_ACK_EVERY)
     }
 }
 
@@ -406,7 +396,3 @@ fn may_be_lost(record: &Record) -> bool {
         _ => false,
     }
 }
-
-/// Bulk frames per acknowledgement: above one call of segmentation offload (45 frames at 1500
-/// bytes), so that an acknowledgement comes with every other call.
-const BULK_ACK_EVERY: u32 = 64;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receives by label: posting, looking, claiming, withdrawing (`P11`).
 
-use crate::base::event::{Data, Event, OpError, OpId};
-use crate::bulk::rendezvous::{Origin, Request};
-use crate::dispatch::Shared;
-use crate::lane::truncation;
-use crate::matching::labels::{Arrived, ClaimId, Claimed, Envelope, Many, Selector};
+use crate::base::request::Request;
+use crate::bulk::rendezvous::Origin;
+use crate::matching::labels::{Arrived, Claimed, Many};
 use crate::matching::port::{Posted, Waiting};
-use crate::{Core, PeerStatus};
+use crate::shared::Shared;
+use crate::{ClaimId, Core, Data, Envelope, Event, OpError, OpId, PeerStatus, Selector};
 
 impl From<&Arrived> for Envelope {
     fn from(arrived: &Arrived) -> Envelope {
@@ -34,7 +33,7 @@ impl Core {
             return;
         }
         match self.source_gone(selector) {
-            Some(error) => self.sh.events.push_back(Event::RecvFailed { op, error }),
+            Some(error) => self.sh.ctx.emit(Event::RecvFailed { op, error }),
             None => self.sh.matching.post(selector, posted, None),
         }
     }
@@ -58,11 +57,9 @@ impl Core {
             many,
         );
         while let Some(waiting) = self.sh.matching.peek(selector) {
-            let Shared {
-                matching, events, ..
-            } = &mut self.sh;
+            let Shared { matching, ctx, .. } = &mut self.sh;
             let (peer, label, len) = (waiting.peer, waiting.label, waiting.len);
-            let Some(part) = matching.take_posted(peer, &label, len, events) else {
+            let Some(part) = matching.take_posted(peer, &label, len, ctx) else {
                 return;
             };
             matching.take_arrived(selector);
@@ -71,7 +68,7 @@ impl Core {
         if let Some(error) = self.source_gone(selector)
             && self.sh.matching.cancel(op)
         {
-            self.sh.events.push_back(Event::RecvFailed { op, error });
+            self.sh.ctx.emit(Event::RecvFailed { op, error });
         }
     }
 
@@ -121,7 +118,7 @@ impl Core {
                 },
             ),
             Claimed::Lost(error) => {
-                self.sh.events.push_back(Event::RecvFailed { op, error });
+                self.sh.ctx.emit(Event::RecvFailed { op, error });
             }
         }
         true
@@ -140,7 +137,7 @@ impl Core {
         let to = arrived.label.into();
         match arrived.what {
             Waiting::Held(held) => {
-                let (op, error) = (Some(posted.op), truncation(arrived.len, posted.len));
+                let (op, error) = (Some(posted.op), OpError::truncated(arrived.len, posted.len));
                 let (lane, data) = (arrived.lane, Data::Held(held));
                 state.deliver_to(&mut self.sh, lane, &to, op, arrived.len, data, error);
             }

@@ -2,21 +2,20 @@
 //! Timers: when something is due, and what is done then.
 
 use crate::base::config::Times;
-use crate::base::event::Event;
-use crate::dispatch::Shared;
 use crate::path::Path;
 use crate::path::failover::TIMEOUTS;
 use crate::peer::Peer;
-use crate::{Core, Instant};
+use crate::shared::Shared;
+use crate::{Core, Event, Instant};
 
 impl Core {
     /// When [`Core::handle_timeout`] has something to do; at once while events wait.
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
-        if !self.sh.events.is_empty() {
+        if self.sh.ctx.has_event() {
             return Instant::default();
         }
-        let times = &self.sh.times;
+        let times = self.sh.ctx.times();
         self.timed
             .iter()
             .filter_map(|id| self.peers[id.index()].as_deref())
@@ -37,14 +36,14 @@ impl Core {
                 self.timed.swap_remove(index);
                 continue;
             };
-            let times = &self.sh.times;
+            let times = self.sh.ctx.times();
             if peer.timer(times) == Instant::NEVER && !peer.queued && !peer.is_blocked() {
                 peer.timed = false;
                 self.timed.swap_remove(index);
                 continue;
             }
             index += 1;
-            if now >= peer.timer(&self.sh.times) {
+            if now >= peer.timer(self.sh.ctx.times()) {
                 peer.on_timer(now, &mut self.sh);
                 self.touch(id);
             }
@@ -89,14 +88,14 @@ impl Peer {
         let mut doubtful = false;
         for path in self.paths.iter_mut().flatten() {
             path.on_probe_timer(now);
-            let outcome = path.on_timer(now, &sh.times);
+            let outcome = path.on_timer(now, sh.ctx.times());
             if outcome.timed_out {
-                sh.counters.timeouts += 1;
+                sh.ctx.counters_mut().timeouts += 1;
                 doubtful |= path.loss.timeouts >= TIMEOUTS;
                 path.doubt_frame_len(now);
             }
             if outcome.suspect {
-                sh.events.push_back(Event::Suspect {
+                sh.ctx.emit(Event::Suspect {
                     peer: self.id,
                     link: path.link,
                 });

@@ -2,15 +2,12 @@
 //! Best effort: delivered if it arrives and finds a buffer; what is lost is counted, not repaired
 //! (`P7.1`, `P7.4`).
 
-use crate::base::event::{Data, PortId, PortMode};
-use crate::dispatch::Shared;
-use crate::dispatch::lone::{Admitted as Taken, Want, Whole, WholeDest};
-use crate::lane::truncation;
 use crate::matching::port::Match;
 use crate::peer::Peer;
-use crate::{Core, DropReason};
+use crate::shared::Shared;
+use crate::{Data, DropReason, OpError, PortId};
 use core::ops::Range;
-use portolan_wire::{MESSAGE_LEN, Message};
+use portolan_wire::Message;
 
 /// Messages behind the newest that are told apart: a network reorders within a few frames.
 const WINDOW: u16 = 64;
@@ -53,13 +50,18 @@ impl Seen {
 
 impl Peer {
     /// Notes that a message has come, and what is missing before it.
-    fn note_best_effort(&mut self, sh: &mut Shared, message: &Message) -> Result<(), DropReason> {
+    pub(crate) fn note_best_effort(
+        &mut self,
+        sh: &mut Shared,
+        message: &Message,
+    ) -> Result<(), DropReason> {
         let rx = &mut self.lanes_rx[message.lane.index()].best_effort;
         match rx.admit(message.seq)? {
-            Admitted::Skipping(count) => sh.counters.best_effort_lost += u64::from(count),
+            Admitted::Skipping(count) => sh.ctx.counters_mut().best_effort_lost += u64::from(count),
             // It was late, not lost.
             Admitted::Late => {
-                sh.counters.best_effort_lost = sh.counters.best_effort_lost.saturating_sub(1);
+                sh.ctx.counters_mut().best_effort_lost =
+                    sh.ctx.counters_mut().best_effort_lost.saturating_sub(1);
             }
         }
         Ok(())
@@ -83,48 +85,12 @@ impl Peer {
         let len = payload.len() as u64;
         let (op, error) = match found {
             Match::InPlace => (None, None),
-            Match::Posted(posted) => (Some(posted.op), truncation(len, posted.len)),
+            Match::Posted(posted) => (Some(posted.op), OpError::truncated(len, posted.len)),
             // P7.3
             Match::Nothing => return Err(DropReason::BestEffortNoBuffer),
         };
         self.deliver(sh, message.lane, port, op, len, Data::Frame(payload), error);
         Ok(())
-    }
-}
-
-impl Core {
-    /// [`Core::take_whole`] for a best-effort message, for a receive that is waited for only: it would
-    /// find no buffer. All others get theirs by an event.
-    #[cold]
-    pub(crate) fn take_best_effort(
-        &mut self,
-        frame: &mut Taken,
-        head_len: usize,
-        message: &Message,
-        want: &Want,
-    ) -> Option<Whole> {
-        let port = PortId {
-            number: message.port,
-            system: message.system,
-        };
-        let (off, len) = (frame.at + MESSAGE_LEN, usize::from(message.len));
-        let fits = off + len <= head_len.min(frame.total_len) && len <= want.len;
-        let is_wanted = want.port == port && want.source.is_none_or(|from| from == frame.from);
-        let found = self.sh.ports.get_mut(port)?;
-        if !fits || !is_wanted || found.mode != Some(PortMode::Posted) || !found.is_quiet() {
-            return None;
-        }
-        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
-        state.note_best_effort(&mut self.sh, message).ok()?;
-        frame.at = off + len;
-        self.sh.counters.messages_received += 1;
-        self.sh.counters.bytes_received += len as u64;
-        Some(Whole {
-            port,
-            dest: WholeDest::Wanted,
-            off,
-            len,
-        })
     }
 }
 

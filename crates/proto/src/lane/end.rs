@@ -2,11 +2,10 @@
 //! What becomes of a lane when its peer is given up (`P9.7`).
 
 use super::{Entry, State, match_entry};
-use crate::LaneId;
-use crate::base::event::{Address, Data};
-use crate::dispatch::Shared;
 use crate::dispatch::give_up::Remains;
 use crate::peer::Peer;
+use crate::shared::Shared;
+use crate::{Address, Data, LaneId};
 use alloc::collections::VecDeque;
 
 impl Peer {

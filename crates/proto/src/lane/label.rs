@@ -2,15 +2,15 @@
 //! Messages with labels in their lane: matched in their turn, like those to ports, but by their
 //! label, and delivered when they are whole, whatever is under way before them (`P11.4`).
 
-use super::{Entry, State, charge, truncation};
-use crate::DropReason;
+use super::{Entry, State};
 use crate::base::coverage::Coverage;
-use crate::base::event::{Address, Data, Event, OpError, OpId, PeerId};
-use crate::bulk::rendezvous::Request;
-use crate::dispatch::Shared;
+use crate::base::credit::charge;
+use crate::base::request::Request;
 use crate::matching::labels::Arrived;
 use crate::matching::port::Waiting;
 use crate::peer::Peer;
+use crate::shared::Shared;
+use crate::{Address, Data, DropReason, Event, OpError, OpId, PeerId};
 use core::ops::Range;
 use portolan_wire::{Label, LaneId};
 
@@ -39,14 +39,11 @@ impl Peer {
         if !rx.is_next(seq) {
             return self.keep_whole(sh, lane, label.into(), index, payload);
         }
-        let Some(posted) = sh
-            .matching
-            .take_posted(self.id, &label, len, &mut sh.events)
-        else {
+        let Some(posted) = sh.matching.take_posted(self.id, &label, len, &mut sh.ctx) else {
             return self.keep_whole(sh, lane, label.into(), index, payload);
         };
         rx.next_seq = rx.next_seq.wrapping_add(1);
-        let error = truncation(len, posted.len);
+        let error = OpError::truncated(len, posted.len);
         let (to, data) = (label.into(), Data::Frame(payload));
         self.deliver_to(sh, lane, &to, Some(posted.op), len, data, error);
         self.consume(sh, lane, charge);
@@ -71,9 +68,8 @@ impl Peer {
         match (to, op) {
             (Address::Port(port), op) => self.deliver(sh, lane, *port, op, len, data, error),
             (Address::Label(label), Some(op)) => {
-                sh.counters.messages_received += 1;
-                sh.counters.bytes_received += len;
-                sh.events.push_back(Event::Matched {
+                sh.ctx.count_received(len);
+                sh.ctx.emit(Event::Matched {
                     peer: self.id,
                     op,
                     label: *label,
@@ -96,7 +92,7 @@ pub(super) fn match_entry(
     entry: &mut Entry,
 ) -> bool {
     let len = entry.len;
-    let take_posted = |sh: &mut Shared| sh.matching.take_posted(peer, label, len, &mut sh.events);
+    let take_posted = |sh: &mut Shared| sh.matching.take_posted(peer, label, len, &mut sh.ctx);
     match &entry.state {
         State::Gathering { held, received } => {
             // Before its first part is placed, it may still go straight to a buffer.
@@ -116,9 +112,9 @@ pub(super) fn match_entry(
                 Some(posted) => State::Ready {
                     op: Some(posted.op),
                     data: Data::Held(held),
-                    error: truncation(entry.len, posted.len),
+                    error: OpError::truncated(entry.len, posted.len),
                 },
-                None if sh.closing => sh.discard_held(held),
+                None if sh.ctx.is_closing() => sh.discard_held(held),
                 None => put_aside(sh, peer, lane, label, entry, Waiting::Held(held)),
             };
         }
@@ -135,7 +131,7 @@ pub(super) fn match_entry(
                     sh.start_labelled(request, posted);
                     State::Gone
                 }
-                None if sh.closing => sh.discard_request(asked),
+                None if sh.ctx.is_closing() => sh.discard_request(asked),
                 None => put_aside(sh, peer, lane, label, entry, Waiting::Request(asked)),
             };
         }
@@ -172,6 +168,6 @@ fn put_aside(
 /// Whether the credit of a message that waits comes back although nothing has taken it: while memory
 /// is ample. `P11.6`
 pub(super) fn credit_comes_back(sh: &Shared, to: &Address) -> bool {
-    let room = sh.config.limits.held_len_max / WAITING_PART;
+    let room = sh.ctx.limits().held_len_max / WAITING_PART;
     matches!(to, Address::Label(_)) && sh.unexpected_len() <= room
 }

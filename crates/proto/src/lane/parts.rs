@@ -2,13 +2,13 @@
 //! Messages that come in fragments: they gather in held memory, or in the buffer that was found when
 //! the first came.
 
-use super::{Entry, State, charge, place_clipped, truncation};
-use crate::DropReason;
+use super::{Entry, State, place_clipped};
 use crate::base::coverage::Coverage;
-use crate::base::event::{Address, Data, Dest, Event};
-use crate::dispatch::Shared;
+use crate::base::credit::charge;
 use crate::mem::slot::MESSAGE_LEN_MAX;
 use crate::peer::Peer;
+use crate::shared::Shared;
+use crate::{Address, Data, Dest, DropReason, Event, OpError};
 use core::ops::Range;
 use portolan_wire::{Fragment, LaneId};
 
@@ -42,7 +42,7 @@ impl Peer {
         }
         match (&entry.state, dest) {
             (State::Placing { posted, .. }, _) => place_clipped(sh, posted, at, payload),
-            (_, dest) => sh.events.push_back(Event::Place { dest, src: payload }),
+            (_, dest) => sh.ctx.emit(Event::Place { dest, src: payload }),
         }
         self.end_if_whole(sh, lane, index);
         Ok(())
@@ -70,7 +70,7 @@ impl Peer {
             _ => return None,
         };
         // Some of it may have arrived; or there is news of the buffer that must be heard first.
-        if at < known.end() || !sh.events.is_empty() {
+        if at < known.end() || sh.ctx.has_event() {
             return None;
         }
         known.insert(at, at + len);
@@ -129,7 +129,7 @@ impl Peer {
                     entry.state = State::Ready {
                         op: Some(posted.op),
                         data: Data::Placed,
-                        error: truncation(len, posted.len),
+                        error: OpError::truncated(len, posted.len),
                     };
                 }
                 _ => {}

@@ -8,13 +8,12 @@
 //!
 //! The one invariant: no lane has more credit lent than its messages that wait have cost.
 
-use crate::base::event::{Event, OpError, PeerId};
+use crate::base::credit::charge;
 use crate::base::time::Span;
-use crate::dispatch::Shared;
-use crate::lane::charge;
 use crate::matching::port::Posted;
 use crate::peer::Peer;
-use crate::{Core, Instant, LaneId};
+use crate::shared::Shared;
+use crate::{Core, Event, Instant, LaneId, OpError, PeerId};
 use alloc::vec::Vec;
 
 /// After so long without a message being taken, a program that makes calls counts as waiting: above
@@ -140,9 +139,8 @@ impl Peer {
     /// sender that was refused takes up its lane again with an eighth of the credit.
     fn is_short(&self, sh: &Shared, lane: LaneId) -> bool {
         let rx = &self.lanes_rx[lane.index()];
-        let [network, lossless] = sh.eager_bounds;
-        let longest = charge(network.max(lossless));
-        rx.keeps_credit() && !rx.has_room(longest.max(sh.config.limits.credit_len / 8))
+        let longest = charge(sh.ctx.eager_taken_max());
+        rx.keeps_credit() && !rx.has_room(longest.max(sh.ctx.credit_len() / 8))
     }
 
     fn was_refused(&self, now: Instant) -> bool {
@@ -195,7 +193,7 @@ impl Core {
             self.sh.matching.forget_missed();
             return;
         }
-        let given = self.sh.counters.messages_received;
+        let given = self.sh.ctx.counters_mut().messages_received;
         let seen = (self.sh.shortage.taken, given);
         let before = core::mem::replace(&mut self.sh.shortage.seen, seen);
         if before.0 != seen.0 {
@@ -273,18 +271,18 @@ impl Core {
     fn end_stuck(&mut self, stuck: &[PeerId], looked_for: bool) {
         let error = OpError::MemoryFull {
             held_len: self.sh.unexpected_len() as u64,
-            limit: self.sh.config.limits.held_len_max as u64,
+            limit: self.sh.ctx.limits().held_len_max as u64,
         };
         let wanted = |posted: &Posted| posted.source.is_none_or(|source| stuck.contains(&source));
         let mut ops = self.sh.matching.take_where(wanted);
         ops.extend(self.sh.ports.take_where(wanted));
         self.sh.shortage.error = looked_for.then_some(error);
-        self.sh.events.push_back(Event::MemoryFull {
+        self.sh.ctx.emit(Event::MemoryFull {
             peer: stuck[0],
             error,
         });
         for op in ops {
-            self.sh.events.push_back(Event::RecvFailed { op, error });
+            self.sh.ctx.emit(Event::RecvFailed { op, error });
         }
     }
 }

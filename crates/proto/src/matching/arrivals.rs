@@ -6,10 +6,10 @@
 //! Each entry stands in three lists, all in the order of arrival: that of its tag's bin, that of its
 //! tag and sender's bin, and one of all.
 
-use crate::base::event::PeerId;
-use crate::bulk::rendezvous::Asked;
-use crate::matching::labels::{Arrived, Selector};
-use crate::matching::port::Waiting;
+use super::labels::Arrived;
+use super::port::Waiting;
+use crate::base::request::Asked;
+use crate::{PeerId, Selector};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -3,15 +3,16 @@
 //!
 //! The one invariant: no message that waits here matches a receive that waits here.
 
-use crate::base::event::{Event, OpError, OpId, PeerId};
-use crate::bulk::rendezvous::Request;
+use super::arrivals::Arrivals;
+use super::port::{Posted, Waiting};
+use super::tag_queue::{Listed, TagQueue};
+use crate::base::context::Context;
+use crate::base::request::Request;
 use crate::dispatch::closing::Discarded;
 use crate::dispatch::give_up::Remains;
-use crate::matching::arrivals::Arrivals;
-use crate::matching::port::{Posted, Waiting};
-use crate::matching::tag_queue::{Listed, TagQueue};
 use crate::mem::held::HeldPool;
 use crate::mem::slab::Slab;
+use crate::{Event, OpError, OpId, PeerId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use portolan_wire::{Label, LaneId, Space};
@@ -187,14 +188,14 @@ impl Matching {
         peer: PeerId,
         label: &Label,
         len: u64,
-        events: &mut VecDeque<Event>,
+        ctx: &mut Context,
     ) -> Option<Posted> {
         let queues = &mut self.spaces[label.space.index()];
         let index = queues.find_posted(peer, label.tag)?;
         let wanting = queues.posted.get_mut(index)?;
         if wanting.many.is_some() {
             let (part, event, is_last) = wanting.take_part(len, &mut self.part_count)?;
-            events.push_back(event);
+            ctx.emit(event);
             if is_last {
                 queues.posted.remove(index);
             }

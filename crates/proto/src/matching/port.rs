@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports: which messages wait for which buffers. Those with labels wait in [`super::labels`].
 
-use crate::bulk::rendezvous::Asked;
+use crate::base::context::Context;
+use crate::base::credit::charge;
+use crate::base::request::Asked;
 use crate::dispatch::closing::Discarded;
 use crate::dispatch::give_up::Remains;
-use crate::lane::charge;
-use crate::mem::held::HeldPool;
+use crate::mem::held::{HeldPool, WAITING_LEN};
 use crate::{Event, HeldId, OpId, PeerId, PortId, PortMode};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -71,9 +72,7 @@ struct Pending {
     buffer: Option<Posted>,
 }
 
-/// Counted for each message that waits at a port, beside what it holds: its place in the queue, twice
-/// since queues double.
-pub(crate) const WAITING_LEN: usize = 2 * size_of::<Unexpected>();
+const _: () = assert!(WAITING_LEN == 2 * size_of::<Unexpected>());
 
 /// A message that waited and can be served now.
 #[derive(Debug)]
@@ -229,7 +228,7 @@ impl Port {
     }
 
     /// Asks for a buffer for each request that came before the port was opened.
-    pub(crate) fn want_buffers(&self, port: PortId, events: &mut VecDeque<Event>) {
+    pub(crate) fn want_buffers(&self, port: PortId, ctx: &mut Context) {
         let queues = self.unexpected.iter();
         let items = queues.flat_map(|((peer, _), queue)| queue.iter().map(|item| (*peer, item)));
         let wanting = items.filter_map(|(peer, item)| match &item.step {
@@ -239,7 +238,7 @@ impl Port {
         let mut wanting: Vec<_> = wanting.collect();
         wanting.sort_unstable();
         for (_, peer, len) in wanting {
-            events.push_back(Event::BufferWanted { port, peer, len });
+            ctx.emit(Event::BufferWanted { port, peer, len });
         }
     }
 

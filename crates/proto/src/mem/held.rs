@@ -6,7 +6,6 @@
 //! The one invariant: a chunk stands in its class's list while one of its slots is free.
 
 use crate::HeldId;
-use crate::matching::port::WAITING_LEN;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -25,6 +24,9 @@ const CHUNKS_MAX: usize = 1 << (u32::BITS - SLOT_BITS);
 /// Empty chunks kept for the next messages; more go back to the allocator, so that a burst leaves no
 /// lasting mark. Two windows' worth of long messages.
 const SPARE_LEN_MAX: usize = 4 * 1024 * 1024;
+/// Counted for each message that waits at a port, beside what it holds: its place in the queue, twice
+/// since queues double.
+pub(crate) const WAITING_LEN: usize = 48;
 /// Set in the length of a slot that is free; the other bits name the next free one.
 const FREE_BIT: u32 = 1 << 31;
 /// Set in the length of a message whose session is over: no credit bounds it.

@@ -1,34 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receiving side of a path's packet numbers: which have arrived, and when to say so.
 
-use crate::base::poll_gap::{DELAY_UNKNOWN, Lapse};
+use crate::base::config::{NUMBERS_TOLD, number_span};
+use crate::base::poll_gap::{DELAY_UNKNOWN, PollGap};
 use crate::base::time::Span;
 use crate::{DropReason, Instant};
 use alloc::collections::VecDeque;
 use portolan_wire::{ACK_FIXED_LEN, Ack, MARKS_LEN, Marks};
 
-/// Numbers of which an acknowledgement can tell: more than a megabyte in frames of 1500 bytes.
-const NUMBERS_TOLD: u32 = 1024;
-
 /// Words of bitmap in one acknowledgement.
 const WORDS_MAX: usize = NUMBERS_TOLD as usize / 64;
-
-/// Windows of numbers that a sender may use beyond the lowest that has not arrived: what follows a
-/// lost frame goes on while the loss is noticed (one round trip and a quarter), repaired (another
-/// half), and that again if the repair is lost.
-const SPAN_WINDOWS: u32 = 4;
-
-/// Numbers in use at most, from the lowest that has not arrived, on a path that may have
-/// `window_frames` frames under way. `P3.3`
-pub(crate) const fn span(window_frames: u32) -> u32 {
-    let most = if window_frames > NUMBERS_TOLD {
-        window_frames
-    } else {
-        NUMBERS_TOLD
-    };
-    let span = window_frames.saturating_mul(SPAN_WINDOWS);
-    if span < most { span } else { most }
-}
 
 /// Bytes of the longest acknowledgement.
 pub(crate) const ACK_LEN_MAX: usize = ACK_FIXED_LEN + WORDS_MAX * 8;
@@ -90,7 +71,7 @@ impl RxWindow {
         RxWindow {
             base: 0,
             words: VecDeque::from([0]),
-            span: span(u32::from(window_frames)),
+            span: number_span(u32::from(window_frames)),
             last_num: 0,
             last_attempt: 0,
             last_at: Instant::default(),
@@ -222,7 +203,13 @@ impl RxWindow {
 
     /// Writes the acknowledgement, and news of marks if there is room for them too, and returns the
     /// length of both, or 0 if `out` is too short. What they say is then no longer due. `P3.4`
-    pub(crate) fn emit(&mut self, now: Instant, lapse: &Lapse, path: u8, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(
+        &mut self,
+        now: Instant,
+        poll_gap: &PollGap,
+        path: u8,
+        out: &mut [u8],
+    ) -> usize {
         let word_count = if self.has_gap() {
             self.words.len().min(WORDS_MAX)
         } else {
@@ -232,7 +219,7 @@ impl RxWindow {
         if out.len() < len {
             return 0;
         }
-        let delay_us = if lapse.covers(self.last_at) {
+        let delay_us = if poll_gap.covers(self.last_at) {
             DELAY_UNKNOWN
         } else {
             let waited = now.span_since(self.last_at).as_micros();
@@ -335,7 +322,7 @@ mod tests {
 
     fn acked(window: &mut RxWindow) -> (u32, Vec<u32>) {
         let mut out = [0xa5; ACK_LEN_MAX];
-        let len = window.emit(Instant::default(), &Lapse::default(), 1, &mut out);
+        let len = window.emit(Instant::default(), &PollGap::default(), 1, &mut out);
         let base = u32::from_le_bytes(out[8..12].try_into().unwrap());
         let mut set = Vec::new();
         for (k, word) in out[ACK_FIXED_LEN..len].chunks_exact(8).enumerate() {

@@ -2,13 +2,12 @@
 //! Runs of eager fragments leave in calls: as many frames as one takes, whichever messages they
 //! belong to (`P4.12`).
 
-use crate::base::event::PeerId;
-use crate::dispatch::Shared;
+use super::{Cargo, Path, Run};
 use crate::mem::slot::SlotPool;
-use crate::path::{Cargo, Path, Run};
 use crate::peer::Peer;
 use crate::peer::transmit::{Sent, View};
-use crate::{Instant, LinkId};
+use crate::shared::Shared;
+use crate::{Instant, LinkId, PeerId};
 use portolan_wire::{FrameHeader, FrameKind};
 
 /// What one call takes: a part of one run, and perhaps of the next.

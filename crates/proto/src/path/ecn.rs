@@ -4,9 +4,9 @@
 //!
 //! The one invariant: frames that nobody has marked cost nothing here.
 
-use crate::dispatch::Shared;
 use crate::peer::Peer;
 use crate::session::token_index;
+use crate::shared::Shared;
 use crate::{Core, DropReason, LinkId};
 use portolan_wire::{FrameHeader, Marks};
 
@@ -23,7 +23,7 @@ impl Core {
             && let Some(path) = peer.path_mut(link)
         {
             path.rx.on_marked(count);
-            self.sh.counters.frames_marked += u64::from(count);
+            self.sh.ctx.counters_mut().frames_marked += u64::from(count);
         }
     }
 }
@@ -35,7 +35,7 @@ impl Peer {
         let link = LinkId::from_u8(marks.path).ok_or(DropReason::BadAck)?;
         let path = self.path_mut(link).ok_or(DropReason::BadAck)?;
         if let Some(congestion) = &mut path.congestion {
-            sh.counters.marks_heard += u64::from(congestion.on_marks(marks.count));
+            sh.ctx.counters_mut().marks_heard += u64::from(congestion.on_marks(marks.count));
         }
         Ok(())
     }

@@ -3,10 +3,10 @@
 //! round: one that is silent while another answers is left, and what it carried moves (`P6.7`). If
 //! none answers, the peer may be busy or gone: that is for the engine to find out (`P9.1`).
 
+use super::{Cargo, Path, TxState};
 use crate::base::time::Span;
-use crate::dispatch::Shared;
-use crate::path::{Cargo, Path, TxState};
 use crate::peer::Peer;
+use crate::shared::Shared;
 use crate::{Instant, LinkId};
 
 /// Time for the answers of one round. A peer that sleeps answers within this; a peer that does not
@@ -222,7 +222,7 @@ impl Peer {
         path.standing.answered = true;
         if path.standing.silent {
             path.resume();
-            self.choose_paths(sh.preferred);
+            self.choose_paths(sh.ctx.preferred());
         }
     }
 
@@ -237,8 +237,8 @@ impl Peer {
             ..Standing::default()
         };
         path.probe.stop();
-        sh.counters.paths_left += 1;
-        self.choose_paths(sh.preferred);
+        sh.ctx.counters_mut().paths_left += 1;
+        self.choose_paths(sh.ctx.preferred());
         self.move_frames(sh, link, 0);
     }
 }

@@ -3,10 +3,10 @@
 //! it has arrived and a round trip and a quarter have passed (`P3.8`); a silent tail is
 //! probed by a timeout (`P3.9`).
 
+use super::{Cargo, InFlight, Path, TxState};
 use crate::base::config::Times;
 use crate::base::poll_gap::DELAY_UNKNOWN;
 use crate::base::time::Span;
-use crate::path::{Cargo, InFlight, Path, TxState};
 use crate::{DropReason, Instant};
 use portolan_wire::Ack;
 

@@ -2,10 +2,10 @@
 //! Probes: a path's frame length is proven, not believed, and its round trip is measured a few
 //! times, so that the choice between paths rests on figures (`P6`).
 
+use super::{FRAME_LEN_SAFE, Path};
 use crate::base::time::Span;
-use crate::dispatch::Shared;
-use crate::path::{FRAME_LEN_SAFE, Path};
 use crate::peer::Peer;
+use crate::shared::Shared;
 use crate::{Instant, LinkId};
 use alloc::collections::VecDeque;
 use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, PROBE_LEN, Probe};
@@ -265,7 +265,7 @@ impl Peer {
         let before = path.frame_len;
         if path.on_answer(now, nonce) {
             let frame_len = path.frame_len;
-            self.choose_paths(sh.preferred);
+            self.choose_paths(sh.ctx.preferred());
             if frame_len < before {
                 self.move_frames(sh, link, frame_len);
             }
@@ -311,9 +311,7 @@ impl Peer {
         } else {
             return false;
         };
-        sh.scratch.clear();
-        // What follows the record is padding: zeros.
-        sh.scratch.resize(frame_len, 0);
+        let out = sh.scratch.start(frame_len);
         let frame_len = u16::try_from(frame_len).unwrap_or(u16::MAX);
         let kind = FrameKind::Unnumbered;
         FrameHeader {
@@ -324,8 +322,8 @@ impl Peer {
             packet_num: 0,
             session,
         }
-        .emit(&mut sh.scratch);
-        record.emit(&mut sh.scratch[FRAME_HEADER_LEN..]);
+        .emit(out);
+        record.emit(&mut out[FRAME_HEADER_LEN..]);
         true
     }
 }

@@ -2,13 +2,13 @@
 //! What a path cannot carry any more is cut again: for another path when it has gone silent, for
 //! itself when its frames have become shorter (`P3.12`). Rare, so it copies.
 
+use super::{Cargo, OpenFrame, Path, TxState};
 use crate::LinkId;
-use crate::dispatch::Shared;
+use crate::base::config::CALL_LEN_MAX;
 use crate::mem::slot::SlotPool;
-use crate::path::{Cargo, OpenFrame, Path, TxState};
-use crate::peer::transmit::CALL_LEN_MAX;
 use crate::peer::{Control, Peer};
-use crate::rma::cut_points;
+use crate::rma::stage::cut_points;
+use crate::shared::Shared;
 use alloc::vec::Vec;
 use portolan_wire::{
     BULK_HEADER_LEN, CHUNK_LEN, FRAME_HEADER_LEN, Fragment, LABEL_LEN_MAX, MESSAGE_LEN_MAX,

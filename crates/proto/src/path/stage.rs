@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Eager messages: copied into a frame at submission, sent without asking, within credit (`P4.5`).
 
-use crate::base::event::{Address, Cause, PeerId};
-use crate::lane::charge;
+use super::{OpenFrame, Path, Run};
+use crate::base::config::CALL_LEN_MAX;
+use crate::base::credit::charge;
 use crate::mem::slot::{RUNS_LEN, SlotId, SlotPool};
-use crate::path::{OpenFrame, Path, Run};
-use crate::peer::transmit::CALL_LEN_MAX;
-use crate::rma::Parts;
-use crate::{Core, LaneId};
+use crate::rma::stage::Parts;
+use crate::{Address, Cause, Core, LaneId, PeerId};
 use portolan_wire::{FRAME_HEADER_LEN, Fragment, MESSAGE_LEN, Message};
 
 /// Where a message goes and how.
@@ -201,7 +200,7 @@ impl Core {
         };
         let record_len = spec.header_len() + len;
         let fits = path.header_len() + record_len <= path.shared_frame_len();
-        if !fits && len > self.sh.eager_len_max(path.params.lossless) {
+        if !fits && len > self.sh.ctx.eager_len_max(path.params.lossless) {
             return Err(Refused::TooLong);
         }
         let tx = &mut state.lanes_tx[lane];
@@ -222,7 +221,7 @@ impl Core {
         if !best_effort {
             tx.charged = tx.charged.wrapping_add(charge);
         }
-        self.sh.counters.messages_sent += 1;
+        self.sh.ctx.counters_mut().messages_sent += 1;
         if !state.queued {
             state.queued = true;
             self.ready.push_back(peer);
@@ -242,14 +241,14 @@ impl Core {
             return Ok(path.stage_alone(&mut self.sh.slots, &message));
         }
         let by = match state.bulk {
-            Some(bulk) if len > self.sh.choice.small_run_len_max => bulk,
+            Some(bulk) if len > self.sh.ctx.choice().small_run_len_max => bulk,
             _ => small,
         };
         let Some(path) = state.paths[by.index()].as_deref_mut() else {
             return Err(Refused::NotUp);
         };
-        let call_len = match path.is_quiet(self.sh.config.limits.ack_every) {
-            true => self.sh.choice.lone_call_len(len as u64),
+        let call_len = match path.is_quiet(self.sh.ctx.limits().ack_every) {
+            true => self.sh.ctx.choice().lone_call_len(len as u64),
             false => CALL_LEN_MAX,
         };
         let fragment = Fragment {

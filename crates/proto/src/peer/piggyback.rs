@@ -4,10 +4,10 @@
 //!
 //! The one invariant: nothing is taken from where it waits that does not fit the frame.
 
+use super::{Control, Peer};
 use crate::Instant;
-use crate::dispatch::Shared;
 use crate::path::{OpenFrame, Run};
-use crate::peer::{Control, Peer};
+use crate::shared::Shared;
 use portolan_wire::{
     CREDIT_LEN, Credit, DONE_LEN, GRANT_LEN, LaneId, REMOTE_ANSWER_LEN, REMOTE_SOURCE_LEN,
 };
@@ -36,7 +36,7 @@ impl Peer {
         let bytes = sh.slots.bytes_mut(frame.slot);
         let limit = limit.min(bytes.len());
         let credit_len = self.emit_credit(
-            sh.config.limits.credit_len,
+            sh.ctx.credit_len(),
             bytes.get_mut(frame.len..limit).unwrap_or(&mut []),
         );
         frame.len += credit_len;
@@ -84,7 +84,7 @@ impl Peer {
             let bytes = sh.slots.bytes_mut(frame.slot);
             let limit = limit.min(bytes.len());
             let out = bytes.get_mut(frame.len..limit).unwrap_or(&mut []);
-            frame.len += path.rx.emit(now, &sh.lapse, path.link.as_u8(), out);
+            frame.len += path.rx.emit(now, sh.ctx.poll_gap(), path.link.as_u8(), out);
         }
     }
 
@@ -110,15 +110,18 @@ impl Peer {
     pub(crate) fn append_to_run(&mut self, now: Instant, sh: &mut Shared, run: &Run) -> usize {
         let mut end = run.off + run.len;
         let limit = end + run.room_in_last();
-        let credit_len = sh.config.limits.credit_len;
+        let credit_len = sh.ctx.credit_len();
         let out = sh.slots.bytes_mut(run.slot).get_mut(end..limit);
         end += self.emit_credit(credit_len, out.unwrap_or(&mut []));
         for path in self.paths.iter_mut().flatten() {
             if path.rx.unacked_count() > 0 {
                 let out = sh.slots.bytes_mut(run.slot).get_mut(end..limit);
-                end += path
-                    .rx
-                    .emit(now, &sh.lapse, path.link.as_u8(), out.unwrap_or(&mut []));
+                end += path.rx.emit(
+                    now,
+                    sh.ctx.poll_gap(),
+                    path.link.as_u8(),
+                    out.unwrap_or(&mut []),
+                );
             }
         }
         end - run.off - run.len

@@ -5,16 +5,12 @@
 //! fragments, bulk data (`P4.10`). Acknowledgements and credit ride on whatever leaves anyway
 //! (`ride`).
 
-use crate::base::event::{OpId, PeerId};
-use crate::dispatch::Shared;
+use super::Peer;
 use crate::mem::slot::SlotId;
 use crate::path::{Cargo, OpenFrame, Path, TxState};
-use crate::peer::Peer;
-use crate::{Core, Instant, LinkId};
+use crate::shared::Shared;
+use crate::{Core, Instant, LinkId, OpId, PeerId};
 use portolan_wire::{ATTEMPT_MAX, FrameHeader, FrameKind, LaneId};
-
-/// Most bytes of one segmentation-offload call: a UDP datagram's, headers off.
-pub(crate) const CALL_LEN_MAX: usize = 65_000;
 
 /// A frame, or run of frames, for a link to send now.
 #[derive(Debug)]
@@ -145,7 +141,7 @@ impl Core {
         while let Some(&id) = self.ready.front() {
             let sent = self.next_of_peer(now, id);
             if let Some(sent) = sent {
-                self.sh.counters.frames_sent += 1;
+                self.sh.ctx.counters_mut().frames_sent += 1;
                 self.sent = Some(sent);
                 return Some(self.view(sent));
             }
@@ -188,13 +184,13 @@ impl Core {
             .filter_map(|id| self.peers.get(id.index()));
         peers
             .flatten()
-            .any(|peer| peer.is_pressed(self.sh.config.limits.credit_len))
+            .any(|peer| peer.is_pressed(self.sh.ctx.credit_len()))
     }
 
     /// The link had no room for the last transmit: it will be handed out again once
     /// [`Core::link_ready`] was called.
     pub fn transmit_refused(&mut self) {
-        self.sh.counters.link_full += 1;
+        self.sh.ctx.counters_mut().link_full += 1;
         let Some(sent) = self.sent.take() else { return };
         let (id, link) = match sent {
             Sent::Numbered { peer, link, .. }
@@ -262,7 +258,7 @@ impl Core {
                 return Transmit::Frame {
                     peer,
                     link,
-                    bytes: &self.sh.scratch,
+                    bytes: self.sh.scratch.bytes(),
                 };
             }
             Sent::Numbered {
@@ -274,7 +270,7 @@ impl Core {
         };
         match what {
             View::Empty => {
-                let bytes = &self.sh.scratch[..];
+                let bytes = self.sh.scratch.bytes();
                 Transmit::Frame { peer, link, bytes }
             }
             View::Slot {
@@ -315,7 +311,7 @@ impl Core {
                 header_len,
                 fragment_len,
             } => {
-                let headers = &self.sh.scratch[..];
+                let headers = self.sh.scratch.bytes();
                 Transmit::Bulk {
                     peer,
                     link,
@@ -670,7 +666,7 @@ impl Path {
                 Cargo::Nothing => sh.empty_view(session, num, (attempt, checked)),
             };
             self.on_repaired(now);
-            sh.counters.retransmits += 1;
+            sh.ctx.counters_mut().retransmits += 1;
             return Some(Sent::Numbered {
                 peer,
                 link,

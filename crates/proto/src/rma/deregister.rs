@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A region is closed: nothing names its memory from then on.
 
-use super::RemoteFault;
-use crate::base::event::OpId;
 use crate::bulk::rendezvous::TxRole;
-use crate::{Core, LaneId};
+use crate::{Core, LaneId, OpId, RemoteFault};
 
 impl Core {
     /// Closes a region and returns the operation whose memory it was; `None` if there is none with

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The side that asks: submits requests and takes their answers.
 
+use super::REMOTE_PORT;
 use super::stage::{Parts, emit_part};
-use super::{ATOMIC_LEN_MAX, AtomicSpec, REMOTE_PORT, RemoteFault, RemoteSpec};
 use crate::base::coverage::Coverage;
-use crate::base::event::{Dest, Event, OpError, OpId, PeerId};
-use crate::bulk::rendezvous::{Asked, Origin, Request, TxRole, TxTransfer};
-use crate::lane::charge;
+use crate::base::credit::charge;
+use crate::base::request::{Asked, Request};
+use crate::bulk::rendezvous::{Origin, TxRole, TxTransfer};
 use crate::matching::port::Posted;
 use crate::mem::slab::SLAB_LEN_MAX;
-use crate::path::stage::{Refused, Staging};
 use crate::peer::Control;
-use crate::{Core, DropReason, LaneId, LinkId};
+use crate::{
+    ATOMIC_LEN_MAX, AtomicSpec, Core, Dest, DropReason, Event, LaneId, LinkId, OpError, OpId,
+    PeerId, Refused, RemoteFault, RemoteSpec, Staging,
+};
 use core::ops::Range;
 use portolan_wire::{
     Done, DoneStatus, REMOTE_GET_LEN, REMOTE_RTS_LEN, RemoteAnswer, RemoteGet, RemoteHead,
@@ -139,7 +141,7 @@ impl Core {
     fn short_len(&self, peer: PeerId, len: u64) -> Option<usize> {
         let state = self.peers.get(peer.index())?.as_deref()?;
         let path = state.paths[state.small?.index()].as_deref()?;
-        let most = self.sh.eager_len_max(path.params.lossless);
+        let most = self.sh.ctx.eager_len_max(path.params.lossless);
         usize::try_from(len).ok().filter(|&len| len <= most)
     }
 
@@ -284,9 +286,7 @@ impl Core {
         );
         if !payload.is_empty() {
             let dest = Dest::Op(op, off);
-            self.sh
-                .events
-                .push_back(Event::Place { dest, src: payload });
+            self.sh.ctx.emit(Event::Place { dest, src: payload });
         }
         if is_whole {
             self.end_remote(answer.op, Ok(()));
@@ -367,7 +367,7 @@ impl Core {
         }
         let result = result.map_err(|fault| OpError::Remote(done.peer, fault));
         let op = done.op;
-        self.sh.events.push_back(Event::RemoteDone { op, result });
+        self.sh.ctx.emit(Event::RemoteDone { op, result });
     }
 
     /// Ends all requests to a peer that is gone.
@@ -376,7 +376,7 @@ impl Core {
         for key in remote.outstanding.keys_where(|done| done.peer == peer) {
             if let Some(done) = remote.outstanding.remove(key) {
                 let (op, result) = (done.op, Err(error));
-                self.sh.events.push_back(Event::RemoteDone { op, result });
+                self.sh.ctx.emit(Event::RemoteDone { op, result });
             }
         }
     }

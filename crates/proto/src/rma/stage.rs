@@ -2,13 +2,12 @@
 //! Requests and answers go into frames: into the lane's open one if they fit, else in parts, each
 //! of which says where it belongs.
 
-use crate::dispatch::Shared;
+use crate::base::config::CALL_LEN_MAX;
 use crate::mem::slot::SlotPool;
-use crate::path::stage::Staging;
 use crate::path::{OpenFrame, Path};
 use crate::peer::Peer;
-use crate::peer::transmit::CALL_LEN_MAX;
-use crate::{FlushHint, LaneId};
+use crate::shared::Shared;
+use crate::{FlushHint, LaneId, Staging};
 use portolan_wire::RemoteWrite;
 
 /// A record to be staged, with `len` bytes of payload, in one part or several.
@@ -42,12 +41,12 @@ impl Peer {
             return Some(Staging::whole(&mut bytes[parts.header_len..], hint));
         }
         let by = match bulk {
-            Some(bulk) if parts.len > sh.choice.small_run_len_max => bulk,
+            Some(bulk) if parts.len > sh.ctx.choice().small_run_len_max => bulk,
             _ => small,
         };
         let path = self.path_mut(by)?;
-        let call_len = match path.is_quiet(sh.config.limits.ack_every) {
-            true => sh.choice.lone_call_len(parts.len as u64),
+        let call_len = match path.is_quiet(sh.ctx.limits().ack_every) {
+            true => sh.ctx.choice().lone_call_len(parts.len as u64),
             false => CALL_LEN_MAX,
         };
         Some(path.stage_run_of(&mut sh.slots, parts, call_len))

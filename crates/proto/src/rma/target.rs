@@ -2,19 +2,21 @@
 //! The side whose memory it is: takes requests in their turn, checks them, has the engine perform
 //! them, and answers.
 
+use super::REMOTE_PORT;
 use super::stage::Parts;
-use super::{Access, Answer, AtomicSpec, PutNotice, REMOTE_PORT, RemoteFault};
 use crate::base::coverage::Coverage;
-use crate::base::event::{Data, Dest, Event, HeldId, PeerId};
-use crate::bulk::rendezvous::{Asked, Origin, Request, TxRole, TxTransfer};
-use crate::dispatch::Shared;
+use crate::base::credit::charge;
+use crate::base::request::{Asked, Request};
+use crate::bulk::rendezvous::{Origin, TxRole, TxTransfer};
 use crate::dispatch::give_up::Remains;
-use crate::lane::charge;
 use crate::matching::port::Posted;
 use crate::mem::slab::SLAB_LEN_MAX;
-use crate::path::stage::Staging;
 use crate::peer::{Control, Peer};
-use crate::{Core, DropReason, LaneId, LinkId};
+use crate::shared::Shared;
+use crate::{
+    ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, Core, Data, Dest, DropReason, Event, HeldId,
+    LaneId, LinkId, PeerId, PutNotice, RemoteFault, Staging,
+};
 use core::ops::Range;
 use portolan_wire::{
     REMOTE_ANSWER_LEN, RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteSource, RemoteStatus,
@@ -135,12 +137,11 @@ impl Peer {
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
         let len = write.total_len as usize;
-        let [eager, lossless] = sh.eager_bounds;
         let is_put = write.code == 0;
         let most = if is_put {
-            eager.max(lossless)
+            sh.ctx.eager_taken_max()
         } else {
-            super::ATOMIC_LEN_MAX
+            ATOMIC_LEN_MAX
         };
         // P12.2
         let is_sound = !is_put || write.span == write.total_len && !write.fetch;
@@ -228,9 +229,8 @@ impl Peer {
         if get.by_transfer {
             return self.enqueue(sh, get.head, what, charge(0));
         }
-        let [eager, lossless] = sh.eager_bounds;
         let len = usize::try_from(get.len).unwrap_or(usize::MAX);
-        if len > eager.max(lossless) {
+        if len > sh.ctx.eager_taken_max() {
             return Err(DropReason::BadFragment);
         }
         self.enqueue(sh, get.head, what, charge(len))
@@ -279,7 +279,7 @@ impl Peer {
             Ok(found) => found,
             Err(fault) => {
                 if let Data::Held(held) = data {
-                    sh.events.push_back(Event::Discard { held });
+                    sh.ctx.emit(Event::Discard { held });
                 }
                 return self.settle(sh, head, what, Err(fault), charge);
             }
@@ -293,9 +293,9 @@ impl Peer {
         };
         match what {
             What::Write { spec, .. } if spec.code != 0 => {
-                sh.counters.remote_requests += 1;
+                sh.ctx.counters_mut().remote_requests += 1;
                 let atomic = spec;
-                sh.events.push_back(Event::RemoteAtomic {
+                sh.ctx.emit(Event::RemoteAtomic {
                     answer,
                     atomic,
                     data,
@@ -306,19 +306,18 @@ impl Peer {
                 match data {
                     Data::Frame(src) if !src.is_empty() => {
                         let dest = Dest::Op(region, off);
-                        sh.events.push_back(Event::Place { dest, src });
+                        sh.ctx.emit(Event::Place { dest, src });
                     }
                     Data::Held(held) => {
-                        sh.events
-                            .push_back(Event::RemoteWrite { region, off, held });
+                        sh.ctx.emit(Event::RemoteWrite { region, off, held });
                     }
                     Data::Frame(_) | Data::Placed => {}
                 }
                 self.settle(sh, head, what, Ok(()), charge)
             }
             What::Read { len } => {
-                sh.counters.remote_requests += 1;
-                sh.events.push_back(Event::RemoteRead { answer, len });
+                sh.ctx.counters_mut().remote_requests += 1;
+                sh.ctx.emit(Event::RemoteRead { answer, len });
                 charge
             }
         }
@@ -333,9 +332,9 @@ impl Peer {
         result: Result<(), RemoteFault>,
         charge: u32,
     ) -> u32 {
-        sh.counters.remote_requests += 1;
+        sh.ctx.counters_mut().remote_requests += 1;
         if let Some(reason) = result.err().and_then(RemoteFault::drop_reason) {
-            sh.counters.drop(reason);
+            sh.ctx.drop_for(reason);
         }
         self.push_answer(head.lane, head.op, result);
         let (What::Write { imm, .. } | What::Put { imm, .. }) = what else {
@@ -344,7 +343,7 @@ impl Peer {
         let (Some(imm), Ok(())) = (imm, result) else {
             return charge;
         };
-        sh.events.push_back(Event::PutNotice(PutNotice {
+        sh.ctx.emit(Event::PutNotice(PutNotice {
             peer: self.id,
             imm,
             key: head.key,
@@ -410,7 +409,7 @@ impl Job {
             self.stage = Stage::Waiting(Some(held));
         }
         let dest = Dest::Held(held, write.part_off as usize);
-        sh.events.push_back(Event::Place { dest, src: payload });
+        sh.ctx.emit(Event::Place { dest, src: payload });
         Ok(())
     }
 }
@@ -462,7 +461,7 @@ impl Core {
         }
         let lossless = state.small_path()?.params.lossless;
         let short = usize::try_from(len).ok();
-        if let Some(len) = short.filter(|&len| len <= self.sh.eager_len_max(lossless)) {
+        if let Some(len) = short.filter(|&len| len <= self.sh.ctx.eager_len_max(lossless)) {
             return self.answer(answer, len);
         }
         if self.sh.tx_transfers.len() >= SLAB_LEN_MAX {
@@ -491,7 +490,7 @@ impl Core {
     /// Refuses a request that the core found no fault with.
     pub fn refuse(&mut self, answer: &Answer, fault: RemoteFault) {
         if let Some(reason) = fault.drop_reason() {
-            self.sh.counters.drop(reason);
+            self.sh.ctx.drop_for(reason);
         }
         if let Some(Some(peer)) = self.peers.get_mut(answer.peer.index()) {
             peer.push_answer(answer.lane, answer.op, Err(fault));

@@ -8,19 +8,19 @@
 //! The one invariant: a peer rests only when nothing is under way in either direction, all credit
 //! was given back, and no timer runs; so what is left out is what a new peer begins with.
 
+use super::SessionState;
 use crate::base::config::Times;
-use crate::base::event::PeerId;
 use crate::base::time::Span;
-use crate::dispatch::{Shared, window_frames};
+use crate::dispatch::window_frames;
 use crate::lane::{LaneMemory, LaneTx};
+use crate::path::Path;
 use crate::path::ack::RxMemory;
 use crate::path::congestion::Congestion;
 use crate::path::probe::ProbeMemory;
 use crate::path::rtt::Rtt;
-use crate::path::{Path, PathStatus};
 use crate::peer::Peer;
-use crate::session::SessionState;
-use crate::{Core, Instant, LinkId};
+use crate::shared::Shared;
+use crate::{Core, Instant, LinkId, PathStatus, PeerId};
 use alloc::boxed::Box;
 
 /// How long a peer must have been quiet: waking costs two allocations, which once a second cannot be
@@ -99,7 +99,7 @@ impl Core {
         };
         peer.note_outstanding(&mut self.sh);
         let peer = &*peer;
-        let quiet = now >= peer.last_used() + REST_AFTER && peer.is_at_rest(&self.sh.times);
+        let quiet = now >= peer.last_used() + REST_AFTER && peer.is_at_rest(self.sh.ctx.times());
         // Nothing outside the peer's own state waits for it or for its credit.
         quiet
             && self
@@ -266,7 +266,7 @@ impl From<Path> for PathMemory {
 
 impl Rested {
     fn wake(self, id: PeerId, sh: &Shared) -> Peer {
-        let mut peer = Peer::new(id, self.session, sh.config.limits.credit_len);
+        let mut peer = Peer::new(id, self.session, sh.ctx.credit_len());
         (peer.small, peer.bulk) = (self.small, self.bulk);
         peer.last_heard = self.last_heard;
         peer.lanes_tx = self.lanes_tx;
@@ -299,8 +299,8 @@ impl Rested {
 
 impl PathMemory {
     fn wake(self, sh: &Shared) -> Option<Path> {
-        let params = sh.links[self.link.index()]?;
-        let mut path = Path::new(self.link, params, window_frames(&sh.config, &params));
+        let params = sh.ctx.link(self.link)?;
+        let mut path = Path::new(self.link, params, window_frames(sh.ctx.config(), &params));
         path.up = true;
         path.frame_len = self.frame_len as usize;
         path.frame_len_bound = self.frame_len_bound as usize;

@@ -6,9 +6,8 @@
 //! card cannot say hello; and each hello brings the card of its sender, so the answer can be keyed.
 //! Peers are numbered by the engine as it meets them, and each side has numbers of its own.
 
-use crate::base::event::{Cause, Event, OpError, PeerId};
-use crate::session::{authenticator, is_equal};
-use crate::{Core, DropReason, Instant, LinkId};
+use super::{authenticator, is_equal};
+use crate::{Cause, Core, DropReason, Event, Instant, LinkId, OpError, PeerId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -106,7 +105,7 @@ impl Core {
         let mut ops = self.sh.ports.take_sourced(peer);
         ops.extend(self.sh.matching.take_sourced(peer));
         for op in ops {
-            self.sh.events.push_back(Event::RecvFailed { op, error });
+            self.sh.ctx.emit(Event::RecvFailed { op, error });
         }
     }
 

@@ -473,7 +473,11 @@ impl Pair {
             }
         }
         for (link, frame) in frames {
-            let limit = self.ends[index].core.sh.links[link.index()]
+            let limit = self.ends[index]
+                .core
+                .sh
+                .ctx
+                .link(link)
                 .unwrap()
                 .frame_len_max;
             let sum_len = match portolan_wire::CheckedFrame::wants_sum(&frame) {

@@ -309,7 +309,7 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
 fn transfers_that_are_open_on_a_lane_keep_their_credit() {
     let mut pair = Pair::new(&[LinkId::UDP], 21);
     // Less than what a window full of requests costs.
-    pair.ends[1].core.sh.config.limits.credit_len = 264 * 1024;
+    pair.ends[1].core.sh.ctx.limits_mut().credit_len = 264 * 1024;
     pair.run(Duration::from_millis(50));
     pair.ends[1].post(PORT, 100_000, None);
     for _ in 0..10_000 {

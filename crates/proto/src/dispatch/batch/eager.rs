@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs of fragments of an eager message.
 
-use super::TakenRun;
 use crate::session::token_index;
-use crate::{Core, Instant, LinkId};
+use crate::{Core, Instant, LinkId, TakenRun};
 use portolan_wire::FragmentFrame;
 
 impl Core {
@@ -18,7 +17,7 @@ impl Core {
         let frame = FragmentFrame::parse(first)?;
         // P3.10: whether it may be held is asked of each frame. P2.14: what is discarded as soon as it
         // is whole has no place that outlives this call.
-        if self.sh.closing || self.sh.is_full() {
+        if self.sh.ctx.is_closing() || self.sh.is_full() {
             return None;
         }
         let header = frame.header;
@@ -42,11 +41,11 @@ impl Core {
         let (count, len) = measure(&frame, first, others.take(most as usize - 1));
         let dest = peer.on_fragments(&mut self.sh, &frame.fragment, len as u64)?;
         peer.last_heard = now;
-        let (ack_every, ack_delay) = (self.sh.bulk_ack_every(), self.sh.times.ack_delay);
+        let (ack_every, ack_delay) = (self.sh.ctx.bulk_ack_every(), self.sh.ctx.times().ack_delay);
         let rx = &mut peer.paths[link.index()].as_deref_mut()?.rx;
         rx.insert_run(now, header.packet_num, count, header.attempt);
         rx.owe(now, ack_every, ack_delay);
-        self.sh.counters.frames_received += u64::from(count);
+        self.sh.ctx.counters_mut().frames_received += u64::from(count);
         self.after_records(from);
         Some(TakenRun {
             dest,
