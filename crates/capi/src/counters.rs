@@ -27,7 +27,7 @@ pub unsafe extern "C" fn portolan_counters(
         let (mut entered, counters) =
             unsafe { (enter(node)?, Out::grown("counters", counters, FIRST_LEN)?) };
         let node = entered.node()?;
-        counters.fill(&told(node.counters(), node.drops().values().sum()));
+        counters.fill(&told(&node.counters(), node.drops().values().sum()));
         Ok(PORTOLAN_OK)
     })
 }

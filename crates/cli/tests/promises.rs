@@ -178,6 +178,12 @@ fn begin_burst(node: &mut Node, role: &str) {
             node.send(to, &bytes).unwrap();
         }
     }
+    if role.contains("looked") {
+        // Nor does a call keep it that only reads, or is refused.
+        assert!(node.counters().messages_sent <= u64::from(2 * COUNT));
+        let nobody = Target::new(u32::MAX, PORT);
+        node.isend_copy(nobody, &[]).unwrap_err();
+    }
 }
 
 /// A file that one rank makes for the other to see.

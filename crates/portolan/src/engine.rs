@@ -5,6 +5,7 @@
 //! frame is still at hand, and sends what the core has ready. Everything happens on the thread that
 //! calls; the only other thread of the process is that of [`crate::liveness`].
 
+mod blocking;
 mod carry;
 mod close;
 mod events;
@@ -502,6 +503,14 @@ impl Engine {
     #[inline]
     pub(crate) fn drain(&mut self) {
         self.inner.drain(&mut self.handlers, None);
+    }
+
+    /// Sends what has gathered if it should leave before the next call.
+    #[inline]
+    pub(crate) fn flush_if_wanted(&mut self) {
+        if self.inner.flush_wanted {
+            self.flush();
+        }
     }
 
     /// Sends everything that the core has ready; returns how many frames or runs left.

@@ -108,40 +108,43 @@ impl Node {
     /// # Errors
     /// [`Error::System`] when the system refuses.
     pub fn arm(&mut self) -> Result<bool, Error> {
-        self.engine.inner.check_owner()?;
         self.event_set()?;
-        self.engine.flush();
-        let now = self.engine.inner.read_clock();
+        // What the helper received while the program sleeps would not wake it.
+        let engine = self.engine.hold_mut();
+        engine.inner.check_owner()?;
+        engine.flush();
+        let now = engine.inner.read_clock();
         let Some(mut events) = self.events.take() else {
             return Ok(false);
         };
         events.wake.fds.clear();
-        let quiet = self.engine.links.arm(&mut events.wake);
+        let quiet = engine.links.arm(&mut events.wake);
         let mut result = Ok(quiet);
         if quiet {
-            if let Some(launch) = &self.engine.launch {
+            if let Some(launch) = &engine.launch {
                 events.wake.fds.push(launch.fd());
             }
-            let after = wait::sleep_max(&self.engine, now);
+            let after = wait::sleep_max(engine, now);
             let armed = events.watch().and_then(|()| events.set_timer(after));
             result = armed.map(|()| true).map_err(failed);
         }
         self.events = Some(events);
         if !matches!(result, Ok(true)) {
-            self.engine.links.disarm();
+            self.engine.enter().links.disarm();
         }
         result
     }
 
     /// Ends what [`Node::arm`] began, and does what has become due: timers, news of peers, messages.
     pub fn disarm(&mut self) {
-        if self.engine.inner.owner.is_another() {
+        let engine = &mut *self.engine.enter();
+        if engine.inner.owner.is_another() {
             return;
         }
-        self.engine.links.disarm();
-        self.engine.inner.read_clock();
-        self.engine.look_around();
-        self.engine.on_timeout();
-        self.progress();
+        engine.links.disarm();
+        engine.inner.read_clock();
+        engine.look_around();
+        engine.on_timeout();
+        engine.progress();
     }
 }

@@ -11,7 +11,7 @@ mod join;
 pub(crate) use collective::{Run, Sending, Wait};
 
 use crate::buffer::{self, Buffer};
-use crate::engine::{BUFFERED_LEN_MAX, Engine, Inbox, PortUse};
+use crate::engine::{BUFFERED_LEN_MAX, Engine, Inner, PortUse, Submitted};
 use crate::error::Error;
 use crate::event::EventSet;
 use crate::launch::Job;
@@ -19,8 +19,8 @@ use crate::model;
 use crate::ops::{Completion, OpKind, Received, Request};
 use crate::port::{Context, Message, PortConfig, Target};
 use crate::settings;
-use crate::wait::{LOOK_TURNS, Waiter};
-use portolan_proto::{Counters, LinkId, OpId, PathStatus, PeerId, PortId, PortMode, Want};
+use crate::wait::Waiter;
+use portolan_proto::{Counters, LinkId, PathStatus, PeerId, PortId, PortMode, SendSpec};
 use portolan_sys::gate::Gate;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -114,32 +114,33 @@ impl Node {
     /// Sends by `choices` from now on, instead of by those of the stored model. Limits of the
     /// protocol stay limits.
     pub fn choose(&mut self, choices: &model::Choices) {
-        self.engine.inner.core.choose(choices.to_core());
+        self.engine.enter().inner.core.choose(choices.to_core());
     }
 
     /// What the protocol has done so far.
     #[must_use]
-    pub fn counters(&self) -> &Counters {
-        self.engine.inner.core.counters()
+    pub fn counters(&self) -> Counters {
+        self.engine.look().inner.core.counters().clone()
     }
 
     /// Turns of the engine so far, modulo 2^32: in each it has looked at what may have come. A process
     /// that waits takes few.
     #[must_use]
     pub fn turn_count(&self) -> u32 {
-        self.engine.inner.turn
+        self.engine.look().inner.turn
     }
 
     /// Everything that was dropped here, by reason, by the protocol and by the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
-        self.engine.inner.drops()
+        self.engine.look().inner.drops()
     }
 
     /// The paths to process `rank` that were tried so far.
     #[must_use]
     pub fn paths(&self, rank: u32) -> Vec<PathInfo> {
-        let status = |link| self.engine.inner.core.path_status(PeerId(rank), link);
+        let engine = self.engine.look();
+        let status = |link| engine.inner.core.path_status(PeerId(rank), link);
         LinkId::ALL
             .into_iter()
             .filter_map(status)
@@ -153,11 +154,9 @@ impl Node {
     /// [`Error::PortInUse`].
     pub fn open(&mut self, port: u16, config: PortConfig) -> Result<(), Error> {
         let PortConfig { in_place: _ } = config;
-        self.take_port(port, PortUse::Open)?;
-        self.engine
-            .inner
-            .core
-            .open_port(PortId::user(port), PortMode::Posted);
+        let inner = &mut self.engine.enter().inner;
+        inner.take_port(port, PortUse::Open)?;
+        inner.core.open_port(PortId::user(port), PortMode::Posted);
         Ok(())
     }
 
@@ -173,19 +172,20 @@ impl Node {
         config: PortConfig,
         handler: impl FnMut(&mut Context<'_>, Message<'_>) + Send + 'static,
     ) -> Result<(), Error> {
-        self.take_port(port, PortUse::Handled)?;
+        let engine = &mut *self.engine.enter();
+        engine.inner.take_port(port, PortUse::Handled)?;
         let index = usize::from(port);
-        if self.engine.handlers.len() <= index {
-            self.engine.handlers.resize_with(index + 1, || None);
+        if engine.handlers.len() <= index {
+            engine.handlers.resize_with(index + 1, || None);
         }
-        self.engine.handlers[index] = Some(Box::new(handler));
+        engine.handlers[index] = Some(Box::new(handler));
         let mode = if config.in_place {
             PortMode::InPlace
         } else {
             PortMode::Posted
         };
-        self.engine.inner.core.open_port(PortId::user(port), mode);
-        self.drain();
+        engine.inner.core.open_port(PortId::user(port), mode);
+        engine.drain();
         Ok(())
     }
 
@@ -194,20 +194,7 @@ impl Node {
     /// # Errors
     /// [`Error::PortClosed`].
     pub fn has_handler(&self, port: u16) -> Result<bool, Error> {
-        self.engine.inner.has_handler(port)
-    }
-
-    fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
-        let uses = &mut self.engine.inner.port_uses;
-        let index = usize::from(port);
-        if uses.len() <= index {
-            uses.resize(index + 1, PortUse::Closed);
-        }
-        if uses[index] != PortUse::Closed {
-            return Err(Error::PortInUse { port });
-        }
-        uses[index] = claimed;
-        Ok(())
+        self.engine.look().inner.has_handler(port)
     }
 
     /// Sends `bytes`; on return they may be used again.
@@ -222,9 +209,7 @@ impl Node {
     /// [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`]; [`Error::SelfFull`].
     #[inline]
     pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
-        let peer = self.engine.inner.check_rank(to.rank())?;
-        let spec = to.spec();
-        self.send_spec(peer, spec, bytes)
+        self.send_spec(to.rank(), to.spec(), bytes)
     }
 
     /// Sends the pieces as one message, as [`Node::send`].
@@ -232,71 +217,47 @@ impl Node {
     /// # Errors
     /// As [`Node::send`]; [`Error::NoMemory`].
     pub fn send_gather(&mut self, to: Target, pieces: &[&[u8]]) -> Result<(), Error> {
-        let peer = self.engine.inner.check_rank(to.rank())?;
         let spec = to.spec();
-        let submitted = self.engine.inner.try_eager(peer, &spec, pieces)?;
-        if submitted == crate::engine::Submitted::Accepted {
-            self.engine.flush();
-            self.part();
-            return Ok(());
+        {
+            let engine = &mut *self.engine.enter();
+            let peer = engine.inner.check_rank(to.rank())?;
+            if engine.inner.try_eager(peer, &spec, pieces)? == Submitted::Accepted {
+                engine.flush();
+                return Ok(());
+            }
         }
         // Too long to be copied into a frame, or no room now: in one piece it can wait.
         let whole = buffer::gathered("a copy of the pieces of a message", pieces)?;
-        self.send_spec(peer, spec, &whole)
+        self.send_spec(to.rank(), spec, &whole)
     }
 
     #[inline]
     pub(crate) fn send_spec(
         &mut self,
-        peer: PeerId,
-        spec: portolan_proto::SendSpec,
+        rank: u32,
+        spec: SendSpec,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        let engine = &mut *self.engine;
+        let engine = &mut *self.engine.enter();
+        let peer = engine.inner.check_rank(rank)?;
         if engine.send_direct(peer, &spec, bytes) {
-            self.part();
             return Ok(());
         }
-        let submitted = engine.inner.try_eager(peer, &spec, &[bytes])?;
-        if submitted == crate::engine::Submitted::Accepted {
+        if engine.inner.try_eager(peer, &spec, &[bytes])? == Submitted::Accepted {
             engine.flush();
-            self.part();
             return Ok(());
         }
         if engine.inner.must_buffer(peer, bytes.len()) {
-            return self.send_buffered(peer, spec, bytes);
+            return engine.send_buffered(&mut self.waiter, peer, spec, bytes);
         }
         // SAFETY: `finish_lent` returns only when the operation is done, and its guard detaches
-        // the memory if a handler panics; the engine is not left to its helper before.
+        // the memory if a handler panics.
         let op = unsafe { engine.inner.ops.lent(OpKind::Send(peer), bytes) };
         engine.inner.submit_op(peer, spec, op);
         engine.flush();
-        self.finish_lent(op, &[peer]).map(|_| ())
-    }
-
-    /// Sends a copy, which waits for its receiver when this has returned; the sender waits for credit
-    /// alone.
-    fn send_buffered(
-        &mut self,
-        peer: PeerId,
-        spec: portolan_proto::SendSpec,
-        bytes: &[u8],
-    ) -> Result<(), Error> {
-        let Node { engine, waiter, .. } = self;
-        if peer.0 == engine.inner.rank() {
-            // What was received is known to have ended when its end has gone round.
-            (0..LOOK_TURNS).any(|_| engine.progress() == 0);
-        }
-        let op = engine.inner.copy_of(peer, bytes)?;
-        engine.inner.submit_op(peer, spec, op);
-        engine.flush();
-        if peer.0 != engine.inner.rank() {
-            waiter.until(engine, &[peer], |inner| !inner.pending.holds(peer, op));
-        }
-        // One that was announced has no end that anybody waits for.
-        let result = engine.inner.check_gone(peer);
-        self.part();
-        result
+        engine
+            .finish_lent(&mut self.waiter, op, &[peer])
+            .map(|_| ())
     }
 
     /// Begins to send `buffer` and returns at once; the buffer comes back with the completion.
@@ -307,8 +268,9 @@ impl Node {
     /// As [`Node::send`].
     #[inline]
     pub fn isend(&mut self, to: Target, buffer: impl Into<Buffer>) -> Result<Request, Error> {
-        let request = self.engine.inner.isend(&to, buffer.into())?;
-        self.flush_if_wanted();
+        let engine = &mut *self.engine.enter();
+        let request = engine.inner.isend(&to, buffer.into())?;
+        engine.flush_if_wanted();
         Ok(request)
     }
 
@@ -318,8 +280,9 @@ impl Node {
     /// As [`Node::send`].
     #[inline]
     pub fn isend_copy(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
-        self.engine.inner.send_copy(&to, bytes)?;
-        self.flush_if_wanted();
+        let engine = &mut *self.engine.enter();
+        engine.inner.send_copy(&to, bytes)?;
+        engine.flush_if_wanted();
         Ok(())
     }
 
@@ -330,11 +293,10 @@ impl Node {
     /// [`Error::PortClosed`], [`Error::BufferShared`].
     #[inline]
     pub fn post_recv(&mut self, port: u16, buffer: impl Into<Buffer>) -> Result<Request, Error> {
-        let request = self
-            .engine
-            .inner
-            .post_recv(PortId::user(port), buffer.into(), None)?;
-        self.drain();
+        let engine = &mut *self.engine.enter();
+        let port = PortId::user(port);
+        let request = engine.inner.post_recv(port, buffer.into(), None)?;
+        engine.drain();
         Ok(request)
     }
 
@@ -349,13 +311,11 @@ impl Node {
         port: u16,
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
-        let peer = self.engine.inner.check_rank(source)?;
-        let buffer = buffer.into();
-        let request = self
-            .engine
-            .inner
-            .post_recv(PortId::user(port), buffer, Some(peer))?;
-        self.drain();
+        let engine = &mut *self.engine.enter();
+        let peer = engine.inner.check_rank(source)?;
+        let (port, buffer) = (PortId::user(port), buffer.into());
+        let request = engine.inner.post_recv(port, buffer, Some(peer))?;
+        engine.drain();
         Ok(request)
     }
 
@@ -382,19 +342,20 @@ impl Node {
         port: u16,
         bytes: &mut [u8],
     ) -> Result<Received, Error> {
-        let peer = self.engine.inner.check_rank(source)?;
-        self.recv_with(PortId::user(port), Some(peer), bytes)
+        self.recv_with(PortId::user(port), Some(source), bytes)
     }
 
     #[inline]
     fn recv_with(
         &mut self,
         port: PortId,
-        source: Option<PeerId>,
+        source: Option<u32>,
         bytes: &mut [u8],
     ) -> Result<Received, Error> {
-        let inner = &mut self.engine.inner;
+        let engine = &mut *self.engine.enter();
+        let inner = &mut engine.inner;
         inner.check_owner()?;
+        let source = source.map(|rank| inner.check_rank(rank)).transpose()?;
         match inner.port_use(port) {
             PortUse::Open => {}
             PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
@@ -402,18 +363,17 @@ impl Node {
         }
         if bytes.len() <= INBOX_LEN_MAX
             && inner.core.is_quiet(port)
-            && let Some(got) = self.recv_at_once(port, source, bytes, || false)
+            && let Some(got) = engine.recv_at_once(port, source, bytes, || false)
         {
-            self.part();
             return Ok(got);
         }
-        let inner = &mut self.engine.inner;
+        let inner = &mut engine.inner;
         let len = bytes.len() as u64;
         // SAFETY: as in `send_spec`; `bytes` is not used before the operation is done.
         let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, bytes) };
         inner.core.post_recv(port, op, len, source);
-        self.engine.drain();
-        self.finish_lent(op, source.as_slice())
+        engine.drain();
+        engine.finish_lent(&mut self.waiter, op, source.as_slice())
     }
 
     /// Longest message whose blocking send does not wait for its receiver to ask, in bytes. On
@@ -437,83 +397,23 @@ impl Node {
     ) -> Option<Received> {
         let port = PortId::user(port);
         let len = bytes.len().min(INBOX_LEN_MAX);
-        if !self.engine.inner.core.is_quiet(port) {
+        let engine = &mut *self.engine.enter();
+        if !engine.inner.core.is_quiet(port) {
             return None;
         }
-        let got = self.recv_at_once(port, None, &mut bytes[..len], stop);
-        self.part();
-        got
+        engine.recv_at_once(port, None, &mut bytes[..len], stop)
     }
 
     /// Runs `handler` as that of a port to which a message has come; what it sends leaves then.
     #[inline]
     pub fn in_context<T>(&mut self, handler: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let engine = &mut *self.engine.enter();
         let result = handler(&mut Context {
-            inner: &mut self.engine.inner,
+            inner: &mut engine.inner,
         });
-        self.engine.drain();
-        self.flush_if_wanted();
+        engine.drain();
+        engine.flush_if_wanted();
         result
-    }
-
-    /// Takes a message that comes within the first turns straight from its frame. `None`, and
-    /// `bytes` as they were, when none comes before `stop`, or one that does not fit or is not the
-    /// wanted one.
-    #[inline]
-    fn recv_at_once(
-        &mut self,
-        port: PortId,
-        source: Option<PeerId>,
-        bytes: &mut [u8],
-        stop: impl Fn() -> bool,
-    ) -> Option<Received> {
-        let want = Want {
-            port,
-            source,
-            len: bytes.len(),
-        };
-        let mut inbox = Inbox {
-            want,
-            bytes,
-            got: None,
-        };
-        let engine = &mut *self.engine;
-        for _ in 0..LOOK_TURNS {
-            let moved = engine.work(Some(&mut inbox));
-            if inbox.got.is_some() {
-                engine.leave_to_caller();
-                break;
-            }
-            engine.leave();
-            if moved > 0 && !engine.inner.core.is_quiet(port) || stop() {
-                break;
-            }
-        }
-        inbox.got
-    }
-
-    /// Waits for an operation whose memory is lent.
-    #[inline]
-    pub(crate) fn finish_lent(&mut self, op: OpId, about: &[PeerId]) -> Result<Received, Error> {
-        self.await_lent(op, about);
-        let done = self.engine.inner.ops.finish_lent(op);
-        let done = done.unwrap_or_else(|| Err(self.engine.inner.stale()));
-        self.part();
-        done
-    }
-
-    #[inline]
-    pub(crate) fn await_lent(&mut self, op: OpId, about: &[PeerId]) {
-        if !self.engine.inner.ops.is_done(op) {
-            let guard = LentGuard { node: self, op };
-            let Node { engine, waiter, .. } = &mut *guard.node;
-            waiter.until(engine, about, |inner| inner.has_ended(op));
-            engine.inner.end_orphan(op);
-            if engine.inner.ops.is_done(op) {
-                // Nothing is lent any more.
-                std::mem::forget(guard);
-            }
-        }
     }
 
     /// Waits for a non-blocking operation; the completion holds its buffer.
@@ -525,7 +425,8 @@ impl Node {
     #[inline]
     pub fn wait(&mut self, request: Request) -> Result<Completion, Error> {
         let op = request.0;
-        let ops = &self.engine.inner.ops;
+        let engine = &mut *self.engine.enter();
+        let ops = &engine.inner.ops;
         if ops.is_handled(op) {
             return Err(Error::StaleRequest);
         }
@@ -535,14 +436,12 @@ impl Node {
                 Some(OpKind::Recv { source, .. } | OpKind::RecvTagged { source }) => source,
                 Some(OpKind::Region) | None => None,
             };
-            let Node { engine, waiter, .. } = self;
-            waiter.until(engine, about.as_slice(), |inner| inner.has_ended(op));
+            let ended = |inner: &Inner| inner.has_ended(op);
+            self.waiter.until(engine, about.as_slice(), ended);
             engine.inner.end_orphan(op);
         }
-        let done = self.engine.inner.ops.finish(op);
-        let done = done.unwrap_or_else(|| Err(self.engine.inner.stale()));
-        self.part();
-        done
+        let done = engine.inner.ops.finish(op);
+        done.unwrap_or_else(|| Err(engine.inner.stale()))
     }
 
     /// Makes progress once; the completion if the operation has ended.
@@ -550,13 +449,8 @@ impl Node {
     /// # Errors
     /// As [`Node::wait`].
     pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
-        let tested = self.test_once(request.0);
-        self.part();
-        tested
-    }
-
-    fn test_once(&mut self, op: OpId) -> Result<Option<Completion>, Error> {
-        let engine = &mut *self.engine;
+        let op = request.0;
+        let engine = &mut *self.engine.enter();
         if engine.inner.ops.is_handled(op) {
             return Err(Error::StaleRequest);
         }
@@ -577,9 +471,7 @@ impl Node {
     /// that moved.
     #[inline]
     pub fn progress(&mut self) -> usize {
-        let moved = self.engine.progress();
-        self.part();
-        moved
+        self.engine.enter().progress()
     }
 
     /// Makes progress, and sleeps between, until `done` says so. For programs whose handlers count.
@@ -587,53 +479,25 @@ impl Node {
     /// `done` must depend on what handlers change: it is asked after each turn. Returns before it says
     /// so in a process that was forked after it had joined, which gets no messages.
     pub fn wait_until(&mut self, done: impl Fn() -> bool) {
-        let Node { engine, waiter, .. } = self;
-        waiter.until(engine, &[], |_| done());
-        self.part();
+        self.waiter.until(&mut self.engine.enter(), &[], |_| done());
     }
 
     /// Sends everything that has gathered.
     pub fn flush(&mut self) {
-        self.engine.flush();
-        self.part();
+        self.engine.enter().flush();
     }
 
     /// Ends the whole job with exit status `status`, because of `reason`; this process, too, should
     /// end then.
     pub fn abort(&mut self, status: i32, reason: &str) {
         self.clean = false;
-        if self.engine.inner.owner.is_another() {
+        let engine = &mut *self.engine.enter();
+        if engine.inner.owner.is_another() {
             return;
         }
-        if let Some(launch) = &mut self.engine.launch {
+        if let Some(launch) = &mut engine.launch {
             launch.abort(status, reason);
         }
-    }
-
-    #[inline]
-    pub(crate) fn flush_if_wanted(&mut self) {
-        if self.engine.inner.flush_wanted {
-            self.engine.flush();
-        }
-        self.part();
-    }
-
-    /// The last thing that a call does: what it has left is carried on if the program does not call
-    /// again soon.
-    #[inline]
-    pub(crate) fn part(&mut self) {
-        if self.engine.has_left()
-            && let Err(error) = Gate::leave(&mut self.engine)
-        {
-            log::warn!("{error}");
-        }
-    }
-
-    /// Acts on events that a call, not a frame, has caused.
-    #[inline]
-    pub(crate) fn drain(&mut self) {
-        self.engine.drain();
-        self.part();
     }
 
     /// Leaves the job after everything that was sent has arrived: a message whose send has ended is
@@ -650,12 +514,12 @@ impl Node {
 
     fn leave_job(&mut self) -> Result<(), Error> {
         self.closed = true;
-        self.engine.inner.check_owner()?;
+        let engine = &mut *self.engine.enter();
+        engine.inner.check_owner()?;
         if !self.clean {
             return Ok(());
         }
-        let Node { engine, waiter, .. } = self;
-        engine.close(waiter)?;
+        engine.close(&mut self.waiter)?;
         if let Some(launch) = &mut engine.launch {
             launch.bye();
         }
@@ -665,8 +529,8 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if self.engine.inner.owner.is_another() {
-            self.engine.abandon();
+        if self.engine.is_forked() {
+            self.engine.enter().abandon();
             return;
         }
         if std::thread::panicking() || self.closed {
@@ -685,25 +549,5 @@ impl fmt::Debug for Node {
             .field("rank", &self.rank())
             .field("size", &self.size())
             .finish_non_exhaustive()
-    }
-}
-
-/// Takes lent memory back if the wait for its operation ends early.
-struct LentGuard<'a> {
-    node: &'a mut Node,
-    op: OpId,
-}
-
-impl Drop for LentGuard<'_> {
-    fn drop(&mut self) {
-        let inner = &mut self.node.engine.inner;
-        if !inner.ops.exists(self.op) {
-            return;
-        }
-        if inner.withdraw(self.op) {
-            inner.ops.forget(self.op);
-            return;
-        }
-        inner.ops.detach(self.op);
     }
 }

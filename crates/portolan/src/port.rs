@@ -165,6 +165,20 @@ impl Message<'_> {
 }
 
 impl Inner {
+    /// Takes a port of the program's for `claimed`.
+    pub(crate) fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
+        let uses = &mut self.port_uses;
+        let index = usize::from(port);
+        if uses.len() <= index {
+            uses.resize(index + 1, PortUse::Closed);
+        }
+        if uses[index] != PortUse::Closed {
+            return Err(Error::PortInUse { port });
+        }
+        uses[index] = claimed;
+        Ok(())
+    }
+
     /// Whether a port of the program's has a handler.
     pub(crate) fn has_handler(&self, port: u16) -> Result<bool, Error> {
         match self.port_use(PortId::user(port)) {

@@ -17,11 +17,12 @@
 
 use crate::atomic::{AtomicOp, Datatype, Number};
 use crate::buffer::Buffer;
-use crate::engine::{Call, Inner};
+use crate::engine::{Call, Engine, Inner};
 use crate::error::Error;
 use crate::node::Node;
 use crate::ops::{OpKind, Request};
 use crate::port::{Context, Lane};
+use crate::wait::Waiter;
 use portolan_proto::{ATOMIC_LEN_MAX, Access, AtomicSpec, OpId, RegionSpec, RemoteSpec};
 
 /// Names a region of another process. Who knows it may use the region.
@@ -129,7 +130,7 @@ impl Node {
         if access.write && memory.as_mut_slice().is_none() {
             return Err(Error::RegionShared);
         }
-        let inner = &mut self.engine.inner;
+        let inner = &mut self.engine.enter().inner;
         let spec = RegionSpec {
             key: None,
             base: 0,
@@ -146,23 +147,23 @@ impl Node {
     /// The bytes of exposed memory, as they are now.
     #[must_use]
     pub fn exposed(&self, region: &Exposed) -> &[u8] {
-        self.engine.inner.ops.bytes(region.op)
+        self.engine.hold().inner.ops.bytes(region.op)
     }
 
     /// The same, to be changed; empty if the memory is shared.
     #[must_use]
     pub fn exposed_mut(&mut self, region: &Exposed) -> &mut [u8] {
-        self.engine.inner.ops.bytes_mut(region.op)
+        self.engine.hold_mut().inner.ops.bytes_mut(region.op)
     }
 
     /// Closes a region and gives its memory back. Whoever uses it meanwhile, or later, gets
     /// [`Error::RemoteRefused`].
     pub fn conceal(&mut self, region: Exposed) -> Buffer {
-        let inner = &mut self.engine.inner;
-        inner.core.conceal(region.key.0);
-        let memory = inner.ops.reclaim(region.op);
-        self.engine.drain();
-        self.flush();
+        let engine = &mut *self.engine.enter();
+        engine.inner.core.conceal(region.key.0);
+        let memory = engine.inner.ops.reclaim(region.op);
+        engine.drain();
+        engine.flush();
         memory.unwrap_or_else(|| Buffer::from(Vec::new()))
     }
 
@@ -171,13 +172,15 @@ impl Node {
     /// # Errors
     /// [`Error::RemoteRefused`], [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`].
     pub fn put(&mut self, to: RemoteTarget, bytes: &[u8]) -> Result<(), Error> {
-        let inner = &mut self.engine.inner;
-        let peer = inner.check_rank(to.rank)?;
+        let engine = &mut *self.engine.enter();
+        let peer = engine.inner.check_rank(to.rank)?;
         // SAFETY: `finish_lent` returns only when the operation is done, and its guard detaches
         // the memory if a handler panics; one that was not submitted is forgotten below.
-        let op = unsafe { inner.ops.lent(OpKind::Remote(peer), bytes) };
-        self.submit(to, op, Call::Put)?;
-        self.finish_lent(op, &[peer]).map(|_| ())
+        let op = unsafe { engine.inner.ops.lent(OpKind::Remote(peer), bytes) };
+        engine.submit(to, op, Call::Put)?;
+        engine
+            .finish_lent(&mut self.waiter, op, &[peer])
+            .map(|_| ())
     }
 
     /// Gets `bytes.len()` bytes out of the memory of another process.
@@ -185,12 +188,14 @@ impl Node {
     /// # Errors
     /// As [`Node::put`].
     pub fn get(&mut self, from: RemoteTarget, bytes: &mut [u8]) -> Result<(), Error> {
-        let inner = &mut self.engine.inner;
-        let peer = inner.check_rank(from.rank)?;
+        let engine = &mut *self.engine.enter();
+        let peer = engine.inner.check_rank(from.rank)?;
         // SAFETY: as in `put`; `bytes` is not used before the operation is done.
-        let op = unsafe { inner.ops.lent_mut(OpKind::Remote(peer), bytes) };
-        self.submit(from, op, Call::Get)?;
-        self.finish_lent(op, &[peer]).map(|_| ())
+        let op = unsafe { engine.inner.ops.lent_mut(OpKind::Remote(peer), bytes) };
+        engine.submit(from, op, Call::Get)?;
+        engine
+            .finish_lent(&mut self.waiter, op, &[peer])
+            .map(|_| ())
     }
 
     /// Begins to put `buffer`, which comes back with the completion, when its bytes are in place.
@@ -198,8 +203,9 @@ impl Node {
     /// # Errors
     /// As [`Node::put`].
     pub fn iput(&mut self, to: RemoteTarget, buffer: impl Into<Buffer>) -> Result<Request, Error> {
-        let request = self.engine.inner.begin(to, buffer.into(), Call::Put);
-        self.flush_if_wanted();
+        let engine = &mut *self.engine.enter();
+        let request = engine.inner.begin(to, buffer.into(), Call::Put);
+        engine.flush_if_wanted();
         request
     }
 
@@ -212,17 +218,17 @@ impl Node {
         from: RemoteTarget,
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
-        let request = self.engine.inner.begin_get(from, buffer.into());
-        self.flush_if_wanted();
+        let engine = &mut *self.engine.enter();
+        let request = engine.inner.begin_get(from, buffer.into());
+        engine.flush_if_wanted();
         request
     }
 
     /// The next notice of a put that has come, without making progress.
     pub fn next_notice(&mut self) -> Option<PutNotice> {
-        let inner = &mut self.engine.inner;
+        let inner = &mut self.engine.enter().inner;
         let notice = inner.remote.notices.pop_front()?;
         inner.core.notice_taken(&notice);
-        self.part();
         Some(PutNotice {
             source: notice.peer.0,
             word: notice.imm,
@@ -238,8 +244,9 @@ impl Node {
             if let Some(notice) = self.next_notice() {
                 return notice;
             }
-            let Node { engine, waiter, .. } = self;
-            waiter.until(engine, &[], |inner| !inner.remote.notices.is_empty());
+            let engine = &mut *self.engine.enter();
+            let has_notice = |inner: &Inner| !inner.remote.notices.is_empty();
+            self.waiter.until(engine, &[], has_notice);
         }
     }
 
@@ -258,11 +265,13 @@ impl Node {
             true => operands.len() / 2,
             false => operands.len(),
         };
-        let mut bytes = std::mem::take(&mut self.engine.inner.remote.operands);
+        let engine = &mut *self.engine.enter();
+        let mut bytes = std::mem::take(&mut engine.inner.remote.operands);
         store_all(operands, &mut bytes);
-        let done = self.atomic_bytes(at, op, T::DATATYPE, (count, &bytes), &mut []);
-        self.engine.inner.remote.operands = bytes;
-        self.part();
+        let spec = atomic_spec(op, T::DATATYPE, count, bytes.len(), 0);
+        let done =
+            spec.and_then(|spec| engine.atomic_bytes(&mut self.waiter, at, spec, &bytes, &mut []));
+        engine.inner.remote.operands = bytes;
         done
     }
 
@@ -279,21 +288,23 @@ impl Node {
         operands: &[T],
         before: &mut [T],
     ) -> Result<(), Error> {
-        let mut bytes = std::mem::take(&mut self.engine.inner.remote.operands);
+        let engine = &mut *self.engine.enter();
+        let mut bytes = std::mem::take(&mut engine.inner.remote.operands);
         store_all(operands, &mut bytes);
         let len = T::DATATYPE.len();
-        let mut back = std::mem::take(&mut self.engine.inner.remote.before);
+        let mut back = std::mem::take(&mut engine.inner.remote.before);
         back.clear();
         back.resize(before.len() * len, 0);
-        let done = self.atomic_bytes(at, op, T::DATATYPE, (before.len(), &bytes), &mut back);
-        self.engine.inner.remote.operands = bytes;
+        let spec = atomic_spec(op, T::DATATYPE, before.len(), bytes.len(), back.len());
+        let done = spec
+            .and_then(|spec| engine.atomic_bytes(&mut self.waiter, at, spec, &bytes, &mut back));
+        engine.inner.remote.operands = bytes;
         if done.is_ok() {
             for (number, bytes) in before.iter_mut().zip(back.chunks_exact(len)) {
                 *number = T::load(bytes);
             }
         }
-        self.engine.inner.remote.before = back;
-        self.part();
+        engine.inner.remote.before = back;
         done
     }
 
@@ -311,35 +322,33 @@ impl Node {
         operands: &[u8],
         before: Option<Buffer>,
     ) -> Result<Request, Error> {
-        let inner = &mut self.engine.inner;
+        let engine = &mut *self.engine.enter();
+        let inner = &mut engine.inner;
         let request = inner.begin_atomic(at, op, datatype, operands, before);
-        self.flush_if_wanted();
+        engine.flush_if_wanted();
         request
     }
+}
 
+impl Engine {
     fn atomic_bytes(
         &mut self,
+        waiter: &mut Waiter,
         at: RemoteTarget,
-        op: AtomicOp,
-        datatype: Datatype,
-        (count, operands): (usize, &[u8]),
+        spec: AtomicSpec,
+        operands: &[u8],
         back: &mut [u8],
     ) -> Result<(), Error> {
-        let spec = atomic_spec(op, datatype, count, operands.len(), back.len())?;
-        let inner = &mut self.engine.inner;
-        let peer = inner.check_rank(at.rank)?;
-        // SAFETY: as in `get`.
-        let id = unsafe { inner.ops.lent_mut(OpKind::Remote(peer), back) };
+        let peer = self.inner.check_rank(at.rank)?;
+        // SAFETY: as in `Node::get`.
+        let id = unsafe { self.inner.ops.lent_mut(OpKind::Remote(peer), back) };
         self.submit(at, id, Call::Atomic(spec, operands.into()))?;
-        self.finish_lent(id, &[peer]).map(|_| ())
+        self.finish_lent(waiter, id, &[peer]).map(|_| ())
     }
 
     fn submit(&mut self, at: RemoteTarget, op: OpId, call: Call<'_>) -> Result<(), Error> {
-        let engine = &mut *self.engine;
-        let submitted = engine.inner.submit(at, op, call);
-        if engine.inner.flush_wanted {
-            engine.flush();
-        }
+        let submitted = self.inner.submit(at, op, call);
+        self.flush_if_wanted();
         submitted
     }
 }

@@ -155,8 +155,7 @@ impl Node {
     /// As [`Node::send`].
     #[inline]
     pub fn send_tagged(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
-        let peer = self.engine.inner.check_rank(to.rank)?;
-        self.send_spec(peer, to.spec(), bytes)
+        self.send_spec(to.rank, to.spec(), bytes)
     }
 
     /// Begins to send `buffer`, as [`Node::isend`] does.
@@ -169,10 +168,10 @@ impl Node {
         to: TagTarget,
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
-        let inner = &mut self.engine.inner;
-        let peer = inner.check_rank(to.rank)?;
-        let request = inner.isend_spec(peer, to.spec(), buffer.into())?;
-        self.flush_if_wanted();
+        let engine = &mut *self.engine.enter();
+        let peer = engine.inner.check_rank(to.rank)?;
+        let request = engine.inner.isend_spec(peer, to.spec(), buffer.into())?;
+        engine.flush_if_wanted();
         Ok(request)
     }
 
@@ -183,10 +182,10 @@ impl Node {
     /// As [`Node::send`].
     #[inline]
     pub fn isend_tagged_copy(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
-        let inner = &mut self.engine.inner;
-        let peer = inner.check_rank(to.rank)?;
-        inner.send_copy_spec(peer, to.spec(), bytes)?;
-        self.flush_if_wanted();
+        let engine = &mut *self.engine.enter();
+        let peer = engine.inner.check_rank(to.rank)?;
+        engine.inner.send_copy_spec(peer, to.spec(), bytes)?;
+        engine.flush_if_wanted();
         Ok(())
     }
 
@@ -201,8 +200,9 @@ impl Node {
         which: TagMatch,
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
-        let request = self.engine.inner.post_recv_tagged(which, buffer.into())?;
-        self.drain();
+        let engine = &mut *self.engine.enter();
+        let request = engine.inner.post_recv_tagged(which, buffer.into())?;
+        engine.drain();
         Ok(request)
     }
 
@@ -212,20 +212,20 @@ impl Node {
     /// [`Error::TruncatedTagged`], [`Error::NoSuchRank`], [`Error::PeerGone`].
     #[inline]
     pub fn recv_tagged(&mut self, which: TagMatch, bytes: &mut [u8]) -> Result<Envelope, Error> {
-        self.engine.inner.check_owner()?;
-        let selector = self.engine.inner.selector(which)?;
-        let (inner, source) = (&mut self.engine.inner, selector.source);
+        let engine = &mut *self.engine.enter();
+        engine.inner.check_owner()?;
+        let selector = engine.inner.selector(which)?;
+        let (inner, source) = (&mut engine.inner, selector.source);
         let len = bytes.len() as u64;
         let kind = OpKind::RecvTagged { source };
         // SAFETY: `await_lent` returns only when the operation is done, and its guard detaches the
         // memory if a handler panics; `bytes` is not used before.
         let op = unsafe { inner.ops.lent_mut(kind, bytes) };
         inner.core.post_tagged(&selector, op, len);
-        self.engine.drain();
-        self.await_lent(op, source.as_slice());
-        let done = self.engine.inner.ops.finish(op);
-        let done = done.unwrap_or_else(|| Err(self.engine.inner.stale()));
-        self.part();
+        engine.drain();
+        engine.await_lent(&mut self.waiter, op, source.as_slice());
+        let done = engine.inner.ops.finish(op);
+        let done = done.unwrap_or_else(|| Err(engine.inner.stale()));
         done.map(|done| Envelope {
             source: done.source,
             tag: done.tag,
@@ -241,12 +241,11 @@ impl Node {
     /// [`Error::NoSuchRank`]; [`Error::UnexpectedMemoryFull`] when such a message cannot come any more,
     /// unless others are received first.
     pub fn peek(&mut self, which: TagMatch) -> Result<Option<Envelope>, Error> {
-        let selector = self.engine.inner.selector(which)?;
-        self.engine.progress();
-        let found = self.engine.inner.core.peek_tagged(&selector);
-        let shortage = self.check_shortage(found.is_some());
-        self.part();
-        shortage?;
+        let engine = &mut *self.engine.enter();
+        let selector = engine.inner.selector(which)?;
+        engine.progress();
+        let found = engine.inner.core.peek_tagged(&selector);
+        engine.inner.check_shortage(found.is_some())?;
         Ok(found.map(Envelope::from))
     }
 
@@ -255,24 +254,15 @@ impl Node {
     /// # Errors
     /// As [`Node::peek`].
     pub fn claim(&mut self, which: TagMatch) -> Result<Option<Claimed>, Error> {
-        let selector = self.engine.inner.selector(which)?;
-        self.engine.progress();
-        let found = self.engine.inner.core.claim_tagged(&selector);
-        let shortage = self.check_shortage(found.is_some());
-        self.part();
-        shortage?;
+        let engine = &mut *self.engine.enter();
+        let selector = engine.inner.selector(which)?;
+        engine.progress();
+        let found = engine.inner.core.claim_tagged(&selector);
+        engine.inner.check_shortage(found.is_some())?;
         Ok(found.map(|(id, envelope)| Claimed {
             id,
             envelope: envelope.into(),
         }))
-    }
-
-    fn check_shortage(&self, found: bool) -> Result<(), Error> {
-        let inner = &self.engine.inner;
-        match inner.core.shortage().filter(|_| !found) {
-            Some(error) => Err(inner.op_error(OpId(u64::MAX), error)),
-            None => Ok(()),
-        }
     }
 
     /// Posts `buffer` for a message that was claimed. An empty buffer discards it: the request ends
@@ -286,12 +276,13 @@ impl Node {
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
         let source = Some(PeerId(claimed.envelope.source));
-        let (op, len) = self.engine.inner.own_tagged(source, buffer.into())?;
-        if !self.engine.inner.core.recv_claimed(claimed.id, op, len) {
-            self.engine.inner.ops.forget(op);
+        let engine = &mut *self.engine.enter();
+        let (op, len) = engine.inner.own_tagged(source, buffer.into())?;
+        if !engine.inner.core.recv_claimed(claimed.id, op, len) {
+            engine.inner.ops.forget(op);
             return Err(Error::StaleRequest);
         }
-        self.drain();
+        engine.drain();
         Ok(Request(op))
     }
 
@@ -299,13 +290,21 @@ impl Node {
     /// [`Error::Cancelled`]. `false` for a send, or when a message has matched the receive: then it
     /// ends by itself.
     pub fn cancel(&mut self, request: Request) -> bool {
-        let inner = &mut self.engine.inner;
+        let inner = &mut self.engine.enter().inner;
         let withdrawn = !inner.ops.is_handled(request.0) && inner.withdraw(request.0);
         if withdrawn {
             inner.ops.fail(request.0, Error::Cancelled);
         }
-        self.part();
         withdrawn
+    }
+}
+
+impl Inner {
+    fn check_shortage(&self, found: bool) -> Result<(), Error> {
+        match self.core.shortage().filter(|_| !found) {
+            Some(error) => Err(self.op_error(OpId(u64::MAX), error)),
+            None => Ok(()),
+        }
     }
 }
 

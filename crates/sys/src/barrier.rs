@@ -52,6 +52,31 @@ pub fn heavy() -> bool {
     register() && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
+/// As [`register`], for the fences of [`heavy_own`].
+#[cfg(not(loom))]
+#[must_use]
+pub fn register_own() -> bool {
+    use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    *REGISTERED.get_or_init(|| {
+        membarrier_query().contains_command(MembarrierCommand::PrivateExpedited)
+            && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+            && membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+    })
+}
+
+/// As [`heavy`], for the threads of this process alone, which use [`light`] if [`register_own`]
+/// agreed, and [`full`] if not.
+#[cfg(not(loom))]
+pub fn heavy_own() {
+    use rustix::thread::{MembarrierCommand, membarrier};
+    full();
+    if register_own() {
+        // It succeeded when it was tried.
+        let _ = membarrier(MembarrierCommand::PrivateExpedited);
+    }
+}
+
 /// A full fence of this thread alone.
 #[inline]
 pub fn full() {
@@ -79,4 +104,17 @@ pub fn light() {
 pub fn heavy() -> bool {
     full();
     true
+}
+
+/// See the real one.
+#[cfg(loom)]
+#[must_use]
+pub fn register_own() -> bool {
+    true
+}
+
+/// See the real one.
+#[cfg(loom)]
+pub fn heavy_own() {
+    full();
 }

@@ -55,14 +55,14 @@ impl Endpoint {
         before: &[RawPiece],
         context: u64,
     ) -> Result<(), SubmitError> {
-        let peer = self.check_peer(to)?;
-        self.check_room()?;
+        let engine = &mut *self.engine.enter();
+        let peer = engine.check_ask(to)?;
         let spec = atomic.spec(before.iter().map(|piece| piece.len).sum())?;
         // SAFETY: the caller's promise.
-        let (op, what, _) = unsafe { self.place(before, OpKind::Remote(peer)) }?;
-        self.note_op(op, RawKind::Atomic, what, context, Some(peer));
+        let (op, what, _) = unsafe { engine.inner.place(before, OpKind::Remote(peer)) }?;
+        engine.note_op(op, RawKind::Atomic, what, context, Some(peer));
         let call = Call::Atomic(spec, atomic.operands.into());
-        self.ask(peer, op, spec_of(at, None), call);
+        engine.ask(peer, op, spec_of(at, None), call);
         Ok(())
     }
 
@@ -76,14 +76,14 @@ impl Endpoint {
         at: RawRemote,
         atomic: &RawAtomic<'_>,
     ) -> Result<(), SubmitError> {
-        let peer = self.check_peer(to)?;
-        self.check_room()?;
+        let engine = &mut *self.engine.enter();
+        let peer = engine.check_ask(to)?;
         let spec = atomic.spec(0)?;
-        let ops = &mut self.engine.inner.ops;
+        let ops = &mut engine.inner.ops;
         let op = ops.owned(OpKind::Remote(peer), Vec::new().into(), true);
-        self.note_op(op, RawKind::Atomic, RawWhat::Silent, 0, Some(peer));
+        engine.note_op(op, RawKind::Atomic, RawWhat::Silent, 0, Some(peer));
         let call = Call::Atomic(spec, atomic.operands.into());
-        self.ask(peer, op, spec_of(at, None), call);
+        engine.ask(peer, op, spec_of(at, None), call);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use super::types::{
     EndpointLimits, PeerIndex, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece,
     RawRecv, RawSend, RawSpace, SubmitError,
 };
-use crate::engine::{Inner, Submitted};
+use crate::engine::{Engine, Inner, Submitted};
 use crate::error::Error;
 use crate::ops::OpKind;
 use portolan_proto::{
@@ -17,7 +17,7 @@ use portolan_proto::{
 use portolan_sys::memory;
 
 /// Longest message that is copied at once: four pages; a longer one is better waited for.
-const INJECT_LEN_MAX: usize = 16 * 1024;
+pub(super) const INJECT_LEN_MAX: usize = 16 * 1024;
 
 /// Pieces of an operation; what MPI libraries ask for is at most 4.
 const PIECES_MAX: usize = 8;
@@ -52,32 +52,31 @@ impl Endpoint {
         pieces: &[RawPiece],
         context: u64,
     ) -> Result<(), SubmitError> {
-        let peer = self.check_peer(to)?;
+        let engine = &mut *self.engine.enter();
+        let peer = engine.check_index(to)?;
         check_pieces(pieces)?;
-        let what = spec_of(spec);
-        if let [piece] = pieces {
+        let (what, kind) = (spec_of(spec), OpKind::Send(peer));
+        let op = if let [piece] = pieces {
             // SAFETY: the caller's promise.
             let bytes = unsafe { slice_of(piece) };
-            if !spec.delivered && self.submit_now(peer, &what, bytes) {
-                self.complete_send(to, context, bytes.len());
+            if !spec.delivered && engine.submit_now(peer, &what, bytes) {
+                engine.complete_now(to, context, bytes.len());
                 return Ok(());
             }
-            self.check_room()?;
+            engine.inner.check_room()?;
             // SAFETY: the caller's promise: the memory outlives the operation.
-            let op = unsafe { self.engine.inner.ops.lent_raw(OpKind::Send(peer), bytes) };
-            self.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
-            return Ok(());
-        }
-        // SAFETY: the caller's promise.
-        let whole = unsafe { gathered(pieces) }?;
-        if !spec.delivered && self.submit_now(peer, &what, &whole) {
-            self.complete_send(to, context, whole.len());
-            return Ok(());
-        }
-        self.check_room()?;
-        let kind = OpKind::Send(peer);
-        let op = self.engine.inner.ops.owned(kind, whole.into(), true);
-        self.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
+            unsafe { engine.inner.ops.lent_raw(kind, bytes) }
+        } else {
+            // SAFETY: the caller's promise.
+            let whole = unsafe { gathered(pieces) }?;
+            if !spec.delivered && engine.submit_now(peer, &what, &whole) {
+                engine.complete_now(to, context, whole.len());
+                return Ok(());
+            }
+            engine.inner.check_room()?;
+            engine.inner.ops.owned(kind, whole.into(), true)
+        };
+        engine.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
         Ok(())
     }
 
@@ -92,92 +91,28 @@ impl Endpoint {
         spec: &RawSend,
         bytes: &[u8],
     ) -> Result<(), SubmitError> {
-        let peer = self.check_peer(to)?;
+        let engine = &mut *self.engine.enter();
+        let peer = engine.check_index(to)?;
         if bytes.len() > INJECT_LEN_MAX {
             return Err(SubmitError::TooLong);
         }
         let what = spec_of(spec);
-        if self.submit_now(peer, &what, bytes) {
-            self.part();
+        if engine.submit_now(peer, &what, bytes) {
             return Ok(());
         }
         if let PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) =
-            self.engine.inner.core.peer_status(peer)
+            engine.inner.core.peer_status(peer)
         {
             return Err(SubmitError::PeerGone(cause));
         }
-        self.check_room()?;
+        engine.inner.check_room()?;
         let copy = memory::gathered(&[bytes]).map_err(SubmitError::NoMemory)?;
-        let kind = OpKind::Send(peer);
-        let op = self.engine.inner.ops.owned(kind, copy.into(), true);
-        self.submit_later(peer, what, op, RawWhat::Silent, 0);
+        let op = engine
+            .inner
+            .ops
+            .owned(OpKind::Send(peer), copy.into(), true);
+        engine.submit_later(peer, what, op, RawWhat::Silent, 0);
         Ok(())
-    }
-
-    /// Whether more may be asked of peers now.
-    #[inline]
-    pub(super) fn check_room(&self) -> Result<(), SubmitError> {
-        let raw = self.engine.inner.raw.as_ref();
-        match raw.is_some_and(|raw| raw.is_full()) {
-            true => Err(SubmitError::Again),
-            false => Ok(()),
-        }
-    }
-
-    /// Sends what goes into a frame at once; `false` if it must wait, or ask.
-    #[inline]
-    fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
-        let engine = &mut *self.engine;
-        let turn = engine.inner.turn;
-        let waits = engine.inner.peers[peer.0 as usize].waits_for_company(turn);
-        if !waits && engine.send_direct(peer, spec, bytes) {
-            return true;
-        }
-        let inner = &mut engine.inner;
-        let accepted = inner.pending.is_empty() && inner.core.append(peer, spec, bytes).is_some()
-            || matches!(
-                inner.try_eager(peer, spec, &[bytes]),
-                Ok(Submitted::Accepted)
-            );
-        if !waits || inner.flush_wanted {
-            engine.flush();
-        }
-        accepted
-    }
-
-    /// Queues or announces a message; its operation ends later.
-    fn submit_later(
-        &mut self,
-        peer: PeerId,
-        spec: SendSpec,
-        op: OpId,
-        what: RawWhat,
-        context: u64,
-    ) {
-        self.note_op(op, RawKind::Send, what, context, Some(peer));
-        let engine = &mut *self.engine;
-        engine.inner.submit_raw(peer, spec, op);
-        engine.drain();
-        engine.flush();
-        self.part();
-    }
-
-    #[inline]
-    fn complete_send(&mut self, to: PeerIndex, context: u64, len: usize) {
-        if let Some(raw) = &mut self.engine.inner.raw {
-            raw.done.push_back(RawCompletion {
-                context,
-                kind: RawKind::Send,
-                peer: Some(to),
-                len: len as u64,
-                tag: 0,
-                imm: None,
-                buf: std::ptr::null_mut(),
-                released: false,
-                error: None,
-            });
-        }
-        self.part();
     }
 
     /// Posts the pieces for the next message that `spec` takes; ends with a completion.
@@ -194,53 +129,13 @@ impl Endpoint {
         pieces: &[RawPiece],
         context: u64,
     ) -> Result<(), SubmitError> {
-        let selector = self.selector(spec)?;
+        let engine = &mut *self.engine.enter();
+        let selector = engine.selector(spec)?;
         // SAFETY: the caller's promise.
-        let (op, len) = unsafe { self.post(pieces, selector.source, kind_of(spec), context) }?;
-        self.engine.inner.core.post_tagged(&selector, op, len);
-        self.settle();
+        let (op, len) = unsafe { engine.post(pieces, selector.source, kind_of(spec), context) }?;
+        engine.inner.core.post_tagged(&selector, op, len);
+        engine.settle();
         Ok(())
-    }
-
-    /// Makes an operation that receives into `pieces`; returns it, and how many bytes they have.
-    ///
-    /// # Safety
-    /// As of [`Endpoint::recv`].
-    #[inline]
-    unsafe fn post(
-        &mut self,
-        pieces: &[RawPiece],
-        source: Option<PeerId>,
-        kind: RawKind,
-        context: u64,
-    ) -> Result<(OpId, u64), SubmitError> {
-        // SAFETY: the caller's promise.
-        let (op, what, len) = unsafe { self.place(pieces, recv_kind(source)) }?;
-        self.note_op(op, kind, what, context, source);
-        Ok((op, len))
-    }
-
-    /// Makes an operation whose bytes go to `pieces` in the end.
-    ///
-    /// # Safety
-    /// As of [`Endpoint::recv`].
-    #[inline]
-    pub(super) unsafe fn place(
-        &mut self,
-        pieces: &[RawPiece],
-        kind: OpKind,
-    ) -> Result<(OpId, RawWhat, u64), SubmitError> {
-        check_pieces(pieces)?;
-        let inner = &mut self.engine.inner;
-        if let [piece] = pieces {
-            // SAFETY: the caller's promise.
-            let op = unsafe { inner.lend(*piece, kind) };
-            return Ok((op, RawWhat::Recv, piece.len as u64));
-        }
-        let len = pieces.iter().map(|piece| piece.len).sum();
-        let bytes = memory::zeroed(len).map_err(SubmitError::NoMemory)?;
-        let op = inner.ops.owned(kind, bytes.into(), true);
-        Ok((op, RawWhat::Scatter(pieces.into()), len as u64))
     }
 
     /// Posts `buffer` for many messages that `spec` takes, one behind another. Each has a
@@ -260,20 +155,21 @@ impl Endpoint {
         min_free: usize,
         context: u64,
     ) -> Result<(), SubmitError> {
-        let selector = self.selector(spec)?;
+        let engine = &mut *self.engine.enter();
+        let selector = engine.selector(spec)?;
         // SAFETY: the caller's promise.
-        let op = unsafe { self.engine.inner.lend(buffer, recv_kind(selector.source)) };
+        let op = unsafe { engine.inner.lend(buffer, recv_kind(selector.source)) };
         let many = RawWhat::Many(Many {
             buffer,
             open_count: 0,
             is_closed: false,
             error: None,
         });
-        self.note_op(op, kind_of(spec), many, context, selector.source);
+        engine.note_op(op, kind_of(spec), many, context, selector.source);
         let (len, free_min) = (buffer.len as u64, min_free as u64);
-        let core = &mut self.engine.inner.core;
+        let core = &mut engine.inner.core;
         core.post_many(&selector, op, len, free_min);
-        self.settle();
+        engine.settle();
         Ok(())
     }
 
@@ -281,7 +177,7 @@ impl Endpoint {
     /// waits before it fills the memory for that, and none of it is received. `None` while it may come.
     #[must_use]
     pub fn shortage(&self) -> Option<RawError> {
-        self.engine.inner.core.shortage().map(RawError::from)
+        self.engine.look().inner.core.shortage().map(RawError::from)
     }
 
     /// The first message that waits and that `spec` takes; it goes on waiting. Only what earlier
@@ -290,9 +186,9 @@ impl Endpoint {
     /// # Errors
     /// [`SubmitError::NoSuchPeer`].
     pub fn peek(&mut self, spec: &RawRecv) -> Result<Option<RawEnvelope>, SubmitError> {
-        let selector = self.selector(spec)?;
-        let found = self.engine.inner.core.peek_tagged(&selector);
-        self.part();
+        let engine = &mut *self.engine.enter();
+        let selector = engine.selector(spec)?;
+        let found = engine.inner.core.peek_tagged(&selector);
         Ok(found.map(RawEnvelope::from))
     }
 
@@ -305,9 +201,9 @@ impl Endpoint {
         &mut self,
         spec: &RawRecv,
     ) -> Result<Option<(RawClaim, RawEnvelope)>, SubmitError> {
-        let selector = self.selector(spec)?;
-        let found = self.engine.inner.core.claim_tagged(&selector);
-        self.part();
+        let engine = &mut *self.engine.enter();
+        let selector = engine.selector(spec)?;
+        let found = engine.inner.core.claim_tagged(&selector);
         Ok(found.map(|(id, envelope)| {
             let claim = RawClaim {
                 id,
@@ -335,14 +231,14 @@ impl Endpoint {
             true => RawKind::RecvTagged,
             false => RawKind::Recv,
         };
+        let engine = &mut *self.engine.enter();
         // SAFETY: the caller's promise.
-        let (op, len) = unsafe { self.post(pieces, Some(claim.source), kind, context) }?;
-        let inner = &mut self.engine.inner;
-        if !inner.core.recv_claimed(claim.id, op, len) {
-            inner.forget_raw(op);
+        let (op, len) = unsafe { engine.post(pieces, Some(claim.source), kind, context) }?;
+        if !engine.inner.core.recv_claimed(claim.id, op, len) {
+            engine.inner.forget_raw(op);
             return Err(SubmitError::StaleClaim);
         }
-        self.settle();
+        engine.settle();
         Ok(())
     }
 
@@ -350,44 +246,114 @@ impl Endpoint {
     pub fn discard(&mut self, claim: RawClaim) {
         let source = Some(claim.source);
         let kind = OpKind::RecvTagged { source };
-        let op = self.engine.inner.ops.owned(kind, Vec::new().into(), true);
-        self.note_op(op, RawKind::Recv, RawWhat::Silent, 0, source);
-        let inner = &mut self.engine.inner;
-        if !inner.core.recv_claimed(claim.id, op, 0) {
-            inner.forget_raw(op);
+        let engine = &mut *self.engine.enter();
+        let op = engine.inner.ops.owned(kind, Vec::new().into(), true);
+        engine.note_op(op, RawKind::Recv, RawWhat::Silent, 0, source);
+        if !engine.inner.core.recv_claimed(claim.id, op, 0) {
+            engine.inner.forget_raw(op);
         }
-        self.settle();
+        engine.settle();
     }
 
     /// Withdraws the oldest posted receive with this context. `true`: it ends with a completion
     /// that says so; `false`: it has a message already, or does not exist.
     pub fn cancel(&mut self, context: u64) -> bool {
-        let inner = &mut self.engine.inner;
+        let inner = &mut self.engine.enter().inner;
         let raw = inner.raw.as_ref();
         let posted = raw.map_or_else(Vec::new, |raw| raw.posted_with(context));
         let withdrawn = posted.into_iter().find(|&op| inner.core.cancel_tagged(op));
         if let Some(op) = withdrawn {
             inner.end_raw_recv_failed(op, OpError::Cancelled);
         }
-        self.part();
         withdrawn.is_some()
+    }
+}
+
+impl Engine {
+    /// Sends what goes into a frame at once; `false` if it must wait, or ask.
+    #[inline]
+    fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
+        let turn = self.inner.turn;
+        let waits = self.inner.peers[peer.0 as usize].waits_for_company(turn);
+        if !waits && self.send_direct(peer, spec, bytes) {
+            return true;
+        }
+        let inner = &mut self.inner;
+        let accepted = inner.pending.is_empty() && inner.core.append(peer, spec, bytes).is_some()
+            || matches!(
+                inner.try_eager(peer, spec, &[bytes]),
+                Ok(Submitted::Accepted)
+            );
+        if !waits || inner.flush_wanted {
+            self.flush();
+        }
+        accepted
+    }
+
+    /// Queues or announces a message; its operation ends later.
+    fn submit_later(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        op: OpId,
+        what: RawWhat,
+        context: u64,
+    ) {
+        self.note_op(op, RawKind::Send, what, context, Some(peer));
+        self.inner.submit_raw(peer, spec, op);
+        self.drain();
+        self.flush();
+    }
+
+    /// A send has ended as soon as it was asked for.
+    #[inline]
+    fn complete_now(&mut self, to: PeerIndex, context: u64, len: usize) {
+        if let Some(raw) = &mut self.inner.raw {
+            raw.done.push_back(RawCompletion {
+                context,
+                kind: RawKind::Send,
+                peer: Some(to),
+                len: len as u64,
+                tag: 0,
+                imm: None,
+                buf: std::ptr::null_mut(),
+                released: false,
+                error: None,
+            });
+        }
+    }
+
+    /// Makes an operation that receives into `pieces`; returns it, and how many bytes they have.
+    ///
+    /// # Safety
+    /// As of [`Endpoint::recv`].
+    #[inline]
+    unsafe fn post(
+        &mut self,
+        pieces: &[RawPiece],
+        source: Option<PeerId>,
+        kind: RawKind,
+        context: u64,
+    ) -> Result<(OpId, u64), SubmitError> {
+        // SAFETY: the caller's promise.
+        let (op, what, len) = unsafe { self.inner.place(pieces, recv_kind(source)) }?;
+        self.note_op(op, kind, what, context, source);
+        Ok((op, len))
     }
 
     /// Acts on what a call has caused.
     #[inline]
     pub(super) fn settle(&mut self) {
-        let engine = &mut *self.engine;
-        engine.drain();
-        if engine.inner.flush_wanted || engine.inner.core.wants_transmit() {
-            engine.flush();
+        self.drain();
+        if self.inner.flush_wanted || self.inner.core.wants_transmit() {
+            self.flush();
         }
-        self.part();
     }
 
     #[inline]
     fn selector(&self, spec: &RawRecv) -> Result<Selector, SubmitError> {
         self.check_owner()?;
-        let source = spec.source.map(|peer| self.check_peer(peer)).transpose()?;
+        let source = spec.source.map(|peer| self.check_index(peer)).transpose()?;
         Ok(match spec.space {
             RawSpace::Plain => Selector {
                 space: Space::Plain,
@@ -414,7 +380,7 @@ impl Endpoint {
         context: u64,
         waits_for: Option<PeerId>,
     ) {
-        if let Some(raw) = &mut self.engine.inner.raw {
+        if let Some(raw) = &mut self.inner.raw {
             raw.insert(RawOp {
                 op,
                 context,
@@ -430,6 +396,37 @@ impl Endpoint {
 }
 
 impl Inner {
+    /// Whether more may be asked of peers now.
+    #[inline]
+    pub(super) fn check_room(&self) -> Result<(), SubmitError> {
+        match self.raw.as_ref().is_some_and(|raw| raw.is_full()) {
+            true => Err(SubmitError::Again),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes an operation whose bytes go to `pieces` in the end.
+    ///
+    /// # Safety
+    /// As of [`Endpoint::recv`].
+    #[inline]
+    pub(super) unsafe fn place(
+        &mut self,
+        pieces: &[RawPiece],
+        kind: OpKind,
+    ) -> Result<(OpId, RawWhat, u64), SubmitError> {
+        check_pieces(pieces)?;
+        if let [piece] = pieces {
+            // SAFETY: the caller's promise.
+            let op = unsafe { self.lend(*piece, kind) };
+            return Ok((op, RawWhat::Recv, piece.len as u64));
+        }
+        let len = pieces.iter().map(|piece| piece.len).sum();
+        let bytes = memory::zeroed(len).map_err(SubmitError::NoMemory)?;
+        let op = self.ops.owned(kind, bytes.into(), true);
+        Ok((op, RawWhat::Scatter(pieces.into()), len as u64))
+    }
+
     /// Makes an operation that receives into `piece`.
     ///
     /// # Safety

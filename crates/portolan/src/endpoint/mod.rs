@@ -81,7 +81,6 @@ impl Endpoint {
         if self.is_removed(peer) && !self.take_back(peer) {
             peer = self.directory.insert(address).ok_or(Error::TooManyPeers)?;
             self.meet_fresh();
-            self.part();
         }
         Ok(PeerIndex(peer.0))
     }
@@ -90,7 +89,7 @@ impl Endpoint {
     #[inline]
     #[must_use]
     pub fn is_forked(&self) -> bool {
-        self.engine.inner.owner.is_another()
+        self.engine.is_forked()
     }
 
     /// The address of a peer; `None` for one that was removed or never was.
@@ -110,20 +109,21 @@ impl Endpoint {
 
     /// What the protocol has done so far.
     #[must_use]
-    pub fn counters(&self) -> &Counters {
-        self.engine.inner.core.counters()
+    pub fn counters(&self) -> Counters {
+        self.engine.look().inner.core.counters().clone()
     }
 
     /// Everything that was dropped here, by reason, by the protocol and by the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
-        self.engine.inner.drops()
+        self.engine.look().inner.drops()
     }
 
     /// The links that lead to `peer` now, by name; none before the first message.
     #[must_use]
     pub fn links_to(&self, peer: PeerIndex) -> Vec<String> {
-        let status = |link| self.engine.inner.core.path_status(PeerId(peer.0), link);
+        let engine = self.engine.look();
+        let status = |link| engine.inner.core.path_status(PeerId(peer.0), link);
         let up = LinkId::ALL.into_iter().filter_map(status);
         up.filter(|path| path.up)
             .map(|path| path.link.to_string())
@@ -146,7 +146,7 @@ impl Endpoint {
         if !self.leavers.is_empty() {
             self.see_off();
         }
-        let engine = &mut *self.engine;
+        let engine = &mut *self.engine.enter();
         let moved = engine.work(None);
         if engine.inner.has_done() {
             engine.leave_to_caller();
@@ -155,19 +155,7 @@ impl Endpoint {
         }
         let count = moved + engine.inner.hand_out(sink);
         self.rest.note(count, engine);
-        self.part();
         count
-    }
-
-    /// The last thing that a call does: what it has left is carried on if the program does not call
-    /// again soon.
-    #[inline]
-    pub(super) fn part(&mut self) {
-        if self.engine.has_left()
-            && let Err(error) = Gate::leave(&mut self.engine)
-        {
-            log::warn!("{error}");
-        }
     }
 
     /// Tells core, links and liveness of peers that are new.
@@ -175,7 +163,7 @@ impl Endpoint {
         for fresh in self.directory.take_fresh() {
             let Engine {
                 inner, liveness, ..
-            } = &mut *self.engine;
+            } = &mut *self.engine.enter();
             let index = fresh.peer.0 as usize;
             if index >= inner.peers.len() {
                 inner.peers.resize_with(index + 1, PeerInfo::default);
@@ -195,35 +183,38 @@ impl Endpoint {
         }
     }
 
+    fn is_removed(&self, peer: PeerId) -> bool {
+        let engine = self.engine.look();
+        let info = engine.inner.peers.get(peer.0 as usize);
+        info.is_some_and(|info| info.is_removed)
+    }
+}
+
+impl Engine {
     #[inline]
     fn check_owner(&self) -> Result<(), SubmitError> {
-        match self.is_forked() {
+        match self.inner.owner.is_another() {
             true => Err(SubmitError::Forked),
             false => Ok(()),
         }
     }
 
     /// The peer, if it can be sent to.
-    fn check_peer(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
+    #[inline]
+    fn check_index(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
         self.check_owner()?;
-        let info = self.engine.inner.peers.get(peer.0 as usize);
-        match info {
+        match self.inner.peers.get(peer.0 as usize) {
             Some(info) if !info.is_removed => Ok(PeerId(peer.0)),
             _ => Err(SubmitError::NoSuchPeer),
         }
     }
 
-    fn is_removed(&self, peer: PeerId) -> bool {
-        let info = self.engine.inner.peers.get(peer.0 as usize);
-        info.is_some_and(|info| info.is_removed)
-    }
-
     /// Only `peer` can end the operation that was just submitted: its silence counts.
     fn wait_for(&mut self, peer: PeerId) {
-        let Engine { inner, .. } = &mut *self.engine;
+        let inner = &mut self.inner;
         if inner.raw.as_mut().is_some_and(|raw| raw.wait(peer)) {
             let now = inner.read_clock();
-            self.engine.watch(peer, now);
+            self.watch(peer, now);
         }
     }
 }
@@ -231,19 +222,19 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if self.is_forked() {
-            self.engine.abandon();
+            self.engine.enter().abandon();
             return;
         }
         if std::thread::panicking() {
             return;
         }
-        let Endpoint { engine, waiter, .. } = self;
-        if let Err(error) = engine.close(waiter) {
+        let mut engine = self.engine.enter();
+        if let Err(error) = engine.close(&mut self.waiter) {
             log::error!("{error}");
         }
         // The process lives on: its peers should not hear that it has ended.
-        for peer in 0..self.engine.inner.job.size {
-            self.engine.links.disconnect(PeerId(peer), LinkId::SHM);
+        for peer in 0..engine.inner.job.size {
+            engine.links.disconnect(PeerId(peer), LinkId::SHM);
         }
     }
 }

@@ -2,12 +2,12 @@
 //! Remote memory of an endpoint: regions under keys of the caller's, put and get.
 
 use super::Endpoint;
-use super::message::{check_pieces, gathered, slice_of};
+use super::message::{INJECT_LEN_MAX, check_pieces, gathered, slice_of};
 use super::raw::RawWhat;
 use super::types::{
     PeerIndex, RawAccess, RawCompletion, RawKind, RawPiece, RawRemote, SubmitError,
 };
-use crate::engine::{Call, Inner};
+use crate::engine::{Call, Engine, Inner};
 use crate::error::Error;
 use crate::ops::OpKind;
 use portolan_proto::{
@@ -35,7 +35,7 @@ impl Endpoint {
         if isize::try_from(memory.len).is_err() {
             return Err(Error::RegionTooLong { len: memory.len });
         }
-        let inner = &mut self.engine.inner;
+        let inner = &mut self.engine.enter().inner;
         // SAFETY: the caller's promise.
         let op = unsafe { inner.lend(memory, OpKind::Region) };
         let spec = RegionSpec {
@@ -52,7 +52,6 @@ impl Endpoint {
             return Err(Error::KeyInUse { key });
         }
         self.regions.insert(key, op);
-        self.part();
         Ok(())
     }
 
@@ -61,10 +60,10 @@ impl Endpoint {
         let Some(op) = self.regions.remove(&key) else {
             return false;
         };
-        let inner = &mut self.engine.inner;
-        inner.core.conceal(key);
-        inner.ops.forget(op);
-        self.settle();
+        let engine = &mut *self.engine.enter();
+        engine.inner.core.conceal(key);
+        engine.inner.ops.forget(op);
+        engine.settle();
         true
     }
 
@@ -84,10 +83,10 @@ impl Endpoint {
         imm: Option<u64>,
         context: u64,
     ) -> Result<(), SubmitError> {
-        let peer = self.check_peer(to)?;
-        self.check_room()?;
+        let engine = &mut *self.engine.enter();
+        let peer = engine.check_ask(to)?;
         check_pieces(pieces)?;
-        let ops = &mut self.engine.inner.ops;
+        let ops = &mut engine.inner.ops;
         let kind = OpKind::Remote(peer);
         let op = match pieces {
             // SAFETY: the caller's promise: the memory outlives the operation.
@@ -98,8 +97,8 @@ impl Endpoint {
                 ops.owned(kind, whole.into(), true)
             }
         };
-        self.note_op(op, RawKind::Put, RawWhat::Send(false), context, Some(peer));
-        self.ask(peer, op, spec_of(at, imm), Call::Put);
+        engine.note_op(op, RawKind::Put, RawWhat::Send(false), context, Some(peer));
+        engine.ask(peer, op, spec_of(at, imm), Call::Put);
         Ok(())
     }
 
@@ -114,19 +113,16 @@ impl Endpoint {
         bytes: &[u8],
         imm: Option<u64>,
     ) -> Result<(), SubmitError> {
-        let peer = self.check_peer(to)?;
-        self.check_room()?;
-        if bytes.len() > self.limits().inject_len_max {
+        let engine = &mut *self.engine.enter();
+        let peer = engine.check_ask(to)?;
+        if bytes.len() > INJECT_LEN_MAX {
             return Err(SubmitError::TooLong);
         }
         let kind = OpKind::Remote(peer);
-        let op = self
-            .engine
-            .inner
-            .ops
-            .owned(kind, bytes.to_vec().into(), true);
-        self.note_op(op, RawKind::Put, RawWhat::Silent, 0, Some(peer));
-        self.ask(peer, op, spec_of(at, imm), Call::Put);
+        let ops = &mut engine.inner.ops;
+        let op = ops.owned(kind, bytes.to_vec().into(), true);
+        engine.note_op(op, RawKind::Put, RawWhat::Silent, 0, Some(peer));
+        engine.ask(peer, op, spec_of(at, imm), Call::Put);
         Ok(())
     }
 
@@ -144,19 +140,28 @@ impl Endpoint {
         pieces: &[RawPiece],
         context: u64,
     ) -> Result<(), SubmitError> {
-        let peer = self.check_peer(from)?;
-        self.check_room()?;
+        let engine = &mut *self.engine.enter();
+        let peer = engine.check_ask(from)?;
         let kind = OpKind::Remote(peer);
         // SAFETY: the caller's promise.
-        let (op, what, _) = unsafe { self.place(pieces, kind) }?;
-        self.note_op(op, RawKind::Get, what, context, Some(peer));
-        self.ask(peer, op, spec_of(at, None), Call::Get);
+        let (op, what, _) = unsafe { engine.inner.place(pieces, kind) }?;
+        engine.note_op(op, RawKind::Get, what, context, Some(peer));
+        engine.ask(peer, op, spec_of(at, None), Call::Get);
         Ok(())
+    }
+}
+
+impl Engine {
+    /// The peer, if it can be asked for something now.
+    pub(super) fn check_ask(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
+        let peer = self.check_index(peer)?;
+        self.inner.check_room()?;
+        Ok(peer)
     }
 
     /// Submits what `op` asks of `peer`.
     pub(super) fn ask(&mut self, peer: PeerId, op: OpId, spec: RemoteSpec, call: Call<'_>) {
-        let inner = &mut self.engine.inner;
+        let inner = &mut self.inner;
         let gone = match inner.core.peer_status(peer) {
             PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) => Some(cause),
             _ => match inner.submit_remote(peer, op, spec, call) {

@@ -32,34 +32,35 @@ impl Endpoint {
         if self.is_forked() || !self.directory.remove(peer) {
             return;
         }
-        let inner = &mut self.engine.inner;
+        let mut engine = self.engine.enter();
+        let inner = &mut engine.inner;
         inner.peers[peer.0 as usize].is_removed = true;
         let earliest = inner.read_clock() + STAY;
         self.leavers.push(Leaver { peer, earliest });
-        match self.engine.inner.core.peer_status(peer) {
+        match inner.core.peer_status(peer) {
             PeerStatus::Up | PeerStatus::Connecting => {
-                self.engine
-                    .inner
-                    .core
-                    .end_receives_from(peer, Cause::Closed);
-                self.engine.drain();
-                self.engine.flush();
+                inner.core.end_receives_from(peer, Cause::Closed);
+                engine.drain();
+                engine.flush();
             }
             // Nothing was ever said to it, or it is gone.
-            _ => self.see_off(),
+            _ => {
+                drop(engine);
+                self.see_off();
+            }
         }
-        self.part();
     }
 
     /// Takes the removal of `peer` back; `false` if its session has ended: it is forgotten then.
     pub(super) fn take_back(&mut self, peer: PeerId) -> bool {
-        if let PeerStatus::Failed(_) = self.engine.inner.core.peer_status(peer) {
+        let status = self.engine.look().inner.core.peer_status(peer);
+        if let PeerStatus::Failed(_) = status {
             self.directory.remove(peer);
             self.see_off();
             return false;
         }
         self.leavers.retain(|leaver| leaver.peer != peer);
-        self.engine.inner.peers[peer.0 as usize].is_removed = false;
+        self.engine.enter().inner.peers[peer.0 as usize].is_removed = false;
         true
     }
 
@@ -78,7 +79,7 @@ impl Endpoint {
     }
 
     fn is_over(&self, leaver: &Leaver) -> bool {
-        let inner = &self.engine.inner;
+        let inner = &self.engine.look().inner;
         match inner.core.peer_status(leaver.peer) {
             PeerStatus::Up | PeerStatus::Connecting => {
                 let raw = inner.raw.as_ref();
@@ -92,11 +93,12 @@ impl Endpoint {
 
     fn forget(&mut self, peer: PeerId) {
         self.directory.forget(peer);
-        self.engine.inner.core.dismiss(peer);
-        self.engine.give_up(peer, Cause::Closed);
-        self.engine.links.disconnect(peer, LinkId::UDP);
-        self.engine.links.disconnect(peer, LinkId::PACKET);
-        self.engine.drain();
-        self.engine.flush();
+        let engine = &mut *self.engine.enter();
+        engine.inner.core.dismiss(peer);
+        engine.give_up(peer, Cause::Closed);
+        engine.links.disconnect(peer, LinkId::UDP);
+        engine.links.disconnect(peer, LinkId::PACKET);
+        engine.drain();
+        engine.flush();
     }
 }

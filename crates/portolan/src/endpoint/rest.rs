@@ -129,19 +129,21 @@ impl Endpoint {
             return false;
         }
         self.wake();
-        self.engine.flush();
-        if self.engine.inner.has_done() || self.directory.has_fresh() {
+        // What the helper received while the program sleeps would not wake it.
+        let engine = self.engine.hold_mut();
+        engine.flush();
+        if engine.inner.has_done() || self.directory.has_fresh() {
             return false;
         }
         let mut wake = WakeSet::default();
         self.rest.is_armed = true;
-        let is_quiet = self.engine.links.arm(&mut wake);
-        let now = self.engine.inner.read_clock();
-        let most = match self.engine.full_mask {
+        let is_quiet = engine.links.arm(&mut wake);
+        let now = engine.inner.read_clock();
+        let most = match engine.full_mask {
             0 => SLEEP_MAX,
             _ => SLEEP_FULL,
         };
-        let timer = self.engine.inner.core.poll_timeout().since(now).min(most);
+        let timer = engine.inner.core.poll_timeout().since(now).min(most);
         if !is_quiet || self.rest.set_timer(Some(timer)).is_err() {
             self.wake();
             return false;
@@ -158,7 +160,7 @@ impl Endpoint {
         if let Err(error) = self.rest.set_timer(None) {
             log::warn!("stopping a timer: {error}");
         }
-        let engine = &mut *self.engine;
+        let engine = &mut *self.engine.enter();
         engine.links.disarm();
         engine.links.rouse(engine.inner.turn);
         engine.inner.read_clock();

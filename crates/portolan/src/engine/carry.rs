@@ -8,6 +8,7 @@
 
 use super::Engine;
 use portolan_sys::gate::{Carried, Carry};
+use std::io;
 
 /// The helper's thread, as tools show it.
 pub(crate) const HELPER_NAME: &str = "portolan-carry";
@@ -16,14 +17,6 @@ pub(crate) const HELPER_NAME: &str = "portolan-carry";
 const CARRY_TURNS: u32 = 64;
 
 impl Engine {
-    /// Whether something waits to be done although the program may not call again: frames that
-    /// gathered, or that credit, a window or a full link held back; frames under way, which may be
-    /// lost; acknowledgements.
-    #[inline]
-    pub(crate) fn has_left(&self) -> bool {
-        self.inner.core.has_outstanding() || self.full_mask != 0 || !self.inner.pending.is_empty()
-    }
-
     fn carry_turn(&mut self) -> usize {
         let received = match self.handlers.is_empty() {
             true => self.work(None),
@@ -34,11 +27,24 @@ impl Engine {
 }
 
 impl Carry for Engine {
+    /// Frames that gathered, or that credit, a window or a full link held back; frames under way,
+    /// which may be lost; acknowledgements.
+    #[inline]
+    fn has_left(&self) -> bool {
+        self.inner.core.has_outstanding() || self.full_mask != 0 || !self.inner.pending.is_empty()
+    }
+
     fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
         self.inner.core.set_away(true);
         let carried = self.carry_turns(is_wanted);
         self.inner.core.set_away(false);
         carried
+    }
+
+    fn on_no_helper(&mut self, error: &io::Error) {
+        log::warn!(
+            "what calls have left waits for the next call: no thread {HELPER_NAME}: {error}"
+        );
     }
 }
 

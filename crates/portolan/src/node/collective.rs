@@ -6,7 +6,7 @@
 //! it waits for (P14.4), and whoever finds a failure tells all members (P14.5). The one invariant: no
 //! wait here goes on when the group is broken.
 
-use super::{INBOX_LEN_MAX, LentGuard, Node};
+use super::{INBOX_LEN_MAX, Node};
 use crate::buffer::{self, Buffer};
 use crate::collective::{Fault, HEAD_LEN, Head, NEWS_LEN_MAX, News, Pair, State};
 use crate::engine::Submitted;
@@ -124,7 +124,6 @@ impl Node {
         if let Err(error) = &result {
             self.break_group(run.group.id(), fault_of(self.rank(), error));
         }
-        self.part();
         result
     }
 
@@ -153,10 +152,8 @@ impl Node {
         match fault {
             Fault::Mismatch(mismatch) => Error::CollectiveMismatch(Box::new(*mismatch)),
             Fault::Gone { rank, why } => {
-                let mut error = self
-                    .engine
-                    .inner
-                    .gone_error(PeerId(*rank), Cause::ProcessGone);
+                let inner = &self.engine.look().inner;
+                let mut error = inner.gone_error(PeerId(*rank), Cause::ProcessGone);
                 if let Error::PeerGone { reason, .. } = &mut error {
                     reason.report.get_or_insert_with(|| why.clone());
                 }
@@ -204,17 +201,14 @@ impl Node {
         for rank in members.ranks().iter().copied().filter(|rank| *rank != me) {
             self.tell(PeerId(rank), news);
         }
-        self.engine.flush();
+        self.engine.enter().flush();
     }
 
     /// Sends news. A member that cannot be reached hears of it from its own links.
     fn tell(&mut self, peer: PeerId, news: &News) {
         let spec = spec(PortId::system(NEWS_PORT));
-        if let Err(error) = self
-            .engine
-            .inner
-            .send_copy_spec(peer, spec, &news.to_bytes())
-        {
+        let inner = &mut self.engine.enter().inner;
+        if let Err(error) = inner.send_copy_spec(peer, spec, &news.to_bytes()) {
             log::debug!("telling {peer} of a collective operation: {error}");
         }
     }
@@ -225,19 +219,24 @@ impl Node {
             let Some(op) = self.collectives.news else {
                 let buffer = Buffer::from(vec![0; NEWS_LEN_MAX]);
                 let port = PortId::system(NEWS_PORT);
-                let posted = self.engine.inner.post_recv(port, buffer, None);
+                let engine = &mut *self.engine.enter();
+                let posted = engine.inner.post_recv(port, buffer, None);
                 self.collectives.news = posted.ok().map(|request| request.0);
-                self.drain();
+                engine.drain();
                 if self.collectives.news.is_none() {
                     return;
                 }
                 continue;
             };
-            if !self.engine.inner.ops.is_done(op) {
-                return;
-            }
+            let finished = {
+                let ops = &mut self.engine.enter().inner.ops;
+                if !ops.is_done(op) {
+                    return;
+                }
+                ops.finish(op)
+            };
             self.collectives.news = None;
-            let Some(Ok(done)) = self.engine.inner.ops.finish(op) else {
+            let Some(Ok(done)) = finished else {
                 self.count_malformed();
                 continue;
             };
@@ -250,7 +249,13 @@ impl Node {
     }
 
     fn count_malformed(&mut self) {
-        *self.engine.inner.link_drops.entry(MALFORMED).or_default() += 1;
+        *self
+            .engine
+            .enter()
+            .inner
+            .link_drops
+            .entry(MALFORMED)
+            .or_default() += 1;
     }
 
     fn on_news(&mut self, source: u32, news: &News) {
@@ -284,7 +289,7 @@ impl Node {
         Wait {
             op,
             peer,
-            tell_at: self.engine.inner.read_clock() + TELL_AFTER,
+            tell_at: self.engine.enter().inner.read_clock() + TELL_AFTER,
             told: false,
         }
     }
@@ -301,33 +306,37 @@ impl Node {
             self.check_whole(&run.group)?;
             let (op, news) = (wait.op, self.collectives.news);
             let tell_at = (!wait.told).then_some(wait.tell_at);
-            let Node { engine, waiter, .. } = self;
-            waiter.until(engine, &[wait.peer], |inner| {
+            let mut engine = self.engine.enter();
+            self.waiter.until(&mut engine, &[wait.peer], |inner| {
                 inner.ops.is_done(op)
                     || news.is_some_and(|news| inner.ops.is_done(news))
                     || stop()
                     || tell_at.is_some_and(|at| inner.now >= at)
             });
-            if self.engine.inner.ops.is_done(op) {
+            if engine.inner.ops.is_done(op) {
                 return Ok(true);
             }
+            let now = engine.inner.now;
+            drop(engine);
             self.hear_news();
             self.check_whole(&run.group)?;
-            if !wait.told && self.engine.inner.now >= wait.tell_at {
+            if !wait.told && now >= wait.tell_at {
                 wait.told = true;
                 let (group, head) = (run.group.id(), run.head);
                 self.tell(wait.peer, &News::Waiting { group, head });
-                self.engine.flush();
+                self.engine.enter().flush();
             }
             if stop() {
-                self.part();
                 return Ok(false);
             }
         }
     }
 
     fn peer_of(&self, run: &Run, member: u32) -> Result<PeerId, Error> {
-        self.engine.inner.check_rank(run.group.rank_of(member))
+        self.engine
+            .look()
+            .inner
+            .check_rank(run.group.rank_of(member))
     }
 
     /// Sends `bytes` to `member`, and waits until they may be used again.
@@ -343,17 +352,19 @@ impl Node {
 
     fn send_message(&mut self, run: &Run, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
         let spec = spec(run.port());
-        if self.engine.send_direct(peer, &spec, bytes) {
+        let mut engine = self.engine.enter();
+        if engine.send_direct(peer, &spec, bytes) {
             return Ok(());
         }
-        if self.engine.inner.try_eager(peer, &spec, &[bytes])? == Submitted::Accepted {
-            self.engine.flush();
+        if engine.inner.try_eager(peer, &spec, &[bytes])? == Submitted::Accepted {
+            engine.flush();
             return Ok(());
         }
         // SAFETY: the guard takes the memory back before the borrow of `bytes` ends.
-        let op = unsafe { self.engine.inner.ops.lent(OpKind::Send(peer), bytes) };
-        self.engine.inner.submit_op(peer, spec, op);
-        self.engine.flush();
+        let op = unsafe { engine.inner.ops.lent(OpKind::Send(peer), bytes) };
+        engine.inner.submit_op(peer, spec, op);
+        engine.flush();
+        drop(engine);
         self.finish_data(run, op, peer).map(|_| ())
     }
 
@@ -362,7 +373,7 @@ impl Node {
         let guard = LentGuard { node: self, op };
         let mut wait = guard.node.wait_for(op, peer);
         guard.node.wait_run(run, &mut wait, &|| false)?;
-        let done = guard.node.engine.inner.ops.finish_lent(op);
+        let done = guard.node.engine.enter().inner.ops.finish_lent(op);
         done.unwrap_or(Err(Error::StaleRequest))
             .map(|received| received.len)
     }
@@ -406,17 +417,18 @@ impl Node {
             &[]
         };
         let message = run.whole(&mut place, inline);
-        let sent = self
-            .engine
-            .inner
-            .send_copy_spec(peer, spec(run.port()), message);
-        self.engine.flush();
+        let engine = &mut *self.engine.enter();
+        let spec = spec(run.port());
+        let sent = engine.inner.send_copy_spec(peer, spec, message);
+        engine.flush();
         sent
     }
 
     fn begin_payload(&mut self, run: &Run, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
-        let begun = self.engine.inner.isend_spec(peer, spec(run.port()), buffer);
-        self.engine.flush();
+        let mut engine = self.engine.enter();
+        let begun = engine.inner.isend_spec(peer, spec(run.port()), buffer);
+        engine.flush();
+        drop(engine);
         Ok(self.wait_for(begun?.0, peer))
     }
 
@@ -443,17 +455,19 @@ impl Node {
         place: &mut [u8],
     ) -> Result<usize, Error> {
         let (port, source) = (run.port(), Some(peer));
-        if self.engine.inner.core.is_quiet(port)
-            && let Some(got) = self.recv_at_once(port, source, place, || false)
+        let mut engine = self.engine.enter();
+        if engine.inner.core.is_quiet(port)
+            && let Some(got) = engine.recv_at_once(port, source, place, || false)
         {
             return Ok(got.len);
         }
         let len = place.len() as u64;
-        let inner = &mut self.engine.inner;
+        let inner = &mut engine.inner;
         // SAFETY: as in `send_message`; `place` is not used before the operation is done.
         let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, place) };
         inner.core.post_recv(port, op, len, source);
-        self.drain();
+        engine.drain();
+        drop(engine);
         self.finish_data(run, op, peer)
     }
 
@@ -463,12 +477,13 @@ impl Node {
         let mut head = self.post_head(run, peer)?;
         let (port, source) = (run.port(), Some(peer));
         let len = into.len() as u64;
-        let inner = &mut self.engine.inner;
+        let mut engine = self.engine.enter();
         // SAFETY: as in `receive_message`.
-        let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, into) };
-        inner.core.post_recv(port, op, len, source);
+        let op = unsafe { engine.inner.ops.lent_mut(OpKind::Recv { port, source }, into) };
+        engine.inner.core.post_recv(port, op, len, source);
+        drop(engine);
         let guard = LentGuard { node: self, op };
-        guard.node.drain();
+        guard.node.engine.enter().drain();
         guard.node.finish_head(run, &mut head)?;
         let node = &mut *guard.node;
         let got = node.finish_data(run, op, peer)?;
@@ -509,9 +524,10 @@ impl Node {
     }
 
     fn post_data(&mut self, run: &Run, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
-        let inner = &mut self.engine.inner;
-        let posted = inner.post_recv(run.port(), buffer, Some(peer))?;
-        self.drain();
+        let mut engine = self.engine.enter();
+        let posted = engine.inner.post_recv(run.port(), buffer, Some(peer))?;
+        engine.drain();
+        drop(engine);
         Ok(self.wait_for(posted.0, peer))
     }
 
@@ -550,7 +566,7 @@ impl Node {
         };
         let group = run.group.id();
         let entry = self.collectives.groups.entry(group).or_default();
-        let me = self.engine.inner.rank();
+        let me = self.job.rank;
         if let Err(pair) = entry.state.check_data(me, peer.0, &theirs, &run.head) {
             return Err(self.differ(group, &pair));
         }
@@ -571,16 +587,27 @@ impl Node {
     }
 
     fn violation(&self, peer: PeerId, what: &'static str) -> Error {
-        self.engine.inner.gone_error(peer, Cause::Violation(what))
+        self.engine
+            .look()
+            .inner
+            .gone_error(peer, Cause::Violation(what))
     }
 
     /// Withdraws an operation whose end nobody waits for any more.
     pub(crate) fn give_up(&mut self, wait: &Wait) {
-        let inner = &mut self.engine.inner;
-        match inner.withdraw(wait.op) {
-            true => inner.ops.forget(wait.op),
-            false => inner.ops.detach(wait.op),
-        }
+        self.engine.enter().inner.give_up_op(wait.op);
+    }
+}
+
+/// Takes lent memory back if the wait for its operation ends early.
+struct LentGuard<'a> {
+    node: &'a mut Node,
+    op: OpId,
+}
+
+impl Drop for LentGuard<'_> {
+    fn drop(&mut self) {
+        self.node.engine.enter().inner.take_back(self.op);
     }
 }
 

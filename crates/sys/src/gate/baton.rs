@@ -1,90 +1,124 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who may use a value: its owner, or a helper while the owner is away.
 //!
-//! The owner holds the baton until it puts it down, and takes it back when it returns. A helper may
-//! pick up only what lies there, and gives way when it is asked to. Each time the owner puts the
-//! baton down has a number, by which the helper sees whether the owner has been back since.
+//! Each side writes a word of its own and then reads the other's (Dekker), so the owner, which comes
+//! and goes with each call, needs plain stores and loads; the helper, which looks once a millisecond,
+//! pays for the fences of both ([`barrier`]). Each absence of the owner has a number, by which the
+//! helper sees whether the owner has been back since.
+
+use crate::barrier;
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// The lower bits say who has it; the rest is the number of the last time it was put down.
-const WHO: u32 = 3;
-const OWNER: u32 = 0;
-const NOBODY: u32 = 1;
-const HELPER: u32 = 2;
-/// The helper has it, and the owner waits for it.
-const WANTED: u32 = 3;
-const ONE: u32 = WHO + 1;
+/// In the owner's word: it is away. The other bits number its absences.
+const AWAY: u32 = 1;
 
-/// A time at which the owner put the baton down.
+/// An absence of the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Absence(u32);
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Baton(AtomicU32);
+pub(super) struct Baton {
+    /// Written by the owner alone.
+    owner: AtomicU32,
+    /// Written by the helper alone: it has the value, or is about to look whether it may.
+    is_claimed: AtomicBool,
+    /// Written by the helper alone: it sleeps until it is called.
+    is_asleep: AtomicBool,
+    /// The helper's fences reach the owner's thread.
+    has_light_fence: bool,
+}
 
 impl Baton {
     /// One that the owner holds.
     pub(super) fn new() -> Baton {
-        Baton(AtomicU32::new(OWNER))
+        Baton {
+            owner: AtomicU32::new(0),
+            is_claimed: AtomicBool::new(false),
+            is_asleep: AtomicBool::new(false),
+            has_light_fence: barrier::register_own(),
+        }
     }
 
-    /// Puts it down; the owner's alone, while it holds it.
+    /// The owner's half of the fence between its store and its load.
     #[inline]
-    pub(super) fn put_down(&self) {
-        let number = self.0.load(Ordering::Relaxed) & !WHO;
-        // SYNC: baton-owner-helper, released. Sequentially consistent with the flag by which the
-        // owner learns that the helper sleeps: one of the two sees the other.
-        self.0
-            .swap(number.wrapping_add(ONE) | NOBODY, Ordering::SeqCst);
+    fn fence(&self) {
+        if self.has_light_fence {
+            barrier::light();
+        } else {
+            barrier::full();
+        }
     }
 
-    /// Takes it back if nobody has it; else asks for it. The owner's alone.
+    /// Puts it down; the owner's alone, while it holds it. Returns whether the helper is to be called.
     #[inline]
-    pub(super) fn try_take_back(&self) -> bool {
-        let now = self.0.load(Ordering::Relaxed);
-        let (who, number) = (now & WHO, now & !WHO);
-        let next = if who == NOBODY { OWNER } else { WANTED };
+    pub(super) fn put_down(&self) -> bool {
+        let number = self.owner.load(Ordering::Relaxed) & !AWAY;
+        let absence = number.wrapping_add(AWAY + 1) | AWAY;
+        // SYNC: baton-owner-helper, released.
+        self.owner.store(absence, Ordering::Release);
+        self.fence();
+        self.is_asleep.load(Ordering::Relaxed)
+    }
+
+    /// Asks for it; the owner's alone, after [`Baton::put_down`]. It has it once
+    /// [`Baton::is_back`] says so.
+    #[inline]
+    pub(super) fn take_back(&self) {
+        let number = self.owner.load(Ordering::Relaxed) & !AWAY;
+        self.owner.store(number, Ordering::Relaxed);
+        self.fence();
+    }
+
+    /// Whether the owner, which has asked for it, has it.
+    #[inline]
+    pub(super) fn is_back(&self) -> bool {
         // SYNC: baton-helper-owner, acquired.
-        let swapped =
-            self.0
-                .compare_exchange(now, number | next, Ordering::Acquire, Ordering::Relaxed);
-        who == NOBODY && swapped.is_ok()
+        !self.is_claimed.load(Ordering::Acquire)
     }
 
-    /// Since when it lies there; `None` while somebody has it.
+    /// The present absence of the owner; `None` while it is there.
     pub(super) fn absence(&self) -> Option<Absence> {
-        let now = self.0.load(Ordering::SeqCst);
-        (now & WHO == NOBODY).then_some(Absence(now & !WHO))
+        let now = self.owner.load(Ordering::Relaxed);
+        (now & AWAY != 0).then_some(Absence(now))
     }
 
     /// Picks it up, if the owner has not been back. The helper's alone.
     pub(super) fn pick_up(&self, absence: Absence) -> bool {
-        let Absence(number) = absence;
+        self.is_claimed.store(true, Ordering::Relaxed);
+        barrier::heavy_own();
         // SYNC: baton-owner-helper, acquired.
-        self.0
-            .compare_exchange(
-                number | NOBODY,
-                number | HELPER,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            )
-            .is_ok()
+        if Absence(self.owner.load(Ordering::Acquire)) == absence {
+            return true;
+        }
+        self.give_back();
+        false
     }
 
-    /// Whether the owner waits for it.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & WHO == WANTED
+    /// Whether the owner has asked for it since `absence` began.
+    pub(super) fn is_wanted(&self, absence: Absence) -> bool {
+        Absence(self.owner.load(Ordering::Relaxed)) != absence
     }
 
     /// Gives it back. The helper's alone, after [`Baton::pick_up`].
-    pub(super) fn give_back(&self, absence: Absence) {
-        let Absence(number) = absence;
+    pub(super) fn give_back(&self) {
         // SYNC: baton-helper-owner, released.
-        self.0.swap(number | NOBODY, Ordering::Release);
+        self.is_claimed.store(false, Ordering::Release);
+    }
+
+    /// Says that the helper is about to sleep until it is called. It must look at
+    /// [`Baton::absence`] once more: whoever left before this call does not call.
+    pub(super) fn fall_asleep(&self) {
+        self.is_asleep.store(true, Ordering::Relaxed);
+        barrier::heavy_own();
+    }
+
+    /// Says that the helper need not be called.
+    pub(super) fn wake(&self) {
+        self.is_asleep.store(false, Ordering::Relaxed);
     }
 }

@@ -37,7 +37,7 @@ fn one_at_a_time_uses_the_value() {
                 if of_helper.baton.pick_up(absence) {
                     add(&of_helper);
                     count += 1;
-                    of_helper.baton.give_back(absence);
+                    of_helper.baton.give_back();
                 }
             }
             count
@@ -45,7 +45,8 @@ fn one_at_a_time_uses_the_value() {
         for _ in 0..2 {
             add(&shared);
             shared.baton.put_down();
-            while !shared.baton.try_take_back() {
+            shared.baton.take_back();
+            while !shared.baton.is_back() {
                 thread::yield_now();
             }
         }

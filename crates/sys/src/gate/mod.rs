@@ -3,11 +3,11 @@
 //! something in it and stays away.
 //!
 //! A program that has called a library and then computes would otherwise leave undone what the
-//! library had put off until the next call. The owner pays two atomic operations when it leaves
-//! something behind, and nothing when it does not.
+//! library had put off until the next call. Each use of the value is a guard; the end of the last
+//! one leaves the value to the helper if there is something to carry on. That costs the owner some
+//! stores to cache lines of its own, and nothing when it leaves nothing.
 //!
-//! The one invariant: the helper touches the value only between [`Gate::leave`] and the owner's next
-//! use of it.
+//! The one invariant: the helper touches the value only while the owner uses nothing of it.
 #![allow(
     unsafe_code,
     reason = "a value that is handed between two threads by an atomic word"
@@ -21,7 +21,7 @@ mod tests;
 
 use crate::fork::Owner;
 use baton::Baton;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, OnceCell, UnsafeCell};
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -55,31 +55,37 @@ pub enum Carried {
 
 /// What a helper can do for its owner.
 pub trait Carry: Send + 'static {
+    /// Whether something waits to be done although the owner may not come back.
+    fn has_left(&self) -> bool;
+
     /// Goes on with what was left; returns soon once `is_wanted` says so.
     fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried;
+
+    /// The system has no thread for the helper: what is left waits for the owner. Told once.
+    fn on_no_helper(&mut self, error: &io::Error);
 }
 
 struct Shared<T> {
     baton: Baton,
-    /// The helper sleeps until it is called.
-    is_asleep: AtomicBool,
     is_closed: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `value` is used by the thread that has the baton alone: by the owner through `Gate`, or by
-// the helper between `pick_up` and `give_back`; the baton's orderings make what one did visible to
+// SAFETY: `value` is used by the thread that has the baton alone: by the owner through its guards, or
+// by the helper between `pick_up` and `give_back`; the baton's orderings make what one did visible to
 // the other. `T: Send` because both threads use it.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
-/// See the module documentation. Using it takes the value back.
+/// See the module documentation.
 pub struct Gate<T: Carry> {
     shared: Arc<Shared<T>>,
     /// The owner holds the baton.
     is_held: Cell<bool>,
-    helper: Option<JoinHandle<()>>,
-    /// The system has refused a thread; it is not asked again.
-    is_alone: bool,
+    /// Readers' guards that are alive.
+    looks: Cell<u32>,
+    /// Nothing is left to the helper before the next [`Gate::enter`].
+    is_kept: Cell<bool>,
+    helper: OnceCell<Option<JoinHandle<()>>>,
     name: &'static str,
     /// The process that the helper lives in: a child that it forks has none.
     process: Owner,
@@ -91,65 +97,83 @@ impl<T: Carry> Gate<T> {
         Gate {
             shared: Arc::new(Shared {
                 baton: Baton::new(),
-                is_asleep: AtomicBool::new(false),
                 is_closed: AtomicBool::new(false),
                 value: UnsafeCell::new(value),
             }),
             is_held: Cell::new(true),
-            helper: None,
-            is_alone: false,
+            looks: Cell::new(0),
+            is_kept: Cell::new(false),
+            helper: OnceCell::new(),
             name,
             process: Owner::this_process(),
         }
     }
 
-    /// Leaves the value to the helper, until the owner uses it again.
-    ///
-    /// # Errors
-    /// What the system says when it has no thread for the helper, once; what was left then waits for
-    /// the owner.
+    /// Whether this process is a child that was forked since: its copy has no helper.
     #[inline]
-    pub fn leave(&mut self) -> io::Result<()> {
-        if self.process.is_another() {
-            return Ok(());
-        }
-        let Some(helper) = &self.helper else {
-            return self.leave_first();
-        };
-        if self.is_held.replace(false) {
-            self.shared.baton.put_down();
-            if self.shared.is_asleep.load(Ordering::SeqCst) {
-                helper.thread().unpark();
-            }
-        }
-        Ok(())
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.process.is_another()
     }
 
-    #[cold]
-    fn leave_first(&mut self) -> io::Result<()> {
-        if self.is_alone {
-            return Ok(());
+    /// Takes the value back, for as long as the guard lives.
+    #[inline]
+    pub fn enter(&mut self) -> Entered<'_, T> {
+        // Guards that were leaked, and references from `hold`, cannot be in use any more.
+        self.looks.set(0);
+        self.is_kept.set(false);
+        self.begin();
+        Entered(self)
+    }
+
+    /// As [`Gate::enter`], to read.
+    #[inline]
+    pub fn look(&self) -> Look<'_, T> {
+        self.looks.set(self.looks.get() + 1);
+        self.begin();
+        Look(self)
+    }
+
+    /// Takes the value back until the next [`Gate::enter`] has ended: for what is handed out of it and
+    /// must not change meanwhile.
+    #[inline]
+    pub fn hold(&self) -> &T {
+        self.begin();
+        self.is_kept.set(true);
+        // SAFETY: the owner keeps the baton until the next `enter`, before which the reference ends.
+        unsafe { &*self.shared.value.get() }
+    }
+
+    /// As [`Gate::hold`], to change what is handed out.
+    #[inline]
+    pub fn hold_mut(&mut self) -> &mut T {
+        self.begin();
+        self.is_kept.set(true);
+        // SAFETY: as in `hold`; `&mut self` makes this the only reference.
+        unsafe { &mut *self.shared.value.get() }
+    }
+
+    #[inline]
+    fn begin(&self) {
+        if !self.is_held.get() {
+            self.take_back();
         }
-        self.is_alone = true;
-        self.helper = Some(spawn(&self.shared, self.name)?);
-        self.leave()
     }
 
     #[inline]
     fn take_back(&self) {
-        if !self.is_held.get() {
-            self.take_back_now();
+        self.shared.baton.take_back();
+        if !self.shared.baton.is_back() {
+            self.await_helper();
         }
+        self.is_held.set(true);
     }
 
-    #[inline(never)]
-    fn take_back_now(&self) {
+    #[cold]
+    fn await_helper(&self) {
         let mut tries = 0_u32;
-        while !self.shared.baton.try_take_back() {
-            // A helper that had the value when this process was forked never gives it back.
-            if self.process.is_another() {
-                break;
-            }
+        // A helper that had the value when this process was forked never gives it back.
+        while !self.shared.baton.is_back() && !self.process.is_another() {
             tries += 1;
             // A turn of the helper's takes microseconds, but it may have lost its core.
             if tries < 64 {
@@ -158,35 +182,105 @@ impl<T: Carry> Gate<T> {
                 thread::yield_now();
             }
         }
-        self.is_held.set(true);
+    }
+
+    /// Ends the last use: leaves the value to the helper if there is something to carry on.
+    #[inline]
+    fn end(&self) {
+        // SAFETY: the owner holds the baton, and nothing of the value is used any more.
+        if !self.is_kept.get() && unsafe { &*self.shared.value.get() }.has_left() {
+            self.leave();
+        }
+    }
+
+    #[inline]
+    fn leave(&self) {
+        if self.process.is_another() {
+            return;
+        }
+        let helper = match self.helper.get() {
+            Some(helper) => helper.as_ref(),
+            None => self.start_helper(),
+        };
+        if let Some(helper) = helper {
+            self.is_held.set(false);
+            if self.shared.baton.put_down() {
+                helper.thread().unpark();
+            }
+        }
+    }
+
+    #[cold]
+    fn start_helper(&self) -> Option<&JoinHandle<()>> {
+        let helper = spawn(&self.shared, self.name);
+        if let Err(error) = &helper {
+            // SAFETY: the owner holds the baton, and has no guard.
+            unsafe { &mut *self.shared.value.get() }.on_no_helper(error);
+        }
+        self.helper.get_or_init(|| helper.ok()).as_ref()
     }
 }
 
-impl<T: Carry> Deref for Gate<T> {
+/// The value, while its owner uses it.
+pub struct Entered<'a, T: Carry>(&'a Gate<T>);
+
+impl<T: Carry> Deref for Entered<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        self.take_back();
-        // SAFETY: the owner holds the baton; `leave`, which gives it up, needs `&mut self`, so no
-        // reference outlives the hold.
-        unsafe { &*self.shared.value.get() }
+        // SAFETY: the owner holds the baton while a guard lives, and this one came from `&mut Gate`, so
+        // it is the only one.
+        unsafe { &*self.0.shared.value.get() }
     }
 }
 
-impl<T: Carry> DerefMut for Gate<T> {
+impl<T: Carry> DerefMut for Entered<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        self.take_back();
         // SAFETY: as in `deref`; `&mut self` makes this the only reference.
-        unsafe { &mut *self.shared.value.get() }
+        unsafe { &mut *self.0.shared.value.get() }
+    }
+}
+
+impl<T: Carry> Drop for Entered<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// The value, while its owner reads it.
+pub struct Look<'a, T: Carry>(&'a Gate<T>);
+
+impl<T: Carry> Deref for Look<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the owner holds the baton while a guard lives; others that live now are of this kind,
+        // since `Gate::enter` takes `&mut self`.
+        unsafe { &*self.0.shared.value.get() }
+    }
+}
+
+impl<T: Carry> Drop for Look<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let looks = self.0.looks.get() - 1;
+        self.0.looks.set(looks);
+        if looks == 0 {
+            self.0.end();
+        }
     }
 }
 
 impl<T: Carry> Drop for Gate<T> {
     fn drop(&mut self) {
-        self.take_back();
-        let Some(helper) = self.helper.take() else {
+        if !self.is_held.get() {
+            self.take_back();
+        }
+        let Some(helper) = self.helper.take().flatten() else {
             return;
         };
         if self.process.is_another() {
@@ -222,10 +316,10 @@ fn help<T: Carry>(shared: &Shared<T>) {
         looks = 0;
         thread::park_timeout(pause);
         let carried = if shared.baton.pick_up(absence) {
-            let _back = GiveBack(shared, absence);
+            let _back = GiveBack(shared);
             // SAFETY: this thread has the baton until `_back` is dropped.
             let value = unsafe { &mut *shared.value.get() };
-            value.carry(&|| shared.baton.is_wanted())
+            value.carry(&|| shared.baton.is_wanted(absence))
         } else {
             Carried::Moved
         };
@@ -240,11 +334,11 @@ fn help<T: Carry>(shared: &Shared<T>) {
 }
 
 /// Also when the value panics: the owner must not wait for ever.
-struct GiveBack<'a, T>(&'a Shared<T>, baton::Absence);
+struct GiveBack<'a, T>(&'a Shared<T>);
 
 impl<T> Drop for GiveBack<'_, T> {
     fn drop(&mut self) {
-        self.0.baton.give_back(self.1);
+        self.0.baton.give_back();
     }
 }
 
@@ -254,11 +348,10 @@ fn sleep<T>(shared: &Shared<T>, deeply: bool, done: Option<baton::Absence>) {
         thread::park_timeout(ABSENCE);
         return;
     }
-    shared.is_asleep.store(true, Ordering::SeqCst);
-    // Whoever left something before this store did not call.
+    shared.baton.fall_asleep();
     let is_left = shared.baton.absence().is_some_and(|now| Some(now) != done);
     if !is_left && !shared.is_closed.load(Ordering::SeqCst) {
         thread::park();
     }
-    shared.is_asleep.store(false, Ordering::SeqCst);
+    shared.baton.wake();
 }

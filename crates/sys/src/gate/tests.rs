@@ -11,6 +11,10 @@ struct Work {
 }
 
 impl Carry for Work {
+    fn has_left(&self) -> bool {
+        self.left > 0
+    }
+
     fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
         while self.left > 0 {
             self.left -= 1;
@@ -23,6 +27,10 @@ impl Carry for Work {
         }
         Carried::Done
     }
+
+    fn on_no_helper(&mut self, error: &io::Error) {
+        panic!("{error}");
+    }
 }
 
 fn gate() -> (Gate<Work>, Receiver<(u32, thread::ThreadId)>) {
@@ -34,14 +42,13 @@ fn gate() -> (Gate<Work>, Receiver<(u32, thread::ThreadId)>) {
 fn what_is_left_is_carried_on_by_another_thread() {
     let (mut gate, seen) = gate();
     for round in 0..20 {
-        gate.left = 3;
-        gate.leave().unwrap();
+        gate.enter().left = 3;
         for left in [2, 1, 0] {
             let (step, by) = seen.recv().unwrap();
             assert_eq!(step, left, "round {round}");
             assert_ne!(by, thread::current().id());
         }
-        assert_eq!(gate.left, 0);
+        assert_eq!(gate.look().left, 0);
         if round % 7 == 0 {
             // Long enough for the helper to sleep until it is called.
             thread::sleep(ABSENCE * (LOOKS + 5));
@@ -50,12 +57,52 @@ fn what_is_left_is_carried_on_by_another_thread() {
 }
 
 #[test]
-fn nobody_touches_what_its_owner_holds() {
+fn what_is_found_left_by_a_look_is_left_again() {
     let (mut gate, seen) = gate();
-    gate.leave().unwrap();
-    gate.left = 1_000;
+    {
+        let mut entered = gate.enter();
+        entered.left = 2;
+    }
+    let _ = (gate.look().left, gate.look().left);
+    for left in [1, 0] {
+        assert_eq!(seen.recv().unwrap().0, left);
+    }
+}
+
+#[test]
+fn nobody_touches_what_its_owner_uses() {
+    let (mut gate, seen) = gate();
+    gate.enter().left = 1;
+    assert_eq!(seen.recv().unwrap().0, 0);
+    let mut entered = gate.enter();
+    entered.left = 1_000;
     thread::sleep(ABSENCE * 10);
-    assert_eq!(gate.left, 1_000);
+    assert_eq!(entered.left, 1_000);
+    assert!(seen.try_recv().is_err());
+}
+
+#[test]
+fn what_is_handed_out_stays_with_its_owner() {
+    let (mut gate, seen) = gate();
+    gate.hold_mut().left = 5;
+    let left = &gate.hold().left;
+    assert_eq!(gate.look().left, 5);
+    thread::sleep(ABSENCE * 10);
+    assert_eq!(*left, 5);
+    assert!(seen.try_recv().is_err());
+    drop(gate.enter());
+    assert_eq!(seen.recv().unwrap().0, 4);
+}
+
+#[test]
+fn a_look_ends_nothing_for_another() {
+    let (mut gate, seen) = gate();
+    std::mem::forget(gate.enter());
+    gate.hold_mut().left = 5;
+    let outer = gate.look();
+    drop(gate.look());
+    thread::sleep(ABSENCE * 10);
+    assert_eq!(outer.left, 5);
     assert!(seen.try_recv().is_err());
 }
 
@@ -64,16 +111,18 @@ fn an_owner_that_comes_back_all_the_time_meets_a_whole_value() {
     let (mut gate, seen) = gate();
     let mut carried = 0_u32;
     for round in 0..2_000 {
-        gate.left += 100;
-        let before = gate.left;
-        gate.leave().unwrap();
+        let before = {
+            let mut entered = gate.enter();
+            entered.left += 100;
+            entered.left
+        };
         if round % 50 == 0 {
             thread::sleep(ABSENCE * 3);
         }
-        let after = gate.left;
+        let after = gate.enter();
         let steps = seen.try_iter().count();
-        assert_eq!(before - after, u32::try_from(steps).unwrap());
-        carried += before - after;
+        assert_eq!(before - after.left, u32::try_from(steps).unwrap());
+        carried += before - after.left;
     }
     assert!(carried > 0, "the helper never had a chance");
 }
@@ -81,6 +130,6 @@ fn an_owner_that_comes_back_all_the_time_meets_a_whole_value() {
 #[test]
 fn no_thread_is_started_for_one_that_leaves_nothing() {
     let (gate, _seen) = gate();
-    assert_eq!(gate.left, 0);
-    assert!(gate.helper.is_none());
+    assert_eq!(gate.look().left, 0);
+    assert!(gate.helper.get().is_none());
 }

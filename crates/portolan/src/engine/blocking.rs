@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Calls that return when their message has been sent or received: they lend their caller's memory
+//! to an operation and wait for its end.
+
+use super::{Engine, Inbox, Inner};
+use crate::error::Error;
+use crate::ops::Received;
+use crate::wait::{LOOK_TURNS, Waiter};
+use portolan_proto::{OpId, PeerId, PortId, SendSpec, Want};
+
+impl Engine {
+    /// Sends a copy, which waits for its receiver when this has returned; the sender waits for credit
+    /// alone.
+    pub(crate) fn send_buffered(
+        &mut self,
+        waiter: &mut Waiter,
+        peer: PeerId,
+        spec: SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let is_self = peer.0 == self.inner.rank();
+        if is_self {
+            // What was received is known to have ended when its end has gone round.
+            (0..LOOK_TURNS).any(|_| self.progress() == 0);
+        }
+        let op = self.inner.copy_of(peer, bytes)?;
+        self.inner.submit_op(peer, spec, op);
+        self.flush();
+        if !is_self {
+            waiter.until(self, &[peer], |inner| !inner.pending.holds(peer, op));
+        }
+        // One that was announced has no end that anybody waits for.
+        self.inner.check_gone(peer)
+    }
+
+    /// Takes a message that comes within the first turns straight from its frame. `None`, and
+    /// `bytes` as they were, when none comes before `stop`, or one that does not fit or is not the
+    /// wanted one.
+    #[inline]
+    pub(crate) fn recv_at_once(
+        &mut self,
+        port: PortId,
+        source: Option<PeerId>,
+        bytes: &mut [u8],
+        stop: impl Fn() -> bool,
+    ) -> Option<Received> {
+        let want = Want {
+            port,
+            source,
+            len: bytes.len(),
+        };
+        let mut inbox = Inbox {
+            want,
+            bytes,
+            got: None,
+        };
+        for _ in 0..LOOK_TURNS {
+            let moved = self.work(Some(&mut inbox));
+            if inbox.got.is_some() {
+                self.leave_to_caller();
+                break;
+            }
+            self.leave();
+            if moved > 0 && !self.inner.core.is_quiet(port) || stop() {
+                break;
+            }
+        }
+        inbox.got
+    }
+
+    /// Waits for an operation whose memory is lent.
+    #[inline]
+    pub(crate) fn finish_lent(
+        &mut self,
+        waiter: &mut Waiter,
+        op: OpId,
+        about: &[PeerId],
+    ) -> Result<Received, Error> {
+        self.await_lent(waiter, op, about);
+        let done = self.inner.ops.finish_lent(op);
+        done.unwrap_or_else(|| Err(self.inner.stale()))
+    }
+
+    /// The same, and leaves its result where it is.
+    #[inline]
+    pub(crate) fn await_lent(&mut self, waiter: &mut Waiter, op: OpId, about: &[PeerId]) {
+        if !self.inner.ops.is_done(op) {
+            let guard = LentGuard { engine: self, op };
+            let engine = &mut *guard.engine;
+            waiter.until(engine, about, |inner| inner.has_ended(op));
+            engine.inner.end_orphan(op);
+            if engine.inner.ops.is_done(op) {
+                // Nothing is lent any more.
+                std::mem::forget(guard);
+            }
+        }
+    }
+}
+
+/// Takes lent memory back if the wait for its operation ends early.
+struct LentGuard<'a> {
+    engine: &'a mut Engine,
+    op: OpId,
+}
+
+impl Drop for LentGuard<'_> {
+    fn drop(&mut self) {
+        self.engine.inner.take_back(self.op);
+    }
+}
+
+impl Inner {
+    /// Takes the memory of an operation back, if that has not ended.
+    pub(crate) fn take_back(&mut self, op: OpId) {
+        if self.ops.exists(op) {
+            self.give_up_op(op);
+        }
+    }
+
+    /// Ends an operation whose end nobody waits for any more.
+    pub(crate) fn give_up_op(&mut self, op: OpId) {
+        match self.withdraw(op) {
+            true => self.ops.forget(op),
+            false => self.ops.detach(op),
+        }
+    }
+}
