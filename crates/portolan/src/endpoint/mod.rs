@@ -22,6 +22,7 @@ mod raw;
 mod remote;
 mod removal;
 mod rest;
+mod share;
 mod types;
 
 pub use address::EndpointAddress;
@@ -133,8 +134,7 @@ impl Endpoint {
     /// Hands what has ended to `sink`, after a turn that receives and sends. Returns how many
     /// completions and frames there were.
     ///
-    /// After many turns without any it lets others have the core, where the host has more
-    /// endpoints than cores.
+    /// After many turns without any it lets others have the core, where there are any that use it.
     pub fn poll(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
         if self.is_forked() {
             return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting for an endpoint: spin for a short time, then yield, then sleep on one descriptor.
 
+use super::share::{Share, TURNS_MIN};
 use super::{Endpoint, Idle, RawCompletion};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -17,11 +18,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// Empty turns before others are let have the core, where each endpoint has one: some 60 µs, two
-/// round trips over a quiet Ethernet with a sleeping receiver.
+/// Empty turns before a wait sleeps, where nobody else wants the core: some 60 µs, two round trips
+/// over a quiet Ethernet with a sleeping receiver.
 const SPIN_TURNS: u32 = 2048;
-/// The same on a crowded host, where spinning takes the core from the one that is waited for.
-const SPIN_TURNS_CROWDED: u32 = 64;
+/// Empty turns are not counted beyond this, so that they never stop being a multiple of something.
+const IDLE_TURNS_MAX: u32 = 1 << 31;
 /// Yields before going to sleep: each lets the others of a crowded host have a turn.
 const YIELDS: u32 = 16;
 
@@ -33,7 +34,7 @@ pub(super) struct Rest {
     is_armed: bool,
     idle_turns: u32,
     cores: usize,
-    spin_turns: u32,
+    share: Share,
 }
 
 impl Rest {
@@ -61,36 +62,46 @@ impl Rest {
             is_armed: false,
             idle_turns: 0,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            spin_turns: SPIN_TURNS,
+            share: Share::default(),
         })
     }
 
     /// Notes what a turn has brought; lets others have the core when it is nothing again and again
-    /// on a crowded host.
+    /// and somebody else has a use for it.
+    #[inline]
     pub(super) fn note(&mut self, count: usize, engine: &Engine) {
         if count > 0 {
             self.idle_turns = 0;
+            self.share.on_found();
             return;
         }
-        self.idle_turns = self.idle_turns.saturating_add(1);
-        if !self.idle_turns.is_multiple_of(SPIN_TURNS_CROWDED) {
-            return;
+        self.idle_turns += 1;
+        if self.idle_turns.is_multiple_of(TURNS_MIN) {
+            self.give_way(engine);
         }
-        let is_crowded = engine.links.connected_count(LinkId::SHM) + 1 > self.cores;
-        self.spin_turns = if is_crowded {
-            SPIN_TURNS_CROWDED
-        } else {
-            SPIN_TURNS
-        };
-        if is_crowded {
+    }
+
+    #[cold]
+    fn give_way(&mut self, engine: &Engine) {
+        if self.idle_turns == IDLE_TURNS_MAX {
+            self.idle_turns /= 2;
+        }
+        self.share.on_nothing();
+        if engine.links.connected_count(LinkId::SHM) + 1 > self.cores {
+            self.share.on_crowd();
+        }
+        if self.idle_turns.is_multiple_of(self.share.turns()) {
+            let begin = Instant::now();
             std::thread::yield_now();
+            self.share.on_yield(begin.elapsed());
         }
     }
 
     fn idle(&self) -> Idle {
+        let spin_turns = self.share.turns().min(SPIN_TURNS);
         match self.idle_turns {
-            turns if turns < self.spin_turns => Idle::Spin,
-            turns if turns < self.spin_turns + YIELDS => Idle::Yield,
+            turns if turns < spin_turns => Idle::Spin,
+            turns if turns < spin_turns + YIELDS => Idle::Yield,
             _ => Idle::Sleep,
         }
     }
