@@ -2,10 +2,10 @@
 //! Runs a program as a job of real processes, and compares what they tell with the prediction.
 
 use crate::common::{Ended, portolan};
-use crate::model::{AnyClass, Expected, Prediction, received};
-use crate::plan::{Fault, Outcome, Path, Place, Program, Step, sum};
+use crate::model::{AnyClass, Chain, Expected, Link, Prediction, Streams, received};
+use crate::plan::{Fault, Message, Outcome, Path, Place, Program, Step, sum};
 use crate::play;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, read_to_string, write};
 use std::io::Write;
 use std::path::PathBuf;
@@ -98,7 +98,7 @@ impl Run {
                 prediction
                     .chains
                     .iter()
-                    .filter_map(|(rank, steps)| self.in_chain(*rank, steps)),
+                    .filter_map(|chain| self.in_chain(chain)),
             )
             .chain((0..self.told.len()).filter_map(|rank| self.in_bursts(program, rank)))
             .chain(self.in_end(prediction))
@@ -140,10 +140,6 @@ impl Run {
         for &(step, buffer) in &class.receives {
             // A process that did not come so far has been told of.
             let outcome = told.get(step)?;
-            let is_over = matches!(outcome, Outcome::Fault(Fault::NobodyLeft { .. }));
-            if is_over && streams.values().all(VecDeque::is_empty) {
-                continue;
-            }
             let is_blocking = matches!(outcome, Outcome::Cut { .. });
             let found = streams.iter_mut().find_map(|(&(source, _), stream)| {
                 let &(message, place) = stream.front()?;
@@ -180,20 +176,21 @@ impl Run {
         None
     }
 
-    fn in_chain(&self, rank: u32, steps: &[usize]) -> Option<String> {
-        let told = &self.told[rank as usize];
-        let failed = |step: &usize| {
-            matches!(
-                told.get(*step),
-                Some(Outcome::Fault(Fault::PeerGone { .. }))
-            )
+    fn in_chain(&self, chain: &Chain) -> Option<String> {
+        let Chain { rank, links } = chain;
+        let told = &self.told[*rank as usize];
+        let has_failed = |step: usize| {
+            let outcome = told.get(step);
+            matches!(outcome, Some(Outcome::Fault(Fault::PeerGone { .. })))
         };
-        let first = steps.iter().position(failed)?;
-        let later = steps[first..]
+        let first = links
             .iter()
-            .find(|step| !failed(step) && told.len() > **step)?;
+            .position(|link| has_failed(link.step) && !link.may_fail_alone)?;
+        let Link { step, .. } = links[first..]
+            .iter()
+            .find(|link| !has_failed(link.step) && told.len() > link.step)?;
         Some(format!(
-            "rank {rank}, step {later}: a message behind one that was lost"
+            "rank {rank}, step {step}: a message behind one that was lost"
         ))
     }
 
@@ -237,12 +234,7 @@ impl Run {
     }
 }
 
-type Streams = std::collections::BTreeMap<
-    (u32, bool),
-    std::collections::VecDeque<(crate::plan::Message, Place)>,
->;
-
-fn heads(streams: &Streams) -> HashMap<(u32, bool), (crate::plan::Message, Place)> {
+fn heads(streams: &Streams) -> HashMap<(u32, bool), (Message, Place)> {
     let heads = streams
         .iter()
         .filter_map(|(key, stream)| Some((*key, *stream.front()?)));

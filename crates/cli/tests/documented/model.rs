@@ -33,6 +33,9 @@ pub(crate) enum Expected {
     Never,
 }
 
+/// By (sender, lane): messages with their places.
+pub(crate) type Streams = BTreeMap<(u32, bool), VecDeque<(Message, Place)>>;
+
 /// Receives that take what comes first, whoever sent it.
 #[derive(Debug, Default)]
 pub(crate) struct AnyClass {
@@ -40,9 +43,26 @@ pub(crate) struct AnyClass {
     /// In the order of posting: the step that tells the result, and the bytes of the buffer.
     pub(crate) receives: Vec<(usize, usize)>,
     /// What each (sender, lane) sends, in order.
-    pub(crate) streams: BTreeMap<(u32, bool), VecDeque<(Message, Place)>>,
+    pub(crate) streams: Streams,
     /// The step that tells what a handler got.
     pub(crate) handled: Option<usize>,
+}
+
+/// Receives of a rank from one that is killed, in the order of the messages: after the first that
+/// fails all do.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) rank: u32,
+    pub(crate) links: Vec<Link>,
+}
+
+/// A step of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) step: usize,
+    /// Its message may be lost without those behind it: they are matched by their tags while it
+    /// waits, announced, for a receive that asks for it.
+    pub(crate) may_fail_alone: bool,
 }
 
 /// What a program should do.
@@ -50,9 +70,7 @@ pub(crate) struct AnyClass {
 pub(crate) struct Prediction {
     pub(crate) steps: Vec<Vec<Expected>>,
     pub(crate) classes: Vec<AnyClass>,
-    /// Steps of a rank that receive from one that is killed, in the order of the messages: after
-    /// the first that fails all do.
-    pub(crate) chains: Vec<(u32, Vec<usize>)>,
+    pub(crate) chains: Vec<Chain>,
     pub(crate) killed: Option<u32>,
 }
 
@@ -125,6 +143,8 @@ struct Receive {
     message: Option<usize>,
     posted: bool,
     claimed: bool,
+    /// It has ended because nobody is left.
+    orphaned: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,9 +200,8 @@ struct Machine<'a> {
     handled: BTreeSet<(u32, u16)>,
     ports: Vec<BTreeMap<u16, PortUse>>,
     slots: Vec<HashMap<u32, Slot>>,
-    /// Messages to a class of anybody: sent, and received.
+    /// Messages to a class of anybody that were sent.
     arrived: BTreeMap<(u32, Class), usize>,
-    taken: BTreeMap<(u32, Class), usize>,
     unread: BTreeMap<(u32, u32, bool), usize>,
     queues: BTreeMap<(u32, u32, bool), VecDeque<usize>>,
     regions: HashMap<u32, Region>,
@@ -233,7 +252,6 @@ impl<'a> Machine<'a> {
             ports: vec![BTreeMap::new(); count],
             slots: vec![HashMap::new(); count],
             arrived: BTreeMap::new(),
-            taken: BTreeMap::new(),
             unread: BTreeMap::new(),
             queues: BTreeMap::new(),
             regions: HashMap::new(),

@@ -71,8 +71,8 @@ impl Machine<'_> {
     }
 
     /// Receives from a rank that is killed fail from some message on, each stream for itself.
-    pub(super) fn chains(&mut self) -> Vec<(u32, Vec<usize>)> {
-        let mut chains: BTreeMap<(u32, u32, Class), Vec<usize>> = BTreeMap::new();
+    pub(super) fn chains(&mut self) -> Vec<Chain> {
+        let mut chains: BTreeMap<(u32, u32, Class), Vec<Link>> = BTreeMap::new();
         for index in 0..self.messages.len() {
             let sent = &self.messages[index];
             let Some(receive) = sent.receive.map(|receive| &self.receives[receive]) else {
@@ -85,8 +85,12 @@ impl Machine<'_> {
             if !self.is_killed(from) || self.knows(from, rank, result) {
                 continue;
             }
-            let key = (rank, from, class_of(sent.to.place));
-            chains.entry(key).or_default().push(result);
+            let class = class_of(sent.to.place);
+            let link = Link {
+                step: result,
+                may_fail_alone: class == Class::Tags && sent.message.len > UNASKED_MAX,
+            };
+            chains.entry((rank, from, class)).or_default().push(link);
             let expected = &mut self.expected[rank as usize][result];
             if let Expected::Is(outcome) = expected {
                 *expected = Expected::OneOf(vec![outcome.clone(), gone_outcome(from)]);
@@ -94,7 +98,7 @@ impl Machine<'_> {
         }
         chains
             .into_iter()
-            .map(|((rank, ..), steps)| (rank, steps))
+            .map(|((rank, ..), links)| Chain { rank, links })
             .collect()
     }
 }

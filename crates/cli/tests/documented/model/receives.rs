@@ -139,18 +139,8 @@ impl Machine<'_> {
     ) -> Verdict<Option<Expected>> {
         let receive = &self.receives[index];
         let (which, buffer) = (receive.which, receive.buffer);
-        let class = (rank, Self::class(which));
         let Some(source) = which.source else {
-            let arrived = self.arrived.get(&class).copied().unwrap_or(0);
-            let taken = self.taken.entry(class).or_default();
-            if *taken >= arrived {
-                let others = self.size - 1;
-                let alone = (0..self.size).all(|other| other == rank || self.has_ended(other));
-                let left = Outcome::Fault(Fault::NobodyLeft { others });
-                return Ok(alone.then_some(Expected::Is(left)));
-            }
-            *taken += 1;
-            return Ok(Some(Expected::NextOfAny));
+            return Ok(self.end_of_any(index));
         };
         let Some(message) = receive.message else {
             if source == rank || !self.has_ended(source) {
@@ -173,6 +163,24 @@ impl Machine<'_> {
         }
         let outcome = received(content, place, from, buffer, keeps_buffer);
         Ok(Some(Expected::Is(outcome)))
+    }
+
+    /// The end of a receive from anybody: those posted before it are served first.
+    fn end_of_any(&mut self, index: usize) -> Option<Expected> {
+        let Receive { rank, which, .. } = self.receives[index];
+        let class = Self::class(which);
+        let before = self.receives[..index].iter().filter(|earlier| {
+            earlier.rank == rank && Self::class(earlier.which) == class && !earlier.orphaned
+        });
+        let arrived = self.arrived.get(&(rank, class)).copied().unwrap_or(0);
+        if before.count() < arrived {
+            return Some(Expected::NextOfAny);
+        }
+        let others = self.size - 1;
+        let alone = (0..self.size).all(|other| other == rank || self.has_ended(other));
+        self.receives[index].orphaned = alone;
+        let left = Outcome::Fault(Fault::NobodyLeft { others });
+        alone.then_some(Expected::Is(left))
     }
 
     pub(super) fn wait(&mut self, rank: u32, slot: u32) -> Verdict<Option<Expected>> {

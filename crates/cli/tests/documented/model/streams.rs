@@ -7,6 +7,9 @@ impl Machine<'_> {
     /// Notes what a process sends and receives.
     pub(super) fn collect(&mut self, rank: u32) -> Verdict<()> {
         let steps = &self.program.processes[rank as usize];
+        if !matches!(steps.last(), Some(Step::Close | Step::Kill)) {
+            return unsound("a process has no end");
+        }
         let mut ports = BTreeMap::new();
         let result_of = |slot: u32, from: usize| {
             let rest = steps.iter().enumerate().skip(from);
@@ -148,6 +151,7 @@ impl Machine<'_> {
             message: None,
             posted: false,
             claimed: false,
+            orphaned: false,
         });
         Ok(())
     }
@@ -253,6 +257,7 @@ impl Machine<'_> {
             }
             for receive in &self.receives {
                 if receive.rank == rank
+                    && !receive.orphaned
                     && Self::class(receive.which) == class
                     && let Some(result) = receive.result
                 {
