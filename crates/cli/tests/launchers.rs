@@ -10,7 +10,7 @@ use common::pmi::{self, Left};
 use common::ranks::{alone, role, run_ranks};
 use common::{can_make_labs, portolan, refused, run};
 use portolan::launch::FD_VARIABLE;
-use portolan::{Node, PortConfig, Target};
+use portolan::{Error, Node, PortConfig, Target};
 use std::process::{Command, Output, Stdio};
 
 const PORT: u16 = 3;
@@ -29,7 +29,8 @@ fn as_rank() {
             std::process::exit(42);
         }
         "deserter" if node.rank() == 1 => std::process::exit(3),
-        "alone" => {}
+        "looks" if node.rank() == 1 => look_for(&mut node, 0),
+        "alone" | "looks" => {}
         _ => node.barrier().unwrap(),
     }
     println!("\nrank {} of {} is done", node.rank(), node.size());
@@ -50,6 +51,21 @@ fn ring(node: &mut Node) {
         assert_eq!(&buf[..got.len], expected.as_bytes());
     }
     node.barrier().unwrap();
+}
+
+/// Looks for a message of `peer` until that is known to be gone.
+fn look_for(node: &mut Node, peer: u32) {
+    node.open(PORT, PortConfig::default()).unwrap();
+    let request = node.post_recv_from(peer, PORT, vec![0; 8]).unwrap();
+    let error = loop {
+        match node.test(request) {
+            Ok(None) => std::thread::yield_now(),
+            Ok(Some(done)) => panic!("{done:?} was never sent"),
+            Err(error) => break error,
+        }
+    };
+    let named = matches!(error, Error::PeerGone { rank, .. } if rank == peer);
+    assert!(named, "{error}");
 }
 
 /// This program in `role`, as a child of a launcher of the test.
@@ -92,6 +108,22 @@ fn a_pmi_server_starts_a_job() {
         let err = String::from_utf8_lossy(&output.stderr);
         let found = format!("PMI-1 (PMI_FD); rank {rank} of 3; {rank} of 3 on this host; 1 host;");
         assert!(err.contains(&found), "{err}");
+    }
+}
+
+/// Nobody tells of an end: it is found out between the looks.
+#[test]
+fn a_receive_that_is_looked_for_ends_when_its_sender_has_ended_before_any_session() {
+    for path in ["shm", "udp"] {
+        let ended = finish(pmi::serve("kvs_1", 2, |_| {
+            let mut command = rank_in("looks");
+            command.env("PORTOLAN_PATH", path);
+            command
+        }));
+        for (_, output) in ended {
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{path}: {err}");
+        }
     }
 }
 

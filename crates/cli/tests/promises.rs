@@ -8,7 +8,7 @@ mod common;
 use common::payload::{check, payload};
 use common::ranks::{joined, role, run_ranks};
 use common::{can_make_labs, kill, wait_until};
-use portolan::{Error, Node, TagTarget, Target};
+use portolan::{Completion, Error, Node, Request, TagTarget, Target};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,6 +95,8 @@ fn as_rank() {
         }
         ("last", 0) => node.send(Target::new(1, PORT), b"bye").unwrap(),
         ("last", _) => receive_last(&mut node),
+        ("looked for", 0) => {}
+        ("looked for", _) => look_for_the_gone(&mut node),
         ("oneself", _) => send_to_oneself(&mut node),
         ("mutual", _) => {
             let (rank, other) = (node.rank(), 1 - node.rank());
@@ -116,18 +118,52 @@ fn as_rank() {
 fn receive_last(node: &mut Node) {
     let mut bytes = [0; 8];
     assert_eq!(node.recv(PORT, &mut bytes).unwrap().len, 3);
-    let is_alone =
-        |error: Error| assert!(matches!(error, Error::NobodyLeft { others: 1 }), "{error}");
+    // What it has sent to itself, and nobody asks for, does not keep it waiting.
+    node.send(Target::new(1, OTHER), &[1; 20_000]).unwrap();
     is_alone(node.recv(PORT, &mut bytes).unwrap_err());
     let any = portolan::TagMatch::any();
     is_alone(node.recv_tagged(any, &mut bytes).unwrap_err());
     let request = node.post_recv(PORT, vec![0; 8]).unwrap();
     is_alone(node.wait(request).unwrap_err());
-    let gone = |error: Error| assert!(matches!(error, Error::PeerGone { rank: 0, .. }), "{error}");
-    gone(node.recv_from(0, PORT, &mut bytes).unwrap_err());
-    gone(node.send(Target::new(0, PORT), b"late").unwrap_err());
+    names_rank_0(node.recv_from(0, PORT, &mut bytes).unwrap_err());
+    names_rank_0(node.send(Target::new(0, PORT), b"late").unwrap_err());
     node.send(Target::new(1, PORT), b"own").unwrap();
     assert_eq!(node.recv(PORT, &mut bytes).unwrap().source, 1);
+}
+
+/// Looks again and again for messages of a rank that has ended without a word, then of anybody.
+fn look_for_the_gone(node: &mut Node) {
+    let tagged = portolan::TagMatch::new(7).source(0);
+    let requests = [
+        node.post_recv_from(0, PORT, vec![0; 8]).unwrap(),
+        node.post_recv_tagged(tagged, vec![0; 8]).unwrap(),
+    ];
+    for request in requests {
+        names_rank_0(look(node, request).unwrap_err());
+    }
+    let any = node.post_recv(PORT, vec![0; 8]).unwrap();
+    is_alone(look(node, any).unwrap_err());
+    // What is there is received, also when nobody is left.
+    let own = node.post_recv(PORT, vec![0; 20_000]).unwrap();
+    node.send(Target::new(1, PORT), &[7; 20_000]).unwrap();
+    assert_eq!(look(node, own).unwrap().len, 20_000);
+}
+
+fn look(node: &mut Node, request: Request) -> Result<Completion, Error> {
+    loop {
+        if let Some(done) = node.test(request)? {
+            return Ok(done);
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn is_alone(error: Error) {
+    assert!(matches!(error, Error::NobodyLeft { others: 1 }), "{error}");
+}
+
+fn names_rank_0(error: Error) {
+    assert!(matches!(error, Error::PeerGone { rank: 0, .. }), "{error}");
 }
 
 fn send_to_oneself(node: &mut Node) {
@@ -286,6 +322,11 @@ fn what_was_sent_leaves_without_another_call() {
 #[test]
 fn a_receive_from_anybody_ends_when_nobody_is_left() {
     both_end_well("last", 0);
+}
+
+#[test]
+fn receives_that_are_looked_for_end_when_their_senders_have() {
+    both_end_well("looked for", 0);
 }
 
 #[test]

@@ -107,6 +107,8 @@ pub(crate) struct PeerInfo {
     sends_bursts: bool,
     /// Since when it is waited for, or suspected by the core.
     pub(crate) watched_since: Option<Instant>,
+    /// It is watched only because a program looks for something of it, the last time then.
+    pub(super) looked_for_at: Option<Instant>,
     /// When it was last asked whether it lives.
     asked_at: Instant,
     /// How long it has been silent.
@@ -317,6 +319,7 @@ impl Inner {
     /// From `since` on, silence of `peer` counts.
     pub(crate) fn watch_since(&mut self, peer: PeerId, since: Instant) {
         let info = &mut self.peers[peer.0 as usize];
+        info.looked_for_at = None;
         info.watched_since.get_or_insert(since);
         self.list(peer);
     }

@@ -419,7 +419,7 @@ impl Node {
     /// Waits for a non-blocking operation; the completion holds its buffer.
     ///
     /// # Errors
-    /// [`Error::PeerGone`], [`Error::Truncated`], [`Error::Refused`],
+    /// [`Error::PeerGone`], [`Error::NobodyLeft`], [`Error::Truncated`], [`Error::Refused`],
     /// [`Error::UnexpectedMemoryFull`]; [`Error::StaleRequest`] when
     /// it was completed before, or its port has a handler.
     #[inline]
@@ -431,11 +431,7 @@ impl Node {
             return Err(Error::StaleRequest);
         }
         if !ops.is_done(op) {
-            let about = match ops.kind(op) {
-                Some(OpKind::Send(peer) | OpKind::Remote(peer)) => Some(peer),
-                Some(OpKind::Recv { source, .. } | OpKind::RecvTagged { source }) => source,
-                Some(OpKind::Region) | None => None,
-            };
+            let about = engine.inner.awaited_peer(op);
             let ended = |inner: &Inner| inner.has_ended(op);
             self.waiter.until(engine, about.as_slice(), ended);
             engine.inner.end_orphan(op);
@@ -444,10 +440,12 @@ impl Node {
         done.unwrap_or_else(|| Err(engine.inner.stale()))
     }
 
-    /// Makes progress once; the completion if the operation has ended.
+    /// Makes progress once; the completion if the operation has ended. A program that goes on asking
+    /// waits for the peer, which is given up as by [`Node::wait`] when it is gone or silent.
     ///
     /// # Errors
-    /// As [`Node::wait`].
+    /// As [`Node::wait`]. In a job of one, however, a receive from anybody does not end by itself: the
+    /// process may still send to itself.
     pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
         let op = request.0;
         let engine = &mut *self.engine.enter();
@@ -457,6 +455,9 @@ impl Node {
         if !engine.inner.ops.is_done(op) {
             engine.progress();
             engine.inner.check_owner()?;
+            if !engine.inner.ops.is_done(op) {
+                engine.look_for(op);
+            }
             if !engine.inner.ops.is_done(op) {
                 return Ok(None);
             }

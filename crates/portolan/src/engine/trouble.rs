@@ -63,7 +63,25 @@ impl Inner {
     #[inline]
     pub(crate) fn has_ended(&self, op: OpId) -> bool {
         let is_over = self.is_idle && self.is_last() && self.is_from_anybody(op);
-        self.ops.is_done(op) || is_over && !self.core.has_unfinished() && self.pending.is_empty()
+        self.ops.is_done(op) || is_over && self.has_all_of_itself()
+    }
+
+    /// Whether nothing is under way that this process has sent to itself. What waits for a receive to
+    /// ask for it does not move.
+    fn has_all_of_itself(&self) -> bool {
+        let mut transfers = self.core.unfinished_transfers();
+        let moves = transfers.any(|(.., has_begun)| has_begun);
+        !moves && self.core.unfinished_peers().next().is_none() && self.pending.is_empty()
+    }
+
+    /// The peer that alone can end `op`.
+    #[inline]
+    pub(crate) fn awaited_peer(&self, op: OpId) -> Option<PeerId> {
+        match self.ops.kind(op)? {
+            OpKind::Send(peer) | OpKind::Remote(peer) => Some(peer),
+            OpKind::Recv { source, .. } | OpKind::RecvTagged { source } => source,
+            OpKind::Region => None,
+        }
     }
 
     fn is_from_anybody(&self, op: OpId) -> bool {
@@ -114,6 +132,20 @@ impl Inner {
 }
 
 impl Engine {
+    /// A program has looked in vain whether `op` has ended, and will look again: what a wait finds
+    /// out about its peer, or that nobody is left, is found out between the looks. In a job of one
+    /// only the process itself can send, and it still may.
+    pub(crate) fn look_for(&mut self, op: OpId) {
+        if let Some(peer) = self.inner.awaited_peer(op) {
+            self.watch_from_look(peer);
+        } else if self.inner.job.size > 1 && self.inner.is_last() {
+            self.take_in();
+            if self.inner.has_all_of_itself() {
+                self.inner.end_orphan(op);
+            }
+        }
+    }
+
     /// In a child of the process that has joined: lets go of what the two share, rings and sockets
     /// above all, without a word to anybody. Closing them properly is the parent's.
     #[cold]

@@ -6,8 +6,27 @@
 use super::{ASK_AFTER, Engine};
 use crate::liveness::Standing;
 use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
+use std::time::Duration;
+
+/// A program that has not looked for so long does not wait any more. Less than a peer may be silent,
+/// so that none is given up when its message has been taken. `P9.3`
+const LOOKS_APART: Duration = Duration::from_millis(500);
 
 impl Engine {
+    /// As [`Engine::watch`], for as long as the program goes on looking.
+    #[inline]
+    pub(super) fn watch_from_look(&mut self, peer: PeerId) {
+        let now = self.inner.now;
+        let info = &self.inner.peers[peer.0 as usize];
+        if info.watched_since.is_none() {
+            self.watch(peer, now);
+        } else if info.looked_for_at.is_none() {
+            return;
+        }
+        let info = &mut self.inner.peers[peer.0 as usize];
+        info.looked_for_at = info.watched_since.map(|_| now);
+    }
+
     /// The network says that nobody listens at an address of `peer`. Anybody can say so; the peer
     /// itself is asked. `P9.4`
     pub(super) fn doubt(&mut self, peer: PeerId) {
@@ -26,8 +45,15 @@ impl Engine {
         }
         let listed = std::mem::take(&mut self.inner.watched);
         for peer in listed {
+            let now = self.inner.now;
             let info = &mut self.inner.peers[peer.0 as usize];
             info.is_listed = false;
+            if info
+                .looked_for_at
+                .is_some_and(|at| now.since(at) >= LOOKS_APART)
+            {
+                (info.watched_since, info.looked_for_at) = (None, None);
+            }
             if info.watched_since.is_some() || info.is_doubted {
                 self.inner.list(peer);
                 self.check_one(peer);
