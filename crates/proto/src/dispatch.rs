@@ -25,7 +25,8 @@ use crate::{
     OpId, PathStatus, PeerId, PeerStatus, PortId, PortMode,
 };
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Credit of one lane, in bytes modulo 2^32 since the session began.
@@ -76,7 +77,7 @@ impl Core {
             "eager_len_max"
         );
         assert!(
-            eager_len_max <= crate::mem::slot::MESSAGE_LEN_MAX,
+            eager_len_max <= crate::mem::slot::FRAGMENTED_LEN_MAX,
             "eager messages must fit a frame buffer"
         );
         assert!(config.size <= 1 << 20, "a job has at most 2^20 processes");
@@ -241,11 +242,8 @@ impl Core {
 
     /// Opens `port` for messages.
     pub fn open_port(&mut self, port: PortId, mode: PortMode) {
-        let entry = self.sh.ports.entry(port);
-        entry.mode = Some(mode);
-        if mode == PortMode::InPlace {
-            entry.want_buffers(port, &mut self.sh.ctx);
-        }
+        let Shared { matching, ctx, .. } = &mut self.sh;
+        matching.open_port(ctx, port, mode);
         self.serve(port);
     }
 
@@ -253,30 +251,26 @@ impl Core {
     pub fn post_recv(&mut self, port: PortId, op: OpId, len: u64, source: Option<PeerId>) {
         if let Some(source) = source
             && let PeerStatus::Failed(cause) = self.peer_status(source)
-            && !self.waits_from(port, source)
+            && !self.sh.matching.waits_at(port, source)
         {
             let error = OpError::PeerGone(source, cause);
             self.sh.ctx.emit(Event::RecvFailed { op, error });
             return;
         }
-        let entry = self.sh.ports.entry(port);
         let posted = Posted {
             op,
             base: 0,
             len,
             source,
         };
-        if !entry.reserve(posted) {
-            entry.posted.push_back(posted);
-        }
-        if entry.has_unexpected() {
+        if self.sh.matching.post_at_port(port, posted) {
             self.serve(port);
         }
     }
 
     /// Withdraws a posted receive. `false` if a message has already matched it: it ends by itself.
     pub fn cancel_recv(&mut self, port: PortId, op: OpId) -> bool {
-        self.sh.ports.cancel(port, op)
+        self.sh.matching.cancel_at_port(port, op)
     }
 
     /// How the credit of a lane shared with `peer` stands.
@@ -420,16 +414,10 @@ impl Core {
         }
     }
 
-    fn waits_from(&mut self, port: PortId, source: PeerId) -> bool {
-        let port = self.sh.ports.get_mut(port);
-        port.is_some_and(|port| port.has_unexpected_from(source))
-    }
-
     /// Gives buffers at `port` to the messages that wait there.
     pub(crate) fn serve(&mut self, id: PortId) {
         while self.sh.has_transfer_room()
-            && let Some(port) = self.sh.ports.get_mut(id)
-            && let Some(served) = port.next_served(|peer, lane| {
+            && let Some(served) = self.sh.matching.next_served(id, |peer, lane| {
                 let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
                 peer.is_some_and(|peer| peer.lanes_rx[lane.index()].owes(id))
             })
@@ -440,7 +428,6 @@ impl Core {
             };
             match served.what {
                 ServedWhat::Held(held, posted) => {
-                    self.sh.at_ports -= 1;
                     let len = self.sh.held.bytes(held).len();
                     peer.on_taken(&mut self.sh, lane, served.keeps_credit, charge(len));
                     let len = len as u64;
@@ -459,9 +446,8 @@ impl Core {
                         asked,
                     };
                     let transfer = self.sh.start_transfer(&request, posted, Origin::Port);
-                    if let Some(port) = self.sh.ports.get_mut(id) {
-                        port.begin_transfer((from, lane), transfer);
-                    }
+                    let matching = &mut self.sh.matching;
+                    matching.begin_transfer(id, (from, lane), transfer);
                 }
             }
             self.touch(from);
@@ -471,7 +457,7 @@ impl Core {
 
     /// Serves the ports at which messages waited for one of their lane that has been delivered.
     pub(crate) fn serve_unblocked(&mut self) {
-        while let Some(port) = self.sh.unblocked_ports.pop() {
+        while let Some(port) = self.sh.matching.next_unblocked() {
             self.serve(port);
         }
     }
@@ -479,12 +465,8 @@ impl Core {
     /// A message whose buffer was found late has arrived: deliver it and go on with its port.
     pub(crate) fn on_late_transferred(&mut self, transfer: u32, done: &RxTransfer) {
         let Address::Port(id) = done.to else { return };
-        let Some(port) = self.sh.ports.get_mut(id) else {
-            return;
-        };
-        if port.end_transfer((done.peer, done.lane), transfer) {
-            self.sh.at_ports -= 1;
-        }
+        let from = (done.peer, done.lane);
+        self.sh.matching.end_transfer(id, from, transfer);
         if let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) {
             let (op, error) = (Some(done.posted.op), done.error());
             peer.deliver(

@@ -12,14 +12,15 @@ use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
 use crate::base::request::{Asked, Request};
 use crate::bulk::rendezvous::Origin;
-use crate::matching::port::{Match, Port, Posted, Waiting};
+use crate::matching::Arrival;
+use crate::matching::port::{Match, Posted, Waiting};
 use crate::peer::Peer;
 use crate::rma::REMOTE_PORT;
 use crate::rma::target::Job;
 use crate::shared::Shared;
 use crate::{
     Address, Data, Dest, DropReason, Event, HeldId, LinkId, OpError, OpId, PeerId, PortId,
-    PortMode, RemoteFault,
+    RemoteFault,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -335,12 +336,12 @@ impl Peer {
             let used = taken.iter().filter(|other| other.shares_queue(&to)).count();
             let ahead = &mut ahead[message.lane.index()];
             let in_turn = rx.is_next(message.seq.wrapping_sub(*ahead));
-            let takes = |found: &mut Port| found.would_take(self.id, message.lane, !is_part, used);
-            let discards = sh.ctx.is_closing() && !is_part;
-            let finds_buffer = match to {
-                Address::Port(port) => sh.ports.get_mut(port).map_or(discards, takes),
-                Address::Label(label) => discards || sh.matching.would_take(self.id, &label, used),
+            let arrival = match is_part {
+                true => Arrival::Parts,
+                false => Arrival::Whole,
             };
+            let from = (self.id, message.lane);
+            let finds_buffer = sh.matching.would_take(&sh.ctx, from, &to, arrival, used);
             if !in_turn || !finds_buffer {
                 return true;
             }
@@ -377,14 +378,13 @@ impl Peer {
         let charge = charge(payload.len());
         if rx.is_next(seq) {
             rx.admit(charge)?;
-            let found = match sh.ports.get_mut(port) {
-                Some(found) => found.find(self.id, lane, true),
-                None => Match::Nothing,
-            };
+            let found = sh.matching.find_at_port(port, self.id, lane);
             let (op, capacity) = match found {
                 Match::InPlace => (None, u64::MAX),
                 Match::Posted(posted) => (Some(posted.op), posted.len),
-                Match::Nothing => return self.keep_whole(sh, lane, port.into(), 0, payload),
+                Match::Nothing | Match::Discarded => {
+                    return self.keep_whole(sh, lane, port.into(), 0, payload);
+                }
             };
             rx.next_seq = rx.next_seq.wrapping_add(1);
             let len = payload.len() as u64;
@@ -572,12 +572,7 @@ impl Peer {
             }
             if let State::Ready { op, data, error } = entry.state {
                 self.deliver_to(sh, lane, &entry.to, op, entry.len, data, error);
-                if let Address::Port(id) = entry.to
-                    && let Some(port) = sh.ports.get_mut(id)
-                    && port.has_unexpected()
-                {
-                    sh.unblocked_ports.push(id);
-                }
+                sh.matching.on_delivered(&entry.to);
             }
             self.consume(sh, lane, entry.charge);
         }
@@ -633,39 +628,28 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
     if let State::Remote(job) = &mut entry.state {
         return job.match_up(sh, peer);
     }
-    match entry.to {
-        Address::Port(id) => match_at_port(sh, peer, lane, id, entry),
-        Address::Label(label) => label::match_entry(sh, peer, lane, &label, entry),
-    }
-}
-
-fn match_at_port(
-    sh: &mut Shared,
-    peer: PeerId,
-    lane: LaneId,
-    id: PortId,
-    entry: &mut Entry,
-) -> bool {
+    let (from, to, len) = ((peer, lane), entry.to, entry.len);
     match &entry.state {
         State::Gathering { held, received } => {
+            // Before its first part is placed, it may still go straight to a buffer.
             if !received.is_empty() {
                 return false;
             }
-            let held = *held;
-            let port = sh.ports.entry(id);
-            if port.mode == Some(PortMode::InPlace) {
-                return false;
-            }
-            let Match::Posted(posted) = port.find(peer, lane, false) else {
+            let found = sh
+                .matching
+                .find(&mut sh.ctx, from, &to, len, Arrival::Parts);
+            let Match::Posted(posted) = found else {
                 return false;
             };
-            sh.held.release(held);
+            sh.held.release(*held);
             let received = Coverage::default();
             entry.state = State::Placing { posted, received };
         }
         &State::Held(held) => {
-            let port = sh.ports.entry(id);
-            entry.state = match port.find(peer, lane, true) {
+            let found = sh
+                .matching
+                .find(&mut sh.ctx, from, &to, len, Arrival::Whole);
+            entry.state = match found {
                 Match::InPlace => State::Ready {
                     op: None,
                     data: Data::Held(held),
@@ -674,50 +658,13 @@ fn match_at_port(
                 Match::Posted(posted) => State::Ready {
                     op: Some(posted.op),
                     data: Data::Held(held),
-                    error: OpError::truncated(entry.len, posted.len),
+                    error: OpError::truncated(len, posted.len),
                 },
-                Match::Nothing if port.discards => sh.discard_held(held),
-                Match::Nothing => {
-                    if let Some(event) = port.first_unopened(id, peer) {
-                        sh.ctx.emit(event);
-                    }
-                    sh.at_ports += 1;
-                    put_aside(port, peer, lane, entry, Waiting::Held(held))
-                }
+                Match::Discarded => sh.discard_held(held),
+                Match::Nothing => put_aside(sh, from, entry, Waiting::Held(held)),
             };
         }
-        &State::Request(asked) => {
-            if !sh.has_transfer_room() {
-                return false;
-            }
-            let port = sh.ports.entry(id);
-            if let Match::Posted(posted) = port.find(peer, lane, false) {
-                let request = Request {
-                    peer,
-                    lane,
-                    to: id.into(),
-                    len: entry.len,
-                    asked,
-                };
-                let transfer = sh.start_transfer(&request, posted, Origin::Lane);
-                entry.state = State::Transferring { transfer };
-            } else if port.discards {
-                entry.state = sh.discard_request(asked);
-            } else {
-                if port.mode == Some(PortMode::InPlace) {
-                    sh.ctx.emit(Event::BufferWanted {
-                        port: id,
-                        peer,
-                        len: entry.len,
-                    });
-                }
-                if let Some(event) = port.first_unopened(id, peer) {
-                    sh.ctx.emit(event);
-                }
-                sh.at_ports += 1;
-                entry.state = put_aside(port, peer, lane, entry, Waiting::Request(asked));
-            }
-        }
+        &State::Request(asked) => return match_request(sh, from, entry, asked),
         State::Placing { .. }
         | State::Transferring { .. }
         | State::Ready { .. }
@@ -728,9 +675,43 @@ fn match_at_port(
     true
 }
 
-/// Queues the message at its port until a buffer is posted. `P4.7`
-fn put_aside(port: &mut Port, peer: PeerId, lane: LaneId, entry: &Entry, what: Waiting) -> State {
-    port.put_aside((peer, lane), entry.len, entry.charge > 0, what);
+/// A request to send in its turn; `false` if it must wait for room among the transfers.
+fn match_request(sh: &mut Shared, from: (PeerId, LaneId), entry: &mut Entry, asked: Asked) -> bool {
+    let is_port = matches!(entry.to, Address::Port(_));
+    if is_port && !sh.has_transfer_room() {
+        return false;
+    }
+    let found = sh
+        .matching
+        .find(&mut sh.ctx, from, &entry.to, entry.len, Arrival::Request);
+    entry.state = match found {
+        Match::Posted(posted) => {
+            let request = Request {
+                peer: from.0,
+                lane: from.1,
+                to: entry.to,
+                len: entry.len,
+                asked,
+            };
+            if is_port {
+                let transfer = sh.start_transfer(&request, posted, Origin::Lane);
+                State::Transferring { transfer }
+            } else {
+                sh.start_labelled(request, posted);
+                State::Gone
+            }
+        }
+        Match::Discarded => sh.discard_request(asked),
+        Match::Nothing | Match::InPlace => put_aside(sh, from, entry, Waiting::Request(asked)),
+    };
+    true
+}
+
+/// Lets the message wait until a receive takes it. `P4.7`
+fn put_aside(sh: &mut Shared, from: (PeerId, LaneId), entry: &Entry, what: Waiting) -> State {
+    let keeps_credit = entry.charge > 0;
+    sh.matching
+        .put_aside(&mut sh.ctx, from, &entry.to, entry.len, keeps_credit, what);
     State::Aside
 }
 

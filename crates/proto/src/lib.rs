@@ -50,7 +50,7 @@ pub use bulk::prediction::ExpectedRun;
 pub use dispatch::batch::TakenRun;
 pub use dispatch::lone::{Admitted, Direct, Labelled, Want, Whole, WholeDest};
 pub use dispatch::{Core, CreditStatus};
-pub use matching::labels::{ClaimId, Envelope, Selector};
+pub use matching::match_list::{ClaimId, Envelope, Selector};
 pub use path::PathStatus;
 pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
 pub use peer::PeerStatus;

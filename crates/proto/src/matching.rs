@@ -1,7 +1,296 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which message goes to which receive: by port, and by match bits.
 
-mod arrivals;
-pub(crate) mod labels;
+pub(crate) mod match_list;
 pub(crate) mod port;
+pub(crate) mod remains;
 mod tag_queue;
+mod unexpected;
+
+use crate::base::context::Context;
+use crate::base::request::Request;
+use crate::mem::held::HeldPool;
+use crate::{Address, Event, OpError, OpId, PeerId, PortId, PortMode};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use match_list::{Arrived, MatchLists};
+use port::{Match, Port, Ports, Posted, Served, Waiting};
+use portolan_wire::LaneId;
+use remains::{Discarded, Remains};
+
+/// How a message that looks for a receive has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    Whole,
+    /// Its first part is about to be placed.
+    Parts,
+    /// It asks to be sent.
+    Request,
+}
+
+/// Messages that wait for receives, and receives that wait for messages.
+#[derive(Debug)]
+pub(crate) struct Matching {
+    ports: Ports,
+    lists: MatchLists,
+    /// Receives that have taken a request while all transfers were in use.
+    late: VecDeque<(Posted, Request)>,
+    /// Ports to be served, because what they waited for was delivered.
+    unblocked: Vec<PortId>,
+}
+
+impl Matching {
+    pub(crate) fn new() -> Self {
+        Matching {
+            ports: Ports::new(),
+            lists: MatchLists::new(),
+            late: VecDeque::new(),
+            unblocked: Vec::new(),
+        }
+    }
+
+    /// The port, if anything was ever done with it.
+    #[inline]
+    pub(crate) fn port(&mut self, id: PortId) -> Option<&mut Port> {
+        self.ports.get_mut(id)
+    }
+
+    /// Receives by label, and what waits for them.
+    #[inline]
+    pub(crate) fn lists(&mut self) -> &mut MatchLists {
+        &mut self.lists
+    }
+
+    /// Bytes of the tables of messages that wait, held memory left out.
+    #[inline]
+    pub(crate) fn table_len(&self) -> usize {
+        self.lists.table_len() + self.ports.table_len()
+    }
+
+    /// Opens a port for messages.
+    pub(crate) fn open_port(&mut self, ctx: &mut Context, id: PortId, mode: PortMode) {
+        let port = self.ports.entry(id);
+        port.open(mode);
+        if mode == PortMode::InPlace {
+            port.want_buffers(id, ctx);
+        }
+    }
+
+    /// Posts a receive for the next message to a port; whether messages wait there.
+    pub(crate) fn post_at_port(&mut self, id: PortId, posted: Posted) -> bool {
+        let port = self.ports.entry(id);
+        port.post(posted);
+        port.has_unexpected()
+    }
+
+    /// Withdraws a receive posted at a port; `false` if it is not waiting (any more).
+    pub(crate) fn cancel_at_port(&mut self, id: PortId, op: OpId) -> bool {
+        self.ports.cancel(id, op)
+    }
+
+    /// Whether a message from `peer` waits at a port.
+    pub(crate) fn waits_at(&mut self, id: PortId, peer: PeerId) -> bool {
+        let port = self.ports.get_mut(id);
+        port.is_some_and(|port| port.has_unexpected_from(peer))
+    }
+
+    /// What takes an eager message to a port in its turn.
+    #[inline]
+    pub(crate) fn find_at_port(&mut self, id: PortId, peer: PeerId, lane: LaneId) -> Match {
+        match self.ports.get_mut(id) {
+            Some(port) => port.find(peer, lane, true),
+            None => Match::Nothing,
+        }
+    }
+
+    /// What takes a message of `len` bytes in its turn.
+    pub(crate) fn find(
+        &mut self,
+        ctx: &mut Context,
+        (peer, lane): (PeerId, LaneId),
+        to: &Address,
+        len: u64,
+        arrival: Arrival,
+    ) -> Match {
+        let found = match to {
+            Address::Port(id) => {
+                let port = self.ports.entry(*id);
+                if arrival == Arrival::Parts && port.is(PortMode::InPlace) {
+                    return Match::Nothing;
+                }
+                let found = port.find(peer, lane, arrival == Arrival::Whole);
+                (found, port.discards())
+            }
+            Address::Label(label) => {
+                let posted = self.lists.take_posted(peer, label, len, ctx);
+                let found = posted.map_or(Match::Nothing, Match::Posted);
+                (found, ctx.is_closing())
+            }
+        };
+        match found {
+            (Match::Nothing, true) if arrival != Arrival::Parts => Match::Discarded,
+            (found, _) => found,
+        }
+    }
+
+    /// Whether [`Matching::find`] would find a receive after `used` others were taken.
+    pub(crate) fn would_take(
+        &mut self,
+        ctx: &Context,
+        (peer, lane): (PeerId, LaneId),
+        to: &Address,
+        arrival: Arrival,
+        used: usize,
+    ) -> bool {
+        let eager = arrival == Arrival::Whole;
+        let discards = ctx.is_closing() && eager;
+        match to {
+            Address::Port(id) => {
+                let takes = |port: &mut Port| port.would_take(peer, lane, eager, used);
+                self.ports.get_mut(*id).map_or(discards, takes)
+            }
+            Address::Label(label) => discards || self.lists.would_take(peer, label, used),
+        }
+    }
+
+    /// Lets a message wait until a receive takes it.
+    pub(crate) fn put_aside(
+        &mut self,
+        ctx: &mut Context,
+        (peer, lane): (PeerId, LaneId),
+        to: &Address,
+        len: u64,
+        keeps_credit: bool,
+        what: Waiting,
+    ) {
+        match to {
+            Address::Port(id) => {
+                let port = self.ports.entry(*id);
+                if let Waiting::Request(_) = what
+                    && port.is(PortMode::InPlace)
+                {
+                    ctx.emit(Event::BufferWanted {
+                        port: *id,
+                        peer,
+                        len,
+                    });
+                }
+                if let Some(event) = port.first_unopened(*id, peer) {
+                    ctx.emit(event);
+                }
+                self.ports
+                    .put_aside(*id, (peer, lane), len, keeps_credit, what);
+            }
+            Address::Label(label) => self.lists.put_aside(&Arrived {
+                peer,
+                lane,
+                label: *label,
+                len,
+                keeps_credit,
+                what,
+            }),
+        }
+    }
+
+    /// Takes the first message that waits at a port and can be served now; not before what its lane
+    /// `owes` the port.
+    pub(crate) fn next_served(
+        &mut self,
+        id: PortId,
+        owes: impl Fn(PeerId, LaneId) -> bool,
+    ) -> Option<Served> {
+        self.ports.next_served(id, owes)
+    }
+
+    /// The first message of a lane at a port, a request, is being transferred.
+    pub(crate) fn begin_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
+        self.ports.begin_transfer(id, from, transfer);
+    }
+
+    /// The transfer of the first message of a lane at a port has ended.
+    pub(crate) fn end_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
+        self.ports.end_transfer(id, from, transfer);
+    }
+
+    /// A message was delivered to a port: what waits there may be next.
+    pub(crate) fn on_delivered(&mut self, to: &Address) {
+        if let Address::Port(id) = to
+            && let Some(port) = self.ports.get_mut(*id)
+            && port.has_unexpected()
+        {
+            self.unblocked.push(*id);
+        }
+    }
+
+    /// The next port at which messages waited for one of their lane that has been delivered.
+    #[inline]
+    pub(crate) fn next_unblocked(&mut self) -> Option<PortId> {
+        self.unblocked.pop()
+    }
+
+    /// A receive has taken a request that must wait until another transfer ends.
+    pub(crate) fn push_late(&mut self, posted: Posted, request: Request) {
+        self.late.push_back((posted, request));
+    }
+
+    #[inline]
+    pub(crate) fn pop_late(&mut self) -> Option<(Posted, Request)> {
+        self.late.pop_front()
+    }
+
+    /// Whether anything here may begin something with `peer`.
+    pub(crate) fn has_waiting_from(&mut self, peer: PeerId) -> bool {
+        !self.late.is_empty() || self.ports.has_waiting_from(peer)
+    }
+
+    /// Messages from `peer` that wait whole: how many at each port, per lane.
+    pub(crate) fn unread(&mut self, peer: PeerId) -> Vec<(PortId, LaneId, usize)> {
+        self.ports.unread(peer)
+    }
+
+    /// Whether a receive, or a handler, waits for a message that `peer` may send.
+    pub(crate) fn wants_from(&mut self, peer: PeerId) -> bool {
+        self.lists.wants_from(peer) || self.ports.wants_from(peer)
+    }
+
+    /// Withdraws the receives that only `peer` could have filled.
+    pub(crate) fn take_sourced(&mut self, peer: PeerId) -> Vec<OpId> {
+        let mut ops = self.ports.take_sourced(peer);
+        ops.extend(self.lists.take_sourced(peer));
+        ops
+    }
+
+    /// Withdraws the receives that are `wanted`.
+    pub(crate) fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
+        let mut ops = self.lists.take_where(&wanted);
+        ops.extend(self.ports.take_where(&wanted));
+        ops
+    }
+
+    /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
+    /// none is missing; the rest goes to the `remains`. `P9.7`, `P11.8`
+    pub(crate) fn end_waiting(
+        &mut self,
+        peer: PeerId,
+        error: OpError,
+        pool: &mut HeldPool,
+        remains: &mut Remains,
+    ) {
+        self.ports.end_waiting(peer, pool, remains);
+        self.lists.end_waiting(peer, error, pool, remains);
+        self.late.retain(|(posted, request)| {
+            if request.peer == peer {
+                remains.ops.push(posted.op);
+            }
+            request.peer != peer
+        });
+    }
+
+    /// Withdraws the receives, except those of ports that take messages in place, and takes what
+    /// waits and is not under way; what comes from now on is discarded.
+    pub(crate) fn discard(&mut self) -> Vec<Discarded> {
+        let mut discarded = self.ports.discard();
+        discarded.extend(self.lists.discard());
+        discarded
+    }
+}

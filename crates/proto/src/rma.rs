@@ -17,9 +17,10 @@ pub(crate) mod stage;
 pub(crate) mod target;
 
 use crate::mem::slab::Slab;
-use crate::{Core, LaneId, OpId, PortId, PutNotice, RemoteFault};
+use crate::{Core, OpId, PortId, PutNotice, RemoteFault};
 use alloc::collections::BTreeMap;
 use initiator::Outstanding;
+use portolan_wire::LaneId;
 
 /// Most bytes of the operands of an atomic operation: a page, 512 numbers of 8 bytes. They are taken
 /// in one piece, and held in memory if they come before their turn.

@@ -6,24 +6,21 @@ use crate::bulk::grant::Scheduler;
 use crate::bulk::prediction::Guess;
 use crate::bulk::rendezvous::{RxTransfer, TxTransfer};
 use crate::lane::shortage::Shortage;
-use crate::matching::labels::Matching;
-use crate::matching::port::Ports;
-use crate::mem::held::{HeldPool, WAITING_LEN};
+use crate::matching::Matching;
+use crate::mem::held::HeldPool;
 use crate::mem::scratch::Scratch;
 use crate::mem::slab::Slab;
 use crate::mem::slot::SlotPool;
 use crate::rma::Remote;
 use crate::session::Entropy;
 use crate::session::open::Open;
-use crate::{Config, LinkId, PortId};
+use crate::{Config, LinkId};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) ctx: Context,
-    pub(crate) ports: Ports,
     pub(crate) matching: Matching,
     pub(crate) slots: SlotPool,
     pub(crate) held: HeldPool,
@@ -31,8 +28,6 @@ pub(crate) struct Shared {
     pub(crate) rx_transfers: Slab<RxTransfer>,
     pub(crate) scheduler: Scheduler,
     pub(crate) guesses: [Guess; LinkId::COUNT],
-    /// Ports to be served, because what they waited for was delivered.
-    pub(crate) unblocked_ports: Vec<PortId>,
     pub(crate) entropy: Entropy,
     /// For a process without a job: who it is, and whom it knows.
     pub(crate) open: Option<Box<Open>>,
@@ -43,8 +38,6 @@ pub(crate) struct Shared {
     pub(crate) refused: Option<u32>,
     /// Peers with frames or acknowledgements left when they were last looked at.
     pub(crate) outstanding_count: usize,
-    /// Messages that wait at ports.
-    pub(crate) at_ports: usize,
     /// Peers that are held back by what waits here.
     pub(crate) shortage: Shortage,
 }
@@ -54,7 +47,6 @@ impl Shared {
         Shared {
             entropy: Entropy::new(config.seed, config.epoch),
             ctx: Context::new(config),
-            ports: Ports::new(),
             matching: Matching::new(),
             slots: SlotPool::default(),
             held: HeldPool::default(),
@@ -62,13 +54,11 @@ impl Shared {
             rx_transfers: Slab::new(),
             scheduler: Scheduler::default(),
             guesses: Default::default(),
-            unblocked_ports: Vec::new(),
             open: None,
             scratch: Scratch::default(),
             remote: Box::new(Remote::new()),
             refused: None,
             outstanding_count: 0,
-            at_ports: 0,
             shortage: Shortage::default(),
         }
     }
@@ -77,7 +67,7 @@ impl Shared {
     /// included.
     #[must_use]
     pub(crate) fn unexpected_len(&self) -> usize {
-        self.held.total_len() + self.matching.table_len() + self.at_ports * WAITING_LEN
+        self.held.total_len() + self.matching.table_len()
     }
 
     /// Their memory is used up. `P3.10`

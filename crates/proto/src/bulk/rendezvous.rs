@@ -10,10 +10,9 @@ use crate::path::OpenFrame;
 use crate::peer::{Control, Peer};
 use crate::shared::Shared;
 use crate::{
-    Address, Cause, Core, Data, DropReason, Event, LaneId, LinkId, OpError, OpId, PeerId, Refused,
-    SendSpec,
+    Address, Cause, Core, Data, DropReason, Event, LinkId, OpError, OpId, PeerId, Refused, SendSpec,
 };
-use portolan_wire::{BULK_HEADER_LEN, Done, DoneStatus, Grant, Rts};
+use portolan_wire::{BULK_HEADER_LEN, Done, DoneStatus, Grant, LaneId, Rts};
 
 /// Where the end of a transfer must be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

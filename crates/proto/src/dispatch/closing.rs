@@ -7,19 +7,8 @@ use crate::lane::State;
 use crate::matching::port::Waiting;
 use crate::peer::{Control, Peer};
 use crate::shared::Shared;
-use crate::{Core, HeldId, LaneId, PeerId};
+use crate::{Core, HeldId};
 use portolan_wire::{Done, DoneStatus};
-
-/// A message that waited for a receive.
-pub(crate) struct Discarded {
-    pub(crate) peer: PeerId,
-    pub(crate) lane: LaneId,
-    /// It counts as credit of its lane.
-    pub(crate) keeps_credit: bool,
-    /// Bytes, where they do not lie here.
-    pub(crate) len: u64,
-    pub(crate) what: Waiting,
-}
 
 impl Core {
     /// Withdraws the receives that wait, without an event, and discards the messages that wait and,
@@ -27,10 +16,7 @@ impl Core {
     /// receives that messages have taken already still end.
     pub fn discard_unread(&mut self) {
         self.sh.ctx.close();
-        let mut waiting = self.sh.ports.discard();
-        self.sh.at_ports -= waiting.len();
-        waiting.extend(self.sh.matching.discard());
-        for item in waiting {
+        for item in self.sh.matching.discard() {
             let mut len = item.len;
             match item.what {
                 Waiting::Held(held) => {

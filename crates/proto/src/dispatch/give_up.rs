@@ -2,35 +2,14 @@
 //! A peer is given up: what it has sent and this side has whole stays, and is delivered; what can
 //! no longer be completed ends (`P9.6`, `P9.7`).
 
+use crate::matching::remains::Remains;
 use crate::mem::slot::SlotPool;
 use crate::path::{Cargo, Path, TxState};
 use crate::peer::Peer;
 use crate::shared::Shared;
-use crate::{Address, Cause, Core, Dest, Event, HeldId, LaneId, OpError, OpId, PeerId, PortId};
+use crate::{Cause, Core, Dest, Event, HeldId, OpError, PeerId, PortId};
 use alloc::vec::Vec;
-use portolan_wire::{Record, Records};
-
-/// What a peer that is gone leaves unfinished.
-#[derive(Debug)]
-pub(crate) struct Remains {
-    /// Memory of messages that will not be delivered.
-    pub(crate) held: Vec<HeldId>,
-    /// Receives that will not be filled.
-    pub(crate) ops: Vec<OpId>,
-    /// Where a message is missing: no later one may be delivered there as if it were the next.
-    pub(crate) broken: Vec<(LaneId, Address)>,
-    /// A put or an atomic operation is missing on the lane: nothing that is matched after it is kept.
-    pub(crate) missing: [bool; 2],
-    /// How many no longer wait at ports.
-    pub(crate) left_ports: usize,
-}
-
-impl Remains {
-    pub(crate) fn keeps_at(&self, lane: LaneId, to: &Address) -> bool {
-        let is_broken = |(other, at): &(LaneId, Address)| *other == lane && at.shares_queue(to);
-        !self.broken.iter().any(is_broken)
-    }
-}
+use portolan_wire::{LaneId, Record, Records};
 
 impl Core {
     /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
@@ -61,7 +40,7 @@ impl Core {
     /// lane. They outlive its session.
     #[must_use]
     pub fn unread(&mut self, peer: PeerId) -> Vec<(PortId, LaneId, usize)> {
-        self.sh.ports.unread(peer)
+        self.sh.matching.unread(peer)
     }
 
     /// Ends everything that belongs to a peer's session.
@@ -70,27 +49,14 @@ impl Core {
             return;
         };
         state.abandon_tx(&mut self.sh);
-        let mut remains = Remains {
-            held: Vec::new(),
-            ops: Vec::new(),
-            broken: Vec::new(),
-            missing: [false; 2],
-            left_ports: 0,
-        };
+        let mut remains = Remains::default();
         // From the oldest to the youngest: what waits at a port was taken there after what its lane
         // has matched, and before the rest of its lane.
         for lane in LaneId::ALL {
             state.end_matched(&mut self.sh, lane, &mut remains);
         }
-        let Shared {
-            ports,
-            matching,
-            held,
-            ..
-        } = &mut self.sh;
-        ports.end_waiting(peer, held, &mut remains);
+        let Shared { matching, held, .. } = &mut self.sh;
         matching.end_waiting(peer, error, held, &mut remains);
-        self.sh.at_ports -= remains.left_ports;
         for lane in LaneId::ALL {
             state.end_unmatched(&mut self.sh, lane, &mut remains);
         }
@@ -100,7 +66,6 @@ impl Core {
         self.sh.forget_held(&remains.held);
         // Receives that are posted take what waited behind messages of other ports.
         self.serve_unblocked();
-        remains.ops.extend(self.sh.ports.take_sourced(peer));
         remains.ops.extend(self.sh.matching.take_sourced(peer));
         for op in remains.ops {
             self.sh.ctx.emit(Event::RecvFailed { op, error });

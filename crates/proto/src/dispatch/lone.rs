@@ -170,8 +170,8 @@ impl Core {
     #[inline]
     pub fn is_quiet(&mut self, port: PortId) -> bool {
         self.sh
-            .ports
-            .get_mut(port)
+            .matching
+            .port(port)
             .is_some_and(|port| port.is_quiet())
     }
 
@@ -204,7 +204,7 @@ impl Core {
             number: message.port,
             system: message.system,
         };
-        let found = self.sh.ports.get_mut(port)?;
+        let found = self.sh.matching.port(port)?;
         let wanted = |want: &&Want| {
             want.port == port
                 && want.len >= len
@@ -216,7 +216,7 @@ impl Core {
             Match::Nothing if want.filter(wanted).is_some() && found.is_quiet() => {
                 WholeDest::Wanted
             }
-            Match::Nothing => return None,
+            Match::Nothing | Match::Discarded => return None,
         };
         rx.take_next(charge);
         frame.at = off + len;
@@ -248,7 +248,11 @@ impl Core {
         if !rx.is_next(message.seq) || !rx.has_room(charge) {
             return None;
         }
-        let posted = self.sh.matching.take_fitting(frame.from, &label, len)?;
+        let posted = self
+            .sh
+            .matching
+            .lists()
+            .take_fitting(frame.from, &label, len)?;
         rx.take_next(charge);
         frame.at = off + len;
         self.sh.ctx.count_received(len as u64);
@@ -284,8 +288,8 @@ impl Core {
         let (off, len) = (frame.at + MESSAGE_LEN, usize::from(message.len));
         let fits = off + len <= head_len.min(frame.total_len) && len <= want.len;
         let is_wanted = want.port == port && want.source.is_none_or(|from| from == frame.from);
-        let found = self.sh.ports.get_mut(port)?;
-        if !fits || !is_wanted || found.mode != Some(PortMode::Posted) || !found.is_quiet() {
+        let found = self.sh.matching.port(port)?;
+        if !fits || !is_wanted || !found.is(PortMode::Posted) || !found.is_quiet() {
             return None;
         }
         let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;

@@ -3,7 +3,7 @@
 
 use crate::base::request::Request;
 use crate::bulk::rendezvous::Origin;
-use crate::matching::labels::{Arrived, Claimed, Many};
+use crate::matching::match_list::{Arrived, Claimed, Many};
 use crate::matching::port::{Posted, Waiting};
 use crate::shared::Shared;
 use crate::{ClaimId, Core, Data, Envelope, Event, OpError, OpId, PeerStatus, Selector};
@@ -28,13 +28,13 @@ impl Core {
             len,
             source: selector.source,
         };
-        if let Some(arrived) = self.sh.matching.take_arrived(selector) {
+        if let Some(arrived) = self.sh.matching.lists().take_arrived(selector) {
             self.fill_late(&arrived, posted);
             return;
         }
         match self.source_gone(selector) {
             Some(error) => self.sh.ctx.emit(Event::RecvFailed { op, error }),
-            None => self.sh.matching.post(selector, posted, None),
+            None => self.sh.matching.lists().post(selector, posted, None),
         }
     }
 
@@ -46,7 +46,7 @@ impl Core {
         let source = selector.source;
         let many = Some(Many { at: 0, free_min });
         // Posted first, it takes its parts as any other; no earlier receive takes what waits.
-        self.sh.matching.post(
+        self.sh.matching.lists().post(
             selector,
             Posted {
                 op,
@@ -56,17 +56,17 @@ impl Core {
             },
             many,
         );
-        while let Some(waiting) = self.sh.matching.peek(selector) {
+        while let Some(waiting) = self.sh.matching.lists().peek(selector) {
             let Shared { matching, ctx, .. } = &mut self.sh;
             let (peer, label, len) = (waiting.peer, waiting.label, waiting.len);
-            let Some(part) = matching.take_posted(peer, &label, len, ctx) else {
+            let Some(part) = matching.lists().take_posted(peer, &label, len, ctx) else {
                 return;
             };
-            matching.take_arrived(selector);
+            matching.lists().take_arrived(selector);
             self.fill_late(&waiting, part);
         }
         if let Some(error) = self.source_gone(selector)
-            && self.sh.matching.cancel(op)
+            && self.sh.matching.lists().cancel(op)
         {
             self.sh.ctx.emit(Event::RecvFailed { op, error });
         }
@@ -83,27 +83,27 @@ impl Core {
 
     /// Withdraws a posted receive. `false` if a message has already matched it: it ends by itself.
     pub fn cancel_tagged(&mut self, op: OpId) -> bool {
-        self.sh.matching.cancel(op)
+        self.sh.matching.lists().cancel(op)
     }
 
     /// The first message that waits and that `selector` takes; it goes on waiting.
     #[must_use]
     pub fn peek_tagged(&mut self, selector: &Selector) -> Option<Envelope> {
-        let found = self.sh.matching.peek(selector);
+        let found = self.sh.matching.lists().peek(selector);
         found.as_ref().map(Envelope::from)
     }
 
     /// Takes the first message that waits and that `selector` takes from all other receives, for
     /// [`Core::recv_claimed`]. Until then it keeps its memory. `None` also when 65,536 are claimed.
     pub fn claim_tagged(&mut self, selector: &Selector) -> Option<(ClaimId, Envelope)> {
-        let (claim, arrived) = self.sh.matching.claim(selector)?;
+        let (claim, arrived) = self.sh.matching.lists().claim(selector)?;
         Some((claim, Envelope::from(&arrived)))
     }
 
     /// Receives a claimed message into a buffer of `len` bytes; `false` if there is no such claim
     /// (any more).
     pub fn recv_claimed(&mut self, claim: ClaimId, op: OpId, len: u64) -> bool {
-        let Some(claimed) = self.sh.matching.take_claimed(claim) else {
+        let Some(claimed) = self.sh.matching.lists().take_claimed(claim) else {
             return false;
         };
         let source = None;
@@ -163,14 +163,14 @@ impl Shared {
         if self.has_transfer_room() {
             self.start_transfer(&request, posted, Origin::Receive);
         } else {
-            self.matching.late.push_back((posted, request));
+            self.matching.push_late(posted, request);
         }
     }
 
     /// Begins those that had to wait for room.
     pub(crate) fn start_late(&mut self) {
         while self.has_transfer_room()
-            && let Some((posted, request)) = self.matching.late.pop_front()
+            && let Some((posted, request)) = self.matching.pop_late()
         {
             self.start_transfer(&request, posted, Origin::Receive);
         }

@@ -78,16 +78,13 @@ impl Peer {
             number: message.port,
             system: message.system,
         };
-        let found = match sh.ports.get_mut(port) {
-            Some(found) => found.find(self.id, message.lane, true),
-            None => Match::Nothing,
-        };
+        let found = sh.matching.find_at_port(port, self.id, message.lane);
         let len = payload.len() as u64;
         let (op, error) = match found {
             Match::InPlace => (None, None),
             Match::Posted(posted) => (Some(posted.op), OpError::truncated(len, posted.len)),
             // P7.3
-            Match::Nothing => return Err(DropReason::BestEffortNoBuffer),
+            Match::Nothing | Match::Discarded => return Err(DropReason::BestEffortNoBuffer),
         };
         self.deliver(sh, message.lane, port, op, len, Data::Frame(payload), error);
         Ok(())

@@ -2,11 +2,12 @@
 //! What becomes of a lane when its peer is given up (`P9.7`).
 
 use super::{Entry, State, match_entry};
-use crate::dispatch::give_up::Remains;
+use crate::Data;
+use crate::matching::remains::Remains;
 use crate::peer::Peer;
 use crate::shared::Shared;
-use crate::{Address, Data, LaneId};
 use alloc::collections::VecDeque;
+use portolan_wire::LaneId;
 
 impl Peer {
     /// Ends the messages of a peer that is gone which have been matched with a buffer: those that
@@ -63,9 +64,7 @@ impl Peer {
                 }
                 State::Ready { op, data, error } if keeps => {
                     self.deliver_to(sh, lane, &entry.to, op, entry.len, data, error);
-                    if let Address::Port(port) = entry.to {
-                        sh.unblocked_ports.push(port);
-                    }
+                    sh.matching.on_delivered(&entry.to);
                 }
                 state => {
                     remains.broken.push((lane, entry.to));

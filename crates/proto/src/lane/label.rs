@@ -2,15 +2,10 @@
 //! Messages with labels in their lane: matched in their turn, like those to ports, but by their
 //! label, and delivered when they are whole, whatever is under way before them (`P11.4`).
 
-use super::{Entry, State};
-use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
-use crate::base::request::Request;
-use crate::matching::labels::Arrived;
-use crate::matching::port::Waiting;
 use crate::peer::Peer;
 use crate::shared::Shared;
-use crate::{Address, Data, DropReason, Event, OpError, OpId, PeerId};
+use crate::{Address, Data, DropReason, Event, OpError, OpId};
 use core::ops::Range;
 use portolan_wire::{Label, LaneId};
 
@@ -39,7 +34,11 @@ impl Peer {
         if !rx.is_next(seq) {
             return self.keep_whole(sh, lane, label.into(), index, payload);
         }
-        let Some(posted) = sh.matching.take_posted(self.id, &label, len, &mut sh.ctx) else {
+        let Some(posted) = sh
+            .matching
+            .lists()
+            .take_posted(self.id, &label, len, &mut sh.ctx)
+        else {
             return self.keep_whole(sh, lane, label.into(), index, payload);
         };
         rx.next_seq = rx.next_seq.wrapping_add(1);
@@ -81,88 +80,6 @@ impl Peer {
             (Address::Label(_), None) => debug_assert!(false, "delivered to no receive"),
         }
     }
-}
-
-/// Takes a message in its turn to the receives; `false` if it must wait for more of itself.
-pub(super) fn match_entry(
-    sh: &mut Shared,
-    peer: PeerId,
-    lane: LaneId,
-    label: &Label,
-    entry: &mut Entry,
-) -> bool {
-    let len = entry.len;
-    let take_posted = |sh: &mut Shared| sh.matching.take_posted(peer, label, len, &mut sh.ctx);
-    match &entry.state {
-        State::Gathering { held, received } => {
-            // Before its first part is placed, it may still go straight to a buffer.
-            if !received.is_empty() {
-                return false;
-            }
-            let held = *held;
-            let Some(posted) = take_posted(sh) else {
-                return false;
-            };
-            sh.held.release(held);
-            let received = Coverage::default();
-            entry.state = State::Placing { posted, received };
-        }
-        &State::Held(held) => {
-            entry.state = match take_posted(sh) {
-                Some(posted) => State::Ready {
-                    op: Some(posted.op),
-                    data: Data::Held(held),
-                    error: OpError::truncated(entry.len, posted.len),
-                },
-                None if sh.ctx.is_closing() => sh.discard_held(held),
-                None => put_aside(sh, peer, lane, label, entry, Waiting::Held(held)),
-            };
-        }
-        &State::Request(asked) => {
-            entry.state = match take_posted(sh) {
-                Some(posted) => {
-                    let request = Request {
-                        peer,
-                        lane,
-                        to: entry.to,
-                        len: entry.len,
-                        asked,
-                    };
-                    sh.start_labelled(request, posted);
-                    State::Gone
-                }
-                None if sh.ctx.is_closing() => sh.discard_request(asked),
-                None => put_aside(sh, peer, lane, label, entry, Waiting::Request(asked)),
-            };
-        }
-        State::Placing { .. }
-        | State::Transferring { .. }
-        | State::Ready { .. }
-        | State::Aside
-        | State::Gone
-        | State::Remote(_) => {}
-    }
-    true
-}
-
-/// Lets the message wait until a receive takes it.
-fn put_aside(
-    sh: &mut Shared,
-    peer: PeerId,
-    lane: LaneId,
-    label: &Label,
-    entry: &Entry,
-    what: Waiting,
-) -> State {
-    sh.matching.put_aside(&Arrived {
-        peer,
-        lane,
-        label: *label,
-        len: entry.len,
-        keeps_credit: entry.charge > 0,
-        what,
-    });
-    State::Aside
 }
 
 /// Whether the credit of a message that waits comes back although nothing has taken it: while memory

@@ -5,7 +5,7 @@
 use super::{Entry, State, place_clipped};
 use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
-use crate::mem::slot::MESSAGE_LEN_MAX;
+use crate::mem::slot::FRAGMENTED_LEN_MAX;
 use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::{Address, Data, Dest, DropReason, Event, OpError};
@@ -90,7 +90,7 @@ impl Peer {
         let len = fragment.message_len as usize;
         // P3.12: not what this side would send without asking. A message that fits one long frame is
         // sent so whatever its length, and may have to be cut for a shorter one.
-        if len > MESSAGE_LEN_MAX {
+        if len > FRAGMENTED_LEN_MAX {
             return Err(DropReason::BadFragment);
         }
         let rx = &mut self.lanes_rx[lane.index()];

@@ -13,8 +13,9 @@ use crate::base::time::Span;
 use crate::matching::port::Posted;
 use crate::peer::Peer;
 use crate::shared::Shared;
-use crate::{Core, Event, Instant, LaneId, OpError, PeerId};
+use crate::{Core, Event, Instant, OpError, PeerId};
 use alloc::vec::Vec;
+use portolan_wire::LaneId;
 
 /// After so long without a message being taken, a program that makes calls counts as waiting: above
 /// the time between two receives of a program that reads, and not felt once in half a megabyte.
@@ -190,7 +191,7 @@ impl Core {
         if self.sh.shortage.peers.is_empty() {
             self.sh.shortage.due = Some(Instant::NEVER);
             self.sh.shortage.error = None;
-            self.sh.matching.forget_missed();
+            self.sh.matching.lists().forget_missed();
             return;
         }
         let given = self.sh.ctx.counters_mut().messages_received;
@@ -204,7 +205,7 @@ impl Core {
         let (stuck, lent) = self.relieve_waited_for();
         let next = if lent { LEND_AFTER } else { LOOK_EVERY };
         self.sh.shortage.due = Some(now + next);
-        let looked_for = self.sh.matching.forget_missed();
+        let looked_for = self.sh.matching.lists().forget_missed();
         if stuck.is_empty() || before != seen {
             self.sh.shortage.looks = 0;
             self.sh.shortage.error = None;
@@ -252,7 +253,7 @@ impl Core {
             let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
                 continue;
             };
-            let awaited = self.sh.matching.wants_from(id) || self.sh.ports.wants_from(id);
+            let awaited = self.sh.matching.wants_from(id);
             // A program that waits to send, to a peer that does the same, takes nothing either.
             if !awaited && !peer.is_starved() {
                 continue;
@@ -274,8 +275,7 @@ impl Core {
             limit: self.sh.ctx.limits().held_len_max as u64,
         };
         let wanted = |posted: &Posted| posted.source.is_none_or(|source| stuck.contains(&source));
-        let mut ops = self.sh.matching.take_where(wanted);
-        ops.extend(self.sh.ports.take_where(wanted));
+        let ops = self.sh.matching.take_where(wanted);
         self.sh.shortage.error = looked_for.then_some(error);
         self.sh.ctx.emit(Event::MemoryFull {
             peer: stuck[0],

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports: which messages wait for which buffers. Those with labels wait in [`super::labels`].
 
+use super::remains::{Discarded, Remains};
 use crate::base::context::Context;
 use crate::base::credit::charge;
 use crate::base::request::Asked;
-use crate::dispatch::closing::Discarded;
-use crate::dispatch::give_up::Remains;
 use crate::mem::held::{HeldPool, WAITING_LEN};
 use crate::{Event, HeldId, OpId, PeerId, PortId, PortMode};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use portolan_wire::LaneId;
 
@@ -95,10 +95,10 @@ pub(crate) enum ServedWhat {
 #[derive(Debug, Default)]
 pub(crate) struct Port {
     /// `None` until the program opens it; reliable messages wait meanwhile.
-    pub(crate) mode: Option<PortMode>,
-    pub(crate) posted: VecDeque<Posted>,
+    mode: Option<PortMode>,
+    posted: VecDeque<Posted>,
     /// Messages that would have to wait are discarded: the process closes.
-    pub(crate) discards: bool,
+    discards: bool,
     /// Messages that wait, by sender and lane; no queue is empty.
     unexpected: BTreeMap<(PeerId, LaneId), VecDeque<Unexpected>>,
     next_stamp: u64,
@@ -110,6 +110,8 @@ pub(crate) enum Match {
     Posted(Posted),
     InPlace,
     Nothing,
+    /// The process closes: nothing will take it.
+    Discarded,
 }
 
 impl Port {
@@ -125,9 +127,30 @@ impl Port {
         self.take_posted(peer).map_or(Match::Nothing, Match::Posted)
     }
 
+    pub(super) fn open(&mut self, mode: PortMode) {
+        self.mode = Some(mode);
+    }
+
+    #[inline]
+    pub(crate) fn is(&self, mode: PortMode) -> bool {
+        self.mode == Some(mode)
+    }
+
+    #[inline]
+    pub(super) fn discards(&self) -> bool {
+        self.discards
+    }
+
+    /// Posts a receive: for the request that wanted it, or for the next message.
+    pub(super) fn post(&mut self, posted: Posted) {
+        if !self.reserve(posted) {
+            self.posted.push_back(posted);
+        }
+    }
+
     /// What there is to tell before a message of `peer` begins to wait here: the program may have
     /// forgotten to open the port.
-    pub(crate) fn first_unopened(&self, port: PortId, peer: PeerId) -> Option<Event> {
+    pub(super) fn first_unopened(&self, port: PortId, peer: PeerId) -> Option<Event> {
         let is_news = self.mode.is_none() && self.unexpected.is_empty() && !port.system;
         is_news.then_some(Event::PortUnopened { port, peer })
     }
@@ -149,14 +172,8 @@ impl Port {
         LaneId::ALL.iter().any(|&lane| self.is_behind(peer, lane))
     }
 
-    /// Queues a message of `len` bytes until a buffer is posted. `P4.7`
-    pub(crate) fn put_aside(
-        &mut self,
-        from: (PeerId, LaneId),
-        len: u64,
-        keeps_credit: bool,
-        what: Waiting,
-    ) {
+    /// See [`Ports::put_aside`].
+    fn put_aside(&mut self, from: (PeerId, LaneId), len: u64, keeps_credit: bool, what: Waiting) {
         let step = match what {
             Waiting::Held(held) => Step::Held { held, keeps_credit },
             Waiting::Request(asked) => Step::Request(Box::new(Pending {
@@ -210,7 +227,7 @@ impl Port {
 
     /// Keeps the answer to a [`Event::BufferWanted`] for the message that wanted it: the first from
     /// that source which it is long enough for. `false` if there is none.
-    pub(crate) fn reserve(&mut self, posted: Posted) -> bool {
+    fn reserve(&mut self, posted: Posted) -> bool {
         if self.mode != Some(PortMode::InPlace) {
             return false;
         }
@@ -270,7 +287,7 @@ impl Port {
     /// Takes the first unexpected message that can be served now. Messages of one (peer, lane) are
     /// served in order; not before what their lane `owes` this port: a message that was matched
     /// earlier and is not all there yet.
-    pub(crate) fn next_served(&mut self, owes: impl Fn(PeerId, LaneId) -> bool) -> Option<Served> {
+    fn next_served(&mut self, owes: impl Fn(PeerId, LaneId) -> bool) -> Option<Served> {
         let fronts = self.unexpected.iter();
         let fronts = fronts.filter_map(|(&from, queue)| Some((from, queue.front()?)));
         let ready = fronts
@@ -307,7 +324,7 @@ impl Port {
     }
 
     /// The first message of a lane, a request, has its buffer.
-    pub(crate) fn begin_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) {
+    fn begin_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) {
         let front = self.unexpected.get_mut(&from).and_then(VecDeque::front_mut);
         if let Some(front) = front {
             front.step = Step::Transferring(transfer);
@@ -315,7 +332,7 @@ impl Port {
     }
 
     /// The first message of a lane fills its buffer; `false` if this is not its transfer.
-    pub(crate) fn end_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) -> bool {
+    fn end_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) -> bool {
         let front = self.unexpected.get(&from).and_then(VecDeque::front);
         let is_it =
             |item: &Unexpected| matches!(item.step, Step::Transferring(key) if key == transfer);
@@ -341,7 +358,8 @@ impl Port {
         peer: PeerId,
         pool: &mut HeldPool,
         remains: &mut Remains,
-    ) {
+    ) -> usize {
+        let mut taken = 0;
         for lane in LaneId::ALL {
             let Some(queue) = self.unexpected.get_mut(&(peer, lane)) else {
                 continue;
@@ -360,13 +378,14 @@ impl Port {
                     }
                     Step::Transferring(_) => remains.broken.push((lane, id.into())),
                 }
-                remains.left_ports += 1;
+                taken += 1;
                 false
             });
             if queue.is_empty() {
                 self.unexpected.remove(&(peer, lane));
             }
         }
+        taken
     }
 
     /// Takes out what waits and is not under way.
@@ -414,6 +433,8 @@ pub(crate) struct Ports {
     system: Vec<Option<Box<Page>>>,
     /// Ports that are used for the first time discard.
     discards: bool,
+    /// Messages that wait at all of them.
+    waiting_count: usize,
 }
 
 impl Ports {
@@ -423,6 +444,55 @@ impl Ports {
             user: pages(),
             system: pages(),
             discards: false,
+            waiting_count: 0,
+        }
+    }
+
+    /// Bytes of the queues of messages that wait, held memory left out.
+    #[inline]
+    pub(super) fn table_len(&self) -> usize {
+        self.waiting_count * WAITING_LEN
+    }
+
+    /// Queues a message of `len` bytes until a buffer is posted. `P4.7`
+    pub(super) fn put_aside(
+        &mut self,
+        id: PortId,
+        from: (PeerId, LaneId),
+        len: u64,
+        keeps_credit: bool,
+        what: Waiting,
+    ) {
+        self.waiting_count += 1;
+        self.entry(id).put_aside(from, len, keeps_credit, what);
+    }
+
+    /// See [`Port::next_served`].
+    pub(super) fn next_served(
+        &mut self,
+        id: PortId,
+        owes: impl Fn(PeerId, LaneId) -> bool,
+    ) -> Option<Served> {
+        let served = self.get_mut(id)?.next_served(owes)?;
+        if let ServedWhat::Held(..) = served.what {
+            self.waiting_count -= 1;
+        }
+        Some(served)
+    }
+
+    /// The first message of a lane, a request, has its buffer.
+    pub(super) fn begin_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
+        if let Some(port) = self.get_mut(id) {
+            port.begin_transfer(from, transfer);
+        }
+    }
+
+    /// The first message of a lane fills its buffer, if this is its transfer.
+    pub(super) fn end_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
+        if let Some(port) = self.get_mut(id)
+            && port.end_transfer(from, transfer)
+        {
+            self.waiting_count -= 1;
         }
     }
 
@@ -468,6 +538,7 @@ impl Ports {
             port.posted.clear();
             port.discard_waiting(&mut discarded);
         }
+        self.waiting_count -= discarded.len();
         discarded
     }
 
@@ -494,9 +565,11 @@ impl Ports {
     /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
     /// none is missing; the rest goes to the `remains`. `P9.7`
     pub(crate) fn end_waiting(&mut self, peer: PeerId, pool: &mut HeldPool, remains: &mut Remains) {
-        for (id, port) in self.iter_mut() {
-            port.end_waiting(id, peer, pool, remains);
-        }
+        let ports = self.iter_mut();
+        let taken: usize = ports
+            .map(|(id, port)| port.end_waiting(id, peer, pool, remains))
+            .sum();
+        self.waiting_count -= taken;
     }
 
     /// Whether a receive, or a handler, waits for a message that `peer` may send.

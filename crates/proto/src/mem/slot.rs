@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// Longest message that is cut into fragments in a buffer.
-pub(crate) const MESSAGE_LEN_MAX: usize = 64 * 1024;
+pub(crate) const FRAGMENTED_LEN_MAX: usize = 64 * 1024;
 
 /// Bytes of the buffer in which runs gather: the fragments of two of the longest messages in the
 /// shortest frames, 137 of 512 bytes each, the last made up to that. So two buffers hold a call, wherever

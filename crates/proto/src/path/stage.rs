@@ -6,8 +6,8 @@ use crate::base::config::CALL_LEN_MAX;
 use crate::base::credit::charge;
 use crate::mem::slot::{RUNS_LEN, SlotId, SlotPool};
 use crate::rma::stage::Parts;
-use crate::{Address, Cause, Core, LaneId, PeerId};
-use portolan_wire::{FRAME_HEADER_LEN, Fragment, MESSAGE_LEN, Message};
+use crate::{Address, Cause, Core, PeerId};
+use portolan_wire::{FRAME_HEADER_LEN, Fragment, LaneId, MESSAGE_LEN, Message};
 
 /// Where a message goes and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

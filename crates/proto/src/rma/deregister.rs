@@ -2,7 +2,8 @@
 //! A region is closed: nothing names its memory from then on.
 
 use crate::bulk::rendezvous::TxRole;
-use crate::{Core, LaneId, OpId, RemoteFault};
+use crate::{Core, OpId, RemoteFault};
+use portolan_wire::LaneId;
 
 impl Core {
     /// Closes a region and returns the operation whose memory it was; `None` if there is none with

@@ -11,12 +11,12 @@ use crate::matching::port::Posted;
 use crate::mem::slab::SLAB_LEN_MAX;
 use crate::peer::Control;
 use crate::{
-    ATOMIC_LEN_MAX, AtomicSpec, Core, Dest, DropReason, Event, LaneId, LinkId, OpError, OpId,
-    PeerId, Refused, RemoteFault, RemoteSpec, Staging,
+    ATOMIC_LEN_MAX, AtomicSpec, Core, Dest, DropReason, Event, LinkId, OpError, OpId, PeerId,
+    Refused, RemoteFault, RemoteSpec, Staging,
 };
 use core::ops::Range;
 use portolan_wire::{
-    Done, DoneStatus, REMOTE_GET_LEN, REMOTE_RTS_LEN, RemoteAnswer, RemoteGet, RemoteHead,
+    Done, DoneStatus, LaneId, REMOTE_GET_LEN, REMOTE_RTS_LEN, RemoteAnswer, RemoteGet, RemoteHead,
     RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
 };
 

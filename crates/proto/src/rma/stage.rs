@@ -7,8 +7,8 @@ use crate::mem::slot::SlotPool;
 use crate::path::{OpenFrame, Path};
 use crate::peer::Peer;
 use crate::shared::Shared;
-use crate::{FlushHint, LaneId, Staging};
-use portolan_wire::RemoteWrite;
+use crate::{FlushHint, Staging};
+use portolan_wire::{LaneId, RemoteWrite};
 
 /// A record to be staged, with `len` bytes of payload, in one part or several.
 pub(crate) struct Parts<'a> {

@@ -8,19 +8,19 @@ use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
 use crate::base::request::{Asked, Request};
 use crate::bulk::rendezvous::{Origin, TxRole, TxTransfer};
-use crate::dispatch::give_up::Remains;
 use crate::matching::port::Posted;
+use crate::matching::remains::Remains;
 use crate::mem::slab::SLAB_LEN_MAX;
 use crate::peer::{Control, Peer};
 use crate::shared::Shared;
 use crate::{
     ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, Core, Data, Dest, DropReason, Event, HeldId,
-    LaneId, LinkId, PeerId, PutNotice, RemoteFault, Staging,
+    LinkId, PeerId, PutNotice, RemoteFault, Staging,
 };
 use core::ops::Range;
 use portolan_wire::{
-    REMOTE_ANSWER_LEN, RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteSource, RemoteStatus,
-    RemoteWrite,
+    LaneId, REMOTE_ANSWER_LEN, RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteSource,
+    RemoteStatus, RemoteWrite,
 };
 
 /// A request that has not been performed yet.

@@ -112,8 +112,7 @@ impl Core {
                 .rx_transfers
                 .keys_where(|one| one.peer == id)
                 .is_empty()
-            && self.sh.matching.late.is_empty()
-            && !self.sh.ports.has_waiting_from(id)
+            && !self.sh.matching.has_waiting_from(id)
     }
 
     /// Wakes `peer` if it rests.

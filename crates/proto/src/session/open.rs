@@ -102,9 +102,7 @@ impl Core {
     /// the program has removed it. `P2.13`
     pub fn end_receives_from(&mut self, peer: PeerId, cause: Cause) {
         let error = OpError::PeerGone(peer, cause);
-        let mut ops = self.sh.ports.take_sourced(peer);
-        ops.extend(self.sh.matching.take_sourced(peer));
-        for op in ops {
+        for op in self.sh.matching.take_sourced(peer) {
             self.sh.ctx.emit(Event::RecvFailed { op, error });
         }
     }

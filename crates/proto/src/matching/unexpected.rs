@@ -6,7 +6,7 @@
 //! Each entry stands in three lists, all in the order of arrival: that of its tag's bin, that of its
 //! tag and sender's bin, and one of all.
 
-use super::labels::Arrived;
+use super::match_list::Arrived;
 use super::port::Waiting;
 use crate::base::request::Asked;
 use crate::{PeerId, Selector};
@@ -92,7 +92,7 @@ const FREE: Entry = Entry {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Arrivals {
+pub(crate) struct UnexpectedList {
     space: Space,
     pieces: Vec<Box<[Entry]>>,
     /// The first of a list of free entries.
@@ -107,9 +107,9 @@ pub(crate) struct Arrivals {
     len: usize,
 }
 
-impl Arrivals {
+impl UnexpectedList {
     pub(crate) fn new(space: Space) -> Self {
-        Arrivals {
+        UnexpectedList {
             space,
             pieces: Vec::new(),
             free: NONE,
@@ -224,7 +224,7 @@ impl Arrivals {
             all.push(self.get(index));
             index = self.at(index).links[ALL].next;
         }
-        *self = Arrivals::new(self.space);
+        *self = UnexpectedList::new(self.space);
         all
     }
 
@@ -307,9 +307,9 @@ impl Arrivals {
     /// Most of the table is free: makes a shorter one.
     #[cold]
     fn shrink(&mut self) {
-        let mut shorter = Arrivals {
+        let mut shorter = UnexpectedList {
             key_mask: self.key_mask,
-            ..Arrivals::new(self.space)
+            ..UnexpectedList::new(self.space)
         };
         let mut index = self.all.head;
         while index != NONE {
@@ -469,7 +469,7 @@ mod tests {
     fn it_finds_what_a_plain_list_finds() {
         for seed in 0..4 {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            let mut queue = Arrivals::new(Space::Tagged);
+            let mut queue = UnexpectedList::new(Space::Tagged);
             let mut oracle: Vec<Arrived> = Vec::new();
             let growth = [0.7, 0.3];
             for value in 0..30_000u32 {
@@ -523,7 +523,7 @@ mod tests {
     }
 
     /// How many entries a receive looks at before it finds its message.
-    fn looks(queue: &mut Arrivals, wanted: &Selector) -> usize {
+    fn looks(queue: &mut UnexpectedList, wanted: &Selector) -> usize {
         let index = queue.find(wanted).unwrap();
         let kind = if wanted.source.is_some() {
             BY_SENDER
@@ -544,7 +544,7 @@ mod tests {
         const COUNT: u64 = 1_000_000;
         // What MPI libraries keep for themselves stands in front of the tag.
         for ignore in [0, 0b11 << 60] {
-            let mut queue = Arrivals::new(Space::Tagged);
+            let mut queue = UnexpectedList::new(Space::Tagged);
             for tag in 0..COUNT {
                 queue.push(&message(1, tag, 0));
             }
@@ -557,7 +557,7 @@ mod tests {
             }
         }
         // One tag from many senders.
-        let mut queue = Arrivals::new(Space::Tagged);
+        let mut queue = UnexpectedList::new(Space::Tagged);
         for number in 0..100_000 {
             queue.push(&message(number % 1000, 5, number));
         }
@@ -567,7 +567,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_read_gives_its_memory_back() {
-        let mut queue = Arrivals::new(Space::Tagged);
+        let mut queue = UnexpectedList::new(Space::Tagged);
         for tag in 0..100_000 {
             queue.push(&message(1, tag, 0));
         }

@@ -3,17 +3,14 @@
 //!
 //! The one invariant: no message that waits here matches a receive that waits here.
 
-use super::arrivals::Arrivals;
 use super::port::{Posted, Waiting};
+use super::remains::{Discarded, Remains};
 use super::tag_queue::{Listed, TagQueue};
+use super::unexpected::UnexpectedList;
 use crate::base::context::Context;
-use crate::base::request::Request;
-use crate::dispatch::closing::Discarded;
-use crate::dispatch::give_up::Remains;
 use crate::mem::held::HeldPool;
 use crate::mem::slab::Slab;
 use crate::{Event, OpError, OpId, PeerId};
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use portolan_wire::{Label, LaneId, Space};
 
@@ -131,14 +128,14 @@ impl Wanting {
 struct Queues {
     /// Receives for one tag stand in its bin, those that ignore bits among all.
     posted: TagQueue<Wanting>,
-    arrived: Arrivals,
+    arrived: UnexpectedList,
 }
 
 impl Queues {
     fn new(space: Space) -> Self {
         Queues {
             posted: TagQueue::default(),
-            arrived: Arrivals::new(space),
+            arrived: UnexpectedList::new(space),
         }
     }
 
@@ -159,22 +156,19 @@ impl Queues {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Matching {
+pub(crate) struct MatchLists {
     spaces: [Queues; 2],
     claimed: Slab<Claimed>,
-    /// Receives that have taken a request while all transfers were in use.
-    pub(crate) late: VecDeque<(Posted, Request)>,
     part_count: u64,
     /// Somebody has looked for a message that has not come.
     missed: bool,
 }
 
-impl Matching {
+impl MatchLists {
     pub(crate) fn new() -> Self {
-        Matching {
+        MatchLists {
             spaces: [Space::Tagged, Space::Plain].map(Queues::new),
             claimed: Slab::new(),
-            late: VecDeque::new(),
             part_count: 0,
             missed: false,
         }
@@ -380,12 +374,6 @@ impl Matching {
                 None => {}
             }
         }
-        self.late.retain(|(posted, request)| {
-            if request.peer == peer {
-                remains.ops.push(posted.op);
-            }
-            request.peer != peer
-        });
     }
 }
 
