@@ -146,7 +146,7 @@ extern "C" fn readfrom(cq: *mut FidCq, buf: *mut c_void, count: usize, sources: 
         unsafe {
             let object = Object::<FidCq>::of(cq);
             let mut state = object.domain.state.lock();
-            progress(&mut state, object.index);
+            progress_for(&mut state, object.index, count);
             take(
                 &mut state,
                 object.index,
@@ -171,6 +171,16 @@ pub(crate) struct Arrays {
 #[inline]
 fn progress(state: &mut Guard<'_, State>, index: usize) {
     if !state.cqs[index].has_news() {
+        state.progress_all(|state| &state.cqs[index].eps);
+    }
+}
+
+/// The same for a read of `count` entries, unless there are more: sends put theirs there when they
+/// are called, and who reads after each must not keep the endpoints from working.
+#[inline]
+fn progress_for(state: &mut Guard<'_, State>, index: usize, count: usize) {
+    let queue = &state.cqs[index];
+    if !queue.has_failed() && queue.len() <= count {
         state.progress_all(|state| &state.cqs[index].eps);
     }
 }

@@ -29,7 +29,7 @@ use slab::Slab;
 use crate::abi::*;
 use crate::absent;
 use crate::cntr;
-use crate::cq;
+use crate::cq::{self, Entry};
 use crate::domain::Domain;
 use crate::errno::{Errno, done, status};
 use crate::mr::Mr;
@@ -111,6 +111,18 @@ pub(crate) struct Op {
     pub(crate) multi: bool,
     /// It has an entry among those injected.
     pub(crate) holds: bool,
+}
+
+impl Op {
+    /// What is told of one that has ended where the call is made.
+    #[inline]
+    pub(crate) fn entry(&self) -> Entry {
+        Entry {
+            context: self.context,
+            flags: self.flags,
+            ..Entry::default()
+        }
+    }
 }
 
 /// Where an endpoint's completions go.

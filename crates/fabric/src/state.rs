@@ -51,6 +51,16 @@ impl State {
         })
     }
 
+    /// Where the completions of an endpoint go.
+    #[inline]
+    pub(crate) fn delivery(&mut self, ep: usize) -> Delivery<'_> {
+        let State {
+            eps, cqs, cntrs, ..
+        } = self;
+        let routes = &eps[ep].routes;
+        Delivery { routes, cqs, cntrs }
+    }
+
     /// Let all endpoints of a list work for one turn.
     #[inline]
     pub(crate) fn progress_all(&mut self, eps: impl Fn(&State) -> &[usize]) {

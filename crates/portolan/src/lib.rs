@@ -63,7 +63,7 @@ pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};
 pub use endpoint::{
     Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawAccess,
     RawAtomic, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv,
-    RawRemote, RawSend, RawSpace, SubmitError,
+    RawRemote, RawSend, RawSpace, Sent, SubmitError,
 };
 pub use error::{Error, Reason};
 pub use group::{Barrier, Broadcast, Group};

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages, tagged or not: from a call's arguments to an operation of the endpoint.
 
-use portolan::{RawPiece, RawRecv, RawSend, RawSpace};
+use portolan::{RawPiece, RawRecv, RawSend, RawSpace, Sent};
 
 use super::pieces::{gather, total_len};
 use super::{Ep, Op};
 use crate::abi::*;
-use crate::cq::Entry;
 use crate::errno::Errno;
 use crate::offer::INJECT_LEN_MAX;
-use crate::state::{Delivery, State};
+use crate::state::State;
 
 /// A message to send.
 pub(super) struct Outgoing {
@@ -46,6 +45,18 @@ impl Outgoing {
             space: self.space,
             imm: self.imm,
             delivered,
+        }
+    }
+
+    #[inline]
+    fn op(&self, ep: &Ep) -> Op {
+        Op {
+            context: self.context,
+            flags: SEND | kind(self.space),
+            reported: ep.tx.reports(self.flags),
+            silent: false,
+            multi: false,
+            holds: false,
         }
     }
 }
@@ -90,20 +101,17 @@ pub(super) unsafe fn send(
     }
     let ep = &mut state.eps[at];
     let peer = ep.peer(what.to)?;
-    let key = ep.ops.insert(Op {
-        context: what.context,
-        flags: SEND | kind(what.space),
-        reported: ep.tx.reports(what.flags),
-        silent: false,
-        multi: false,
-        holds: false,
-    });
+    let op = what.op(ep);
+    let place = ep.ops.vacant_entry();
+    let key = place.key() as u64;
     // SAFETY: the caller's promise.
-    let sent = unsafe { ep.engine.send(peer, &what.spec(), pieces, key as u64) };
-    sent.map_err(|error| {
-        ep.ops.remove(key);
-        error.into()
-    })
+    match unsafe { ep.engine.send(peer, &what.spec(), pieces, key) }? {
+        Sent::Done => state.delivery(at).succeed(&op, op.entry()),
+        Sent::Pending => {
+            place.insert(op);
+        }
+    }
+    Ok(())
 }
 
 /// Send what may be reused at once, and yet is reported.
@@ -122,18 +130,11 @@ unsafe fn send_copy(
     }
     // SAFETY: the caller's promise.
     let bytes = unsafe { gather(pieces) };
-    let reported = state.eps[at].tx.reports(what.flags);
-    inject(state, at, what, &bytes)?;
-    let State { eps, cqs, .. } = state;
-    if reported && let Some(queue) = eps[at].routes.tx_cq.and_then(|cq| cqs.get_mut(cq)) {
-        let flags = SEND | kind(what.space);
-        let nothing = Entry::default();
-        queue.push(Entry {
-            context: what.context,
-            flags,
-            ..nothing
-        });
-    }
+    let ep = &mut state.eps[at];
+    let peer = ep.peer(what.to)?;
+    ep.engine.inject(peer, &what.spec(), &bytes)?;
+    let op = what.op(ep);
+    state.delivery(at).succeed(&op, op.entry());
     Ok(())
 }
 
@@ -145,18 +146,10 @@ pub(super) fn inject(
     what: &Outgoing,
     bytes: &[u8],
 ) -> Result<(), Errno> {
-    let State {
-        eps, cqs, cntrs, ..
-    } = state;
-    let ep = &mut eps[at];
+    let ep = &mut state.eps[at];
     let peer = ep.peer(what.to)?;
     ep.engine.inject(peer, &what.spec(), bytes)?;
-    Delivery {
-        routes: &ep.routes,
-        cqs,
-        cntrs,
-    }
-    .count(SEND);
+    state.delivery(at).count(SEND);
     Ok(())
 }
 

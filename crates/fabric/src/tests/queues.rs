@@ -75,6 +75,32 @@ fn shorter_formats_are_read_with_their_own_stride() {
 }
 
 #[test]
+fn who_reads_one_entry_after_each_send_hears_of_others_meanwhile() {
+    let (a, b) = Party::pair(Plan::default());
+    // Acquainted, so that sends end within their calls.
+    let mut word = [0; 8];
+    b.trecv(&mut word, 0, TAG, 0, 1);
+    a.tsend(b"greeting", TAG, 2);
+    b.wait(&a);
+    a.wait(&b);
+    let mut answer = [0; 1];
+    a.trecv(&mut answer, 0, TAG, 0, 3);
+    b.tsend(b"x", TAG, 4);
+    b.wait(&b);
+    let mut sent = 0;
+    loop {
+        a.tsend(b"more", TAG, 5);
+        sent += 1;
+        // What was just sent has an entry already.
+        if a.read().unwrap().context == 3 {
+            break;
+        }
+        assert!(sent < 100, "the endpoint does not work");
+    }
+    assert_eq!(answer, *b"x");
+}
+
+#[test]
 fn a_structure_that_was_not_cleared_is_no_place_for_the_text_of_a_failure() {
     let (a, b) = Party::pair(Plan::default());
     let peek = MsgTagged {

@@ -4,8 +4,8 @@
 use super::Endpoint;
 use super::raw::{Many, RawOp, RawWhat};
 use super::types::{
-    EndpointLimits, PeerIndex, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece,
-    RawRecv, RawSend, RawSpace, SubmitError,
+    EndpointLimits, PeerIndex, RawClaim, RawEnvelope, RawError, RawKind, RawPiece, RawRecv,
+    RawSend, RawSpace, Sent, SubmitError,
 };
 use crate::engine::{Engine, Inner, Submitted};
 use crate::error::Error;
@@ -37,13 +37,15 @@ impl Endpoint {
         }
     }
 
-    /// Sends the pieces as one message; ends with a completion.
+    /// Sends the pieces as one message. What goes into a frame has ended when this returns; the rest
+    /// ends with a completion.
     ///
     /// # Errors
     /// [`SubmitError`]; there is no completion then.
     ///
     /// # Safety
-    /// Each piece must be readable, and stay so and as it is until the completion was handed out.
+    /// Each piece must be readable. If this returns [`Sent::Pending`], it must stay so and as it is
+    /// until the completion was handed out.
     #[inline]
     pub unsafe fn send(
         &mut self,
@@ -51,7 +53,7 @@ impl Endpoint {
         spec: &RawSend,
         pieces: &[RawPiece],
         context: u64,
-    ) -> Result<(), SubmitError> {
+    ) -> Result<Sent, SubmitError> {
         let engine = &mut *self.engine.enter();
         let peer = engine.check_index(to)?;
         check_pieces(pieces)?;
@@ -60,8 +62,7 @@ impl Endpoint {
             // SAFETY: the caller's promise.
             let bytes = unsafe { slice_of(piece) };
             if !spec.delivered && engine.submit_now(peer, &what, bytes) {
-                engine.complete_now(to, context, bytes.len());
-                return Ok(());
+                return Ok(Sent::Done);
             }
             engine.inner.check_room()?;
             // SAFETY: the caller's promise: the memory outlives the operation.
@@ -70,14 +71,13 @@ impl Endpoint {
             // SAFETY: the caller's promise.
             let whole = unsafe { gathered(pieces) }?;
             if !spec.delivered && engine.submit_now(peer, &what, &whole) {
-                engine.complete_now(to, context, whole.len());
-                return Ok(());
+                return Ok(Sent::Done);
             }
             engine.inner.check_room()?;
             engine.inner.ops.owned(kind, whole.into(), true)
         };
         engine.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
-        Ok(())
+        Ok(Sent::Pending)
     }
 
     /// Sends a copy of `bytes`; there is no completion.
@@ -303,24 +303,6 @@ impl Engine {
         self.inner.submit_raw(peer, spec, op);
         self.drain();
         self.flush();
-    }
-
-    /// A send has ended as soon as it was asked for.
-    #[inline]
-    fn complete_now(&mut self, to: PeerIndex, context: u64, len: usize) {
-        if let Some(raw) = &mut self.inner.raw {
-            raw.done.push_back(RawCompletion {
-                context,
-                kind: RawKind::Send,
-                peer: Some(to),
-                len: len as u64,
-                tag: 0,
-                imm: None,
-                buf: std::ptr::null_mut(),
-                released: false,
-                error: None,
-            });
-        }
     }
 
     /// Makes an operation that receives into `pieces`; returns it, and how many bytes they have.

@@ -6,7 +6,7 @@
 //! work on memory by address, carry a word of the caller's, and end in [`RawCompletion`]s that
 //! [`Endpoint::poll`] hands out. There are no ranks, ports and handlers.
 //!
-//! The one invariant: each operation that was accepted and has a completion gets exactly one, and
+//! The one invariant: each operation that was accepted and has not ended at once gets exactly one completion, and
 //! its memory is not touched after that was handed out.
 #![allow(
     unsafe_code,
@@ -30,7 +30,7 @@ pub use atomic::RawAtomic;
 pub use open::EndpointConfig;
 pub use types::{
     EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope, RawError,
-    RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, SubmitError,
+    RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
 };
 
 pub(crate) use directory::Directory;

@@ -182,6 +182,16 @@ pub struct RawCompletion {
     pub error: Option<RawError>,
 }
 
+/// How far a send has come when its call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "whoever takes a send for pending that is done waits for ever"]
+pub enum Sent {
+    /// It has ended: its memory is the caller's again, and there is no completion.
+    Done,
+    /// It is under way, and ends with a completion.
+    Pending,
+}
+
 /// Why an operation was not accepted; nothing has happened then.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -479,7 +479,12 @@ impl Node {
         let len = into.len() as u64;
         let mut engine = self.engine.enter();
         // SAFETY: as in `receive_message`.
-        let op = unsafe { engine.inner.ops.lent_mut(OpKind::Recv { port, source }, into) };
+        let op = unsafe {
+            engine
+                .inner
+                .ops
+                .lent_mut(OpKind::Recv { port, source }, into)
+        };
         engine.inner.core.post_recv(port, op, len, source);
         drop(engine);
         let guard = LentGuard { node: self, op };

@@ -3,7 +3,7 @@
 
 use portolan::{
     Endpoint, EndpointConfig, PathChoice, PeerIndex, RawCompletion, RawPiece, RawRecv, RawSend,
-    RawSpace,
+    RawSpace, Sent,
 };
 use std::time::{Duration, Instant};
 
@@ -48,16 +48,18 @@ pub(crate) fn from(peer: PeerIndex) -> RawRecv {
 pub(crate) struct Side {
     pub(crate) end: Endpoint,
     pub(crate) done: Vec<RawCompletion>,
+    /// Sends that had ended when they were called.
+    pub(crate) sent: Vec<u64>,
 }
 
 impl Side {
     pub(crate) fn new(end: Endpoint) -> Side {
-        let done = Vec::new();
-        Side { end, done }
+        let (done, sent) = (Vec::new(), Vec::new());
+        Side { end, done, sent }
     }
 
     pub(crate) fn poll(&mut self) {
-        let Side { end, done } = self;
+        let Side { end, done, .. } = self;
         end.poll(&mut |completion| done.push(completion));
     }
 
@@ -68,12 +70,26 @@ impl Side {
             len: bytes.len(),
         };
         // SAFETY: tests keep their buffers until the completion.
-        unsafe { self.end.send(to, spec, &[piece], context) }.unwrap();
+        let sent = unsafe { self.end.send(to, spec, &[piece], context) }.unwrap();
+        if sent == Sent::Done {
+            self.sent.push(context);
+        }
     }
 
     pub(crate) fn recv(&mut self, spec: &RawRecv, bytes: &mut [u8], context: u64) {
         // SAFETY: tests keep their buffers until the completion.
         unsafe { self.end.recv(spec, &[piece(bytes)], context) }.unwrap();
+    }
+
+    /// Whether the send of `context` has ended well; asked once.
+    pub(crate) fn take_sent(&mut self, context: u64) -> Option<()> {
+        if let Some(index) = self.sent.iter().position(|&sent| sent == context) {
+            self.sent.remove(index);
+            return Some(());
+        }
+        let done = self.take(context)?;
+        assert_eq!(done.error, None);
+        Some(())
     }
 
     /// Takes the completion of `context`, if it is there.

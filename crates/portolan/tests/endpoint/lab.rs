@@ -90,7 +90,7 @@ fn host() {
             peer = got.peer;
             side.send(got.peer.unwrap(), &PLAIN, &sent, 2);
         }
-        pump(&mut [&mut side], |sides| sides[0].take(2));
+        pump(&mut [&mut side], |sides| sides[0].take_sent(2));
     }
     say(&format!(
         "links {}",

@@ -76,7 +76,7 @@ fn an_endpoint_reaches_itself() {
             a.send(to_a, &PLAIN, &sent, 2);
             let got = pump(&mut [&mut a], |sides| sides[0].take(1));
             assert_eq!((got.len, got.peer), (len as u64, Some(to_a)));
-            pump(&mut [&mut a], |sides| sides[0].take(2));
+            pump(&mut [&mut a], |sides| sides[0].take_sent(2));
             assert_eq!(buf, sent);
         }
     }

@@ -2,7 +2,9 @@
 //! Messages of endpoints: lengths, pieces, order, buffers for many, withdrawal.
 
 use crate::common::{ANY, PLAIN, Side, bytes, from, piece, pump, shm, tagged, to_tag, udp};
-use portolan::{Endpoint, PeerIndex, RawError, RawKind, RawPiece, RawRecv, RawSend, SubmitError};
+use portolan::{
+    Endpoint, PeerIndex, RawError, RawKind, RawPiece, RawRecv, RawSend, Sent, SubmitError,
+};
 
 const OPENERS: [fn() -> Endpoint; 2] = [udp, shm];
 
@@ -43,8 +45,7 @@ fn messages_of_all_lengths_arrive_posted_or_not() {
                 (len as u64, None, RawKind::Recv)
             );
             assert_eq!(got.buf, buf.as_mut_ptr());
-            let ended = pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
-            assert_eq!((ended.kind, ended.error), (RawKind::Send, None));
+            pump(&mut [&mut a, &mut b], |sides| sides[0].take_sent(2));
             assert_eq!(buf[..len], sent);
             assert_eq!(buf[len], 0xa5, "nothing behind the message is touched");
         }
@@ -87,10 +88,11 @@ fn pieces_are_gathered_and_handed_out() {
             // SAFETY: all of it lives until both completions.
             unsafe {
                 b.end.recv(&ANY, &into, 1).unwrap();
-                a.end.send(to_b, &PLAIN, &pieces, 2).unwrap();
+                let sent = a.end.send(to_b, &PLAIN, &pieces, 2).unwrap();
+                a.sent.extend((sent == Sent::Done).then_some(2));
             }
             let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(1));
-            pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
+            pump(&mut [&mut a, &mut b], |sides| sides[0].take_sent(2));
             assert_eq!(got.len, part as u64 * 3);
             back.truncate(part * 3 - front.len());
             assert_eq!([front, back].concat(), sent.concat());
@@ -117,7 +119,7 @@ fn a_message_that_does_not_fit_is_cut_off_and_said_so() {
             let message_len = len as u64;
             assert_eq!(got.error, Some(RawError::Truncated { message_len }));
             assert_eq!((got.len, &buf[..]), (10, &sent[..10]));
-            pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
+            pump(&mut [&mut a, &mut b], |sides| sides[0].take_sent(2));
         }
     }
 }
@@ -226,7 +228,7 @@ fn a_receive_takes_the_tags_it_names_and_learns_the_word_beside() {
                 assert_eq!(got.kind == RawKind::Recv, context == 3);
             }
             for context in 10..13 {
-                pump(&mut [&mut a, &mut b], |sides| sides[0].take(context));
+                pump(&mut [&mut a, &mut b], |sides| sides[0].take_sent(context));
             }
             assert_eq!(bufs, [(); 3].map(|()| sent.clone()));
         }
@@ -264,8 +266,7 @@ fn a_message_is_looked_at_claimed_and_thrown_away() {
             let again = unsafe { b.end.recv_claimed(first, &[], 5) };
             assert_eq!(again, Err(SubmitError::StaleClaim));
             for context in 1..3 {
-                let ended = pump(&mut [&mut a, &mut b], |sides| sides[0].take(context));
-                assert_eq!(ended.error, None);
+                pump(&mut [&mut a, &mut b], |sides| sides[0].take_sent(context));
             }
             assert!(b.done.is_empty(), "{:?}", b.done);
         }
@@ -295,7 +296,7 @@ fn long_messages_share_a_buffer_too_and_the_last_to_end_gives_it_back() {
         assert!(got.iter().all(|done| !done.released && done.context == 9));
         assert_eq!(buf[..buf.len() - 5], sent.concat());
         for context in 0..4 {
-            pump(&mut [&mut a, &mut b], |sides| sides[0].take(context));
+            pump(&mut [&mut a, &mut b], |sides| sides[0].take_sent(context));
         }
     }
 }
@@ -362,5 +363,27 @@ fn who_injects_without_end_is_told_to_wait_and_loses_nothing() {
             assert_eq!(u64::from_le_bytes(word), number);
         }
         a.end.inject(to_b, &PLAIN, b"again").unwrap();
+    }
+}
+
+#[test]
+fn a_short_send_has_ended_with_its_call_and_has_no_completion() {
+    for open in OPENERS {
+        let (mut a, mut b, to_b) = pair(open);
+        let (mut sent, mut buf) = (bytes(100, 1), [0; 100]);
+        // The first waits for the session.
+        a.send(to_b, &PLAIN, &sent, 1);
+        b.recv(&ANY, &mut buf, 2);
+        pump(&mut [&mut a, &mut b], |sides| sides[1].take(2));
+        pump(&mut [&mut a, &mut b], |sides| sides[0].take_sent(1));
+        b.recv(&ANY, &mut buf, 3);
+        a.send(to_b, &PLAIN, &sent, 4);
+        assert_eq!(a.sent, [4]);
+        // The memory is the caller's again.
+        let copy = std::mem::replace(&mut sent, vec![0xa5; 100]);
+        pump(&mut [&mut a, &mut b], |sides| sides[1].take(3));
+        assert_eq!(buf[..], copy);
+        (0..100).for_each(|_| a.poll());
+        assert!(a.done.is_empty(), "{:?}", a.done);
     }
 }

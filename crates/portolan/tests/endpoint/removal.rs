@@ -28,7 +28,7 @@ fn what_was_sent_arrives(open: fn() -> Endpoint) {
         a.send(to_b, &PLAIN, bytes, context);
     }
     for context in 0..COUNT {
-        pump(&mut [&mut a], |sides| sides[0].take(context));
+        pump(&mut [&mut a], |sides| sides[0].take_sent(context));
     }
     a.end.remove(to_b);
     let refused = a.end.inject(to_b, &PLAIN, b"late");

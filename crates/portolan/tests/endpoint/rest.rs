@@ -97,7 +97,7 @@ fn a_crowd_of_endpoints_gets_on() {
                     let mut word = [0; 8];
                     side.recv(&ANY, &mut word, 1);
                     while side.take(1).is_none() {
-                        let Side { end, done } = &mut side;
+                        let Side { end, done, .. } = &mut side;
                         end.wait(Some(PATIENCE), &mut |ended| done.push(ended));
                     }
                     end = side.end;
