@@ -276,8 +276,8 @@ impl Drawing {
                 tag: WITHDRAWN_TAGS,
                 ignore: 0,
             };
-            let which = Wanted { source: None, pick };
-            self.push(rank, Step::Recv { which, buffer: 8 });
+            let which = Wanted::from_anybody(pick);
+            self.push(rank, Step::recv(which, 8));
         }
         for &rank in &survivors {
             if end == End::Barrier || self.victim.is_some() {

@@ -27,15 +27,16 @@ use common::{can_make_labs, run};
 use draw::{Drawn, draw};
 use job::{JOB_SECONDS, SMALL_JOB_SECONDS};
 use model::predict;
-use plan::{Goal, How, Message, Path, Pick, Place, Program, Step, Wanted};
+use plan::{Goal, How, Message, Path, Pick, Program, Step, Wanted};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Programs of fixed seeds in the ordinary tests, and new ones beside them.
 const FIXED: u64 = 120;
 const FRESH: u64 = 20;
 
-/// Jobs at a time: each has several processes, and more of them only wait for one another.
-const JOBS: usize = 2;
+/// Jobs at a time: the processes of each begin, wait for one another and end, and leave half of two
+/// cores unused if only two jobs run.
+const JOBS: usize = 4;
 
 /// Programs drawn for a seed until one is sound. Most are.
 const DRAWS_MAX: u64 = 1_000;
@@ -182,23 +183,8 @@ fn many_programs_do_what_is_documented() {
 /// Two messages to whoever receives next, and one that is expected.
 fn canary(ids: [u32; 3]) -> Program {
     let [first, second, third] = ids.map(|id| Message { id, len: 20 });
-    let send = |message, port| Step::Send {
-        to: Goal {
-            rank: 1,
-            place: Place::Port(port),
-            high: false,
-        },
-        message,
-        how: How::Plain,
-    };
-    let recv = |source, port| Step::Recv {
-        which: Wanted {
-            source,
-            pick: Pick::Port(port),
-        },
-        buffer: 20,
-    };
-    let from_any = recv(None, 1);
+    let send = |message, port| Step::send(Goal::port(1, port, false), message, How::Plain);
+    let from_any = Step::recv(Wanted::from_anybody(Pick::Port(1)), 20);
     Program {
         path: Path::Shm,
         processes: vec![
@@ -208,7 +194,7 @@ fn canary(ids: [u32; 3]) -> Program {
                 Step::Open(2),
                 from_any.clone(),
                 from_any,
-                recv(Some(0), 2),
+                Step::recv(Wanted::from_port(0, 2), 20),
                 Step::Close,
             ],
         ],

@@ -105,6 +105,13 @@ fn class_of(place: Place) -> Class {
     }
 }
 
+fn class_wanted(which: Wanted) -> Class {
+    class_of(match which.pick {
+        Pick::Port(port) => Place::Port(port),
+        Pick::Tag { tag, .. } => Place::Tag { tag, imm: None },
+    })
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Unsent,

@@ -333,6 +333,58 @@ pub(crate) enum Fault {
     Other(String),
 }
 
+impl Step {
+    pub(crate) fn send(to: Goal, message: Message, how: How) -> Step {
+        Step::Send { to, message, how }
+    }
+
+    pub(crate) fn start(slot: u32, to: Goal, message: Message) -> Step {
+        Step::Start { slot, to, message }
+    }
+
+    pub(crate) fn recv(which: Wanted, buffer: usize) -> Step {
+        Step::Recv { which, buffer }
+    }
+
+    pub(crate) fn post(slot: u32, which: Wanted, buffer: usize) -> Step {
+        Step::Post {
+            slot,
+            which,
+            buffer,
+        }
+    }
+
+    /// Whether it waits for what `slot` holds.
+    pub(crate) fn waits_for(&self, slot: u32) -> bool {
+        matches!(self, Step::Wait(own) | Step::Test(own) if *own == slot)
+    }
+}
+
+impl Goal {
+    pub(crate) fn new(rank: u32, place: Place, high: bool) -> Goal {
+        Goal { rank, place, high }
+    }
+
+    pub(crate) fn port(rank: u32, port: u16, high: bool) -> Goal {
+        Goal::new(rank, Place::Port(port), high)
+    }
+}
+
+impl Wanted {
+    pub(crate) fn from(source: u32, pick: Pick) -> Wanted {
+        let source = Some(source);
+        Wanted { source, pick }
+    }
+
+    pub(crate) fn from_port(source: u32, port: u16) -> Wanted {
+        Wanted::from(source, Pick::Port(port))
+    }
+
+    pub(crate) fn from_anybody(pick: Pick) -> Wanted {
+        Wanted { source: None, pick }
+    }
+}
+
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} processes by {:?}", self.processes.len(), self.path)?;

@@ -7,7 +7,7 @@ use crate::plan::{
 };
 use portolan::{
     Access, AtomicOp, Buffer, Completion, Datatype, DropReason, Error, Exposed, Group, Lane, Node,
-    PortConfig, ReduceOp, RemoteKey, RemoteTarget, Request, TagMatch, TagTarget, Target,
+    PortConfig, Received, ReduceOp, RemoteKey, RemoteTarget, Request, TagMatch, TagTarget, Target,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -212,22 +212,15 @@ impl Player {
                 self.slots.insert(slot, (request, Kind::Send));
                 Ok(Outcome::Done)
             }
-            Step::Wait(slot) => {
+            Step::Wait(slot) | Step::Test(slot) => {
                 let Some(&(request, kind)) = self.slots.get(&slot) else {
                     return Ok(Outcome::NoRequest);
                 };
-                self.node().wait(request).map(|done| ended(done, kind))
-            }
-            Step::Test(slot) => {
-                let Some(&(request, kind)) = self.slots.get(&slot) else {
-                    return Ok(Outcome::NoRequest);
+                let done = match step {
+                    Step::Wait(_) => self.node().wait(request)?,
+                    _ => until_some(|| self.node().test(request))?,
                 };
-                loop {
-                    if let Some(done) = self.node().test(request)? {
-                        return Ok(ended(done, kind));
-                    }
-                    std::thread::yield_now();
-                }
+                Ok(ended(done, kind))
             }
             _ => unreachable!("not given to this function"),
         }
@@ -254,16 +247,14 @@ impl Player {
                 Some(&(request, _)) => Ok(Outcome::Withdrawn(self.node().cancel(request))),
                 None => Ok(Outcome::NoRequest),
             },
-            Step::Peek(which) => loop {
-                if let Some(seen) = self.node().peek(matcher(which))? {
-                    return Ok(Outcome::Seen {
-                        len: seen.len,
-                        source: seen.source,
-                        label: (seen.tag, seen.imm),
-                    });
-                }
-                std::thread::yield_now();
-            },
+            Step::Peek(which) => {
+                let seen = until_some(|| self.node().peek(matcher(which)))?;
+                Ok(Outcome::Seen {
+                    len: seen.len,
+                    source: seen.source,
+                    label: (seen.tag, seen.imm),
+                })
+            }
             Step::PeekNothing(which) => {
                 let seen = self.node().peek(matcher(which))?;
                 assert!(seen.is_none(), "{seen:?} is what nobody has sent");
@@ -273,16 +264,14 @@ impl Player {
                 slot,
                 which,
                 buffer,
-            } => loop {
-                if let Some(claimed) = self.node().claim(matcher(which))? {
-                    let buffer = vec![UNTOUCHED; buffer];
-                    let request = self.node().recv_claimed(claimed, buffer)?;
-                    let kind = Kind::Receive { tagged: true };
-                    self.slots.insert(slot, (request, kind));
-                    return Ok(Outcome::Done);
-                }
-                std::thread::yield_now();
-            },
+            } => {
+                let claimed = until_some(|| self.node().claim(matcher(which)))?;
+                let buffer = vec![UNTOUCHED; buffer];
+                let request = self.node().recv_claimed(claimed, buffer)?;
+                let kind = Kind::Receive { tagged: true };
+                self.slots.insert(slot, (request, kind));
+                Ok(Outcome::Done)
+            }
             Step::Handled { port, count } => {
                 let heard = Arc::clone(&self.heard[&port]);
                 self.node()
@@ -476,6 +465,16 @@ impl Player {
     }
 }
 
+/// Asks until there is something.
+fn until_some<T>(mut ask: impl FnMut() -> Result<Option<T>, Error>) -> Result<T, Error> {
+    loop {
+        if let Some(found) = ask()? {
+            return Ok(found);
+        }
+        std::thread::yield_now();
+    }
+}
+
 fn members(node: &Node, members: &Members) -> Result<Group, Error> {
     match members.id {
         0 => Ok(Group::all(node)),
@@ -509,13 +508,10 @@ fn matcher(which: Wanted) -> TagMatch {
 
 fn recv(node: &mut Node, which: Wanted, len: usize) -> Result<Outcome, Error> {
     let mut buffer = vec![UNTOUCHED; len];
+    let of_port = |got: Received| (got.len, got.source, None);
     let got = match (which.pick, which.source) {
-        (Pick::Port(port), Some(source)) => node
-            .recv_from(source, port, &mut buffer)
-            .map(|got| (got.len, got.source, None)),
-        (Pick::Port(port), None) => node
-            .recv(port, &mut buffer)
-            .map(|got| (got.len, got.source, None)),
+        (Pick::Port(port), Some(source)) => node.recv_from(source, port, &mut buffer).map(of_port),
+        (Pick::Port(port), None) => node.recv(port, &mut buffer).map(of_port),
         (Pick::Tag { .. }, _) => node
             .recv_tagged(matcher(which), &mut buffer)
             .map(|got| (got.len, got.source, Some((got.tag, got.imm)))),

@@ -15,15 +15,8 @@ impl Drawing {
             Place::Tag { .. } => 0,
         };
         let high = self.lane(from, to, port);
-        let goal = Goal {
-            rank: to,
-            place,
-            high,
-        };
-        let which = Wanted {
-            source: Some(from),
-            pick,
-        };
+        let goal = Goal::new(to, place, high);
+        let which = Wanted::from(from, pick);
         let buffer = self.buffer(len);
         let is_long = len > BUFFERED_MAX;
         let posted_first = self.chance(40) || from == to && is_long;
@@ -31,18 +24,7 @@ impl Drawing {
             true => 0,
             false => self.rng.random_range(1..10),
         };
-        let posting = posted_first.then(|| {
-            let slot = self.slot();
-            self.push(
-                to,
-                Step::Post {
-                    slot,
-                    which,
-                    buffer,
-                },
-            );
-            slot
-        });
+        let posting = posted_first.then(|| self.post(to, which, buffer));
         let sends_later = match posted_first {
             true => self.delay(),
             false => 0,
@@ -50,16 +32,7 @@ impl Drawing {
         // A blocking send of a long message wants its receive at once.
         let starts = self.chance(40) || is_long && !posted_first && late > 0;
         if starts {
-            let slot = self.slot();
-            self.put_off(
-                sends_later,
-                from,
-                Step::Start {
-                    slot,
-                    to: goal,
-                    message,
-                },
-            );
+            let slot = self.start(sends_later, from, goal, message);
             let ended = sends_later + late + self.rng.random_range(0..3);
             let step = self.wait_step(slot);
             // After the receive, of whichever process.
@@ -69,24 +42,30 @@ impl Drawing {
             }
         } else {
             let how = self.how();
-            self.put_off(
-                sends_later,
-                from,
-                Step::Send {
-                    to: goal,
-                    message,
-                    how,
-                },
-            );
+            self.put_off(sends_later, from, Step::send(goal, message, how));
         }
         let step = match posting {
             Some(slot) => self.wait_step(slot),
-            None => Step::Recv { which, buffer },
+            None => Step::recv(which, buffer),
         };
         // A message that nobody asks for waits until the end.
         if posting.is_some() || self.chance(95) || is_long {
             self.put_off(sends_later + late, to, step);
         }
+    }
+
+    /// Posts a receive at once; the slot that waits for it.
+    fn post(&mut self, rank: u32, which: Wanted, buffer: usize) -> u32 {
+        let slot = self.slot();
+        self.push(rank, Step::post(slot, which, buffer));
+        slot
+    }
+
+    /// Begins a send, now or later; the slot that waits for it.
+    fn start(&mut self, late: usize, rank: u32, to: Goal, message: Message) -> u32 {
+        let slot = self.slot();
+        self.put_off(late, rank, Step::start(slot, to, message));
+        slot
     }
 
     pub(super) fn place(&mut self, to: u32) -> (Place, Pick) {
@@ -128,38 +107,14 @@ impl Drawing {
             }
         };
         let high = self.chance(30);
-        let goal = Goal {
-            rank: to,
-            place,
-            high,
-        };
-        let which = Wanted { source: None, pick };
+        let goal = Goal::new(to, place, high);
+        let which = Wanted::from_anybody(pick);
         let buffer = self.buffer(3_000).max(8);
         let (early, late) = (self.chance(30), self.delay());
-        let slot = self.slot();
-        if early {
-            self.push(
-                to,
-                Step::Post {
-                    slot,
-                    which,
-                    buffer,
-                },
-            );
-        }
+        let posted = early.then(|| self.post(to, which, buffer));
         let how = self.how();
-        self.push(
-            from,
-            Step::Send {
-                to: goal,
-                message,
-                how,
-            },
-        );
-        let step = match early {
-            true => Step::Wait(slot),
-            false => Step::Recv { which, buffer },
-        };
+        self.push(from, Step::send(goal, message, how));
+        let step = posted.map_or(Step::recv(which, buffer), Step::Wait);
         self.put_off(late, to, step);
     }
 
@@ -180,20 +135,9 @@ impl Drawing {
         for _ in 0..self.rng.random_range(1..4) {
             let len = self.short_len().min(BUFFERED_MAX);
             let message = self.message_of(len);
-            let goal = Goal {
-                rank: to,
-                place: Place::Port(HANDLED_PORT),
-                high,
-            };
+            let goal = Goal::port(to, HANDLED_PORT, high);
             let how = self.how();
-            self.push(
-                from,
-                Step::Send {
-                    to: goal,
-                    message,
-                    how,
-                },
-            );
+            self.push(from, Step::send(goal, message, how));
         }
     }
 
@@ -205,24 +149,10 @@ impl Drawing {
         let tag = 1_000 + u64::from(message.id);
         let imm = self.chance(50).then_some(7);
         let high = self.lane(from, to, 0);
-        let goal = Goal {
-            rank: to,
-            place: Place::Tag { tag, imm },
-            high,
-        };
-        let which = Wanted {
-            source: Some(from),
-            pick: Pick::Tag { tag, ignore: 0 },
-        };
-        let (sending, slot) = (self.slot(), self.slot());
-        self.push(
-            from,
-            Step::Start {
-                slot: sending,
-                to: goal,
-                message,
-            },
-        );
+        let goal = Goal::new(to, Place::Tag { tag, imm }, high);
+        let which = Wanted::from(from, Pick::Tag { tag, ignore: 0 });
+        let sending = self.start(0, from, goal, message);
+        let slot = self.slot();
         let late = self.delay();
         let buffer = self.buffer(len);
         if self.chance(60) {
@@ -245,22 +175,10 @@ impl Drawing {
     pub(super) fn withdrawal(&mut self) {
         let rank = self.rank();
         let slot = self.slot();
-        let which = Wanted {
-            source: None,
-            pick: Pick::Tag {
-                tag: WITHDRAWN_TAGS | u64::from(slot),
-                ignore: 0,
-            },
-        };
+        let tag = WITHDRAWN_TAGS | u64::from(slot);
+        let which = Wanted::from_anybody(Pick::Tag { tag, ignore: 0 });
         self.push(rank, Step::PeekNothing(which));
-        self.push(
-            rank,
-            Step::Post {
-                slot,
-                which,
-                buffer: 16,
-            },
-        );
+        self.push(rank, Step::post(slot, which, 16));
         let late = self.delay();
         self.put_off(late, rank, Step::Cancel(slot));
         if self.chance(30) {
@@ -337,37 +255,14 @@ impl Drawing {
         };
         for _ in 0..count {
             let message = self.message_of(len);
-            let goal = Goal {
-                rank: to,
-                place: Place::Port(port),
-                high,
-            };
-            let which = Wanted {
-                source: Some(from),
-                pick: Pick::Port(port),
-            };
-            self.put_off(late, to, Step::Recv { which, buffer: len });
+            let goal = Goal::port(to, port, high);
+            let which = Wanted::from_port(from, port);
+            self.put_off(late, to, Step::recv(which, len));
             if starts {
-                let slot = self.slot();
-                self.push(
-                    from,
-                    Step::Start {
-                        slot,
-                        to: goal,
-                        message,
-                    },
-                );
+                let slot = self.start(0, from, goal, message);
                 self.put_off(late + 1, from, Step::Wait(slot));
             } else {
-                let how = How::Plain;
-                self.push(
-                    from,
-                    Step::Send {
-                        to: goal,
-                        message,
-                        how,
-                    },
-                );
+                self.push(from, Step::send(goal, message, How::Plain));
             }
         }
     }

@@ -97,16 +97,9 @@ impl Drawing {
         for &user in &users {
             self.open(user, port);
             self.open(owner, port);
-            let goal = Goal {
-                rank: user,
-                place: Place::Port(port),
-                high: false,
-            };
+            let goal = Goal::port(user, port, false);
             self.push(owner, Step::GiveKey { to: goal, region });
-            let which = Wanted {
-                source: Some(owner),
-                pick: Pick::Port(port),
-            };
+            let which = Wanted::from_port(owner, port);
             self.put_off(late, user, Step::TakeKey { which, region });
             let high = self.chance(30);
             for _ in 0..self.rng.random_range(1..6) {
@@ -115,23 +108,11 @@ impl Drawing {
             }
             // The owner hears when it is done.
             let message = self.message_of(3);
-            let goal = Goal {
-                rank: owner,
-                place: Place::Port(port),
-                high,
-            };
-            let how = How::Plain;
-            let step = Step::Send {
-                to: goal,
-                message,
-                how,
-            };
+            let goal = Goal::port(owner, port, high);
+            let step = Step::send(goal, message, How::Plain);
             self.put_off(late, user, step);
-            let which = Wanted {
-                source: Some(user),
-                pick: Pick::Port(port),
-            };
-            self.put_off(late, owner, Step::Recv { which, buffer: 3 });
+            let which = Wanted::from_port(user, port);
+            self.put_off(late, owner, Step::recv(which, 3));
         }
         self.put_off(late, owner, Step::Look(region));
         self.close_region((owner, user, region), counts, late);
@@ -200,18 +181,10 @@ impl Drawing {
         self.put_off(late, owner, Step::Conceal(region));
         // The user hears of it, and tries again.
         let message = self.message_of(1);
-        let to = Goal {
-            rank: user,
-            place: Place::Port(port),
-            high: false,
-        };
-        let how = How::Plain;
-        self.put_off(late, owner, Step::Send { to, message, how });
-        let which = Wanted {
-            source: Some(owner),
-            pick: Pick::Port(port),
-        };
-        self.put_off(late, user, Step::Recv { which, buffer: 1 });
+        let to = Goal::port(user, port, false);
+        self.put_off(late, owner, Step::send(to, message, How::Plain));
+        let which = Wanted::from_port(owner, port);
+        self.put_off(late, user, Step::recv(which, 1));
         self.put_off(
             late,
             user,
@@ -234,61 +207,26 @@ impl Drawing {
         let port = Place::Port(PORTS[0]);
         let tag = Place::Tag { tag: 1, imm: None };
         let place = *[port, tag].choose(&mut self.rng).unwrap();
-        let goal = Goal {
-            rank: nobody,
-            place,
-            high: false,
-        };
+        let goal = Goal::new(nobody, place, false);
         let pick = *[Pick::Port(PORTS[0]), Pick::Tag { tag: 1, ignore: 0 }]
             .choose(&mut self.rng)
             .unwrap();
-        let absent = Wanted {
-            source: Some(nobody),
-            pick,
-        };
+        let absent = Wanted::from(nobody, pick);
         let closed = Wanted {
             source: Some(rank).filter(|_| self.chance(50)),
             pick: Pick::Port(CLOSED_PORT),
         };
-        let handled = Wanted {
-            source: None,
-            pick: Pick::Port(HANDLED_PORT),
-        };
+        let handled = Wanted::from_anybody(Pick::Port(HANDLED_PORT));
         let (slot, how, id) = (self.slot(), self.how(), self.next_group);
         self.next_group += 1;
         let steps = [
-            Step::Send {
-                to: goal,
-                message,
-                how,
-            },
-            Step::Start {
-                slot,
-                to: goal,
-                message,
-            },
-            Step::Recv {
-                which: absent,
-                buffer: 8,
-            },
-            Step::Post {
-                slot,
-                which: absent,
-                buffer: 8,
-            },
-            Step::Recv {
-                which: closed,
-                buffer: 8,
-            },
-            Step::Post {
-                slot,
-                which: closed,
-                buffer: 8,
-            },
-            Step::Recv {
-                which: handled,
-                buffer: 8,
-            },
+            Step::send(goal, message, how),
+            Step::start(slot, goal, message),
+            Step::recv(absent, 8),
+            Step::post(slot, absent, 8),
+            Step::recv(closed, 8),
+            Step::post(slot, closed, 8),
+            Step::recv(handled, 8),
             Step::PostShared(PORTS[0]),
             Step::PostShared(CLOSED_PORT),
             Step::Open(PORTS[1]),
@@ -337,24 +275,10 @@ impl Drawing {
             let port = PORTS[2];
             self.open(to, port);
             let message = self.message_of(4);
-            let goal = Goal {
-                rank: to,
-                place: Place::Port(port),
-                high: self.lane(from, to, port),
-            };
-            self.push(
-                from,
-                Step::Send {
-                    to: goal,
-                    message,
-                    how: How::Plain,
-                },
-            );
-            let which = Wanted {
-                source: Some(from),
-                pick: Pick::Port(port),
-            };
-            self.push(to, Step::Recv { which, buffer: 9 });
+            let goal = Goal::port(to, port, self.lane(from, to, port));
+            self.push(from, Step::send(goal, message, How::Plain));
+            let which = Wanted::from_port(from, port);
+            self.push(to, Step::recv(which, 9));
         }
     }
 
@@ -392,24 +316,14 @@ impl Drawing {
         let late = self.delay();
         let tag = 5_000_000;
         let pick = Pick::Tag { tag, ignore: 0 };
-        let which = Wanted {
-            source: Some(victim),
-            pick,
-        };
+        let which = Wanted::from(victim, pick);
         let id = self.next_group;
         self.next_group += 1;
         match self.rng.random_range(0..4) {
-            0 => self.put_off(late, rank, Step::Recv { which, buffer: 8 }),
+            0 => self.put_off(late, rank, Step::recv(which, 8)),
             1 => {
                 let slot = self.slot();
-                self.push(
-                    rank,
-                    Step::Post {
-                        slot,
-                        which,
-                        buffer: 8,
-                    },
-                );
+                self.push(rank, Step::post(slot, which, 8));
                 self.put_off(late, rank, Step::Wait(slot));
             }
             2 => {
@@ -424,13 +338,8 @@ impl Drawing {
                 let message = self.message_of(len);
                 let place = Place::Tag { tag, imm: None };
                 let high = self.lane(rank, victim, 0);
-                let to = Goal {
-                    rank: victim,
-                    place,
-                    high,
-                };
-                let how = How::Plain;
-                self.put_off(late, rank, Step::Send { to, message, how });
+                let to = Goal::new(victim, place, high);
+                self.put_off(late, rank, Step::send(to, message, How::Plain));
             }
         }
     }

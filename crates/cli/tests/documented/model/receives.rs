@@ -53,10 +53,15 @@ impl Machine<'_> {
             self.fill(rank, slot, Slot::Refused)?;
             return Ok(Some(refused));
         }
+        self.fill_receive(rank, slot).map(Some)
+    }
+
+    /// The receive of this step is there, and waited for by `slot`.
+    fn fill_receive(&mut self, rank: u32, slot: u32) -> Verdict<Expected> {
         let index = self.receive_at[&(rank, self.pc(rank))];
         self.fill(rank, slot, Slot::Receive(index))?;
         self.set_posted(index);
-        Ok(Some(Expected::Is(Outcome::Done)))
+        Ok(Expected::Is(Outcome::Done))
     }
 
     pub(super) fn claim(
@@ -70,18 +75,22 @@ impl Machine<'_> {
             return Ok(Some(refused));
         }
         let index = self.receive_at[&(rank, self.pc(rank))];
-        let Some(message) = self.receives[index].message else {
-            return unsound("a claim of what nobody sends");
+        match self.seen(index)? {
+            Some(_) => self.fill_receive(rank, slot).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The message of a receive, once a look finds it.
+    fn seen(&self, receive: usize) -> Verdict<Option<&Sent>> {
+        let Some(message) = self.receives[receive].message else {
+            return unsound("a look for what nobody sends");
         };
-        if self.is_killed(self.messages[message].from) {
-            return unsound("a claim of what may be lost");
+        let sent = &self.messages[message];
+        if self.is_killed(sent.from) {
+            return unsound("a look for what may be lost");
         }
-        if self.messages[message].state != State::Sent {
-            return Ok(None);
-        }
-        self.fill(rank, slot, Slot::Receive(index))?;
-        self.set_posted(index);
-        Ok(Some(Expected::Is(Outcome::Done)))
+        Ok(Some(sent).filter(|sent| sent.state == State::Sent))
     }
 
     pub(super) fn peek(&mut self, rank: u32, which: Wanted) -> Verdict<Option<Expected>> {
@@ -91,20 +100,13 @@ impl Machine<'_> {
         let here = self.pc(rank);
         // The claim that follows has it; no earlier receive may take it.
         let claim = self.receive_at.get(&(rank, here + 1)).copied();
-        let claim = claim.map(|claim| &self.receives[claim]);
-        let Some(claim) = claim.filter(|claim| claim.claimed && claim.which == which) else {
+        let claims = |receive: &Receive| receive.claimed && receive.which == which;
+        let Some(claim) = claim.filter(|&claim| claims(&self.receives[claim])) else {
             return unsound("a look at what may be received meanwhile");
         };
-        let Some(index) = claim.message else {
-            return unsound("a look for what nobody sends");
-        };
-        let sent = &self.messages[index];
-        if self.is_killed(sent.from) {
-            return unsound("a look for what may be lost");
-        }
-        if sent.state != State::Sent {
+        let Some(sent) = self.seen(claim)? else {
             return Ok(None);
-        }
+        };
         let Place::Tag { tag, imm } = sent.to.place else {
             return unsound("a look at a port");
         };
@@ -119,12 +121,7 @@ impl Machine<'_> {
         if let Some(refused) = self.check_receive(rank, which, false)? {
             return Ok(Some(refused));
         }
-        let takes = |sent: &Sent| {
-            sent.to.rank == rank
-                && which.pick.takes(sent.to.place)
-                && which.source.is_none_or(|source| source == sent.from)
-        };
-        if self.messages.iter().any(takes) {
+        if self.may_be_matched(rank, which) {
             return unsound("a look that may find something");
         }
         Ok(Some(Expected::Is(Outcome::Nothing)))
@@ -168,9 +165,9 @@ impl Machine<'_> {
     /// The end of a receive from anybody: those posted before it are served first.
     fn end_of_any(&mut self, index: usize) -> Option<Expected> {
         let Receive { rank, which, .. } = self.receives[index];
-        let class = Self::class(which);
+        let class = class_wanted(which);
         let before = self.receives[..index].iter().filter(|earlier| {
-            earlier.rank == rank && Self::class(earlier.which) == class && !earlier.orphaned
+            earlier.rank == rank && class_wanted(earlier.which) == class && !earlier.orphaned
         });
         let arrived = self.arrived.get(&(rank, class)).copied().unwrap_or(0);
         if before.count() < arrived {
@@ -189,8 +186,7 @@ impl Machine<'_> {
         };
         let here = self.pc(rank);
         let steps = &self.program.processes[rank as usize];
-        let waits = |step: &Step| matches!(step, Step::Wait(s) | Step::Test(s) if *s == slot);
-        let again = steps[..here].iter().any(waits);
+        let again = steps[..here].iter().any(|step| step.waits_for(slot));
         let stale = Expected::Is(Outcome::Fault(Fault::StaleRequest));
         match held {
             Slot::Refused => Ok(Some(Expected::Is(Outcome::NoRequest))),
@@ -224,14 +220,15 @@ impl Machine<'_> {
             return unsound("what is withdrawn is no receive");
         };
         let Receive { which, .. } = self.receives[index];
-        let takes = |sent: &Sent| sent.to.rank == rank && which.pick.takes(sent.to.place);
         let steps = &self.program.processes[rank as usize];
         let again = steps[..self.pc(rank)].contains(&Step::Cancel(slot));
-        if which.source.is_some() || self.messages.iter().any(takes) {
+        if which.source.is_some() || self.may_be_matched(rank, which) {
             return unsound("what is withdrawn may be matched");
         }
-        let waits = |step: &Step| matches!(step, Step::Wait(s) | Step::Test(s) if *s == slot);
-        if steps[..self.pc(rank)].iter().any(waits) {
+        if steps[..self.pc(rank)]
+            .iter()
+            .any(|step| step.waits_for(slot))
+        {
             return unsound("what is withdrawn has ended");
         }
         Ok(Some(Expected::Is(Outcome::Withdrawn(!again))))

@@ -78,8 +78,8 @@ impl Machine<'_> {
             return Ok(Some(Expected::Is(result)));
         };
         self.fill(rank, slot, Slot::Access(index))?;
-        let waits = |step: &Step| matches!(step, Step::Wait(s) | Step::Test(s) if *s == slot);
-        match steps[here..].iter().position(waits) {
+        let waits = steps[here..].iter().position(|step| step.waits_for(slot));
+        match waits {
             Some(at) => self.needs.push((rank, here + at, to)),
             None => return unsound("an access that is never waited for"),
         }

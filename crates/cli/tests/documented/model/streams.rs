@@ -12,10 +12,8 @@ impl Machine<'_> {
         }
         let mut ports = BTreeMap::new();
         let result_of = |slot: u32, from: usize| {
-            let rest = steps.iter().enumerate().skip(from);
-            rest.filter(|(_, step)| matches!(step, Step::Wait(s) | Step::Test(s) if *s == slot))
-                .map(|(index, _)| index)
-                .next()
+            let result = steps[from..].iter().position(|step| step.waits_for(slot));
+            result.map(|later| from + later)
         };
         for (index, step) in steps.iter().enumerate() {
             let is_last = index + 1 == steps.len();
@@ -116,26 +114,18 @@ impl Machine<'_> {
         if which.source.is_some_and(|source| source >= self.size) {
             return Ok(());
         }
-        let class = match which.pick {
-            Pick::Port(port) => {
-                if ports.get(&port) != Some(&PortUse::Open) {
-                    return Ok(());
-                }
-                Class::Port(port)
+        let class = class_wanted(which);
+        match which.pick {
+            Pick::Port(port) if ports.get(&port) != Some(&PortUse::Open) => return Ok(()),
+            Pick::Tag { ignore, .. } if ignore & TAG_CLASS != 0 => {
+                return unsound("a receive takes tags of two classes");
             }
-            Pick::Tag { tag, ignore } => {
-                if ignore & TAG_CLASS != 0 {
-                    return unsound("a receive takes tags of two classes");
-                }
-                class_of(Place::Tag { tag, imm: None })
-            }
-        };
+            _ => {}
+        }
         if which.source.is_none() {
             if class == Class::Tags {
                 // Only to be withdrawn: nobody may send it.
-                let sent =
-                    |message: &Sent| message.to.rank == rank && which.pick.takes(message.to.place);
-                if self.program_sends(sent) {
+                if self.may_be_matched(rank, which) {
                     return unsound("a receive from anybody takes a tag of one sender");
                 }
             } else {
@@ -156,8 +146,14 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn program_sends(&self, condition: impl Fn(&Sent) -> bool) -> bool {
-        self.messages.iter().any(condition)
+    /// Whether somebody sends, now or later, what a receive of `rank` takes.
+    pub(super) fn may_be_matched(&self, rank: u32, which: Wanted) -> bool {
+        let takes = |sent: &Sent| {
+            sent.to.rank == rank
+                && which.pick.takes(sent.to.place)
+                && which.source.is_none_or(|source| source == sent.from)
+        };
+        self.messages.iter().any(takes)
     }
 
     /// Finds the receive of each message: messages of one sender are matched in order, each with
@@ -196,10 +192,7 @@ impl Machine<'_> {
 
     pub(super) fn check_classes(&self) -> Verdict<()> {
         for receive in &self.receives {
-            let class = match receive.which.pick {
-                Pick::Port(port) => Class::Port(port),
-                Pick::Tag { tag, .. } => class_of(Place::Tag { tag, imm: None }),
-            };
+            let class = class_wanted(receive.which);
             if !self.any.contains(&(receive.rank, class)) {
                 continue;
             }
@@ -227,13 +220,6 @@ impl Machine<'_> {
         self.is_handled(rank, place) || self.any.contains(&(rank, class_of(place)))
     }
 
-    pub(super) fn class(which: Wanted) -> Class {
-        match which.pick {
-            Pick::Port(port) => Class::Port(port),
-            Pick::Tag { tag, .. } => class_of(Place::Tag { tag, imm: None }),
-        }
-    }
-
     pub(super) fn classes(&self) -> Verdict<Vec<AnyClass>> {
         let mut classes = Vec::new();
         let handled = self
@@ -258,7 +244,7 @@ impl Machine<'_> {
             for receive in &self.receives {
                 if receive.rank == rank
                     && !receive.orphaned
-                    && Self::class(receive.which) == class
+                    && class_wanted(receive.which) == class
                     && let Some(result) = receive.result
                 {
                     new.receives.push((result, receive.buffer));
