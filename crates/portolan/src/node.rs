@@ -502,7 +502,8 @@ impl Node {
     }
 
     /// Leaves the job after everything that was sent has arrived: a message whose send has ended is
-    /// acknowledged, or lies in shared memory that its receiver reads on. That takes as long as the
+    /// acknowledged, or lies in shared memory that its receiver reads on; one that has to ask (of more
+    /// than 64 KiB, in shared memory 16 KiB) arrives when it is received. That takes as long as the
     /// receivers take, while they live. Sends that nobody has waited for get a second to end.
     /// Messages that this process has not received are thrown away.
     ///

@@ -154,7 +154,6 @@ fn check_all(seeds: &[u64]) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "finds faults that are open; make test-documented"]
 fn programs_do_what_is_documented() {
     let fresh: u64 = rand::random::<u32>().into();
     println!("new programs: seeds {fresh} to {}", fresh + FRESH - 1);
