@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting for an endpoint: spin for a short time, then yield, then sleep on one descriptor.
 
-use super::share::{Share, TURNS_MIN};
+use super::share::Share;
 use super::{Endpoint, Idle, RawCompletion};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -21,6 +21,11 @@ use std::time::{Duration, Instant};
 /// Empty turns before a wait sleeps, where nobody else wants the core: some 60 µs, two round trips
 /// over a quiet Ethernet with a sleeping receiver.
 const SPIN_TURNS: u32 = 2048;
+/// The same where others use the core, so that spinning keeps it from the one that is waited for.
+const SPIN_TURNS_CROWDED: u32 = 64;
+/// Empty turns between looks whether others should have the core: 1 µs on shared memory, and 20 times
+/// as much where each turn asks sockets.
+const LOOK_TURNS: u32 = 32;
 /// Empty turns are not counted beyond this, so that they never stop being a multiple of something.
 const IDLE_TURNS_MAX: u32 = 1 << 31;
 /// Yields before going to sleep: each lets the others of a crowded host have a turn.
@@ -35,6 +40,8 @@ pub(super) struct Rest {
     idle_turns: u32,
     cores: usize,
     share: Share,
+    /// Nothing has come since, and no yield was made.
+    idle_since: Instant,
 }
 
 impl Rest {
@@ -63,6 +70,7 @@ impl Rest {
             idle_turns: 0,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             share: Share::default(),
+            idle_since: Instant::now(),
         })
     }
 
@@ -76,29 +84,36 @@ impl Rest {
             return;
         }
         self.idle_turns += 1;
-        if self.idle_turns.is_multiple_of(TURNS_MIN) {
+        if self.idle_turns.is_multiple_of(LOOK_TURNS) {
             self.give_way(engine);
         }
     }
 
     #[cold]
     fn give_way(&mut self, engine: &Engine) {
+        let now = Instant::now();
         if self.idle_turns == IDLE_TURNS_MAX {
             self.idle_turns /= 2;
+        }
+        if self.idle_turns == LOOK_TURNS {
+            self.idle_since = now;
         }
         self.share.on_nothing();
         if engine.links.connected_count(LinkId::SHM) + 1 > self.cores {
             self.share.on_crowd();
         }
-        if self.idle_turns.is_multiple_of(self.share.turns()) {
-            let begin = Instant::now();
+        if now - self.idle_since >= self.share.patience() {
             std::thread::yield_now();
-            self.share.on_yield(begin.elapsed());
+            self.idle_since = Instant::now();
+            self.share.on_yield(self.idle_since - now);
         }
     }
 
     fn idle(&self) -> Idle {
-        let spin_turns = self.share.turns().min(SPIN_TURNS);
+        let spin_turns = match self.share.is_crowded() {
+            true => SPIN_TURNS_CROWDED,
+            false => SPIN_TURNS,
+        };
         match self.idle_turns {
             turns if turns < spin_turns => Idle::Spin,
             turns if turns < spin_turns + YIELDS => Idle::Yield,
