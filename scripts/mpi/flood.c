@@ -1,16 +1,27 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  * An MPI program for scripts/test-mpi.sh: rank 0 sends many messages of 8 bytes, which rank 1 takes
- * only after one that was sent behind all of them.
+ * only after one that was sent behind all of them. Each tells how long it took, and the
+ * processor time that it used.
  *
  *   flood send|isend COUNT */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* Requests that are open at once with `isend`: more than the provider takes before something has
  * ended, and few enough for the MPI's own memory. */
 enum { TAG = 1, LAST = 2, OPEN_MAX = 40000 };
+
+static double used(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
+           (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
 
 static void send_all(long count)
 {
@@ -54,11 +65,15 @@ int main(int argc, char **argv)
 {
     int rank;
     long count, wrong = 0;
+    double begin, used_before;
 
     MPI_Init(&argc, &argv);
     if (argc != 3 || (count = atol(argv[2])) <= 0)
         MPI_Abort(MPI_COMM_WORLD, 2);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Barrier(MPI_COMM_WORLD);
+    used_before = used();
+    begin = MPI_Wtime();
     if (rank == 0) {
         if (strcmp(argv[1], "isend") == 0)
             isend_all(count);
@@ -68,7 +83,8 @@ int main(int argc, char **argv)
     } else if (rank == 1) {
         wrong = receive_all(count);
     }
-    printf("rank %d: %ld wrong\n", rank, wrong);
+    printf("rank %d: %ld wrong, took %.3f s, used %.3f s\n", rank, wrong, MPI_Wtime() - begin,
+           used() - used_before);
     MPI_Finalize();
     return wrong != 0;
 }
