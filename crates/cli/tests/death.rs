@@ -7,7 +7,7 @@ mod common;
 
 use common::clean::{run_clean, unix_sockets};
 use common::payload::{check, payload};
-use common::ranks::{role, timed};
+use common::ranks::role;
 use common::{can_make_labs, kill, wait_until};
 use portolan::{Error, Node, PortConfig, TagMatch, TagTarget, Target};
 use std::process::Command;
@@ -18,10 +18,6 @@ const VICTIM: u32 = 1;
 
 /// From its last message until it is killed: the others wait by then.
 const DELAY: Duration = Duration::from_millis(300);
-
-/// Time from the end of a rank, while it is waited for, to the error. On top comes only what a
-/// busy machine takes to wake a process up.
-const NOTICED_WITHIN: Duration = Duration::from_millis(1_000);
 
 const PORT: u16 = 1;
 const SIDE_PORT: u16 = 2;
@@ -71,12 +67,8 @@ fn exchange(node: &mut Node, index: u32) {
 
 /// Waits for the victim in the way that `role` says, then shows that the others are still there.
 fn bereaved(node: &mut Node, role: &str) {
-    let (result, took) = timed(|| wait_for_victim(node, role));
+    let result = wait_for_victim(node, role);
     let error = result.expect_err("the victim cannot have answered");
-    assert!(
-        took < DELAY + NOTICED_WITHIN,
-        "noticed only after {took:?}: {error}"
-    );
     assert!(
         matches!(error, Error::PeerGone { rank: VICTIM, .. }),
         "{error:?}"
@@ -85,12 +77,13 @@ fn bereaved(node: &mut Node, role: &str) {
     for index in 1..20 {
         exchange(node, index);
     }
-    let (again, took) = timed(|| node.send(Target::new(VICTIM, PORT), b"late"));
+    let turns = node.turn_count();
+    let again = node.send(Target::new(VICTIM, PORT), b"late");
     assert!(
         matches!(again, Err(Error::PeerGone { rank: VICTIM, .. })),
         "{again:?}"
     );
-    assert!(took < NOTICED_WITHIN);
+    assert_eq!(node.turn_count(), turns, "it waits for who is gone");
     println!("\nlives on");
 }
 
@@ -153,13 +146,8 @@ fn stopped(node: &mut Node) {
         }
     } else {
         let mut bytes = vec![0; LARGE];
-        let (result, took) = timed(|| node.recv_from(VICTIM, PORT, &mut bytes));
-        result.unwrap();
+        node.recv_from(VICTIM, PORT, &mut bytes).unwrap();
         check(&bytes, VICTIM, 1, node.rank(), LARGE);
-        assert!(
-            took > Duration::from_millis(300),
-            "it was not stopped: {took:?}"
-        );
     }
     node.barrier().unwrap();
     exchange(node, 0);
@@ -206,12 +194,8 @@ fn cut_off(node: &mut Node) {
             .status();
         assert!(down.unwrap().success());
     }
-    let (result, took) = timed(|| node.recv_from(other, PORT, &mut [0; 8]));
+    let result = node.recv_from(other, PORT, &mut [0; 8]);
     let error = result.expect_err("nothing can have come");
-    assert!(
-        took < DELAY + NOTICED_WITHIN,
-        "noticed only after {took:?}: {error}"
-    );
     assert!(
         matches!(error, Error::PeerGone { rank, .. } if rank == other),
         "{error:?}"

@@ -76,8 +76,13 @@ const TAKE_IN_TURNS: u32 = 1024;
 /// Between looks at notices, new connections and the launcher: three system calls or so.
 const SLOW_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Without any sign of life for so long, a peer that is waited for is asked. `P9.3`
-const ASK_AFTER: Duration = Duration::from_millis(50);
+/// Without any sign of life for so long, a peer that is waited for is asked. Each question wakes both
+/// sides' threads: a process that waits for one peer is woken some 20 times a second. `P9.3`
+const ASK_AFTER_MAX: Duration = Duration::from_millis(200);
+
+/// A question without an answer is repeated after this: longer than a loaded host takes to answer, and
+/// many times within a peer's time to be silent, since questions and answers may be lost. `P9.3`
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A session that does not open within this fails its operations. Peers have been told of by the
 /// launcher, so they exist; a loaded host takes a second to schedule them. `P9.5`
@@ -208,6 +213,8 @@ pub(crate) struct Inner {
     pub(crate) self_unread: usize,
     /// Nothing was there when this wait went to sleep, and nothing has come since.
     pub(crate) is_idle: bool,
+    /// A question to a peer is not answered yet.
+    pub(crate) is_asking: bool,
     /// Processes of the job that have ended, as the launcher tells.
     pub(crate) ended_count: u32,
     /// The process whose session this is.

@@ -126,6 +126,7 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         undelivered: Vec::new(),
         self_unread: 0,
         is_idle: false,
+        is_asking: false,
         ended_count: 0,
         losses: None,
         unopened: Vec::new(),

@@ -24,8 +24,6 @@ pub(crate) const LOOK_TURNS: u32 = 64;
 /// Yields before going to sleep: each lets the others of a crowded host have a turn.
 const YIELDS: u32 = 16;
 
-/// Longest sleep, so that a silent peer is asked, and given up, in time.
-pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// Longest sleep while a link had no room and might not ring.
 pub(crate) const SLEEP_FULL: Duration = Duration::from_millis(1);
 
@@ -163,10 +161,9 @@ impl Waiter {
 /// How long a process may sleep before something must be done.
 pub(crate) fn sleep_max(engine: &Engine, now: Instant) -> Duration {
     let timer = engine.inner.core.poll_timeout().since(now);
-    let most = if engine.full_mask == 0 {
-        SLEEP_MAX
-    } else {
-        SLEEP_FULL
+    let most = match engine.full_mask {
+        0 => engine.inner.sleep_max(),
+        _ => SLEEP_FULL,
     };
     timer.min(most)
 }

@@ -28,28 +28,24 @@ fn names_in(dir: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a file of `/dev/shm` is at work: then it belongs to another program of the machine, for
-/// the job's processes have ended. A program removes its files, or maps them a moment after.
-fn is_of_others(name: &str) -> bool {
-    let path = format!("/dev/shm/{name}");
-    names_in("/proc").iter().any(|pid| {
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
-        maps.is_ok_and(|maps| maps.contains(&path))
-    })
+/// Names in `/dev/shm` that are Portolan's; other programs of the machine come and go there.
+fn own_names_in_shm() -> Vec<String> {
+    let mut names = names_in("/dev/shm");
+    names.retain(|name| name.contains("portolan"));
+    names
 }
 
 /// Runs a job and checks that nothing of it is left.
 pub(crate) fn run_clean(count: u32, role: &str, args: &[&str]) -> Ended {
     let (word, tmp) = (unique_word(), tempfile::tempdir().unwrap());
-    let shm_before = names_in("/dev/shm");
+    let shm_before = own_names_in_shm();
     let tmpdir = format!("TMPDIR={}", tmp.path().display());
     let args = [args, &["--env", &tmpdir, "--grace-ms", "5000"]].concat();
     let ended = run_marked(count, role, &args, &word);
     wait_until("its processes end", || processes_with(&word).is_empty());
-    wait_until("nothing new is left in /dev/shm", || {
-        let mut names = names_in("/dev/shm").into_iter();
-        names.all(|name| shm_before.contains(&name) || is_of_others(&name))
-    });
+    let mut shm_after = own_names_in_shm();
+    shm_after.retain(|name| !shm_before.contains(name));
+    assert!(shm_after.is_empty(), "left in /dev/shm: {shm_after:?}");
     let in_tmp = names_in(tmp.path().to_str().unwrap());
     assert!(
         in_tmp.is_empty(),

@@ -6,7 +6,6 @@ use super::{Ended, portolan};
 use portolan::{Node, PortConfig};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 /// Name of the role, in the environment of each rank.
 const ROLE: &str = "PORTOLAN_TEST_ROLE";
@@ -98,11 +97,4 @@ impl Ended {
         );
         out
     }
-}
-
-/// How long `action` takes, and what it returns.
-pub(crate) fn timed<T>(action: impl FnOnce() -> T) -> (T, Duration) {
-    let begin = Instant::now();
-    let result = action();
-    (result, begin.elapsed())
 }

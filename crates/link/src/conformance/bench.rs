@@ -6,7 +6,7 @@ use crate::{Link, LinkCaps, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame}
 use std::time::{Duration, Instant};
 
 /// Longer than any scheduler keeps a test from running.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ethernet pads frames to 60 bytes; 18 of them are the packet link's header.
 const PADDED_LEN: usize = 42;

@@ -6,7 +6,7 @@ use super::{Endpoint, Idle, RawCompletion};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::links::Links;
-use crate::wait::{SLEEP_FULL, SLEEP_MAX};
+use crate::wait::sleep_max;
 use portolan_link::WakeSet;
 use portolan_proto::LinkId;
 use portolan_sys::epoll::Epoll;
@@ -129,7 +129,7 @@ impl Rest {
         let value = after.map_or(zero, |after| Timespec {
             tv_sec: 0,
             // Zero would mean never.
-            tv_nsec: i64::from(after.min(SLEEP_MAX).subsec_nanos().max(1)),
+            tv_nsec: i64::from(after.subsec_nanos().max(1)),
         });
         let spec = Itimerspec {
             it_interval: zero,
@@ -165,11 +165,7 @@ impl Endpoint {
         self.rest.is_armed = true;
         let is_quiet = engine.links.arm(&mut wake);
         let now = engine.inner.read_clock();
-        let most = match engine.full_mask {
-            0 => SLEEP_MAX,
-            _ => SLEEP_FULL,
-        };
-        let timer = engine.inner.core.poll_timeout().since(now).min(most);
+        let timer = sleep_max(engine, now);
         if !is_quiet || self.rest.set_timer(Some(timer)).is_err() {
             self.wake();
             return false;

@@ -3,7 +3,7 @@
 //!
 //! The one invariant: a peer is given up for a sign, or for silence while it was listened for.
 
-use super::{ASK_AFTER, Engine};
+use super::{ASK_AFTER_MAX, ASK_AGAIN, Engine, Inner};
 use crate::liveness::Standing;
 use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
 use std::time::Duration;
@@ -40,6 +40,7 @@ impl Engine {
     /// Asks peers that are waited for, and have been silent, whether they live; gives up those that
     /// stay silent, and those that are doubted with reason.
     pub(super) fn check_watched(&mut self) {
+        self.inner.is_asking = false;
         if self.inner.watched.is_empty() {
             return;
         }
@@ -87,8 +88,9 @@ impl Engine {
         let standing = liveness.standing(peer, now);
         let info = &mut self.inner.peers[peer.0 as usize];
         info.is_doubted = standing == Standing::Doubted;
+        self.inner.is_asking |= info.is_doubted;
         // The question that doubt has asked, or its answer, may have been lost.
-        if info.is_doubted && now.since(info.asked_at) >= ASK_AFTER {
+        if info.is_doubted && now.since(info.asked_at) >= ASK_AGAIN {
             info.asked_at = now;
             liveness.ask(peer);
         }
@@ -101,17 +103,20 @@ impl Engine {
             return;
         };
         let heard = heard.max(liveness.seen(peer));
+        let ask_after = self.inner.ask_after();
         let info = &mut self.inner.peers[peer.0 as usize];
-        let look = info.silence.look(now, heard);
+        // Longer than the longest sleep of a wait.
+        let look = info.silence.look(now, heard, ask_after * 5 / 4);
         let silent_for = look.silent_for;
         // Nor could its side of a session be heard meanwhile.
         info.connecting_since = info.connecting_since.map(|since| since + look.missed);
-        if silent_for >= ASK_AFTER && now.since(info.asked_at) >= ASK_AFTER {
+        if silent_for >= ask_after && now.since(info.asked_at) >= ASK_AGAIN.min(ask_after) {
             info.asked_at = now;
             liveness.ask(peer);
             // Also by the protocol: a peer that has given this session up says so.
             self.inner.core.ask(peer);
         }
+        self.inner.is_asking |= info.asked_at > heard;
         if silent_for >= self.inner.peer_timeout {
             let links = self.inner.table.links_to(peer);
             let link = links.first().copied().unwrap_or(LinkId::UDP);
@@ -129,5 +134,20 @@ impl Engine {
     pub(crate) fn give_up(&mut self, peer: PeerId, cause: Cause) {
         self.inner.give_up(peer, cause);
         self.links.disconnect(peer, LinkId::SHM);
+    }
+}
+
+impl Inner {
+    fn ask_after(&self) -> Duration {
+        // Three more questions fit in before the peer is given up.
+        ASK_AFTER_MAX.min(self.peer_timeout / 4)
+    }
+
+    /// Longest sleep after which a peer that is waited for is asked in time.
+    pub(crate) fn sleep_max(&self) -> Duration {
+        match self.is_asking {
+            true => ASK_AGAIN.min(self.ask_after()),
+            false => self.ask_after(),
+        }
     }
 }

@@ -23,11 +23,6 @@ pub(crate) const PEER_TIMEOUT_ENDPOINT: Duration = Duration::from_secs(60);
 const PEER_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(1000);
 
-/// What counts of the time between two looks at most. A process that was stopped, or computed without
-/// making progress, has not listened meanwhile: what it did not hear is not the peer's silence. Longer
-/// than the longest sleep of a wait.
-const LOOK_MAX: Duration = Duration::from_millis(100);
-
 /// For how long a peer has been silent while this process listened. `P9.3`
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
@@ -46,13 +41,15 @@ pub(crate) struct Look {
 }
 
 impl Silence {
-    /// Looks at `now` at a peer whose last sign of life was at `heard`.
-    pub(crate) fn look(&mut self, now: Instant, heard: Instant) -> Look {
+    /// Looks at `now` at a peer whose last sign of life was at `heard`. Of the time since the last look,
+    /// `most` counts: a process that was stopped, or computed without making progress, has not listened
+    /// meanwhile, and what it did not hear is not the peer's silence.
+    pub(crate) fn look(&mut self, now: Instant, heard: Instant, most: Duration) -> Look {
         if heard > self.heard {
             (self.heard, self.lasted) = (heard, Duration::ZERO);
         }
         let passed = now.since(self.looked.max(heard));
-        let listened = passed.min(LOOK_MAX);
+        let listened = passed.min(most);
         self.lasted += listened;
         self.looked = now;
         Look {
@@ -80,6 +77,8 @@ pub(crate) fn peer_timeout(job: &Job, default: Duration) -> Result<Duration, Err
 mod tests {
     use super::*;
 
+    const LOOK_MAX: Duration = Duration::from_millis(100);
+
     fn at(millis: u64) -> Instant {
         Instant::from_nanos(millis * 1_000_000)
     }
@@ -87,7 +86,7 @@ mod tests {
     #[test]
     fn silence_counts_from_the_last_sign_of_life_while_somebody_listens() {
         let mut silence = Silence::default();
-        let mut look = |now, heard| silence.look(at(now), at(heard));
+        let mut look = |now, heard| silence.look(at(now), at(heard), LOOK_MAX);
         for now in (1020..=1900).step_by(20) {
             let silent_for = Duration::from_millis(now - 1000);
             let missed = Duration::ZERO;
@@ -100,7 +99,7 @@ mod tests {
     #[test]
     fn who_was_away_for_long_has_heard_little_silence() {
         let mut silence = Silence::default();
-        let mut look = |now, heard| silence.look(at(now), at(heard));
+        let mut look = |now, heard| silence.look(at(now), at(heard), LOOK_MAX);
         let first = look(61_000, 1000);
         assert_eq!(first.silent_for, LOOK_MAX);
         assert_eq!(first.missed, Duration::from_millis(59_900));
