@@ -431,7 +431,7 @@ impl Engine {
     /// that rides on the answer saves its own system calls at both ends.
     #[inline]
     pub(crate) fn leave_to_caller(&mut self) {
-        if self.inner.core.is_pressed() {
+        if self.inner.core.has_urgent_tx() {
             self.flush();
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod coverage;
 pub(crate) mod credit;
 pub(crate) mod event;
 pub mod group;
+pub(crate) mod narrow;
 pub(crate) mod poll_gap;
 pub(crate) mod remote;
 pub(crate) mod request;

@@ -2,21 +2,23 @@
 //! The state of the core, and the verbs that do not belong to one mechanism.
 
 pub(crate) mod batch;
+mod bulk;
 pub(crate) mod closing;
 pub(crate) mod give_up;
 pub(crate) mod lone;
 mod receive;
+mod remote;
+mod send;
 mod tagged;
 mod timer;
+pub(crate) mod transmit;
 
 use crate::base::credit::charge;
 use crate::base::request::Request;
-use crate::bulk::rendezvous::{Origin, RxTransfer};
+use crate::bulk::{FinishedRx, Origin};
 use crate::matching::port::{Posted, ServedWhat};
-use crate::path::Path;
-use crate::path::congestion::Congestion;
+use crate::path::outgoing::Outgoing;
 use crate::peer::Peer;
-use crate::peer::transmit::Sent;
 use crate::session::dormant::Rested;
 use crate::session::{Entropy, SessionState};
 use crate::shared::Shared;
@@ -54,7 +56,7 @@ pub struct Core {
     pub(crate) timed: Vec<PeerId>,
     pub(crate) sh: Shared,
     /// The transmit that was handed out last, until the engine's next call tells its fate.
-    pub(crate) sent: Option<Sent>,
+    pub(crate) sent: Option<(PeerId, Outgoing)>,
 }
 
 impl Core {
@@ -105,7 +107,7 @@ impl Core {
     /// Grants follow it (`P5.3`); the windows of frames, which peers were told, do not.
     pub fn set_buffer_len(&mut self, link: LinkId, len: usize) {
         let budget = grant_budget(self.sh.ctx.config(), len);
-        self.sh.scheduler.set_budget(link, budget);
+        self.sh.transfers.set_budget(link, budget);
     }
 
     /// Tells by which links `peer` may be reached. A peer without any cannot be connected.
@@ -142,12 +144,7 @@ impl Core {
             .filter(|link| mask >> link.as_u8() & 1 == 1)
         {
             if let Some(params) = self.sh.ctx.link(link) {
-                let window = window_frames(self.sh.ctx.config(), &params);
-                let mut path = Path::new(link, params, window);
-                if self.sh.ctx.limits().congestion_control && !params.lossless {
-                    path.congestion = Some(Congestion::new(params.segments_max));
-                }
-                new.paths[link.index()] = Some(Box::new(path));
+                new.paths.add(&self.sh.ctx, link, params);
             }
         }
         new.open_session(now, &mut self.sh);
@@ -177,7 +174,7 @@ impl Core {
     #[must_use]
     pub fn path_status(&self, peer: PeerId, link: LinkId) -> Option<PathStatus> {
         match self.peers.get(peer.index())? {
-            Some(peer) => peer.path_status(link),
+            Some(peer) => peer.paths.status(link),
             None => self.resting.get(&peer)?.path_status(link),
         }
     }
@@ -198,9 +195,7 @@ impl Core {
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
-        for path in state.paths.iter_mut().flatten() {
-            path.probe.asked = path.up && !path.params.lossless;
-        }
+        state.paths.ask();
         self.touch(peer);
     }
 
@@ -284,9 +279,10 @@ impl Core {
                 (&rested.lanes_tx[lane], rested.lanes_rx[lane].consumed)
             }
         };
+        let (charged, limit) = tx.credit();
         Some(CreditStatus {
-            charged: tx.charged,
-            limit: tx.limit,
+            charged,
+            limit,
             consumed,
         })
     }
@@ -295,9 +291,7 @@ impl Core {
     /// remote memory). Tests end with all of it at zero.
     #[must_use]
     pub fn usage(&self) -> (usize, usize, usize) {
-        let transfers = self.sh.tx_transfers.len()
-            + self.sh.rx_transfers.len()
-            + self.sh.remote.outstanding_count();
+        let transfers = self.sh.transfers.count() + self.sh.remote.outstanding_count();
         (self.sh.slots.used(), self.sh.unexpected_len(), transfers)
     }
 
@@ -306,10 +300,8 @@ impl Core {
         for index in 0..self.timed.len() {
             let id = self.timed[index];
             if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
-                for path in peer.paths.iter_mut().flatten() {
-                    if path.rx.unacked_count() > 0 {
-                        path.rx.set_due(now);
-                    }
+                for path in peer.paths.iter_mut() {
+                    path.flush_ack(now);
                 }
             }
             self.touch(id);
@@ -319,7 +311,8 @@ impl Core {
     /// Whether something sent to a live peer is not known to have arrived.
     #[must_use]
     pub fn has_unfinished(&self) -> bool {
-        self.sh.tx_transfers.len() > 0 || self.unfinished_peers().next().is_some()
+        self.sh.transfers.unfinished_tx().next().is_some()
+            || self.unfinished_peers().next().is_some()
     }
 
     /// Live peers for which frames wait or are under way, by number of no order.
@@ -333,8 +326,7 @@ impl Core {
     /// Transfers out of this process that have not ended: to whom, of which operation's memory, and
     /// whether the receiver has begun to take them.
     pub fn unfinished_transfers(&self) -> impl Iterator<Item = (PeerId, OpId, bool)> + '_ {
-        let transfers = self.sh.tx_transfers.iter();
-        transfers.map(|transfer| (transfer.peer, transfer.op, transfer.granted > 0))
+        self.sh.transfers.unfinished_tx()
     }
 
     /// Whether a frame for `peer` has not left, or is not known to have arrived; transfers that
@@ -356,12 +348,9 @@ impl Core {
     /// Anybody can make it say so: probes must agree. `P6.2`
     pub fn shrink_path(&mut self, peer: PeerId, link: LinkId, frame_len_max: usize) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index())
-            && let Some(path) = state.path_mut(link)
-            && frame_len_max < path.frame_len + path.check_len()
+            && let Some(path) = state.paths.get_mut(link)
+            && path.on_told_frame_len(frame_len_max)
         {
-            let frame_len_max = frame_len_max.saturating_sub(path.check_len());
-            // The clock of the attempt starts when its probe leaves.
-            path.confirm_frame_len(Instant::NEVER, frame_len_max);
             self.touch(peer);
         }
     }
@@ -416,7 +405,7 @@ impl Core {
 
     /// Gives buffers at `port` to the messages that wait there.
     pub(crate) fn serve(&mut self, id: PortId) {
-        while self.sh.has_transfer_room()
+        while self.sh.transfers.has_rx_room()
             && let Some(served) = self.sh.matching.next_served(id, |peer, lane| {
                 let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
                 peer.is_some_and(|peer| peer.lanes_rx[lane.index()].owes(id))
@@ -445,14 +434,15 @@ impl Core {
                         len,
                         asked,
                     };
-                    let transfer = self.sh.start_transfer(&request, posted, Origin::Port);
+                    let Shared { transfers, ctx, .. } = &mut self.sh;
+                    let transfer = transfers.start(ctx, &request, posted, Origin::Port);
                     let matching = &mut self.sh.matching;
                     matching.begin_transfer(id, (from, lane), transfer);
                 }
             }
             self.touch(from);
         }
-        self.run_scheduler();
+        self.schedule_grants();
     }
 
     /// Serves the ports at which messages waited for one of their lane that has been delivered.
@@ -463,37 +453,16 @@ impl Core {
     }
 
     /// A message whose buffer was found late has arrived: deliver it and go on with its port.
-    pub(crate) fn on_late_transferred(&mut self, transfer: u32, done: &RxTransfer) {
+    pub(crate) fn on_late_transferred(&mut self, done: &FinishedRx) {
         let Address::Port(id) = done.to else { return };
         let from = (done.peer, done.lane);
-        self.sh.matching.end_transfer(id, from, transfer);
+        self.sh.matching.end_transfer(id, from, done.key);
         if let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) {
-            let (op, error) = (Some(done.posted.op), done.error());
-            peer.deliver(
-                &mut self.sh,
-                done.lane,
-                id,
-                op,
-                done.len,
-                Data::Placed,
-                error,
-            );
+            let (op, data) = (Some(done.op), Data::Placed);
+            peer.deliver(&mut self.sh, done.lane, id, op, done.len, data, done.error);
         }
         self.serve(id);
     }
-}
-
-/// Frames that a peer may have under way towards this process on one path: what the link buffers.
-/// `P3.3`
-pub(crate) fn window_frames(config: &Config, params: &LinkParams) -> u16 {
-    let frames = params.rx_buffer_len / params.frame_len_max.max(1);
-    // At least four runs of segments, so that neither end waits for the other: links may hold more
-    // than they know when they are opened, and a full socket is repaired, not fatal.
-    let floor = params.segments_max.max(32) * 4;
-    let frames = frames
-        .max(floor)
-        .min(usize::from(config.limits.window_frames_max));
-    u16::try_from(frames).unwrap_or(u16::MAX)
 }
 
 /// Bytes of bulk data that may be on their way by a link: what it buffers, less an eighth for headers,

@@ -6,12 +6,14 @@ pub(crate) mod best_effort;
 mod end;
 mod label;
 mod parts;
+mod remote;
 pub(crate) mod shortage;
+pub(crate) mod tx;
 
 use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
 use crate::base::request::{Asked, Request};
-use crate::bulk::rendezvous::Origin;
+use crate::bulk::Origin;
 use crate::matching::Arrival;
 use crate::matching::port::{Match, Posted, Waiting};
 use crate::peer::Peer;
@@ -32,25 +34,6 @@ use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
 /// others have not read holds nobody up. One longest message, and hundreds of tiny ones. Sessions that
 /// come and go leave as much each: there is none while what they left fills the memory by itself.
 const HELD_RESERVE: u32 = 16 * 1024;
-
-/// Sending side.
-#[derive(Debug, Default)]
-pub(crate) struct LaneTx {
-    pub(crate) next_seq: u16,
-    pub(crate) best_effort_seq: u16,
-    /// Charged so far, and how far the peer lets it go; both modulo 2^32.
-    pub(crate) charged: u32,
-    pub(crate) limit: u32,
-    /// A submission was refused: say when it would not be.
-    pub(crate) starved: bool,
-}
-
-impl LaneTx {
-    #[inline]
-    pub(crate) fn has_credit(&self, charge: u32) -> bool {
-        self.limit.wrapping_sub(self.charged) as i32 >= charge as i32
-    }
-}
 
 /// Where one message of the lane stands.
 #[derive(Debug)]
@@ -435,10 +418,7 @@ impl Peer {
         rts: &portolan_wire::Rts,
     ) -> Result<(), DropReason> {
         // The data will come by the path for bulk, which the peer chooses as this side does.
-        let link = self.bulk.unwrap_or(link);
-        let lossless = self.paths[link.index()]
-            .as_ref()
-            .is_some_and(|path| path.params.lossless);
+        let (link, lossless) = self.paths.data_link(link);
         // P5.1
         if rts.message_len == 0 || !lossless && rts.message.len == 0 {
             return Err(DropReason::BadFragment);
@@ -561,7 +541,7 @@ impl Peer {
             if let State::Remote(job) = entry.state {
                 rx.jobs_matched -= 1;
                 performed = true;
-                let spent = self.finish_job(sh, *job, entry.charge);
+                let spent = job.finish(&mut self.host(sh), entry.charge);
                 self.consume(sh, lane, spent);
                 continue;
             }
@@ -626,7 +606,13 @@ fn reserve(sh: &Shared) -> u32 {
 /// Takes a message in its turn to its port; `false` if it must wait for more of itself.
 fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -> bool {
     if let State::Remote(job) = &mut entry.state {
-        return job.match_up(sh, peer);
+        let Shared {
+            ctx,
+            remote,
+            transfers,
+            ..
+        } = sh;
+        return job.match_up(ctx, remote, transfers, peer);
     }
     let (from, to, len) = ((peer, lane), entry.to, entry.len);
     match &entry.state {
@@ -678,7 +664,7 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
 /// A request to send in its turn; `false` if it must wait for room among the transfers.
 fn match_request(sh: &mut Shared, from: (PeerId, LaneId), entry: &mut Entry, asked: Asked) -> bool {
     let is_port = matches!(entry.to, Address::Port(_));
-    if is_port && !sh.has_transfer_room() {
+    if is_port && !sh.transfers.has_rx_room() {
         return false;
     }
     let found = sh
@@ -694,7 +680,9 @@ fn match_request(sh: &mut Shared, from: (PeerId, LaneId), entry: &mut Entry, ask
                 asked,
             };
             if is_port {
-                let transfer = sh.start_transfer(&request, posted, Origin::Lane);
+                let transfer = sh
+                    .transfers
+                    .start(&mut sh.ctx, &request, posted, Origin::Lane);
                 State::Transferring { transfer }
             } else {
                 sh.start_labelled(request, posted);
@@ -713,17 +701,4 @@ fn put_aside(sh: &mut Shared, from: (PeerId, LaneId), entry: &Entry, what: Waiti
     sh.matching
         .put_aside(&mut sh.ctx, from, &entry.to, entry.len, keeps_credit, what);
     State::Aside
-}
-
-/// Places a part of a message, as far as the buffer reaches.
-pub(crate) fn place_clipped(sh: &mut Shared, posted: &Posted, off: u64, src: Range<usize>) {
-    let room = posted.len.saturating_sub(off);
-    let len = src.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-    if len > 0 {
-        let dest = Dest::Op(posted.op, posted.base + off);
-        sh.ctx.emit(Event::Place {
-            dest,
-            src: src.start..src.start + len,
-        });
-    }
 }

@@ -2,23 +2,35 @@
 //! One way to one peer: its packet numbers, what is under way, and what waits to be sent.
 
 pub(crate) mod ack;
-mod calls;
+mod batch;
 pub(crate) mod congestion;
-mod ecn;
+pub(crate) mod control;
+pub(crate) mod dormant;
 pub(crate) mod failover;
 mod loss;
+pub(crate) mod outgoing;
+pub(crate) mod paths;
 pub(crate) mod probe;
 pub(crate) mod refragment;
 pub(crate) mod rtt;
 pub(crate) mod stage;
 
-use crate::base::config::number_span;
+use crate::base::config::{BATCH_LEN_MAX, number_span};
+use crate::base::context::Context;
+use crate::base::narrow::narrow;
+use crate::base::poll_gap::PollGap;
+use crate::base::time::Span;
 use crate::mem::slot::{SlotId, SlotPool};
-use crate::{Instant, LinkId, LinkParams};
+use crate::{DropReason, Instant, LinkId, LinkParams};
 use ack::RxWindow;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use congestion::Congestion;
 use core::time::Duration;
-use portolan_wire::{CHECK_LEN, FRAME_HEADER_LEN};
+use failover::{Standing, Suspicion};
+use loss::LossState;
+use portolan_wire::{CHECK_LEN, FRAME_HEADER_LEN, FrameHeader, FrameKind, Hello};
+use probe::ProbeState;
 use rtt::Rtt;
 
 /// `P6.1`: frame length before the path MTU is known. IPv6 promises 1280 bytes; headers off.
@@ -60,13 +72,13 @@ pub struct PathStatus {
 
 /// What a numbered frame carries, for sending it again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Cargo {
+pub(crate) enum Contents {
     /// Bytes of a frame buffer.
     Slot { slot: SlotId, off: u32 },
     /// A fragment of the user's memory.
     Fragment { transfer: u32, index: u32 },
-    /// A part of one that was cut again for a narrower path.
-    Piece {
+    /// A part of one that was fragmented anew for a narrower path.
+    FragmentPart {
         transfer: u32,
         index: u32,
         within: u16,
@@ -77,20 +89,20 @@ pub(crate) enum Cargo {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TxState {
+enum TxState {
     Sent,
     Lost,
     Acked,
 }
 
 #[derive(Debug)]
-pub(crate) struct InFlight {
-    pub(crate) cargo: Cargo,
-    pub(crate) sent_at: Instant,
+struct InFlight {
+    contents: Contents,
+    sent_at: Instant,
     /// Bytes of the frame.
-    pub(crate) len: u16,
-    pub(crate) attempt: u8,
-    pub(crate) state: TxState,
+    len: u16,
+    attempt: u8,
+    state: TxState,
 }
 
 /// A frame that is being filled.
@@ -111,8 +123,8 @@ pub(crate) struct Run {
     pub(crate) off: usize,
     pub(crate) len: usize,
     pub(crate) segment_len: usize,
-    /// Most bytes of one call.
-    pub(crate) call_len: usize,
+    /// Most bytes of one GSO batch.
+    pub(crate) batch_len: usize,
 }
 
 impl Run {
@@ -129,42 +141,52 @@ impl Run {
     }
 }
 
+/// All paths to one peer, and the choice between them.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    by_link: [Option<Box<Path>>; LinkId::COUNT],
+    /// For small messages and for bulk data.
+    small: Option<LinkId>,
+    bulk: Option<LinkId>,
+    suspicion: Suspicion,
+}
+
 #[derive(Debug)]
 pub(crate) struct Path {
-    pub(crate) link: LinkId,
-    pub(crate) params: LinkParams,
-    pub(crate) up: bool,
+    link: LinkId,
+    params: LinkParams,
+    up: bool,
     /// Verified frame length.
-    pub(crate) frame_len: usize,
+    frame_len: usize,
     /// Upper bound for it, from both sides' links.
-    pub(crate) frame_len_bound: usize,
+    frame_len_bound: usize,
     /// Frames travel with a checksum. `P13.1`
-    pub(crate) checked: bool,
+    checked: bool,
     /// Frames that the peer lets be on their way.
-    pub(crate) window_frames: u32,
-    pub(crate) rtt: Rtt,
-    pub(crate) rx: RxWindow,
-    pub(crate) probe: crate::path::probe::ProbeState,
+    window_frames: u32,
+    rtt: Rtt,
+    rx: RxWindow,
+    probe: crate::path::probe::ProbeState,
 
-    /// Number of the front entry of `inflight`.
-    pub(crate) base_num: u32,
-    pub(crate) inflight: VecDeque<InFlight>,
-    pub(crate) lost: VecDeque<u32>,
+    /// Number of the front entry of `unacked`.
+    base_num: u32,
+    unacked: VecDeque<InFlight>,
+    lost: VecDeque<u32>,
     /// How many of those are on their way: neither acknowledged nor lost.
-    pub(crate) flying: usize,
-    pub(crate) loss: crate::path::loss::LossState,
+    in_flight: usize,
+    loss: crate::path::loss::LossState,
     /// `None`: the receiver's window alone holds this side back.
-    pub(crate) congestion: Option<crate::path::congestion::Congestion>,
-    pub(crate) standing: crate::path::failover::Standing,
+    congestion: Option<crate::path::congestion::Congestion>,
+    standing: crate::path::failover::Standing,
 
     /// One frame per lane, so that the lanes share nothing that is lost or ordered.
-    pub(crate) open: [Option<OpenFrame>; 2],
-    pub(crate) closed: [VecDeque<OpenFrame>; 2],
-    pub(crate) runs: VecDeque<Run>,
-    /// Number behind those of the last call of these.
-    pub(crate) called: u32,
+    open: [Option<OpenFrame>; 2],
+    closed: [VecDeque<OpenFrame>; 2],
+    runs: VecDeque<Run>,
+    /// Number behind those of the last GSO batch of these.
+    batch_end: u32,
     /// The link had no room; cleared when it may have again.
-    pub(crate) blocked: bool,
+    blocked: bool,
 }
 
 impl Path {
@@ -188,24 +210,87 @@ impl Path {
             window_frames: 64,
             rtt: Rtt::new(),
             rx: RxWindow::new(rx_window),
-            probe: crate::path::probe::ProbeState::default(),
+            probe: ProbeState::default(),
             base_num: 0,
-            inflight: VecDeque::new(),
+            unacked: VecDeque::new(),
             lost: VecDeque::new(),
-            flying: 0,
-            loss: crate::path::loss::LossState::default(),
+            in_flight: 0,
+            loss: LossState::default(),
             congestion: None,
-            standing: crate::path::failover::Standing::default(),
+            standing: Standing::default(),
             open: [None; 2],
             closed: [VecDeque::new(), VecDeque::new()],
             runs: VecDeque::new(),
-            called: 0,
+            batch_end: 0,
             blocked: false,
         }
     }
 
+    /// Lets the window follow the delay of the network. `P3.13`
+    pub(crate) fn control_congestion(&mut self) {
+        self.congestion = Some(Congestion::new(self.params.segments_max));
+    }
+
+    #[inline]
+    pub(crate) fn link(&self) -> LinkId {
+        self.link
+    }
+
+    #[inline]
+    pub(crate) fn is_lossless(&self) -> bool {
+        self.params.lossless
+    }
+
+    /// Datagrams that one transmit may carry.
+    #[inline]
+    pub(crate) fn segments_max(&self) -> usize {
+        self.params.segments_max
+    }
+
+    /// The peer has answered on it.
+    #[inline]
+    pub(crate) fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// Up, and not left for another.
+    #[inline]
+    pub(crate) fn is_usable(&self) -> bool {
+        self.up && !self.standing.is_silent()
+    }
+
+    /// Verified frame length.
+    #[inline]
+    pub(crate) fn frame_len(&self) -> usize {
+        self.frame_len
+    }
+
+    /// Makes both windows `frames` long.
+    #[cfg(test)]
+    pub(crate) fn set_windows(&mut self, frames: u16) {
+        self.window_frames = frames.into();
+        self.rx = RxWindow::new(frames);
+    }
+
+    /// Frames in flight, and frames that are not acknowledged.
+    #[cfg(test)]
+    pub(crate) fn frame_counts(&self) -> (usize, usize) {
+        (self.in_flight, self.unacked.len())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_frame_len(&mut self, frame_len: usize) {
+        self.frame_len = frame_len;
+    }
+
+    /// Its frames travel with a checksum. `P13.1`
+    #[inline]
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checked
+    }
+
     /// Bytes that the link adds to each frame.
-    pub(crate) fn check_len(&self) -> usize {
+    fn check_len(&self) -> usize {
         if self.checked { CHECK_LEN } else { 0 }
     }
 
@@ -214,6 +299,65 @@ impl Path {
     #[inline]
     pub(crate) fn takes(&self, checked: bool) -> bool {
         checked || !self.checked
+    }
+
+    /// The link has authenticated the peer, and holds it back by itself.
+    pub(crate) fn establish_lossless(&mut self) {
+        self.up = true;
+        self.window_frames = u32::MAX;
+    }
+
+    /// What a hello says of the path. `P2.7`, `P13.1`
+    pub(crate) fn on_hello(&mut self, hello: &Hello) {
+        // Less leaves no room for a header and its records.
+        let theirs = usize::from(hello.frame_len_max).max(FRAME_LEN_LEAST);
+        self.checked = self.params.checksum || hello.checksum;
+        let carried = theirs.min(self.params.frame_len_max) - self.check_len();
+        self.frame_len_bound = self.frame_len_bound.min(carried);
+        self.frame_len = self.frame_len.min(self.frame_len_bound);
+        self.window_frames = u32::from(hello.window_frames.max(1));
+    }
+
+    /// The path has proven itself both ways, in a round trip of `sample` if that is known. `P2.6`
+    pub(crate) fn establish(&mut self, now: Instant, sample: Option<Span>) {
+        self.up = true;
+        if let Some(sample) = sample {
+            self.rtt.on_sample(sample);
+        }
+        self.start_probing(now);
+    }
+
+    /// The system says that the link carries frames of `frame_len_max` bytes at most; `true` if that
+    /// is to be tried. `P6.2`
+    pub(crate) fn on_told_frame_len(&mut self, frame_len_max: usize) -> bool {
+        if frame_len_max >= self.frame_len + self.check_len() {
+            return false;
+        }
+        let told = frame_len_max.saturating_sub(self.check_len());
+        // The clock of the attempt starts when its probe leaves.
+        self.confirm_frame_len(Instant::NEVER, told);
+        true
+    }
+
+    /// Its round trip, as paths are compared by it: that of probes alone, since acknowledgements of
+    /// data may come by another path. `P6.3`
+    fn probed_rtt(&self) -> Option<Span> {
+        self.probe.best()
+    }
+
+    /// The link had no room.
+    pub(crate) fn block(&mut self) {
+        self.blocked = true;
+    }
+
+    /// The link may have room again; whether it had none.
+    pub(crate) fn unblock(&mut self) -> bool {
+        core::mem::take(&mut self.blocked)
+    }
+
+    #[inline]
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked
     }
 
     /// Bytes before the first record of a frame.
@@ -237,82 +381,102 @@ impl Path {
         }
     }
 
-    /// Whether `lane` may put another message into frames here.
-    #[inline]
-    pub(crate) fn has_room(&self, lane: usize) -> bool {
-        self.closed[lane].len() < CLOSED_MAX && self.runs.len() < CLOSED_MAX
-    }
-
-    /// An empty frame for messages.
-    pub(crate) fn new_frame(&self, slots: &mut SlotPool) -> OpenFrame {
-        let len_max = self.shared_frame_len();
-        OpenFrame {
-            slot: slots.take(len_max + crate::path::ack::ACK_LEN_MAX),
-            len: self.header_len(),
-            len_max,
-            numbered: false,
-        }
-    }
-
     /// Nothing waits, and no more is under way than frames whose acknowledgement may be waiting for
     /// company: what is sent now is a message on its own. `P4.11`
-    pub(crate) fn is_quiet(&self, ack_every: u32) -> bool {
-        self.runs.is_empty() && self.inflight.len() < ack_every as usize
+    fn is_quiet(&self, ack_every: u32) -> bool {
+        self.runs.is_empty() && self.unacked.len() < ack_every as usize
+    }
+
+    /// Most bytes of a GSO batch for a message of `len` bytes that begins now. `P4.11`
+    pub(crate) fn batch_len(&self, ctx: &Context, len: usize) -> usize {
+        match self.is_quiet(ctx.limits().ack_every) {
+            true => ctx.choice().lone_batch_len(len as u64),
+            false => BATCH_LEN_MAX,
+        }
     }
 
     /// Frames that may still be put under way. `P3.3`, `P3.13`
     #[inline]
     pub(crate) fn window_left(&self) -> usize {
         let span = number_span(self.window_frames) as usize;
-        let room = span.saturating_sub(self.inflight.len());
-        room.min(self.flying_left())
+        let room = span.saturating_sub(self.unacked.len());
+        room.min(self.in_flight_left())
     }
 
-    /// Frames that may still be on their way: the receiver's buffer and the network bound them.
+    /// Frames that may still be in flight: the receiver's buffer and the network bound them.
     /// `P3.3`, `P3.13`
     #[inline]
-    pub(crate) fn flying_left(&self) -> usize {
+    fn in_flight_left(&self) -> usize {
         let buffered = self.window_frames as usize;
         let window = self
             .congestion
             .as_ref()
             .map_or(buffered, |c| c.window().min(buffered));
-        window.saturating_sub(self.flying)
+        window.saturating_sub(self.in_flight)
     }
 
+    /// The number of the next frame.
     #[inline]
     pub(crate) fn next_num(&self) -> u32 {
-        self.base_num
-            .wrapping_add(u32::try_from(self.inflight.len()).unwrap_or(u32::MAX))
+        self.base_num.wrapping_add(narrow(self.unacked.len()))
     }
 
     /// Takes the next number for a frame of `len` bytes that leaves now. `P3.1`
-    pub(crate) fn push_inflight(&mut self, now: Instant, cargo: Cargo, len: usize) -> u32 {
+    #[inline]
+    pub(crate) fn number(&mut self, now: Instant, contents: Contents, len: usize) -> u32 {
         let num = self.next_num();
-        if self.inflight.is_empty() {
-            self.loss.progress_at = now;
+        if self.unacked.is_empty() {
+            self.loss.on_first_sent(now);
         }
-        self.flying += 1;
-        self.inflight.push_back(InFlight {
-            cargo,
+        self.loss.on_sent(now);
+        self.in_flight += 1;
+        self.unacked.push_back(InFlight {
+            contents,
             sent_at: now,
-            len: u16::try_from(len).unwrap_or(u16::MAX),
+            len: narrow(len),
             attempt: 0,
             state: TxState::Sent,
         });
         num
     }
 
+    /// The header of a frame of `len` bytes.
+    #[inline]
+    pub(crate) fn header(
+        &self,
+        kind: FrameKind,
+        (packet_num, attempt): (u32, u8),
+        len: usize,
+        session: u64,
+    ) -> FrameHeader {
+        FrameHeader {
+            kind,
+            attempt,
+            checked: self.checked,
+            frame_len: narrow(len),
+            packet_num,
+            session,
+        }
+    }
+
     /// Something waits to be sent by this path.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.lost.is_empty()
-            || !self.runs.is_empty()
-            || self.open[0].is_some()
+        !self.lost.is_empty() || !self.runs.is_empty() || self.has_frames() || self.probe.has_due()
+    }
+
+    /// Frames wait that are not numbered yet.
+    #[inline]
+    fn has_frames(&self) -> bool {
+        self.open[0].is_some()
             || self.open[1].is_some()
             || !self.closed[0].is_empty()
             || !self.closed[1].is_empty()
-            || self.probe.has_due()
+    }
+
+    /// What waits, or is due, should not wait for the program's next call.
+    pub(crate) fn has_urgent(&self) -> bool {
+        self.has_waiting() || self.rx.is_awaited()
     }
 
     /// Frames wait or are under way, or acknowledgements are owed.
@@ -323,17 +487,148 @@ impl Path {
     /// Something waits to be sent or acknowledged.
     pub(crate) fn has_unfinished(&self) -> bool {
         // What is under way on a path that was left has moved: only its numbers have not arrived.
-        !self.inflight.is_empty() && !self.standing.silent
+        !self.unacked.is_empty() && !self.standing.is_silent()
             || !self.runs.is_empty()
-            || self.open.iter().any(Option::is_some)
-            || self.closed.iter().any(|closed| !closed.is_empty())
+            || self.has_frames()
+    }
+
+    /// Frees everything that waits to be sent or acknowledged.
+    pub(crate) fn abandon_tx(&mut self, slots: &mut SlotPool) {
+        for entry in self.unacked.drain(..) {
+            if let Contents::Slot { slot, .. } = entry.contents {
+                slots.release(slot);
+            }
+        }
+        self.in_flight = 0;
+        self.lost.clear();
+        let open = self.open.iter_mut().filter_map(Option::take);
+        let closed = self.closed.iter_mut().flat_map(|closed| closed.drain(..));
+        for frame in open.chain(closed) {
+            slots.release(frame.slot);
+        }
+        for run in self.runs.drain(..) {
+            slots.release(run.slot);
+        }
     }
 
     /// The entry of `num`, if it is under way.
     #[inline]
-    pub(crate) fn entry_mut(&mut self, num: u32) -> Option<&mut InFlight> {
-        self.inflight
+    fn entry_mut(&mut self, num: u32) -> Option<&mut InFlight> {
+        self.unacked
             .get_mut(num.wrapping_sub(self.base_num) as usize)
+    }
+
+    /// Whether a message whose send has ended is not known to have arrived; `holds` looks into a
+    /// frame, whose records begin at an offset.
+    pub(crate) fn has_unheard(
+        &self,
+        slots: &SlotPool,
+        holds: impl Fn(&[u8], usize) -> bool,
+    ) -> bool {
+        let holds = |slot, off: usize, len: usize| {
+            holds(&slots.bytes(slot)[off..off + len], self.header_len())
+        };
+        let under_way = self.unacked.iter().any(|entry| match entry.contents {
+            Contents::Slot { slot, off } => {
+                entry.state != TxState::Acked && holds(slot, off as usize, entry.len.into())
+            }
+            _ => false,
+        });
+        let waiting = self.open.iter().flatten();
+        let mut waiting = waiting.chain(self.closed.iter().flatten());
+        under_way
+            || waiting.any(|frame| holds(frame.slot, 0, frame.len))
+            || self
+                .runs
+                .iter()
+                .any(|run| holds(run.slot, run.off, run.len.min(run.segment_len)))
+    }
+}
+
+/// What has arrived by this path, and is to be acknowledged.
+impl Path {
+    /// Whether a frame's number is new and inside the window. One that is known is acknowledged
+    /// soon. `P3.2`
+    #[inline]
+    pub(crate) fn check_num(
+        &mut self,
+        now: Instant,
+        num: u32,
+        attempt: u8,
+    ) -> Result<(), DropReason> {
+        let result = self.rx.check(num);
+        if result == Err(DropReason::Duplicate) {
+            self.rx.on_duplicate(now, num, attempt);
+        }
+        result
+    }
+
+    /// A frame was accepted, and an acknowledgement is owed after `every`; whether at once. `P3.5`
+    #[inline]
+    pub(crate) fn on_numbered(
+        &mut self,
+        now: Instant,
+        (num, attempt): (u32, u8),
+        (every, delay): (u32, Span),
+    ) -> bool {
+        self.rx.insert(now, num, attempt);
+        self.rx.owe(now, every, delay)
+    }
+
+    /// How many numbers from `num` on may be accepted as one run. `P3.2`
+    #[inline]
+    pub(crate) fn run_max(&self, num: u32) -> u32 {
+        self.rx.run_max(num)
+    }
+
+    /// [`Path::on_numbered`] of a run of frames.
+    #[inline]
+    pub(crate) fn on_numbered_run(
+        &mut self,
+        now: Instant,
+        (first, count, attempt): (u32, u32, u8),
+        (every, delay): (u32, Span),
+    ) {
+        self.rx.insert_run(now, first, count, attempt);
+        self.rx.owe(now, every, delay);
+    }
+
+    /// `count` frames that have arrived had met congestion. `P3.14`
+    pub(crate) fn on_marked(&mut self, count: u32) {
+        self.rx.on_marked(count);
+    }
+
+    /// The peer's count of frames of this side that had; returns by how much it grew. `P3.14`
+    pub(crate) fn on_ecn_count(&mut self, count: u32) -> u32 {
+        let congestion = self.congestion.as_mut();
+        congestion.map_or(0, |congestion| congestion.on_ecn_count(count))
+    }
+
+    /// When an acknowledgement is due.
+    #[inline]
+    pub(crate) fn ack_due(&self) -> Instant {
+        self.rx.due()
+    }
+
+    /// The sender waits for an acknowledgement of what has arrived.
+    pub(crate) fn expedite_ack(&mut self) {
+        self.rx.set_awaited();
+    }
+
+    /// What is owed is due at `now`.
+    pub(crate) fn flush_ack(&mut self, now: Instant) {
+        if self.rx.unacked_count() > 0 {
+            self.rx.set_due(now);
+        }
+    }
+
+    /// Writes the acknowledgement that is owed, if it fits; returns the bytes it takes. `P3.4`
+    #[inline]
+    pub(crate) fn emit_ack(&mut self, now: Instant, poll_gap: &PollGap, out: &mut [u8]) -> usize {
+        if self.rx.unacked_count() == 0 {
+            return 0;
+        }
+        self.rx.emit(now, poll_gap, self.link.as_u8(), out)
     }
 }
 

@@ -2,17 +2,18 @@
 //! One peer: its session, its paths, its lanes.
 
 mod piggyback;
-pub(crate) mod transmit;
+mod transmit;
 
-use crate::lane::{LaneRx, LaneTx};
-use crate::path::Path;
-use crate::path::congestion::Congestion;
+use crate::base::config::Times;
+use crate::bulk::send::SendQueue;
+use crate::lane::LaneRx;
+use crate::lane::tx::LaneTx;
+use crate::path::control::ControlQueue;
+use crate::path::{Path, Paths};
 use crate::session::SessionState;
 use crate::shared::Shared;
-use crate::{Cause, Instant, LinkId, PathStatus, PeerId};
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use portolan_wire::{Done, Grant, LaneId, RemoteAnswer, RemoteSource};
+use crate::{Cause, Event, Instant, LinkId, PeerId};
+use portolan_wire::LaneId;
 
 /// How things stand with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,36 +28,19 @@ pub enum PeerStatus {
     Failed(Cause),
 }
 
-/// Records that wait for a frame to the peer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Control {
-    Grant(Grant),
-    Done(Done),
-    Answer(RemoteAnswer),
-    Source(RemoteSource),
-}
-
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) session: SessionState,
-    pub(crate) paths: [Option<Box<Path>>; LinkId::COUNT],
+    pub(crate) paths: Paths,
     /// A run went ahead of credit or acknowledgements that are due.
     pub(crate) ack_waited: bool,
-    /// Paths for small messages and for bulk data.
-    pub(crate) small: Option<LinkId>,
-    pub(crate) bulk: Option<LinkId>,
     pub(crate) lanes_tx: [LaneTx; 2],
     pub(crate) lanes_rx: [LaneRx; 2],
     pub(crate) credit_due: [bool; 2],
-    pub(crate) control: VecDeque<Control>,
-    /// The grant that was sent last, while its transfer may wait for it. `P5.11`
-    pub(crate) last_grant: Option<Grant>,
-    /// Transfers to this peer that have been granted bytes which are not sent yet.
-    pub(crate) bulk_ready: VecDeque<u32>,
-    /// Parts of transfers that are to be sent again, by whichever path carries bulk data.
-    pub(crate) pieces: VecDeque<crate::path::refragment::Piece>,
-    pub(crate) doubt: crate::path::failover::Doubt,
+    pub(crate) control: ControlQueue,
+    /// What of transfers waits to be sent.
+    pub(crate) send_queue: SendQueue,
     pub(crate) last_heard: Instant,
     /// Stands in the queue of peers with something to transmit.
     pub(crate) queued: bool,
@@ -75,18 +59,13 @@ impl Peer {
         Peer {
             id,
             session,
-            paths: [const { None }; LinkId::COUNT],
+            paths: Paths::new(),
             ack_waited: false,
-            small: None,
-            bulk: None,
             lanes_tx: Default::default(),
             lanes_rx: [LaneRx::new(credit_len), LaneRx::new(credit_len)],
             credit_due: [false; 2],
-            control: VecDeque::new(),
-            last_grant: None,
-            bulk_ready: VecDeque::new(),
-            pieces: VecDeque::new(),
-            doubt: crate::path::failover::Doubt::default(),
+            control: ControlQueue::default(),
+            send_queue: SendQueue::default(),
             last_heard: Instant::default(),
             queued: false,
             timed: false,
@@ -94,18 +73,6 @@ impl Peer {
             is_outstanding: false,
             held_back: crate::lane::shortage::HeldBack::default(),
         }
-    }
-
-    #[inline]
-    pub(crate) fn path_mut(&mut self, link: LinkId) -> Option<&mut Path> {
-        self.paths[link.index()].as_deref_mut()
-    }
-
-    /// The path that small messages take now.
-    #[inline]
-    pub(crate) fn small_path(&mut self) -> Option<&mut Path> {
-        let link = self.small?;
-        self.path_mut(link)
     }
 
     pub(crate) fn status(&self) -> PeerStatus {
@@ -116,43 +83,6 @@ impl Peer {
         }
     }
 
-    pub(crate) fn path_status(&self, link: LinkId) -> Option<PathStatus> {
-        let path = self.paths[link.index()].as_deref()?;
-        Some(PathStatus {
-            link,
-            up: path.is_usable(),
-            small: self.small == Some(link),
-            bulk: self.bulk == Some(link),
-            frame_len: path.frame_len,
-            rtt_min: path.probe.best.or(path.rtt.min()).map(Into::into),
-            rtt: path.rtt.smoothed().into(),
-            inflight_count: path.inflight.len(),
-            window: path.congestion.as_ref().map(Congestion::window),
-        })
-    }
-
-    /// Chooses the paths by what was measured: small messages take the shortest round trip, bulk
-    /// data the most bytes per call. `P6.5`
-    pub(crate) fn choose_paths(&mut self, preferred: Option<LinkId>) {
-        let up = || self.paths.iter().flatten().filter(|path| path.is_usable());
-        let small = up().min_by_key(|path| {
-            // Shared memory is chosen before its first round trip: it is lossless.
-            if path.params.lossless || preferred == Some(path.link) {
-                crate::base::time::Span::ZERO
-            } else {
-                // Acknowledgements of data may come by another path: only probes compare paths.
-                path.probe.best.unwrap_or(crate::base::time::Span::MAX)
-            }
-        });
-        let bulk = up().max_by_key(|path| {
-            (
-                path.params.lossless,
-                path.params.segments_max.max(1) * path.frame_len,
-            )
-        });
-        (self.small, self.bulk) = (small.map(|path| path.link), bulk.map(|path| path.link));
-    }
-
     /// Tells the peer of consumed credit, acknowledgements and control records: whether any wait.
     pub(crate) fn has_control(&self) -> bool {
         !self.control.is_empty() || self.credit_due.iter().any(|due| *due)
@@ -160,28 +90,69 @@ impl Peer {
 
     /// Something is to be sent in its session, or not known to have arrived.
     pub(crate) fn has_unfinished(&self) -> bool {
-        let paths = || self.paths.iter().flatten();
-        self.session.up && (self.has_control() || paths().any(|path| path.has_unfinished()))
+        let unfinished = || self.paths.iter().any(Path::has_unfinished);
+        self.session.up && (self.has_control() || unfinished())
     }
 
     /// Some submission was refused.
     #[inline]
     pub(crate) fn is_starved(&self) -> bool {
-        self.lanes_tx.iter().any(|lane| lane.starved)
+        self.lanes_tx.iter().any(LaneTx::is_starved)
     }
 
     /// Some submission was refused and would not be now.
     pub(crate) fn wake_starved(&mut self, sh: &mut Shared) {
         for lane in LaneId::ALL {
-            let room = self
-                .small_path()
-                .is_some_and(|path| path.has_room(lane.index()));
-            let tx = &mut self.lanes_tx[lane.index()];
+            let room = self.paths.has_small_room(lane.index());
             // Half of an eager message at least, so that the engine does not try in vain each time.
-            if tx.starved && room && tx.has_credit(sh.ctx.credit_len() / 8) {
-                tx.starved = false;
-                sh.ctx.emit(crate::Event::Writable(self.id));
+            let tx = &mut self.lanes_tx[lane.index()];
+            if room && tx.wake(sh.ctx.credit_len() / 8) {
+                sh.ctx.emit(Event::Writable(self.id));
             }
+        }
+    }
+
+    /// Moves what `link` carries in frames of more than `len_max` bytes to the paths that work.
+    pub(crate) fn move_frames(&mut self, sh: &mut Shared, link: LinkId, len_max: usize) {
+        let moved = self.paths.move_frames(&mut sh.slots, link, len_max);
+        for control in moved.controls {
+            self.control.push(control);
+        }
+        for (due, moved) in self.credit_due.iter_mut().zip(moved.credit) {
+            *due |= moved;
+        }
+        self.send_queue.push_parts(moved.parts);
+    }
+
+    /// When [`Peer::on_timer`] has something to do.
+    pub(crate) fn timer(&self, times: &Times) -> Instant {
+        if self.session.failed.is_some() {
+            return Instant::NEVER;
+        }
+        let paths = self.paths.timer(times, self.session.up);
+        paths.min(self.session.timer())
+    }
+
+    pub(crate) fn on_timer(&mut self, now: Instant, sh: &mut Shared) {
+        self.on_hello_timer(now);
+        if let Some(left) = self.paths.on_round_timer(now, &mut sh.ctx) {
+            self.move_frames(sh, left, 0);
+        }
+        self.paths.on_timer(now, self.id, &mut sh.ctx);
+    }
+
+    /// An answer to a probe came by `link`.
+    pub(crate) fn on_probe_answered(
+        &mut self,
+        now: Instant,
+        sh: &mut Shared,
+        link: LinkId,
+        nonce: u32,
+    ) {
+        let preferred = sh.ctx.preferred();
+        let shorter = self.paths.on_probe_answered(now, link, nonce, preferred);
+        if let Some(frame_len) = shorter {
+            self.move_frames(sh, link, frame_len);
         }
     }
 }

@@ -8,16 +8,14 @@
 //! the asking side knows what it has asked for, and takes each answer once.
 //!
 //! Here is the table of regions, with the checks that stand before every access. `initiator` is the side
-//! that asks, `target` the side whose memory it is, `stage` puts both into frames. A region is memory
+//! that asks, `target` the side whose memory it is. A region is memory
 //! behind an operation of the engine ([`OpId`]), which never ends by itself.
 
-mod deregister;
 mod initiator;
-pub(crate) mod stage;
 pub(crate) mod target;
 
 use crate::mem::slab::Slab;
-use crate::{Core, OpId, PortId, PutNotice, RemoteFault};
+use crate::{OpId, PortId, RemoteFault};
 use alloc::collections::BTreeMap;
 use initiator::Outstanding;
 use portolan_wire::LaneId;
@@ -132,19 +130,21 @@ impl Remote {
         }
         Ok((region.op, off))
     }
-}
 
-impl Core {
     /// Opens the memory of `op` to all peers that know its key, which is returned; `None` if the key
-    /// is in use. `P12.1`
-    pub fn expose(&mut self, op: OpId, spec: &RegionSpec) -> Option<u64> {
-        let remote = &mut self.sh.remote;
+    /// is in use. `random` draws one. `P12.1`
+    pub(crate) fn register(
+        &mut self,
+        op: OpId,
+        spec: &RegionSpec,
+        mut random: impl FnMut() -> u64,
+    ) -> Option<u64> {
         let key = match spec.key {
-            Some(key) if remote.regions.contains_key(&key) => return None,
+            Some(key) if self.regions.contains_key(&key) => return None,
             Some(key) => key,
             None => loop {
-                let key = self.sh.entropy.next_u64();
-                if !remote.regions.contains_key(&key) {
+                let key = random();
+                if !self.regions.contains_key(&key) {
                     break key;
                 }
             },
@@ -155,17 +155,13 @@ impl Core {
             len: spec.len,
             access: spec.access,
         };
-        remote.regions.insert(key, region);
+        self.regions.insert(key, region);
         Some(key)
     }
 
-    /// The program has taken a notice: its sender may use the credit again. `P12.8`
-    pub fn notice_taken(&mut self, notice: &PutNotice) {
-        if let Some(Some(peer)) = self.peers.get_mut(notice.peer.index())
-            && peer.session.token_mine == notice.session
-        {
-            peer.consume(&mut self.sh, notice.lane, notice.charge);
-            self.touch(notice.peer);
-        }
+    /// Closes a region and returns the operation whose memory it was; `None` if there is none with
+    /// this key. `P12.7`
+    pub(crate) fn deregister(&mut self, key: u64) -> Option<OpId> {
+        self.regions.remove(&key).map(|region| region.op)
     }
 }

@@ -7,9 +7,9 @@
 pub(crate) mod dormant;
 pub(crate) mod open;
 
+use crate::base::narrow::narrow;
 use crate::base::time::Span;
-use crate::dispatch::window_frames;
-use crate::path::FRAME_LEN_LEAST;
+use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
 use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::{Cause, Core, DropReason, Event, Instant, LinkId, PeerId};
@@ -161,18 +161,17 @@ pub(crate) fn token_index(token: u64) -> usize {
 impl Peer {
     /// Starts the handshake; a lossless link needs none, since it has authenticated the peer.
     pub(crate) fn open_session(&mut self, now: Instant, sh: &mut Shared) {
-        for path in self.paths.iter_mut().flatten() {
-            if path.params.lossless {
-                path.up = true;
-                path.window_frames = u32::MAX;
+        for path in self.paths.iter_mut() {
+            if path.is_lossless() {
+                path.establish_lossless();
                 self.session.up = true;
             }
         }
         if self.session.up {
             for lane in &mut self.lanes_tx {
-                lane.limit = sh.ctx.credit_len();
+                lane.begin(sh.ctx.credit_len());
             }
-            self.choose_paths(sh.ctx.preferred());
+            self.paths.choose(sh.ctx.preferred());
             sh.ctx.emit(Event::PeerUp(self.id));
         } else {
             self.session.hello_at = now;
@@ -186,8 +185,8 @@ impl Peer {
         if now < session.hello_at || session.failed.is_some() {
             return;
         }
-        let silent = self.paths.iter().flatten().filter(|path| !path.up);
-        let mask = silent.fold(0, |mask, path| mask | 1 << path.link.as_u8());
+        let silent = self.paths.iter().filter(|path| !path.is_up());
+        let mask = silent.fold(0, |mask, path| mask | 1 << path.link().as_u8());
         let insists = session.wanted && !session.up;
         if mask == 0 || !insists && session.hello_count >= HELLO_PATH_MAX {
             session.hello_at = Instant::NEVER;
@@ -201,7 +200,7 @@ impl Peer {
     }
 
     /// Writes the handshake frame that is to leave by `link`, if one is.
-    pub(crate) fn emit_handshake(&mut self, sh: &mut Shared, link: LinkId) -> bool {
+    pub(crate) fn emit_handshake(&mut self, sh: &mut Shared, link: LinkId) -> Option<Outgoing> {
         let bit = 1 << link.as_u8();
         let session = &mut self.session;
         let kind = if session.answer_mask & bit != 0 {
@@ -211,11 +210,9 @@ impl Peer {
             session.hello_mask &= !bit;
             FrameKind::Hello
         } else {
-            return false;
+            return None;
         };
-        let Some(params) = sh.ctx.link(link) else {
-            return false;
-        };
+        let params = sh.ctx.link(link)?;
         let limits = &sh.ctx.limits();
         let (job_id, from, to) = match sh.open {
             Some(_) => (OPEN_JOB_ID, 0, 0),
@@ -230,7 +227,7 @@ impl Peer {
             echo_token: session.token_theirs,
             credits: [limits.credit_len; 2],
             frame_len_max: u16::try_from(params.frame_len_max).unwrap_or(u16::MAX),
-            window_frames: window_frames(sh.ctx.config(), &params),
+            window_frames: sh.ctx.window_frames(&params),
             path: link.as_u8(),
             checksum: params.checksum,
         };
@@ -242,7 +239,7 @@ impl Peer {
             kind,
             attempt: 0,
             checked: false,
-            frame_len: u16::try_from(frame_len).unwrap_or(0),
+            frame_len: narrow(frame_len),
             packet_num: 0,
             session: if kind == FrameKind::Hello {
                 0
@@ -258,29 +255,29 @@ impl Peer {
             None => &sh.ctx.config().secret,
         };
         hello.emit(out, |body| authenticator(key, body, card));
-        true
+        Some(Outgoing {
+            link,
+            bytes: Bytes::Scratch,
+            kind: OutgoingKind::Repeating,
+        })
     }
 
     /// Writes the frame that tells the peer that the session is over, if one is due; says by which
     /// link it leaves.
-    pub(crate) fn emit_reset(&mut self, sh: &mut Shared) -> Option<LinkId> {
+    pub(crate) fn emit_reset(&mut self, sh: &mut Shared) -> Option<Outgoing> {
         let link = self.session.reset_by.take()?;
-        let path = self.path_mut(link)?;
-        if path.blocked {
+        let path = self.paths.get(link)?;
+        if path.is_blocked() {
             return None;
         }
-        let checked = path.checked;
-        let out = sh.scratch.start(FRAME_HEADER_LEN);
-        FrameHeader {
-            kind: FrameKind::Reset,
-            attempt: 0,
-            checked,
-            frame_len: u16::try_from(FRAME_HEADER_LEN).unwrap_or(0),
-            packet_num: 0,
-            session: self.session.token_theirs,
-        }
-        .emit(out);
-        Some(link)
+        let session = self.session.token_theirs;
+        let header = path.header(FrameKind::Reset, (0, 0), FRAME_HEADER_LEN, session);
+        header.emit(sh.scratch.start(FRAME_HEADER_LEN));
+        Some(Outgoing {
+            link,
+            bytes: Bytes::Scratch,
+            kind: OutgoingKind::Repeating,
+        })
     }
 
     /// What a hello or its answer on `link` says of the path and the peer.
@@ -295,34 +292,19 @@ impl Peer {
         // P2.7
         if !was_up && self.session.up {
             for (lane, credit) in self.lanes_tx.iter_mut().zip(hello.credits) {
-                lane.limit = credit;
+                lane.begin(credit);
             }
         }
         let first_hello = self.session.hello_count == 1;
         let sent_at = self.session.hello_sent_at;
-        let Some(path) = self.path_mut(link) else {
+        let Some(path) = self.paths.get_mut(link) else {
             return;
         };
-        // P2.7: less leaves no room for a header and its records.
-        let theirs = usize::from(hello.frame_len_max).max(FRAME_LEN_LEAST);
-        // P13.1
-        path.checked = path.params.checksum || hello.checksum;
-        let carried = theirs.min(path.params.frame_len_max) - path.check_len();
-        path.frame_len_bound = path.frame_len_bound.min(carried);
-        path.frame_len = path.frame_len.min(path.frame_len_bound);
-        path.window_frames = u32::from(hello.window_frames.max(1));
-        // P2.6
-        if proven && !path.up {
-            path.up = true;
-            if first_hello {
-                path.rtt.on_sample(now.span_since(sent_at));
-            }
-            path.start_probing(now);
+        path.on_hello(hello);
+        if proven && !path.is_up() {
+            path.establish(now, first_hello.then(|| now.span_since(sent_at)));
         }
-        // Until a path has proven itself both ways, the one the peer was heard on must do.
-        self.choose_paths(sh.ctx.preferred());
-        self.small = self.small.or(Some(link));
-        self.bulk = self.bulk.or(Some(link));
+        self.paths.choose_or(link, sh.ctx.preferred());
         if !was_up && self.session.up {
             sh.ctx.emit(Event::PeerUp(self.id));
         }

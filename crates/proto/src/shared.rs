@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a process has once, whichever peer it is about: each part keeps its own rules.
 
+use crate::Config;
 use crate::base::context::Context;
-use crate::bulk::grant::Scheduler;
-use crate::bulk::prediction::Guess;
-use crate::bulk::rendezvous::{RxTransfer, TxTransfer};
+use crate::base::request::Request;
+use crate::bulk::{Origin, Transfers};
 use crate::lane::shortage::Shortage;
 use crate::matching::Matching;
+use crate::matching::port::Posted;
 use crate::mem::held::HeldPool;
 use crate::mem::scratch::Scratch;
-use crate::mem::slab::Slab;
 use crate::mem::slot::SlotPool;
 use crate::rma::Remote;
 use crate::session::Entropy;
 use crate::session::open::Open;
-use crate::{Config, LinkId};
 use alloc::boxed::Box;
 
 /// See the module documentation.
@@ -24,10 +23,7 @@ pub(crate) struct Shared {
     pub(crate) matching: Matching,
     pub(crate) slots: SlotPool,
     pub(crate) held: HeldPool,
-    pub(crate) tx_transfers: Slab<TxTransfer>,
-    pub(crate) rx_transfers: Slab<RxTransfer>,
-    pub(crate) scheduler: Scheduler,
-    pub(crate) guesses: [Guess; LinkId::COUNT],
+    pub(crate) transfers: Transfers,
     pub(crate) entropy: Entropy,
     /// For a process without a job: who it is, and whom it knows.
     pub(crate) open: Option<Box<Open>>,
@@ -50,10 +46,7 @@ impl Shared {
             matching: Matching::new(),
             slots: SlotPool::default(),
             held: HeldPool::default(),
-            tx_transfers: Slab::new(),
-            rx_transfers: Slab::new(),
-            scheduler: Scheduler::default(),
-            guesses: Default::default(),
+            transfers: Transfers::new(),
             open: None,
             scratch: Scratch::default(),
             remote: Box::new(Remote::new()),
@@ -74,5 +67,15 @@ impl Shared {
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.unexpected_len() >= self.ctx.limits().held_len_max
+    }
+
+    /// Begins the transfer of a message with a label, now or when there is room for it.
+    pub(crate) fn start_labelled(&mut self, request: Request, posted: Posted) {
+        if self.transfers.has_rx_room() {
+            let transfers = &mut self.transfers;
+            transfers.start(&mut self.ctx, &request, posted, Origin::Receive);
+        } else {
+            self.matching.push_late(posted, request);
+        }
     }
 }

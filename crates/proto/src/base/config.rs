@@ -5,8 +5,8 @@ use super::time::Span;
 use core::fmt;
 use core::time::Duration;
 
-/// Most bytes of one segmentation-offload call: a UDP datagram's, headers off.
-pub(crate) const CALL_LEN_MAX: usize = 65_000;
+/// Most bytes of one GSO batch: a UDP datagram's, headers off.
+pub(crate) const BATCH_LEN_MAX: usize = 65_000;
 
 /// Numbers of which an acknowledgement can tell: more than a megabyte in frames of 1500 bytes.
 pub(crate) const NUMBERS_TOLD: u32 = 1024;
@@ -208,11 +208,11 @@ impl Default for Choice {
 
 impl Choice {
     /// Most bytes of a call for a message of `len` bytes that nothing waits behind.
-    pub(crate) fn lone_call_len(&self, len: u64) -> usize {
+    pub(crate) fn lone_batch_len(&self, len: u64) -> usize {
         let step = self.lone.iter().find(|step| len <= step.message_len_max);
         match step {
-            Some(step) if step.call_len > 0 => step.call_len.min(CALL_LEN_MAX),
-            _ => CALL_LEN_MAX,
+            Some(step) if step.call_len > 0 => step.call_len.min(BATCH_LEN_MAX),
+            _ => BATCH_LEN_MAX,
         }
     }
 }

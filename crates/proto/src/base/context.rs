@@ -3,7 +3,9 @@
 //! the queue of events to the engine.
 
 use super::config::Times;
+use super::narrow::narrow;
 use super::poll_gap::PollGap;
+use super::time::Span;
 use crate::{Choice, Config, Counters, DropReason, Event, Instant, Limits, LinkId, LinkParams};
 use alloc::collections::VecDeque;
 
@@ -88,6 +90,19 @@ impl Context {
     #[inline]
     pub(crate) fn is_lossless(&self, link: LinkId) -> bool {
         self.links[link.index()].is_some_and(|params| params.lossless)
+    }
+
+    /// Frames that a peer may have under way towards this process on one path: what the link buffers.
+    /// `P3.3`
+    pub(crate) fn window_frames(&self, params: &LinkParams) -> u16 {
+        let frames = params.rx_buffer_len / params.frame_len_max.max(1);
+        // At least four runs of segments, so that neither end waits for the other: links may hold more
+        // than they know when they are opened, and a full socket is repaired, not fatal.
+        let floor = params.segments_max.max(32) * 4;
+        let frames = frames
+            .max(floor)
+            .min(usize::from(self.config.limits.window_frames_max));
+        narrow(frames)
     }
 
     /// Tells the engine.
@@ -176,8 +191,20 @@ impl Context {
     /// Bulk frames after which an acknowledgement does not wait: a run of segments is acknowledged
     /// as one.
     #[inline]
-    pub(crate) fn bulk_ack_every(&self) -> u32 {
+    fn bulk_ack_every(&self) -> u32 {
         self.config.limits.ack_every.max(BULK_ACK_EVERY)
+    }
+
+    /// After how many frames of bulk data, and when, an acknowledgement is due. `P3.5`
+    #[inline]
+    pub(crate) fn bulk_ack_times(&self) -> (u32, Span) {
+        (self.bulk_ack_every(), self.times.ack_delay)
+    }
+
+    /// The same of other frames.
+    #[inline]
+    pub(crate) fn ack_times(&self) -> (u32, Span) {
+        (self.config.limits.ack_every, self.times.ack_delay)
     }
 
     /// Whether what is handled at `at` may have waited for this process.

@@ -3,9 +3,8 @@
 //! once lose nothing that a grant could have avoided, and says whose turn it is: the transfer with
 //! the least left, or each in turn (`P5.3`). None waits for ever (`P5.9`).
 
-use super::rendezvous::RxTransfer;
-use crate::peer::Control;
-use crate::{Core, LinkId, Schedule};
+use super::{RxTransfer, Transfers};
+use crate::{LinkId, PeerId, Schedule};
 use alloc::vec::Vec;
 use portolan_wire::Grant;
 
@@ -18,7 +17,7 @@ const AGED_EVERY: u64 = 8;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Scheduler {
+pub(super) struct Scheduler {
     /// Transfers that are not fully granted.
     active: Vec<u32>,
     accounts: [Account; LinkId::COUNT],
@@ -64,30 +63,30 @@ impl Account {
 }
 
 impl Scheduler {
-    pub(crate) fn set_budget(&mut self, link: LinkId, budget: usize) {
+    fn set_budget(&mut self, link: LinkId, budget: usize) {
         self.accounts[link.index()].budget = (budget as u64).max(QUANTUM_MIN);
         self.dirty = true;
     }
 
     /// The time of a transfer that begins now, in grants.
-    pub(crate) fn stamp(&self) -> u64 {
+    pub(super) fn stamp(&self) -> u64 {
         self.served
     }
 
-    pub(crate) fn add(&mut self, transfer: u32) {
+    pub(super) fn add(&mut self, transfer: u32) {
         self.active.push(transfer);
         self.dirty = true;
     }
 
     /// `len` bytes of what was granted have arrived, or were overtaken. `P5.10`
-    pub(crate) fn on_passed(&mut self, link: LinkId, len: u64) {
+    pub(super) fn on_passed(&mut self, link: LinkId, len: u64) {
         let account = &mut self.accounts[link.index()];
         account.outstanding = account.outstanding.saturating_sub(len);
         self.dirty |= account.free() >= account.needed;
     }
 
     /// Forgets a transfer that has ended, whatever it still had outstanding.
-    pub(crate) fn remove(&mut self, key: u32, transfer: &RxTransfer) {
+    pub(super) fn remove(&mut self, key: u32, transfer: &RxTransfer) {
         let before = self.active.len();
         self.active.retain(|&active| active != key);
         self.dirty |= self.active.len() < before;
@@ -104,29 +103,35 @@ struct Turn {
     aged: bool,
 }
 
-impl Core {
-    /// Hands out what can be granted now.
-    pub(crate) fn run_scheduler(&mut self) {
-        if !core::mem::take(&mut self.sh.scheduler.dirty) {
-            return;
-        }
-        if self.sh.scheduler.active.is_empty() {
-            return;
-        }
-        for link in LinkId::ALL {
-            while let Some(turn) = self.next_turn(link) {
-                self.grant(link, &turn);
-            }
-        }
+impl Transfers {
+    /// What one link can buffer. `P5.3`
+    pub(crate) fn set_budget(&mut self, link: LinkId, budget: usize) {
+        self.scheduler.set_budget(link, budget);
+    }
+
+    /// Something may have become grantable since this was asked last.
+    #[inline]
+    pub(crate) fn take_grantable(&mut self) -> bool {
+        core::mem::take(&mut self.scheduler.dirty) && !self.scheduler.active.is_empty()
+    }
+
+    /// The next grant for bytes that come by `link`, and to whom.
+    pub(crate) fn next_grant(
+        &mut self,
+        schedule: Schedule,
+        link: LinkId,
+    ) -> Option<(PeerId, Grant)> {
+        let turn = self.next_turn(schedule, link)?;
+        self.grant(link, &turn)
     }
 
     /// The transfer by `link` whose turn it is, if there is room for a grant.
-    fn next_turn(&mut self, link: LinkId) -> Option<Turn> {
-        let is_fair = self.sh.ctx.limits().schedule == Schedule::Fair;
-        let scheduler = &mut self.sh.scheduler;
+    fn next_turn(&mut self, schedule: Schedule, link: LinkId) -> Option<Turn> {
+        let is_fair = schedule == Schedule::Fair;
+        let scheduler = &mut self.scheduler;
         let account = &mut scheduler.accounts[link.index()];
         let transfers = scheduler.active.iter().filter_map(|&key| {
-            let transfer = self.sh.rx_transfers.get(key)?;
+            let transfer = self.rx.get(key)?;
             (transfer.link == link).then_some((key, transfer))
         });
         let crowd = transfers.clone().nth(1).is_some();
@@ -153,12 +158,10 @@ impl Core {
         is_enough.then_some(Turn { key, bytes, aged })
     }
 
-    fn grant(&mut self, link: LinkId, turn: &Turn) {
+    fn grant(&mut self, link: LinkId, turn: &Turn) -> Option<(PeerId, Grant)> {
         let Turn { key, bytes, aged } = *turn;
-        let Some(transfer) = self.sh.rx_transfers.get_mut(key) else {
-            return;
-        };
-        let scheduler = &mut self.sh.scheduler;
+        let transfer = self.rx.get_mut(key)?;
+        let scheduler = &mut self.scheduler;
         scheduler.served += 1;
         transfer.served_at = scheduler.served;
         transfer.granted += bytes;
@@ -166,7 +169,7 @@ impl Core {
             let account = &mut scheduler.accounts[link.index()];
             account.outstanding += bytes;
             account.passed = if aged { 0 } else { account.passed + bytes };
-            self.sh.guesses[link.index()].on_granted(key);
+            self.predictions[link.index()].on_granted(key);
         }
         if transfer.wanted() == 0 {
             scheduler.active.retain(|&active| active != key);
@@ -176,11 +179,7 @@ impl Core {
             receiver_transfer: key,
             limit: transfer.granted,
         };
-        let peer = transfer.peer;
-        if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
-            state.control.push_back(Control::Grant(record));
-        }
-        self.touch(peer);
+        Some((transfer.peer, record))
     }
 }
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which bulk frames a link most likely brings next, so that they can be received in their place.
 //!
-//! A guess may be wrong, and what comes instead is then written where the expected fragments
-//! belong before anybody can look at it. So a guess names only bytes of which nothing has arrived:
+//! A prediction may be wrong, and what comes instead is then written where the expected fragments
+//! belong before anybody can look at it. So a prediction names only bytes of which nothing has arrived:
 //! beyond the highest that has, of a transfer whose buffer takes the whole message.
 
-use super::rendezvous::RxTransfer;
-use crate::{Core, Instant, LinkId, OpId};
+use super::{RxTransfer, Transfers};
+use crate::{LinkId, OpId, PeerId};
 use alloc::collections::VecDeque;
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, FrameHeader, FrameKind};
 
 /// Transfers that were granted and not yet heard of that are remembered per link. A grant lets
-/// few go on at a time; more would only make guesses later, and never wrong ones right.
+/// few go on at a time; more would only make predictions later, and never wrong ones right.
 const GRANTED_MAX: usize = 32;
 
 /// A run of fragments that is expected next, and where their bytes belong.
@@ -31,6 +31,15 @@ pub struct ExpectedRun {
 }
 
 impl ExpectedRun {
+    /// With what the session's frames carry on this path.
+    pub(crate) fn in_session(self, session: u64, checked: bool) -> ExpectedRun {
+        ExpectedRun {
+            session,
+            checked,
+            ..self
+        }
+    }
+
     /// Bytes of header in each frame.
     pub const HEADER_LEN: usize = BULK_HEADER_LEN;
 
@@ -94,17 +103,17 @@ impl ExpectedRun {
 
 /// What one link has brought.
 #[derive(Debug, Default)]
-pub(crate) struct Guess {
+pub(super) struct Prediction {
     /// Transfer of the last fragment.
     last: u32,
-    /// No fragment has come since the last guess.
+    /// No fragment has come since the last prediction.
     is_fresh: bool,
     /// Transfers that were granted something, oldest first.
     granted: VecDeque<u32>,
 }
 
-impl Guess {
-    pub(crate) fn on_granted(&mut self, transfer: u32) {
+impl Prediction {
+    pub(super) fn on_granted(&mut self, transfer: u32) {
         if self.granted.back() != Some(&transfer) {
             self.granted.truncate(GRANTED_MAX - 1);
             self.granted.push_back(transfer);
@@ -138,73 +147,46 @@ impl RxTransfer {
     }
 }
 
-impl Core {
-    /// The bulk frames that `link` most likely brings next: those of the transfer that followed the
-    /// present one last time, else of the present one, else of one that was granted. To be asked
-    /// before each batch of frames is received. Nothing of value is where they belong.
-    pub fn expected_run(&mut self, link: LinkId) -> Option<ExpectedRun> {
-        let guess = &mut self.sh.guesses[link.index()];
-        guess.is_fresh = true;
-        let last = guess.last;
-        let followed_by = self
-            .sh
-            .rx_transfers
-            .get(last)
-            .map_or(0, |last| last.followed_by);
+impl Transfers {
+    /// The bulk frames that `link` most likely brings next, and from whom: those of the transfer that
+    /// followed the present one last time, else of the present one, else of one that was granted.
+    pub(crate) fn expected_run(&mut self, link: LinkId) -> Option<(PeerId, ExpectedRun)> {
+        let prediction = &mut self.predictions[link.index()];
+        prediction.is_fresh = true;
+        let last = prediction.last;
+        let followed_by = self.rx.get(last).map_or(0, |last| last.followed_by);
         for transfer in [followed_by, last] {
             if let Some(run) = self.run_of(link, transfer) {
                 return Some(run);
             }
         }
-        while let Some(&transfer) = self.sh.guesses[link.index()].granted.front() {
+        while let Some(&transfer) = self.predictions[link.index()].granted.front() {
             if let Some(run) = self.run_of(link, transfer) {
                 return Some(run);
             }
-            self.sh.guesses[link.index()].granted.pop_front();
+            self.predictions[link.index()].granted.pop_front();
         }
         None
     }
 
-    fn run_of(&self, link: LinkId, transfer: u32) -> Option<ExpectedRun> {
-        let state = self.sh.rx_transfers.get(transfer)?;
-        if state.link != link {
-            return None;
-        }
-        let run = state.expected_run()?;
-        let peer = self.peers[state.peer.index()].as_ref()?;
-        Some(ExpectedRun {
-            session: peer.session.token_mine,
-            checked: peer.paths[link.index()].as_ref()?.checked,
-            transfer,
-            ..run
-        })
+    fn run_of(&self, link: LinkId, key: u32) -> Option<(PeerId, ExpectedRun)> {
+        let transfer = self.rx.get(key).filter(|rx| rx.link == link)?;
+        let run = ExpectedRun {
+            transfer: key,
+            ..transfer.expected_run()?
+        };
+        Some((transfer.peer, run))
     }
 
     /// A fragment has come by `link`.
     #[inline]
-    pub(crate) fn note_fragment(&mut self, link: LinkId, transfer: u32) {
-        let guess = &mut self.sh.guesses[link.index()];
-        let last = core::mem::replace(&mut guess.last, transfer);
-        if core::mem::take(&mut guess.is_fresh)
-            && let Some(last) = self.sh.rx_transfers.get_mut(last)
+    pub(super) fn note_fragment(&mut self, link: LinkId, transfer: u32) {
+        let prediction = &mut self.predictions[link.index()];
+        let last = core::mem::replace(&mut prediction.last, transfer);
+        if core::mem::take(&mut prediction.is_fresh)
+            && let Some(last) = self.rx.get_mut(last)
         {
             last.followed_by = transfer;
         }
-    }
-
-    /// A datagram that [`ExpectedRun::matches`] has recognised, with its header alone:
-    /// `payload_len` bytes behind it are already where the run says. No event asks to copy them.
-    pub fn handle_placed(&mut self, now: Instant, link: LinkId, head: &[u8], payload_len: usize) {
-        match self.on_datagram(now, link, head, head.len() + payload_len) {
-            Ok(None) => self.sh.ctx.counters_mut().placement_hits += 1,
-            Ok(Some(_)) => self.sh.ctx.drop_for(crate::DropReason::Misplaced),
-            Err(reason) => self.sh.ctx.drop_for(reason),
-        }
-    }
-
-    /// Frames of a batch that were not where they belong, and bytes that were copied to repair it.
-    pub fn note_missed(&mut self, frame_count: usize, copied_len: usize) {
-        self.sh.ctx.counters_mut().placement_misses += frame_count as u64;
-        self.sh.ctx.counters_mut().placement_repaired_bytes += copied_len as u64;
     }
 }

@@ -1,380 +1,472 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sending side of bulk data: runs of fragments of granted transfers, and chunks on lossless links.
 
-use super::rendezvous::TxTransfer;
-use crate::base::config::CALL_LEN_MAX;
-use crate::path::Cargo;
-use crate::path::refragment::{PIECE_HEADER_LEN, Piece};
-use crate::peer::Peer;
-use crate::peer::transmit::{Sent, View};
-use crate::shared::Shared;
-use crate::{Instant, LinkId};
+use super::{Transfers, TxRole, TxTransfer};
+use crate::base::config::BATCH_LEN_MAX;
+use crate::base::context::Context;
+use crate::base::narrow::narrow;
+use crate::mem::scratch::Scratch;
+use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
+use crate::path::refragment::{FragmentPart, PART_HEADER_LEN};
+use crate::path::{Contents, Path, Paths};
+use crate::{Cause, DropReason, Event, Instant, LinkId, OpError, OpId, PeerId};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use portolan_wire::{
-    BULK_HEADER_LEN, BulkHeader, CHUNK_LEN, Chunk, FRAME_HEADER_LEN, FrameHeader, FrameKind,
+    BULK_HEADER_LEN, BulkHeader, CHUNK_LEN, Chunk, Done, DoneStatus, FRAME_HEADER_LEN, FrameHeader,
+    FrameKind, Grant,
 };
 
 /// Bytes of user data in one chunk: an eighth of shared memory's ring, so that both ends work
 /// at the same time.
 const CHUNK_PAYLOAD_MAX: usize = 32 * 1024;
 
-impl Peer {
-    pub(crate) fn next_chunk(&mut self, sh: &mut Shared, link: LinkId) -> Option<Sent> {
-        // Those that the peer has ended meanwhile are not there any more.
-        while sh.tx_transfers.get(*self.bulk_ready.front()?).is_none() {
-            self.bulk_ready.pop_front();
+/// Most bytes of a fragment's frame. 60 KB per call is the most that segmentation offload takes;
+/// longer frames than that exist on loopback only.
+const FRAGMENT_FRAME_LEN_MAX: usize = 60_000;
+
+/// What waits to be sent to one peer.
+#[derive(Debug, Default)]
+pub(crate) struct SendQueue {
+    /// Transfers that have been granted bytes which are not sent yet.
+    ready: VecDeque<u32>,
+    /// Parts of transfers that are to be sent again, by whichever path carries bulk data.
+    parts: VecDeque<FragmentPart>,
+}
+
+impl SendQueue {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.parts.is_empty()
+    }
+
+    /// Parts of fragments wait, which any path for bulk data carries.
+    #[inline]
+    pub(crate) fn has_parts(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    pub(crate) fn push_parts(&mut self, parts: Vec<FragmentPart>) {
+        self.parts.extend(parts);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.ready.clear();
+        self.parts.clear();
+    }
+
+    /// Puts fragments that are too long for their path among the parts.
+    fn split(&mut self, transfer: u32, first: u32, fragment_len: usize, len: usize) {
+        for (index, off) in (first..).zip((0..len).step_by(fragment_len)) {
+            self.parts.push_back(FragmentPart {
+                transfer,
+                index,
+                within: 0,
+                len: narrow(fragment_len.min(len - off)),
+            });
         }
-        let key = *self.bulk_ready.front()?;
-        let transfer = sh.tx_transfers.get_mut(key)?;
+    }
+}
+
+/// A transfer that is about to be announced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announcement {
+    pub(crate) peer: PeerId,
+    pub(crate) role: TxRole,
+    pub(crate) op: OpId,
+    /// First byte in the memory of `op`.
+    pub(crate) base: u64,
+    pub(crate) len: u64,
+}
+
+impl Transfers {
+    /// Keeps a transfer from this process that goes by the path for bulk data, and returns its number
+    /// and the bytes of user data in each of its datagrams (0 on a lossless path, whose chunks have
+    /// any size); `None` if there is no room.
+    pub(crate) fn announce(&mut self, what: &Announcement, paths: &Paths) -> Option<(u32, u16)> {
+        let fragment_len = match paths.bulk_path() {
+            Some(path) if !path.is_lossless() => {
+                narrow(path.frame_len().min(FRAGMENT_FRAME_LEN_MAX) - BULK_HEADER_LEN)
+            }
+            _ => 0,
+        };
+        let transfer = TxTransfer {
+            peer: what.peer,
+            op: what.op,
+            role: what.role,
+            base: what.base,
+            link: paths.bulk(),
+            len: what.len,
+            receiver_transfer: 0,
+            granted: 0,
+            next_off: 0,
+            acked: 0,
+            fragment_len,
+            queued: false,
+        };
+        let key = self.tx.insert(transfer).ok()?;
+        Some((key, fragment_len))
+    }
+
+    /// The receiver takes a transfer's bytes up to a limit. `P5.5`
+    pub(crate) fn on_grant(
+        &mut self,
+        from: PeerId,
+        grant: &Grant,
+        queue: &mut SendQueue,
+    ) -> Result<(), DropReason> {
+        let transfer = self.tx.get_mut(grant.transfer);
+        let transfer = transfer.filter(|transfer| transfer.peer == from);
+        let Some(transfer) = transfer else {
+            return Err(DropReason::StaleTransfer);
+        };
+        transfer.receiver_transfer = grant.receiver_transfer;
+        transfer.granted = transfer.granted.max(grant.limit.min(transfer.len));
+        if !transfer.queued && transfer.next_off < transfer.granted {
+            transfer.queued = true;
+            queue.ready.push_back(grant.transfer);
+        }
+        Ok(())
+    }
+
+    /// The receiver says how a transfer has ended.
+    pub(crate) fn on_done(
+        &mut self,
+        ctx: &mut Context,
+        from: PeerId,
+        done: &Done,
+    ) -> Result<(), DropReason> {
+        let transfer = self.tx.get(done.transfer);
+        if transfer.is_none_or(|transfer| transfer.peer != from) {
+            return Err(DropReason::StaleTransfer);
+        }
+        let result = match done.status {
+            DoneStatus::Complete => Ok(()),
+            // P2.14
+            DoneStatus::Refused => Err(OpError::PeerGone(from, Cause::Closed)),
+            DoneStatus::Other(_) => Err(OpError::Refused),
+        };
+        self.end_send(ctx, done.transfer, result);
+        Ok(())
+    }
+
+    /// A transfer from this process has ended: tells a message's sender.
+    pub(super) fn end_send(&mut self, ctx: &mut Context, key: u32, result: Result<(), OpError>) {
+        if let Some(transfer) = self.tx.remove(key)
+            && transfer.role == TxRole::Send
+        {
+            let op = transfer.op;
+            ctx.emit(Event::SendDone { op, result });
+        }
+    }
+
+    /// Ends a transfer of remote memory, of whose end its request tells.
+    pub(crate) fn end_tx(&mut self, key: u32) {
+        self.tx.remove(key);
+    }
+
+    /// Ends the transfers out of the memory of `op`, and returns whom they went to, with the number
+    /// of the request that they answer.
+    pub(crate) fn end_out_of(&mut self, op: OpId) -> Vec<(PeerId, Option<u32>)> {
+        let keys = self.tx.keys_where(|tx| tx.op == op);
+        let ended = keys.into_iter().filter_map(|key| self.tx.remove(key));
+        let answers = ended.map(|transfer| match transfer.role {
+            TxRole::Answer { op } => (transfer.peer, Some(op)),
+            TxRole::Send | TxRole::Put => (transfer.peer, None),
+        });
+        answers.collect()
+    }
+
+    /// Transfers from this process that have not ended: to whom, of which operation's memory, and
+    /// whether the receiver has begun to take them.
+    pub(crate) fn unfinished_tx(&self) -> impl Iterator<Item = (PeerId, OpId, bool)> + '_ {
+        let transfers = self.tx.iter();
+        transfers.map(|transfer| (transfer.peer, transfer.op, transfer.granted > 0))
+    }
+
+    /// Whether a grant has reached its transfer: what it allows has begun to arrive.
+    pub(crate) fn has_heard(&self, grant: &Grant) -> bool {
+        let transfer = self.rx.get(grant.receiver_transfer);
+        transfer.is_none_or(|transfer| transfer.frontier >= grant.limit)
+    }
+
+    /// `len` bytes of a transfer have arrived; the last ones end the send. `P5.7`
+    pub(crate) fn on_acked(&mut self, ctx: &mut Context, key: u32, len: u64) {
+        let Some(transfer) = self.tx.get_mut(key) else {
+            return;
+        };
+        transfer.acked += len;
+        if transfer.acked >= transfer.len {
+            self.end_send(ctx, key, Ok(()));
+        }
+    }
+
+    /// The next chunk for a lossless link.
+    pub(crate) fn next_chunk(
+        &mut self,
+        queue: &mut SendQueue,
+        scratch: &mut Scratch,
+        link: LinkId,
+    ) -> Option<Outgoing> {
+        // Those that the peer has ended meanwhile are not there any more.
+        while self.tx.get(*queue.ready.front()?).is_none() {
+            queue.ready.pop_front();
+        }
+        let key = *queue.ready.front()?;
+        let transfer = self.tx.get_mut(key)?;
         let off = transfer.next_off;
-        let left = transfer.granted - off;
-        let len = usize::try_from(left)
-            .unwrap_or(usize::MAX)
-            .min(CHUNK_PAYLOAD_MAX);
+        let left = usize::try_from(transfer.granted - off).unwrap_or(usize::MAX);
+        let len = left.min(CHUNK_PAYLOAD_MAX);
         transfer.next_off += len as u64;
         if transfer.next_off >= transfer.granted {
             transfer.queued = false;
-            self.bulk_ready.pop_front();
+            queue.ready.pop_front();
         }
-        let out = sh.scratch.start(CHUNK_LEN);
-        Chunk {
+        let chunk = Chunk {
             transfer: transfer.receiver_transfer,
             offset: off,
-        }
-        .emit(out);
-        let what = View::Bulk {
-            op: transfer.op,
-            off: transfer.base + off,
-            len,
-            header_len: CHUNK_LEN,
-            fragment_len: len,
         };
-        Some(Sent::Chunk {
-            peer: self.id,
+        chunk.emit(scratch.start(CHUNK_LEN));
+        Some(Outgoing {
             link,
-            transfer: key,
-            off,
-            what,
+            bytes: transfer.bytes(off, len, CHUNK_LEN, len),
+            kind: OutgoingKind::Chunk { transfer: key, off },
         })
     }
 
     /// The ring had no room for a chunk: it is sent again from its first byte.
-    pub(crate) fn rewind(&mut self, sh: &mut Shared, key: u32, off: u64) {
-        if let Some(transfer) = sh.tx_transfers.get_mut(key) {
+    pub(crate) fn rewind(&mut self, queue: &mut SendQueue, key: u32, off: u64) {
+        if let Some(transfer) = self.tx.get_mut(key) {
             transfer.next_off = off;
             if !transfer.queued {
                 transfer.queued = true;
-                self.bulk_ready.push_front(key);
+                queue.ready.push_front(key);
             }
         }
     }
 
     /// The first granted transfer that goes by `link`, and its place in the queue.
-    fn next_transfer(&mut self, sh: &Shared, link: LinkId) -> Option<(usize, u32)> {
+    fn next_transfer(
+        &self,
+        queue: &mut SendQueue,
+        paths: &Paths,
+        link: LinkId,
+    ) -> Option<(usize, u32)> {
         loop {
             let fits = |key: &u32| {
-                let transfer = sh.tx_transfers.get(*key);
-                transfer.is_none_or(|transfer| self.route(transfer) == Some(link))
+                let transfer = self.tx.get(*key);
+                transfer.is_none_or(|transfer| transfer.route(paths) == Some(link))
             };
-            let place = self.bulk_ready.iter().position(fits)?;
-            let key = self.bulk_ready[place];
-            if sh.tx_transfers.get(key).is_some() {
+            let place = queue.ready.iter().position(fits)?;
+            let key = queue.ready[place];
+            if self.tx.get(key).is_some() {
                 return Some((place, key));
             }
-            self.bulk_ready.remove(place);
-        }
-    }
-
-    /// By which link a transfer goes: the one that its fragments were made for, while it works and
-    /// carries them; else the one for bulk data.
-    fn route(&self, transfer: &TxTransfer) -> Option<LinkId> {
-        let whole = usize::from(transfer.fragment_len) + BULK_HEADER_LEN;
-        let own = transfer
-            .link
-            .and_then(|link| self.paths[link.index()].as_deref());
-        let own = own.filter(|path| path.is_usable() && path.frame_len >= whole);
-        own.map(|path| path.link).or(self.bulk)
-    }
-
-    /// Puts fragments that are too long for their path among the pieces.
-    fn cut_fragments(&mut self, transfer: u32, first: u32, fragment_len: usize, len: usize) {
-        for (index, off) in (first..).zip((0..len).step_by(fragment_len)) {
-            self.pieces.push_back(Piece {
-                transfer,
-                index,
-                within: 0,
-                len: u16::try_from(fragment_len.min(len - off)).unwrap_or(u16::MAX),
-            });
+            queue.ready.remove(place);
         }
     }
 
     /// The next part of a transfer that has left its path or does not fit it: a fragment as it
     /// was, or a chunk as long as the path carries. `P3.12`
-    pub(crate) fn next_piece(
+    pub(crate) fn next_part(
         &mut self,
         now: Instant,
-        sh: &mut Shared,
-        link: LinkId,
-    ) -> Option<Sent> {
-        let path = self.paths[link.index()].as_deref_mut()?;
+        queue: &mut SendQueue,
+        path: &mut Path,
+        scratch: &mut Scratch,
+        session: u64,
+    ) -> Option<Outgoing> {
         if path.window_left() == 0 {
             return None;
         }
-        let (piece, whole_len) = loop {
-            let piece = self.pieces.pop_front()?;
-            if let Some(transfer) = sh.tx_transfers.get(piece.transfer) {
+        let (part, whole_len) = loop {
+            let part = queue.parts.pop_front()?;
+            if let Some(transfer) = self.tx.get(part.transfer) {
                 let fragment_len = u64::from(transfer.fragment_len);
-                let left = transfer.len - u64::from(piece.index) * fragment_len;
-                break (piece, fragment_len.min(left));
+                let left = transfer.len - u64::from(part.index) * fragment_len;
+                break (part, fragment_len.min(left));
             }
         };
-        let Piece {
+        let FragmentPart {
             transfer,
             index,
             within,
             ..
-        } = piece;
-        let len = usize::from(piece.len);
-        let is_whole = within == 0 && u64::from(piece.len) == whole_len;
-        let (first, checked) = (path.next_num(), path.checked);
-        let what = if is_whole && len + BULK_HEADER_LEN <= path.frame_len {
+        } = part;
+        let len = usize::from(part.len);
+        let is_whole = within == 0 && u64::from(part.len) == whole_len;
+        let num = path.next_num();
+        let bytes = if is_whole && len + BULK_HEADER_LEN <= path.frame_len() {
             let frame_len = len + BULK_HEADER_LEN;
-            path.push_inflight(now, Cargo::Fragment { transfer, index }, frame_len);
-            sh.fragment_view(transfer, index, first, (0, checked), frame_len)
+            path.number(now, Contents::Fragment { transfer, index }, frame_len);
+            let header = path.header(FrameKind::Bulk, (num, 0), frame_len, session);
+            self.fragment_bytes(scratch, (transfer, index), header)
         } else {
-            let part = len.min(path.frame_len - PIECE_HEADER_LEN);
-            if part < len {
-                let part = u16::try_from(part).unwrap_or(u16::MAX);
-                self.pieces.push_front(Piece {
-                    within: within + part,
-                    len: piece.len - part,
-                    ..piece
+            let most = len.min(path.frame_len() - PART_HEADER_LEN);
+            if most < len {
+                let sent: u16 = narrow(most);
+                queue.parts.push_front(FragmentPart {
+                    within: within + sent,
+                    len: part.len - sent,
+                    ..part
                 });
             }
-            let frame_len = part + PIECE_HEADER_LEN;
-            let cargo = Cargo::Piece {
+            let frame_len = most + PART_HEADER_LEN;
+            let contents = Contents::FragmentPart {
                 transfer,
                 index,
                 within,
             };
-            path.push_inflight(now, cargo, frame_len);
-            sh.piece_view(transfer, (index, within), first, (0, checked), frame_len)
+            path.number(now, contents, frame_len);
+            let header = path.header(FrameKind::Data, (num, 0), frame_len, session);
+            self.part_bytes(scratch, (transfer, index, within), header)
         }?;
-        path.loss.last_sent_at = now;
-        Some(Sent::Numbered {
-            peer: self.id,
-            link,
-            first,
-            count: 1,
-            what,
-        })
+        Some(path.outgoing((num, 1), bytes))
     }
 
     /// A run of fragments of a granted transfer.
-    pub(crate) fn next_bulk(
+    pub(crate) fn next_run_out(
         &mut self,
         now: Instant,
-        sh: &mut Shared,
-        link: LinkId,
-    ) -> Option<Sent> {
-        let (place, key) = self.next_transfer(sh, link)?;
-        let path = self.paths[link.index()].as_deref_mut()?;
+        ctx: &Context,
+        queue: &mut SendQueue,
+        (paths, link): (&mut Paths, LinkId),
+        scratch: &mut Scratch,
+        session: u64,
+    ) -> Option<Outgoing> {
+        let (place, key) = self.next_transfer(queue, paths, link)?;
+        let path = paths.get_mut(link)?;
         let window = path.window_left();
-        let is_lone = sh.tx_transfers.len() == 1;
-        let transfer = sh.tx_transfers.get_mut(key)?;
+        let is_lone = self.tx.len() == 1;
+        let transfer = self.tx.get_mut(key)?;
         let fragment_len = usize::from(transfer.fragment_len);
-        // P4.11
-        let call_len = if is_lone {
-            sh.ctx.choice().lone_call_len(transfer.len)
-        } else {
-            CALL_LEN_MAX
-        };
-        let most = path
-            .params
-            .segments_max
-            .min(call_len / (fragment_len + BULK_HEADER_LEN));
+        let most = transfer.batch_frames(ctx, is_lone, path.segments_max());
         let off = transfer.next_off;
-        // P5.4, whole fragments only: a grant may end within one, which waits for the next grant.
-        let left = usize::try_from(transfer.granted - off).unwrap_or(usize::MAX);
-        let is_end = transfer.granted == transfer.len;
-        let count = if is_end {
-            left.div_ceil(fragment_len)
-        } else {
-            left / fragment_len
-        };
-        let count = count.min(most.max(1)).min(window);
+        let (left, count) = transfer.sendable();
+        let count = count.min(most).min(window);
         if count == 0 {
             if window > 0 {
                 transfer.queued = false;
-                self.bulk_ready.remove(place);
+                queue.ready.remove(place);
             }
             return None;
         }
         let len = left.min(count * fragment_len);
         transfer.next_off += len as u64;
-        let (op, base) = (transfer.op, transfer.base);
-        let receiver_transfer = transfer.receiver_transfer;
         if transfer.next_off >= transfer.granted {
             transfer.queued = false;
-            self.bulk_ready.remove(place);
+            queue.ready.remove(place);
         }
-        let first_index = u32::try_from(off / fragment_len as u64).unwrap_or(u32::MAX);
-        if fragment_len + BULK_HEADER_LEN > path.frame_len {
-            self.cut_fragments(key, first_index, fragment_len, len);
-            return self.next_piece(now, sh, link);
+        let first_index = narrow(off / fragment_len as u64);
+        if fragment_len + BULK_HEADER_LEN > path.frame_len() {
+            queue.split(key, first_index, fragment_len, len);
+            return self.next_part(now, queue, path, scratch, session);
         }
-        let headers = sh.scratch.start(count * BULK_HEADER_LEN);
-        let mut first = 0;
-        for ahead in 0..count {
+        let receiver_transfer = transfer.receiver_transfer;
+        let headers = scratch.start(count * BULK_HEADER_LEN);
+        let first = path.next_num();
+        let out = headers.chunks_exact_mut(BULK_HEADER_LEN);
+        for ((ahead, index), out) in (0..).zip(first_index..).zip(out) {
             let part = fragment_len.min(len - ahead * fragment_len);
-            let index = first_index + u32::try_from(ahead).unwrap_or(0);
-            let cargo = Cargo::Fragment {
+            let frame_len = part + BULK_HEADER_LEN;
+            let contents = Contents::Fragment {
                 transfer: key,
                 index,
             };
-            let packet_num = path.push_inflight(now, cargo, part + BULK_HEADER_LEN);
-            if ahead == 0 {
-                first = packet_num;
-            }
-            let header = FrameHeader {
-                kind: FrameKind::Bulk,
-                attempt: 0,
-                checked: path.checked,
-                frame_len: u16::try_from(part + BULK_HEADER_LEN).unwrap_or(u16::MAX),
-                packet_num,
-                session: self.session.token_theirs,
-            };
-            let out = &mut headers[ahead * BULK_HEADER_LEN..];
+            let num = path.number(now, contents, frame_len);
+            let header = path.header(FrameKind::Bulk, (num, 0), frame_len, session);
             header.emit(out);
-            BulkHeader {
+            let bulk = BulkHeader {
                 transfer: receiver_transfer,
                 fragment_index: index,
-            }
-            .emit(out);
+            };
+            bulk.emit(out);
         }
-        path.loss.last_sent_at = now;
-        let what = View::Bulk {
-            op,
-            off: base + off,
-            len,
-            header_len: BULK_HEADER_LEN,
-            fragment_len,
-        };
-        let count = u32::try_from(count).unwrap_or(0);
-        Some(Sent::Numbered {
-            peer: self.id,
-            link,
-            first,
-            count,
-            what,
-        })
+        let bytes = transfer.bytes(off, len, BULK_HEADER_LEN, fragment_len);
+        Some(path.outgoing((first, narrow(count)), bytes))
     }
-}
 
-impl Shared {
-    /// Header and view of a fragment that is sent by itself, or again. `P5.8`
-    pub(crate) fn fragment_view(
-        &mut self,
-        key: u32,
-        index: u32,
-        packet_num: u32,
-        (attempt, checked): (u8, bool),
-        frame_len: usize,
-    ) -> Option<View> {
-        let transfer = self.tx_transfers.get(key)?;
-        let header = FrameHeader {
-            kind: FrameKind::Bulk,
-            attempt,
-            checked,
-            frame_len: u16::try_from(frame_len).unwrap_or(u16::MAX),
-            packet_num,
-            session: transfer.session,
-        };
+    /// A fragment that is sent by itself, or again, behind `header`; `None` if its transfer has ended.
+    /// `P5.8`
+    pub(crate) fn fragment_bytes(
+        &self,
+        scratch: &mut Scratch,
+        (key, index): (u32, u32),
+        header: FrameHeader,
+    ) -> Option<Bytes> {
+        let transfer = self.tx.get(key)?;
+        let out = scratch.start(BULK_HEADER_LEN);
+        header.emit(out);
         let bulk = BulkHeader {
             transfer: transfer.receiver_transfer,
             fragment_index: index,
         };
-        let off = transfer.base + u64::from(index) * u64::from(transfer.fragment_len);
-        let len = frame_len - BULK_HEADER_LEN;
-        let op = transfer.op;
-        let out = self.scratch.start(BULK_HEADER_LEN);
-        header.emit(out);
         bulk.emit(out);
-        Some(View::Bulk {
-            op,
-            off,
-            len,
-            header_len: BULK_HEADER_LEN,
-            fragment_len: len,
-        })
+        let off = u64::from(index) * u64::from(transfer.fragment_len);
+        let len = usize::from(header.frame_len) - BULK_HEADER_LEN;
+        Some(transfer.bytes(off, len, BULK_HEADER_LEN, len))
     }
 
     /// The same of a part of a fragment, which is a chunk in a data frame. `P3.12`
-    pub(crate) fn piece_view(
-        &mut self,
-        key: u32,
-        (index, within): (u32, u16),
-        packet_num: u32,
-        (attempt, checked): (u8, bool),
-        frame_len: usize,
-    ) -> Option<View> {
-        let transfer = self.tx_transfers.get(key)?;
-        let header = FrameHeader {
-            kind: FrameKind::Data,
-            attempt,
-            checked,
-            frame_len: u16::try_from(frame_len).unwrap_or(u16::MAX),
-            packet_num,
-            session: transfer.session,
-        };
+    pub(crate) fn part_bytes(
+        &self,
+        scratch: &mut Scratch,
+        (key, index, within): (u32, u32, u16),
+        header: FrameHeader,
+    ) -> Option<Bytes> {
+        let transfer = self.tx.get(key)?;
         let off = u64::from(index) * u64::from(transfer.fragment_len) + u64::from(within);
+        let out = scratch.start(PART_HEADER_LEN);
+        header.emit(out);
         let chunk = Chunk {
             transfer: transfer.receiver_transfer,
             offset: off,
         };
-        let len = frame_len - PIECE_HEADER_LEN;
-        let (op, off) = (transfer.op, transfer.base + off);
-        let out = self.scratch.start(PIECE_HEADER_LEN);
-        header.emit(out);
         chunk.emit(&mut out[FRAME_HEADER_LEN..]);
-        Some(View::Bulk {
-            op,
-            off,
-            len,
-            header_len: PIECE_HEADER_LEN,
-            fragment_len: len,
-        })
+        let len = usize::from(header.frame_len) - PART_HEADER_LEN;
+        Some(transfer.bytes(off, len, PART_HEADER_LEN, len))
+    }
+}
+
+impl TxTransfer {
+    /// By which link it goes: the one that its fragments were made for, while it works and carries
+    /// them; else the one for bulk data.
+    fn route(&self, paths: &Paths) -> Option<LinkId> {
+        let whole = usize::from(self.fragment_len) + BULK_HEADER_LEN;
+        let own = self.link.and_then(|link| paths.get(link));
+        let own = own.filter(|path| path.is_usable() && path.frame_len() >= whole);
+        own.map(Path::link).or(paths.bulk())
     }
 
-    /// A frame that only fills its number: what it carried has moved.
-    pub(crate) fn empty_view(
-        &mut self,
-        session: u64,
-        packet_num: u32,
-        (attempt, checked): (u8, bool),
-    ) -> View {
-        let out = self.scratch.start(FRAME_HEADER_LEN);
-        FrameHeader {
-            kind: FrameKind::Data,
-            attempt,
-            checked,
-            frame_len: u16::try_from(FRAME_HEADER_LEN).unwrap_or(0),
-            packet_num,
-            session,
-        }
-        .emit(out);
-        View::Empty
-    }
-
-    /// `len` bytes of a transfer have arrived; the last ones end the send. `P5.7`
-    pub(crate) fn on_part_acked(&mut self, key: u32, len: u64) {
-        let Some(transfer) = self.tx_transfers.get_mut(key) else {
-            return;
+    /// Fragments of one GSO batch. `P4.11`
+    fn batch_frames(&self, ctx: &Context, is_lone: bool, segments_max: usize) -> usize {
+        let batch_len = match is_lone {
+            true => ctx.choice().lone_batch_len(self.len),
+            false => BATCH_LEN_MAX,
         };
-        transfer.acked += len;
-        if transfer.acked >= transfer.len
-            && let Some(transfer) = self.tx_transfers.remove(key)
-        {
-            self.end_send(&transfer, Ok(()));
+        let frame_len = usize::from(self.fragment_len) + BULK_HEADER_LEN;
+        segments_max.min(batch_len / frame_len).max(1)
+    }
+
+    /// Bytes that are granted and not sent, and how many fragments they are. Whole fragments only: a
+    /// grant may end within one, which waits for the next grant. `P5.4`
+    fn sendable(&self) -> (usize, usize) {
+        let fragment_len = usize::from(self.fragment_len);
+        let left = usize::try_from(self.granted - self.next_off).unwrap_or(usize::MAX);
+        match self.granted == self.len {
+            true => (left, left.div_ceil(fragment_len)),
+            false => (left, left / fragment_len),
+        }
+    }
+
+    /// `len` bytes of it from `off` on, behind headers in the scratch buffer.
+    fn bytes(&self, off: u64, len: usize, header_len: usize, fragment_len: usize) -> Bytes {
+        Bytes::Gathered {
+            op: self.op,
+            off: self.base + off,
+            len,
+            header_len,
+            fragment_len,
         }
     }
 }

@@ -72,47 +72,29 @@ impl Core {
         if !peer.session.up || peer.session.failed.is_some() {
             return None;
         }
-        let (ack_every, ack_delay) = (self.sh.ctx.bulk_ack_every(), self.sh.ctx.times().ack_delay);
-        let path = peer.paths[link.index()].as_deref_mut()?;
-        if !path.takes(first.checked) {
-            return None;
-        }
-        let rx = &mut path.rx;
-        let transfer = self.sh.rx_transfers.get_mut(bulk.transfer)?;
-        let part = (frame_len - BULK_HEADER_LEN) as u64;
-        let off = u64::from(bulk.fragment_index) * part;
-        // A piece of the message that nothing has been heard of yet, nor of anything behind it, and
-        // that the buffer has room for. `P5.4`, `P5.6`
-        let end_max = transfer.granted.min(transfer.posted.len);
-        let is_next = transfer.peer == from
-            && !transfer.lossless
-            && u64::from(transfer.fragment_len) == part
-            && off >= transfer.arrived.end();
-        if !is_next || off >= end_max {
-            return None;
-        }
-        let room = u32::try_from((end_max - off) / part).unwrap_or(u32::MAX);
-        let most = room.min(rx.run_max(first.packet_num));
-        if most == 0 {
+        let ack = self.sh.ctx.bulk_ack_times();
+        let path = peer.paths.get_mut(link)?;
+        let part_len = frame_len - BULK_HEADER_LEN;
+        let run = self.sh.transfers.next_run(from, &bulk, part_len)?;
+        let most = run.count_max().min(path.run_max(first.packet_num));
+        if most == 0 || !path.takes(first.checked) {
             return None;
         }
         let others = others.take(most as usize - 1);
         let count = 1 + count_next(first, bulk, frame_len, others);
         peer.last_heard = now;
-        rx.insert_run(now, first.packet_num, count, first.attempt);
-        rx.owe(now, ack_every, ack_delay);
+        path.on_numbered_run(now, (first.packet_num, count, first.attempt), ack);
         self.sh.ctx.counters_mut().frames_received += u64::from(count);
         let taken = TakenRun {
-            dest: Dest::Op(transfer.posted.op, transfer.posted.base + off),
+            dest: run.dest(),
             header_len: BULK_HEADER_LEN,
-            part_len: frame_len - BULK_HEADER_LEN,
-            len: (frame_len - BULK_HEADER_LEN) * count as usize,
+            part_len,
+            len: part_len * count as usize,
             count: count as usize,
         };
-        let end = off + u64::from(count) * part;
-        let new = transfer.arrived.insert(off, end);
-        self.note_fragment(link, bulk.transfer);
-        self.on_arrived(bulk.transfer, end, new);
+        if let Some(done) = self.sh.transfers.on_run(link, &run, count) {
+            self.finish_rx(&done);
+        }
         self.after_records(from);
         Some(taken)
     }

@@ -5,10 +5,10 @@
 use crate::base::request::Asked;
 use crate::lane::State;
 use crate::matching::port::Waiting;
-use crate::peer::{Control, Peer};
+use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::{Core, HeldId};
-use portolan_wire::{Done, DoneStatus};
+use portolan_wire::DoneStatus;
 
 impl Core {
     /// Withdraws the receives that wait, without an event, and discards the messages that wait and,
@@ -57,8 +57,6 @@ impl Shared {
 impl Peer {
     /// Tells the peer that its message will not be asked for.
     pub(crate) fn refuse(&mut self, transfer: u32) {
-        let status = DoneStatus::Refused;
-        self.control
-            .push_back(Control::Done(Done { status, transfer }));
+        self.control.push_done(transfer, DoneStatus::Refused);
     }
 }

@@ -4,7 +4,6 @@
 
 use crate::matching::remains::Remains;
 use crate::mem::slot::SlotPool;
-use crate::path::{Cargo, Path, TxState};
 use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::{Cause, Core, Dest, Event, HeldId, OpError, PeerId, PortId};
@@ -33,7 +32,7 @@ impl Core {
             unheard,
         });
         // What had been granted to it may be granted to others, who may say nothing until then.
-        self.run_scheduler();
+        self.schedule_grants();
     }
 
     /// Messages from `peer` that have arrived and wait for a receive: how many at each port, per
@@ -60,8 +59,9 @@ impl Core {
         for lane in LaneId::ALL {
             state.end_unmatched(&mut self.sh, lane, &mut remains);
         }
-        self.sh.abandon_transfers(peer, error);
-        self.abandon_remote(peer, error);
+        let Shared { transfers, ctx, .. } = &mut self.sh;
+        transfers.abandon(ctx, peer, error);
+        self.sh.remote.abandon(&mut self.sh.ctx, peer, error);
         self.sh.start_late();
         self.sh.forget_held(&remains.held);
         // Receives that are posted take what waited behind messages of other ports.
@@ -95,30 +95,8 @@ impl Shared {
 impl Peer {
     /// Whether a message whose send has ended is not known to have arrived.
     fn has_unheard(&self, slots: &SlotPool) -> bool {
-        let mut paths = self.paths.iter().flatten();
-        paths.any(|path| path.has_unheard(slots))
-    }
-}
-
-impl Path {
-    fn has_unheard(&self, slots: &SlotPool) -> bool {
-        let holds = |slot, off: usize, len: usize| {
-            holds_message(&slots.bytes(slot)[off..off + len], self.header_len())
-        };
-        let under_way = self.inflight.iter().any(|entry| match entry.cargo {
-            Cargo::Slot { slot, off } => {
-                entry.state != TxState::Acked && holds(slot, off as usize, entry.len.into())
-            }
-            _ => false,
-        });
-        let waiting = self.open.iter().flatten();
-        let mut waiting = waiting.chain(self.closed.iter().flatten());
-        under_way
-            || waiting.any(|frame| holds(frame.slot, 0, frame.len))
-            || self
-                .runs
-                .iter()
-                .any(|run| holds(run.slot, run.off, run.len.min(run.segment_len)))
+        let mut paths = self.paths.iter();
+        paths.any(|path| path.has_unheard(slots, holds_message))
     }
 }
 

@@ -107,19 +107,16 @@ impl Core {
         if !state.session.up {
             return None;
         }
-        let link = state.small?;
-        let lane = spec.lane.index();
-        let path = state.paths[link.index()].as_deref()?;
-        let idle = path.open[lane].is_none() && path.closed[lane].is_empty() && !path.blocked;
+        let path = state.paths.small_path()?;
         let eager = len <= self.sh.ctx.limits().eager_len_max_lossless;
-        let charge = charge(len);
-        let tx = &mut state.lanes_tx[lane];
-        if !path.params.lossless || !idle || !eager || spec.best_effort || !tx.has_credit(charge) {
+        let is_lone = path.is_lossless() && path.is_idle(spec.lane.index());
+        if !is_lone || !eager || spec.best_effort {
             return None;
         }
-        let message = spec.message_as::<N>(u16::try_from(len).ok()?, tx.next_seq)?;
-        tx.next_seq = tx.next_seq.wrapping_add(1);
-        tx.charged = tx.charged.wrapping_add(charge);
+        let link = path.link();
+        let message = spec.message_as::<N>(u16::try_from(len).ok()?, 0)?;
+        let seq = state.lanes_tx[spec.lane.index()].reserve(charge(len))?;
+        let message = Message { seq, ..message };
         self.sh.ctx.counters_mut().messages_sent += 1;
         let mut header = [0; N];
         message.emit(&mut header);
@@ -130,9 +127,7 @@ impl Core {
     /// sent.
     pub fn direct_refused(&mut self, peer: PeerId, spec: &SendSpec, len: usize) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
-            let tx = &mut state.lanes_tx[spec.lane.index()];
-            tx.next_seq = tx.next_seq.wrapping_sub(1);
-            tx.charged = tx.charged.wrapping_sub(charge(len));
+            state.lanes_tx[spec.lane.index()].cancel(charge(len));
             self.sh.ctx.counters_mut().messages_sent -= 1;
         }
     }
@@ -144,23 +139,16 @@ impl Core {
         if !state.session.up {
             return None;
         }
-        let path = state.paths[state.small?.index()].as_deref_mut()?;
-        let lane = spec.lane.index();
-        let open = path.open[lane].as_mut()?;
-        let (start, charge) = (open.len, charge(bytes.len()));
-        let header_len = spec.header_len();
-        let end = start + header_len + bytes.len();
-        let tx = &mut state.lanes_tx[lane];
-        if end > open.len_max || spec.best_effort || !tx.has_credit(charge) {
+        let (lane, header_len) = (spec.lane.index(), spec.header_len());
+        let need = header_len + bytes.len();
+        let path = state.paths.small_mut()?;
+        if spec.best_effort || !path.has_open_room(lane, need) {
             return None;
         }
-        let (len, seq) = (u16::try_from(bytes.len()).ok()?, tx.next_seq);
-        tx.next_seq = tx.next_seq.wrapping_add(1);
-        tx.charged = tx.charged.wrapping_add(charge);
-        open.len = end;
-        open.numbered = true;
+        let len = u16::try_from(bytes.len()).ok()?;
+        let seq = state.lanes_tx[lane].reserve(charge(bytes.len()))?;
         self.sh.ctx.counters_mut().messages_sent += 1;
-        let out = &mut self.sh.slots.bytes_mut(open.slot)[start..end];
+        let (out, _) = path.stage_shared(&mut self.sh.slots, lane, need, true);
         spec.message(len, seq).emit(out);
         out[header_len..].copy_from_slice(bytes);
         Some(())

@@ -3,15 +3,15 @@
 //! frame is counted by its reason, and the frame forgotten.
 
 use crate::base::poll_gap::DELAY_UNKNOWN;
-use crate::path::Cargo;
+use crate::path::Contents;
 use crate::path::failover::TIMEOUTS;
-use crate::path::refragment::PIECE_HEADER_LEN;
+use crate::path::refragment::PART_HEADER_LEN;
 use crate::session::token_index;
 use crate::shared::Shared;
 use crate::{Address, Admitted, Cause, Core, DropReason, Instant, LinkId, PeerId};
 use core::ops::Range;
 use portolan_wire::{
-    Ack, BULK_HEADER_LEN, Credit, FRAME_HEADER_LEN, Fragment, FrameHeader, FrameKind, Record,
+    Ack, BULK_HEADER_LEN, FRAME_HEADER_LEN, Fragment, FrameHeader, FrameKind, Marks, Record,
     Records,
 };
 
@@ -163,10 +163,8 @@ impl Core {
         };
         let from = peer.id;
         // P13.3
-        if peer
-            .path_mut(link)
-            .is_some_and(|path| !path.takes(header.checked))
-        {
+        let path = peer.paths.get(link);
+        if path.is_some_and(|path| !path.takes(header.checked)) {
             return Err(DropReason::Unchecked);
         }
         // P2.8
@@ -185,7 +183,7 @@ impl Core {
         // P3.10
         let refused =
             is_full && header.kind == FrameKind::Data && peer.must_hold(&mut self.sh, frame);
-        let Some(path) = peer.path_mut(link) else {
+        let Some(path) = peer.paths.get_mut(link) else {
             return Err(DropReason::NoPath);
         };
         match header.kind {
@@ -198,12 +196,11 @@ impl Core {
             FrameKind::Data | FrameKind::Bulk => {
                 let num = header.packet_num;
                 // P3.2
-                if let Err(reason) = path.rx.check(num) {
+                if let Err(reason) = path.check_num(now, num, header.attempt) {
                     if reason == DropReason::Duplicate {
-                        path.rx.on_duplicate(now, num, header.attempt);
                         // P6.7: what was said of it does not arrive.
                         if u32::from(header.attempt) >= TIMEOUTS {
-                            peer.doubt_paths(now);
+                            peer.paths.suspect(now);
                         }
                         self.touch(from);
                     }
@@ -213,15 +210,13 @@ impl Core {
                     peer.on_refused(now, &mut self.sh);
                     return Err(DropReason::NoMemory);
                 }
-                path.rx.insert(now, num, header.attempt);
-                // P3.5
-                let every = match header.kind {
+                let ack = match header.kind {
                     FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => {
-                        self.sh.ctx.limits().ack_every
+                        self.sh.ctx.ack_times()
                     }
-                    _ => self.sh.ctx.bulk_ack_every(),
+                    _ => self.sh.ctx.bulk_ack_times(),
                 };
-                if path.rx.owe(now, every, self.sh.ctx.times().ack_delay) {
+                if path.on_numbered(now, (num, header.attempt), ack) {
                     self.touch(from);
                 } else {
                     self.touch_timed(from);
@@ -265,7 +260,7 @@ impl Core {
     #[inline]
     pub(crate) fn after_records(&mut self, from: PeerId) {
         self.serve_unblocked();
-        self.run_scheduler();
+        self.schedule_grants();
         if let Some(Some(peer)) = self.peers.get_mut(from.index())
             && peer.is_starved()
         {
@@ -306,14 +301,20 @@ impl Core {
             Record::Fragment(fragment) => peer.on_fragment(&mut self.sh, fragment, payload),
             Record::Rts(rts) => peer.on_request(&mut self.sh, link, rts),
             Record::Chunk(chunk) => self.on_chunk(from, chunk, payload),
-            Record::Grant(grant) => match self.on_grant(from, grant) {
-                // P5.11: one that is said again may come late.
-                Err(DropReason::StaleTransfer) if !frame.reliable => Ok(()),
-                result => result,
-            },
-            Record::Done(done) => self.on_done(from, done),
+            Record::Grant(grant) => {
+                match self
+                    .sh
+                    .transfers
+                    .on_grant(from, grant, &mut peer.send_queue)
+                {
+                    // P5.11: one that is said again may come late.
+                    Err(DropReason::StaleTransfer) if !frame.reliable => Ok(()),
+                    result => result,
+                }
+            }
+            Record::Done(done) => self.sh.transfers.on_done(&mut self.sh.ctx, from, done),
             Record::Credit(credit) => {
-                peer.on_credit(credit);
+                peer.lanes_tx[credit.lane.index()].on_credit(credit.limit);
                 Ok(())
             }
             Record::Ack(ack) => {
@@ -321,7 +322,7 @@ impl Core {
                 self.on_ack(now, from, ack, words)
             }
             Record::Probe(probe) => {
-                let path = peer.path_mut(link).ok_or(DropReason::NoPath)?;
+                let path = peer.paths.get_mut(link).ok_or(DropReason::NoPath)?;
                 // P6.4
                 if !probe.reply {
                     path.on_probe_asked(probe.nonce);
@@ -330,7 +331,7 @@ impl Core {
                 }
                 Ok(())
             }
-            Record::Marks(marks) => peer.on_marks(&mut self.sh, marks),
+            Record::Marks(marks) => self.on_ecn_count(from, marks),
             Record::RemoteWrite(write) => peer.on_remote_write(&mut self.sh, write, payload),
             Record::RemoteRts(rts) => peer.on_remote_rts(&mut self.sh, link, rts),
             Record::RemoteGet(get) => peer.on_remote_get(&mut self.sh, get),
@@ -350,40 +351,65 @@ impl Core {
             return Err(DropReason::StaleSession);
         };
         let link = LinkId::from_u8(ack.path).ok_or(DropReason::BadAck)?;
-        let path = peer.path_mut(link).ok_or(DropReason::BadAck)?;
-        let sh = &mut self.sh;
+        let path = peer.paths.get_mut(link).ok_or(DropReason::BadAck)?;
+        let Shared {
+            ctx,
+            slots,
+            transfers,
+            ..
+        } = &mut self.sh;
+        let mut ack = *ack;
+        if ctx.poll_gap().covers(now) {
+            ack.delay_us = DELAY_UNKNOWN;
+        }
         // Fragments of one transfer come in runs, of which the transfer is told once.
         let (mut run, mut run_len) = (0, 0);
-        let mut on_part = |sh: &mut Shared, transfer, frame_len: u16, header_len| {
+        let mut on_part = |transfer, frame_len: u16, header_len| {
             if transfer != run {
-                sh.on_part_acked(run, core::mem::take(&mut run_len));
+                transfers.on_acked(ctx, run, core::mem::take(&mut run_len));
                 run = transfer;
             }
             run_len += usize::from(frame_len).saturating_sub(header_len) as u64;
         };
-        let mut ack = *ack;
-        if sh.ctx.poll_gap().covers(now) {
-            ack.delay_us = DELAY_UNKNOWN;
-        }
-        let result = path.on_ack(now, &ack, words, |cargo, len| match cargo {
-            Cargo::Slot { slot, .. } => sh.slots.release(slot),
-            Cargo::Fragment { transfer, .. } => on_part(sh, transfer, len, BULK_HEADER_LEN),
-            Cargo::Piece { transfer, .. } => on_part(sh, transfer, len, PIECE_HEADER_LEN),
-            Cargo::Nothing => {}
+        let result = path.on_ack(now, &ack, words, |contents, len| match contents {
+            Contents::Slot { slot, .. } => slots.release(slot),
+            Contents::Fragment { transfer, .. } => on_part(transfer, len, BULK_HEADER_LEN),
+            Contents::FragmentPart { transfer, .. } => on_part(transfer, len, PART_HEADER_LEN),
+            Contents::Nothing => {}
         });
         if run_len > 0 {
-            sh.on_part_acked(run, run_len);
+            transfers.on_acked(ctx, run, run_len);
         }
         result
     }
-}
 
-impl crate::peer::Peer {
-    fn on_credit(&mut self, credit: &Credit) {
-        let tx = &mut self.lanes_tx[credit.lane.index()];
-        // P4.4: only forward, an older record may have been overtaken by a newer one.
-        if (credit.limit.wrapping_sub(tx.limit) as i32) > 0 {
-            tx.limit = credit.limit;
+    /// The peer says how many frames of this side the network has marked. `P3.14`
+    #[cold]
+    fn on_ecn_count(&mut self, from: PeerId, marks: &Marks) -> Result<(), DropReason> {
+        let peer = self
+            .peers
+            .get_mut(from.index())
+            .and_then(Option::as_deref_mut);
+        let link = LinkId::from_u8(marks.path).ok_or(DropReason::BadAck)?;
+        let path = peer.and_then(|peer| peer.paths.get_mut(link));
+        let heard = path.ok_or(DropReason::BadAck)?.on_ecn_count(marks.count);
+        self.sh.ctx.counters_mut().marks_heard += u64::from(heard);
+        Ok(())
+    }
+
+    /// Notes that the network has marked `count` frames as having met congestion: they came by
+    /// `link` in one run with `frame`, which may be sealed, and were accepted.
+    #[cold]
+    pub fn note_marked(&mut self, link: LinkId, frame: &[u8], count: u32) {
+        let Some(session) = FrameHeader::session_of_numbered(frame) else {
+            return;
+        };
+        if let Some(Some(peer)) = self.peers.get_mut(token_index(session))
+            && peer.session.token_mine == session
+            && let Some(path) = peer.paths.get_mut(link)
+        {
+            path.on_marked(count);
+            self.sh.ctx.counters_mut().frames_marked += u64::from(count);
         }
     }
 }

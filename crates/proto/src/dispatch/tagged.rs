@@ -2,7 +2,6 @@
 //! Receives by label: posting, looking, claiming, withdrawing (`P11`).
 
 use crate::base::request::Request;
-use crate::bulk::rendezvous::Origin;
 use crate::matching::match_list::{Arrived, Claimed, Many};
 use crate::matching::port::{Posted, Waiting};
 use crate::shared::Shared;
@@ -153,26 +152,6 @@ impl Core {
             }
         }
         self.touch(peer);
-        self.run_scheduler();
-    }
-}
-
-impl Shared {
-    /// Begins the transfer of a message with a label, now or when there is room for it.
-    pub(crate) fn start_labelled(&mut self, request: Request, posted: Posted) {
-        if self.has_transfer_room() {
-            self.start_transfer(&request, posted, Origin::Receive);
-        } else {
-            self.matching.push_late(posted, request);
-        }
-    }
-
-    /// Begins those that had to wait for room.
-    pub(crate) fn start_late(&mut self) {
-        while self.has_transfer_room()
-            && let Some((posted, request)) = self.matching.pop_late()
-        {
-            self.start_transfer(&request, posted, Origin::Receive);
-        }
+        self.schedule_grants();
     }
 }

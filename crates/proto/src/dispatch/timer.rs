@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Timers: when something is due, and what is done then.
 
-use crate::base::config::Times;
 use crate::path::Path;
-use crate::path::failover::TIMEOUTS;
-use crate::peer::Peer;
-use crate::shared::Shared;
-use crate::{Core, Event, Instant};
+use crate::{Core, Instant};
 
 impl Core {
     /// When [`Core::handle_timeout`] has something to do; at once while events wait.
@@ -37,7 +33,10 @@ impl Core {
                 continue;
             };
             let times = self.sh.ctx.times();
-            if peer.timer(times) == Instant::NEVER && !peer.queued && !peer.is_blocked() {
+            if peer.timer(times) == Instant::NEVER
+                && !peer.queued
+                && !peer.paths.iter().any(Path::is_blocked)
+            {
                 peer.timed = false;
                 self.timed.swap_remove(index);
                 continue;
@@ -47,62 +46,6 @@ impl Core {
                 peer.on_timer(now, &mut self.sh);
                 self.touch(id);
             }
-        }
-    }
-}
-
-impl Peer {
-    fn is_blocked(&self) -> bool {
-        self.paths.iter().flatten().any(|path| path.blocked)
-    }
-
-    pub(crate) fn timer(&self, times: &Times) -> Instant {
-        if self.session.failed.is_some() {
-            return Instant::NEVER;
-        }
-        let paths = self
-            .paths
-            .iter()
-            .flatten()
-            .filter(|path| !path.params.lossless);
-        let path_timer = |path: &Path| {
-            let due = if self.session.up {
-                path.rx.due()
-            } else {
-                Instant::NEVER
-            };
-            let path_timer = path.timer(times).min(path.retry_timer());
-            path_timer.min(due).min(path.probe_timer())
-        };
-        paths
-            .map(|path| path_timer(path))
-            .min()
-            .unwrap_or(Instant::NEVER)
-            .min(self.session.timer())
-            .min(self.doubt_timer())
-    }
-
-    fn on_timer(&mut self, now: Instant, sh: &mut Shared) {
-        self.on_hello_timer(now);
-        self.on_doubt_timer(now, sh);
-        let mut doubtful = false;
-        for path in self.paths.iter_mut().flatten() {
-            path.on_probe_timer(now);
-            let outcome = path.on_timer(now, sh.ctx.times());
-            if outcome.timed_out {
-                sh.ctx.counters_mut().timeouts += 1;
-                doubtful |= path.loss.timeouts >= TIMEOUTS;
-                path.doubt_frame_len(now);
-            }
-            if outcome.suspect {
-                sh.ctx.emit(Event::Suspect {
-                    peer: self.id,
-                    link: path.link,
-                });
-            }
-        }
-        if doubtful {
-            self.doubt_paths(now);
         }
     }
 }

@@ -55,7 +55,7 @@ impl Peer {
             match entry.state {
                 State::Aside | State::Gone => {}
                 State::Remote(job) if keeps && job.is_whole() => {
-                    self.finish_job(sh, *job, 0);
+                    job.finish(&mut self.host(sh), 0);
                 }
                 State::Remote(job) => {
                     // What was sent behind it must not be seen without it.

@@ -2,7 +2,7 @@
 //! Messages that come in fragments: they gather in held memory, or in the buffer that was found when
 //! the first came.
 
-use super::{Entry, State, place_clipped};
+use super::{Entry, State};
 use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
 use crate::mem::slot::FRAGMENTED_LEN_MAX;
@@ -41,7 +41,11 @@ impl Peer {
             return Err(DropReason::Duplicate);
         }
         match (&entry.state, dest) {
-            (State::Placing { posted, .. }, _) => place_clipped(sh, posted, at, payload),
+            (State::Placing { posted, .. }, _) => {
+                if let Some(event) = posted.place(at, payload) {
+                    sh.ctx.emit(event);
+                }
+            }
             (_, dest) => sh.ctx.emit(Event::Place { dest, src: payload }),
         }
         self.end_if_whole(sh, lane, index);

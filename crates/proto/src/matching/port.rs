@@ -6,11 +6,12 @@ use crate::base::context::Context;
 use crate::base::credit::charge;
 use crate::base::request::Asked;
 use crate::mem::held::{HeldPool, WAITING_LEN};
-use crate::{Event, HeldId, OpId, PeerId, PortId, PortMode};
+use crate::{Dest, Event, HeldId, OpId, PeerId, PortId, PortMode};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Range;
 use portolan_wire::LaneId;
 
 /// Ports per page of the table; two levels of 256 cover 16-bit numbers.
@@ -24,6 +25,18 @@ pub(crate) struct Posted {
     pub(crate) base: u64,
     pub(crate) len: u64,
     pub(crate) source: Option<PeerId>,
+}
+
+impl Posted {
+    /// Where a part of the message goes, as far as the buffer reaches.
+    pub(crate) fn place(&self, off: u64, src: Range<usize>) -> Option<Event> {
+        let room = self.len.saturating_sub(off);
+        let len = src.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        (len > 0).then(|| Event::Place {
+            dest: Dest::Op(self.op, self.base + off),
+            src: src.start..src.start + len,
+        })
+    }
 }
 
 /// What a message consists of that waits for a receive.

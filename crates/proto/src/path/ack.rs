@@ -2,6 +2,7 @@
 //! Receiving side of a path's packet numbers: which have arrived, and when to say so.
 
 use crate::base::config::{NUMBERS_TOLD, number_span};
+use crate::base::narrow::narrow;
 use crate::base::poll_gap::{DELAY_UNKNOWN, PollGap};
 use crate::base::time::Span;
 use crate::{DropReason, Instant};
@@ -227,7 +228,7 @@ impl RxWindow {
         };
         Ack {
             path,
-            word_count: u8::try_from(word_count).unwrap_or(0),
+            word_count: narrow(word_count),
             echo_attempt: self.last_attempt,
             delay_us,
             base: self.base,
@@ -240,14 +241,14 @@ impl RxWindow {
         self.unacked_count = 0;
         self.due = Instant::NEVER;
         if self.marked != self.marked_told {
-            return len + self.emit_marks(path, &mut out[len..]);
+            return len + self.emit_ecn_count(path, &mut out[len..]);
         }
         len
     }
 
     /// Writes how many frames were marked, if there is room. `P3.14`
     #[cold]
-    fn emit_marks(&mut self, path: u8, out: &mut [u8]) -> usize {
+    fn emit_ecn_count(&mut self, path: u8, out: &mut [u8]) -> usize {
         if out.len() < MARKS_LEN {
             return 0;
         }
@@ -278,7 +279,7 @@ impl RxWindow {
     /// Number behind the highest that has arrived.
     #[inline]
     fn end(&self) -> u32 {
-        let count = u32::try_from(self.words.len()).unwrap_or(u32::MAX);
+        let count = narrow::<_, u32>(self.words.len());
         let unused = self.words[self.words.len() - 1].leading_zeros();
         (self.base & !63)
             .wrapping_add(count.wrapping_mul(64))

@@ -21,7 +21,7 @@ const CHANCE_LOSS: u32 = 16;
 const WINDOW_LEAST: u32 = 8;
 
 /// Frames that fill two calls on links without segmentation offload, as in `window_frames`.
-const CALL_LEAST: usize = 32;
+const BATCH_LEAST: usize = 32;
 
 /// One, as the share of frames that are marked counts it (RFC 8257, section 3.3).
 const SHARE_ONE: u32 = 1024;
@@ -31,7 +31,7 @@ const SHARE_ROUNDS: u32 = 16;
 
 /// Calls of segmentation offload in the first window: above bandwidth × round trip of most
 /// Ethernets (10 Gb/s × 100 µs are 85 frames), and doubled each round until the target is reached.
-const CALLS_FIRST: u32 = 4;
+const BATCHES_FIRST: u32 = 4;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Congestion {
     /// Frames that may be under way.
     window: u32,
     /// Frames of two full calls. Delay alone does not push the window below.
-    two_calls: u32,
+    two_batches: u32,
     /// Nothing has asked for a smaller window yet.
     ramps: bool,
     round_at: Instant,
@@ -53,7 +53,7 @@ pub(crate) struct Congestion {
     /// Of this round: frames of which the peer said that they were marked.
     marked: u32,
     /// The peer's count of all that were marked, as it told last.
-    marks_told: u32,
+    ecn_told: u32,
     /// Smoothed share of frames that are marked, of [`SHARE_ONE`].
     share: u32,
     /// Marks have shrunk the window in the last round: those of frames that were under way then are
@@ -63,10 +63,10 @@ pub(crate) struct Congestion {
 
 impl Congestion {
     pub(crate) fn new(segments_max: usize) -> Congestion {
-        let call = u32::try_from(segments_max.max(CALL_LEAST)).unwrap_or(64);
+        let call = u32::try_from(segments_max.max(BATCH_LEAST)).unwrap_or(64);
         Congestion {
-            window: CALLS_FIRST * call,
-            two_calls: 2 * call,
+            window: BATCHES_FIRST * call,
+            two_batches: 2 * call,
             ramps: true,
             round_at: Instant::default(),
             acked: 0,
@@ -75,7 +75,7 @@ impl Congestion {
             full: false,
             bound: false,
             marked: 0,
-            marks_told: 0,
+            ecn_told: 0,
             // Nothing is known: the first marks halve the window.
             share: SHARE_ONE,
             obeyed: false,
@@ -95,12 +95,12 @@ impl Congestion {
 
     /// The peer's count of marked frames is `count` now; returns by how much it grew. One that was
     /// overtaken by a later one says nothing.
-    pub(crate) fn on_marks(&mut self, count: u32) -> u32 {
-        let more = count.wrapping_sub(self.marks_told);
+    pub(crate) fn on_ecn_count(&mut self, count: u32) -> u32 {
+        let more = count.wrapping_sub(self.ecn_told);
         if more >= 1 << 31 {
             return 0;
         }
-        self.marks_told = count;
+        self.ecn_told = count;
         self.marked = self.marked.saturating_add(more);
         more
     }
@@ -115,18 +115,18 @@ impl Congestion {
         self.bound = true;
     }
 
-    /// `count` frames have arrived of `flying` that were under way; the window is judged once in a
+    /// `count` frames have arrived of `in_flight` that were under way; the window is judged once in a
     /// smoothed round trip. `base` is the shortest one ever, `most` what the receiver holds.
     pub(crate) fn on_acked(
         &mut self,
         now: Instant,
-        (count, flying): (usize, usize),
+        (count, in_flight): (usize, usize),
         (base, smoothed): (Span, Span),
         most: usize,
     ) {
         self.acked += u32::try_from(count).unwrap_or(0);
         // Half of a window: what is sent in calls seldom fills it to the last frame.
-        self.full |= flying * 2 >= self.window();
+        self.full |= in_flight * 2 >= self.window();
         let is_measured = self.shortest != Span::MAX;
         if !is_measured && !self.bound || now < self.round_at + smoothed {
             return;
@@ -157,7 +157,7 @@ impl Congestion {
         } else if queued > QUEUE_TARGET {
             self.ramps = false;
             // Loss beside delay is a queue that overflows, not the delay of the path's own bursts.
-            let floor = if self.lost > 0 { 1 } else { self.two_calls };
+            let floor = if self.lost > 0 { 1 } else { self.two_batches };
             if self.window > floor {
                 // Down to what would have waited for the target, at most by half.
                 let part = (QUEUE_TARGET * 256 / queued).max(128);
@@ -169,7 +169,7 @@ impl Congestion {
             let step = if self.ramps {
                 self.window
             } else {
-                (self.two_calls / 8).min(self.window / 8).max(1)
+                (self.two_batches / 8).min(self.window / 8).max(1)
             };
             self.window = self.window.saturating_add(step);
         }
@@ -239,7 +239,7 @@ mod tests {
     /// Rounds of a full window in which so many of 100 frames were marked.
     fn marked_rounds(congestion: &mut Congestion, count: u32, marked: u32) -> usize {
         for _ in 0..count {
-            congestion.on_marks(congestion.marks_told.wrapping_add(marked));
+            congestion.on_ecn_count(congestion.ecn_told.wrapping_add(marked));
             rounds(congestion, 1, Span::ZERO, 0);
         }
         congestion.window()
@@ -275,13 +275,17 @@ mod tests {
     fn false_marks_neither_grow_nor_stall_a_window() {
         let mut congestion = Congestion::new(44);
         for count in [u32::MAX >> 1, u32::MAX - 5, 3, 2, u32::MAX, 1 << 30] {
-            congestion.on_marks(count);
+            congestion.on_ecn_count(count);
             let window = rounds(&mut congestion, 1, Span::ZERO, 0);
             assert!((8..=2848).contains(&window), "{window}");
         }
-        let marked = congestion.marks_told;
-        assert_eq!(congestion.on_marks(marked.wrapping_sub(1)), 0, "overtaken");
-        assert_eq!(congestion.on_marks(marked), 0, "said twice");
+        let marked = congestion.ecn_told;
+        assert_eq!(
+            congestion.on_ecn_count(marked.wrapping_sub(1)),
+            0,
+            "overtaken"
+        );
+        assert_eq!(congestion.on_ecn_count(marked), 0, "said twice");
         rounds(&mut congestion, 1, Span::ZERO, 0);
         let before = congestion.window();
         assert!(rounds(&mut congestion, 4, Span::ZERO, 0) > before);

@@ -3,10 +3,8 @@
 //! round: one that is silent while another answers is left, and what it carried moves (`P6.7`). If
 //! none answers, the peer may be busy or gone: that is for the engine to find out (`P9.1`).
 
-use super::{Cargo, Path, TxState};
+use super::{Contents, Path, Paths, TxState};
 use crate::base::time::Span;
-use crate::peer::Peer;
-use crate::shared::Shared;
 use crate::{Instant, LinkId};
 
 /// Time for the answers of one round. A peer that sleeps answers within this; a peer that does not
@@ -30,7 +28,7 @@ pub(crate) const TIMEOUTS: u32 = 2;
 
 /// Rounds of questions to a peer's paths.
 #[derive(Debug)]
-pub(crate) struct Doubt {
+pub(super) struct Suspicion {
     next_at: Instant,
     rounds_left: u8,
     /// No path answered in the last rounds, most likely because the program at the other end
@@ -40,9 +38,9 @@ pub(crate) struct Doubt {
     quiet_count: u32,
 }
 
-impl Default for Doubt {
+impl Default for Suspicion {
     fn default() -> Self {
-        Doubt {
+        Suspicion {
             next_at: Instant::NEVER,
             rounds_left: 0,
             quiet_until: Instant::default(),
@@ -58,7 +56,7 @@ pub(crate) struct Standing {
     answered: bool,
     misses: u8,
     /// It was left for another, until it answers.
-    pub(crate) silent: bool,
+    silent: bool,
     retry_at: Instant,
     retries: u32,
 }
@@ -77,21 +75,21 @@ impl Default for Standing {
 }
 
 impl Standing {
-    /// Nobody doubts the path.
+    /// The path was left for another, until it answers.
+    #[inline]
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    /// Nobody suspects the path.
     pub(crate) fn is_calm(&self) -> bool {
         !self.silent && self.retry_at == Instant::NEVER
     }
 }
 
 impl Path {
-    /// Up, and not left for another.
-    #[inline]
-    pub(crate) fn is_usable(&self) -> bool {
-        self.up && !self.standing.silent
-    }
-
     /// When a path that was left is to be asked again.
-    pub(crate) fn retry_timer(&self) -> Instant {
+    pub(super) fn retry_timer(&self) -> Instant {
         self.standing.retry_at
     }
 
@@ -99,21 +97,21 @@ impl Path {
         if now < self.standing.retry_at {
             return;
         }
-        self.probe.asked = true;
+        self.probe.ask();
         let pause = RETRY.doubled(self.standing.retries.min(RETRY_DOUBLINGS));
         self.standing.retries += 1;
         self.standing.retry_at = now + pause;
     }
 
-    /// The numbers of frames whose contents have moved are still to be filled, see [`Cargo::Nothing`].
+    /// The numbers of frames whose contents have moved are still to be filled, see [`Contents::Nothing`].
     fn resume(&mut self) {
         self.standing = Standing::default();
         self.loss.restart();
         let mut num = self.base_num;
-        for entry in &mut self.inflight {
-            if entry.state == TxState::Sent && matches!(entry.cargo, Cargo::Nothing) {
+        for entry in &mut self.unacked {
+            if entry.state == TxState::Sent && matches!(entry.contents, Contents::Nothing) {
                 entry.state = TxState::Lost;
-                self.flying -= 1;
+                self.in_flight -= 1;
                 self.lost.push_back(num);
             }
             num = num.wrapping_add(1);
@@ -121,16 +119,16 @@ impl Path {
     }
 }
 
-impl Peer {
-    /// When [`Peer::on_doubt_timer`] has something to do.
-    pub(crate) fn doubt_timer(&self) -> Instant {
-        self.doubt.next_at
+impl Paths {
+    /// When [`Paths::on_suspicion_timer`] has something to do.
+    pub(crate) fn suspicion_timer(&self) -> Instant {
+        self.suspicion.next_at
     }
 
     /// Something stays unacknowledged: find out which paths work, if there is a choice.
-    pub(crate) fn doubt_paths(&mut self, now: Instant) {
+    pub(crate) fn suspect(&mut self, now: Instant) {
         if self
-            .paths
+            .by_link
             .iter()
             .flatten()
             .filter(|path| path.is_usable())
@@ -139,35 +137,40 @@ impl Peer {
         {
             return;
         }
-        if now < self.doubt.quiet_until {
+        if now < self.suspicion.quiet_until {
             return;
         }
-        self.doubt.rounds_left = ROUNDS;
-        if self.doubt.next_at == Instant::NEVER {
-            self.doubt.next_at = now;
+        self.suspicion.rounds_left = ROUNDS;
+        if self.suspicion.next_at == Instant::NEVER {
+            self.suspicion.next_at = now;
         }
     }
 
     /// Judges the round that ends, and begins the next one.
-    pub(crate) fn on_doubt_timer(&mut self, now: Instant, sh: &mut Shared) {
-        for path in self.paths.iter_mut().flatten() {
+    /// Returns the path that is left, if one is.
+    pub(super) fn on_suspicion_timer(
+        &mut self,
+        now: Instant,
+        preferred: Option<LinkId>,
+    ) -> Option<LinkId> {
+        for path in self.by_link.iter_mut().flatten() {
             path.retry(now);
         }
-        if now < self.doubt.next_at {
-            return;
+        if now < self.suspicion.next_at {
+            return None;
         }
-        let someone = self.paths.iter().flatten();
+        let someone = self.by_link.iter().flatten();
         let someone = someone
             .filter(|path| path.is_usable())
             .any(|path| path.standing.answered);
         let mut blamed = None;
         for path in self
-            .paths
+            .by_link
             .iter_mut()
             .flatten()
             .filter(|path| path.is_usable())
         {
-            let acked_at = path.loss.acked_at;
+            let acked_at = path.loss.acked_at();
             let standing = &mut path.standing;
             let Some(asked_at) = standing.asked_at.take() else {
                 continue;
@@ -183,52 +186,53 @@ impl Peer {
             }
         }
         if let Some(link) = blamed {
-            self.leave_path(now, sh, link);
+            self.leave(now, link, preferred);
         }
         if someone {
-            self.doubt.quiet_count = 0;
-        } else if self.doubt.rounds_left == 0 {
-            let pause = RETRY.doubled(self.doubt.quiet_count.min(RETRY_DOUBLINGS));
-            self.doubt.quiet_until = now + pause;
-            self.doubt.quiet_count += 1;
+            self.suspicion.quiet_count = 0;
+        } else if self.suspicion.rounds_left == 0 {
+            let pause = RETRY.doubled(self.suspicion.quiet_count.min(RETRY_DOUBLINGS));
+            self.suspicion.quiet_until = now + pause;
+            self.suspicion.quiet_count += 1;
         }
         self.begin_round(now);
+        blamed
     }
 
     fn begin_round(&mut self, now: Instant) {
-        if self.doubt.rounds_left == 0 {
-            self.doubt.next_at = Instant::NEVER;
+        if self.suspicion.rounds_left == 0 {
+            self.suspicion.next_at = Instant::NEVER;
             return;
         }
-        self.doubt.rounds_left -= 1;
-        self.doubt.next_at = now + ROUND;
+        self.suspicion.rounds_left -= 1;
+        self.suspicion.next_at = now + ROUND;
         for path in self
-            .paths
+            .by_link
             .iter_mut()
             .flatten()
             .filter(|path| path.is_usable())
         {
             path.standing.asked_at = Some(now);
             path.standing.answered = false;
-            path.probe.asked = true;
+            path.probe.ask();
         }
     }
 
     /// A question that measures nothing was answered by this path.
-    pub(crate) fn on_asked_answered(&mut self, sh: &Shared, link: LinkId) {
-        let Some(path) = self.path_mut(link) else {
+    pub(super) fn on_asked_answered(&mut self, link: LinkId, preferred: Option<LinkId>) {
+        let Some(path) = self.get_mut(link) else {
             return;
         };
         path.standing.answered = true;
         if path.standing.silent {
             path.resume();
-            self.choose_paths(sh.ctx.preferred());
+            self.choose(preferred);
         }
     }
 
-    /// Leaves a path for those that work; what it carried goes with them.
-    fn leave_path(&mut self, now: Instant, sh: &mut Shared, link: LinkId) {
-        let Some(path) = self.path_mut(link) else {
+    /// Leaves a path for those that work.
+    fn leave(&mut self, now: Instant, link: LinkId, preferred: Option<LinkId>) {
+        let Some(path) = self.get_mut(link) else {
             return;
         };
         path.standing = Standing {
@@ -237,8 +241,6 @@ impl Peer {
             ..Standing::default()
         };
         path.probe.stop();
-        sh.ctx.counters_mut().paths_left += 1;
-        self.choose_paths(sh.ctx.preferred());
-        self.move_frames(sh, link, 0);
+        self.choose(preferred);
     }
 }

@@ -3,8 +3,9 @@
 //! it has arrived and a round trip and a quarter have passed (`P3.8`); a silent tail is
 //! probed by a timeout (`P3.9`).
 
-use super::{Cargo, InFlight, Path, TxState};
+use super::{Contents, InFlight, Path, TxState};
 use crate::base::config::Times;
+use crate::base::narrow::narrow;
 use crate::base::poll_gap::DELAY_UNKNOWN;
 use crate::base::time::Span;
 use crate::{DropReason, Instant};
@@ -40,16 +41,16 @@ pub(crate) struct LossState {
     /// What reordering is tolerated beside the round trip.
     reorder: Span,
     /// When the last numbered frame left.
-    pub(crate) last_sent_at: Instant,
+    last_sent_at: Instant,
     /// The path has gone silent: one frame may be sent again beyond the congestion window, which may
     /// have shrunk below what is under way and will never be acknowledged. `P3.9`
     probes: bool,
     /// Timeouts since something was acknowledged.
-    pub(crate) timeouts: u32,
+    timeouts: u32,
     /// When something was last acknowledged.
-    pub(crate) acked_at: Instant,
+    acked_at: Instant,
     /// When something was last acknowledged, or put under way with nothing before it.
-    pub(crate) progress_at: Instant,
+    progress_at: Instant,
     /// When the engine was last asked about a silent peer.
     suspected_at: Instant,
 }
@@ -71,8 +72,41 @@ impl Default for LossState {
 }
 
 impl LossState {
+    /// A frame has been put under way with nothing before it.
+    #[inline]
+    pub(super) fn on_first_sent(&mut self, now: Instant) {
+        self.progress_at = now;
+    }
+
+    /// A numbered frame has left.
+    #[inline]
+    pub(super) fn on_sent(&mut self, now: Instant) {
+        self.last_sent_at = now;
+    }
+
+    /// A lost frame has left.
+    pub(super) fn on_repaired(&mut self, now: Instant) {
+        self.last_sent_at = now;
+        self.probes = false;
+    }
+
+    /// When the last numbered frame left.
+    pub(super) fn last_sent_at(&self) -> Instant {
+        self.last_sent_at
+    }
+
+    /// When something was last acknowledged.
+    pub(super) fn acked_at(&self) -> Instant {
+        self.acked_at
+    }
+
+    /// Timeouts since something was acknowledged.
+    pub(super) fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+
     /// The path works again: what was said of its silence is forgotten.
-    pub(crate) fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.timeouts = 0;
         self.lost_at = Instant::NEVER;
     }
@@ -80,46 +114,43 @@ impl LossState {
 
 /// What a timer found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TimerOutcome {
+pub(super) struct TimerOutcome {
     pub(crate) timed_out: bool,
     pub(crate) suspect: bool,
 }
 
 impl Path {
-    /// Applies an acknowledgement; `acked` is told the cargo and length of each newly arrived frame.
+    /// Applies an acknowledgement; `acked` is told the contents and length of each newly arrived frame.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
         ack: &Ack,
         words: &[u8],
-        mut acked: impl FnMut(Cargo, u16),
+        mut acked: impl FnMut(Contents, u16),
     ) -> Result<(), DropReason> {
         let ahead = ack.base.wrapping_sub(self.base_num);
         let old = ahead >= 1 << 31;
         // P3.6
-        if !old && ahead as usize > self.inflight.len() {
+        if !old && ahead as usize > self.unacked.len() {
             return Err(DropReason::BadAck);
         }
         self.sample(now, ack);
-        let flying = self.flying;
+        let before = self.in_flight;
         let mut progress = Progress::default();
         if !old {
-            for entry in self.inflight.range_mut(..ahead as usize) {
-                take(entry, &mut self.flying, &mut progress, &mut acked);
+            for entry in self.unacked.range_mut(..ahead as usize) {
+                take(entry, &mut self.in_flight, &mut progress, &mut acked);
             }
         }
         for (index, word) in words.chunks_exact(8).enumerate() {
             let mut bits = u64::from_le_bytes(word.try_into().unwrap_or([0; 8]));
-            let first = ack
-                .base
-                .wrapping_add(1)
-                .wrapping_add(u32::try_from(index * 64).unwrap_or(0));
+            let first = ack.base.wrapping_add(1).wrapping_add(narrow(index * 64));
             while bits != 0 {
                 let num = first.wrapping_add(bits.trailing_zeros());
                 bits &= bits - 1;
                 let index = num.wrapping_sub(self.base_num) as usize;
-                if let Some(entry) = self.inflight.get_mut(index) {
-                    take(entry, &mut self.flying, &mut progress, &mut acked);
+                if let Some(entry) = self.unacked.get_mut(index) {
+                    take(entry, &mut self.in_flight, &mut progress, &mut acked);
                 }
             }
         }
@@ -133,7 +164,7 @@ impl Path {
             self.loss.acked_at = now;
         }
         self.detect(now);
-        self.judge_window(now, flying);
+        self.judge_window(now, before);
         Ok(())
     }
 
@@ -169,51 +200,51 @@ impl Path {
         }
     }
 
-    /// Of `flying` frames that were under way, some have arrived. `P3.13`
-    fn judge_window(&mut self, now: Instant, flying: usize) {
+    /// Of `before` frames that were in flight, some have arrived. `P3.13`
+    fn judge_window(&mut self, now: Instant, before: usize) {
         if let Some(congestion) = &mut self.congestion
             && let Some(base) = self.rtt.min()
         {
-            let landed = flying.saturating_sub(self.flying);
+            let landed = before.saturating_sub(self.in_flight);
             let times = (base, self.rtt.smoothed());
-            congestion.on_acked(now, (landed, flying), times, self.window_frames as usize);
+            congestion.on_acked(now, (landed, before), times, self.window_frames as usize);
         }
     }
 
     fn pop_acked(&mut self) {
         while self
-            .inflight
+            .unacked
             .front()
             .is_some_and(|entry| entry.state == TxState::Acked)
         {
-            self.inflight.pop_front();
+            self.unacked.pop_front();
             self.base_num = self.base_num.wrapping_add(1);
         }
-        if self.inflight.is_empty() {
+        if self.unacked.is_empty() {
             self.lost.clear();
             // Most peers are idle most of the time: they should not keep the table of a burst.
-            if self.inflight.capacity() > 256 {
-                self.inflight.shrink_to(64);
+            if self.unacked.capacity() > 256 {
+                self.unacked.shrink_to(64);
             }
         }
     }
 
     /// Marks as lost what was sent well before the newest frame that has arrived.
-    pub(crate) fn detect(&mut self, now: Instant) {
+    fn detect(&mut self, now: Instant) {
         self.loss.lost_at = Instant::NEVER;
         let mut lost_count = 0;
         let (newest_at, newest_num) = self.loss.newest;
         let rtt = self.rtt.smoothed();
         let patience = rtt + (rtt / 4).max(self.loss.reorder);
         let mut num = self.base_num;
-        for entry in &mut self.inflight {
+        for entry in &mut self.unacked {
             let before = entry.sent_at < newest_at
                 || (entry.sent_at == newest_at && num.wrapping_sub(newest_num) >= 1 << 31);
             if entry.state == TxState::Sent && before {
                 if now >= entry.sent_at + patience {
                     entry.state = TxState::Lost;
                     self.lost.push_back(num);
-                    self.flying -= 1;
+                    self.in_flight -= 1;
                     lost_count += 1;
                 } else {
                     self.loss.lost_at = self.loss.lost_at.min(entry.sent_at + patience);
@@ -245,8 +276,8 @@ impl Path {
     }
 
     /// When [`Path::on_timer`] has something to do.
-    pub(crate) fn timer(&self, times: &Times) -> Instant {
-        if self.inflight.is_empty() || self.standing.silent {
+    pub(super) fn timer(&self, times: &Times) -> Instant {
+        if self.unacked.is_empty() || self.standing.is_silent() {
             return Instant::NEVER;
         }
         self.loss.lost_at.min(self.timeout_at(times))
@@ -264,9 +295,9 @@ impl Path {
 
     /// Declares losses that are due and, if the path has gone silent, sends its first frame again.
     /// `P3.9`
-    pub(crate) fn on_timer(&mut self, now: Instant, times: &Times) -> TimerOutcome {
+    pub(super) fn on_timer(&mut self, now: Instant, times: &Times) -> TimerOutcome {
         let mut outcome = TimerOutcome::default();
-        if self.inflight.is_empty() || self.standing.silent {
+        if self.unacked.is_empty() || self.standing.is_silent() {
             return outcome;
         }
         if now >= self.loss.lost_at {
@@ -280,16 +311,14 @@ impl Path {
         self.loss.timeouts += 1;
         self.loss.last_sent_at = now;
         let first = self
-            .inflight
+            .unacked
             .iter()
             .position(|entry| entry.state == TxState::Sent);
         if let Some(index) = first {
-            self.inflight[index].state = TxState::Lost;
-            self.flying -= 1;
-            self.lost.push_back(
-                self.base_num
-                    .wrapping_add(u32::try_from(index).unwrap_or(0)),
-            );
+            self.unacked[index].state = TxState::Lost;
+            self.in_flight -= 1;
+            self.lost
+                .push_back(self.base_num.wrapping_add(narrow(index)));
         }
         // P9.1
         let silent_for = now.span_since(self.loss.progress_at);
@@ -305,22 +334,16 @@ impl Path {
     /// A lost frame waits, and may leave.
     #[inline]
     pub(crate) fn may_repair(&self) -> bool {
-        !self.lost.is_empty() && (self.flying_left() > 0 || self.loss.probes)
-    }
-
-    /// A lost frame has left.
-    pub(crate) fn on_repaired(&mut self, now: Instant) {
-        self.loss.last_sent_at = now;
-        self.loss.probes = false;
+        !self.lost.is_empty() && (self.in_flight_left() > 0 || self.loss.probes)
     }
 
     /// Takes back a frame that the link would not have: it is sent again when there is room.
-    pub(crate) fn put_back(&mut self, num: u32) {
+    pub(super) fn put_back(&mut self, num: u32) {
         if let Some(entry) = self.entry_mut(num)
             && entry.state == TxState::Sent
         {
             entry.state = TxState::Lost;
-            self.flying -= 1;
+            self.in_flight -= 1;
             self.lost.push_front(num);
         }
     }
@@ -338,19 +361,19 @@ struct Progress {
 #[inline]
 fn take(
     entry: &mut InFlight,
-    flying: &mut usize,
+    in_flight: &mut usize,
     progress: &mut Progress,
-    acked: &mut impl FnMut(Cargo, u16),
+    acked: &mut impl FnMut(Contents, u16),
 ) {
     match entry.state {
         TxState::Acked => return,
-        TxState::Sent => *flying -= 1,
+        TxState::Sent => *in_flight -= 1,
         TxState::Lost => progress.refuted = true,
     }
     progress.landed = true;
     entry.state = TxState::Acked;
     acked(
-        core::mem::replace(&mut entry.cargo, Cargo::Nothing),
+        core::mem::replace(&mut entry.contents, Contents::Nothing),
         entry.len,
     );
 }

@@ -2,13 +2,13 @@
 //! Probes: a path's frame length is proven, not believed, and its round trip is measured a few
 //! times, so that the choice between paths rests on figures (`P6`).
 
-use super::{FRAME_LEN_SAFE, Path};
+use super::outgoing::{Bytes, Outgoing, OutgoingKind};
+use super::{FRAME_LEN_SAFE, InFlight, Path};
+use crate::Instant;
 use crate::base::time::Span;
-use crate::peer::Peer;
-use crate::shared::Shared;
-use crate::{Instant, LinkId};
+use crate::mem::scratch::Scratch;
 use alloc::collections::VecDeque;
-use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, PROBE_LEN, Probe};
+use portolan_wire::{FRAME_HEADER_LEN, FrameKind, PROBE_LEN, Probe};
 
 /// Round trips measured per path before the choice is final; the shortest counts. With 8, a path
 /// whose peer was busy meanwhile lost the choice to a slower one in some starts of a hundred. `P6.3`
@@ -30,7 +30,7 @@ const LENGTH_LEAST: usize = crate::path::FRAME_LEN_LEAST;
 /// Marks the nonces of questions that measure nothing, of which only the answer counts.
 const ASKED: u32 = 1 << 31;
 
-/// Attempts at a doubtful length of which nothing at all was answered, before the doubt is dropped:
+/// Attempts at a suspected length of which nothing at all was answered, before the suspicion is dropped:
 /// the path is silent, not narrow.
 const SILENCE_MAX: u8 = 12;
 
@@ -40,8 +40,8 @@ const ANSWERS_MAX: usize = 4;
 /// Pause before a path that became narrower is tried at its former length again. `P6.2`
 const REGROW: Span = Span::from_millis(10_000);
 
-/// Timeouts in a row after which the length of frames is doubted.
-const DOUBT_TIMEOUTS: u32 = 3;
+/// Timeouts in a row after which the length of frames is suspected.
+const SUSPECT_TIMEOUTS: u32 = 3;
 
 #[derive(Debug, Default)]
 pub(crate) struct ProbeState {
@@ -50,7 +50,7 @@ pub(crate) struct ProbeState {
     tries: u8,
     rounds: u8,
     /// Shortest round trip of a probe and its answer, both by this path.
-    pub(crate) best: Option<Span>,
+    best: Option<Span>,
     nonce: u32,
     sent_at: Instant,
     waiting: bool,
@@ -59,9 +59,9 @@ pub(crate) struct ProbeState {
     /// Nonces of probes to be answered.
     answers: VecDeque<u32>,
     /// The peer is to be asked for a sign of life; nothing is measured by that.
-    pub(crate) asked: bool,
-    /// The length in use is doubted: it is being tried again, then shorter ones.
-    doubted: bool,
+    asked: bool,
+    /// The length in use is suspected: it is being tried again, then shorter ones.
+    suspected: bool,
     /// Meanwhile: a short frame was answered, and attempts of which nothing was.
     short_passed: bool,
     silences: u8,
@@ -75,17 +75,33 @@ pub(crate) struct ProbeState {
 /// What is kept of a path that is not being probed.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeMemory {
-    pub(crate) best: Option<Span>,
+    best: Option<Span>,
     nonce: u32,
     rounds: u8,
     widest: usize,
     regrow_at: Instant,
 }
 
+impl ProbeMemory {
+    pub(super) fn best(&self) -> Option<Span> {
+        self.best
+    }
+}
+
 impl ProbeState {
+    /// Shortest round trip of a probe and its answer, both by this path.
+    pub(super) fn best(&self) -> Option<Span> {
+        self.best
+    }
+
+    /// Asks the peer for a sign of life by this path.
+    pub(super) fn ask(&mut self) {
+        self.asked = true;
+    }
+
     /// `None` while something is measured, asked or owed.
     pub(crate) fn memory(&self) -> Option<ProbeMemory> {
-        let settled = !self.waiting && !self.doubted && !self.has_due();
+        let settled = !self.waiting && !self.suspected && !self.has_due();
         settled.then_some(ProbeMemory {
             best: self.best,
             nonce: self.nonce,
@@ -110,13 +126,13 @@ impl ProbeState {
     /// Nothing is measured any more.
     pub(crate) fn stop(&mut self) {
         self.trying = 0;
-        (self.waiting, self.due, self.doubted) = (false, false, false);
+        (self.waiting, self.due, self.suspected) = (false, false, false);
     }
 }
 
 impl Path {
     /// When [`Path::on_probe_timer`] has something to do.
-    pub(crate) fn probe_timer(&self) -> Instant {
+    pub(super) fn probe_timer(&self) -> Instant {
         if self.probe.waiting {
             self.probe.sent_at + PATIENCE
         } else if self.frame_len < self.probe.widest && self.is_usable() {
@@ -126,7 +142,7 @@ impl Path {
         }
     }
 
-    pub(crate) fn start_probing(&mut self, now: Instant) {
+    pub(super) fn start_probing(&mut self, now: Instant) {
         self.probe.tries = 0;
         self.probe.trying = if self.frame_len < self.frame_len_bound {
             self.frame_len_bound
@@ -137,20 +153,20 @@ impl Path {
     }
 
     /// Frames stay unacknowledged: perhaps long ones no longer pass. `P6.2`
-    pub(crate) fn doubt_frame_len(&mut self, now: Instant) {
-        let is_long = |entry: &crate::path::InFlight| usize::from(entry.len) > LENGTH_LEAST;
-        if self.loss.timeouts >= DOUBT_TIMEOUTS && self.inflight.front().is_some_and(is_long) {
+    pub(super) fn suspect_frame_len(&mut self, now: Instant) {
+        let is_long = |entry: &InFlight| usize::from(entry.len) > LENGTH_LEAST;
+        if self.loss.timeouts() >= SUSPECT_TIMEOUTS && self.unacked.front().is_some_and(is_long) {
             self.confirm_frame_len(now, 0);
         }
     }
 
     /// Tries the length in use again, and shorter ones (the one that was told of first) if it no
     /// longer passes while short frames do. `P6.2`
-    pub(crate) fn confirm_frame_len(&mut self, now: Instant, told: usize) {
-        if self.probe.doubted || self.frame_len <= LENGTH_LEAST || !self.is_usable() {
+    pub(super) fn confirm_frame_len(&mut self, now: Instant, told: usize) {
+        if self.probe.suspected || self.frame_len <= LENGTH_LEAST || !self.is_usable() {
             return;
         }
-        self.probe.doubted = true;
+        self.probe.suspected = true;
         self.probe.hint = told;
         (self.probe.tries, self.probe.silences) = (0, 0);
         self.probe.trying = self.frame_len;
@@ -166,13 +182,13 @@ impl Path {
         self.probe.sent_at = now;
         self.probe.waiting = true;
         self.probe.due = true;
-        if self.probe.doubted {
+        if self.probe.suspected {
             self.probe.short_passed = false;
             self.probe.asked = true;
         }
     }
 
-    pub(crate) fn on_probe_timer(&mut self, now: Instant) {
+    pub(super) fn on_probe_timer(&mut self, now: Instant) {
         if now < self.probe_timer() {
             return;
         }
@@ -180,7 +196,7 @@ impl Path {
             self.probe.regrow_at = now + REGROW;
             return self.start_probing(now);
         }
-        if self.probe.doubted && !self.probe.short_passed {
+        if self.probe.suspected && !self.probe.short_passed {
             self.probe.silences += 1;
             if self.probe.silences >= SILENCE_MAX {
                 self.probe.stop();
@@ -196,7 +212,7 @@ impl Path {
         } else if self.probe.tries >= TRIES {
             self.probe.tries = 0;
             self.probe.trying = self.shorter().unwrap_or(0);
-            self.probe.doubted &= self.probe.trying != 0;
+            self.probe.suspected &= self.probe.trying != 0;
         }
         self.next_probe(now);
     }
@@ -205,7 +221,7 @@ impl Path {
     fn shorter(&self) -> Option<usize> {
         let (trying, probe) = (self.probe.trying, &self.probe);
         let lengths = LENGTHS.map(|len| len - self.check_len());
-        if !probe.doubted {
+        if !probe.suspected {
             return lengths
                 .into_iter()
                 .find(|&len| len < trying && len > self.frame_len);
@@ -238,92 +254,73 @@ impl Path {
             self.probe.widest = self.probe.widest.max(self.frame_len);
             self.probe.regrow_at = now + REGROW;
             self.probe.trying = 0;
-            self.probe.doubted = false;
+            self.probe.suspected = false;
         }
         self.probe.tries = 0;
         self.next_probe(now);
         true
     }
-}
 
-impl Peer {
-    /// An answer to a probe came by `link`.
-    pub(crate) fn on_probe_answered(
-        &mut self,
-        now: Instant,
-        sh: &mut Shared,
-        link: LinkId,
-        nonce: u32,
-    ) {
-        let Some(path) = self.path_mut(link) else {
-            return;
-        };
+    /// An answer to a probe came by this path.
+    pub(super) fn on_probe_answered(&mut self, now: Instant, nonce: u32) -> ProbeAnswer {
         if nonce & ASKED != 0 {
-            path.probe.short_passed = true;
-            return self.on_asked_answered(sh, link);
+            self.probe.short_passed = true;
+            return ProbeAnswer::SignOfLife;
         }
-        let before = path.frame_len;
-        if path.on_answer(now, nonce) {
-            let frame_len = path.frame_len;
-            self.choose_paths(sh.ctx.preferred());
-            if frame_len < before {
-                self.move_frames(sh, link, frame_len);
-            }
+        let before = self.frame_len;
+        match self.on_answer(now, nonce) {
+            false => ProbeAnswer::Stale,
+            true if self.frame_len < before => ProbeAnswer::Shrunk(self.frame_len),
+            true => ProbeAnswer::Measured,
         }
     }
-}
 
-impl Peer {
-    /// Writes the probe or answer that is to leave by `link`, if one is; returns its length.
-    pub(crate) fn emit_probe(&mut self, now: Instant, sh: &mut Shared, link: LinkId) -> bool {
-        let session = self.session.token_theirs;
-        let Some(path) = self.path_mut(link) else {
-            return false;
-        };
-        let checked = path.checked;
-        let probe = &mut path.probe;
+    /// Writes the probe or answer that is to leave, if one is.
+    pub(crate) fn emit_probe(
+        &mut self,
+        now: Instant,
+        scratch: &mut Scratch,
+        session: u64,
+    ) -> Option<Outgoing> {
+        let probe = &mut self.probe;
         let short = FRAME_HEADER_LEN + PROBE_LEN;
-        let (record, frame_len) = if let Some(nonce) = probe.answers.pop_front() {
-            (
-                Probe {
-                    reply: true,
-                    path: link.as_u8(),
-                    nonce,
-                },
-                short,
-            )
+        let (reply, nonce, frame_len) = if let Some(nonce) = probe.answers.pop_front() {
+            (true, nonce, short)
         } else if probe.due {
             probe.due = false;
             probe.sent_at = now;
-            let record = Probe {
-                reply: false,
-                path: link.as_u8(),
-                nonce: probe.nonce,
-            };
-            (record, probe.trying.max(short))
+            (false, probe.nonce, probe.trying.max(short))
         } else if core::mem::take(&mut probe.asked) {
-            let record = Probe {
-                reply: false,
-                path: link.as_u8(),
-                nonce: probe.nonce | ASKED,
-            };
-            (record, short)
+            (false, probe.nonce | ASKED, short)
         } else {
-            return false;
+            return None;
         };
-        let out = sh.scratch.start(frame_len);
-        let frame_len = u16::try_from(frame_len).unwrap_or(u16::MAX);
-        let kind = FrameKind::Unnumbered;
-        FrameHeader {
-            kind,
-            attempt: 0,
-            checked,
-            frame_len,
-            packet_num: 0,
-            session,
-        }
-        .emit(out);
+        // What follows the record is padding: zeros.
+        let out = scratch.start(frame_len);
+        let header = self.header(FrameKind::Unnumbered, (0, 0), frame_len, session);
+        header.emit(out);
+        let record = Probe {
+            reply,
+            path: self.link.as_u8(),
+            nonce,
+        };
         record.emit(&mut out[FRAME_HEADER_LEN..]);
-        true
+        Some(Outgoing {
+            link: self.link,
+            bytes: Bytes::Scratch,
+            kind: OutgoingKind::Repeating,
+        })
     }
+}
+
+/// What an answer to a probe has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProbeAnswer {
+    Stale,
+    /// The path works.
+    SignOfLife,
+    /// The choice between paths may change.
+    Measured,
+    /// Frames may have so many bytes from now on, fewer than before.
+    Shrunk(usize),
 }

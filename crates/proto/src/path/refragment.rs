@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a path cannot carry any more is cut again: for another path when it has gone silent, for
+//! What a path cannot carry any more is fragmented anew: for another path when it has gone silent, for
 //! itself when its frames have become shorter (`P3.12`). Rare, so it copies.
 
-use super::{Cargo, OpenFrame, Path, TxState};
+use super::control::Control;
+use super::stage::cut_points;
+use super::{Contents, OpenFrame, Path, Paths, TxState};
 use crate::LinkId;
-use crate::base::config::CALL_LEN_MAX;
+use crate::base::config::BATCH_LEN_MAX;
+use crate::base::narrow::narrow;
 use crate::mem::slot::SlotPool;
-use crate::peer::{Control, Peer};
-use crate::rma::stage::cut_points;
-use crate::shared::Shared;
 use alloc::vec::Vec;
 use portolan_wire::{
     BULK_HEADER_LEN, CHUNK_LEN, FRAME_HEADER_LEN, Fragment, LABEL_LEN_MAX, MESSAGE_LEN_MAX,
@@ -16,17 +16,26 @@ use portolan_wire::{
     Records, RemoteAnswer, RemoteWrite,
 };
 
-/// Bytes in front of a piece of a bulk fragment: they travel as a chunk in a data frame.
-pub(crate) const PIECE_HEADER_LEN: usize = FRAME_HEADER_LEN + CHUNK_LEN;
+/// Bytes in front of a part of a bulk fragment: they travel as a chunk in a data frame.
+pub(crate) const PART_HEADER_LEN: usize = FRAME_HEADER_LEN + CHUNK_LEN;
 
 /// Bytes of a transfer that are to be sent again, by whichever path carries bulk data.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct FragmentPart {
     pub(crate) transfer: u32,
-    /// Fragment, and where in it the piece begins.
+    /// Fragment, and where in it the part begins.
     pub(crate) index: u32,
     pub(crate) within: u16,
     pub(crate) len: u16,
+}
+
+/// What was taken off a path and is to wait elsewhere: in the queue of control records, among the
+/// transfers; and the lanes whose credit is to be told once more.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) controls: Vec<Control>,
+    pub(crate) parts: Vec<FragmentPart>,
+    pub(crate) credit: [bool; 2],
 }
 
 /// What was taken off a path.
@@ -34,7 +43,7 @@ pub(crate) struct Piece {
 struct Taken {
     /// Frames, each from its first byte.
     frames: Vec<Vec<u8>>,
-    pieces: Vec<Piece>,
+    parts: Vec<FragmentPart>,
 }
 
 impl Path {
@@ -42,46 +51,46 @@ impl Path {
     /// numbers of frames under way stay in use, and are filled by empty frames.
     fn take_longer(&mut self, slots: &mut SlotPool, len_max: usize) -> Taken {
         let mut taken = Taken::default();
-        let silent = self.standing.silent;
+        let silent = self.standing.is_silent();
         let mut num = self.base_num;
-        for entry in &mut self.inflight {
+        for entry in &mut self.unacked {
             let len = usize::from(entry.len);
             if entry.state != TxState::Acked && len > len_max {
-                match core::mem::replace(&mut entry.cargo, Cargo::Nothing) {
-                    Cargo::Slot { slot, off } => {
+                match core::mem::replace(&mut entry.contents, Contents::Nothing) {
+                    Contents::Slot { slot, off } => {
                         let off = off as usize;
                         taken
                             .frames
                             .push(slots.bytes(slot)[off..off + len].to_vec());
                         slots.release(slot);
                     }
-                    Cargo::Fragment { transfer, index } => taken.pieces.push(Piece {
+                    Contents::Fragment { transfer, index } => taken.parts.push(FragmentPart {
                         transfer,
                         index,
                         within: 0,
                         len: payload_len(len, BULK_HEADER_LEN),
                     }),
-                    Cargo::Piece {
+                    Contents::FragmentPart {
                         transfer,
                         index,
                         within,
-                    } => taken.pieces.push(Piece {
+                    } => taken.parts.push(FragmentPart {
                         transfer,
                         index,
                         within,
-                        len: payload_len(len, PIECE_HEADER_LEN),
+                        len: payload_len(len, PART_HEADER_LEN),
                     }),
-                    Cargo::Nothing => {}
+                    Contents::Nothing => {}
                 }
                 if !silent && entry.state == TxState::Sent {
                     entry.state = TxState::Lost;
-                    self.flying -= 1;
+                    self.in_flight -= 1;
                     self.lost.push_back(num);
                 }
             }
             if silent && entry.state == TxState::Lost {
                 entry.state = TxState::Sent;
-                self.flying += 1;
+                self.in_flight += 1;
             }
             num = num.wrapping_add(1);
         }
@@ -121,173 +130,180 @@ impl Path {
     }
 }
 
-impl Peer {
+impl Paths {
     /// Moves what `link` has in frames of more than `len_max` bytes to the paths that small messages
-    /// and bulk data take now, in frames that these carry.
-    pub(crate) fn move_frames(&mut self, sh: &mut Shared, link: LinkId, len_max: usize) {
-        let Some(path) = self.path_mut(link) else {
-            return;
+    /// and bulk data take now, in frames that these carry; returns what else waits for a frame.
+    pub(crate) fn move_frames(
+        &mut self,
+        slots: &mut SlotPool,
+        link: LinkId,
+        len_max: usize,
+    ) -> Moved {
+        let Some(path) = self.get_mut(link) else {
+            return Moved::default();
         };
-        let taken = path.take_longer(&mut sh.slots, len_max);
-        let mut moved: [Vec<OpenFrame>; 2] = Default::default();
+        let taken = path.take_longer(slots, len_max);
+        let mut mover = Mover {
+            paths: self,
+            slots,
+            frames: Default::default(),
+            moved: Moved::default(),
+        };
         for frame in &taken.frames {
-            self.move_records(sh, frame, &mut moved);
+            mover.move_records(frame);
         }
-        if let Some(path) = self.small_path() {
-            for (lane, frames) in moved.into_iter().enumerate() {
+        let Mover {
+            frames, mut moved, ..
+        } = mover;
+        if let Some(path) = self.small_mut() {
+            for (lane, frames) in frames.into_iter().enumerate() {
                 for frame in frames.into_iter().rev() {
                     path.closed[lane].push_front(frame);
                 }
             }
         }
-        self.pieces.extend(taken.pieces);
+        moved.parts = taken.parts;
+        moved
     }
+}
 
-    fn move_records(&mut self, sh: &mut Shared, frame: &[u8], moved: &mut [Vec<OpenFrame>; 2]) {
+/// Puts the records of frames into others.
+struct Mover<'a> {
+    paths: &'a mut Paths,
+    slots: &'a mut SlotPool,
+    /// Frames that gather, per lane.
+    frames: [Vec<OpenFrame>; 2],
+    moved: Moved,
+}
+
+impl Mover<'_> {
+    fn move_records(&mut self, frame: &[u8]) {
         for item in Records::new(frame, FRAME_HEADER_LEN, frame.len()) {
             let Ok((record, range)) = item else { return };
             let payload = &frame[range];
             match record {
-                Record::Message(message) => self.move_message(sh, &message, payload, moved),
-                Record::Fragment(fragment) => self.cut(sh, &fragment, payload),
+                Record::Message(message) => self.move_message(&message, payload),
+                Record::Fragment(fragment) => self.cut(&fragment, payload),
                 Record::Rts(rts) => {
                     let mut bytes = [0; RTS_LEN + LABEL_LEN_MAX];
                     rts.emit(&mut bytes);
                     let bytes = &bytes[..rts.wire_len()];
-                    self.move_record(sh, rts.message.lane.index(), true, &[bytes], moved);
+                    self.move_record(rts.message.lane.index(), true, &[bytes]);
                 }
                 // P3.12: the limit of now, not that of then.
-                Record::Credit(credit) => self.credit_due[credit.lane.index()] = true,
-                Record::Grant(grant) => self.control.push_back(Control::Grant(grant)),
-                Record::Done(done) => self.control.push_back(Control::Done(done)),
-                Record::RemoteWrite(write) => self.move_write(sh, &write, payload, moved),
+                Record::Credit(credit) => self.moved.credit[credit.lane.index()] = true,
+                Record::Grant(grant) => self.moved.controls.push(Control::Grant(grant)),
+                Record::Done(done) => self.moved.controls.push(Control::Done(done)),
+                Record::RemoteWrite(write) => self.move_write(&write, payload),
                 Record::RemoteRts(rts) => {
                     let mut bytes = [0; REMOTE_RTS_LEN];
                     rts.emit(&mut bytes);
-                    self.move_record(sh, rts.head.lane.index(), true, &[&bytes], moved);
+                    self.move_record(rts.head.lane.index(), true, &[&bytes]);
                 }
                 Record::RemoteGet(get) => {
                     let mut bytes = [0; REMOTE_GET_LEN];
                     get.emit(&mut bytes);
-                    self.move_record(sh, get.head.lane.index(), true, &[&bytes], moved);
+                    self.move_record(get.head.lane.index(), true, &[&bytes]);
                 }
-                Record::RemoteAnswer(answer) => self.move_answer(sh, &answer, payload, moved),
-                Record::RemoteSource(source) => self.control.push_back(Control::Source(source)),
+                Record::RemoteAnswer(answer) => self.move_answer(&answer, payload),
+                Record::RemoteSource(source) => self.moved.controls.push(Control::Source(source)),
                 // Older than what will be said anyway.
                 Record::Ack(_) | Record::Marks(_) | Record::Probe(_) | Record::Chunk(_) => {}
             }
         }
     }
 
-    fn move_message(
-        &mut self,
-        sh: &mut Shared,
-        message: &Message,
-        payload: &[u8],
-        moved: &mut [Vec<OpenFrame>; 2],
-    ) {
-        let room = self.small_path().map_or(0, |path| path.shared_frame_len());
+    fn move_message(&mut self, message: &Message, payload: &[u8]) {
+        let room = self
+            .paths
+            .small_mut()
+            .map_or(0, |path| path.shared_frame_len());
         let header_len = message.header_len();
         if FRAME_HEADER_LEN + header_len + payload.len() <= room {
             let mut header = [0; MESSAGE_LEN_MAX];
             message.emit(&mut header);
             let (lane, header) = (message.lane.index(), &header[..header_len]);
-            self.move_record(sh, lane, !message.best_effort, &[header, payload], moved);
+            self.move_record(lane, !message.best_effort, &[header, payload]);
         } else if !message.best_effort {
             let fragment = Fragment {
                 message: *message,
                 message_len: u32::from(message.len),
                 offset: 0,
             };
-            self.cut(sh, &fragment, payload);
+            self.cut(&fragment, payload);
         }
     }
 
     /// A write keeps its number, and says of each part where it belongs.
-    fn move_write(
-        &mut self,
-        sh: &mut Shared,
-        write: &RemoteWrite,
-        payload: &[u8],
-        moved: &mut [Vec<OpenFrame>; 2],
-    ) {
+    fn move_write(&mut self, write: &RemoteWrite, payload: &[u8]) {
         let room = self.payload_room(REMOTE_WRITE_LEN);
         for (off, len) in cut_points(payload.len(), room) {
             let mut header = [0; REMOTE_WRITE_LEN];
             RemoteWrite {
-                len: u16::try_from(len).unwrap_or(u16::MAX),
-                part_off: write.part_off + u32::try_from(off).unwrap_or(u32::MAX),
+                len: narrow(len),
+                part_off: write.part_off + narrow::<_, u32>(off),
                 ..*write
             }
             .emit(&mut header);
             let parts = [&header[..], &payload[off..off + len]];
-            self.move_record(sh, write.head.lane.index(), true, &parts, moved);
+            self.move_record(write.head.lane.index(), true, &parts);
         }
     }
 
-    fn move_answer(
-        &mut self,
-        sh: &mut Shared,
-        answer: &RemoteAnswer,
-        payload: &[u8],
-        moved: &mut [Vec<OpenFrame>; 2],
-    ) {
+    fn move_answer(&mut self, answer: &RemoteAnswer, payload: &[u8]) {
         let room = self.payload_room(REMOTE_ANSWER_LEN);
         for (off, len) in cut_points(payload.len(), room) {
             let mut header = [0; REMOTE_ANSWER_LEN];
             RemoteAnswer {
-                len: u16::try_from(len).unwrap_or(u16::MAX),
-                part_off: answer.part_off + u32::try_from(off).unwrap_or(u32::MAX),
+                len: narrow(len),
+                part_off: answer.part_off + narrow::<_, u32>(off),
                 ..*answer
             }
             .emit(&mut header);
             let parts = [&header[..], &payload[off..off + len]];
-            self.move_record(sh, answer.lane.index(), true, &parts, moved);
+            self.move_record(answer.lane.index(), true, &parts);
         }
     }
 
     /// Bytes that a record with a header of `header_len` bytes carries in a frame of its own.
     fn payload_room(&mut self, header_len: usize) -> usize {
-        let frame = self.small_path().map_or(0, |path| path.shared_frame_len());
+        let frame = self
+            .paths
+            .small_mut()
+            .map_or(0, |path| path.shared_frame_len());
         frame.saturating_sub(FRAME_HEADER_LEN + header_len)
     }
 
     /// Appends a record to the frames that gather in `moved`.
-    fn move_record(
-        &mut self,
-        sh: &mut Shared,
-        lane: usize,
-        numbered: bool,
-        parts: &[&[u8]],
-        moved: &mut [Vec<OpenFrame>; 2],
-    ) {
-        let Some(path) = self.small_path() else {
+    fn move_record(&mut self, lane: usize, numbered: bool, parts: &[&[u8]]) {
+        let Some(path) = self.paths.small_mut() else {
             return;
         };
-        let (room, frames) = (path.shared_frame_len(), &mut moved[lane]);
+        let (room, frames) = (path.shared_frame_len(), &mut self.frames[lane]);
         let need: usize = parts.iter().map(|part| part.len()).sum();
         if frames.last().is_none_or(|frame| frame.len + need > room) {
-            frames.push(path.new_frame(&mut sh.slots));
+            frames.push(path.new_frame(self.slots));
         }
         let Some(frame) = frames.last_mut() else {
             return;
         };
         frame.numbered |= numbered;
         for part in parts {
-            sh.slots.bytes_mut(frame.slot)[frame.len..frame.len + part.len()].copy_from_slice(part);
+            self.slots.bytes_mut(frame.slot)[frame.len..frame.len + part.len()]
+                .copy_from_slice(part);
             frame.len += part.len();
         }
     }
 
     /// Cuts a fragment into such as the path for bulk data carries.
-    fn cut(&mut self, sh: &mut Shared, fragment: &Fragment, payload: &[u8]) {
-        if let Some(path) = self.bulk.and_then(|link| self.path_mut(link)) {
-            path.stage_run(&mut sh.slots, fragment, payload.len(), CALL_LEN_MAX)
+    fn cut(&mut self, fragment: &Fragment, payload: &[u8]) {
+        if let Some(path) = self.paths.bulk_mut() {
+            path.stage_run(self.slots, fragment, payload.len(), BATCH_LEN_MAX)
                 .push(payload);
         }
     }
 }
 
 fn payload_len(frame_len: usize, header_len: usize) -> u16 {
-    u16::try_from(frame_len.saturating_sub(header_len)).unwrap_or(u16::MAX)
+    narrow(frame_len.saturating_sub(header_len))
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Eager messages: copied into a frame at submission, sent without asking, within credit (`P4.5`).
+//! What is submitted goes into frames: into the lane's open one if it fits, else in parts, each of
+//! which says where it belongs.
 
-use super::{OpenFrame, Path, Run};
-use crate::base::config::CALL_LEN_MAX;
-use crate::base::credit::charge;
+use super::ack::ACK_LEN_MAX;
+use super::{CLOSED_MAX, OpenFrame, Path, Paths, Run};
+use crate::base::config::BATCH_LEN_MAX;
+use crate::base::context::Context;
+use crate::base::narrow::narrow;
 use crate::mem::slot::{RUNS_LEN, SlotId, SlotPool};
-use crate::rma::stage::Parts;
-use crate::{Address, Cause, Core, PeerId};
+use crate::{Address, Cause};
 use portolan_wire::{FRAME_HEADER_LEN, Fragment, LaneId, MESSAGE_LEN, Message};
 
 /// Where a message goes and how.
@@ -75,7 +77,7 @@ pub enum Refused {
     NotUp,
     /// No credit or no room; [`crate::Event::Writable`] tells when to try again.
     Busy,
-    /// Too long to go without asking: use [`Core::rendezvous`].
+    /// Too long to go without asking: use [`crate::Core::rendezvous`].
     TooLong,
     /// The peer is gone.
     Gone(Cause),
@@ -108,6 +110,7 @@ pub struct Staging<'a> {
 
 impl<'a> Staging<'a> {
     /// Memory in one piece.
+    #[inline]
     pub(crate) fn whole(bytes: &'a mut [u8], hint: FlushHint) -> Self {
         Staging {
             bytes,
@@ -165,109 +168,35 @@ impl Staging<'_> {
     }
 }
 
-impl Core {
-    /// Accepts a message of `len` bytes and returns the memory to copy it into. Once copied, the
-    /// message is complete as far as its sender is concerned: it can be recovered from here.
-    ///
-    /// # Errors
-    /// [`Refused`]; nothing has changed then.
-    #[inline]
-    pub fn eager(
-        &mut self,
-        peer: PeerId,
-        spec: &SendSpec,
-        len: usize,
-    ) -> Result<Staging<'_>, Refused> {
-        if !self.is_awake(peer) {
-            return Err(Refused::Unknown);
-        }
-        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
-            return Err(Refused::Unknown);
-        };
-        let state = &mut **state;
-        if !state.session.up {
-            let refused = state.session.failed.map_or(Refused::NotUp, Refused::Gone);
-            state.session.want();
-            self.touch(peer);
-            return Err(refused);
-        }
-        let Some(small) = state.small else {
-            return Err(Refused::NotUp);
-        };
-        let lane = spec.lane.index();
-        let Some(path) = state.paths[small.index()].as_deref_mut() else {
-            return Err(Refused::NotUp);
-        };
-        let record_len = spec.header_len() + len;
-        let fits = path.header_len() + record_len <= path.shared_frame_len();
-        if !fits && len > self.sh.ctx.eager_len_max(path.params.lossless) {
-            return Err(Refused::TooLong);
-        }
-        let tx = &mut state.lanes_tx[lane];
-        // P7.5, P11.1
-        let best_effort = spec.best_effort && fits && matches!(spec.to, Address::Port(_));
-        let charge = charge(len);
-        if !best_effort && !tx.has_credit(charge) || !path.has_room(lane) {
-            tx.starved = true;
-            return Err(Refused::Busy);
-        }
-        let counter = if best_effort {
-            &mut tx.best_effort_seq
-        } else {
-            &mut tx.next_seq
-        };
-        let seq = *counter;
-        *counter = seq.wrapping_add(1);
-        if !best_effort {
-            tx.charged = tx.charged.wrapping_add(charge);
-        }
-        self.sh.ctx.counters_mut().messages_sent += 1;
-        if !state.queued {
-            state.queued = true;
-            self.ready.push_back(peer);
-        }
-        if !state.timed {
-            state.timed = true;
-            self.timed.push(peer);
-        }
-        let message = Message {
-            best_effort,
-            ..spec.message(u16::try_from(len).unwrap_or(u16::MAX), seq)
-        };
-        if fits {
-            return Ok(path.stage_shared(&mut self.sh.slots, &message));
-        }
-        if path.params.lossless {
-            return Ok(path.stage_alone(&mut self.sh.slots, &message));
-        }
-        let by = match state.bulk {
-            Some(bulk) if len > self.sh.ctx.choice().small_run_len_max => bulk,
-            _ => small,
-        };
-        let Some(path) = state.paths[by.index()].as_deref_mut() else {
-            return Err(Refused::NotUp);
-        };
-        let call_len = match path.is_quiet(self.sh.ctx.limits().ack_every) {
-            true => self.sh.ctx.choice().lone_call_len(len as u64),
-            false => CALL_LEN_MAX,
-        };
-        let fragment = Fragment {
-            message,
-            message_len: u32::try_from(len).unwrap_or(u32::MAX),
-            offset: 0,
-        };
-        Ok(path.stage_run(&mut self.sh.slots, &fragment, len, call_len))
-    }
-}
-
 impl Path {
-    /// Puts a message into the lane's open frame, or into a new one. `P4.6`
+    /// Whether `lane` may put another message into frames here.
     #[inline]
-    fn stage_shared<'a>(&mut self, slots: &'a mut SlotPool, message: &Message) -> Staging<'a> {
-        let lane = message.lane.index();
-        let header_len = message.header_len();
-        let need = header_len + usize::from(message.len);
-        let capacity = self.shared_frame_len();
+    pub(crate) fn has_room(&self, lane: usize) -> bool {
+        self.closed[lane].len() < CLOSED_MAX && self.runs.len() < CLOSED_MAX
+    }
+
+    /// Whether a record of `len` bytes may share a frame.
+    #[inline]
+    pub(crate) fn fits_shared(&self, len: usize) -> bool {
+        self.header_len() + len <= self.shared_frame_len()
+    }
+
+    /// Nothing of the lane waits here, and the link has room as far as is known.
+    #[inline]
+    pub(crate) fn is_idle(&self, lane: usize) -> bool {
+        self.open[lane].is_none() && self.closed[lane].is_empty() && !self.blocked
+    }
+
+    /// Room for a record of `need` bytes that `is_numbered` in the lane's open frame, or in a new
+    /// one. `P4.6`
+    #[inline]
+    pub(crate) fn stage_shared<'a>(
+        &mut self,
+        slots: &'a mut SlotPool,
+        lane: usize,
+        need: usize,
+        is_numbered: bool,
+    ) -> (&'a mut [u8], FlushHint) {
         let mut hint = FlushHint::Open;
         if let Some(open) = self.open[lane]
             && open.len + need > open.len_max
@@ -275,50 +204,53 @@ impl Path {
             self.close(lane);
             hint = FlushHint::Full;
         }
-        let frame_header_len = self.header_len();
-        let open = self.open[lane].get_or_insert_with(|| OpenFrame {
-            slot: slots.take(capacity + ACK_ROOM),
-            len: frame_header_len,
-            len_max: capacity,
-            numbered: false,
-        });
+        if self.open[lane].is_none() {
+            self.open[lane] = Some(self.new_frame(slots));
+        }
+        let Some(open) = &mut self.open[lane] else {
+            unreachable!("it has just been opened");
+        };
         // P7.2, P3.11
-        open.numbered |= !message.best_effort;
+        open.numbered |= is_numbered;
         let start = open.len;
         open.len += need;
-        let bytes = &mut slots.bytes_mut(open.slot)[start..start + need];
-        message.emit(bytes);
-        Staging {
-            bytes: &mut bytes[header_len..],
-            at: 0,
-            run_len: 0,
-            stride: 0,
-            hint,
+        (&mut slots.bytes_mut(open.slot)[start..start + need], hint)
+    }
+
+    /// Whether the lane's open frame has room for a record of `need` bytes.
+    #[inline]
+    pub(crate) fn has_open_room(&self, lane: usize, need: usize) -> bool {
+        self.open[lane].is_some_and(|open| open.len + need <= open.len_max)
+    }
+
+    /// An empty frame for messages.
+    pub(super) fn new_frame(&self, slots: &mut SlotPool) -> OpenFrame {
+        let len_max = self.shared_frame_len();
+        OpenFrame {
+            // With room for the acknowledgement that may be appended.
+            slot: slots.take(len_max + ACK_LEN_MAX),
+            len: self.header_len(),
+            len_max,
+            numbered: false,
         }
     }
 
-    /// Puts a message that fills a lossless link's frame into a frame of its own.
-    fn stage_alone<'a>(&mut self, slots: &'a mut SlotPool, message: &Message) -> Staging<'a> {
-        let lane = message.lane.index();
+    /// A frame of a lossless link for one record alone, of `need` bytes.
+    pub(crate) fn stage_alone<'a>(
+        &mut self,
+        slots: &'a mut SlotPool,
+        lane: usize,
+        need: usize,
+    ) -> &'a mut [u8] {
         self.close(lane);
-        let len = message.header_len() + usize::from(message.len);
-        let slot = slots.take(len);
+        let slot = slots.take(need);
         self.closed[lane].push_back(OpenFrame {
             slot,
-            len,
-            len_max: len,
+            len: need,
+            len_max: need,
             numbered: true,
         });
-        let bytes = &mut slots.bytes_mut(slot)[..len];
-        message.emit(bytes);
-        let hint = FlushHint::Full;
-        Staging {
-            bytes: &mut bytes[message.header_len()..],
-            at: 0,
-            run_len: 0,
-            stride: 0,
-            hint,
-        }
+        &mut slots.bytes_mut(slot)[..need]
     }
 
     /// Cuts `len` bytes of a message, those from the offset of `whole` on, into frames of one
@@ -328,16 +260,16 @@ impl Path {
         slots: &'a mut SlotPool,
         whole: &Fragment,
         len: usize,
-        call_len: usize,
+        batch_len: usize,
     ) -> Staging<'a> {
         let emit = |offset: usize, part: usize, out: &mut [u8]| {
             let fragment = Fragment {
                 message: Message {
-                    len: u16::try_from(part).unwrap_or(u16::MAX),
+                    len: narrow(part),
                     ..whole.message
                 },
                 message_len: whole.message_len,
-                offset: whole.offset + u32::try_from(offset).unwrap_or(u32::MAX),
+                offset: whole.offset + narrow::<_, u32>(offset),
             };
             fragment.emit(out);
         };
@@ -347,7 +279,7 @@ impl Path {
             len,
             emit: &emit,
         };
-        self.stage_run_of(slots, &parts, call_len)
+        self.stage_run_of(slots, &parts, batch_len)
     }
 
     /// The same for any record that says where its part belongs. There is at least one byte.
@@ -355,15 +287,15 @@ impl Path {
         &mut self,
         slots: &'a mut SlotPool,
         parts: &Parts<'_>,
-        call_len: usize,
+        batch_len: usize,
     ) -> Staging<'a> {
         let header_len = FRAME_HEADER_LEN + parts.header_len;
         let len = parts.len;
         let (count, payload_len) = self.cut_evenly(header_len, len);
         let segment_len = header_len + payload_len;
         let total_len = len + count * header_len;
-        let (slot, start) = self.place_run(slots, count, segment_len, total_len, call_len);
-        let hint = match self.has_call_to_fill(count) {
+        let (slot, start) = self.place_run(slots, count, segment_len, total_len, batch_len);
+        let hint = match self.has_batch_to_fill(count) {
             true => FlushHint::Frames,
             false => FlushHint::Full,
         };
@@ -378,13 +310,13 @@ impl Path {
     }
 
     /// Into how many frames a message of `len` bytes is cut, and the bytes of each but the last, which
-    /// has room for what rides along. As many as must be, of one length: messages of one length fit
+    /// has room for what is piggybacked. As many as must be, of one length: messages of one length fit
     /// into one call, behind one another, and few bytes are padding. `P4.12`
     fn cut_evenly(&self, header_len: usize, len: usize) -> (usize, usize) {
         // A fragment's length is a 16-bit field and the run must fit one buffer.
         let most = self.frame_len.min(16 * 1024) - header_len;
         let count = len.div_ceil(most);
-        (count, (len + RIDE_RESERVE).div_ceil(count).min(most))
+        (count, (len + PIGGYBACK_RESERVE).div_ceil(count).min(most))
     }
 
     /// Queues a run of `count` frames and says where it lies: behind the one before, if that has
@@ -395,7 +327,7 @@ impl Path {
         count: usize,
         segment_len: usize,
         len: usize,
-        call_len: usize,
+        batch_len: usize,
     ) -> (SlotId, usize) {
         if let Some(run) = self
             .runs
@@ -403,7 +335,7 @@ impl Path {
             .filter(|run| run.segment_len == segment_len)
         {
             let start = run.off + run.len + run.room_in_last();
-            run.call_len = CALL_LEN_MAX;
+            run.batch_len = BATCH_LEN_MAX;
             if start + count * segment_len <= slots.bytes(run.slot).len() {
                 run.fill_last(slots);
                 run.len += len;
@@ -421,21 +353,77 @@ impl Path {
             off: 0,
             len,
             segment_len,
-            call_len,
+            batch_len,
         });
         (slot, 0)
     }
 
     /// Ends the lane's open frame: it waits for transmission, and the next message starts another.
-    pub(crate) fn close(&mut self, lane: usize) {
+    pub(super) fn close(&mut self, lane: usize) {
         if let Some(open) = self.open[lane].take() {
             self.closed[lane].push_back(open);
         }
     }
 }
 
-/// Room for an acknowledgement and credit in the last frame of a run.
-const RIDE_RESERVE: usize = portolan_wire::ACK_FIXED_LEN + portolan_wire::CREDIT_LEN;
+/// A record to be staged, with `len` bytes of payload, in one part or several.
+pub(crate) struct Parts<'a> {
+    pub(crate) lane: LaneId,
+    pub(crate) header_len: usize,
+    pub(crate) len: usize,
+    /// Writes the header of a part: its offset, its length, where to.
+    pub(crate) emit: &'a dyn Fn(usize, usize, &mut [u8]),
+}
 
-/// Buffers of shared frames have room for the acknowledgement that may be appended.
-const ACK_ROOM: usize = crate::path::ack::ACK_LEN_MAX;
+/// Room for an acknowledgement and credit in the last frame of a run.
+const PIGGYBACK_RESERVE: usize = portolan_wire::ACK_FIXED_LEN + portolan_wire::CREDIT_LEN;
+
+impl Paths {
+    /// Memory for the payload of a record, which is cut into parts if no frame carries all of it;
+    /// `None` if there is no path.
+    pub(crate) fn stage_parts<'a>(
+        &mut self,
+        ctx: &Context,
+        slots: &'a mut SlotPool,
+        parts: &Parts<'_>,
+    ) -> Option<Staging<'a>> {
+        let path = self.small_mut()?;
+        let (lane, need) = (parts.lane.index(), parts.header_len + parts.len);
+        if path.fits_shared(need) {
+            let (bytes, hint) = path.stage_shared(slots, lane, need, true);
+            (parts.emit)(0, parts.len, bytes);
+            return Some(Staging::whole(&mut bytes[parts.header_len..], hint));
+        }
+        if path.is_lossless() {
+            let bytes = path.stage_alone(slots, lane, need);
+            (parts.emit)(0, parts.len, bytes);
+            let bytes = &mut bytes[parts.header_len..];
+            return Some(Staging::whole(bytes, FlushHint::Full));
+        }
+        let path = self.run_path(ctx, parts.len)?;
+        let batch_len = path.batch_len(ctx, parts.len);
+        Some(path.stage_run_of(slots, parts, batch_len))
+    }
+}
+
+/// Cuts a payload of `len` bytes for records that carry `room` bytes at most: offset and length of
+/// each part; of nothing, one empty part.
+pub(crate) fn cut_points(len: usize, room: usize) -> impl Iterator<Item = (usize, usize)> {
+    let room = room.max(1);
+    let count = len.div_ceil(room).max(1);
+    (0..count).map(move |index| (index * room, room.min(len - index * room)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn parts_cover_the_whole_once() {
+        let parts = |len, room| cut_points(len, room).collect::<Vec<_>>();
+        assert_eq!(parts(0, 7), [(0, 0)]);
+        assert_eq!(parts(7, 7), [(0, 7)]);
+        assert_eq!(parts(15, 7), [(0, 7), (7, 7), (14, 1)]);
+    }
+}

@@ -2,25 +2,22 @@
 //! The side whose memory it is: takes requests in their turn, checks them, has the engine perform
 //! them, and answers.
 
-use super::REMOTE_PORT;
-use super::stage::Parts;
+use super::{REMOTE_PORT, Remote};
+use crate::base::context::Context;
 use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
 use crate::base::request::{Asked, Request};
-use crate::bulk::rendezvous::{Origin, TxRole, TxTransfer};
+use crate::bulk::{Origin, Transfers};
 use crate::matching::port::Posted;
 use crate::matching::remains::Remains;
-use crate::mem::slab::SLAB_LEN_MAX;
-use crate::peer::{Control, Peer};
-use crate::shared::Shared;
+use crate::path::control::{Control, ControlQueue};
 use crate::{
-    ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, Core, Data, Dest, DropReason, Event, HeldId,
-    LinkId, PeerId, PutNotice, RemoteFault, Staging,
+    ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, Data, Dest, DropReason, Event, HeldId, LinkId,
+    PeerId, PutNotice, RemoteFault,
 };
 use core::ops::Range;
 use portolan_wire::{
-    LaneId, REMOTE_ANSWER_LEN, RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteSource,
-    RemoteStatus, RemoteWrite,
+    LaneId, RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteStatus, RemoteWrite,
 };
 
 /// A request that has not been performed yet.
@@ -32,7 +29,7 @@ pub(crate) struct Job {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+pub(crate) enum What {
     /// A put (code 0) or an atomic operation on `spec.span` bytes.
     Write {
         spec: AtomicSpec,
@@ -89,7 +86,13 @@ impl Job {
 
     /// In its turn among what is to be matched; `false` if it must wait. A put by a transfer finds
     /// its region here, so that its bytes can come before its turn to be answered. `P12.6`
-    pub(crate) fn match_up(&mut self, sh: &mut Shared, peer: PeerId) -> bool {
+    pub(crate) fn match_up(
+        &mut self,
+        ctx: &mut Context,
+        remote: &Remote,
+        transfers: &mut Transfers,
+        peer: PeerId,
+    ) -> bool {
         if matches!(self.stage, Stage::Gathering { .. }) {
             return false;
         }
@@ -99,12 +102,10 @@ impl Job {
         if !matches!(self.stage, Stage::Waiting(_)) {
             return true;
         }
-        if !sh.has_transfer_room() {
+        if !transfers.has_rx_room() {
             return false;
         }
-        let found = sh
-            .remote
-            .find(self.head.key, self.head.addr, len, Access::WRITE);
+        let found = remote.find(self.head.key, self.head.addr, len, Access::WRITE);
         self.stage = match found {
             Err(fault) => Stage::Settled(Err(fault)),
             Ok((op, base)) => {
@@ -121,31 +122,161 @@ impl Job {
                     len,
                     source: None,
                 };
-                Stage::Transferring(sh.start_transfer(&request, posted, Origin::Region))
+                Stage::Transferring(transfers.start(ctx, &request, posted, Origin::Region))
             }
         };
         true
     }
+
+    /// A write, which gathers in held memory.
+    pub(crate) fn gathering(head: RemoteHead, what: What, held: HeldId) -> Job {
+        let received = Coverage::default();
+        let stage = Stage::Gathering { held, received };
+        Job { head, what, stage }
+    }
+
+    /// A request that is one record.
+    pub(crate) fn waiting(head: RemoteHead, what: What) -> Job {
+        let stage = Stage::Waiting(None);
+        Job { head, what, stage }
+    }
+
+    /// It is the one with this head.
+    pub(crate) fn is_of(&self, head: &RemoteHead) -> bool {
+        self.head == *head
+    }
+
+    /// Its turn has come. Returns the credit that is free now.
+    pub(crate) fn finish(self, host: &mut Host<'_>, charge: u32) -> u32 {
+        match self.stage {
+            Stage::Waiting(held) => {
+                let data = held.map_or(Data::Placed, Data::Held);
+                host.perform(&self.head, self.what, data, charge)
+            }
+            Stage::Settled(result) => host.settle(&self.head, self.what, result, charge),
+            Stage::Gathering { .. } | Stage::Transferring(_) => charge,
+        }
+    }
 }
 
-impl Peer {
-    /// A put or an atomic operation, or a part of one.
-    pub(crate) fn on_remote_write(
+/// Of whom a request comes, and what it is performed on.
+pub(crate) struct Host<'a> {
+    pub(crate) peer: PeerId,
+    /// This side's token in its session.
+    pub(crate) session: u64,
+    pub(crate) ctx: &'a mut Context,
+    pub(crate) remote: &'a Remote,
+    /// Where the answer waits; `None` if nobody waits for it any more.
+    pub(crate) control: Option<&'a mut ControlQueue>,
+}
+
+impl Host<'_> {
+    /// Checks a request and hands it to the engine. `P12.3`
+    pub(crate) fn perform(
         &mut self,
-        sh: &mut Shared,
-        write: &RemoteWrite,
-        payload: Range<usize>,
-    ) -> Result<(), DropReason> {
+        head: &RemoteHead,
+        what: What,
+        data: Data,
+        charge: u32,
+    ) -> u32 {
+        let (len, need) = what.needs();
+        let (region, off) = match self.remote.find(head.key, head.addr, len, need) {
+            Ok(found) => found,
+            Err(fault) => {
+                if let Data::Held(held) = data {
+                    self.ctx.emit(Event::Discard { held });
+                }
+                return self.settle(head, what, Err(fault), charge);
+            }
+        };
+        let answer = Answer {
+            peer: self.peer,
+            region,
+            off,
+            lane: head.lane,
+            op: head.op,
+        };
+        match what {
+            What::Write { spec, .. } if spec.code != 0 => {
+                self.ctx.counters_mut().remote_requests += 1;
+                let atomic = spec;
+                self.ctx.emit(Event::RemoteAtomic {
+                    answer,
+                    atomic,
+                    data,
+                });
+                charge
+            }
+            What::Write { .. } | What::Put { .. } => {
+                match data {
+                    Data::Frame(src) if !src.is_empty() => {
+                        let dest = Dest::Op(region, off);
+                        self.ctx.emit(Event::Place { dest, src });
+                    }
+                    Data::Held(held) => {
+                        self.ctx.emit(Event::RemoteWrite { region, off, held });
+                    }
+                    Data::Frame(_) | Data::Placed => {}
+                }
+                self.settle(head, what, Ok(()), charge)
+            }
+            What::Read { len } => {
+                self.ctx.counters_mut().remote_requests += 1;
+                self.ctx.emit(Event::RemoteRead { answer, len });
+                charge
+            }
+        }
+    }
+
+    /// A put is done, or a request is refused: says so. Returns the credit that is free now.
+    fn settle(
+        &mut self,
+        head: &RemoteHead,
+        what: What,
+        result: Result<(), RemoteFault>,
+        charge: u32,
+    ) -> u32 {
+        self.ctx.counters_mut().remote_requests += 1;
+        if let Some(reason) = result.err().and_then(RemoteFault::drop_reason) {
+            self.ctx.drop_for(reason);
+        }
+        if let Some(control) = &mut self.control {
+            control.push(Control::Answer(answer_record(head.lane, head.op, result)));
+        }
+        let (What::Write { imm, .. } | What::Put { imm, .. }) = what else {
+            return charge;
+        };
+        let (Some(imm), Ok(())) = (imm, result) else {
+            return charge;
+        };
+        self.ctx.emit(Event::PutNotice(PutNotice {
+            peer: self.peer,
+            imm,
+            key: head.key,
+            addr: head.addr,
+            len: what.needs().0,
+            lane: head.lane,
+            charge,
+            session: self.session,
+        }));
+        // P12.8: it comes back when the program has taken the notice.
+        0
+    }
+}
+
+impl What {
+    /// What a write asks for, and what it costs of its lane's credit. `P12.2`
+    pub(crate) fn of_write(ctx: &Context, write: &RemoteWrite) -> Result<(What, u32), DropReason> {
         let len = write.total_len as usize;
         let is_put = write.code == 0;
         let most = if is_put {
-            sh.ctx.eager_taken_max()
+            ctx.eager_taken_max()
         } else {
             ATOMIC_LEN_MAX
         };
-        // P12.2
         let is_sound = !is_put || write.span == write.total_len && !write.fetch;
-        if len.max(write.span as usize) > most || !is_sound {
+        let touched = len.max(write.span as usize);
+        if touched > most || !is_sound {
             return Err(DropReason::BadFragment);
         }
         let spec = AtomicSpec {
@@ -159,49 +290,14 @@ impl Peer {
             len: write.total_len,
             imm: write.imm,
         };
-        let (lane, charge) = (write.head.lane, charge(len.max(write.span as usize)));
-        let rx = &mut self.lanes_rx[lane.index()];
-        if rx.is_next(write.head.seq) && payload.len() == len {
-            rx.admit(charge)?;
-            rx.skip_next();
-            let spent = self.perform(sh, &write.head, what, Data::Frame(payload), charge);
-            self.consume(sh, lane, spent);
-            return Ok(());
-        }
-        let index = rx.index(write.head.seq)?;
-        if rx.is_vacant(index) {
-            rx.admit(charge)?;
-            let job = Job {
-                head: write.head,
-                what,
-                stage: Stage::Gathering {
-                    held: sh.held.take(len),
-                    received: Coverage::default(),
-                },
-            };
-            rx.put_job(index, job, charge);
-        }
-        let job = self.lanes_rx[lane.index()].job_mut(index);
-        let Some(job) = job.filter(|job| job.head == write.head) else {
-            return Err(DropReason::Duplicate);
-        };
-        job.gather(sh, write, payload)?;
-        self.advance(sh, lane);
-        Ok(())
+        Ok((what, charge(touched)))
     }
 
-    /// A request to put by a transfer.
-    pub(crate) fn on_remote_rts(
-        &mut self,
-        sh: &mut Shared,
-        link: LinkId,
+    /// The same of a put by a transfer, whose bytes come by a link. `P5.1`
+    pub(crate) fn of_rts(
         rts: &RemoteRts,
-    ) -> Result<(), DropReason> {
-        let link = self.bulk.unwrap_or(link);
-        let lossless = self.paths[link.index()]
-            .as_ref()
-            .is_some_and(|path| path.params.lossless);
-        // P5.1
+        (link, lossless): (LinkId, bool),
+    ) -> Result<What, DropReason> {
         if rts.len == 0 || !lossless && rts.fragment_len == 0 {
             return Err(DropReason::BadFragment);
         }
@@ -211,168 +307,26 @@ impl Peer {
             fragment_len: rts.fragment_len,
             link,
         };
-        let what = What::Put {
+        Ok(What::Put {
             asked,
             len: rts.len,
             imm: rts.imm,
-        };
-        self.enqueue(sh, rts.head, what, charge(0))
+        })
     }
 
-    /// A request to read.
-    pub(crate) fn on_remote_get(
-        &mut self,
-        sh: &mut Shared,
-        get: &RemoteGet,
-    ) -> Result<(), DropReason> {
+    /// The same of a request to read.
+    pub(crate) fn of_get(ctx: &Context, get: &RemoteGet) -> Result<(What, u32), DropReason> {
         let what = What::Read { len: get.len };
         if get.by_transfer {
-            return self.enqueue(sh, get.head, what, charge(0));
+            return Ok((what, charge(0)));
         }
         let len = usize::try_from(get.len).unwrap_or(usize::MAX);
-        if len > sh.ctx.eager_taken_max() {
+        if len > ctx.eager_taken_max() {
             return Err(DropReason::BadFragment);
         }
-        self.enqueue(sh, get.head, what, charge(len))
+        Ok((what, charge(len)))
     }
 
-    /// Puts a request that is one record among the messages of its lane.
-    fn enqueue(
-        &mut self,
-        sh: &mut Shared,
-        head: RemoteHead,
-        what: What,
-        charge: u32,
-    ) -> Result<(), DropReason> {
-        let rx = &mut self.lanes_rx[head.lane.index()];
-        let index = rx.fresh(head.seq)?;
-        rx.admit(charge)?;
-        let stage = Stage::Waiting(None);
-        rx.put_job(index, Job { head, what, stage }, charge);
-        self.advance(sh, head.lane);
-        Ok(())
-    }
-
-    /// The turn of a request has come. Returns the credit that is free now.
-    pub(crate) fn finish_job(&mut self, sh: &mut Shared, job: Job, charge: u32) -> u32 {
-        match job.stage {
-            Stage::Waiting(held) => {
-                let data = held.map_or(Data::Placed, Data::Held);
-                self.perform(sh, &job.head, job.what, data, charge)
-            }
-            Stage::Settled(result) => self.settle(sh, &job.head, job.what, result, charge),
-            Stage::Gathering { .. } | Stage::Transferring(_) => charge,
-        }
-    }
-
-    /// Checks a request and hands it to the engine. `P12.3`
-    fn perform(
-        &mut self,
-        sh: &mut Shared,
-        head: &RemoteHead,
-        what: What,
-        data: Data,
-        charge: u32,
-    ) -> u32 {
-        let (len, need) = what.needs();
-        let (region, off) = match sh.remote.find(head.key, head.addr, len, need) {
-            Ok(found) => found,
-            Err(fault) => {
-                if let Data::Held(held) = data {
-                    sh.ctx.emit(Event::Discard { held });
-                }
-                return self.settle(sh, head, what, Err(fault), charge);
-            }
-        };
-        let answer = Answer {
-            peer: self.id,
-            region,
-            off,
-            lane: head.lane,
-            op: head.op,
-        };
-        match what {
-            What::Write { spec, .. } if spec.code != 0 => {
-                sh.ctx.counters_mut().remote_requests += 1;
-                let atomic = spec;
-                sh.ctx.emit(Event::RemoteAtomic {
-                    answer,
-                    atomic,
-                    data,
-                });
-                charge
-            }
-            What::Write { .. } | What::Put { .. } => {
-                match data {
-                    Data::Frame(src) if !src.is_empty() => {
-                        let dest = Dest::Op(region, off);
-                        sh.ctx.emit(Event::Place { dest, src });
-                    }
-                    Data::Held(held) => {
-                        sh.ctx.emit(Event::RemoteWrite { region, off, held });
-                    }
-                    Data::Frame(_) | Data::Placed => {}
-                }
-                self.settle(sh, head, what, Ok(()), charge)
-            }
-            What::Read { len } => {
-                sh.ctx.counters_mut().remote_requests += 1;
-                sh.ctx.emit(Event::RemoteRead { answer, len });
-                charge
-            }
-        }
-    }
-
-    /// A put is done, or a request is refused: says so. Returns the credit that is free now.
-    fn settle(
-        &mut self,
-        sh: &mut Shared,
-        head: &RemoteHead,
-        what: What,
-        result: Result<(), RemoteFault>,
-        charge: u32,
-    ) -> u32 {
-        sh.ctx.counters_mut().remote_requests += 1;
-        if let Some(reason) = result.err().and_then(RemoteFault::drop_reason) {
-            sh.ctx.drop_for(reason);
-        }
-        self.push_answer(head.lane, head.op, result);
-        let (What::Write { imm, .. } | What::Put { imm, .. }) = what else {
-            return charge;
-        };
-        let (Some(imm), Ok(())) = (imm, result) else {
-            return charge;
-        };
-        sh.ctx.emit(Event::PutNotice(PutNotice {
-            peer: self.id,
-            imm,
-            key: head.key,
-            addr: head.addr,
-            len: what.needs().0,
-            lane: head.lane,
-            charge,
-            session: self.session.token_mine,
-        }));
-        // P12.8: it comes back when the program has taken the notice.
-        0
-    }
-
-    /// Owes the end of a request, without bytes.
-    pub(super) fn push_answer(&mut self, lane: LaneId, op: u32, result: Result<(), RemoteFault>) {
-        if self.session.failed.is_some() {
-            return;
-        }
-        self.control.push_back(Control::Answer(RemoteAnswer {
-            lane,
-            status: result.err().map_or(RemoteStatus::DONE, RemoteFault::status),
-            len: 0,
-            op,
-            part_off: 0,
-        }));
-    }
-}
-
-impl What {
     /// Bytes of the region that it touches, and what for.
     fn needs(&self) -> (u64, Access) {
         match self {
@@ -387,9 +341,10 @@ impl What {
 }
 
 impl Job {
-    fn gather(
+    /// Takes a part of it that has arrived.
+    pub(crate) fn gather(
         &mut self,
-        sh: &mut Shared,
+        ctx: &mut Context,
         write: &RemoteWrite,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
@@ -409,92 +364,22 @@ impl Job {
             self.stage = Stage::Waiting(Some(held));
         }
         let dest = Dest::Held(held, write.part_off as usize);
-        sh.ctx.emit(Event::Place { dest, src: payload });
+        ctx.emit(Event::Place { dest, src: payload });
         Ok(())
     }
 }
 
-impl Core {
-    /// Answers a request with `len` bytes, to be copied into the memory returned; `None` if nobody
-    /// waits for them any more. `P12.5`
-    pub fn answer(&mut self, answer: &Answer, len: usize) -> Option<Staging<'_>> {
-        self.touch(answer.peer);
-        let state = self.peers.get_mut(answer.peer.index())?.as_deref_mut()?;
-        if !state.session.up {
-            return None;
-        }
-        let head = RemoteAnswer {
-            lane: answer.lane,
-            status: RemoteStatus::DONE,
-            len: 0,
-            op: answer.op,
-            part_off: 0,
-        };
-        let parts = Parts {
-            lane: answer.lane,
-            header_len: REMOTE_ANSWER_LEN,
-            len,
-            emit: &|off, len, out| {
-                RemoteAnswer {
-                    len: u16::try_from(len).unwrap_or(u16::MAX),
-                    part_off: u32::try_from(off).unwrap_or(u32::MAX),
-                    ..head
-                }
-                .emit(out);
-            },
-        };
-        state.stage_parts(&mut self.sh, &parts)
-    }
-
-    /// Answers a read of `len` bytes. Where they are too many to be copied, the answer is `None`: they
-    /// will be gathered from the region, which the peer may pull from `remote_addr`, where they lie in
-    /// this process's memory (else 0).
-    pub fn answer_read(
-        &mut self,
-        answer: &Answer,
-        len: u64,
-        remote_addr: u64,
-    ) -> Option<Staging<'_>> {
-        let state = self.peers.get_mut(answer.peer.index())?.as_deref_mut()?;
-        if !state.session.up {
-            return None;
-        }
-        let lossless = state.small_path()?.params.lossless;
-        let short = usize::try_from(len).ok();
-        if let Some(len) = short.filter(|&len| len <= self.sh.ctx.eager_len_max(lossless)) {
-            return self.answer(answer, len);
-        }
-        if self.sh.tx_transfers.len() >= SLAB_LEN_MAX {
-            self.refuse(answer, RemoteFault::Refused);
-            return None;
-        }
-        let role = TxRole::Answer { op: answer.op };
-        let transfer = TxTransfer {
-            base: answer.off,
-            ..TxTransfer::new(state, answer.region, len, role)
-        };
-        let fragment_len = transfer.fragment_len;
-        let Ok(transfer) = self.sh.tx_transfers.insert(transfer) else {
-            return None;
-        };
-        state.control.push_back(Control::Source(RemoteSource {
-            fragment_len,
-            op: answer.op,
-            transfer,
-            remote_addr,
-        }));
-        self.touch(answer.peer);
-        None
-    }
-
-    /// Refuses a request that the core found no fault with.
-    pub fn refuse(&mut self, answer: &Answer, fault: RemoteFault) {
-        if let Some(reason) = fault.drop_reason() {
-            self.sh.ctx.drop_for(reason);
-        }
-        if let Some(Some(peer)) = self.peers.get_mut(answer.peer.index()) {
-            peer.push_answer(answer.lane, answer.op, Err(fault));
-            self.touch(answer.peer);
-        }
+/// The end of a request, without bytes.
+pub(crate) fn answer_record(
+    lane: LaneId,
+    op: u32,
+    result: Result<(), RemoteFault>,
+) -> RemoteAnswer {
+    RemoteAnswer {
+        lane,
+        status: result.err().map_or(RemoteStatus::DONE, RemoteFault::status),
+        len: 0,
+        op,
+        part_off: 0,
     }
 }

@@ -11,13 +11,10 @@
 use super::SessionState;
 use crate::base::config::Times;
 use crate::base::time::Span;
-use crate::dispatch::window_frames;
-use crate::lane::{LaneMemory, LaneTx};
+use crate::lane::LaneMemory;
+use crate::lane::tx::LaneTx;
 use crate::path::Path;
-use crate::path::ack::RxMemory;
-use crate::path::congestion::Congestion;
-use crate::path::probe::ProbeMemory;
-use crate::path::rtt::Rtt;
+use crate::path::dormant::DormantPaths;
 use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::{Core, Instant, LinkId, PathStatus, PeerId};
@@ -34,23 +31,7 @@ pub(crate) struct Rested {
     pub(crate) last_heard: Instant,
     pub(crate) lanes_tx: [LaneTx; 2],
     pub(crate) lanes_rx: [LaneMemory; 2],
-    small: Option<LinkId>,
-    bulk: Option<LinkId>,
-    paths: Box<[PathMemory]>,
-}
-
-#[derive(Debug)]
-struct PathMemory {
-    link: LinkId,
-    frame_len: u32,
-    frame_len_bound: u32,
-    checked: bool,
-    window_frames: u32,
-    base_num: u32,
-    rtt: Rtt,
-    rx: RxMemory,
-    probe: ProbeMemory,
-    congestion: Option<Congestion>,
+    paths: DormantPaths,
 }
 
 impl Core {
@@ -64,11 +45,7 @@ impl Core {
     pub(crate) fn watch_for_rest(&mut self, at: Instant, peer: PeerId) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index())
             && !state.watched
-            && state
-                .paths
-                .iter()
-                .flatten()
-                .all(|path| !path.params.lossless)
+            && !state.paths.iter().any(Path::is_lossless)
         {
             state.watched = true;
             self.awake.push_back((at, peer));
@@ -101,18 +78,7 @@ impl Core {
         let peer = &*peer;
         let quiet = now >= peer.last_used() + REST_AFTER && peer.is_at_rest(self.sh.ctx.times());
         // Nothing outside the peer's own state waits for it or for its credit.
-        quiet
-            && self
-                .sh
-                .tx_transfers
-                .keys_where(|one| one.peer == id)
-                .is_empty()
-            && self
-                .sh
-                .rx_transfers
-                .keys_where(|one| one.peer == id)
-                .is_empty()
-            && !self.sh.matching.has_waiting_from(id)
+        quiet && !self.sh.transfers.has_any_with(id) && !self.sh.matching.has_waiting_from(id)
     }
 
     /// Wakes `peer` if it rests.
@@ -143,9 +109,7 @@ impl Core {
 impl Peer {
     /// When something was last heard from the peer, or sent to it.
     fn last_used(&self) -> Instant {
-        let paths = self.paths.iter().flatten();
-        let sent = paths.map(|path| path.loss.last_sent_at).max();
-        self.last_heard.max(sent.unwrap_or_default())
+        self.last_heard.max(self.paths.last_sent_at())
     }
 
     fn is_at_rest(&self, times: &Times) -> bool {
@@ -153,26 +117,10 @@ impl Peer {
             && !self.queued
             && self.timer(times) == Instant::NEVER
             && !self.has_control()
-            && self.bulk_ready.is_empty()
-            && self.pieces.is_empty()
+            && self.send_queue.is_empty()
             && !self.is_starved()
             && self.lanes_rx.iter().all(|lane| lane.memory().is_some())
-            && self.paths.iter().flatten().all(|path| path.is_at_rest())
-    }
-}
-
-impl Path {
-    fn is_at_rest(&self) -> bool {
-        let has_frames = !self.inflight.is_empty()
-            || !self.runs.is_empty()
-            || self.open.iter().any(Option::is_some)
-            || self.closed.iter().any(|closed| !closed.is_empty());
-        self.up
-            && !self.blocked
-            && !has_frames
-            && self.standing.is_calm()
-            && self.rx.memory().is_some()
-            && self.probe.memory().is_some()
+            && self.paths.are_settled()
     }
 }
 
@@ -185,18 +133,12 @@ impl From<Peer> for Rested {
             paths,
             // Of no meaning while nothing is due.
             ack_waited: _,
-            small,
-            bulk,
             lanes_tx,
             lanes_rx,
             credit_due: _,
+            // Nothing waits; the transfer of the last grant has ended.
             control: _,
-            // Its transfer has ended.
-            last_grant: _,
-            bulk_ready: _,
-            pieces: _,
-            // Its pause is over when everything was acknowledged.
-            doubt: _,
+            send_queue: _,
             last_heard,
             queued: _,
             timed: _,
@@ -205,60 +147,12 @@ impl From<Peer> for Rested {
             is_outstanding: _,
             held_back: _,
         } = peer;
-        let paths = paths.into_iter().flatten();
         Rested {
             session,
             last_heard,
             lanes_tx,
             lanes_rx: lanes_rx.map(|lane| lane.memory().unwrap_or_default()),
-            small,
-            bulk,
-            paths: paths.map(|path| PathMemory::from(*path)).collect(),
-        }
-    }
-}
-
-impl From<Path> for PathMemory {
-    fn from(path: Path) -> PathMemory {
-        let Path {
-            link,
-            // Those of the link.
-            params: _,
-            // It is up.
-            up: _,
-            frame_len,
-            frame_len_bound,
-            checked,
-            window_frames,
-            rtt,
-            rx,
-            probe,
-            base_num,
-            inflight: _,
-            lost: _,
-            flying: _,
-            // It judges what is under way.
-            loss: _,
-            congestion,
-            standing: _,
-            open: _,
-            closed: _,
-            runs: _,
-            called: _,
-            blocked: _,
-        } = path;
-        let narrow = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-        PathMemory {
-            link,
-            frame_len: narrow(frame_len),
-            frame_len_bound: narrow(frame_len_bound),
-            checked,
-            window_frames,
-            base_num,
-            rtt,
-            rx: rx.memory().unwrap_or_default(),
-            probe: probe.memory().unwrap_or_default(),
-            congestion,
+            paths: paths.into_dormant(),
         }
     }
 }
@@ -266,50 +160,17 @@ impl From<Path> for PathMemory {
 impl Rested {
     fn wake(self, id: PeerId, sh: &Shared) -> Peer {
         let mut peer = Peer::new(id, self.session, sh.ctx.credit_len());
-        (peer.small, peer.bulk) = (self.small, self.bulk);
+        peer.paths = self.paths.revive(&sh.ctx);
         peer.last_heard = self.last_heard;
         peer.lanes_tx = self.lanes_tx;
         for (lane, memory) in peer.lanes_rx.iter_mut().zip(self.lanes_rx) {
             lane.recall(memory);
         }
-        for memory in self.paths.into_vec() {
-            let index = memory.link.index();
-            peer.paths[index] = memory.wake(sh).map(Box::new);
-        }
         peer
     }
 
-    /// As [`Peer::path_status`].
+    /// As of a peer that is awake.
     pub(crate) fn path_status(&self, link: LinkId) -> Option<PathStatus> {
-        let path = self.paths.iter().find(|path| path.link == link)?;
-        Some(PathStatus {
-            link,
-            up: true,
-            small: self.small == Some(link),
-            bulk: self.bulk == Some(link),
-            frame_len: path.frame_len as usize,
-            rtt_min: path.probe.best.or(path.rtt.min()).map(Into::into),
-            rtt: path.rtt.smoothed().into(),
-            inflight_count: 0,
-            window: path.congestion.as_ref().map(Congestion::window),
-        })
-    }
-}
-
-impl PathMemory {
-    fn wake(self, sh: &Shared) -> Option<Path> {
-        let params = sh.ctx.link(self.link)?;
-        let mut path = Path::new(self.link, params, window_frames(sh.ctx.config(), &params));
-        path.up = true;
-        path.frame_len = self.frame_len as usize;
-        path.frame_len_bound = self.frame_len_bound as usize;
-        path.checked = self.checked;
-        path.window_frames = self.window_frames;
-        path.base_num = self.base_num;
-        path.rtt = self.rtt;
-        path.rx.recall(self.rx);
-        path.probe.recall(self.probe);
-        path.congestion = self.congestion;
-        Some(path)
+        self.paths.status(link)
     }
 }

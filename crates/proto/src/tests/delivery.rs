@@ -394,13 +394,9 @@ fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
         link.frame_len_max = 8972;
     }
     let path = |pair: &mut Pair, frame_len| {
-        for path in pair.ends[0].core.peers[1]
-            .as_mut()
-            .unwrap()
-            .paths
-            .iter_mut()
-        {
-            path.iter_mut().for_each(|path| path.frame_len = frame_len);
+        let peer = pair.ends[0].core.peers[1].as_mut().unwrap();
+        for path in peer.paths.iter_mut() {
+            path.set_frame_len(frame_len);
         }
     };
     path(&mut pair, 1200);

@@ -205,7 +205,7 @@ fn a_transfer_announced_for_a_wider_path_goes_by_a_narrower_one() {
     pair.narrow = Some((LinkId::PACKET, 1496));
     // As it is before UDP has proven its frames: raw frames are longest.
     let peer = pair.ends[0].core.peers[1].as_mut().unwrap();
-    peer.bulk = Some(LinkId::PACKET);
+    peer.paths.set_bulk(LinkId::PACKET);
     pair.ends[0].send(B, &LOW, &[9; 400_000]).unwrap();
     pair.dead = Some(LinkId::PACKET);
     pair.run(Duration::from_millis(200));

@@ -19,7 +19,7 @@ fn a_grant_that_is_no_multiple_of_the_fragment_does_not_hold_the_budget() {
     let mut pair = Pair::new(&[LinkId::UDP], 1);
     pair.run(Duration::from_millis(50));
     // The least budget there is: one quantum.
-    pair.ends[1].core.sh.scheduler.set_budget(LinkId::UDP, 0);
+    pair.ends[1].core.sh.transfers.set_budget(LinkId::UDP, 0);
     for _ in 0..2 {
         pair.ends[1].post(PORT, 300_000, None);
         pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();
@@ -52,7 +52,7 @@ fn a_grant_whose_frame_is_lost_comes_with_an_acknowledgement() {
 fn what_was_overtaken_leaves_the_budget_to_others() {
     let mut pair = Pair::new(&[LinkId::UDP], 5);
     pair.run(Duration::from_millis(50));
-    pair.ends[1].core.sh.scheduler.set_budget(LinkId::UDP, 0);
+    pair.ends[1].core.sh.transfers.set_budget(LinkId::UDP, 0);
     pair.ends[1].post(PORT, 300_000, None);
     pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();
     // The request and its grant pass; then every other fragment vanishes.
@@ -60,14 +60,9 @@ fn what_was_overtaken_leaves_the_budget_to_others() {
     pair.faults.drop = 0.5;
     pair.run(pair.latency * 6);
     pair.faults.drop = 0.0;
-    let transfers = &pair.ends[1].core.sh.rx_transfers;
-    let key = transfers.keys_where(|_| true)[0];
-    let transfer = transfers.get(key).unwrap();
-    assert!(
-        transfer.frontier > transfer.received,
-        "nothing was overtaken"
-    );
-    let missing = transfer.granted - transfer.received;
+    let (granted, frontier, received) = pair.ends[1].core.sh.transfers.first_rx();
+    assert!(frontier > received, "nothing was overtaken");
+    let missing = granted - received;
     assert!(missing > 65_536, "{missing} bytes granted and not here");
     pair.run(Duration::from_millis(50));
     assert_eq!(pair.ends[1].got.len(), 1);
@@ -78,8 +73,8 @@ fn what_was_overtaken_leaves_the_budget_to_others() {
 fn credit_waits_for_room_in_the_window() {
     let mut pair = Pair::new(&[LinkId::UDP], 2);
     pair.run(Duration::from_millis(50));
-    path(&mut pair, 0, 1).window_frames = 2;
-    path(&mut pair, 1, 0).rx = crate::path::ack::RxWindow::new(2);
+    path(&mut pair, 0, 1).set_windows(2);
+    path(&mut pair, 1, 0).set_windows(2);
     pair.ends[0].core.open_port(PORT, PortMode::InPlace);
     // Two lost frames fill the window until they are missed.
     pair.dead = Some(LinkId::UDP);
@@ -103,8 +98,8 @@ fn credit_waits_for_room_in_the_window() {
 fn a_lost_frame_does_not_hold_up_those_behind_it() {
     let mut pair = Pair::new(&[LinkId::UDP], 2);
     pair.run(Duration::from_millis(50));
-    path(&mut pair, 0, 1).window_frames = 16;
-    path(&mut pair, 1, 0).rx = crate::path::ack::RxWindow::new(16);
+    path(&mut pair, 0, 1).set_windows(16);
+    path(&mut pair, 1, 0).set_windows(16);
     pair.ends[1].post(PORT, 300_000, None);
     pair.faults.drop = 0.05;
     pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();
@@ -112,8 +107,9 @@ fn a_lost_frame_does_not_hold_up_those_behind_it() {
     for _ in 0..2000 {
         pair.run(Duration::from_micros(50));
         let path = path(&mut pair, 0, 1);
-        assert!(path.flying <= 16, "{} frames on their way", path.flying);
-        span = span.max(path.inflight.len());
+        let (in_flight, unacked) = path.frame_counts();
+        assert!(in_flight <= 16, "{in_flight} frames on their way");
+        span = span.max(unacked);
     }
     assert!((17..=64).contains(&span), "{span} numbers in use");
     assert_eq!(pair.ends[1].got.len(), 1);
@@ -124,7 +120,7 @@ fn a_lost_frame_does_not_hold_up_those_behind_it() {
 
 fn path(pair: &mut Pair, rank: usize, peer: usize) -> &mut crate::path::Path {
     let peer = pair.ends[rank].core.peers[peer].as_deref_mut().unwrap();
-    peer.paths[LinkId::UDP.index()].as_deref_mut().unwrap()
+    peer.paths.get_mut(LinkId::UDP).unwrap()
 }
 
 #[test]
@@ -268,7 +264,7 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
         trio.cores[2].post_recv(PORT, OpId(u64::from(peer)), 300_000, None);
     }
     trio.run(now);
-    trio.cores[2].sh.scheduler.set_budget(LinkId::UDP, 0);
+    trio.cores[2].sh.transfers.set_budget(LinkId::UDP, 0);
     let to = PeerId(2);
     trio.cores[0]
         .rendezvous(to, &LOW, OpId(1), 300_000, 0)

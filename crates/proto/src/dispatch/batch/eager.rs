@@ -29,22 +29,20 @@ impl Core {
         if !peer.session.up || peer.session.failed.is_some() {
             return None;
         }
-        let path = peer.paths[link.index()].as_deref()?;
+        let path = peer.paths.get(link)?;
         if !path.takes(header.checked) {
             return None;
         }
-        let rx = &path.rx;
-        let most = rx.run_max(header.packet_num);
+        let most = path.run_max(header.packet_num);
         if most == 0 {
             return None;
         }
         let (count, len) = measure(&frame, first, others.take(most as usize - 1));
         let dest = peer.on_fragments(&mut self.sh, &frame.fragment, len as u64)?;
         peer.last_heard = now;
-        let (ack_every, ack_delay) = (self.sh.ctx.bulk_ack_every(), self.sh.ctx.times().ack_delay);
-        let rx = &mut peer.paths[link.index()].as_deref_mut()?.rx;
-        rx.insert_run(now, header.packet_num, count, header.attempt);
-        rx.owe(now, ack_every, ack_delay);
+        let (num, ack) = (header.packet_num, self.sh.ctx.bulk_ack_times());
+        let path = peer.paths.get_mut(link)?;
+        path.on_numbered_run(now, (num, count, header.attempt), ack);
         self.sh.ctx.counters_mut().frames_received += u64::from(count);
         self.after_records(from);
         Some(TakenRun {

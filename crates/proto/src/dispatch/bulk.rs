@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Long messages: announced here, and told of their progress.
+
+use crate::base::credit::charge;
+use crate::bulk::send::Announcement;
+use crate::bulk::{FinishedRx, Origin, TxRole};
+use crate::path::control::Control;
+use crate::shared::Shared;
+use crate::{
+    Core, Data, DropReason, ExpectedRun, Instant, LinkId, OpId, PeerId, Refused, SendSpec,
+};
+use core::ops::Range;
+use portolan_wire::{Chunk, DoneStatus, Rts};
+
+impl Core {
+    /// Announces a message of `len` bytes in the buffer of `op`; the end is an
+    /// [`Event::SendDone`]. `remote_addr` is the buffer's address where the peer may pull it from,
+    /// or 0.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    ///
+    /// # Panics
+    /// When `len` is 0: an empty message is eager.
+    pub fn rendezvous(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        op: OpId,
+        len: u64,
+        remote_addr: u64,
+    ) -> Result<(), Refused> {
+        assert!(len > 0, "an empty message is eager");
+        if !self.is_awake(peer) {
+            return Err(Refused::Unknown);
+        }
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return Err(Refused::Unknown);
+        };
+        if !state.session.up {
+            let refused = state.session.failed.map_or(Refused::NotUp, Refused::Gone);
+            state.session.want();
+            self.touch(peer);
+            return Err(refused);
+        }
+        let lane = &mut state.lanes_tx[spec.lane.index()];
+        let has_room =
+            self.sh.transfers.has_tx_room() && state.paths.has_small_room(spec.lane.index());
+        let Some(seq) = has_room.then(|| lane.reserve(charge(0))).flatten() else {
+            lane.starve();
+            return Err(Refused::Busy);
+        };
+        let announcement = Announcement {
+            peer,
+            role: TxRole::Send,
+            op,
+            base: 0,
+            len,
+        };
+        let announced = self.sh.transfers.announce(&announcement, &state.paths);
+        let (key, fragment_len) = announced.expect("there is room: it was looked for");
+        self.sh.ctx.counters_mut().messages_sent += 1;
+        let rts = Rts {
+            message: spec.message(fragment_len, seq),
+            message_len: len,
+            transfer: key,
+            remote_addr,
+        };
+        if let Some(path) = state.paths.small_mut() {
+            let lane = spec.lane.index();
+            let (out, _) = path.stage_shared(&mut self.sh.slots, lane, rts.wire_len(), true);
+            rts.emit(out);
+        }
+        self.touch(peer);
+        Ok(())
+    }
+
+    /// The engine has pulled a message ([`Event::Pull`]), or could not (`ok` false): then its bytes
+    /// are asked for as frames.
+    pub fn pull_done(&mut self, transfer: u32, ok: bool) {
+        if let Some(done) = self.sh.transfers.on_pulled(transfer, ok) {
+            self.finish_rx(&done);
+            self.serve_unblocked();
+        } else {
+            self.schedule_grants();
+        }
+    }
+
+    /// Every byte of a transfer has arrived.
+    pub(super) fn finish_rx(&mut self, done: &FinishedRx) {
+        let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) else {
+            return;
+        };
+        // P3.5
+        for path in peer.paths.iter_mut() {
+            path.expedite_ack();
+        }
+        if let Some(transfer) = done.owed_done {
+            peer.control.push_done(transfer, DoneStatus::Complete);
+        }
+        match done.origin {
+            Origin::Lane => {
+                peer.on_transferred(&mut self.sh, done.lane, done.key, done.op, done.error);
+            }
+            Origin::Port => self.on_late_transferred(done),
+            Origin::Region => peer.on_put_transferred(&mut self.sh, done.lane, done.key, Ok(())),
+            Origin::Get(request) => self.sh.end_remote(request, Ok(())),
+            Origin::Receive => {
+                let (op, data) = (Some(done.op), Data::Placed);
+                let (lane, to) = (done.lane, &done.to);
+                peer.deliver_to(&mut self.sh, lane, to, op, done.len, data, done.error);
+            }
+        }
+        self.sh.start_late();
+        self.touch(done.peer);
+    }
+
+    /// A bulk frame whose packet number is new.
+    pub(super) fn on_bulk(
+        &mut self,
+        from: PeerId,
+        link: LinkId,
+        frame: &[u8],
+        frame_len: usize,
+    ) -> Result<(), DropReason> {
+        let Shared { transfers, ctx, .. } = &mut self.sh;
+        if let Some(done) = transfers.on_fragment(ctx, from, link, frame, frame_len)? {
+            self.finish_rx(&done);
+        }
+        Ok(())
+    }
+
+    /// A part of a transfer in a frame of records.
+    pub(super) fn on_chunk(
+        &mut self,
+        from: PeerId,
+        chunk: &Chunk,
+        payload: Range<usize>,
+    ) -> Result<(), DropReason> {
+        let Shared { transfers, ctx, .. } = &mut self.sh;
+        if let Some(done) = transfers.on_chunk(ctx, from, chunk, payload)? {
+            self.finish_rx(&done);
+        }
+        Ok(())
+    }
+
+    /// Hands out what can be granted now.
+    pub(super) fn schedule_grants(&mut self) {
+        if !self.sh.transfers.take_grantable() {
+            return;
+        }
+        let schedule = self.sh.ctx.limits().schedule;
+        for link in LinkId::ALL {
+            while let Some((peer, grant)) = self.sh.transfers.next_grant(schedule, link) {
+                if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
+                    state.control.push(Control::Grant(grant));
+                }
+                self.touch(peer);
+            }
+        }
+    }
+
+    /// The bulk frames that `link` most likely brings next: those of the transfer that followed the
+    /// present one last time, else of the present one, else of one that was granted. To be asked
+    /// before each batch of frames is received. Nothing of value is where they belong.
+    pub fn expected_run(&mut self, link: LinkId) -> Option<ExpectedRun> {
+        let (peer, run) = self.sh.transfers.expected_run(link)?;
+        let peer = self.peers[peer.index()].as_ref()?;
+        let checked = peer.paths.get(link)?.is_checked();
+        Some(run.in_session(peer.session.token_mine, checked))
+    }
+
+    /// A datagram that [`ExpectedRun::matches`] has recognised, with its header alone:
+    /// `payload_len` bytes behind it are already where the run says. No event asks to copy them.
+    pub fn handle_placed(&mut self, now: Instant, link: LinkId, head: &[u8], payload_len: usize) {
+        match self.on_datagram(now, link, head, head.len() + payload_len) {
+            Ok(None) => self.sh.ctx.counters_mut().placement_hits += 1,
+            Ok(Some(_)) => self.sh.ctx.drop_for(DropReason::Misplaced),
+            Err(reason) => self.sh.ctx.drop_for(reason),
+        }
+    }
+
+    /// Frames of a batch that were not where they belong, and bytes that were copied to repair it.
+    pub fn note_missed(&mut self, frame_count: usize, copied_len: usize) {
+        let counters = self.sh.ctx.counters_mut();
+        counters.placement_misses += frame_count as u64;
+        counters.placement_repaired_bytes += copied_len as u64;
+    }
+}
+
+impl Shared {
+    /// Begins those that had to wait for room.
+    pub(crate) fn start_late(&mut self) {
+        while self.transfers.has_rx_room()
+            && let Some((posted, request)) = self.matching.pop_late()
+        {
+            let transfers = &mut self.transfers;
+            transfers.start(&mut self.ctx, &request, posted, Origin::Receive);
+        }
+    }
+}

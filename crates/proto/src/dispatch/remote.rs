@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Remote memory: regions are opened, requests submitted and answered.
+
+use crate::base::credit::charge;
+use crate::base::request::{Asked, Request};
+use crate::bulk::send::Announcement;
+use crate::bulk::{Origin, TxRole};
+use crate::matching::port::Posted;
+use crate::path::control::Control;
+use crate::path::stage::Parts;
+use crate::rma::REMOTE_PORT;
+use crate::shared::Shared;
+use crate::{
+    ATOMIC_LEN_MAX, Answer, AtomicSpec, Core, DropReason, LinkId, OpId, PeerId, PutNotice, Refused,
+    RegionSpec, RemoteFault, RemoteSpec, Staging,
+};
+use core::ops::Range;
+use portolan_wire::{
+    DoneStatus, LaneId, REMOTE_ANSWER_LEN, REMOTE_GET_LEN, REMOTE_RTS_LEN, RemoteAnswer, RemoteGet,
+    RemoteHead, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
+};
+
+impl Core {
+    /// Opens the memory of `op` to all peers that know its key, which is returned; `None` if the key
+    /// is in use. `P12.1`
+    pub fn expose(&mut self, op: OpId, spec: &RegionSpec) -> Option<u64> {
+        let Shared {
+            remote, entropy, ..
+        } = &mut self.sh;
+        remote.register(op, spec, || entropy.next_u64())
+    }
+
+    /// Closes a region and returns the operation whose memory it was; `None` if there is none with
+    /// this key. Transfers into it and out of it end, and those who asked for them are told. `P12.7`
+    pub fn conceal(&mut self, key: u64) -> Option<OpId> {
+        let op = self.sh.remote.deregister(key)?;
+        for transfer in self.sh.transfers.end_into(op) {
+            if let Some(Some(peer)) = self.peers.get_mut(transfer.peer.index()) {
+                let fault = Err(RemoteFault::Closed);
+                peer.on_put_transferred(&mut self.sh, transfer.lane, transfer.key, fault);
+            }
+            self.touch(transfer.peer);
+        }
+        for (to, request) in self.sh.transfers.end_out_of(op) {
+            if let Some(request) = request
+                && let Some(Some(peer)) = self.peers.get_mut(to.index())
+            {
+                peer.push_answer(LaneId::High, request, Err(RemoteFault::Closed));
+            }
+            self.touch(to);
+        }
+        self.serve_unblocked();
+        self.schedule_grants();
+        Some(op)
+    }
+
+    /// The program has taken a notice: its sender may use the credit again. `P12.8`
+    pub fn notice_taken(&mut self, notice: &PutNotice) {
+        if let Some(Some(peer)) = self.peers.get_mut(notice.peer.index())
+            && peer.session.token_mine == notice.session
+        {
+            peer.consume(&mut self.sh, notice.lane, notice.charge);
+            self.touch(notice.peer);
+        }
+    }
+
+    /// Puts `len` bytes into memory of `peer`; the end is an [`Event::RemoteDone`], when they are
+    /// there. With the memory to copy them into, or `None`: they will be gathered from the buffer of
+    /// `op`, which lies at `remote_addr` for a peer that may pull it (else 0).
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    pub fn put(
+        &mut self,
+        peer: PeerId,
+        spec: &RemoteSpec,
+        op: OpId,
+        len: u64,
+        remote_addr: u64,
+    ) -> Result<Option<Staging<'_>>, Refused> {
+        self.is_awake(peer);
+        let eager_len = self.short_len(peer, len);
+        let charge = charge(eager_len.unwrap_or(0));
+        let (head, key) = self.begin(peer, spec, charge, (op, 0, false))?;
+        let Some(len) = eager_len else {
+            self.put_by_transfer(peer, spec, &head, (op, key, len, remote_addr));
+            return Ok(None);
+        };
+        let total_len = u32::try_from(len).unwrap_or(u32::MAX);
+        let write = RemoteWrite {
+            head,
+            code: 0,
+            datatype: 0,
+            fetch: false,
+            len: 0,
+            total_len,
+            part_off: 0,
+            span: total_len,
+            imm: spec.imm,
+        };
+        self.stage_write(peer, &write).map(Some)
+    }
+
+    /// Changes numbers in memory of `peer` by `operands_len` bytes of operands, to be copied into the
+    /// memory returned. The end is an [`Event::RemoteDone`]; what the operation returns is then in the
+    /// buffer of `op`.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    pub fn atomic(
+        &mut self,
+        peer: PeerId,
+        spec: &RemoteSpec,
+        op: OpId,
+        atomic: &AtomicSpec,
+        operands_len: usize,
+    ) -> Result<Staging<'_>, Refused> {
+        let most = operands_len.max(atomic.span as usize);
+        if most > ATOMIC_LEN_MAX || atomic.code == 0 {
+            return Err(Refused::TooLong);
+        }
+        self.is_awake(peer);
+        let charge = charge(most);
+        let back_len = if atomic.fetch { atomic.span.into() } else { 0 };
+        let (head, _) = self.begin(peer, spec, charge, (op, back_len, false))?;
+        let write = RemoteWrite {
+            head,
+            code: atomic.code,
+            datatype: atomic.datatype,
+            fetch: atomic.fetch,
+            len: 0,
+            total_len: u32::try_from(operands_len).unwrap_or(u32::MAX),
+            part_off: 0,
+            span: atomic.span,
+            imm: None,
+        };
+        self.stage_write(peer, &write)
+    }
+
+    /// Gets `len` bytes of memory of `peer` into the buffer of `op`; the end is an
+    /// [`Event::RemoteDone`].
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    pub fn get(
+        &mut self,
+        peer: PeerId,
+        spec: &RemoteSpec,
+        op: OpId,
+        len: u64,
+    ) -> Result<(), Refused> {
+        self.is_awake(peer);
+        let eager_len = self.short_len(peer, len);
+        // P12.4: the answer is paid for by the one who wants it.
+        let charge = charge(eager_len.unwrap_or(0));
+        let (head, _) = self.begin(peer, spec, charge, (op, len, true))?;
+        let get = RemoteGet {
+            head,
+            by_transfer: eager_len.is_none(),
+            len,
+        };
+        self.stage_small(peer, spec.lane, REMOTE_GET_LEN, &|out| get.emit(out));
+        Ok(())
+    }
+
+    /// `len`, if so many bytes travel without a transfer.
+    fn short_len(&self, peer: PeerId, len: u64) -> Option<usize> {
+        let state = self.peers.get(peer.index())?.as_deref()?;
+        let path = state.paths.small_path()?;
+        let most = self.sh.ctx.eager_len_max(path.is_lossless());
+        usize::try_from(len).ok().filter(|&len| len <= most)
+    }
+
+    /// Gives a request its numbers and charges for it; `len` bytes are to come back. `P12.2`
+    fn begin(
+        &mut self,
+        peer: PeerId,
+        spec: &RemoteSpec,
+        charge: u32,
+        (op, len, gets): (OpId, u64, bool),
+    ) -> Result<(RemoteHead, u32), Refused> {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return Err(Refused::Unknown);
+        };
+        if !state.session.up {
+            let refused = state.session.failed.map_or(Refused::NotUp, Refused::Gone);
+            state.session.want();
+            self.touch(peer);
+            return Err(refused);
+        }
+        let lane = spec.lane.index();
+        let path = state.paths.small_path().ok_or(Refused::NotUp)?;
+        let sh = &mut self.sh;
+        let has_room = path.has_room(lane) && sh.remote.has_room() && sh.transfers.has_tx_room();
+        let tx = &mut state.lanes_tx[lane];
+        let Some(seq) = has_room.then(|| tx.reserve(charge)).flatten() else {
+            tx.starve();
+            return Err(Refused::Busy);
+        };
+        let key = sh.remote.begin(peer, op, len, gets);
+        let key = key.expect("there is room: it was looked for");
+        let head = RemoteHead {
+            lane: spec.lane,
+            seq,
+            op: key,
+            key: spec.key,
+            addr: spec.addr,
+        };
+        self.touch(peer);
+        Ok((head, key))
+    }
+
+    fn stage_write(&mut self, peer: PeerId, write: &RemoteWrite) -> Result<Staging<'_>, Refused> {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return Err(Refused::Unknown);
+        };
+        let parts = Parts {
+            lane: write.head.lane,
+            header_len: portolan_wire::REMOTE_WRITE_LEN,
+            len: write.total_len as usize,
+            emit: &|off, len, out| emit_part(write, off, len, out),
+        };
+        let staged = state
+            .paths
+            .stage_parts(&self.sh.ctx, &mut self.sh.slots, &parts);
+        staged.ok_or(Refused::NotUp)
+    }
+
+    /// Stages a record without payload.
+    fn stage_small(&mut self, peer: PeerId, lane: LaneId, len: usize, emit: &dyn Fn(&mut [u8])) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        let parts = Parts {
+            lane,
+            header_len: len,
+            len: 0,
+            emit: &|_, _, out| emit(out),
+        };
+        // Nothing to be filled: the record is whole.
+        let _ = state
+            .paths
+            .stage_parts(&self.sh.ctx, &mut self.sh.slots, &parts);
+    }
+
+    fn put_by_transfer(
+        &mut self,
+        peer: PeerId,
+        spec: &RemoteSpec,
+        head: &RemoteHead,
+        (op, key, len, remote_addr): (OpId, u32, u64, u64),
+    ) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        let announcement = Announcement {
+            peer,
+            role: TxRole::Put,
+            op,
+            base: 0,
+            len,
+        };
+        let announced = self.sh.transfers.announce(&announcement, &state.paths);
+        let (transfer, fragment_len) = announced.expect("there is room: `begin` has looked");
+        self.sh.remote.set_transfer(key, transfer);
+        let rts = RemoteRts {
+            head: *head,
+            fragment_len,
+            transfer,
+            len,
+            imm: spec.imm,
+            remote_addr,
+        };
+        self.stage_small(peer, spec.lane, REMOTE_RTS_LEN, &|out| rts.emit(out));
+    }
+
+    /// The end of a request, or a part of what it returns.
+    pub(super) fn on_remote_answer(
+        &mut self,
+        from: PeerId,
+        answer: &RemoteAnswer,
+        payload: Range<usize>,
+    ) -> Result<(), DropReason> {
+        let Shared { remote, ctx, .. } = &mut self.sh;
+        if let Some(result) = remote.on_answer(ctx, from, answer, payload)? {
+            self.sh.end_remote(answer.op, result);
+        }
+        Ok(())
+    }
+
+    /// What was to be read comes as a transfer. `P12.6`
+    pub(super) fn on_remote_source(
+        &mut self,
+        from: PeerId,
+        link: LinkId,
+        source: &RemoteSource,
+    ) -> Result<(), DropReason> {
+        let (op, len) = self.sh.remote.on_source(from, source)?;
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        let (link, lossless) = peer.paths.data_link(link);
+        // P5.1
+        let is_sound = lossless || source.fragment_len > 0;
+        if !is_sound || !self.sh.transfers.has_rx_room() {
+            peer.control.push_done(source.transfer, DoneStatus::Refused);
+            self.sh.end_remote(source.op, Err(RemoteFault::Refused));
+            return Ok(());
+        }
+        let request = Request {
+            peer: from,
+            lane: LaneId::Low,
+            to: REMOTE_PORT.into(),
+            len,
+            asked: Asked {
+                sender_transfer: source.transfer,
+                remote_addr: source.remote_addr,
+                fragment_len: source.fragment_len,
+                link,
+            },
+        };
+        let posted = Posted {
+            op,
+            base: 0,
+            len,
+            source: None,
+        };
+        let Shared { transfers, ctx, .. } = &mut self.sh;
+        let transfer = transfers.start(ctx, &request, posted, Origin::Get(source.op));
+        self.sh.remote.set_transfer(source.op, transfer);
+        Ok(())
+    }
+
+    /// Answers a request with `len` bytes, to be copied into the memory returned; `None` if nobody
+    /// waits for them any more. `P12.5`
+    pub fn answer(&mut self, answer: &Answer, len: usize) -> Option<Staging<'_>> {
+        self.touch(answer.peer);
+        let state = self.peers.get_mut(answer.peer.index())?.as_deref_mut()?;
+        if !state.session.up {
+            return None;
+        }
+        let head = RemoteAnswer {
+            lane: answer.lane,
+            status: RemoteStatus::DONE,
+            len: 0,
+            op: answer.op,
+            part_off: 0,
+        };
+        let parts = Parts {
+            lane: answer.lane,
+            header_len: REMOTE_ANSWER_LEN,
+            len,
+            emit: &|off, len, out| {
+                RemoteAnswer {
+                    len: u16::try_from(len).unwrap_or(u16::MAX),
+                    part_off: u32::try_from(off).unwrap_or(u32::MAX),
+                    ..head
+                }
+                .emit(out);
+            },
+        };
+        state
+            .paths
+            .stage_parts(&self.sh.ctx, &mut self.sh.slots, &parts)
+    }
+
+    /// Answers a read of `len` bytes. Where they are too many to be copied, the answer is `None`: they
+    /// will be gathered from the region, which the peer may pull from `remote_addr`, where they lie in
+    /// this process's memory (else 0).
+    pub fn answer_read(
+        &mut self,
+        answer: &Answer,
+        len: u64,
+        remote_addr: u64,
+    ) -> Option<Staging<'_>> {
+        let state = self.peers.get_mut(answer.peer.index())?.as_deref_mut()?;
+        if !state.session.up {
+            return None;
+        }
+        let lossless = state.paths.small_path()?.is_lossless();
+        let short = usize::try_from(len).ok();
+        if let Some(len) = short.filter(|&len| len <= self.sh.ctx.eager_len_max(lossless)) {
+            return self.answer(answer, len);
+        }
+        if !self.sh.transfers.has_tx_room() {
+            self.refuse(answer, RemoteFault::Refused);
+            return None;
+        }
+        let announcement = Announcement {
+            peer: answer.peer,
+            role: TxRole::Answer { op: answer.op },
+            op: answer.region,
+            base: answer.off,
+            len,
+        };
+        let announced = self.sh.transfers.announce(&announcement, &state.paths);
+        let (transfer, fragment_len) = announced?;
+        state.control.push(Control::Source(RemoteSource {
+            fragment_len,
+            op: answer.op,
+            transfer,
+            remote_addr,
+        }));
+        self.touch(answer.peer);
+        None
+    }
+
+    /// Refuses a request that the core found no fault with.
+    pub fn refuse(&mut self, answer: &Answer, fault: RemoteFault) {
+        if let Some(reason) = fault.drop_reason() {
+            self.sh.ctx.drop_for(reason);
+        }
+        if let Some(Some(peer)) = self.peers.get_mut(answer.peer.index()) {
+            peer.push_answer(answer.lane, answer.op, Err(fault));
+            self.touch(answer.peer);
+        }
+    }
+}
+
+impl Shared {
+    /// A request has ended: whatever carried its bytes ends with it.
+    pub(crate) fn end_remote(&mut self, key: u32, result: Result<(), RemoteFault>) {
+        let Shared {
+            remote,
+            ctx,
+            transfers,
+            ..
+        } = self;
+        remote.end(ctx, transfers, key, result);
+    }
+}
+
+/// Writes the header of a part of `write`.
+fn emit_part(write: &RemoteWrite, off: usize, len: usize, out: &mut [u8]) {
+    RemoteWrite {
+        len: u16::try_from(len).unwrap_or(u16::MAX),
+        part_off: write.part_off + u32::try_from(off).unwrap_or(u32::MAX),
+        ..*write
+    }
+    .emit(out);
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Asking for frames to send, and saying what became of them.
+
+use crate::path::Path;
+use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
+use crate::{Core, Instant, LinkId, OpId, PeerId};
+
+/// A frame, or run of frames, for a link to send now.
+#[derive(Debug)]
+pub enum Transmit<'a> {
+    /// One frame.
+    Frame {
+        /// To whom.
+        peer: PeerId,
+        /// By which link.
+        link: LinkId,
+        /// The frame.
+        bytes: &'a [u8],
+    },
+    /// Frames of `segment_len` bytes behind one another; the last may be shorter.
+    Run {
+        /// To whom.
+        peer: PeerId,
+        /// By which link.
+        link: LinkId,
+        /// The frames.
+        bytes: &'a [u8],
+        /// Those that follow, if any: then all of `bytes` are full ones.
+        more: &'a [u8],
+        /// Bytes of each but the last.
+        segment_len: usize,
+    },
+    /// Headers here, payload from the buffer of `op`.
+    Bulk {
+        /// To whom.
+        peer: PeerId,
+        /// By which link.
+        link: LinkId,
+        /// Whose buffer.
+        op: OpId,
+        /// First byte.
+        off: u64,
+        /// Bytes of payload.
+        len: usize,
+        /// Headers, one per fragment, behind one another.
+        headers: &'a [u8],
+        /// Bytes of each header.
+        header_len: usize,
+        /// Bytes of payload behind each header but the last.
+        fragment_len: usize,
+    },
+}
+
+impl Transmit<'_> {
+    /// To whom, and by which link.
+    #[must_use]
+    pub fn way(&self) -> (PeerId, LinkId) {
+        match *self {
+            Transmit::Frame { peer, link, .. }
+            | Transmit::Run { peer, link, .. }
+            | Transmit::Bulk { peer, link, .. } => (peer, link),
+        }
+    }
+}
+
+impl Core {
+    /// The next frame to send, or `None`. Asking for the next one says that the link took this one.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        self.release_sent();
+        while let Some(&id) = self.ready.front() {
+            let Core { peers, sh, .. } = self;
+            let peer = peers.get_mut(id.index()).and_then(Option::as_deref_mut);
+            if let Some(peer) = peer {
+                if let Some(outgoing) = peer.next_outgoing(now, sh) {
+                    sh.ctx.counters_mut().frames_sent += 1;
+                    self.sent = Some((id, outgoing));
+                    return Some(self.view(id, &outgoing));
+                }
+                peer.queued = false;
+                if peer.is_starved() {
+                    peer.wake_starved(sh);
+                }
+                peer.note_outstanding(sh);
+            }
+            self.ready.pop_front();
+        }
+        None
+    }
+
+    /// Whether something may be left to do although the program asks for nothing: frames to send,
+    /// to send again if they are lost, or acknowledgements to give. Seen when frames are asked for.
+    #[inline]
+    #[must_use]
+    pub fn has_outstanding(&self) -> bool {
+        !self.ready.is_empty() || self.sh.outstanding_count > 0
+    }
+
+    /// Looks at every peer with a timer, so that [`Core::has_outstanding`] says how it is now.
+    pub fn look_for_outstanding(&mut self) {
+        for id in &self.timed {
+            if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
+                peer.note_outstanding(&mut self.sh);
+            }
+        }
+    }
+
+    /// Whether anything waits that should not wait for the program's next call: all but
+    /// acknowledgements for which the sender has no need yet.
+    #[must_use]
+    pub fn has_urgent_tx(&self) -> bool {
+        let peers = self
+            .ready
+            .iter()
+            .filter_map(|id| self.peers.get(id.index()));
+        peers
+            .flatten()
+            .any(|peer| peer.has_urgent_tx(self.sh.ctx.credit_len()))
+    }
+
+    /// The link had no room for the last transmit: it will be handed out again once
+    /// [`Core::link_ready`] was called.
+    pub fn transmit_refused(&mut self) {
+        self.sh.ctx.counters_mut().link_full += 1;
+        let Some((id, sent)) = self.sent.take() else {
+            return;
+        };
+        if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
+            peer.take_back(&mut self.sh, &sent);
+        }
+    }
+
+    /// Links may have room again: refused transmits are handed out once more.
+    pub fn link_ready(&mut self, link: LinkId) {
+        for index in 0..self.timed.len() {
+            let id = self.timed[index];
+            let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
+                continue;
+            };
+            if peer.paths.get_mut(link).is_some_and(Path::unblock) {
+                self.touch(id);
+            }
+        }
+    }
+
+    /// The last transmit left: what lived for it alone is free.
+    #[inline]
+    fn release_sent(&mut self) {
+        match self.sent.take() {
+            Some((_, sent)) => match sent.kind {
+                OutgoingKind::Lossless { frame, .. } => self.sh.slots.release(frame.slot),
+                OutgoingKind::Unnumbered { slot } => self.sh.slots.release(slot),
+                _ => {}
+            },
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn view(&self, peer: PeerId, outgoing: &Outgoing) -> Transmit<'_> {
+        let link = outgoing.link;
+        let slots = &self.sh.slots;
+        match outgoing.bytes {
+            Bytes::Scratch => {
+                let bytes = self.sh.scratch.bytes();
+                Transmit::Frame { peer, link, bytes }
+            }
+            Bytes::Slot {
+                slot,
+                off,
+                len,
+                segment_len,
+            } => {
+                let bytes = &slots.bytes(slot)[off..off + len];
+                if len <= segment_len {
+                    return Transmit::Frame { peer, link, bytes };
+                }
+                Transmit::Run {
+                    peer,
+                    link,
+                    bytes,
+                    more: &[],
+                    segment_len,
+                }
+            }
+            Bytes::Slots {
+                slots: [first, second],
+                off,
+                lens,
+                segment_len,
+            } => Transmit::Run {
+                peer,
+                link,
+                bytes: &slots.bytes(first)[off as usize..][..lens[0] as usize],
+                more: &slots.bytes(second)[..lens[1] as usize],
+                segment_len: segment_len as usize,
+            },
+            Bytes::Gathered {
+                op,
+                off,
+                len,
+                header_len,
+                fragment_len,
+            } => Transmit::Bulk {
+                peer,
+                link,
+                op,
+                off,
+                len,
+                headers: self.sh.scratch.bytes(),
+                header_len,
+                fragment_len,
+            },
+        }
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sending side of a lane: the numbers of its messages, and the credit that they cost (`P4.3`).
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct LaneTx {
+    next_seq: u16,
+    best_effort_seq: u16,
+    /// Charged so far, and how far the peer lets it go; both modulo 2^32.
+    charged: u32,
+    limit: u32,
+    /// A submission was refused: say when it would not be.
+    starved: bool,
+}
+
+impl LaneTx {
+    /// Sessions begin with so much credit.
+    pub(crate) fn begin(&mut self, limit: u32) {
+        self.limit = limit;
+    }
+
+    /// Takes the next number for a message that costs `charge`; `None`, and nothing has changed, if
+    /// there is no credit for it.
+    #[inline]
+    pub(crate) fn reserve(&mut self, charge: u32) -> Option<u16> {
+        if !self.has_credit(charge) {
+            return None;
+        }
+        let seq = self.next_seq;
+        self.next_seq = seq.wrapping_add(1);
+        self.charged = self.charged.wrapping_add(charge);
+        Some(seq)
+    }
+
+    /// The message that was reserved last never left.
+    pub(crate) fn cancel(&mut self, charge: u32) {
+        self.next_seq = self.next_seq.wrapping_sub(1);
+        self.charged = self.charged.wrapping_sub(charge);
+    }
+
+    /// The next number of a best-effort message, which costs nothing. `P7.5`
+    #[inline]
+    pub(crate) fn next_best_effort(&mut self) -> u16 {
+        let seq = self.best_effort_seq;
+        self.best_effort_seq = seq.wrapping_add(1);
+        seq
+    }
+
+    #[inline]
+    pub(crate) fn has_credit(&self, charge: u32) -> bool {
+        self.limit.wrapping_sub(self.charged) as i32 >= charge as i32
+    }
+
+    /// The peer lets it go so far. `P4.4`: only forward, an older record may have been overtaken by a
+    /// newer one.
+    #[inline]
+    pub(crate) fn on_credit(&mut self, limit: u32) {
+        if (limit.wrapping_sub(self.limit) as i32) > 0 {
+            self.limit = limit;
+        }
+    }
+
+    /// A submission is refused.
+    pub(crate) fn starve(&mut self) {
+        self.starved = true;
+    }
+
+    #[inline]
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved
+    }
+
+    /// Whether a submission was refused that would not be now, with credit for `charge`; it is told
+    /// once.
+    pub(crate) fn wake(&mut self, charge: u32) -> bool {
+        let wakes = self.starved && self.has_credit(charge);
+        self.starved &= !wakes;
+        wakes
+    }
+
+    /// Charged so far, and how far that may go.
+    pub(crate) fn credit(&self) -> (u32, u32) {
+        (self.charged, self.limit)
+    }
+}

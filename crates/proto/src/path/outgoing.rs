@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A frame, or a batch of frames, that is handed to a link: where its bytes lie, and what becomes of
+//! it if the link has no room.
+
+use super::{Contents, OpenFrame, Path, TxState};
+use crate::mem::slot::{SlotId, SlotPool};
+use crate::{Instant, LinkId, OpId};
+use portolan_wire::{ATTEMPT_MAX, FrameKind};
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) link: LinkId,
+    pub(crate) bytes: Bytes,
+    pub(crate) kind: OutgoingKind,
+}
+
+/// Where the bytes of a transmit lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bytes {
+    /// Frames of `segment_len` bytes behind one another in a frame buffer, the last perhaps shorter.
+    Slot {
+        slot: SlotId,
+        off: usize,
+        len: usize,
+        segment_len: usize,
+    },
+    /// The end of one buffer's frames and the first of the next one's.
+    Slots {
+        slots: [SlotId; 2],
+        off: u32,
+        lens: [u32; 2],
+        segment_len: u32,
+    },
+    /// Headers in the scratch buffer, payload in the memory of an operation.
+    Gathered {
+        op: OpId,
+        off: u64,
+        len: usize,
+        header_len: usize,
+        fragment_len: usize,
+    },
+    /// The scratch buffer.
+    Scratch,
+}
+
+impl Bytes {
+    /// One frame.
+    #[inline]
+    pub(crate) fn frame(slot: SlotId, off: usize, len: usize) -> Bytes {
+        Bytes::Slot {
+            slot,
+            off,
+            len,
+            segment_len: len,
+        }
+    }
+}
+
+/// What a transmit is, to those who keep it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OutgoingKind {
+    /// Numbered frames, `count` from `first` on: lost if they do not leave.
+    Numbered { first: u32, count: u32 },
+    /// A frame of a lossless link: waits on if it does not leave, and is free when it has.
+    Lossless { lane: usize, frame: OpenFrame },
+    /// A frame without a number: free, whether it leaves or not.
+    Unnumbered { slot: SlotId },
+    /// A chunk of a transfer on a lossless link: sent again from its first byte.
+    Chunk { transfer: u32, off: u64 },
+    /// Handshake, probe or reset: it repeats itself.
+    Repeating,
+}
+
+impl Path {
+    /// A numbered frame, or run of frames, that was written last.
+    #[inline]
+    pub(crate) fn outgoing(&self, (first, count): (u32, u32), bytes: Bytes) -> Outgoing {
+        Outgoing {
+            link: self.link,
+            bytes,
+            kind: OutgoingKind::Numbered { first, count },
+        }
+    }
+
+    /// The lane's next frame, if the window has room for it. `P3.3`
+    #[inline]
+    pub(crate) fn take_frame(&mut self, lane: usize) -> Option<OpenFrame> {
+        let numbered = match self.closed[lane].front() {
+            Some(frame) => frame.numbered,
+            None => self.open[lane]?.numbered,
+        };
+        if numbered && self.window_left() == 0 {
+            return None;
+        }
+        self.closed[lane]
+            .pop_front()
+            .or_else(|| self.open[lane].take())
+    }
+
+    /// The lane has a frame to send.
+    #[inline]
+    pub(crate) fn has_frame(&self, lane: usize) -> bool {
+        self.open[lane].is_some() || !self.closed[lane].is_empty()
+    }
+
+    /// An empty frame for records that nothing else takes along.
+    pub(crate) fn empty_frame(&self, slots: &mut SlotPool) -> OpenFrame {
+        OpenFrame {
+            // Control records and a full acknowledgement fit the smallest buffer.
+            slot: slots.take(2048),
+            len: self.header_len(),
+            len_max: self.header_len(),
+            numbered: false,
+        }
+    }
+
+    /// Numbers a frame, if it is to be acknowledged, and writes its header.
+    #[inline]
+    pub(crate) fn seal(
+        &mut self,
+        now: Instant,
+        slots: &mut SlotPool,
+        session: u64,
+        frame: &OpenFrame,
+    ) -> Outgoing {
+        let (slot, len) = (frame.slot, frame.len);
+        let link = self.link;
+        let bytes = Bytes::frame(slot, 0, len);
+        let out = slots.bytes_mut(slot);
+        if !frame.numbered {
+            let header = self.header(FrameKind::Unnumbered, (0, 0), len, session);
+            header.emit(out);
+            let kind = OutgoingKind::Unnumbered { slot };
+            return Outgoing { link, bytes, kind };
+        }
+        let num = self.number(now, Contents::Slot { slot, off: 0 }, len);
+        let header = self.header(FrameKind::Data, (num, 0), len, session);
+        header.emit(out);
+        self.outgoing((num, 1), bytes)
+    }
+
+    /// The link had no room for it.
+    pub(crate) fn take_back(&mut self, slots: &mut SlotPool, kind: OutgoingKind) {
+        match kind {
+            OutgoingKind::Numbered { first, count } => {
+                for ahead in (0..count).rev() {
+                    self.put_back(first.wrapping_add(ahead));
+                }
+            }
+            OutgoingKind::Lossless { lane, frame } => self.closed[lane].push_front(frame),
+            OutgoingKind::Unnumbered { slot } => slots.release(slot),
+            OutgoingKind::Chunk { .. } | OutgoingKind::Repeating => {}
+        }
+    }
+
+    /// The next lost frame, to be sent again now. `P3.1`
+    pub(crate) fn next_lost(&mut self, now: Instant) -> Option<LostFrame> {
+        while let Some(num) = self.lost.pop_front() {
+            let Some(entry) = self.entry_mut(num) else {
+                continue;
+            };
+            if entry.state != TxState::Lost {
+                continue;
+            }
+            entry.state = TxState::Sent;
+            entry.sent_at = now;
+            entry.attempt = (entry.attempt + 1).min(ATTEMPT_MAX);
+            let lost = LostFrame {
+                num,
+                contents: entry.contents,
+                len: usize::from(entry.len),
+                attempt: entry.attempt,
+            };
+            self.in_flight += 1;
+            self.loss.on_repaired(now);
+            return Some(lost);
+        }
+        None
+    }
+}
+
+/// A frame that is sent again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LostFrame {
+    pub(crate) num: u32,
+    pub(crate) contents: Contents,
+    pub(crate) len: usize,
+    pub(crate) attempt: u8,
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All paths to one peer, and the choice between them.
+
+use super::congestion::Congestion;
+use super::failover::{Suspicion, TIMEOUTS};
+use super::probe::ProbeAnswer;
+use super::{Path, Paths};
+use crate::base::config::Times;
+use crate::base::context::Context;
+use crate::base::poll_gap::PollGap;
+use crate::base::time::Span;
+use crate::{Event, Instant, LinkId, LinkParams, PathStatus, PeerId};
+use alloc::boxed::Box;
+
+impl Paths {
+    pub(crate) fn new() -> Self {
+        Paths {
+            by_link: [const { None }; LinkId::COUNT],
+            small: None,
+            bulk: None,
+            suspicion: Suspicion::default(),
+        }
+    }
+
+    /// A path by `link`.
+    pub(crate) fn add(&mut self, ctx: &Context, link: LinkId, params: LinkParams) {
+        let mut path = Path::new(link, params, ctx.window_frames(&params));
+        if ctx.limits().congestion_control && !params.lossless {
+            path.control_congestion();
+        }
+        self.by_link[link.index()] = Some(Box::new(path));
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, link: LinkId) -> Option<&Path> {
+        self.by_link[link.index()].as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, link: LinkId) -> Option<&mut Path> {
+        self.by_link[link.index()].as_deref_mut()
+    }
+
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.by_link.iter().flatten().map(|path| &**path)
+    }
+
+    #[inline]
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.by_link.iter_mut().flatten().map(|path| &mut **path)
+    }
+
+    /// The link that bulk data takes now.
+    #[inline]
+    pub(crate) fn bulk(&self) -> Option<LinkId> {
+        self.bulk
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_bulk(&mut self, link: LinkId) {
+        self.bulk = Some(link);
+    }
+
+    /// Small messages take `link` now.
+    #[inline]
+    pub(crate) fn is_small(&self, link: LinkId) -> bool {
+        self.small == Some(link)
+    }
+
+    /// Bulk data takes `link` now.
+    #[inline]
+    pub(crate) fn is_bulk(&self, link: LinkId) -> bool {
+        self.bulk == Some(link)
+    }
+
+    /// The path that small messages take now.
+    #[inline]
+    pub(crate) fn small_path(&self) -> Option<&Path> {
+        self.get(self.small?)
+    }
+
+    #[inline]
+    pub(crate) fn small_mut(&mut self) -> Option<&mut Path> {
+        self.get_mut(self.small?)
+    }
+
+    /// The path that bulk data takes now.
+    #[inline]
+    pub(crate) fn bulk_path(&self) -> Option<&Path> {
+        self.get(self.bulk?)
+    }
+
+    pub(crate) fn bulk_mut(&mut self) -> Option<&mut Path> {
+        self.get_mut(self.bulk?)
+    }
+
+    /// The path for the frames of a message of `len` bytes that fills several. `P6.5`
+    pub(crate) fn run_path(&mut self, ctx: &Context, len: usize) -> Option<&mut Path> {
+        let small = self.small?;
+        let by = match self.bulk {
+            Some(bulk) if len > ctx.choice().small_run_len_max => bulk,
+            _ => small,
+        };
+        self.get_mut(by)
+    }
+
+    /// Whether `lane` may put another message into frames for small messages.
+    pub(crate) fn has_small_room(&self, lane: usize) -> bool {
+        self.small_path().is_some_and(|path| path.has_room(lane))
+    }
+
+    /// By which link what was announced by `link` will come: that for bulk data, which the peer
+    /// chooses as this side does; and whether it is lossless.
+    pub(crate) fn data_link(&self, link: LinkId) -> (LinkId, bool) {
+        let link = self.bulk.unwrap_or(link);
+        (link, self.get(link).is_some_and(Path::is_lossless))
+    }
+
+    /// Chooses the paths by what was measured: small messages take the shortest round trip, bulk
+    /// data the most bytes per call. `P6.5`
+    pub(crate) fn choose(&mut self, preferred: Option<LinkId>) {
+        let up = || self.iter().filter(|path| path.is_usable());
+        let small = up().min_by_key(|path| {
+            // Shared memory is chosen before its first round trip: it is lossless.
+            if path.is_lossless() || preferred == Some(path.link()) {
+                Span::ZERO
+            } else {
+                path.probed_rtt().unwrap_or(Span::MAX)
+            }
+        });
+        let bulk = up().max_by_key(|path| {
+            (
+                path.is_lossless(),
+                path.segments_max().max(1) * path.frame_len(),
+            )
+        });
+        (self.small, self.bulk) = (small.map(Path::link), bulk.map(Path::link));
+    }
+
+    /// The peer was heard on `link`: until a path has proven itself both ways, this one must do.
+    pub(crate) fn choose_or(&mut self, link: LinkId, preferred: Option<LinkId>) {
+        self.choose(preferred);
+        self.small = self.small.or(Some(link));
+        self.bulk = self.bulk.or(Some(link));
+    }
+
+    pub(crate) fn status(&self, link: LinkId) -> Option<PathStatus> {
+        let path = self.get(link)?;
+        Some(PathStatus {
+            link,
+            up: path.is_usable(),
+            small: self.is_small(link),
+            bulk: self.is_bulk(link),
+            frame_len: path.frame_len,
+            rtt_min: path.probe.best().or(path.rtt.min()).map(Into::into),
+            rtt: path.rtt.smoothed().into(),
+            inflight_count: path.unacked.len(),
+            window: path.congestion.as_ref().map(Congestion::window),
+        })
+    }
+
+    /// Asks for a sign of life by every path of a network.
+    pub(crate) fn ask(&mut self) {
+        for path in self.iter_mut() {
+            if path.up && !path.is_lossless() {
+                path.probe.ask();
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn ack_is_due(&self, now: Instant) -> bool {
+        self.iter().any(|path| path.ack_due() <= now)
+    }
+
+    /// Writes the acknowledgements that are owed and fit; returns the bytes they take. `P3.5`
+    #[inline]
+    pub(crate) fn emit_acks(&mut self, now: Instant, gap: &PollGap, out: &mut [u8]) -> usize {
+        let mut len = 0;
+        for path in self.iter_mut() {
+            len += path.emit_ack(now, gap, &mut out[len..]);
+        }
+        len
+    }
+
+    /// When [`Paths::on_timer`] has something to do; acknowledgements are given if `up`.
+    pub(crate) fn timer(&self, times: &Times, up: bool) -> Instant {
+        let networks = self.iter().filter(|path| !path.is_lossless());
+        let path_timer = |path: &Path| {
+            let due = if up { path.ack_due() } else { Instant::NEVER };
+            let timer = path.timer(times).min(path.retry_timer());
+            timer.min(due).min(path.probe_timer())
+        };
+        let first = networks.map(path_timer).min();
+        first.unwrap_or(Instant::NEVER).min(self.suspicion_timer())
+    }
+
+    /// Ends a round of questions. Returns the path that is left for another, if one is: what it
+    /// carries is to be moved.
+    pub(crate) fn on_round_timer(&mut self, now: Instant, ctx: &mut Context) -> Option<LinkId> {
+        let left = self.on_suspicion_timer(now, ctx.preferred());
+        if left.is_some() {
+            ctx.counters_mut().paths_left += 1;
+        }
+        left
+    }
+
+    /// Does what is due on each path.
+    pub(crate) fn on_timer(&mut self, now: Instant, peer: PeerId, ctx: &mut Context) {
+        let mut suspected = false;
+        for path in self.iter_mut() {
+            path.on_probe_timer(now);
+            let outcome = path.on_timer(now, ctx.times());
+            if outcome.timed_out {
+                ctx.counters_mut().timeouts += 1;
+                suspected |= path.loss.timeouts() >= TIMEOUTS;
+                path.suspect_frame_len(now);
+            }
+            if outcome.suspect {
+                let link = path.link;
+                ctx.emit(Event::Suspect { peer, link });
+            }
+        }
+        if suspected {
+            self.suspect(now);
+        }
+    }
+
+    /// An answer to a probe came by `link`. Returns the length of its frames if they have become
+    /// shorter: what it carries in longer ones is to be moved.
+    pub(crate) fn on_probe_answered(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        nonce: u32,
+        preferred: Option<LinkId>,
+    ) -> Option<usize> {
+        match self.get_mut(link)?.on_probe_answered(now, nonce) {
+            ProbeAnswer::Stale => None,
+            ProbeAnswer::SignOfLife => {
+                self.on_asked_answered(link, preferred);
+                None
+            }
+            ProbeAnswer::Measured => {
+                self.choose(preferred);
+                None
+            }
+            ProbeAnswer::Shrunk(frame_len) => {
+                self.choose(preferred);
+                Some(frame_len)
+            }
+        }
+    }
+}
