@@ -2,7 +2,6 @@
 //! What a person asks `portolan bench` to measure.
 
 use super::conditions::{Auth, Conditions, PPM_PER_PERCENT, PlacementChoice, Schedule};
-use super::spec::Gather;
 use crate::error::user_error;
 use clap::ValueEnum;
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
@@ -56,9 +55,6 @@ pub(crate) struct BenchArgs {
     /// Where Portolan's rows receive bulk data; a row for each.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub(crate) placement: Vec<PlacementChoice>,
-    /// How Portolan's rows put headers between the pieces of bulk data; a row for each.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
-    pub(crate) gather: Vec<Gather>,
     /// Random loss in percent, each way, beside rows without: 1,5 (with stream).
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = parse_loss)]
     pub(crate) loss: Vec<u32>,
@@ -90,7 +86,7 @@ impl BenchArgs {
     }
 
     /// The conditions of Portolan's rows for `metric` on `path`: every proof of frames with every
-    /// placement, way to gather, order of service, loss and interference that the metric knows.
+    /// placement, order of service, loss and interference that the metric knows.
     pub(crate) fn conditions(&self, metric: Metric, path: Path) -> Vec<Conditions> {
         let mut all = vec![Conditions::default()];
         // Shared memory is never sealed.
@@ -104,7 +100,6 @@ impl BenchArgs {
         all = each(&all, placements, |one, placement| {
             one.placement = Some(placement)
         });
-        all = each(&all, &self.gather, |one, gather| one.gather = Some(gather));
         if metric == Metric::Incast {
             all = each(&all, &self.schedule, |one, schedule| {
                 one.schedule = Some(schedule)
@@ -152,10 +147,10 @@ impl BenchArgs {
             }
         }
         let bulk = self.metrics.iter().any(|metric| metric.is_bulk());
-        if !bulk && (!self.placement.is_empty() || !self.gather.is_empty()) {
+        if !bulk && !self.placement.is_empty() {
             user_error!(
-                "--placement and --gather have no effect without bulk data: add stream, loaded or \
-                 incast, or leave them out"
+                "--placement has no effect without bulk data: add stream, loaded or incast, or \
+                 leave it out"
             );
         }
         if !self.auth.is_empty() && self.paths() == [Path::Shm] {
@@ -485,15 +480,11 @@ mod tests {
     }
 
     #[test]
-    fn every_placement_meets_every_gathering_once() {
-        let args = parse("stream --placement all,bounce --gather list,copy").expect("valid");
+    fn every_placement_has_a_row_once() {
+        let args = parse("stream --placement all,bounce").expect("valid");
         let conditions = args.conditions(Metric::Stream, Path::Udp);
-        assert_eq!(conditions.len(), 6);
-        assert!(
-            conditions
-                .iter()
-                .all(|one| one.placement.is_some() && one.gather.is_some())
-        );
+        assert_eq!(conditions.len(), 3);
+        assert!(conditions.iter().all(|one| one.placement.is_some()));
         let plain = parse("stream").expect("valid");
         assert_eq!(
             plain.conditions(Metric::Stream, Path::Udp),
@@ -551,7 +542,6 @@ mod tests {
             "pingpong --interfere 100",
             "stream --schedule fair",
             "rate --placement auto",
-            "pingpong --gather list",
             "pingpong --path shm --auth aead",
         ] {
             let error = parse(line)
@@ -574,10 +564,8 @@ mod tests {
 
     #[test]
     fn unknown_placements_are_refused_with_the_known_ones() {
-        for line in ["stream --placement guess", "stream --gather scatter"] {
-            let error = parse(line).expect_err("refused").to_string();
-            assert!(error.contains("possible values"), "{error}");
-        }
+        let error = parse("stream --placement guess").expect_err("refused");
+        assert!(error.to_string().contains("possible values"), "{error}");
     }
 
     #[test]

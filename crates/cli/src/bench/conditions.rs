@@ -2,9 +2,7 @@
 //! Under which conditions a row is measured: settings of Portolan's job, and what the network does
 //! to all systems alike.
 
-use super::spec::Gather;
 use clap::ValueEnum;
-use portolan::settings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -84,9 +82,6 @@ pub(crate) struct Conditions {
     /// Job option `placement`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) placement: Option<Placement>,
-    /// Job option `gather`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) gather: Option<Gather>,
     /// Job option `schedule`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<Schedule>,
@@ -112,20 +107,6 @@ impl Conditions {
             options.insert("fault".into(), format!("drop={},seed={seed}", self.loss()));
         }
         options
-    }
-
-    /// The options asked for that this build's library does not know, and so ignores.
-    pub(crate) fn ignored(&self) -> Vec<String> {
-        let known = |name: &str| {
-            settings::ALL
-                .iter()
-                .any(|setting| setting.option == Some(name))
-        };
-        self.choices()
-            .into_iter()
-            .map(|(name, _)| name)
-            .filter(|name| !known(name))
-            .collect()
     }
 
     /// The same without what only Portolan is told.
@@ -168,7 +149,6 @@ impl Conditions {
                 "placement",
                 self.placement.as_ref().map(|value| name(value)),
             ),
-            ("gather", self.gather.as_ref().map(|value| name(value))),
             ("schedule", self.schedule.as_ref().map(|value| name(value))),
             ("auth", self.auth.as_ref().map(|value| name(value))),
         ];
@@ -207,7 +187,6 @@ mod tests {
     fn choices_become_job_options() {
         let conditions = Conditions {
             placement: Some(Placement::Speculative),
-            gather: Some(Gather::Copy),
             schedule: Some(Schedule::Fair),
             auth: Some(Auth::AeadChaCha20),
             loss_ppm: 12_500,
@@ -215,7 +194,6 @@ mod tests {
         };
         let options = conditions.options();
         assert_eq!(options["placement"], "speculative");
-        assert_eq!(options["gather"], "copy");
         assert_eq!(options["schedule"], "fair");
         assert_eq!(options["auth"], "aead-chacha20");
         assert!(
@@ -225,7 +203,7 @@ mod tests {
         assert!(Conditions::default().options().is_empty());
         assert_eq!(
             conditions.describe(),
-            "placement speculative, gather copy, schedule fair, auth aead-chacha20, 1.25 % lost"
+            "placement speculative, schedule fair, auth aead-chacha20, 1.25 % lost"
         );
     }
 

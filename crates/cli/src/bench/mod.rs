@@ -77,7 +77,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         half_power: vec![],
         notes,
     };
-    note_ignored(args, &mut report.notes);
     let crowd = args
         .metrics
         .contains(&Metric::Incast)
@@ -91,25 +90,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
-}
-
-/// Says which options the rows of Portolan are measured without.
-fn note_ignored(args: &BenchArgs, notes: &mut Vec<String>) {
-    let metrics = args.metrics.iter();
-    let conditions: Vec<conditions::Conditions> = metrics
-        .flat_map(|metric| args.conditions(*metric, Path::Auto))
-        .collect();
-    let mut ignored: Vec<String> = conditions
-        .iter()
-        .flat_map(conditions::Conditions::ignored)
-        .collect();
-    ignored.sort_unstable();
-    ignored.dedup();
-    for name in ignored {
-        notes.push(format!(
-            "this build of Portolan has no option {name}: its rows are measured with the default"
-        ));
-    }
 }
 
 /// A lab where a network path was asked for and a lab is allowed, otherwise this host.

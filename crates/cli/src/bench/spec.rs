@@ -5,7 +5,6 @@ use super::args::{Metric, Path};
 use super::conditions::Conditions;
 use super::measure::Pace;
 use super::place::Place;
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -143,8 +142,7 @@ impl Cargo {
 }
 
 /// How a sender of datagrams puts headers between the pieces of its buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Gather {
     /// The kernel gathers.
     List,
