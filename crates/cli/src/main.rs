@@ -18,6 +18,7 @@ mod plot;
 mod program;
 mod run;
 mod signals;
+mod surroundings;
 mod tune;
 
 use clap::{Parser, Subcommand};
@@ -45,7 +46,7 @@ enum Command {
     /// What this build of Portolan is, and which links it can use here.
     Info(info::Args),
     /// Measure Portolan beside the machine's limit and the kernel's protocols.
-    Bench(bench::BenchArgs),
+    Bench(portolan_bench::BenchArgs),
     /// Draw the results of `bench` and `tune` as SVG.
     Plot(plot::PlotArgs),
     /// Measure this machine's paths, and store the model that jobs here decide by.
@@ -55,7 +56,7 @@ enum Command {
     TuneWorker(tune::WorkerArgs),
     /// One end of what `bench` measures; not for people.
     #[command(hide = true)]
-    BenchWorker(bench::WorkerArgs),
+    BenchWorker(portolan_bench::WorkerArgs),
     /// The part of `run` on each host; not for people.
     #[command(hide = true)]
     Agent,
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
         Command::Plot(args) => plot::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::TuneWorker(args) => tune::work(&args),
-        Command::BenchWorker(args) => bench::work(&args),
+        Command::BenchWorker(args) => portolan_bench::work(&args),
         Command::Agent => agent::main(),
     };
     match result {

@@ -2,7 +2,7 @@
 //! Which charts a file of results has figures for.
 
 use super::chart::{Bars, Lines, Series};
-use crate::bench::{Metric, Report, Row, throughput};
+use portolan_bench::{Metric, Report, Row, throughput};
 use serde_json::Value;
 
 /// Charts by name.

@@ -7,8 +7,8 @@
 
 use super::fit::{Row, nonnegative, signed};
 use super::points::{EAGER_LEN, Kind, Points, SINGLE_LEN_MAX, Variant, fitted_lens};
-use crate::bench::args::Path;
 use portolan::model::{Far, Load, PathModel, Stage, Stages, Way};
+use portolan_bench::Path;
 
 /// Bytes of a datagram that are not message: the frame's header and a fragment's.
 const HEADERS: u64 = 40;

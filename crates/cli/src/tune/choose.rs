@@ -7,8 +7,8 @@
 use super::points::{
     CALL_LENS, EAGER_LEN, Kind, Points, Variant, fitted_lens, is_fitted, unseen_lens,
 };
-use crate::bench::args::Path;
 use portolan::model::{Choices, Load, LonePieces, Model, PathModel, Way};
+use portolan_bench::Path;
 
 /// A change must gain this part of the time; less is noise, and the plain way is left alone.
 pub(super) const GAIN_MIN: f64 = 0.05;

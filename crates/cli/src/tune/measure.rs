@@ -6,10 +6,9 @@
 //! the receiver does nothing, and the receiver's when everything has arrived.
 
 use super::points::{Kind, Points, Task, quantile, tasks};
-use crate::bench::args::Path;
-use crate::bench::place::pin;
 use anyhow::{Context, Result, ensure};
 use portolan::{Node, PortConfig, Target};
+use portolan_bench::{Path, pin};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs;

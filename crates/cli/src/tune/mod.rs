@@ -17,16 +17,15 @@ mod table;
 
 pub(crate) use measure::{WorkerArgs, work};
 
-use crate::bench::args::Path;
-use crate::bench::place::{Site, SiteKind, pick_cores};
-use crate::bench::surroundings::{open_lab, run_job};
 use crate::error::{UserError, user_error};
 use crate::output;
+use crate::surroundings::Surroundings;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use measure::Order;
 use points::Points;
 use portolan::model::{self, Host, Model, SCHEMA};
+use portolan_bench::{Job, Launcher, Path, Site, SiteKind, pick_cores};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -149,7 +148,7 @@ fn choose_site(args: &TuneArgs, paths: &[Path], notes: &mut Vec<String>) -> Resu
     if paths.iter().all(|path| *path == Path::Shm) {
         return Ok(Site::loopback(loopback, 2));
     }
-    match open_lab(args.mtu, 2) {
+    match Surroundings.open_lab(args.mtu, 2) {
         Ok(site) => Ok(site),
         Err(error) if args.lab => Err(error.context("--lab: no lab can be made here")),
         Err(error) => {
@@ -178,12 +177,13 @@ fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
         .context("this program's file has a name that is not text")?;
     let json = serde_json::to_string(&order)?;
     let command = [program, "tune-worker", "--order", &json].map(str::to_owned);
-    run_job(
-        &command,
-        &places,
-        (path, BTreeMap::new()),
-        Duration::from_secs_f64(seconds),
-    )?;
+    Surroundings.run_job(&Job {
+        command: &command,
+        places: &places,
+        path,
+        options: BTreeMap::new(),
+        lasts: Duration::from_secs_f64(seconds),
+    })?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;
     serde_json::from_str(&text).context("rank 0 left no result")
 }

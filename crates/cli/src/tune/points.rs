@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is measured of a path: the tasks of a round, and the times that came of them.
 
-use crate::bench::args::Path;
 use portolan::model::{Choices, LonePieces};
+use portolan_bench::Path;
 use serde::{Deserialize, Serialize};
 
 /// Longest message of a network that goes without asking, and of shared memory (`P4.5`).

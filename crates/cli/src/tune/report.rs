@@ -3,9 +3,8 @@
 
 use super::choose::best_pieces;
 use super::points::{CALL_LENS, Kind, Points, Task, Variant, is_fitted};
-use crate::bench::args::Path;
-use crate::bench::place::SiteKind;
 use portolan::model::{Load, Model, PathModel, Way};
+use portolan_bench::{Path, SiteKind};
 use serde::Serialize;
 use std::path::PathBuf;
 

@@ -3,8 +3,8 @@
 
 use super::points::{Kind, Variant};
 use super::report::{ErrorSummary, PiecesRow, Report};
-use crate::bench::place::SiteKind;
 use portolan::model::{PathModel, Stage};
+use portolan_bench::SiteKind;
 use std::fmt::Write;
 
 /// The whole report as text. Writing to a `String` cannot fail.

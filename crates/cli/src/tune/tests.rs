@@ -4,8 +4,8 @@
 use super::build::path_model;
 use super::choose::choices;
 use super::points::{EAGER_LEN, Kind, Points, SINGLE_LEN_MAX, Task, Variant, tasks};
-use crate::bench::args::Path;
 use portolan::model::{Choices, Far, Host, Load, Model, PathModel, SCHEMA, Stage, Stages, Way};
+use portolan_bench::Path;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 fn stage(per_call_us: f64, per_datagram_us: f64, per_byte_ns: f64) -> Stage {

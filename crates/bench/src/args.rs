@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a person asks `portolan bench` to measure.
+
+use crate::conditions::{Auth, Conditions, PPM_PER_PERCENT, PlacementChoice, Schedule};
+use clap::ValueEnum;
+use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Bytes of the largest message that a row may be asked for: two of them must fit in memory with
+/// ease.
+const SIZE_MAX: usize = 1 << 30;
+
+/// Options of `portolan bench`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BenchArgs {
+    /// What to measure; several are measured one after another.
+    #[arg(required = true, value_enum)]
+    pub(crate) metrics: Vec<Metric>,
+    /// Ways for the messages to take.
+    #[arg(
+        long = "path",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "all"
+    )]
+    pub(crate) paths: Vec<PathChoice>,
+    /// Message sizes, such as 8,64,1k,1M (k and M are powers of 1024).
+    #[arg(long = "size", value_name = "LIST")]
+    pub(crate) sizes: Option<SizeList>,
+    /// Systems to compare with.
+    #[arg(long = "vs", value_enum, value_delimiter = ',')]
+    pub(crate) versus: Vec<Versus>,
+    /// Also do the same work on the bare socket or memory, with no protocol.
+    #[arg(long)]
+    pub(crate) limits: bool,
+    /// Write the results as JSON to FILE; `-` is the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Messages per row and round, instead of a time.
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = iterations())]
+    pub(crate) iterations: Option<u64>,
+    /// Seconds of measurement per row, all rounds together.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+    /// MTU of the temporary lab.
+    #[arg(long, value_name = "M", default_value_t = 1500, value_parser = mtus())]
+    pub(crate) mtu: u32,
+    /// Rounds; every round measures every row once, and the medians of the rounds are reported.
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = rounds())]
+    pub(crate) repeat: u32,
+    /// Where Portolan's rows receive bulk data; a row for each.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub(crate) placement: Vec<PlacementChoice>,
+    /// Random loss in percent, each way, beside rows without: 1,5 (with stream).
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = parse_loss)]
+    pub(crate) loss: Vec<u32>,
+    /// One datagram from elsewhere to N of Portolan's stream, beside rows without: 100,10000 (with
+    /// stream).
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = intervals())]
+    pub(crate) interfere: Vec<u32>,
+    /// Senders to one receiver (with incast).
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = senders())]
+    pub(crate) senders: u32,
+    /// Order in which the receiver serves them; a row for each (with incast).
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub(crate) schedule: Vec<Schedule>,
+    /// What frames on networks must prove, in Portolan's rows; a row for each.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub(crate) auth: Vec<Auth>,
+    /// Stay on this host's loopback interface even where a lab would be allowed.
+    #[arg(long)]
+    pub(crate) loopback: bool,
+}
+
+impl BenchArgs {
+    /// The sizes to measure for `metric`, in ascending order.
+    pub(crate) fn sizes_for(&self, metric: Metric) -> Vec<usize> {
+        match &self.sizes {
+            Some(list) => list.0.clone(),
+            None => metric.default_sizes().to_vec(),
+        }
+    }
+
+    /// The conditions of Portolan's rows for `metric` on `path`: every proof of frames with every
+    /// placement, order of service, loss and interference that the metric knows.
+    pub(crate) fn conditions(&self, metric: Metric, path: Path) -> Vec<Conditions> {
+        let mut all = vec![Conditions::default()];
+        // Shared memory is never sealed.
+        if path != Path::Shm {
+            all = each(&all, &self.auth, |one, auth| one.auth = Some(auth));
+        }
+        if !metric.is_bulk() {
+            return all;
+        }
+        let placements = self.placement.iter().flat_map(|choice| choice.placements());
+        all = each(&all, placements, |one, placement| {
+            one.placement = Some(placement)
+        });
+        if metric == Metric::Incast {
+            all = each(&all, &self.schedule, |one, schedule| {
+                one.schedule = Some(schedule)
+            });
+        }
+        if metric == Metric::Stream && path != Path::Shm {
+            all = each(&all, &undisturbed_and(&self.loss), |one, ppm| {
+                one.loss_ppm = ppm
+            });
+            all = each(&all, &undisturbed_and(&self.interfere), |one, n| {
+                one.interfere = n
+            });
+        }
+        all
+    }
+
+    /// What the network does to the other systems' rows.
+    pub(crate) fn losses(&self, metric: Metric, path: Path) -> Vec<Conditions> {
+        let all = [Conditions::default()];
+        if metric == Metric::Stream && path != Path::Shm {
+            each(&all, &undisturbed_and(&self.loss), |one, ppm| {
+                one.loss_ppm = ppm
+            })
+        } else {
+            all.to_vec()
+        }
+    }
+
+    /// Refuses options that none of the metrics knows: a row that looks as if it were measured
+    /// under them would be a lie.
+    ///
+    /// # Errors
+    /// [`ArgsError`] names the option and the metric that it belongs to.
+    pub fn check(&self) -> Result<(), ArgsError> {
+        let belongs = [
+            (!self.loss.is_empty(), "--loss", Metric::Stream),
+            (!self.interfere.is_empty(), "--interfere", Metric::Stream),
+            (!self.schedule.is_empty(), "--schedule", Metric::Incast),
+        ];
+        for (given, option, metric) in belongs {
+            if given && !self.metrics.contains(&metric) {
+                return Err(ArgsError::WithoutMetric { option, metric });
+            }
+        }
+        let bulk = self.metrics.iter().any(|metric| metric.is_bulk());
+        if !bulk && !self.placement.is_empty() {
+            return Err(ArgsError::PlacementWithoutBulk);
+        }
+        if !self.auth.is_empty() && self.paths() == [Path::Shm] {
+            return Err(ArgsError::AuthOnMemory);
+        }
+        for metric in &self.metrics {
+            for size in self.sizes_for(*metric) {
+                let (metric, least) = (*metric, metric.size_min());
+                if size < least {
+                    return Err(ArgsError::TooShort {
+                        metric,
+                        least,
+                        size,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The paths to measure, `all` resolved, each once.
+    pub(crate) fn paths(&self) -> Vec<Path> {
+        let mut paths = Vec::new();
+        for path in self.paths.iter().flat_map(|choice| choice.paths()) {
+            if !paths.contains(path) {
+                paths.push(*path);
+            }
+        }
+        paths
+    }
+}
+
+/// Options that do not fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArgsError {
+    /// None of the metrics knows the option.
+    #[error("{option} has no effect without the metric {metric}: add it or leave {option} out")]
+    WithoutMetric {
+        /// As it is written.
+        option: &'static str,
+        /// The one that knows it.
+        metric: Metric,
+    },
+    /// Short messages have no place of their own.
+    #[error(
+        "--placement has no effect without bulk data: add stream, loaded or incast, or leave it out"
+    )]
+    PlacementWithoutBulk,
+    /// Shared memory is never sealed.
+    #[error("--auth has no effect on shared memory: add a path, or leave it out")]
+    AuthOnMemory,
+    /// The row's check mark does not fit.
+    #[error("{metric} needs messages of at least {least} bytes: {size} is too few")]
+    TooShort {
+        /// The one that has such a mark.
+        metric: Metric,
+        /// Bytes of it.
+        least: usize,
+        /// Bytes of the messages asked for.
+        size: usize,
+    },
+}
+
+/// Nothing, and then what was asked for.
+fn undisturbed_and(values: &[u32]) -> Vec<u32> {
+    [&[0], values].concat()
+}
+
+/// `all`, with each of `values` set by `set`, each once; as it is if there are none.
+fn each<'a, T: Copy + 'a>(
+    all: &[Conditions],
+    values: impl IntoIterator<Item = &'a T>,
+    set: impl Fn(&mut Conditions, T),
+) -> Vec<Conditions> {
+    let mut product = Vec::new();
+    for value in values {
+        for mut conditions in all.iter().copied() {
+            set(&mut conditions, *value);
+            if !product.contains(&conditions) {
+                product.push(conditions);
+            }
+        }
+    }
+    if product.is_empty() {
+        all.to_vec()
+    } else {
+        product
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Half the round trip of one message.
+    #[serde(rename = "half_rtt")]
+    Pingpong,
+    /// Bytes per second of large messages in one direction.
+    Stream,
+    /// Small messages per second in one direction.
+    Rate,
+    /// Half the round trip of one message, alone and while a stream runs between the same
+    /// processes.
+    Loaded,
+    /// Bytes per second of several senders into one receiver.
+    Incast,
+}
+
+impl Metric {
+    fn default_sizes(self) -> &'static [usize] {
+        match self {
+            Metric::Pingpong => &[8, 64, 1024],
+            Metric::Stream => &[1 << 20],
+            Metric::Rate => &[8],
+            Metric::Loaded => &[64],
+            Metric::Incast => &[4 << 20],
+        }
+    }
+
+    /// Bytes of the smallest message that can carry the row's check mark.
+    pub(crate) fn size_min(self) -> usize {
+        match self {
+            Metric::Pingpong | Metric::Stream | Metric::Loaded | Metric::Incast => 1,
+            Metric::Rate => 8,
+        }
+    }
+
+    /// Whether large messages are part of it.
+    pub(crate) fn is_bulk(self) -> bool {
+        matches!(self, Metric::Stream | Metric::Loaded | Metric::Incast)
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Metric::Pingpong => "pingpong",
+            Metric::Stream => "stream",
+            Metric::Rate => "rate",
+            Metric::Loaded => "loaded",
+            Metric::Incast => "incast",
+        })
+    }
+}
+
+/// A path as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PathChoice {
+    /// Shared memory within one host.
+    Shm,
+    /// UDP between two hosts.
+    Udp,
+    /// Raw Ethernet frames between two hosts.
+    Packet,
+    /// Whatever Portolan chooses between two hosts.
+    Auto,
+    /// All of these.
+    All,
+}
+
+impl PathChoice {
+    fn paths(self) -> &'static [Path] {
+        match self {
+            PathChoice::Shm => &[Path::Shm],
+            PathChoice::Udp => &[Path::Udp],
+            PathChoice::Packet => &[Path::Packet],
+            PathChoice::Auto => &[Path::Auto],
+            PathChoice::All => &[Path::Shm, Path::Packet, Path::Udp, Path::Auto],
+        }
+    }
+}
+
+/// A path as it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Path {
+    /// Shared memory within one host.
+    Shm,
+    /// Raw Ethernet frames between two hosts.
+    Packet,
+    /// UDP between two hosts.
+    Udp,
+    /// Whatever Portolan chooses between two hosts.
+    Auto,
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Path::Shm => "shm",
+            Path::Packet => "packet",
+            Path::Udp => "udp",
+            Path::Auto => "auto",
+        })
+    }
+}
+
+/// A system to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Versus {
+    /// The kernel's TCP, at its best.
+    Tcp,
+    /// Hand-written UDP that trusts the network, at its best.
+    Udp,
+}
+
+/// Message sizes in ascending order, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SizeList(pub(crate) Vec<usize>);
+
+impl FromStr for SizeList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut sizes = text
+            .split(',')
+            .map(parse_size)
+            .collect::<Result<Vec<_>, _>>()?;
+        sizes.sort_unstable();
+        sizes.dedup();
+        Ok(SizeList(sizes))
+    }
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let text = text.trim();
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        _ => (text, 0),
+    };
+    let count: usize = digits
+        .parse()
+        .map_err(|_| format!("'{text}' is not a size; write bytes, such as 8, 64, 1k or 1M"))?;
+    match count.checked_mul(1 << shift) {
+        Some(0) => Err("messages of 0 bytes are not measured; use at least 1".into()),
+        Some(size) if size <= SIZE_MAX => Ok(size),
+        _ => Err(format!(
+            "'{text}' is more than a message may have; use at most 1024M"
+        )),
+    }
+}
+
+fn iterations() -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..)
+}
+
+/// From the least that IPv4 hosts must take to the most that an IPv4 packet can be long.
+fn mtus() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(576..=65_535)
+}
+
+/// More than a thousand would be a mistake for `--iterations`.
+fn rounds() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1000)
+}
+
+/// From a probe that meets traffic now and then to one beside each tenth datagram.
+fn intervals() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(10..=10_000_000)
+}
+
+/// One sender is no incast; each is a process and a host of the lab.
+fn senders() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(2..=64)
+}
+
+/// Percent to parts per million.
+fn parse_loss(text: &str) -> Result<u32, String> {
+    match text.parse::<f64>() {
+        // Below, no run is long enough to see it; above, nothing but timeouts is measured.
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "below 10^6"
+        )]
+        Ok(percent) if (0.001..=50.0).contains(&percent) => {
+            Ok((percent * PPM_PER_PERCENT).round() as u32)
+        }
+        _ => Err(format!(
+            "'{text}' is not a loss; use percent from 0.001 to 50"
+        )),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        // An hour a row is a mistake; below a millisecond a round may hold no message at all.
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!(
+            "'{text}' is not a time; use seconds from 0.001 to 3600"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_list_is_sorted_and_without_repetition() {
+        assert_eq!(
+            "1M, 64,8,1k,64".parse(),
+            Ok(SizeList(vec![8, 64, 1024, 1 << 20]))
+        );
+        assert_eq!("2K".parse(), Ok(SizeList(vec![2048])));
+    }
+
+    #[test]
+    fn size_list_refuses_what_is_no_size() {
+        for text in [
+            "",
+            "8,",
+            "k",
+            "0",
+            "-1",
+            "1.5k",
+            "8 64",
+            "1025M",
+            "99999999999999999999",
+            "1G",
+        ] {
+            let error = text.parse::<SizeList>().expect_err(text);
+            assert!(
+                error.contains("use") || error.contains("write"),
+                "no remedy in: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn seconds_refuse_nonsense() {
+        assert_eq!(parse_seconds("0.5"), Ok(0.5));
+        for text in ["0", "-1", "nan", "inf", "x", "3601"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    fn parse(line: &str) -> Result<BenchArgs, clap::Error> {
+        use clap::Parser;
+        Command::try_parse_from(std::iter::once("bench").chain(line.split_whitespace()))
+            .map(|command| command.args)
+    }
+
+    #[test]
+    fn all_paths_are_measured_once_each() {
+        let args = parse("pingpong --path udp,all --vs tcp,udp --limits").expect("valid");
+        assert_eq!(
+            args.paths(),
+            [Path::Udp, Path::Shm, Path::Packet, Path::Auto]
+        );
+        assert_eq!(args.versus, [Versus::Tcp, Versus::Udp]);
+        assert_eq!(args.sizes_for(Metric::Pingpong), [8, 64, 1024]);
+    }
+
+    #[test]
+    fn every_placement_has_a_row_once() {
+        let args = parse("stream --placement all,bounce").expect("valid");
+        let conditions = args.conditions(Metric::Stream, Path::Udp);
+        assert_eq!(conditions.len(), 3);
+        assert!(conditions.iter().all(|one| one.placement.is_some()));
+        let plain = parse("stream").expect("valid");
+        assert_eq!(
+            plain.conditions(Metric::Stream, Path::Udp),
+            [Conditions::default()]
+        );
+        assert_eq!(
+            args.conditions(Metric::Pingpong, Path::Udp),
+            [Conditions::default()]
+        );
+    }
+
+    #[test]
+    fn every_proof_of_frames_has_a_row_on_networks() {
+        let args = parse("pingpong stream --auth none,token,aead --path all").expect("valid");
+        for metric in [Metric::Pingpong, Metric::Stream] {
+            let on = |path| args.conditions(metric, path);
+            let auths: Vec<_> = on(Path::Udp).iter().map(|one| one.auth).collect();
+            assert_eq!(
+                auths,
+                [Auth::None, Auth::Token, Auth::Aead].map(Some),
+                "{metric}"
+            );
+            assert_eq!(on(Path::Shm), [Conditions::default()]);
+        }
+        assert!(args.check().is_ok());
+    }
+
+    #[test]
+    fn what_is_disturbed_stands_beside_what_is_not() {
+        let args = parse("stream --loss 1,0.5 --interfere 100").expect("valid");
+        let of = |path| args.conditions(Metric::Stream, path).len();
+        assert_eq!((of(Path::Udp), of(Path::Shm)), (6, 1));
+        let losses: Vec<u32> = args
+            .losses(Metric::Stream, Path::Udp)
+            .iter()
+            .map(|one| one.loss_ppm)
+            .collect();
+        assert_eq!(losses, [0, 10_000, 5_000]);
+        for line in [
+            "stream --loss 0",
+            "stream --loss 51",
+            "stream --loss nan",
+            "stream --interfere 9",
+            "incast --senders 1",
+            "incast --schedule first",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn options_that_would_have_no_effect_are_refused() {
+        for line in [
+            "rate --loss 1",
+            "pingpong --interfere 100",
+            "stream --schedule fair",
+            "rate --placement auto",
+            "pingpong --path shm --auth aead",
+        ] {
+            let error = parse(line)
+                .expect("well-formed")
+                .check()
+                .expect_err(line)
+                .to_string();
+            assert!(
+                error.contains("no effect") && error.contains("leave"),
+                "{error}"
+            );
+        }
+        assert!(
+            parse("stream incast --loss 1 --schedule fair")
+                .expect("valid")
+                .check()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn unknown_placements_are_refused_with_the_known_ones() {
+        let error = parse("stream --placement guess").expect_err("refused");
+        assert!(error.to_string().contains("possible values"), "{error}");
+    }
+
+    #[test]
+    fn a_time_and_a_count_exclude_each_other() {
+        assert!(parse("rate --seconds 2 --iterations 5").is_err());
+        assert!(parse("rate --iterations 0").is_err());
+        assert!(parse("--limits").is_err(), "a metric is required");
+        assert_eq!(
+            parse("stream rate").expect("valid").metrics,
+            [Metric::Stream, Metric::Rate]
+        );
+    }
+}

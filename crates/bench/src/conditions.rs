@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Under which conditions a row is measured: settings of Portolan's job, and what the network does
+//! to all systems alike.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Parts per million in a percent.
+pub(crate) const PPM_PER_PERCENT: f64 = 10_000.0;
+
+/// Where the payload of bulk datagrams is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Placement {
+    /// Into a buffer of the library, and copied.
+    Bounce,
+    /// Where the next fragments are expected; copied where the guess was wrong.
+    Speculative,
+    /// Whichever of the two costs less on this machine.
+    Auto,
+}
+
+/// Placements as they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlacementChoice {
+    /// Into a buffer of the library, and copied.
+    Bounce,
+    /// Where the next fragments are expected; copied where the guess was wrong.
+    Speculative,
+    /// Whichever of the two costs less on this machine.
+    Auto,
+    /// All of these, one row each.
+    All,
+}
+
+impl PlacementChoice {
+    /// What it stands for.
+    pub(crate) fn placements(self) -> &'static [Placement] {
+        match self {
+            PlacementChoice::Bounce => &[Placement::Bounce],
+            PlacementChoice::Speculative => &[Placement::Speculative],
+            PlacementChoice::Auto => &[Placement::Auto],
+            PlacementChoice::All => &[Placement::Bounce, Placement::Speculative, Placement::Auto],
+        }
+    }
+}
+
+/// The order in which a receiver serves transfers that compete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Schedule {
+    /// The one with the least left first.
+    Shortest,
+    /// All alike.
+    Fair,
+}
+
+/// What frames on networks must prove; `docs/security.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Auth {
+    /// Nothing: what the others are to be compared with.
+    None,
+    /// That their sender has been told a secret number.
+    Token,
+    /// The same by a seal: encrypted and authenticated with AES-128-GCM.
+    Aead,
+    /// The same with AES-256-GCM.
+    #[value(name = "aead-aes256")]
+    #[serde(rename = "aead-aes256")]
+    AeadAes256,
+    /// The same with ChaCha20-Poly1305.
+    #[value(name = "aead-chacha20")]
+    #[serde(rename = "aead-chacha20")]
+    AeadChaCha20,
+}
+
+/// See the module documentation. The default is an undisturbed network and Portolan's own choices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// Job option `placement`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) placement: Option<Placement>,
+    /// Job option `schedule`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) schedule: Option<Schedule>,
+    /// Job option `auth`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) auth: Option<Auth>,
+    /// Packets that the network drops at random, each way, in a million.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub loss_ppm: u32,
+    /// Datagrams of the stream to one from elsewhere; 0 is none from elsewhere.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) interfere: u32,
+}
+
+impl Conditions {
+    /// The options that Portolan's job is given.
+    pub(crate) fn options(&self) -> BTreeMap<String, String> {
+        let mut options: BTreeMap<String, String> = self.choices().into_iter().collect();
+        if self.loss_ppm > 0 {
+            // The seed is the protocol's business: the same losses in every round would be one
+            // sample taken many times.
+            let seed: u64 = rand::random();
+            options.insert("fault".into(), format!("drop={},seed={seed}", self.loss()));
+        }
+        options
+    }
+
+    /// The same without what only Portolan is told.
+    pub(crate) fn of_network(self) -> Conditions {
+        Conditions {
+            loss_ppm: self.loss_ppm,
+            interfere: self.interfere,
+            ..Conditions::default()
+        }
+    }
+
+    /// The chance that a packet is dropped.
+    pub(crate) fn loss(&self) -> f64 {
+        f64::from(self.loss_ppm) / 1e6
+    }
+
+    /// What sets the row apart, for the table; empty for the default.
+    pub fn describe(&self) -> String {
+        let mut words: Vec<String> = self
+            .choices()
+            .into_iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        if self.loss_ppm > 0 {
+            words.push(format!(
+                "{} % lost",
+                f64::from(self.loss_ppm) / PPM_PER_PERCENT
+            ));
+        }
+        if self.interfere > 0 {
+            words.push(format!("1 foreign datagram in {}", self.interfere));
+        }
+        words.join(", ")
+    }
+
+    fn choices(&self) -> Vec<(String, String)> {
+        let name = |value: &dyn ValueName| value.value_name();
+        let choices = [
+            (
+                "placement",
+                self.placement.as_ref().map(|value| name(value)),
+            ),
+            ("schedule", self.schedule.as_ref().map(|value| name(value))),
+            ("auth", self.auth.as_ref().map(|value| name(value))),
+        ];
+        let given = choices
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.into(), value?)));
+        given.collect()
+    }
+}
+
+/// The name of a value on the command line, which is also that of the job's option.
+trait ValueName {
+    fn value_name(&self) -> String;
+}
+
+impl<T: ValueEnum> ValueName for T {
+    fn value_name(&self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_become_job_options() {
+        let conditions = Conditions {
+            placement: Some(Placement::Speculative),
+            schedule: Some(Schedule::Fair),
+            auth: Some(Auth::AeadChaCha20),
+            loss_ppm: 12_500,
+            interfere: 0,
+        };
+        let options = conditions.options();
+        assert_eq!(options["placement"], "speculative");
+        assert_eq!(options["schedule"], "fair");
+        assert_eq!(options["auth"], "aead-chacha20");
+        assert!(
+            options["fault"].starts_with("drop=0.0125,seed="),
+            "{options:?}"
+        );
+        assert!(Conditions::default().options().is_empty());
+        assert_eq!(
+            conditions.describe(),
+            "placement speculative, schedule fair, auth aead-chacha20, 1.25 % lost"
+        );
+    }
+
+    #[test]
+    fn the_network_is_the_same_for_all_systems() {
+        let conditions = Conditions {
+            placement: Some(Placement::Auto),
+            loss_ppm: 1,
+            interfere: 100,
+            ..Conditions::default()
+        };
+        let network = conditions.of_network();
+        assert_eq!(
+            (network.placement, network.loss_ppm, network.interfere),
+            (None, 1, 100)
+        );
+    }
+
+    #[test]
+    fn conditions_survive_their_json_and_defaults_leave_no_trace() {
+        let conditions = Conditions {
+            placement: Some(Placement::Bounce),
+            ..Conditions::default()
+        };
+        let json = serde_json::to_string(&conditions).expect("serializes");
+        assert_eq!(json, r#"{"placement":"bounce"}"#);
+        assert_eq!(
+            serde_json::from_str::<Conditions>("{}").expect("parses"),
+            Conditions::default()
+        );
+    }
+}

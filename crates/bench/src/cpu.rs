@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The processor time that moving bytes costs, at each end.
+//!
+//! It is the time of the whole process, in user and in kernel mode, from `getrusage`. The kernel's
+//! work in softirqs is in it as far as it ran on top of this process: a veth pair runs the
+//! receiver's half of the network stack on the sender's core, and charges it there. What cannot be
+//! seen: softirqs that ran on an idle core or in `ksoftirqd`, and whether a process that spins does
+//! work or waits. A spinning end costs a core for as long as the transfer lasts.
+
+use nix::sys::resource::{UsageWho, getrusage};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// Time between two readings while bytes arrive: a reading is a system call of a third of a
+/// microsecond, which then costs less than a thousandth.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Processor time per 10^9 bytes of payload.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// The end that sends.
+    pub sender_s_per_gb: f64,
+    /// The end that receives.
+    pub receiver_s_per_gb: f64,
+}
+
+/// Processor time of this process so far; zero where the system does not say.
+pub(crate) fn process_time() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return Duration::ZERO;
+    };
+    [usage.user_time(), usage.system_time()]
+        .into_iter()
+        .map(|time| {
+            let micros = time.tv_sec() * 1_000_000 + time.tv_usec();
+            Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+        })
+        .sum()
+}
+
+/// Seconds per 10^9 bytes; `None` of no bytes.
+pub(crate) fn per_gb(seconds: f64, bytes: u64) -> Option<f64> {
+    #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
+    let gigabytes = bytes as f64 / 1e9;
+    (bytes > 0).then(|| seconds / gigabytes)
+}
+
+/// The receiver's account. It does not know which turns the sender measures, so it takes all but
+/// the first and the last, in which payloads are compared as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    bytes: u64,
+    first: Option<Reading>,
+    latest: Option<Reading>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: Instant,
+    spent: Duration,
+    bytes: u64,
+}
+
+impl Meter {
+    /// To be called after each turn but the last, with the payload that it brought.
+    pub(crate) fn turn(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        let now = Instant::now();
+        let due = self
+            .latest
+            .is_none_or(|latest| now - latest.at >= LOOK_EVERY);
+        if !due {
+            return;
+        }
+        let reading = Reading {
+            at: now,
+            spent: process_time(),
+            bytes: self.bytes,
+        };
+        self.first.get_or_insert(reading);
+        self.latest = Some(reading);
+    }
+
+    /// Payload of all turns so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Seconds per 10^9 bytes; `None` when there were too few turns to say.
+    pub(crate) fn s_per_gb(&self) -> Option<f64> {
+        let (first, latest) = (self.first?, self.latest?);
+        per_gb(
+            (latest.spent - first.spent).as_secs_f64(),
+            latest.bytes - first.bytes,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn burn(time: Duration) {
+        let end = process_time() + time;
+        while process_time() < end {}
+    }
+
+    #[test]
+    fn work_is_seen_and_sleep_is_not() {
+        let mut meter = Meter::default();
+        meter.turn(1);
+        burn(Duration::from_millis(5));
+        meter.turn(1_000_000);
+        let busy = meter.s_per_gb().expect("two turns");
+        // Other tests run in the same process: only the lower bound is certain.
+        assert!(busy >= 4.9, "{busy}");
+    }
+
+    #[test]
+    fn one_turn_is_too_few() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.s_per_gb(), None);
+        meter.turn(100);
+        assert_eq!(meter.s_per_gb(), None);
+        assert_eq!(per_gb(1.0, 0), None);
+        assert_eq!(per_gb(1.0, 2_000_000_000), Some(0.5));
+    }
+}

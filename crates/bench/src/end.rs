@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One end of a bare row, as its program sees it.
+
+use crate::control::{Offer, Wire};
+use crate::cpu::Meter;
+use crate::extra::Account;
+use crate::measure::{Sample, Turn, drive};
+use crate::patience::Patience;
+use crate::place::{Place, pin};
+use crate::rows;
+use crate::spec::{Program, Role, Spec};
+use crate::sys::SharedMap;
+use anyhow::{Context, Result, bail};
+use std::fs::File;
+
+/// One end at work.
+pub(crate) struct End {
+    /// What it was told.
+    pub(crate) spec: Spec,
+    /// A receiver's account of its processor time; nothing is said where it is not kept.
+    pub(crate) meter: Meter,
+    wire: Wire,
+}
+
+impl End {
+    /// Takes the end's place and core, does its work and reports over `wire`.
+    ///
+    /// # Errors
+    /// The command that waits for the report is gone.
+    pub(crate) fn work(spec: Spec, wire: Wire) -> Result<()> {
+        let mut end = End {
+            spec,
+            meter: Meter::default(),
+            wire,
+        };
+        let outcome = end.run();
+        let account = Account {
+            cpu_s_per_gb: end.meter.s_per_gb(),
+            ..Account::default()
+        };
+        end.wire.report(outcome, account)
+    }
+
+    fn run(&mut self) -> Result<Option<Sample>> {
+        let here = self.here();
+        here.enter()
+            .with_context(|| format!("cannot enter {here:?}"))?;
+        if let Some(cores) = self.spec.cores {
+            let cpu = cores[self.spec.role.index()];
+            pin(cpu).with_context(|| format!("cannot pin to core {cpu}"))?;
+        }
+        match self.spec.program {
+            Program::ShmPingpong(lines) => rows::shm_pingpong::run(self, lines),
+            Program::ShmStream(copying) => rows::shm_stream::run(self, copying),
+            Program::ShmRate(publish) => rows::shm_rate::run(self, publish),
+            Program::PacketPingpong => rows::pingpong::packet(self),
+            Program::UdpPingpong => rows::pingpong::udp(self),
+            Program::TcpPingpong => rows::pingpong::tcp(self),
+            Program::PacketFlow(cargo) => rows::flow::packet(self, cargo),
+            Program::UdpFlow(cargo) => rows::flow::udp(self, cargo),
+            Program::UdpStream(gather, scatter) => rows::udp_stream::run(self, gather, scatter),
+            Program::TcpStream(wait) => rows::tcp::stream(self, wait),
+            Program::TcpGoodput(_) => rows::tcp_goodput::run(self),
+            Program::TcpLoaded(chunk) => rows::tcp_loaded::run(self, chunk),
+            Program::TcpRate(writes) => rows::tcp::rate(self, writes),
+            Program::Portolan(..) => bail!("a Portolan row is run by the launcher"),
+        }
+    }
+
+    /// Whether this end measures.
+    pub(crate) fn drives(&self) -> bool {
+        self.spec.role == Role::Driver
+    }
+
+    /// This end's host.
+    pub(crate) fn here(&self) -> Place {
+        self.spec.hosts[self.spec.role.index()].clone()
+    }
+
+    /// The other end's host.
+    pub(crate) fn there(&self) -> Place {
+        self.spec.hosts[self.spec.role.peer().index()].clone()
+    }
+
+    /// A fresh patience; it yields where the ends have no core each.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience::new(self.spec.cores.is_none())
+    }
+
+    /// Tells the other end `offer` and learns its offer.
+    ///
+    /// # Errors
+    /// The command is gone.
+    pub(crate) fn exchange(&mut self, offer: &Offer) -> Result<Offer> {
+        self.wire.exchange(offer)
+    }
+
+    /// Maps the memory that both ends share, then lets them begin together.
+    ///
+    /// # Errors
+    /// The memory is not there.
+    pub(crate) fn shared(&mut self) -> Result<SharedMap> {
+        let path = self
+            .spec
+            .shared
+            .as_ref()
+            .context("no shared memory was made for this row")?;
+        let file = File::options().read(true).write(true).open(path);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        SharedMap::new(&file).context("cannot map the shared memory")
+    }
+
+    /// Measures `turn` at the pace asked for.
+    ///
+    /// # Errors
+    /// The first error of a turn.
+    pub(crate) fn measure(
+        &self,
+        shape: Turn,
+        turn: impl FnMut(bool) -> Result<()>,
+    ) -> Result<Option<Sample>> {
+        drive(self.spec.pace, shape, turn).map(Some)
+    }
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Several senders into one receiver.
+//!
+//! Rank 0 receives and measures. A turn begins with a word to the senders; each sends one message,
+//! and the receiver notes when each was complete. Before, in the same run, one sender alone sends
+//! as many bytes a turn: what the receiver can take.
+
+use crate::extra::Extra;
+use crate::loaded::halved;
+use crate::measure::{Sample, Turn, drive};
+use crate::pattern::{stamp, verify};
+use crate::portolan_account;
+use crate::rounds::median;
+use crate::rows::turn_flags;
+use crate::spec::Spec;
+use anyhow::{Context, Result, bail, ensure};
+use portolan::{Lane, Node, PortConfig, Target};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Ports of the messages, of accounts, and of the receiver's word.
+const DATA: u16 = 1;
+const ACCOUNTS: u16 = 2;
+const WORDS: u16 = 5;
+
+/// Bytes of a word as JSON, at most.
+const WORD_LEN_MAX: usize = 128;
+
+/// What the receiver tells a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Word {
+    /// Send `messages` of turn `seq`.
+    Send {
+        messages: u32,
+        seq: u64,
+        last: bool,
+    },
+    Stop,
+}
+
+/// A message that has come.
+struct Arrival {
+    source: u32,
+    at: Instant,
+    message: Vec<u8>,
+}
+
+/// Messages of the turn under way. One thread uses it; a lock only because handlers must be `Send`.
+#[derive(Default)]
+struct Arrivals {
+    count: AtomicUsize,
+    list: Mutex<Vec<Arrival>>,
+}
+
+/// Rank 0.
+///
+/// # Errors
+/// A payload was wrong, or a sender is gone.
+pub(crate) fn receive(node: &mut Node, spec: &Spec) -> Result<Sample> {
+    let arrivals = Arc::new(Arrivals::default());
+    let noted = Arc::clone(&arrivals);
+    node.open_active(DATA, PortConfig::default(), move |_, mut message| {
+        let (source, at) = (message.source(), Instant::now());
+        let buffer = message
+            .take_buffer()
+            .map(portolan::Buffer::into_vec)
+            .unwrap_or_default();
+        if let Ok(mut list) = noted.list.lock() {
+            list.push(Arrival {
+                source,
+                at,
+                message: buffer,
+            });
+        }
+        noted.count.fetch_add(1, Relaxed);
+    })?;
+    node.open(ACCOUNTS, PortConfig::default())?;
+    node.barrier()?;
+    let senders = node.size() - 1;
+    let shape = Turn {
+        messages: u64::from(senders),
+        halves: 1,
+    };
+    let buffers = (0..senders).map(|_| vec![0; spec.size]).collect();
+    let mut receiver = Receiver {
+        node,
+        arrivals,
+        buffers,
+        seqs: vec![0; senders as usize + 1],
+        finish_us: Vec::new(),
+    };
+    let single = drive(halved(spec.pace), shape, |last| {
+        receiver.turn(&[1], senders, last)
+    })?;
+    let all: Vec<u32> = (1..=senders).collect();
+    receiver.finish_us.clear();
+    let sample = drive(halved(spec.pace), shape, |last| {
+        receiver.turn(&all, 1, last)
+    })?;
+    receiver.finish(spec, &single, sample)
+}
+
+struct Receiver<'a> {
+    node: &'a mut Node,
+    arrivals: Arc<Arrivals>,
+    buffers: Vec<Vec<u8>>,
+    /// Turns of each rank so far.
+    seqs: Vec<u64>,
+    /// Of each turn so far, by sender.
+    finish_us: Vec<Vec<f64>>,
+}
+
+impl Receiver<'_> {
+    /// Has each of `ranks` send `messages`, and waits for them all.
+    fn turn(&mut self, ranks: &[u32], messages: u32, last: bool) -> Result<()> {
+        for buffer in self.buffers.drain(..) {
+            // The handler gets it: there is nothing to wait for.
+            let _ = self.node.post_recv(DATA, buffer)?;
+        }
+        self.arrivals.count.store(0, Relaxed);
+        let began = Instant::now();
+        for &rank in ranks {
+            let seq = self.seqs[rank as usize];
+            say(
+                self.node,
+                rank,
+                Word::Send {
+                    messages,
+                    seq,
+                    last,
+                },
+            )?;
+        }
+        let expected = ranks.len() * messages as usize;
+        let arrivals = Arc::clone(&self.arrivals);
+        self.node
+            .wait_until(|| arrivals.count.load(Relaxed) >= expected);
+        self.take(ranks, began)
+    }
+
+    fn take(&mut self, ranks: &[u32], began: Instant) -> Result<()> {
+        let list = self
+            .arrivals
+            .list
+            .lock()
+            .map(|mut list| std::mem::take(&mut *list));
+        let Ok(list) = list else {
+            bail!("a handler panicked");
+        };
+        let mut finish = vec![0.0; ranks.len()];
+        for arrival in list {
+            verify(&arrival.message, self.seqs[arrival.source as usize])
+                .with_context(|| format!("from rank {}", arrival.source))?;
+            if let Some(place) = ranks.iter().position(|rank| *rank == arrival.source) {
+                finish[place] = arrival.at.duration_since(began).as_secs_f64() * 1e6;
+            }
+            self.buffers.push(arrival.message);
+        }
+        for rank in ranks {
+            self.seqs[*rank as usize] += 1;
+        }
+        self.finish_us.push(finish);
+        Ok(())
+    }
+
+    /// Ends the senders and puts the figures together.
+    fn finish(self, spec: &Spec, single: &Sample, mut sample: Sample) -> Result<Sample> {
+        let senders = self.node.size() - 1;
+        for rank in 1..=senders {
+            say(self.node, rank, Word::Stop)?;
+        }
+        for rank in 1..=senders {
+            let account = portolan_account::hear(self.node, rank, ACCOUNTS)?;
+            sample.add("senders", account.counters);
+        }
+        #[allow(clippy::cast_precision_loss, reason = "sizes stay below 2^30")]
+        let megabytes = spec.size as f64 / 1e6;
+        // Without the last turn, as in all figures.
+        let measured = self.finish_us.len().saturating_sub(1);
+        let of = |sender: usize| {
+            median(
+                self.finish_us[..measured]
+                    .iter()
+                    .map(|turn| turn[sender])
+                    .collect(),
+            )
+        };
+        sample.extra = Extra {
+            single_mbytes_per_s: Some(single.msgs_per_s * megabytes),
+            finish_us: (0..senders as usize).map(of).collect(),
+            ..sample.extra
+        };
+        Ok(sample)
+    }
+}
+
+/// Any other rank.
+///
+/// # Errors
+/// The receiver is gone.
+pub(crate) fn send(node: &mut Node, spec: &Spec) -> Result<()> {
+    node.open(WORDS, PortConfig::default())?;
+    node.barrier()?;
+    let mut message: Arc<[u8]> = vec![0; spec.size].into();
+    loop {
+        let Word::Send {
+            messages,
+            seq,
+            last,
+        } = hear(node)?
+        else {
+            break;
+        };
+        let bytes =
+            Arc::get_mut(&mut message).context("a completed send still holds its buffer")?;
+        stamp(bytes, seq, turn_flags(seq, last));
+        let requests: Vec<_> = (0..messages)
+            .map(|_| node.isend(Target::new(0, DATA), Arc::clone(&message)))
+            .collect::<Result<_, _>>()?;
+        for request in requests {
+            node.wait(request)?;
+        }
+    }
+    let account = portolan_account::of(node, &crate::cpu::Meter::default());
+    portolan_account::tell(node, Target::new(0, ACCOUNTS), &account)
+}
+
+fn say(node: &mut Node, rank: u32, word: Word) -> Result<()> {
+    let to = Target::new(rank, WORDS).lane(Lane::High);
+    Ok(node.send(to, &serde_json::to_vec(&word)?)?)
+}
+
+fn hear(node: &mut Node) -> Result<Word> {
+    let mut bytes = [0; WORD_LEN_MAX];
+    let received = node.recv(WORDS, &mut bytes)?;
+    ensure!(received.source == 0, "a word from rank {}", received.source);
+    serde_json::from_slice(&bytes[..received.len]).context("not a word of the receiver")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_word_fits() {
+        let word = Word::Send {
+            messages: u32::MAX,
+            seq: u64::MAX,
+            last: false,
+        };
+        assert!(serde_json::to_vec(&word).expect("serializes").len() <= WORD_LEN_MAX);
+    }
+}

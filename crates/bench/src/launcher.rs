@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the benchmark takes from the command that it is part of.
+
+use crate::args::Path;
+use crate::place::{Place, Site};
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Makes hosts to measure between, and runs jobs on them.
+pub trait Launcher {
+    /// Opens a temporary lab of `count` hosts.
+    ///
+    /// # Errors
+    /// Labs are not allowed here, or something that they need is missing.
+    fn open_lab(&self, mtu: u32, count: u32) -> Result<Site>;
+
+    /// Runs `job` to its end.
+    ///
+    /// # Errors
+    /// It cannot be started, or a rank fails.
+    fn run_job(&self, job: &Job<'_>) -> Result<()>;
+}
+
+/// A job of one rank at each of `places`.
+#[derive(Clone, Debug)]
+pub struct Job<'a> {
+    /// The program and its arguments.
+    pub command: &'a [String],
+    /// Where the ranks run.
+    pub places: &'a [Place],
+    /// The path that their messages take.
+    pub path: Path,
+    /// Further options of the job.
+    pub options: BTreeMap<String, String>,
+    /// How long the ranks measure; the job may take [`crate::GRACE`] longer.
+    pub lasts: Duration,
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Portolan beside the machine's limit and the kernel's protocols, in one run: `portolan bench`.
+//!
+//! Absolute figures move with the machine's mood; what can be relied on is ratios. So the rows to
+//! be compared are measured in turn, round after round (`rounds`), with the same sizes, windows and
+//! clock. Both ends of every row are processes of their own, started anew in each round: bare rows
+//! by `worker`, Portolan's by the [`Launcher`]. A new metric is a variant of [`Metric`], its
+//! programs in `rows`, and a line in `plan`.
+//!
+//! Labs, jobs, files and exit statuses are the command's business; it gives them by [`Launcher`].
+
+mod args;
+mod conditions;
+mod control;
+mod cpu;
+mod end;
+mod extra;
+mod half_power;
+mod incast;
+mod interfere;
+mod launcher;
+mod loaded;
+mod loss;
+mod machine;
+mod measure;
+mod patience;
+mod pattern;
+mod place;
+mod plan;
+mod portolan_account;
+mod portolan_rows;
+mod progress;
+mod relative;
+mod rounds;
+mod rows;
+mod schema;
+mod socket;
+mod spec;
+mod sys;
+mod table;
+mod worker;
+
+pub use args::{ArgsError, BenchArgs, Metric, Path};
+pub use conditions::Conditions;
+pub use cpu::Cpu;
+pub use extra::{Extra, Latency};
+pub use half_power::throughput;
+pub use launcher::{Job, Launcher};
+pub use place::{Place, Site, SiteKind, pick_cores, pin};
+pub use schema::{Machine, Report, Row};
+pub use table::render;
+pub use worker::{GRACE, WorkerArgs, work};
+
+use anyhow::{Context, Result};
+use loss::Loss;
+use measure::{Pace, Sample};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use plan::Measurement;
+use progress::Progress;
+use schema::SCHEMA;
+use spec::{Burst, Program, Role, Spec};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+
+/// What a run of the benchmark brought.
+pub struct Outcome {
+    /// The figures.
+    pub report: Report,
+    /// No row of Portolan itself is missing.
+    pub complete: bool,
+}
+
+/// Measures what `args` ask for. What cannot be measured is a note of the report.
+pub fn run(args: &BenchArgs, launcher: &dyn Launcher) -> Outcome {
+    let mut notes = Vec::new();
+    let site = choose_site(args, launcher, 2, &mut notes);
+    let crowd = args
+        .metrics
+        .contains(&Metric::Incast)
+        .then(|| choose_site(args, launcher, args.senders + 1, &mut notes));
+    let mut report = Report {
+        schema: SCHEMA,
+        machine: machine::describe(&site, args.repeat),
+        results: vec![],
+        slower_variants: vec![],
+        half_power: vec![],
+        notes,
+    };
+    let bench = Bench {
+        args,
+        launcher,
+        site,
+        crowd,
+    };
+    let complete = bench.measure_all(&mut report);
+    report.half_power = half_power::of(&report.results);
+    Outcome { report, complete }
+}
+
+/// A lab where a network path was asked for and a lab is allowed, otherwise this host.
+fn choose_site(
+    args: &BenchArgs,
+    launcher: &dyn Launcher,
+    count: u32,
+    notes: &mut Vec<String>,
+) -> Site {
+    let network = args.paths().iter().any(|path| *path != Path::Shm);
+    if network && !args.loopback {
+        match launcher.open_lab(args.mtu, count) {
+            Ok(site) => return site,
+            Err(error) => notes.push(format!("network paths on loopback: no lab: {error:#}")),
+        }
+    }
+    Site::loopback(args.mtu as usize, count)
+}
+
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    launcher: &'a dyn Launcher,
+    site: Site,
+    /// The hosts of an incast.
+    crowd: Option<Site>,
+}
+
+impl Bench<'_> {
+    /// Measures everything and says whether Portolan's own rows are all there.
+    fn measure_all(&self, report: &mut Report) -> bool {
+        let metrics = self.args.metrics.iter();
+        let work: Vec<_> = metrics
+            .flat_map(|metric| {
+                let sizes = self.args.sizes_for(*metric).into_iter();
+                sizes.map(|size| (*metric, size, plan::rows(self.args, *metric, size)))
+            })
+            .collect();
+        let counts = work.iter().map(|(.., rows)| plan::measurements(rows).len());
+        let mut progress = Progress::new(counts.sum::<usize>() * self.args.repeat as usize);
+        let mut complete = true;
+        for (metric, size, rows) in &work {
+            complete &= self.add(report, (*metric, *size), rows, &mut progress);
+        }
+        complete
+    }
+
+    /// Measures one size.
+    fn add(
+        &self,
+        report: &mut Report,
+        (metric, size): (Metric, usize),
+        wanted: &[plan::Wanted],
+        progress: &mut Progress,
+    ) -> bool {
+        let outcome = rounds::run(wanted, (metric, size), self.args.repeat, |measurement| {
+            progress.begin(&format!("{metric}, {size} bytes, {}", measurement.name()));
+            self.measure(measurement, size)
+        });
+        report.results.extend(relative::related(outcome.rows));
+        report.slower_variants.extend(outcome.slower);
+        let mut complete = true;
+        for (measurement, why) in outcome.failures {
+            let program = measurement.program;
+            complete &= !matches!(program, Program::Portolan(..));
+            report.notes.push(format!(
+                "{metric}, {size} bytes, {}: {why}",
+                measurement.name()
+            ));
+        }
+        complete
+    }
+
+    fn measure(&self, measurement: &Measurement, size: usize) -> Result<Sample> {
+        let mut spec = self.spec(measurement, size);
+        if let Program::Portolan(_, path) = measurement.program {
+            let places = self.places(measurement, path);
+            return portolan_rows::run(&mut spec, path, &places, self.launcher);
+        }
+        let _loss = self.lose(measurement)?;
+        // Kept open until the ends are done; it has no name that could be left behind.
+        let _shared = share(&mut spec)?;
+        worker::run_bare(&spec)
+    }
+
+    /// Where the ranks of a Portolan row run.
+    fn places(&self, measurement: &Measurement, path: Path) -> Vec<Place> {
+        let Program::Portolan(metric, _) = measurement.program else {
+            return Vec::new();
+        };
+        let site = match &self.crowd {
+            Some(crowd) if metric == Metric::Incast => crowd,
+            _ => &self.site,
+        };
+        let mut places = if path == Path::Shm {
+            site.hosts.iter().map(|_| Place::loopback()).collect()
+        } else {
+            site.hosts.clone()
+        };
+        if measurement.conditions.interfere > 0 {
+            // Beside the sender.
+            places.push(places[0].clone());
+        }
+        places
+    }
+
+    /// Has the lab lose packets for the time of a bare row, if it is to.
+    fn lose(&self, measurement: &Measurement) -> Result<Option<Loss>> {
+        match measurement.conditions.loss_ppm {
+            0 => Ok(None),
+            ppm => {
+                let offload = measurement.program != Program::TcpGoodput(Burst::Segments);
+                Loss::apply(&self.site.hosts, ppm, offload).map(Some)
+            }
+        }
+    }
+
+    fn spec(&self, measurement: &Measurement, size: usize) -> Spec {
+        let hosts = if measurement.between_hosts {
+            [self.site.hosts[0].clone(), self.site.hosts[1].clone()]
+        } else {
+            [Place::loopback(), Place::loopback()]
+        };
+        let pace = match self.args.iterations {
+            Some(count) => Pace::Iterations(count),
+            None => Pace::Seconds(self.args.seconds / f64::from(self.args.repeat)),
+        };
+        Spec {
+            program: measurement.program,
+            conditions: measurement.conditions,
+            role: Role::Driver,
+            size,
+            pace,
+            mtu: self.site.mtu,
+            cores: place::pick_cores(),
+            hosts,
+            senders: self.args.senders,
+            shared: None,
+            result: None,
+        }
+    }
+}
+
+/// Makes the memory that the ends of a row share, if they do; they reach it through this process.
+fn share(spec: &mut Spec) -> Result<Option<File>> {
+    let len = match spec.program {
+        Program::ShmPingpong(_) => rows::shm_pingpong::shared_len(spec.size),
+        Program::ShmStream(_) => rows::shm_stream::SHARED_LEN,
+        Program::ShmRate(_) => rows::shm_rate::SHARED_LEN,
+        _ => return Ok(None),
+    };
+    let file: File = memfd_create(c"portolan-bench", MFdFlags::MFD_CLOEXEC)
+        .context("cannot make shared memory")?
+        .into();
+    file.set_len(len as u64)
+        .context("cannot make shared memory")?;
+    let (pid, fd) = (std::process::id(), file.as_raw_fd());
+    spec.shared = Some(PathBuf::from(format!("/proc/{pid}/fd/{fd}")));
+    Ok(Some(file))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random loss in a lab, for systems that cannot be told to lose their own packets.
+//!
+//! A classic BPF program at each interface's way in drops what a random number below a threshold
+//! chooses (tc-bpf(8), "direct action"). On the way out it would lose nothing: a kernel that drops
+//! its own packet knows, and TCP sends it again at once. The program sees what the other host's
+//! stack handed over: with segmentation offload that is a burst of up to 64 KB, which is lost as a
+//! whole; without, a segment.
+
+use crate::place::Place;
+use anyhow::{Context, Result, bail};
+use std::process::{Command, Stdio};
+
+/// Offset at which classic BPF finds a random number: SKF_AD_OFF + SKF_AD_RANDOM of
+/// include/uapi/linux/filter.h, as the unsigned number that `tc` reads.
+const RANDOM: u32 = (-0x1000_i32 + 56).cast_unsigned();
+
+/// Segments a burst when the interface is not told otherwise (GSO_MAX_SEGS of
+/// include/linux/netdevice.h).
+const SEGMENTS_MAX: u32 = 65_535;
+
+/// Hosts whose interfaces lose packets; they stop when it is dropped.
+pub(crate) struct Loss {
+    hosts: Vec<(String, String)>,
+    offload: bool,
+}
+
+impl Loss {
+    /// Makes `hosts` lose `ppm` of a million packets that reach them; without `offload` in segments.
+    ///
+    /// # Errors
+    /// A host is not a lab's, or `tc` cannot do it here.
+    pub(crate) fn apply(hosts: &[Place], ppm: u32, offload: bool) -> Result<Self> {
+        let mut loss = Loss {
+            hosts: Vec::new(),
+            offload,
+        };
+        for host in hosts {
+            let Some(netns) = host.netns.clone() else {
+                bail!("random loss needs a lab: on this host's own interfaces it would hit others");
+            };
+            let interface = host.interface.clone();
+            run(
+                "tc",
+                &["-n", &netns, "qdisc", "add", "dev", &interface, "clsact"],
+            )?;
+            loss.hosts.push((netns.clone(), interface.clone()));
+            let program = program(ppm);
+            let filter = ["-n", &netns, "filter", "add", "dev", &interface, "ingress"];
+            run(
+                "tc",
+                &[&filter[..], &["bpf", "da", "bytecode", &program]].concat(),
+            )?;
+            if !offload {
+                set_segments(&netns, &interface, 1)?;
+            }
+        }
+        Ok(loss)
+    }
+}
+
+impl Drop for Loss {
+    fn drop(&mut self) {
+        for (netns, interface) in &self.hosts {
+            let mut undone = run(
+                "tc",
+                &["-n", netns, "qdisc", "del", "dev", interface, "clsact"],
+            );
+            if !self.offload {
+                undone = undone.and(set_segments(netns, interface, SEGMENTS_MAX));
+            }
+            // What the kernel learnt of a lossy way would slow the rows that come after.
+            undone = undone.and(run("ip", &["-n", netns, "tcp_metrics", "flush"]));
+            if let Err(error) = undone {
+                eprintln!("portolan bench: {netns} goes on losing packets: {error:#}");
+            }
+        }
+    }
+}
+
+fn set_segments(netns: &str, interface: &str, count: u32) -> Result<()> {
+    let count = count.to_string();
+    run(
+        "ip",
+        &[
+            "-n",
+            netns,
+            "link",
+            "set",
+            "dev",
+            interface,
+            "gso_max_segs",
+            &count,
+        ],
+    )
+}
+
+/// Load a random number; if it is below the threshold return TC_ACT_SHOT (2), else TC_ACT_OK (0):
+/// include/uapi/linux/pkt_cls.h.
+fn program(ppm: u32) -> String {
+    const LOAD_WORD: u32 = 0x20;
+    const JUMP_IF_GREATER_OR_EQUAL: u32 = 0x35;
+    const RETURN: u32 = 0x06;
+    let threshold = u64::from(ppm) * (1 << 32) / 1_000_000;
+    format!(
+        "4,{LOAD_WORD} 0 0 {RANDOM},{JUMP_IF_GREATER_OR_EQUAL} 1 0 {threshold},{RETURN} 0 0 2,\
+         {RETURN} 0 0 0"
+    )
+}
+
+fn run(command: &str, args: &[&str]) -> Result<()> {
+    let output = Command::new(command)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("random loss needs the command {command} of iproute2"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr)
+        .trim()
+        .replace('\n', "; ");
+    bail!(
+        "random loss cannot be made here: {command} said: {said} (it needs a kernel with \
+         NET_SCH_INGRESS and NET_CLS_BPF)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_drops_below_the_threshold() {
+        assert_eq!(
+            program(10_000),
+            "4,32 0 0 4294963256,53 1 0 42949672,6 0 0 2,6 0 0 0"
+        );
+    }
+
+    #[test]
+    fn hosts_that_are_not_a_lab_s_are_left_alone() {
+        let error = Loss::apply(&[Place::loopback()], 1, true)
+            .err()
+            .expect("refused");
+        assert!(error.to_string().contains("needs a lab"), "{error}");
+    }
+}

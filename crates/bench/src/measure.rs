@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The clock, the warm-up and the statistics that all rows share.
+//!
+//! A row is a sequence of *turns*: a batch of round trips, or a window of messages with its
+//! acknowledgement. The clock is read once a turn, so a turn must be long against that reading (8
+//! to 25 ns): rows through shared memory put [`SHM_BATCH`] round trips into one turn, and what they
+//! report is the mean of each batch.
+
+use crate::cpu::process_time;
+use crate::extra::{Account, Extra};
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use quanta::Clock;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Round trips of one turn through shared memory: reading the clock adds less than 1 % to 64 round
+/// trips of 130 ns.
+pub(crate) const SHM_BATCH: u64 = 64;
+
+/// Part of a row's time or count that is run before anything is recorded: caches, page faults,
+/// frequency.
+pub(crate) const WARM_UP: f64 = 0.1;
+
+/// Times are recorded in picoseconds: a tenth of a nanosecond matters in a cache line's 65 ns.
+/// Longer ones than ten seconds are recorded as ten seconds; no end waits that long for the other.
+const TURN_PS_MAX: u64 = 10_000_000_000_000;
+
+/// Significant digits of recorded times; the machine's own noise hides more.
+const DIGITS: u8 = 3;
+
+/// How the JSON names the clock.
+pub(crate) const CLOCK_NAME: &str =
+    "quanta (time stamp counter calibrated against CLOCK_MONOTONIC), read once a turn";
+
+/// How long a row goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Pace {
+    /// Until this time has passed.
+    Seconds(f64),
+    /// Until this many messages were measured, rounded up to whole turns.
+    Iterations(u64),
+}
+
+/// What a turn consists of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Messages (for a ping-pong: round trips) in a turn.
+    pub(crate) messages: u64,
+    /// Parts that the time of one message is divided into: 2 for half a round trip, otherwise 1.
+    pub(crate) halves: u64,
+}
+
+/// Figures of one row in one round. Times are per message, or half a round trip.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    /// Messages measured.
+    pub(crate) iterations: u64,
+    /// Median, in microseconds.
+    pub(crate) p50_us: f64,
+    /// 99th percentile, in microseconds.
+    pub(crate) p99_us: f64,
+    /// Mean, in microseconds.
+    pub(crate) mean_us: f64,
+    /// Least, in microseconds.
+    pub(crate) min_us: f64,
+    /// Messages per second over the whole measurement.
+    pub(crate) msgs_per_s: f64,
+    /// Processor seconds of the process that measured, over the whole measurement.
+    #[serde(default)]
+    pub(crate) cpu_s: f64,
+    /// Processor seconds of the receiver per 10^9 bytes, if it kept account.
+    #[serde(default)]
+    pub(crate) receiver_cpu_s_per_gb: Option<f64>,
+    /// What only some rows tell.
+    #[serde(default)]
+    pub(crate) extra: Extra,
+}
+
+impl Sample {
+    /// Adds what the receiver says.
+    pub(crate) fn take(&mut self, account: Account) {
+        self.receiver_cpu_s_per_gb = account.cpu_s_per_gb;
+        self.add("receiver", account.counters);
+    }
+
+    /// Adds what was counted at `end`.
+    pub(crate) fn add(&mut self, end: &str, counters: BTreeMap<String, u64>) {
+        let named = counters
+            .into_iter()
+            .map(|(name, count)| (format!("{end}: {name}"), count));
+        self.extra.counters.extend(named);
+    }
+}
+
+/// Runs `turn` for a warm-up, then until `pace` is used up, then once more with `true`: the last
+/// one, in which payloads are compared as a whole, and which is not recorded.
+///
+/// # Errors
+/// The first error of a turn.
+pub(crate) fn drive(
+    pace: Pace,
+    shape: Turn,
+    mut turn: impl FnMut(bool) -> Result<()>,
+) -> Result<Sample> {
+    let clock = Clock::new();
+    warm_up(pace, shape, &mut turn)?;
+    let mut times = Histogram::<u64>::new_with_bounds(1, TURN_PS_MAX, DIGITS)
+        .context("cannot make a histogram")?;
+    let divisor = shape.messages * shape.halves;
+    let spent_before = process_time();
+    let start = Instant::now();
+    let mut turns = 0_u64;
+    let mut before = clock.raw();
+    let mut spent = Duration::ZERO;
+    while !enough(pace, turns * shape.messages, spent) {
+        turn(false)?;
+        let now = clock.raw();
+        let turn_ns = clock.delta_as_nanos(before, now);
+        times.saturating_record(turn_ns.saturating_mul(1000) / divisor);
+        spent += Duration::from_nanos(turn_ns);
+        before = now;
+        turns += 1;
+    }
+    let elapsed = start.elapsed();
+    let cpu_s = (process_time() - spent_before).as_secs_f64();
+    turn(true)?;
+    let sample = sample(&times, turns * shape.messages, shape.halves, elapsed);
+    Ok(Sample { cpu_s, ..sample })
+}
+
+fn warm_up(pace: Pace, shape: Turn, turn: &mut impl FnMut(bool) -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    let mut messages = 0_u64;
+    loop {
+        turn(false)?;
+        messages += shape.messages;
+        let done = match pace {
+            Pace::Seconds(seconds) => start.elapsed().as_secs_f64() >= seconds * WARM_UP,
+            #[allow(clippy::cast_precision_loss, reason = "a tenth need not be exact")]
+            Pace::Iterations(count) => messages as f64 >= count as f64 * WARM_UP,
+        };
+        if done {
+            return Ok(());
+        }
+    }
+}
+
+fn enough(pace: Pace, messages: u64, spent: Duration) -> bool {
+    match pace {
+        Pace::Seconds(seconds) => messages > 0 && spent.as_secs_f64() >= seconds,
+        Pace::Iterations(count) => messages >= count,
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
+fn sample(times: &Histogram<u64>, messages: u64, halves: u64, elapsed: Duration) -> Sample {
+    const PS_PER_US: f64 = 1e6;
+    Sample {
+        iterations: messages,
+        p50_us: times.value_at_quantile(0.5) as f64 / PS_PER_US,
+        p99_us: times.value_at_quantile(0.99) as f64 / PS_PER_US,
+        mean_us: elapsed.as_secs_f64() * 1e6 / (messages * halves) as f64,
+        min_us: times.min() as f64 / PS_PER_US,
+        msgs_per_s: (messages * halves) as f64 / elapsed.as_secs_f64(),
+        ..Sample::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_rounded_up_to_whole_turns() {
+        let mut turns = 0;
+        let shape = Turn {
+            messages: 64,
+            halves: 2,
+        };
+        let sample = drive(Pace::Iterations(100), shape, |_| {
+            turns += 1;
+            Ok(())
+        })
+        .expect("no turn fails");
+        assert_eq!(sample.iterations, 128);
+        assert_eq!(turns, 1 + 2 + 1, "warm-up, measured, last");
+    }
+
+    #[test]
+    fn only_the_final_turn_is_the_last() {
+        let mut seen = Vec::new();
+        let shape = Turn {
+            messages: 1,
+            halves: 1,
+        };
+        drive(Pace::Iterations(3), shape, |last| {
+            seen.push(last);
+            Ok(())
+        })
+        .expect("no turn fails");
+        assert_eq!(seen, [false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_time_ends() {
+        let shape = Turn {
+            messages: 1,
+            halves: 1,
+        };
+        let sample = drive(Pace::Seconds(0.01), shape, |_| Ok(())).expect("no turn fails");
+        assert!(sample.iterations > 0);
+        assert!(sample.min_us <= sample.p50_us && sample.p50_us <= sample.p99_us);
+    }
+
+    #[test]
+    fn times_are_per_message_and_in_microseconds() {
+        let shape = Turn {
+            messages: 5,
+            halves: 2,
+        };
+        let nap = Duration::from_millis(10);
+        let sample = drive(Pace::Iterations(15), shape, |_| {
+            std::thread::sleep(nap);
+            Ok(())
+        })
+        .expect("no turn fails");
+        // Sleep is never shorter than asked for; the histogram rounds by a thousandth, and clocks
+        // differ a little.
+        assert!(sample.min_us > 990.0, "{sample:?}");
+        assert!(
+            sample.min_us <= sample.p50_us && sample.p50_us <= sample.p99_us,
+            "{sample:?}"
+        );
+        assert!(
+            sample.mean_us > 990.0 && sample.msgs_per_s < 1010.0,
+            "{sample:?}"
+        );
+    }
+
+    #[test]
+    fn the_error_of_a_turn_is_passed_on() {
+        let shape = Turn {
+            messages: 1,
+            halves: 1,
+        };
+        let error = drive(Pace::Iterations(5), shape, |_| anyhow::bail!("lost"));
+        assert_eq!(error.expect_err("fails").to_string(), "lost");
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the two ends of a row run.
+//!
+//! A network path needs two hosts. They are a temporary lab's where that is allowed; otherwise both
+//! ends share this host and its loopback interface, and the report says so.
+
+use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use std::any::Any;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// One host as an end of a row sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Network namespace under `/run/netns`; `None` is the one that the command was started in.
+    pub netns: Option<String>,
+    /// Address on the interface.
+    pub addr: IpAddr,
+    /// Name of the interface.
+    pub interface: String,
+}
+
+impl Place {
+    /// This host, through its loopback interface.
+    pub fn loopback() -> Self {
+        Place {
+            netns: None,
+            addr: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            interface: "lo".into(),
+        }
+    }
+
+    /// Moves the calling thread into the place.
+    ///
+    /// # Errors
+    /// The namespace does not exist, or entering it is not allowed.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        let Some(name) = &self.netns else {
+            return Ok(());
+        };
+        let namespace = fs::File::open(format!("/run/netns/{name}"))?;
+        Ok(setns(namespace, CloneFlags::CLONE_NEWNET)?)
+    }
+}
+
+/// What the hosts of a network path are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SiteKind {
+    /// Network namespaces joined by a veth pair, or by a bridge when they are more than two.
+    Lab,
+    /// One host and its loopback interface.
+    Loopback,
+}
+
+/// The two places of network paths, and what keeps them in being.
+pub struct Site {
+    /// What they are.
+    pub kind: SiteKind,
+    /// Places of the end that measures, of the one that answers, and of any others.
+    pub hosts: Vec<Place>,
+    /// MTU between them.
+    pub mtu: usize,
+    /// Takes a temporary lab down when dropped.
+    _guard: Option<Box<dyn Any>>,
+}
+
+impl Site {
+    /// The hosts of a lab, which lasts as long as `guard`.
+    pub fn lab(mtu: usize, hosts: Vec<Place>, guard: Box<dyn Any>) -> Self {
+        Site {
+            kind: SiteKind::Lab,
+            hosts,
+            mtu,
+            _guard: Some(guard),
+        }
+    }
+
+    /// All `count` ends on this host.
+    pub fn loopback(mtu: usize, count: u32) -> Self {
+        let hosts = (0..count).map(|_| Place::loopback()).collect();
+        // Frames are cut to the MTU of a lab, so that the figures have something to do with a
+        // network's.
+        Site {
+            kind: SiteKind::Loopback,
+            hosts,
+            mtu,
+            _guard: None,
+        }
+    }
+}
+
+/// The cores for the two ends: two physical ones where this process may use as many. `None` with
+/// fewer: the ends are then left to the scheduler, and yield instead of spinning.
+pub fn pick_cores() -> Option<[usize; 2]> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
+    let mut cores = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false));
+    let first = cores.next()?;
+    let rest: Vec<usize> = cores.collect();
+    // Two hardware threads of one core share its cache: a line would not travel at all.
+    let other = rest
+        .iter()
+        .find(|cpu| !siblings(first).contains(cpu))
+        .or(rest.first())?;
+    Some([first, *other])
+}
+
+/// Pins the calling thread.
+///
+/// # Errors
+/// The system's.
+pub fn pin(cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+}
+
+/// The hardware threads on the core of `cpu`; only itself where the kernel does not say.
+fn siblings(cpu: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut cpus: Vec<usize> = text.trim().split(',').flat_map(parse_range).collect();
+    cpus.push(cpu);
+    cpus
+}
+
+/// `3` or `3-5`.
+fn parse_range(text: &str) -> std::ops::Range<usize> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse::<usize>(), last.parse::<usize>()) {
+        (Ok(first), Ok(last)) => first..last.saturating_add(1),
+        _ => 0..0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_processors_are_understood() {
+        assert_eq!(parse_range("3").collect::<Vec<_>>(), [3]);
+        assert_eq!(parse_range("3-5").collect::<Vec<_>>(), [3, 4, 5]);
+        assert!(parse_range("").next().is_none());
+    }
+
+    #[test]
+    fn picked_cores_differ() {
+        if let Some([first, second]) = pick_cores() {
+            assert_ne!(first, second);
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_does_not_exist_is_an_error() {
+        let place = Place {
+            netns: Some("portolan-no-such-host".into()),
+            ..Place::loopback()
+        };
+        assert_eq!(
+            place.enter().expect_err("absent").kind(),
+            io::ErrorKind::NotFound
+        );
+    }
+}

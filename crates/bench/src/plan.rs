@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which rows a request consists of, and which measurements they need.
+
+use crate::args::{BenchArgs, Metric, Path, Versus};
+use crate::conditions::Conditions;
+use crate::rows::pingpong::UDP_SIZE_MAX;
+use crate::spec::{
+    Burst, Cargo, Chunk, Copying, Gather, Lines, Program, Publish, Scatter, Wait, Writes,
+};
+
+/// Bytes of the smallest message whose stream has a limit row: below it, a bare row that sends each
+/// message by itself is no limit for a system that joins them.
+const STREAM_LIMIT_MIN: usize = 64 << 10;
+
+/// A measurement. Rows that need the same one share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Measurement {
+    /// The work.
+    pub(crate) program: Program,
+    /// Between two hosts rather than within one.
+    pub(crate) between_hosts: bool,
+    /// Under which conditions.
+    pub(crate) conditions: Conditions,
+}
+
+impl Measurement {
+    /// What sets this way of doing the work apart; empty where there is only one.
+    pub(crate) fn variant(&self) -> String {
+        let words = [
+            self.program.variant().to_owned(),
+            self.conditions.describe(),
+        ];
+        let words: Vec<String> = words
+            .into_iter()
+            .filter(|words| !words.is_empty())
+            .collect();
+        words.join(", ")
+    }
+
+    /// How a person knows the work.
+    pub(crate) fn name(&self) -> String {
+        let name = self.program.name();
+        match self.conditions.describe() {
+            conditions if conditions.is_empty() => name,
+            conditions => format!("{name} ({conditions})"),
+        }
+    }
+}
+
+/// A row that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Name of the system.
+    pub(crate) system: &'static str,
+    /// Path of the row.
+    pub(crate) path: Path,
+    /// Ways to do the work; the fastest one counts.
+    pub(crate) candidates: Vec<Measurement>,
+}
+
+impl Wanted {
+    fn under(mut self, conditions: Conditions) -> Self {
+        for candidate in &mut self.candidates {
+            candidate.conditions = conditions;
+        }
+        self
+    }
+}
+
+/// The rows for messages of `size` bytes, those to be compared next to one another.
+pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted> {
+    let mut rows = Vec::new();
+    for path in args.paths() {
+        for conditions in args.conditions(metric, path) {
+            let program = Program::Portolan(metric, path);
+            rows.push(wanted("portolan", path, vec![program]).under(conditions));
+        }
+        if args.limits {
+            rows.push(wanted(
+                "limit",
+                path,
+                limit(metric, path, size, args.mtu as usize),
+            ));
+            if metric == Metric::Rate && size == 8 {
+                rows.push(wanted("limit-single", path, single(path)));
+            }
+        }
+        for versus in &args.versus {
+            match versus {
+                Versus::Tcp => rows.extend(tcp_rows(args, metric, path)),
+                Versus::Udp => rows.push(wanted(
+                    "udp",
+                    path,
+                    limit(metric, Path::Udp, size, args.mtu as usize),
+                )),
+            }
+        }
+    }
+    rows.retain(|row| !row.candidates.is_empty());
+    rows
+}
+
+/// The different measurements that `rows` need, in their order.
+pub(crate) fn measurements(rows: &[Wanted]) -> Vec<Measurement> {
+    let mut needed = Vec::new();
+    for measurement in rows.iter().flat_map(|row| &row.candidates) {
+        if !needed.contains(measurement) {
+            needed.push(*measurement);
+        }
+    }
+    needed
+}
+
+fn wanted(system: &'static str, path: Path, programs: Vec<Program>) -> Wanted {
+    let between_hosts = path != Path::Shm;
+    let candidates = programs.into_iter().map(|program| Measurement {
+        program,
+        between_hosts,
+        conditions: Conditions::default(),
+    });
+    Wanted {
+        system,
+        path,
+        candidates: candidates.collect(),
+    }
+}
+
+/// Ways to do the work on the bare resource; none where no bare row would be a limit.
+fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
+    match (metric, path) {
+        (Metric::Pingpong, Path::Shm) => {
+            vec![
+                Program::ShmPingpong(Lines::One),
+                Program::ShmPingpong(Lines::Two),
+            ]
+        }
+        (Metric::Pingpong, Path::Packet) if size <= mtu => vec![Program::PacketPingpong],
+        (Metric::Pingpong, Path::Udp) if size <= UDP_SIZE_MAX => vec![Program::UdpPingpong],
+        (Metric::Stream, Path::Shm) if size >= STREAM_LIMIT_MIN => {
+            vec![
+                Program::ShmStream(Copying::Pipelined),
+                Program::ShmStream(Copying::VmRead),
+            ]
+        }
+        (Metric::Stream, Path::Packet) if size >= STREAM_LIMIT_MIN => {
+            vec![Program::PacketFlow(Cargo::Pieces)]
+        }
+        (Metric::Stream, Path::Udp) if size >= STREAM_LIMIT_MIN => [Gather::List, Gather::Copy]
+            .into_iter()
+            .flat_map(|gather| {
+                [Scatter::Bounce, Scatter::List].map(|scatter| Program::UdpStream(gather, scatter))
+            })
+            .collect(),
+        (Metric::Rate, Path::Shm) if size == 8 => {
+            vec![
+                Program::ShmRate(Publish::Each),
+                Program::ShmRate(Publish::Batch),
+            ]
+        }
+        (Metric::Rate, Path::Packet) if size == 8 => vec![Program::PacketFlow(Cargo::Full)],
+        (Metric::Rate, Path::Udp) if size == 8 => vec![Program::UdpFlow(Cargo::Full)],
+        (_, Path::Auto) => {
+            let mut either = limit(metric, Path::Packet, size, mtu);
+            either.extend(limit(metric, Path::Udp, size, mtu));
+            either
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// One message per frame or datagram: what a system that never joins messages is bound by.
+fn single(path: Path) -> Vec<Program> {
+    match path {
+        Path::Shm => Vec::new(),
+        Path::Packet => vec![Program::PacketFlow(Cargo::Single)],
+        Path::Udp => vec![Program::UdpFlow(Cargo::Single)],
+        Path::Auto => vec![
+            Program::PacketFlow(Cargo::Single),
+            Program::UdpFlow(Cargo::Single),
+        ],
+    }
+}
+
+fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
+    let row = |conditions: Conditions| {
+        let programs = if conditions.loss_ppm > 0 {
+            // What the network drops is a segment, or with offload a burst of them. Either may
+            // suit TCP better.
+            [Burst::Whole, Burst::Segments]
+                .map(Program::TcpGoodput)
+                .to_vec()
+        } else {
+            tcp(metric)
+        };
+        wanted("tcp", path, programs).under(conditions)
+    };
+    args.losses(metric, path).into_iter().map(row).collect()
+}
+
+fn tcp(metric: Metric) -> Vec<Program> {
+    match metric {
+        Metric::Loaded => vec![
+            Program::TcpLoaded(Chunk::Small),
+            Program::TcpLoaded(Chunk::Large),
+        ],
+        Metric::Incast => Vec::new(),
+        Metric::Pingpong => vec![Program::TcpPingpong],
+        Metric::Stream => vec![
+            Program::TcpStream(Wait::Block),
+            Program::TcpStream(Wait::Spin),
+        ],
+        Metric::Rate => vec![
+            Program::TcpRate(Writes::Each),
+            Program::TcpRate(Writes::Window),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    fn plan(line: &str, size: usize) -> Vec<Wanted> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        let args = Line::try_parse_from(words).expect("valid").args;
+        rows(&args, args.metrics[0], size)
+    }
+
+    #[test]
+    fn rows_to_be_compared_stand_together() {
+        let rows = plan("pingpong --path packet,udp --limits --vs tcp", 64);
+        let names: Vec<_> = rows.iter().map(|row| (row.system, row.path)).collect();
+        let of = |path| [("portolan", path), ("limit", path), ("tcp", path)];
+        assert_eq!(names, [of(Path::Packet), of(Path::Udp)].concat());
+    }
+
+    #[test]
+    fn network_paths_share_the_measurement_of_tcp_and_shm_has_its_own() {
+        let rows = plan("pingpong --path all --vs tcp", 64);
+        let tcp = |m: &&Measurement| m.program == Program::TcpPingpong;
+        assert_eq!(measurements(&rows).iter().filter(tcp).count(), 2);
+    }
+
+    #[test]
+    fn a_message_longer_than_a_frame_has_no_bare_packet_row() {
+        let rows = plan("pingpong --path packet --limits", 1501);
+        assert_eq!(rows.len(), 1);
+    }
+
+    #[test]
+    fn the_limit_of_auto_is_the_better_of_the_network_paths() {
+        let rows = plan("rate --path auto --limits", 8);
+        let limit = rows
+            .iter()
+            .find(|row| row.system == "limit")
+            .expect("a limit");
+        let programs: Vec<_> = limit.candidates.iter().map(|m| m.program).collect();
+        assert_eq!(
+            programs,
+            [
+                Program::PacketFlow(Cargo::Full),
+                Program::UdpFlow(Cargo::Full)
+            ]
+        );
+    }
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Portolan's own rows: a job of two ranks, of which rank 0 measures.
+//!
+//! The payloads, windows and checks are those of the bare rows. Rank 0 leaves its sample in a file,
+//! because a job's standard output belongs to the launcher.
+
+use crate::args::{Metric, Path};
+use crate::cpu::Meter;
+use crate::interfere::Conductor;
+use crate::launcher::{Job, Launcher};
+use crate::measure::{SHM_BATCH, Sample, Turn, drive};
+use crate::pattern::{Flags, stamp, verify};
+use crate::place::{Place, pin};
+use crate::portolan_account;
+use crate::rows::turn_flags;
+use crate::spec::{Program, Role, Spec, window};
+use crate::worker;
+use crate::{incast, interfere, loaded};
+use anyhow::{Context, Result, bail, ensure};
+use portolan::{Node, PortConfig, Target};
+use std::collections::VecDeque;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Port that carries messages to the answerer, and port that carries answers back.
+const DATA: u16 = 1;
+const ANSWERS: u16 = 2;
+
+/// The receiver's word that a window has arrived; four bytes, as in the OSU benchmarks.
+const ACK: [u8; 4] = *b"done";
+
+/// Receives posted at a time in a stream. Two, so that the network never waits for a posting, and
+/// no more, because each is a buffer as long as a message and the bare rows use one.
+const POSTED: usize = 2;
+
+/// Marks the number of the last small message.
+const LAST: u64 = 1 << 63;
+
+/// Runs the row's job and returns rank 0's sample.
+///
+/// # Errors
+/// The job fails, or leaves no sample.
+pub(crate) fn run(
+    spec: &mut Spec,
+    path: Path,
+    places: &[Place],
+    launcher: &dyn Launcher,
+) -> Result<Sample> {
+    let result = tempfile::NamedTempFile::new().context("cannot make a file for the result")?;
+    spec.result = Some(result.path().to_path_buf());
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = program
+        .to_str()
+        .context("this program's own file has a name that is not text")?;
+    let mut command = vec![program.to_owned()];
+    command.extend(worker::arguments(spec)?);
+    launcher.run_job(&Job {
+        command: &command,
+        places,
+        path,
+        options: spec.conditions.options(),
+        lasts: worker::lasts(spec.pace),
+    })?;
+    let text = fs::read_to_string(result.path()).context("cannot read the result")?;
+    serde_json::from_str(&text).context("rank 0 left no result")
+}
+
+/// Is one rank of such a job.
+///
+/// # Errors
+/// A message was wrong, the other rank is gone, or the result cannot be written.
+pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
+    let mut node = Node::join()?;
+    let expected = ranks(spec, metric);
+    ensure!(
+        node.size() == expected,
+        "a row has {expected} ranks, not {}",
+        node.size()
+    );
+    let role = match node.rank() {
+        0 => Some(Role::Driver),
+        1 => Some(Role::Answerer),
+        _ => None,
+    };
+    // More than two spinning processes must share the cores as the scheduler sees fit.
+    if let (Some(cores), Some(role), 2) = (spec.cores, role, expected) {
+        pin(cores[role.index()]).context("cannot pin to a core")?;
+    }
+    match (metric, node.rank()) {
+        (_, 0) => measure(&mut node, spec, metric),
+        (Metric::Incast, _) => incast::send(&mut node, spec),
+        (_, interfere::RANK) => interfere::work(&mut node),
+        _ => account(&mut node, spec, metric),
+    }?;
+    // Whoever leaves first must not look like a failure to the other.
+    Ok(node.barrier()?)
+}
+
+fn ranks(spec: &Spec, metric: Metric) -> u32 {
+    match metric {
+        Metric::Incast => spec.senders + 1,
+        _ if spec.conditions.interfere > 0 => interfere::RANK + 1,
+        _ => 2,
+    }
+}
+
+/// Rank 0: leaves its sample, completed by the other rank's account.
+fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
+    let mut sample = match metric {
+        Metric::Pingpong => serve(node, spec),
+        Metric::Stream => send_stream(node, spec),
+        Metric::Rate => send_rate(node, spec),
+        Metric::Loaded => {
+            node.open(ANSWERS, PortConfig::default())?;
+            loaded::measure(node, spec)
+        }
+        Metric::Incast => incast::receive(node, spec),
+    }?;
+    let own = portolan_account::of(node, &Meter::default()).counters;
+    if metric == Metric::Incast {
+        sample.add("receiver", own);
+    } else {
+        sample.take(portolan_account::hear(node, 1, ANSWERS)?);
+        sample.add("sender", own);
+    }
+    let path = spec
+        .result
+        .as_ref()
+        .context("nobody said where the result goes")?;
+    fs::write(path, serde_json::to_vec(&sample)?)
+        .with_context(|| format!("cannot write the result to {}", path.display()))
+}
+
+/// Rank 1: works, then tells rank 0 its account.
+fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
+    let mut meter = Meter::default();
+    let foreign = (spec.conditions.interfere > 0)
+        .then(|| interfere::count(node))
+        .transpose()?;
+    match metric {
+        Metric::Pingpong => answer(node, spec),
+        Metric::Stream => receive_stream(node, spec, &mut meter),
+        Metric::Rate => receive_rate(node, spec),
+        Metric::Loaded => loaded::answer(node),
+        Metric::Incast => bail!("rank 1 of an incast is a sender like the others"),
+    }?;
+    let mut account = portolan_account::of(node, &meter);
+    if let Some(foreign) = foreign {
+        let (foreign, stream) = (foreign.load(Relaxed), meter.bytes() / spec.size as u64);
+        account.counters.insert("foreign messages".into(), foreign);
+        account
+            .counters
+            .insert("datagrams".into(), stream * interfere::datagrams(spec));
+    }
+    portolan_account::tell(node, Target::new(0, ANSWERS), &account)
+}
+
+fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
+    node.open(ANSWERS, PortConfig::default())?;
+    node.barrier()?;
+    let (mut tx, mut rx) = (vec![0; spec.size], vec![0; spec.size]);
+    let mut seq = 0;
+    let messages = if uses_memory(spec) { SHM_BATCH } else { 1 };
+    drive(
+        spec.pace,
+        Turn {
+            messages,
+            halves: 2,
+        },
+        |last| {
+            for index in 1..=messages {
+                let flags = turn_flags(seq, last && index == messages);
+                stamp(&mut tx, seq, flags);
+                node.send(Target::new(1, DATA), &tx)?;
+                let received = node.recv(ANSWERS, &mut rx)?;
+                ensure!(
+                    received.len == rx.len(),
+                    "an answer of {} bytes",
+                    received.len
+                );
+                ensure!(
+                    verify(&rx, seq)? == flags,
+                    "the answer's flags are not the question's"
+                );
+                seq += 1;
+            }
+            Ok(())
+        },
+    )
+}
+
+fn answer(node: &mut Node, spec: &Spec) -> Result<()> {
+    node.open(DATA, PortConfig::default())?;
+    node.barrier()?;
+    let (mut tx, mut rx) = (vec![0; spec.size], vec![0; spec.size]);
+    let mut flags = Flags::NONE;
+    let mut seq = 0;
+    while !flags.last {
+        let received = node.recv(DATA, &mut rx)?;
+        ensure!(
+            received.len == rx.len(),
+            "a message of {} bytes",
+            received.len
+        );
+        flags = verify(&rx, seq)?;
+        stamp(&mut tx, seq, flags);
+        node.send(Target::new(0, ANSWERS), &tx)?;
+        seq += 1;
+    }
+    Ok(())
+}
+
+/// One buffer for all sends of a window, as in the bare rows: it is written between windows, when
+/// no send holds it.
+fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
+    node.open(ANSWERS, PortConfig::default())?;
+    node.barrier()?;
+    let messages = window(spec.size);
+    let mut message: Arc<[u8]> = vec![0; spec.size].into();
+    let mut seq = 0;
+    let mut requests = Vec::with_capacity(usize::try_from(messages)?);
+    let mut conductor = Conductor::new(spec);
+    let sample = drive(
+        spec.pace,
+        Turn {
+            messages,
+            halves: 1,
+        },
+        |last| {
+            let bytes =
+                Arc::get_mut(&mut message).context("a completed send still holds its buffer")?;
+            stamp(bytes, seq, turn_flags(seq, last));
+            seq += 1;
+            for _ in 0..messages {
+                requests.push(node.isend(Target::new(1, DATA), Arc::clone(&message))?);
+            }
+            for request in requests.drain(..) {
+                node.wait(request)?;
+            }
+            await_ack(node)?;
+            conductor
+                .as_mut()
+                .map_or(Ok(()), |conductor| conductor.turn(node))
+        },
+    )?;
+    if conductor.is_some() {
+        interfere::stop(node)?;
+    }
+    Ok(sample)
+}
+
+/// Keeps [`POSTED`] receives posted, so that the next message is asked for while this one is looked
+/// at.
+fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<()> {
+    node.open(DATA, PortConfig::default())?;
+    let mut posted = VecDeque::new();
+    for _ in 0..POSTED {
+        posted.push_back(node.post_recv(DATA, vec![0; spec.size])?);
+    }
+    node.barrier()?;
+    let mut flags = Flags::NONE;
+    let mut seq = 0;
+    while !flags.last {
+        for _ in 0..window(spec.size) {
+            let request = posted.pop_front().context("a receive is always posted")?;
+            let completion = node.wait(request)?;
+            ensure!(
+                completion.len == spec.size,
+                "a message of {} bytes",
+                completion.len
+            );
+            let message = completion
+                .buffer
+                .context("a receive gives its buffer back")?
+                .into_vec();
+            flags = verify(&message, seq)?;
+            posted.push_back(node.post_recv(DATA, message)?);
+        }
+        seq += 1;
+        node.send(Target::new(0, ANSWERS), &ACK)?;
+        if !flags.last {
+            meter.turn(window(spec.size) * spec.size as u64);
+        }
+    }
+    Ok(())
+}
+
+/// A window of sends that are not waited for, then its acknowledgement, in the manner of
+/// `osu_mbw_mr`.
+fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
+    node.open(ANSWERS, PortConfig::default())?;
+    node.barrier()?;
+    let messages = window(spec.size);
+    let mut message = vec![0; spec.size];
+    let mut number = 0_u64;
+    drive(
+        spec.pace,
+        Turn {
+            messages,
+            halves: 1,
+        },
+        |last| {
+            for _ in 0..messages {
+                number += 1;
+                let mark = number | if last { LAST } else { 0 };
+                message[..8].copy_from_slice(&mark.to_le_bytes());
+                node.isend_copy(Target::new(1, DATA), &message)?;
+            }
+            await_ack(node)
+        },
+    )
+}
+
+/// A receiver handler checks the messages where they lie and answers each full window.
+fn receive_rate(node: &mut Node, spec: &Spec) -> Result<()> {
+    let seen = Arc::new(Tally::default());
+    let (tally, size, messages) = (Arc::clone(&seen), spec.size, window(spec.size));
+    // Counted down: a division per message would cost as much as receiving it.
+    let mut left = messages;
+    node.open_active(DATA, PortConfig::in_place(), move |context, message| {
+        left -= 1;
+        let answer = left == 0;
+        tally.count(message.bytes(), size, answer);
+        if answer {
+            left = messages;
+        }
+        if answer && context.send(Target::new(0, ANSWERS), &ACK).is_err() {
+            tally.wrong.store(true, Relaxed);
+        }
+    })?;
+    node.barrier()?;
+    while !seen.complete.load(Relaxed) {
+        ensure!(
+            !seen.wrong.load(Relaxed),
+            "message {} went wrong",
+            seen.number.load(Relaxed)
+        );
+        node.progress();
+    }
+    Ok(())
+}
+
+/// What the handler of the rate row has seen. One thread uses it; atomics only because handlers
+/// must be `Send`.
+#[derive(Default)]
+struct Tally {
+    number: AtomicU64,
+    /// The last window is there.
+    complete: AtomicBool,
+    wrong: AtomicBool,
+}
+
+impl Tally {
+    /// Checks a message, which may complete a window.
+    fn count(&self, message: &[u8], size: usize, window_done: bool) {
+        let number = self.number.load(Relaxed) + 1;
+        self.number.store(number, Relaxed);
+        let mut word = [0; 8];
+        word.copy_from_slice(message.get(..8).unwrap_or(&[0; 8]));
+        let mark = u64::from_le_bytes(word);
+        if message.len() != size || mark & !LAST != number {
+            self.wrong.store(true, Relaxed);
+        }
+        if window_done {
+            self.complete.store(mark & LAST != 0, Relaxed);
+        }
+    }
+}
+
+fn await_ack(node: &mut Node) -> Result<()> {
+    let mut ack = [0; ACK.len()];
+    let received = node.recv(ANSWERS, &mut ack)?;
+    ensure!(
+        received.len == ack.len() && ack == ACK,
+        "the acknowledgement is {ack:?}"
+    );
+    Ok(())
+}
+
+/// Whether a round trip is so short that reading the clock each time would count.
+fn uses_memory(spec: &Spec) -> bool {
+    matches!(spec.program, Program::Portolan(_, Path::Shm))
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Figures that relate a row to another of the same run.
+
+use crate::args::Metric;
+use crate::schema::Row;
+
+/// `rows`, with [`crate::extra::Extra::relative`] where there is something to relate to.
+pub(crate) fn related(mut rows: Vec<Row>) -> Vec<Row> {
+    let relative: Vec<Option<f64>> = rows.iter().map(|row| base(row, &rows)).collect();
+    for (row, relative) in rows.iter_mut().zip(relative) {
+        row.extra.relative = relative;
+    }
+    rows
+}
+
+fn base(row: &Row, rows: &[Row]) -> Option<f64> {
+    let base = match row.metric {
+        Metric::Incast => row.extra.single_mbytes_per_s?,
+        Metric::Stream => undisturbed(row, rows)?.mbytes_per_s,
+        Metric::Pingpong | Metric::Rate | Metric::Loaded => return None,
+    };
+    (base > 0.0).then(|| row.mbytes_per_s / base)
+}
+
+/// The row of the same system that differs from `row` in what the network does, and has neither
+/// loss nor interference.
+fn undisturbed<'a>(row: &Row, rows: &'a [Row]) -> Option<&'a Row> {
+    let disturbed = row.conditions.loss_ppm > 0 || row.conditions.interfere > 0;
+    let mut conditions = row.conditions;
+    (conditions.loss_ppm, conditions.interfere) = (0, 0);
+    let same = |other: &&Row| {
+        (&other.system, other.path, other.size, other.conditions)
+            == (&row.system, row.path, row.size, conditions)
+    };
+    rows.iter().filter(|_| disturbed).find(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conditions::{Conditions, Placement};
+    use crate::schema::tests::report;
+
+    #[test]
+    fn loss_is_related_to_the_same_system_and_placement_without() {
+        let row = |placement, loss_ppm, mbytes_per_s| Row {
+            metric: Metric::Stream,
+            conditions: Conditions {
+                placement,
+                loss_ppm,
+                ..Conditions::default()
+            },
+            mbytes_per_s,
+            ..report().results[0].clone()
+        };
+        let (bounce, auto) = (Some(Placement::Bounce), Some(Placement::Auto));
+        let rows = related(vec![
+            row(bounce, 0, 100.0),
+            row(auto, 0, 200.0),
+            row(auto, 10_000, 150.0),
+            row(None, 10_000, 150.0),
+        ]);
+        let relative: Vec<_> = rows.iter().map(|row| row.extra.relative).collect();
+        assert_eq!(relative, [None, None, Some(0.75), None]);
+    }
+}

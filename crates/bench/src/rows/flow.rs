@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames or datagrams in one direction as fast as they go, with the least acknowledgement that
+//! loses none.
+//!
+//! A *unit* is what one buffer of a batch carries: a frame, a datagram, or a 64 KB call with
+//! segmentation offload.
+
+use super::cargo::{Load, Marks, Pieces};
+use crate::end::End;
+use crate::measure::{Sample, Turn};
+use crate::patience::Patience;
+use crate::socket::{self, datagram_len, segments_max};
+use crate::spec::Cargo;
+use crate::sys::{self, Batch};
+use anyhow::{Result, ensure};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Bytes of a record: its length, and an 8-byte message.
+const RECORD: usize = 16;
+
+/// Units of a turn of small messages: milliseconds, so that its last acknowledgement costs nothing.
+const TURN_UNITS: u64 = 1024;
+
+/// How many units go together.
+#[derive(Clone, Copy)]
+struct Pipeline {
+    /// Units per system call.
+    batch: usize,
+    /// Units under way.
+    in_flight_max: u64,
+    /// Units per acknowledgement.
+    ack_every: u64,
+}
+
+/// Small frames: 128 of them fill half of a default receive buffer of 208 KB (768 bytes each, as
+/// the kernel counts).
+const SMALL: Pipeline = Pipeline {
+    batch: 32,
+    in_flight_max: 128,
+    ack_every: 32,
+};
+/// Frames of an MTU: the kernel counts up to 4.3 KB each.
+const LARGE: Pipeline = Pipeline {
+    batch: 16,
+    in_flight_max: 40,
+    ack_every: 8,
+};
+/// Calls of 64 KB: two fit.
+const CALLS: Pipeline = Pipeline {
+    batch: 1,
+    in_flight_max: 2,
+    ack_every: 1,
+};
+
+/// Raw Ethernet frames.
+///
+/// # Errors
+/// A frame was lost, a payload was wrong, nothing came, or the socket is refused.
+pub(crate) fn packet(end: &mut End, cargo: Cargo) -> Result<Option<Sample>> {
+    let mtu = end.spec.mtu;
+    let size = end.spec.size;
+    let (socket, header) = socket::packet(end)?;
+    let header = header.as_slice();
+    match cargo {
+        Cargo::Single => Flow::new(end, socket, header, 8, SMALL).run(end, Marks::single()),
+        Cargo::Full => {
+            let marks = Marks::records(mtu / RECORD);
+            Flow::new(end, socket, header, mtu, LARGE).run(end, marks)
+        }
+        Cargo::Pieces => {
+            let pieces = Pieces::new(size, mtu);
+            Flow::new(end, socket, header, mtu, LARGE).run(end, pieces)
+        }
+    }
+}
+
+/// Datagrams; with segmentation offload where they are full.
+///
+/// # Errors
+/// A datagram was lost, a payload was wrong, or nothing came.
+pub(crate) fn udp(end: &mut End, cargo: Cargo) -> Result<Option<Sample>> {
+    ensure!(
+        cargo != Cargo::Pieces,
+        "large messages have a row of their own"
+    );
+    if cargo == Cargo::Single {
+        let socket = socket::udp(end, None)?;
+        return Flow::new(end, socket, &[], 8, SMALL).run(end, Marks::single());
+    }
+    // Whole records in every datagram.
+    let segment = datagram_len(end.spec.mtu) / RECORD * RECORD;
+    let call_len = segment * segments_max(segment);
+    let socket = socket::udp(end, Some(segment))?;
+    Flow::new(end, socket, &[], call_len, CALLS).run(end, Marks::records(call_len / RECORD))
+}
+
+struct Flow {
+    socket: OwnedFd,
+    /// Bytes in front of each unit.
+    header: Vec<u8>,
+    batch: Batch,
+    pipeline: Pipeline,
+    patience: Patience,
+    /// Units sent or received.
+    count: u64,
+    /// Units acknowledged.
+    acknowledged: u64,
+    /// Header and count of an acknowledgement.
+    ack: Vec<u8>,
+}
+
+impl Flow {
+    fn new(
+        end: &End,
+        socket: OwnedFd,
+        header: &[u8],
+        payload_max: usize,
+        pipeline: Pipeline,
+    ) -> Self {
+        let mut batch = Batch::new(pipeline.batch, header.len() + payload_max);
+        for index in 0..pipeline.batch {
+            batch.frame_mut(index)[..header.len()].copy_from_slice(header);
+        }
+        let ack = [header, &[0; 8]].concat();
+        let header = header.to_vec();
+        let patience = end.patience();
+        Flow {
+            socket,
+            header,
+            batch,
+            pipeline,
+            patience,
+            count: 0,
+            acknowledged: 0,
+            ack,
+        }
+    }
+
+    fn run(mut self, end: &mut End, mut load: impl Load) -> Result<Option<Sample>> {
+        let units = load.turn_units().unwrap_or(TURN_UNITS);
+        if !end.drives() {
+            let bytes = load.turn_messages(units) * end.spec.size as u64;
+            while !self.receive_turn(units, &mut load)? {
+                end.meter.turn(bytes);
+            }
+            return Ok(None);
+        }
+        let messages = load.turn_messages(units);
+        end.measure(
+            Turn {
+                messages,
+                halves: 1,
+            },
+            |last| self.send_turn(units, last, &mut load),
+        )
+    }
+
+    fn send_turn(&mut self, units: u64, last: bool, load: &mut impl Load) -> Result<()> {
+        load.begin_turn(last);
+        let end = self.count + units;
+        while self.count < end {
+            let ready = self.fill(end - self.count, load);
+            let after = self.count + ready as u64;
+            self.await_acknowledgement(after.saturating_sub(self.pipeline.in_flight_max))?;
+            let mut sent = 0;
+            while sent < ready {
+                match self.batch.send(self.socket.as_fd(), sent, ready)? {
+                    0 => self.patience.wait()?,
+                    count => sent += count,
+                }
+            }
+            self.count = after;
+        }
+        self.await_acknowledgement(end)
+    }
+
+    /// Fills a batch, or the `left` units of it, and returns how many.
+    fn fill(&mut self, left: u64, load: &mut impl Load) -> usize {
+        let ready =
+            usize::try_from(left).map_or(self.pipeline.batch, |left| left.min(self.pipeline.batch));
+        for index in 0..ready {
+            let header_len = self.header.len();
+            let len = load.fill(&mut self.batch.frame_mut(index)[header_len..]);
+            self.batch.set_len(index, header_len + len);
+        }
+        ready
+    }
+
+    fn await_acknowledgement(&mut self, count: u64) -> Result<()> {
+        let header_len = self.header.len();
+        while self.acknowledged < count {
+            match sys::try_receive(self.socket.as_fd(), &mut self.ack)? {
+                Some(_) => {
+                    let mut word = [0; 8];
+                    word.copy_from_slice(&self.ack[header_len..]);
+                    self.acknowledged = u64::from_le_bytes(word);
+                    self.patience.reward();
+                }
+                None => self.patience.wait()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives a whole turn and says whether it was the last.
+    fn receive_turn(&mut self, units: u64, load: &mut impl Load) -> Result<bool> {
+        let end = self.count + units;
+        let header_len = self.header.len();
+        let mut last = false;
+        while self.count < end {
+            let received = self.batch.receive(self.socket.as_fd())?;
+            if received == 0 {
+                self.patience.wait()?;
+                continue;
+            }
+            self.patience.reward();
+            for index in 0..received {
+                let frame = self.batch.frame(index, self.batch.received_len(index));
+                ensure!(frame.len() > header_len, "a frame of {} bytes", frame.len());
+                last = load.take(&frame[header_len..])?;
+            }
+            self.count += received as u64;
+            if self.count == end || self.count - self.acknowledged >= self.pipeline.ack_every {
+                self.acknowledge()?;
+            }
+        }
+        Ok(last)
+    }
+
+    fn acknowledge(&mut self) -> Result<()> {
+        self.acknowledged = self.count;
+        let header_len = self.header.len();
+        self.ack[header_len..].copy_from_slice(&self.count.to_le_bytes());
+        while !sys::try_send(self.socket.as_fd(), &self.ack)? {
+            self.patience.wait()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The bare rows: what this machine does without a protocol, and what its TCP does.
+//!
+//! A limit that is slower than it could be is a lie, so where two ways of doing the work are
+//! plausible both are here, both are measured, and the faster is reported. No row retransmits: one
+//! that loses a message fails.
+
+mod cargo;
+pub(crate) mod flow;
+pub(crate) mod pingpong;
+pub(crate) mod shm_pingpong;
+pub(crate) mod shm_rate;
+pub(crate) mod shm_stream;
+pub(crate) mod tcp;
+pub(crate) mod tcp_goodput;
+pub(crate) mod tcp_loaded;
+pub(crate) mod udp_stream;
+
+use crate::pattern::Flags;
+
+/// The flags of turn `turn`'s messages.
+pub(crate) fn turn_flags(turn: u64, last: bool) -> Flags {
+    match (turn, last) {
+        (_, true) => Flags::LAST,
+        (0, false) => Flags::FIRST,
+        _ => Flags::NONE,
+    }
+}

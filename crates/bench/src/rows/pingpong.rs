@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A message there and back through a socket, both ends spinning.
+
+use crate::end::End;
+use crate::measure::{Sample, Turn};
+use crate::patience::Patience;
+use crate::pattern::{Flags, stamp, verify};
+use crate::socket::{self, ETHERNET, datagram_len, segments_max};
+use crate::sys;
+use anyhow::{Result, ensure};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Bytes that default socket buffers hold without a word from the receiver.
+pub(crate) const UDP_SIZE_MAX: usize = 64 << 10;
+
+/// Raw Ethernet frames.
+///
+/// # Errors
+/// A payload was wrong, nothing came, or the socket is refused.
+pub(crate) fn packet(end: &mut End) -> Result<Option<Sample>> {
+    let size = end.spec.size;
+    let mtu = end.spec.mtu;
+    ensure!(size <= mtu, "a bare frame carries {mtu} bytes, not {size}");
+    let (socket, header) = socket::packet(end)?;
+    let mut tx = vec![0; ETHERNET + size];
+    tx[..ETHERNET].copy_from_slice(&header);
+    let rx = vec![0; ETHERNET + size];
+    play(
+        end,
+        Frames {
+            socket,
+            tx,
+            rx,
+            patience: end.patience(),
+        },
+    )
+}
+
+/// Connected UDP sockets; segmentation offload where the message is longer than a datagram.
+///
+/// # Errors
+/// A payload was wrong, or nothing came.
+pub(crate) fn udp(end: &mut End) -> Result<Option<Sample>> {
+    let size = end.spec.size;
+    ensure!(
+        size <= UDP_SIZE_MAX,
+        "more than {UDP_SIZE_MAX} bytes would overflow a socket's buffer"
+    );
+    let segment = datagram_len(end.spec.mtu);
+    let offload = (size > segment).then_some(segment);
+    let socket = socket::udp(end, offload)?;
+    let call_len = segment * segments_max(segment);
+    let datagrams = Datagrams {
+        socket,
+        tx: vec![0; size],
+        rx: vec![0; size],
+        call_len,
+        patience: end.patience(),
+    };
+    play(end, datagrams)
+}
+
+/// A TCP connection without Nagle's algorithm.
+///
+/// # Errors
+/// A payload was wrong, or the connection broke.
+pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
+    let stream = socket::tcp(end)?;
+    stream.set_nonblocking(true)?;
+    let size = end.spec.size;
+    play(
+        end,
+        Bytes {
+            stream,
+            tx: vec![0; size],
+            rx: vec![0; size],
+            patience: end.patience(),
+        },
+    )
+}
+
+/// A pair of sockets and the message buffers in front of them.
+trait Channel {
+    /// The message to send.
+    fn outbox(&mut self) -> &mut [u8];
+    /// Sends it.
+    fn send(&mut self) -> Result<()>;
+    /// Spins until a whole message is there.
+    fn receive(&mut self) -> Result<&[u8]>;
+}
+
+fn play(end: &End, mut channel: impl Channel) -> Result<Option<Sample>> {
+    if end.drives() {
+        serve(end, &mut channel)
+    } else {
+        answer(&mut channel)
+    }
+}
+
+fn serve(end: &End, channel: &mut impl Channel) -> Result<Option<Sample>> {
+    let mut seq = 0;
+    end.measure(
+        Turn {
+            messages: 1,
+            halves: 2,
+        },
+        |last| {
+            let flags = super::turn_flags(seq, last);
+            stamp(channel.outbox(), seq, flags);
+            channel.send()?;
+            let answered = verify(channel.receive()?, seq)?;
+            ensure!(
+                answered == flags,
+                "the answer's flags are not the question's"
+            );
+            seq += 1;
+            Ok(())
+        },
+    )
+}
+
+/// Sends back what it received, so that the driver's comparison covers both directions.
+fn answer(channel: &mut impl Channel) -> Result<Option<Sample>> {
+    let mut flags = Flags::NONE;
+    let mut seq = 0;
+    while !flags.last {
+        flags = verify(channel.receive()?, seq)?;
+        stamp(channel.outbox(), seq, flags);
+        channel.send()?;
+        seq += 1;
+    }
+    Ok(None)
+}
+
+struct Frames {
+    socket: OwnedFd,
+    /// Header and message.
+    tx: Vec<u8>,
+    rx: Vec<u8>,
+    patience: Patience,
+}
+
+impl Channel for Frames {
+    #[inline]
+    fn outbox(&mut self) -> &mut [u8] {
+        &mut self.tx[ETHERNET..]
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<()> {
+        while !sys::try_send(self.socket.as_fd(), &self.tx)? {
+            self.patience.wait()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<&[u8]> {
+        loop {
+            if let Some(len) = sys::try_receive(self.socket.as_fd(), &mut self.rx)? {
+                ensure!(
+                    len == self.rx.len(),
+                    "a frame of {len} bytes came, not {}",
+                    self.rx.len()
+                );
+                self.patience.reward();
+                return Ok(&self.rx[ETHERNET..]);
+            }
+            self.patience.wait()?;
+        }
+    }
+}
+
+struct Datagrams {
+    socket: OwnedFd,
+    tx: Vec<u8>,
+    rx: Vec<u8>,
+    /// Bytes that one call carries.
+    call_len: usize,
+    patience: Patience,
+}
+
+impl Channel for Datagrams {
+    #[inline]
+    fn outbox(&mut self) -> &mut [u8] {
+        &mut self.tx
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<()> {
+        for call in self.tx.chunks(self.call_len) {
+            while !sys::try_send(self.socket.as_fd(), call)? {
+                self.patience.wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<&[u8]> {
+        let mut received = 0;
+        while received < self.rx.len() {
+            match sys::try_receive(self.socket.as_fd(), &mut self.rx[received..])? {
+                Some(len) => {
+                    received += len;
+                    self.patience.reward();
+                }
+                None => self.patience.wait()?,
+            }
+        }
+        Ok(&self.rx)
+    }
+}
+
+struct Bytes {
+    stream: TcpStream,
+    tx: Vec<u8>,
+    rx: Vec<u8>,
+    patience: Patience,
+}
+
+impl Channel for Bytes {
+    #[inline]
+    fn outbox(&mut self) -> &mut [u8] {
+        &mut self.tx
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<()> {
+        super::tcp::write_spinning(&mut self.stream, &self.tx, &mut self.patience)
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<&[u8]> {
+        super::tcp::read_spinning(&mut self.stream, &mut self.rx, &mut self.patience)?;
+        Ok(&self.rx)
+    }
+}

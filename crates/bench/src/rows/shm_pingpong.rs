@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A cache line bounced between two cores, and for messages longer than a line the lines behind it.
+//!
+//! A message of up to 64 bytes is its line: the word that announces it, and whatever else the line
+//! carries travels with it for nothing. Longer messages are copied in before the word is written,
+//! and out after it is seen.
+
+use crate::control::Offer;
+use crate::end::End;
+use crate::measure::{SHM_BATCH, Sample, Turn};
+use crate::patience::Patience;
+use crate::pattern::{Flags, stamp, verify};
+use crate::spec::Lines;
+use crate::sys::SharedMap;
+use anyhow::{Result, ensure};
+use std::sync::atomic::Ordering;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Distance between the areas of the two ends: no prefetcher joins them.
+const AREA: usize = 4096;
+
+/// Marks the word of the last message.
+const LAST: u64 = 1 << 63;
+
+/// Bytes of shared memory that messages of `size` bytes need.
+pub(crate) fn shared_len(size: usize) -> usize {
+    2 * (AREA + size).next_multiple_of(AREA)
+}
+
+/// Runs this end.
+///
+/// # Errors
+/// A word or a payload was wrong, or nothing came.
+pub(crate) fn run(end: &mut End, lines: Lines) -> Result<Option<Sample>> {
+    let map = end.shared()?;
+    end.exchange(&Offer::default())?;
+    let bodies = if end.spec.size > LINE {
+        end.spec.size
+    } else {
+        0
+    };
+    let mut ball = Ball::new(&map, bodies, lines, end.drives());
+    let patience = end.patience();
+    if end.drives() {
+        serve(end, &mut ball, patience)
+    } else {
+        answer(&mut ball, patience)
+    }
+}
+
+fn serve(end: &End, ball: &mut Ball<'_>, mut patience: Patience) -> Result<Option<Sample>> {
+    let mut seq = 0;
+    let shape = Turn {
+        messages: SHM_BATCH,
+        halves: 2,
+    };
+    end.measure(shape, |last| {
+        for index in 0..SHM_BATCH {
+            seq += 1;
+            let flags = match seq {
+                1 => Flags::FIRST,
+                _ => Flags {
+                    last: last && index == SHM_BATCH - 1,
+                    ..Flags::NONE
+                },
+            };
+            let flags = if flags.last { Flags::LAST } else { flags };
+            ball.throw(2 * seq - 1, flags);
+            ball.catch(2 * seq, &mut patience)?;
+        }
+        Ok(())
+    })
+}
+
+fn answer(ball: &mut Ball<'_>, mut patience: Patience) -> Result<Option<Sample>> {
+    let mut seq = 0;
+    loop {
+        seq += 1;
+        let last = ball.catch(2 * seq - 1, &mut patience)?;
+        let flags = match (seq, last) {
+            (_, true) => Flags::LAST,
+            (1, false) => Flags::FIRST,
+            _ => Flags::NONE,
+        };
+        ball.throw(2 * seq, flags);
+        if last {
+            return Ok(None);
+        }
+    }
+}
+
+struct Ball<'a> {
+    map: &'a SharedMap,
+    /// Offset of the word that this end writes, its body `LINE` behind.
+    mine: usize,
+    /// Offset of the word that the other end writes.
+    theirs: usize,
+    /// Offset of this end's body.
+    my_body: usize,
+    their_body: usize,
+    message: Vec<u8>,
+}
+
+impl<'a> Ball<'a> {
+    fn new(map: &'a SharedMap, body_len: usize, lines: Lines, drives: bool) -> Self {
+        let second = (AREA + body_len).next_multiple_of(AREA);
+        let (mine, theirs) = if drives { (0, second) } else { (second, 0) };
+        let (my_word, their_word) = match lines {
+            Lines::One => (0, 0),
+            Lines::Two => (mine, theirs),
+        };
+        Ball {
+            map,
+            mine: my_word,
+            theirs: their_word,
+            my_body: mine + LINE,
+            their_body: theirs + LINE,
+            message: vec![0; body_len],
+        }
+    }
+
+    /// Throws message `number`.
+    #[inline]
+    fn throw(&mut self, number: u64, flags: Flags) {
+        if !self.message.is_empty() {
+            stamp(&mut self.message, number, flags);
+            self.map.write(self.my_body, &self.message);
+        }
+        let word = number | if flags.last { LAST } else { 0 };
+        // SYNC: ball-word; publishes the body.
+        self.map.word(self.mine).store(word, Ordering::Release);
+    }
+
+    /// Waits for message `number` and says whether it is the last.
+    #[inline]
+    fn catch(&mut self, number: u64, patience: &mut Patience) -> Result<bool> {
+        loop {
+            // SYNC: ball-word; pairs with the store in `throw`.
+            let word = self.map.word(self.theirs).load(Ordering::Acquire);
+            if word & !LAST == number {
+                patience.reward();
+                return self.open(word, number);
+            }
+            ensure!(
+                word & !LAST < number,
+                "word {word:#x} came before {number:#x}"
+            );
+            patience.wait()?;
+        }
+    }
+
+    #[inline]
+    fn open(&mut self, word: u64, number: u64) -> Result<bool> {
+        let last = word & LAST != 0;
+        if !self.message.is_empty() {
+            self.map.read(self.their_body, &mut self.message);
+            let flags = verify(&self.message, number)?;
+            ensure!(
+                flags.last == last,
+                "payload and word disagree about the end"
+            );
+        }
+        Ok(last)
+    }
+}

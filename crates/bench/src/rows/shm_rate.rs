@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! 16-byte records (a word that commits it, and 8 bytes of message) through a bare ring.
+
+use crate::control::Offer;
+use crate::end::End;
+use crate::measure::{Sample, Turn};
+use crate::patience::Patience;
+use crate::spec::Publish;
+use crate::sys::SharedMap;
+use anyhow::{Result, ensure};
+use std::sync::atomic::Ordering;
+
+/// Bytes of a message in these rows.
+pub(crate) const MESSAGE: usize = 8;
+/// Bytes of a record.
+const RECORD: usize = 16;
+/// Records in the ring: 64 KB, so that the ends seldom touch the same lines.
+const RECORDS: u64 = 4096;
+/// Records after which a ring published in batches becomes visible, as many as the windows of other
+/// systems.
+const BATCH: u64 = 64;
+/// Records of a turn: hundreds of microseconds, so that its acknowledgement costs nothing.
+const TURN: u64 = 16 * 1024;
+/// Marks the last message.
+const LAST: u64 = 1 << 63;
+
+/// Offsets of the counters, each alone in its pair of lines, and of the records.
+const WRITTEN: usize = 0;
+const CONSUMED: usize = 128;
+const DATA: usize = 4096;
+
+/// Bytes of shared memory.
+#[allow(clippy::cast_possible_truncation, reason = "4096")]
+pub(crate) const SHARED_LEN: usize = DATA + RECORD * RECORDS as usize;
+
+/// Runs this end.
+///
+/// # Errors
+/// A message was wrong, or nothing came.
+pub(crate) fn run(end: &mut End, publish: Publish) -> Result<Option<Sample>> {
+    let map = end.shared()?;
+    end.exchange(&Offer::default())?;
+    let mut ring = Ring {
+        map: &map,
+        patience: end.patience(),
+        count: 0,
+        known: 0,
+    };
+    if end.drives() {
+        return end.measure(
+            Turn {
+                messages: TURN,
+                halves: 1,
+            },
+            |last| match publish {
+                Publish::Each => ring.produce_each(last),
+                Publish::Batch => ring.produce_batches(last),
+            },
+        );
+    }
+    match publish {
+        Publish::Each => ring.consume_each()?,
+        Publish::Batch => ring.consume_batches()?,
+    }
+    Ok(None)
+}
+
+struct Ring<'a> {
+    map: &'a SharedMap,
+    patience: Patience,
+    /// Records that this end has written or consumed.
+    count: u64,
+    /// What was last read of the other end's counter.
+    known: u64,
+}
+
+impl Ring<'_> {
+    /// Each record carries its own commit word, the number of the record.
+    fn produce_each(&mut self, last: bool) -> Result<()> {
+        for index in 0..TURN {
+            self.await_room()?;
+            let off = offset(self.count);
+            self.count += 1;
+            let message = mark(self.count, last && index == TURN - 1);
+            self.map.word(off + 8).store(message, Ordering::Relaxed);
+            // SYNC: record-commit; publishes the message.
+            self.map.word(off).store(self.count, Ordering::Release);
+        }
+        self.drain()
+    }
+
+    fn consume_each(&mut self) -> Result<()> {
+        loop {
+            let off = offset(self.count);
+            // SYNC: record-commit; pairs with the store in `produce_each`.
+            while self.map.word(off).load(Ordering::Acquire) != self.count + 1 {
+                self.patience.wait()?;
+            }
+            self.patience.reward();
+            self.count += 1;
+            let last = self.take(off)?;
+            // A quarter of the ring: room is given back long before the producer misses it.
+            if self.count.is_multiple_of(RECORDS / 4) || self.count.is_multiple_of(TURN) {
+                self.give_back();
+            }
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The commit word only says the length; a counter publishes whole batches.
+    fn produce_batches(&mut self, last: bool) -> Result<()> {
+        for batch in 0..TURN / BATCH {
+            self.await_room()?;
+            for index in 0..BATCH {
+                let off = offset(self.count);
+                self.count += 1;
+                let final_one = last && batch == TURN / BATCH - 1 && index == BATCH - 1;
+                self.map.word(off).store(MESSAGE as u64, Ordering::Relaxed);
+                self.map
+                    .word(off + 8)
+                    .store(mark(self.count, final_one), Ordering::Relaxed);
+            }
+            // SYNC: batch-commit; publishes the records.
+            self.map.word(WRITTEN).store(self.count, Ordering::Release);
+        }
+        self.drain()
+    }
+
+    fn consume_batches(&mut self) -> Result<()> {
+        loop {
+            // SYNC: batch-commit; pairs with the store in `produce_batches`.
+            while self.known == self.count {
+                self.known = self.map.word(WRITTEN).load(Ordering::Acquire);
+                if self.known == self.count {
+                    self.patience.wait()?;
+                }
+            }
+            self.patience.reward();
+            let mut last = false;
+            while self.count < self.known {
+                let off = offset(self.count);
+                self.count += 1;
+                ensure!(
+                    self.map.word(off).load(Ordering::Relaxed) == MESSAGE as u64,
+                    "length"
+                );
+                last = self.take(off)?;
+            }
+            self.give_back();
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes message number `count` out of the record at `off`.
+    fn take(&mut self, off: usize) -> Result<bool> {
+        let message = self.map.word(off + 8).load(Ordering::Relaxed);
+        ensure!(
+            message & !LAST == self.count,
+            "message {message:#x} came instead of {:#x}",
+            self.count
+        );
+        Ok(message & LAST != 0)
+    }
+
+    /// Waits until a whole batch has room.
+    fn await_room(&mut self) -> Result<()> {
+        while self.count + BATCH > self.known + RECORDS {
+            // SYNC: ring-consumed; pairs with the store in `give_back`.
+            self.known = self.map.word(CONSUMED).load(Ordering::Acquire);
+            if self.count + BATCH > self.known + RECORDS {
+                self.patience.wait()?;
+            }
+        }
+        self.patience.reward();
+        Ok(())
+    }
+
+    fn give_back(&mut self) {
+        // SYNC: ring-consumed; the records are read before the producer may write them again.
+        self.map.word(CONSUMED).store(self.count, Ordering::Release);
+    }
+
+    /// Waits until the consumer has everything.
+    fn drain(&mut self) -> Result<()> {
+        while self.known < self.count {
+            self.known = self.map.word(CONSUMED).load(Ordering::Acquire);
+            if self.known < self.count {
+                self.patience.wait()?;
+            }
+        }
+        self.patience.reward();
+        Ok(())
+    }
+}
+
+fn mark(number: u64, last: bool) -> u64 {
+    number | if last { LAST } else { 0 }
+}
+
+fn offset(count: u64) -> usize {
+    #[allow(clippy::cast_possible_truncation, reason = "below RECORDS")]
+    let index = (count % RECORDS) as usize;
+    DATA + index * RECORD
+}

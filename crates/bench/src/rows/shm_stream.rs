@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Large messages from one process's memory to another's on the same host.
+
+use crate::control::Offer;
+use crate::end::End;
+use crate::measure::{Sample, Turn};
+use crate::patience::Patience;
+use crate::pattern::{Flags, stamp, verify};
+use crate::spec::{Copying, window};
+use crate::sys::{SharedMap, allow_any_tracer};
+use anyhow::{Context, Result};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+use std::io::IoSliceMut;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes copied between two announcements: half a first-level cache, so that a piece is read while
+/// it is warm.
+const PIECE: usize = 16 << 10;
+
+/// Pieces in the ring; 256 KB stay within the second-level cache of the last decade's processors.
+const PIECES: usize = 16;
+
+/// Offsets of the counters (each alone in its pair of lines) and of the pieces.
+const WRITTEN: usize = 0;
+const CONSUMED: usize = 128;
+const DATA: usize = 4096;
+
+/// Bytes of shared memory.
+pub(crate) const SHARED_LEN: usize = DATA + PIECE * PIECES;
+
+/// Runs this end.
+///
+/// # Errors
+/// A payload was wrong, nothing came, or reading another process's memory is not allowed.
+pub(crate) fn run(end: &mut End, copying: Copying) -> Result<Option<Sample>> {
+    let map = end.shared()?;
+    let message = vec![0; end.spec.size];
+    allow_any_tracer();
+    let offer = Offer {
+        pid: Some(Pid::this().as_raw()),
+        buffer: Some(message.as_ptr() as usize),
+        ..Offer::default()
+    };
+    let peer = end.exchange(&offer)?;
+    let channel = Channel {
+        map: &map,
+        patience: end.patience(),
+        count: 0,
+    };
+    if end.drives() {
+        send(end, channel, message, copying)
+    } else {
+        receive(end, channel, message, copying, &peer)
+    }
+}
+
+fn send(
+    end: &End,
+    mut channel: Channel<'_>,
+    mut message: Vec<u8>,
+    copying: Copying,
+) -> Result<Option<Sample>> {
+    let messages = window(message.len());
+    let mut turn_seq = 0;
+    end.measure(
+        Turn {
+            messages,
+            halves: 1,
+        },
+        |last| {
+            stamp(&mut message, turn_seq, super::turn_flags(turn_seq, last));
+            turn_seq += 1;
+            for _ in 0..messages {
+                match copying {
+                    Copying::Pipelined => channel.copy_in(&message)?,
+                    // One announcement: the buffer stands for all messages of the window.
+                    Copying::VmRead => channel.announce(),
+                }
+            }
+            channel.drain()
+        },
+    )
+}
+
+fn receive(
+    end: &mut End,
+    mut channel: Channel<'_>,
+    mut message: Vec<u8>,
+    copying: Copying,
+    peer: &Offer,
+) -> Result<Option<Sample>> {
+    let messages = window(message.len());
+    for turn_seq in 0.. {
+        let mut flags = Flags::NONE;
+        for _ in 0..messages {
+            match copying {
+                Copying::Pipelined => channel.copy_out(&mut message)?,
+                Copying::VmRead => channel.pull(&mut message, peer)?,
+            }
+            flags = verify(&message, turn_seq)?;
+        }
+        if flags.last {
+            break;
+        }
+        end.meter.turn(messages * message.len() as u64);
+    }
+    Ok(None)
+}
+
+struct Channel<'a> {
+    map: &'a SharedMap,
+    patience: Patience,
+    /// Pieces (or announcements) that this end has written or consumed.
+    count: u64,
+}
+
+impl Channel<'_> {
+    fn copy_in(&mut self, message: &[u8]) -> Result<()> {
+        for piece in message.chunks(PIECE) {
+            let free_at = (self.count + 1).saturating_sub(PIECES as u64);
+            self.await_counter(CONSUMED, free_at)?;
+            self.map.write(self.slot(), piece);
+            self.announce();
+        }
+        Ok(())
+    }
+
+    fn copy_out(&mut self, message: &mut [u8]) -> Result<()> {
+        for piece in message.chunks_mut(PIECE) {
+            self.await_counter(WRITTEN, self.count + 1)?;
+            self.map.read(self.slot(), piece);
+            self.consume();
+        }
+        Ok(())
+    }
+
+    fn pull(&mut self, message: &mut [u8], peer: &Offer) -> Result<()> {
+        self.await_counter(WRITTEN, self.count + 1)?;
+        let pid = Pid::from_raw(
+            peer.pid
+                .context("the other end did not say its process id")?,
+        );
+        let base = peer
+            .buffer
+            .context("the other end did not say its buffer")?;
+        let mut off = 0;
+        while off < message.len() {
+            let rest = &mut message[off..];
+            let remote = RemoteIoVec {
+                base: base + off,
+                len: rest.len(),
+            };
+            let copied = process_vm_readv(pid, &mut [IoSliceMut::new(rest)], &[remote]);
+            off += copied.context("process_vm_readv is refused (see kernel.yama.ptrace_scope)")?;
+        }
+        self.consume();
+        Ok(())
+    }
+
+    fn announce(&mut self) {
+        self.count += 1;
+        // SYNC: stream-written; publishes the piece.
+        self.map.word(WRITTEN).store(self.count, Ordering::Release);
+    }
+
+    fn consume(&mut self) {
+        self.count += 1;
+        // SYNC: stream-consumed; gives the piece back.
+        self.map.word(CONSUMED).store(self.count, Ordering::Release);
+    }
+
+    /// Waits until the receiver has everything.
+    fn drain(&mut self) -> Result<()> {
+        self.await_counter(CONSUMED, self.count)
+    }
+
+    fn await_counter(&mut self, off: usize, at_least: u64) -> Result<()> {
+        let counter: &AtomicU64 = self.map.word(off);
+        // SYNC: stream-written, stream-consumed; pairs with the stores above.
+        while counter.load(Ordering::Acquire) < at_least {
+            self.patience.wait()?;
+        }
+        self.patience.reward();
+        Ok(())
+    }
+
+    fn slot(&self) -> usize {
+        #[allow(clippy::cast_possible_truncation, reason = "below PIECES")]
+        let index = (self.count % PIECES as u64) as usize;
+        DATA + index * PIECE
+    }
+}

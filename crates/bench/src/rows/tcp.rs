@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the kernel's TCP does with windows of messages. It is the competitor and is never
+//! handicapped: its buffers are tuned by the kernel, and of each way to use it the faster one
+//! counts.
+
+use crate::end::End;
+use crate::measure::{Sample, Turn};
+use crate::patience::Patience;
+use crate::pattern::{Flags, stamp, verify};
+use crate::socket;
+use crate::spec::{Wait, Writes, window};
+use anyhow::{Result, bail, ensure};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+/// The receiver's word that a window has arrived; four bytes, as in the OSU benchmarks.
+pub(super) const ACK: [u8; 4] = *b"done";
+
+/// Marks the number of the last small message.
+const LAST: u64 = 1 << 63;
+
+/// Windows of large messages, one write and one read each.
+///
+/// # Errors
+/// A payload was wrong, or the connection broke.
+pub(crate) fn stream(end: &mut End, wait: Wait) -> Result<Option<Sample>> {
+    let mut pipe = Pipe::open(end, wait)?;
+    let mut message = vec![0; end.spec.size];
+    let messages = window(message.len());
+    let mut seq = 0;
+    if end.drives() {
+        return end.measure(
+            Turn {
+                messages,
+                halves: 1,
+            },
+            |last| {
+                stamp(&mut message, seq, super::turn_flags(seq, last));
+                seq += 1;
+                for _ in 0..messages {
+                    pipe.write(&message)?;
+                }
+                pipe.await_ack()
+            },
+        );
+    }
+    let mut flags = Flags::NONE;
+    while !flags.last {
+        for _ in 0..messages {
+            pipe.read(&mut message)?;
+            flags = verify(&message, seq)?;
+        }
+        pipe.write(&ACK)?;
+        seq += 1;
+        if !flags.last {
+            end.meter.turn(messages * message.len() as u64);
+        }
+    }
+    Ok(None)
+}
+
+/// Windows of small messages, both ends spinning. The receiver takes a whole window in one read if
+/// it is there.
+///
+/// # Errors
+/// A message was wrong, or the connection broke.
+pub(crate) fn rate(end: &mut End, writes: Writes) -> Result<Option<Sample>> {
+    let mut pipe = Pipe::open(end, Wait::Spin)?;
+    let size = end.spec.size;
+    let messages = window(size);
+    let mut buffer = vec![0; size * usize::try_from(messages)?];
+    let mut number = 0_u64;
+    if !end.drives() {
+        return take_windows(&mut pipe, &mut buffer, size);
+    }
+    end.measure(
+        Turn {
+            messages,
+            halves: 1,
+        },
+        |last| {
+            for message in buffer.chunks_exact_mut(size) {
+                number += 1;
+                let mark = number | if last { LAST } else { 0 };
+                message[..8].copy_from_slice(&mark.to_le_bytes());
+                if writes == Writes::Each {
+                    pipe.write(message)?;
+                }
+            }
+            if writes == Writes::Window {
+                pipe.write(&buffer)?;
+            }
+            pipe.await_ack()
+        },
+    )
+}
+
+fn take_windows(pipe: &mut Pipe, buffer: &mut [u8], size: usize) -> Result<Option<Sample>> {
+    let mut number = 0_u64;
+    let mut last = false;
+    while !last {
+        pipe.read(buffer)?;
+        for message in buffer.chunks_exact(size) {
+            number += 1;
+            let mut word = [0; 8];
+            word.copy_from_slice(&message[..8]);
+            let mark = u64::from_le_bytes(word);
+            ensure!(
+                mark & !LAST == number,
+                "message {mark:#x} came instead of {number:#x}"
+            );
+            last = mark & LAST != 0;
+        }
+        pipe.write(&ACK)?;
+    }
+    Ok(None)
+}
+
+struct Pipe {
+    stream: TcpStream,
+    wait: Wait,
+    patience: Patience,
+}
+
+impl Pipe {
+    fn open(end: &mut End, wait: Wait) -> Result<Self> {
+        let stream = socket::tcp(end)?;
+        stream.set_nonblocking(wait == Wait::Spin)?;
+        Ok(Pipe {
+            stream,
+            wait,
+            patience: end.patience(),
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        match self.wait {
+            Wait::Block => Ok(self.stream.write_all(bytes)?),
+            Wait::Spin => write_spinning(&mut self.stream, bytes, &mut self.patience),
+        }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
+        match self.wait {
+            Wait::Block => Ok(self.stream.read_exact(bytes)?),
+            Wait::Spin => read_spinning(&mut self.stream, bytes, &mut self.patience),
+        }
+    }
+
+    fn await_ack(&mut self) -> Result<()> {
+        let mut ack = [0; ACK.len()];
+        self.read(&mut ack)?;
+        ensure!(ack == ACK, "the acknowledgement is {ack:?}");
+        Ok(())
+    }
+}
+
+/// Writes all of `bytes` to a non-blocking stream.
+///
+/// # Errors
+/// The connection broke, or took nothing for a long time.
+#[inline]
+pub(crate) fn write_spinning(
+    stream: &mut TcpStream,
+    mut bytes: &[u8],
+    patience: &mut Patience,
+) -> Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(written) => {
+                bytes = &bytes[written..];
+                patience.reward();
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => patience.wait()?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `bytes` from a non-blocking stream.
+///
+/// # Errors
+/// The connection broke, or brought nothing for a long time.
+#[inline]
+pub(crate) fn read_spinning(
+    stream: &mut TcpStream,
+    bytes: &mut [u8],
+    patience: &mut Patience,
+) -> Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match stream.read(&mut bytes[filled..]) {
+            Ok(0) => bail!("the other end closed the connection"),
+            Ok(count) => {
+                filled += count;
+                patience.reward();
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => patience.wait()?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What gets through the kernel's TCP in a given time, however little that is.
+//!
+//! The work is that of [`super::tcp::stream`]: windows of large messages, each acknowledged. But a
+//! network that loses one packet in five may not bring one whole window within the time, so bytes
+//! are counted, where they arrive, and the receiver says when it is over.
+
+use super::tcp;
+use crate::end::End;
+use crate::measure::{Pace, Sample, WARM_UP};
+use crate::patience::Patience;
+use crate::pattern::{stamp, verify};
+use crate::socket;
+use crate::spec::window;
+use anyhow::{Result, bail, ensure};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// After which the sender ends even if no word reaches it that the receiver did: what tells it is
+/// lost like other packets. Less than the time after which an end is taken to hang.
+const SENDER_GRACE: Duration = Duration::from_secs(20);
+
+/// Runs one end; the receiver returns the sample.
+///
+/// # Errors
+/// A payload was wrong, or the sender ended first.
+pub(crate) fn run(end: &mut End) -> Result<Option<Sample>> {
+    let stream = socket::tcp(end)?;
+    stream.set_nonblocking(true)?;
+    if !end.drives() {
+        return receive(end, stream).map(Some);
+    }
+    let until = Instant::now() + time(end.spec.pace).mul_f64(1.0 + WARM_UP) + SENDER_GRACE;
+    let patience = end.patience();
+    let mut flow = Flow {
+        stream,
+        patience,
+        until,
+    };
+    let mut message = vec![0; end.spec.size];
+    let mut seq = 0;
+    loop {
+        stamp(&mut message, seq, super::turn_flags(seq, false));
+        seq += 1;
+        for _ in 0..window(message.len()) {
+            if !flow.write(&message) {
+                return Ok(None);
+            }
+        }
+        if !flow.await_ack()? {
+            return Ok(None);
+        }
+    }
+}
+
+/// The time that is measured; a pace of so many messages ends by them instead.
+fn time(pace: Pace) -> Duration {
+    match pace {
+        Pace::Seconds(seconds) => Duration::from_secs_f64(seconds),
+        Pace::Iterations(_) => Duration::ZERO,
+    }
+}
+
+/// The sender's connection. Its verbs say `false` when the receiver has seen enough.
+struct Flow {
+    stream: TcpStream,
+    patience: Patience,
+    until: Instant,
+}
+
+impl Flow {
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.stream.write(&bytes[written..]) {
+                Ok(count) => written += count,
+                Err(error) if self.goes_on(&error) => self.patience.pause(),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// # Errors
+    /// What came is not an acknowledgement.
+    fn await_ack(&mut self) -> Result<bool> {
+        let mut ack = [0; tcp::ACK.len()];
+        let mut filled = 0;
+        while filled < ack.len() {
+            match self.stream.read(&mut ack[filled..]) {
+                Ok(0) => return Ok(false),
+                Ok(count) => filled += count,
+                Err(error) if self.goes_on(&error) => self.patience.pause(),
+                Err(_) => return Ok(false),
+            }
+        }
+        ensure!(ack == tcp::ACK, "the acknowledgement is {ack:?}");
+        Ok(true)
+    }
+
+    fn goes_on(&self, error: &std::io::Error) -> bool {
+        error.kind() == ErrorKind::WouldBlock && Instant::now() < self.until
+    }
+}
+
+fn receive(end: &mut End, mut stream: TcpStream) -> Result<Sample> {
+    let mut message = vec![0; end.spec.size];
+    let mut tally = Tally::new(end.spec.pace, message.len());
+    let patience = end.patience();
+    let (mut filled, mut count, mut seq) = (0, 0, 0);
+    while !tally.is_over(Instant::now()) {
+        match stream.read(&mut message[filled..]) {
+            Ok(0) => bail!("the sender closed the connection"),
+            Ok(len) => {
+                filled += len;
+                tally.add(len);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => patience.pause(),
+            Err(error) => return Err(error.into()),
+        }
+        if filled == message.len() {
+            verify(&message, seq)?;
+            (filled, count) = (0, count + 1);
+            if count == window(message.len()) {
+                stream.write_all(&tcp::ACK)?;
+                (count, seq) = (0, seq + 1);
+            }
+        }
+    }
+    Ok(tally.sample(Instant::now()))
+}
+
+/// Counts what arrives once the warm-up is over, which begins with the first byte.
+struct Tally {
+    pace: Pace,
+    message_len: usize,
+    bytes: u64,
+    first: Option<Instant>,
+    counted_from: Option<Instant>,
+}
+
+impl Tally {
+    fn new(pace: Pace, message_len: usize) -> Self {
+        Tally {
+            pace,
+            message_len,
+            bytes: 0,
+            first: None,
+            counted_from: None,
+        }
+    }
+
+    fn add(&mut self, len: usize) {
+        if self.first.is_none() {
+            self.first = Some(Instant::now());
+        }
+        if self.counted_from.is_some() {
+            self.bytes += len as u64;
+        }
+    }
+
+    /// Whether enough was counted; begins to count when it is time.
+    fn is_over(&mut self, now: Instant) -> bool {
+        let (Some(first), Some(from)) = (self.first, self.counted_from) else {
+            let warm = |first| now >= first + time(self.pace).mul_f64(WARM_UP);
+            self.counted_from = self.first.filter(|first| warm(*first)).map(|_| now);
+            return false;
+        };
+        debug_assert!(first <= from, "counted before anything came");
+        match self.pace {
+            Pace::Seconds(_) => now >= from + time(self.pace),
+            Pace::Iterations(count) => self.bytes >= count * self.message_len as u64,
+        }
+    }
+
+    /// Without quantiles: the messages may not even be whole.
+    #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
+    fn sample(&self, now: Instant) -> Sample {
+        let spent = self
+            .counted_from
+            .map_or(Duration::ZERO, |from| now - from)
+            .as_secs_f64();
+        let messages = self.bytes as f64 / self.message_len as f64;
+        let per = |what: f64, by: f64| if by > 0.0 { what / by } else { 0.0 };
+        Sample {
+            iterations: self.bytes / self.message_len as u64,
+            mean_us: per(spent * 1e6, messages),
+            msgs_per_s: per(messages, spent),
+            ..Sample::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_after_the_warm_up_counts_even_if_no_message_is_whole() {
+        let mut tally = Tally::new(Pace::Seconds(1.0), 1_000_000);
+        let start = Instant::now();
+        assert!(!tally.is_over(start + Duration::from_secs(100)), "no byte");
+        tally.add(500);
+        let warm = Instant::now() + Duration::from_secs(1);
+        assert!(!tally.is_over(warm));
+        tally.add(2000);
+        tally.add(3000);
+        assert!(!tally.is_over(warm + Duration::from_millis(999)));
+        assert!(tally.is_over(warm + Duration::from_secs(2)));
+        let sample = tally.sample(warm + Duration::from_secs(2));
+        assert_eq!(sample.iterations, 0);
+        assert!((sample.msgs_per_s - 0.0025).abs() < 1e-9, "{sample:?}");
+    }
+
+    #[test]
+    fn nothing_at_all_is_a_goodput_of_zero() {
+        let mut tally = Tally::new(Pace::Seconds(1.0), 1000);
+        tally.add(1);
+        let warm = Instant::now() + Duration::from_secs(1);
+        assert!(!tally.is_over(warm));
+        let sample = tally.sample(warm + Duration::from_secs(1));
+        assert_eq!((sample.msgs_per_s, sample.mean_us), (0.0, 0.0));
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A ping-pong over one TCP connection while a stream fills another between the same two processes.
+//!
+//! One thread an end, as in Portolan's row. It spins over both connections and looks at the one of
+//! the ping-pong first, every time; nothing better can be done for it from outside of the kernel.
+
+use super::tcp::{read_spinning, write_spinning};
+use crate::end::End;
+use crate::loaded::{BULK_LEN, Report, halved};
+use crate::measure::{Sample, Turn, drive};
+use crate::patience::Patience;
+use crate::pattern::{Flags, stamp, verify};
+use crate::socket;
+use crate::spec::Chunk;
+use anyhow::{Result, bail, ensure};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+/// The receiver's word that the stream has ended as it should.
+const ACK: [u8; 4] = *b"done";
+
+/// Runs this end.
+///
+/// # Errors
+/// A payload was wrong, or a connection broke.
+pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
+    let [small, large] = socket::tcp_pair(end)?;
+    small.set_nonblocking(true)?;
+    large.set_nonblocking(true)?;
+    let patience = end.patience();
+    let call_len = match chunk {
+        Chunk::Small => 64 << 10,
+        Chunk::Large => BULK_LEN,
+    };
+    let bulk = Bulk {
+        stream: large,
+        call_len,
+        message: vec![0; BULK_LEN],
+        done: 0,
+        seq: 0,
+    };
+    if end.drives() {
+        measure(end, small, bulk, patience).map(Some)
+    } else {
+        answer(end.spec.size, small, bulk, patience)?;
+        Ok(None)
+    }
+}
+
+fn measure(
+    end: &End,
+    mut small: TcpStream,
+    mut bulk: Bulk,
+    mut patience: Patience,
+) -> Result<Sample> {
+    let mut ping = vec![0; end.spec.size];
+    let mut seq = 0;
+    let shape = Turn {
+        messages: 1,
+        halves: 2,
+    };
+    let pace = halved(end.spec.pace);
+    let idle = drive(pace, shape, |_| {
+        exchange(&mut small, &mut ping, seq, &mut patience, || Ok(()))?;
+        seq += 1;
+        Ok(())
+    })?;
+    bulk.begin();
+    let mut report = Report::start(&idle);
+    let loaded = drive(pace, shape, |_| {
+        exchange(&mut small, &mut ping, seq, &mut patience, || {
+            bulk.write_some()
+        })?;
+        seq += 1;
+        report.so_far(bulk.seq);
+        Ok(())
+    })?;
+    bulk.end(&mut patience)?;
+    Ok(report.finish(loaded))
+}
+
+/// One round trip, with `meanwhile` for as long as nothing comes.
+fn exchange(
+    stream: &mut TcpStream,
+    message: &mut [u8],
+    seq: u64,
+    patience: &mut Patience,
+    mut meanwhile: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    let flags = super::turn_flags(seq, false);
+    stamp(message, seq, flags);
+    write_spinning(stream, message, patience)?;
+    let mut filled = 0;
+    while filled < message.len() {
+        match try_read(stream, &mut message[filled..])? {
+            0 => {
+                meanwhile()?;
+                patience.wait()?;
+            }
+            count => {
+                filled += count;
+                patience.reward();
+            }
+        }
+    }
+    ensure!(
+        verify(message, seq)? == flags,
+        "the answer is not the question"
+    );
+    Ok(())
+}
+
+fn answer(size: usize, mut small: TcpStream, mut bulk: Bulk, mut patience: Patience) -> Result<()> {
+    let mut ping = vec![0; size];
+    let mut filled = 0;
+    let mut last = false;
+    while !last {
+        let count = try_read(&mut small, &mut ping[filled..])?;
+        filled += count;
+        if filled == size {
+            write_spinning(&mut small, &ping, &mut patience)?;
+            filled = 0;
+        }
+        let moved = bulk.read_some(&mut last)?;
+        if count + moved == 0 {
+            patience.wait()?;
+        } else {
+            patience.reward();
+        }
+    }
+    write_spinning(&mut bulk.stream, &ACK, &mut patience)
+}
+
+/// The stream, at either end.
+struct Bulk {
+    stream: TcpStream,
+    call_len: usize,
+    message: Vec<u8>,
+    /// Bytes of the message that have gone or come.
+    done: usize,
+    /// Messages that have gone or come.
+    seq: u64,
+}
+
+impl Bulk {
+    fn begin(&mut self) {
+        stamp(&mut self.message, 0, Flags::FIRST);
+    }
+
+    /// Writes what one call takes.
+    fn write_some(&mut self) -> Result<()> {
+        let end = self.message.len().min(self.done + self.call_len);
+        match self.stream.write(&self.message[self.done..end]) {
+            Ok(count) => self.done += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        if self.done == self.message.len() {
+            self.done = 0;
+            self.seq += 1;
+            stamp(&mut self.message, self.seq, Flags::NONE);
+        }
+        Ok(())
+    }
+
+    /// Finishes the message under way, sends the last one and waits for the receiver's word.
+    fn end(&mut self, patience: &mut Patience) -> Result<()> {
+        if self.done > 0 {
+            write_spinning(&mut self.stream, &self.message[self.done..], patience)?;
+            self.seq += 1;
+        }
+        stamp(&mut self.message, self.seq, Flags::LAST);
+        write_spinning(&mut self.stream, &self.message, patience)?;
+        let mut ack = [0; ACK.len()];
+        read_spinning(&mut self.stream, &mut ack, patience)?;
+        ensure!(ack == ACK, "the acknowledgement is {ack:?}");
+        Ok(())
+    }
+
+    /// Reads what one call gives, and says how much; sets `last` with the end of the stream.
+    fn read_some(&mut self, last: &mut bool) -> Result<usize> {
+        let end = self.message.len().min(self.done + self.call_len);
+        let count = try_read(&mut self.stream, &mut self.message[self.done..end])?;
+        self.done += count;
+        if self.done == self.message.len() {
+            *last = verify(&self.message, self.seq)?.last;
+            self.done = 0;
+            self.seq += 1;
+        }
+        Ok(count)
+    }
+}
+
+/// What is there now, which may be nothing.
+fn try_read(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<usize> {
+    match stream.read(bytes) {
+        Ok(0) => bail!("the other end closed the connection"),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+        read => Ok(read?),
+    }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The JSON that scripts read. Fields are only ever added; a change of meaning changes [`SCHEMA`].
+
+use crate::args::{Metric, Path};
+use crate::conditions::Conditions;
+use crate::extra::Extra;
+use crate::half_power::HalfPower;
+use crate::place::SiteKind;
+use serde::{Deserialize, Serialize};
+
+/// Version of the format.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// A run of `portolan bench`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub(crate) schema: u32,
+    /// Where and how it was measured.
+    pub machine: Machine,
+    /// One row per system, path, metric and size.
+    pub results: Vec<Row>,
+    /// Other ways of doing the work of a `limit`, `tcp` or `udp` row, which were slower.
+    #[serde(default)]
+    pub(crate) slower_variants: Vec<Row>,
+    /// Half-power points, of systems whose ping-pong was measured at enough sizes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) half_power: Vec<HalfPower>,
+    /// Rows that were asked for and are missing, with the reason.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
+}
+
+/// The machine, and what else the figures depend on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Kernel release.
+    pub(crate) kernel: String,
+    /// Processor model.
+    pub(crate) cpu: String,
+    /// Cores that the command may use.
+    pub(crate) cores: usize,
+    /// Cores that the two ends were pinned to; absent where they were not.
+    pub(crate) pinned: Option<[usize; 2]>,
+    /// Name of the hypervisor if there is one, `none` if not.
+    pub(crate) hypervisor: String,
+    /// Date and time in UTC, RFC 3339.
+    pub(crate) date: String,
+    /// Version of Portolan.
+    pub(crate) portolan: String,
+    /// MTU of network paths.
+    pub mtu: usize,
+    /// Bytes of the largest receive buffer that sockets may have (`net.core.rmem_max`, 212,992 unless
+    /// it was raised): what a stream may have under way. 0 where it is not known.
+    #[serde(default)]
+    pub(crate) socket_buffer_len: usize,
+    /// Where network paths were measured.
+    pub(crate) site: SiteKind,
+    /// Rounds whose medians the rows give.
+    pub(crate) rounds: u32,
+    /// How time was taken.
+    pub(crate) clock: String,
+}
+
+/// Figures of one system. The times are per message, or half a round trip; each is the median of
+/// the rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// `portolan`, `limit`, `limit-single`, `tcp` or `udp`.
+    pub system: String,
+    /// Path that it took, or that it is the yardstick for. The `tcp` and `udp` rows of the network
+    /// paths repeat one measurement.
+    pub path: Path,
+    /// What was measured.
+    pub metric: Metric,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Way of doing the work, where there are several.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) variant: String,
+    /// Under which conditions; absent fields are the default.
+    #[serde(flatten)]
+    pub conditions: Conditions,
+    /// Messages measured, all rounds together.
+    pub(crate) iterations: u64,
+    /// Median.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// Mean.
+    pub(crate) mean_us: f64,
+    /// Least of all rounds.
+    #[serde(default)]
+    pub(crate) min_us: f64,
+    /// 10^6 bytes of payload per second.
+    pub mbytes_per_s: f64,
+    /// Messages per second.
+    pub(crate) msgs_per_s: f64,
+    /// The row's headline figure (`p50_us`, `mbytes_per_s` or `msgs_per_s`, by the metric) in each
+    /// round.
+    #[serde(default)]
+    pub(crate) per_round: Vec<f64>,
+    /// What only some rows tell.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl Row {
+    /// The figure that the metric is about.
+    pub(crate) fn headline(&self) -> f64 {
+        match self.metric {
+            Metric::Pingpong => self.p50_us,
+            Metric::Stream | Metric::Incast => self.mbytes_per_s,
+            Metric::Loaded => self.p99_us,
+            Metric::Rate => self.msgs_per_s,
+        }
+    }
+
+    /// Whether it did the same better than `other`.
+    pub(crate) fn beats(&self, other: &Row) -> bool {
+        match self.metric {
+            Metric::Pingpong | Metric::Loaded => self.headline() < other.headline(),
+            Metric::Stream | Metric::Rate | Metric::Incast => self.headline() > other.headline(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn report() -> Report {
+        let row = Row {
+            system: "limit".into(),
+            path: Path::Packet,
+            metric: Metric::Pingpong,
+            size: 64,
+            variant: String::new(),
+            iterations: 100_000,
+            p50_us: 1.6,
+            p99_us: 2.1,
+            mean_us: 1.7,
+            min_us: 1.5,
+            mbytes_per_s: 37.6,
+            msgs_per_s: 588_235.0,
+            conditions: Conditions::default(),
+            per_round: vec![1.5, 1.6, 1.7],
+            extra: Extra::default(),
+        };
+        let machine = Machine {
+            kernel: "6.18.0".into(),
+            cpu: "a processor".into(),
+            cores: 2,
+            pinned: Some([0, 1]),
+            hypervisor: "KVM".into(),
+            date: "2026-01-02T03:04:05Z".into(),
+            portolan: "0.1.0".into(),
+            mtu: 1500,
+            site: SiteKind::Lab,
+            rounds: 3,
+            clock: "a clock".into(),
+            socket_buffer_len: 212_992,
+        };
+        let notes = vec!["one".into()];
+        Report {
+            schema: SCHEMA,
+            machine,
+            results: vec![row],
+            slower_variants: vec![],
+            half_power: vec![],
+            notes,
+        }
+    }
+
+    #[test]
+    fn a_report_survives_its_json() {
+        let text = serde_json::to_string(&report()).expect("serializes");
+        assert_eq!(
+            serde_json::from_str::<Report>(&text).expect("parses"),
+            report()
+        );
+    }
+
+    #[test]
+    fn the_names_that_scripts_rely_on_are_there() {
+        let json = serde_json::to_value(report()).expect("serializes");
+        assert_eq!(json["schema"], 1);
+        assert_eq!(json["machine"]["site"], "lab");
+        let row = &json["results"][0];
+        assert_eq!(row["system"], "limit");
+        assert_eq!(row["path"], "packet");
+        assert_eq!(row["metric"], "half_rtt");
+        assert_eq!(row["size"], 64);
+        assert_eq!(row["iterations"], 100_000);
+        for name in ["p50_us", "p99_us", "mean_us", "mbytes_per_s", "msgs_per_s"] {
+            assert!(row[name].is_f64(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_row_with_the_contract_s_fields_alone_is_read() {
+        let text = r#"{"system":"tcp","path":"udp","metric":"rate","size":8,"iterations":1,
+            "p50_us":1.0,"p99_us":1.0,"mean_us":1.0,"mbytes_per_s":0.0,"msgs_per_s":1.0}"#;
+        let row: Row = serde_json::from_str(text).expect("parses");
+        assert_eq!(row.metric, Metric::Rate);
+        assert!(row.per_round.is_empty());
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The sockets of the bare rows, opened and introduced to one another.
+
+use crate::control::Offer;
+use crate::end::End;
+use crate::sys::{packet_mac, packet_socket};
+use anyhow::{Context, Result, ensure};
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// Bytes of an Ethernet header.
+pub(crate) const ETHERNET: usize = 14;
+/// Bytes of the IPv4 and UDP headers.
+pub(crate) const IP_UDP: usize = 28;
+
+/// EtherTypes that the driver and the answerer receive: IEEE 802's two for local experiments. One
+/// each, because on a loopback interface both ends see every frame of a type.
+const ETHER_TYPES: [u16; 2] = [0x88b5, 0x88b6];
+
+/// Bytes of receive buffer that UDP sockets ask for. The kernel grants anybody up to
+/// `net.core.rmem_max`, 208 KB unless it was raised, and sets aside twice as much.
+const RECEIVE_BUFFER: usize = 1 << 20;
+
+/// Largest payload of one UDP send over IPv4.
+const UDP_SEND_MAX: usize = 65_507;
+
+/// Opens this end's raw Ethernet socket; returns it with the header that takes frames to the other
+/// end.
+///
+/// # Errors
+/// No CAP_NET_RAW, or no such interface.
+pub(crate) fn packet(end: &mut End) -> Result<(OwnedFd, [u8; ETHERNET])> {
+    let here = end.here();
+    let socket =
+        packet_socket(&here.interface, ETHER_TYPES[end.spec.role.index()]).with_context(|| {
+            format!(
+                "cannot open a raw Ethernet socket on {}; it needs CAP_NET_RAW (run as root, or: \
+                 setcap cap_net_raw+ep portolan)",
+                here.interface
+            )
+        })?;
+    let mac = packet_mac(socket.as_fd()).context("cannot learn the hardware address")?;
+    let peer = end.exchange(&Offer {
+        mac: Some(mac),
+        ..Offer::default()
+    })?;
+    let peer_mac = peer
+        .mac
+        .context("the other end did not say its hardware address")?;
+    let mut header = [0; ETHERNET];
+    header[..6].copy_from_slice(&peer_mac);
+    header[6..12].copy_from_slice(&mac);
+    header[12..].copy_from_slice(&ETHER_TYPES[end.spec.role.peer().index()].to_be_bytes());
+    Ok((socket, header))
+}
+
+/// Opens this end's UDP socket, connected to the other's, with segmentation offload in
+/// `segment_len` bytes if that is given.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn udp(end: &mut End, segment_len: Option<usize>) -> Result<OwnedFd> {
+    let socket = UdpSocket::bind(SocketAddr::new(end.here().addr, 0));
+    let socket = socket.with_context(|| format!("cannot bind to {}", end.here().addr))?;
+    if let Some(len) = segment_len {
+        let len = i32::try_from(len)?;
+        setsockopt(&socket, sockopt::UdpGsoSegment, &len).context("no UDP_SEGMENT here")?;
+        setsockopt(&socket, sockopt::UdpGroSegment, &true).context("no UDP_GRO here")?;
+    }
+    // Before the other end may send: what does not fit is lost.
+    setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER).context("SO_RCVBUF")?;
+    socket.set_nonblocking(true)?;
+    let port = socket.local_addr()?.port();
+    let peer = end.exchange(&Offer {
+        port: Some(port),
+        ..Offer::default()
+    })?;
+    let port = peer.port.context("the other end did not say its port")?;
+    socket.connect(SocketAddr::new(end.there().addr, port))?;
+    Ok(socket.into())
+}
+
+/// Bytes of the datagrams that an MTU lets pass.
+pub(crate) fn datagram_len(mtu: usize) -> usize {
+    mtu - IP_UDP
+}
+
+/// Datagrams of `segment_len` bytes that one call with segmentation offload carries.
+pub(crate) fn segments_max(segment_len: usize) -> usize {
+    /// The kernel's bound, `UDP_MAX_SEGMENTS` of include/linux/udp.h before it was raised to 128.
+    const SEGMENTS_MAX: usize = 64;
+    (UDP_SEND_MAX / segment_len).clamp(1, SEGMENTS_MAX)
+}
+
+/// Opens this end's TCP connection, without Nagle's algorithm; buffers are left to the kernel's
+/// tuning.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn tcp(end: &mut End) -> Result<TcpStream> {
+    let [stream] = connections(end)?;
+    Ok(stream)
+}
+
+/// Opens two connections at once, in the same order at both ends.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn tcp_pair(end: &mut End) -> Result<[TcpStream; 2]> {
+    connections(end)
+}
+
+/// Asks several times: where packets are lost on purpose, the kernel would repeat the question only
+/// after one second, two, four.
+fn connect(to: &SocketAddr) -> Result<TcpStream> {
+    /// Of which all are lost once in 10,000 times where a third of the round trips fail.
+    const ATTEMPTS: usize = 8;
+    /// Longer than any round trip of a lab or a loopback interface.
+    const PATIENCE: Duration = Duration::from_millis(900);
+    let mut attempt = TcpStream::connect_timeout(to, PATIENCE);
+    for _ in 1..ATTEMPTS {
+        match &attempt {
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                attempt = TcpStream::connect_timeout(to, PATIENCE);
+            }
+            _ => break,
+        }
+    }
+    attempt.context("cannot connect")
+}
+
+/// The listener takes connections in the order in which they were made.
+fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
+    let mut streams = Vec::with_capacity(N);
+    if end.drives() {
+        let peer = end.exchange(&Offer::default())?;
+        let port = peer.port.context("the other end did not say its port")?;
+        let to = SocketAddr::new(end.there().addr, port);
+        for _ in 0..N {
+            streams.push(connect(&to)?);
+        }
+    } else {
+        let listener = TcpListener::bind(SocketAddr::new(end.here().addr, 0));
+        let listener = listener.with_context(|| format!("cannot bind to {}", end.here().addr))?;
+        let port = listener.local_addr()?.port();
+        end.exchange(&Offer {
+            port: Some(port),
+            ..Offer::default()
+        })?;
+        for _ in 0..N {
+            let (stream, from) = listener.accept().context("cannot accept")?;
+            ensure!(
+                from.ip() == end.there().addr,
+                "a connection came from {from}: not the other end"
+            );
+            streams.push(stream);
+        }
+    }
+    for stream in &streams {
+        stream.set_nodelay(true)?;
+    }
+    streams
+        .try_into()
+        .ok()
+        .context("as many connections as asked for")
+}

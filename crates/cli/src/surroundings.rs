@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `bench` and `tune` measure with: temporary labs, and jobs in them.
+
+use crate::lab::TemporaryLab;
+use crate::run::hosts::{self, Host, MapBy};
+use crate::run::{self, AgentOptions, Options, Workload};
+use anyhow::{Context, Result, bail};
+use portolan::launch::PathChoice;
+use portolan_bench::{GRACE, Job, Launcher, Path, Place, Site};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// The first of the addresses that labs are documented to have.
+const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+
+/// How long the second rank may report its own error after the first failed: it may be the cause.
+const ERROR_GRACE: Duration = Duration::from_millis(500);
+
+/// Labs and jobs of this command.
+pub(crate) struct Surroundings;
+
+impl Launcher for Surroundings {
+    fn open_lab(&self, mtu: u32, count: u32) -> Result<Site> {
+        let lab = TemporaryLab::up(count, mtu)?;
+        let place = |index: u32| Place {
+            netns: Some(lab.lab().namespace(index)),
+            addr: IpAddr::V4(Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + index)),
+            interface: "eth0".into(),
+        };
+        let hosts = (0..count).map(place).collect();
+        Ok(Site::lab(mtu as usize, hosts, Box::new(lab)))
+    }
+
+    fn run_job(&self, job: &Job<'_>) -> Result<()> {
+        match run::execute(&options_of(job)?)?.failure {
+            Some(failure) => bail!("{failure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn options_of(job: &Job<'_>) -> Result<Options> {
+    let [program, args @ ..] = job.command else {
+        bail!("an empty command")
+    };
+    let directory = std::env::current_dir().context("the working directory is gone")?;
+    Ok(Options {
+        rank_count: u32::try_from(job.places.len())?,
+        hosts: hosts_of(job.places),
+        map_by: MapBy::Slot,
+        tag_output: false,
+        // The ranks have nothing to say on their standard output; the benchmark's may be its JSON.
+        capture: true,
+        grace: ERROR_GRACE,
+        limit: Some(job.lasts + GRACE),
+        workload: Workload {
+            path: choice(job.path),
+            options: job.options.clone(),
+            environment: BTreeMap::new(),
+            directory: directory.to_string_lossy().into_owned(),
+            program: program.clone(),
+            args: args.to_vec(),
+        },
+        agent: AgentOptions {
+            remote_program: "portolan".into(),
+        },
+    })
+}
+
+fn hosts_of(places: &[Place]) -> Vec<Host> {
+    if places.iter().all(|place| place.netns.is_none()) {
+        return hosts::here(u32::try_from(places.len()).ok());
+    }
+    places.iter().map(host_of).collect()
+}
+
+fn host_of(place: &Place) -> Host {
+    let (name, place) = match &place.netns {
+        Some(name) => (name.clone(), hosts::Place::Namespace(name.clone())),
+        None => (place.addr.to_string(), hosts::Place::Here),
+    };
+    Host {
+        name,
+        slots: 1,
+        place,
+    }
+}
+
+fn choice(path: Path) -> PathChoice {
+    match path {
+        Path::Shm => PathChoice::Shm,
+        Path::Packet => PathChoice::Packet,
+        Path::Udp => PathChoice::Udp,
+        Path::Auto => PathChoice::Auto,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ends_of_one_place_are_two_slots_of_one_host() {
+        let [host] = &hosts_of(&[Place::loopback(), Place::loopback()])[..] else {
+            panic!("one host");
+        };
+        assert_eq!((host.slots, &host.place), (2, &hosts::Place::Here));
+    }
+
+    #[test]
+    fn the_places_of_a_lab_are_hosts_of_one_slot() {
+        let place = |name: &str| Place {
+            netns: Some(name.into()),
+            ..Place::loopback()
+        };
+        let hosts = hosts_of(&[place("a-h0"), place("a-h1")]);
+        assert_eq!(
+            hosts.iter().map(|host| host.slots).collect::<Vec<_>>(),
+            [1, 1]
+        );
+        assert_eq!(hosts[1].place, hosts::Place::Namespace("a-h1".into()));
+    }
+}
