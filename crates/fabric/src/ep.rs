@@ -18,7 +18,7 @@ mod tagged;
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 
 use portolan::{
     Endpoint, EndpointAddress, EndpointConfig, Error, PeerIndex, RawAccess, RawClaim, RawEnvelope,
@@ -114,6 +114,27 @@ pub(crate) struct Op {
 }
 
 impl Op {
+    /// One that is reported as most are.
+    #[inline]
+    fn new(context: *mut c_void, flags: u64, reported: bool) -> Op {
+        Op {
+            context: context as usize,
+            flags,
+            reported,
+            silent: false,
+            multi: false,
+            holds: false,
+        }
+    }
+
+    /// Without a context: neither success nor failure is reported.
+    fn untold(flags: u64) -> Op {
+        Op {
+            silent: true,
+            ..Op::new(null_mut(), flags, false)
+        }
+    }
+
     /// What is told of one that has ended where the call is made.
     #[inline]
     pub(crate) fn entry(&self) -> Entry {
@@ -406,6 +427,11 @@ extern "C" fn close(ep: *mut Fid) -> c_int {
         drop(ep);
         Ok(())
     })
+}
+
+/// The number that goes with a message or a write, if the flags of a call by structure say so.
+fn data_of(data: u64, flags: u64) -> Option<u64> {
+    (flags & REMOTE_CQ_DATA != 0).then_some(data)
 }
 
 /// Run an operation of the data path on an endpoint's domain.

@@ -2,14 +2,14 @@
 //! Atomic operations on numbers in a peer's memory. Operands are copied: they are short.
 
 use std::ffi::{c_int, c_void};
+use std::ptr::{null, null_mut};
 
-use portolan::{AtomicOp, Datatype, RawAtomic, RawPiece, RawRemote};
+use portolan::{AtomicOp, Datatype, RawAtomic, RawRemote};
 
-use super::pieces::{Pieces, gather, piece, total_len};
+use super::pieces::{Pieces, gather, total_len};
 use super::{Ep, Op, with};
 use crate::abi::*;
 use crate::errno::{Errno, status};
-use crate::state::State;
 
 pub(super) static OPS: OpsAtomic = OpsAtomic {
     size: size_of::<OpsAtomic>(),
@@ -101,83 +101,6 @@ impl What {
     }
 }
 
-/// Where it is done, and how it is reported.
-struct Access {
-    peer: u64,
-    remote: RawRemote,
-    context: *mut c_void,
-    flags: u64,
-}
-
-/// The numbers of a call. `result` is empty where nothing is fetched.
-struct Numbers<'a> {
-    operands: &'a [RawPiece],
-    compare: &'a [RawPiece],
-    result: &'a [RawPiece],
-}
-
-/// Perform an atomic operation.
-///
-/// # Safety
-/// Operands and compared numbers are readable now; results are left alone until the completion.
-unsafe fn perform(
-    state: &mut State,
-    at: usize,
-    what: What,
-    access: &Access,
-    numbers: &Numbers<'_>,
-    op: Op,
-) -> Result<(), Errno> {
-    let ep = &mut state.eps[at];
-    let peer = ep.peer(access.peer)?;
-    let reads = what.op == AtomicOp::Read;
-    let span = total_len(if reads {
-        numbers.result
-    } else {
-        numbers.operands
-    });
-    if span > what.count_max() * what.datatype.len() {
-        return Err(Errno::MSGSIZE);
-    }
-    // SAFETY: the caller's promise.
-    let bytes = unsafe {
-        let mut bytes = if reads {
-            Vec::new()
-        } else {
-            gather(numbers.operands)
-        };
-        bytes.extend(gather(numbers.compare));
-        bytes
-    };
-    let atomic = RawAtomic {
-        op: what.op,
-        datatype: what.datatype,
-        operands: &bytes,
-    };
-    let key = ep.ops.insert(op);
-    // SAFETY: the caller's promise, for the results.
-    let sent = unsafe {
-        ep.engine
-            .atomic(peer, access.remote, &atomic, numbers.result, key as u64)
-    };
-    sent.map_err(|error| {
-        ep.ops.remove(key);
-        error.into()
-    })
-}
-
-fn op(ep: &Ep, access: &Access, form: Form) -> Op {
-    let direction = if form == Form::Plain { WRITE } else { READ };
-    Op {
-        context: access.context as usize,
-        flags: ATOMIC | direction,
-        reported: ep.tx.reports(access.flags),
-        silent: false,
-        multi: false,
-        holds: false,
-    }
-}
-
 /// The arguments that all forms share, as C passes them.
 struct Call {
     datatype: c_int,
@@ -185,134 +108,189 @@ struct Call {
     peer: u64,
     remote: RawRemote,
     context: *mut c_void,
-    /// Those of calls by structure; others have the endpoint's.
-    flags: Option<u64>,
+    report: Report,
 }
 
-/// Arrays of numbers, as C passes them.
+/// Whether a call's success is reported.
 #[derive(Clone, Copy)]
-struct Array {
-    ioc: *const Ioc,
-    count: usize,
+enum Report {
+    /// As the endpoint's flags say.
+    Usual,
+    /// As the flags of a call by structure say.
+    By(u64),
+    /// Nothing is, not even failure.
+    Never,
 }
 
-const NONE: Array = Array {
-    ioc: std::ptr::null(),
-    count: 0,
-};
+impl Call {
+    fn new(datatype: c_int, op: c_int, peer: u64, remote: RawRemote, context: *mut c_void) -> Call {
+        Call {
+            datatype,
+            op,
+            peer,
+            remote,
+            context,
+            report: Report::Usual,
+        }
+    }
+
+    fn as_op(&self, ep: &Ep, form: Form) -> Op {
+        let direction = if form == Form::Plain { WRITE } else { READ };
+        let flags = ATOMIC | direction;
+        let told = |by| Op::new(self.context, flags, ep.tx.reports(by));
+        match self.report {
+            Report::Usual => told(ep.tx.default),
+            Report::By(by) => told(by),
+            Report::Never => Op::untold(flags),
+        }
+    }
+}
+
+/// Numbers, as C passes them.
+#[derive(Clone, Copy)]
+enum Array {
+    None,
+    One(*const c_void, usize),
+    List(*const Ioc, usize),
+}
 
 impl Array {
+    /// # Errors
+    /// More pieces than are offered, or longer ones than there can be.
+    ///
     /// # Safety
-    /// The array is as long as it says.
+    /// A list is as long as it says.
     unsafe fn pieces(self, element_len: usize) -> Result<Pieces, Errno> {
+        let one;
+        let (ioc, count) = match self {
+            Array::None => (null(), 0),
+            Array::One(addr, count) => {
+                let addr = addr.cast_mut();
+                one = Ioc { addr, count };
+                (&raw const one, 1)
+            }
+            Array::List(ioc, count) => (ioc, count),
+        };
         // SAFETY: the caller's promise.
-        unsafe { Pieces::of_ioc(self.ioc, self.count, element_len) }
+        unsafe { Pieces::of_ioc(ioc, count, element_len) }
+    }
+}
+
+/// The numbers of a call.
+struct Numbers {
+    operands: Array,
+    compare: Array,
+    result: Array,
+}
+
+impl Numbers {
+    fn of(operands: Array) -> Numbers {
+        Numbers {
+            operands,
+            compare: Array::None,
+            result: Array::None,
+        }
+    }
+
+    fn against(self, compare: Array) -> Numbers {
+        Numbers { compare, ..self }
+    }
+
+    fn into(self, result: Array) -> Numbers {
+        Numbers { result, ..self }
     }
 }
 
 /// Do what a call of any form asks for.
 ///
 /// # Safety
-/// The arrays, and what they list, are as the application describes them.
-unsafe fn run(
-    ep: *mut FidEp,
-    form: Form,
-    call: &Call,
-    operands: Array,
-    compare: Array,
-    result: Array,
-) -> isize {
+/// The numbers are as the application describes them: operands and compared ones are readable now,
+/// results are left alone until the completion.
+unsafe fn run(ep: *mut FidEp, form: Form, call: &Call, numbers: &Numbers) -> isize {
     with(ep, |state, at| {
         let what = What::of(form, call.datatype, call.op)?;
-        let len = what.datatype.len();
         // SAFETY: the caller's promise.
-        let (operands, compare, result) = unsafe {
-            (
-                operands.pieces(len)?,
-                compare.pieces(len)?,
-                result.pieces(len)?,
-            )
-        };
-        let ep = &state.eps[at];
-        let (peer, remote, context) = (call.peer, call.remote, call.context);
-        let flags = call.flags.unwrap_or(ep.tx.default);
-        let access = Access {
-            peer,
-            remote,
-            context,
-            flags,
-        };
-        let op = op(ep, &access, form);
-        let numbers = Numbers {
-            operands: &operands,
-            compare: &compare,
-            result: &result,
-        };
-        // SAFETY: the caller's promise.
-        unsafe { perform(state, at, what, &access, &numbers, op) }
+        unsafe { perform(&mut state.eps[at], form, what, call, numbers) }
     })
 }
 
-/// One array of `count` numbers.
-fn one(buf: *const c_void, count: usize) -> Ioc {
-    Ioc {
-        addr: buf.cast_mut(),
-        count,
-    }
-}
-
-fn array(of: &Ioc) -> Array {
-    Array { ioc: of, count: 1 }
-}
-
-/// The shared arguments of a call by structure.
-///
-/// # Safety
-/// The structure is as the application describes it.
-unsafe fn unpack(msg: &MsgAtomic, flags: u64) -> Result<(Call, Array), Errno> {
-    if msg.rma_iov_count != 1 {
-        return Err(Errno::INVAL);
-    }
-    // SAFETY: the caller's promise.
-    let target = unsafe { *msg.rma_iov };
-    let call = Call {
-        datatype: msg.datatype,
-        op: msg.op,
-        peer: msg.addr,
-        remote: RawRemote {
-            addr: target.addr,
-            key: target.key,
-        },
-        context: msg.context,
-        flags: Some(flags),
-    };
-    Ok((
-        call,
-        Array {
-            ioc: msg.iov,
-            count: msg.iov_count,
-        },
-    ))
-}
-
-/// As [`run`], for a call by structure.
-///
 /// # Safety
 /// As for [`run`].
+unsafe fn perform(
+    ep: &mut Ep,
+    form: Form,
+    what: What,
+    call: &Call,
+    numbers: &Numbers,
+) -> Result<(), Errno> {
+    let len = what.datatype.len();
+    // SAFETY: the caller's promise.
+    let [operands, compare, result] = unsafe {
+        [
+            numbers.operands.pieces(len)?,
+            numbers.compare.pieces(len)?,
+            numbers.result.pieces(len)?,
+        ]
+    };
+    let peer = ep.peer(call.peer)?;
+    let reads = what.op == AtomicOp::Read;
+    let span = total_len(if reads { &result } else { &operands }.as_ref());
+    if span > what.count_max() * len {
+        return Err(Errno::MSGSIZE);
+    }
+    let mut bytes = Vec::new();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !reads {
+            bytes = gather(operands.as_ref());
+        }
+        bytes.extend(gather(compare.as_ref()));
+    }
+    let atomic = RawAtomic {
+        op: what.op,
+        datatype: what.datatype,
+        operands: &bytes,
+    };
+    let op = call.as_op(ep, form);
+    let place = ep.ops.vacant_entry();
+    let key = place.key() as u64;
+    // SAFETY: the caller's promise, for the results.
+    unsafe {
+        ep.engine
+            .atomic(peer, call.remote, &atomic, result.as_ref(), key)
+    }?;
+    place.insert(op);
+    Ok(())
+}
+
+/// As [`run`], for a call by structure; `others` makes numbers of the operands.
+///
+/// # Safety
+/// The structure is as the application describes it; for the numbers, as for [`run`].
 unsafe fn run_msg(
     ep: *mut FidEp,
     form: Form,
     msg: *const MsgAtomic,
-    compare: Array,
-    result: Array,
     flags: u64,
+    others: impl FnOnce(Numbers) -> Numbers,
 ) -> isize {
     // SAFETY: the caller's promise.
     unsafe {
-        match unpack(&*msg, flags) {
-            Ok((call, operands)) => run(ep, form, &call, operands, compare, result),
-            Err(error) => -(error.0 as isize),
+        let msg = &*msg;
+        if msg.rma_iov_count != 1 {
+            return -(Errno::INVAL.0 as isize);
         }
+        let target = *msg.rma_iov;
+        let remote = RawRemote {
+            addr: target.addr,
+            key: target.key,
+        };
+        let call = Call {
+            report: Report::By(flags),
+            ..Call::new(msg.datatype, msg.op, msg.addr, remote, msg.context)
+        };
+        let numbers = others(Numbers::of(Array::List(msg.iov, msg.iov_count)));
+        run(ep, form, &call, &numbers)
     }
 }
 
@@ -328,17 +306,10 @@ extern "C" fn write(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    let remote = RawRemote { addr, key };
-    let call = Call {
-        datatype,
-        op,
-        peer,
-        remote,
-        context,
-        flags: None,
-    };
+    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
+    let numbers = Numbers::of(Array::One(buf, count));
     // SAFETY: the application's numbers.
-    unsafe { run(ep, Form::Plain, &call, array(&one(buf, count)), NONE, NONE) }
+    unsafe { run(ep, Form::Plain, &call, &numbers) }
 }
 
 extern "C" fn writev(
@@ -353,31 +324,15 @@ extern "C" fn writev(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    let remote = RawRemote { addr, key };
-    let call = Call {
-        datatype,
-        op,
-        peer,
-        remote,
-        context,
-        flags: None,
-    };
+    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
+    let numbers = Numbers::of(Array::List(iov, count));
     // SAFETY: the application's numbers.
-    unsafe {
-        run(
-            ep,
-            Form::Plain,
-            &call,
-            Array { ioc: iov, count },
-            NONE,
-            NONE,
-        )
-    }
+    unsafe { run(ep, Form::Plain, &call, &numbers) }
 }
 
 extern "C" fn writemsg(ep: *mut FidEp, msg: *const MsgAtomic, flags: u64) -> isize {
     // SAFETY: the application's structure and numbers.
-    unsafe { run_msg(ep, Form::Plain, msg, NONE, NONE, flags) }
+    unsafe { run_msg(ep, Form::Plain, msg, flags, |operands| operands) }
 }
 
 extern "C" fn inject(
@@ -388,33 +343,15 @@ extern "C" fn inject(
     addr: u64,
     key: u64,
     datatype: c_int,
-    op_number: c_int,
+    op: c_int,
 ) -> isize {
-    with(ep, |state, at| {
-        let what = What::of(Form::Plain, datatype, op_number)?;
-        let len = count.checked_mul(what.datatype.len()).ok_or(Errno::INVAL)?;
-        let remote = RawRemote { addr, key };
-        let access = Access {
-            peer,
-            remote,
-            context: std::ptr::null_mut(),
-            flags: 0,
-        };
-        let op = op(&state.eps[at], &access, Form::Plain);
-        let op = Op {
-            reported: false,
-            silent: true,
-            ..op
-        };
-        let operands = [piece(buf, len)];
-        let numbers = Numbers {
-            operands: &operands,
-            compare: &[],
-            result: &[],
-        };
-        // SAFETY: the application's numbers, for this call.
-        unsafe { perform(state, at, what, &access, &numbers, op) }
-    })
+    let call = Call {
+        report: Report::Never,
+        ..Call::new(datatype, op, peer, RawRemote { addr, key }, null_mut())
+    };
+    let numbers = Numbers::of(Array::One(buf, count));
+    // SAFETY: the application's numbers.
+    unsafe { run(ep, Form::Plain, &call, &numbers) }
 }
 
 extern "C" fn readwrite(
@@ -431,27 +368,10 @@ extern "C" fn readwrite(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    let remote = RawRemote { addr, key };
-    let call = Call {
-        datatype,
-        op,
-        peer,
-        remote,
-        context,
-        flags: None,
-    };
-    let (operands, result) = (one(buf, count), one(result, count));
+    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
+    let numbers = Numbers::of(Array::One(buf, count)).into(Array::One(result, count));
     // SAFETY: the application's numbers.
-    unsafe {
-        run(
-            ep,
-            Form::Fetching,
-            &call,
-            array(&operands),
-            NONE,
-            array(&result),
-        )
-    }
+    unsafe { run(ep, Form::Fetching, &call, &numbers) }
 }
 
 extern "C" fn readwritev(
@@ -469,30 +389,10 @@ extern "C" fn readwritev(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    let remote = RawRemote { addr, key };
-    let call = Call {
-        datatype,
-        op,
-        peer,
-        remote,
-        context,
-        flags: None,
-    };
-    let result = Array {
-        ioc: resultv,
-        count: result_count,
-    };
+    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
+    let numbers = Numbers::of(Array::List(iov, count)).into(Array::List(resultv, result_count));
     // SAFETY: the application's numbers.
-    unsafe {
-        run(
-            ep,
-            Form::Fetching,
-            &call,
-            Array { ioc: iov, count },
-            NONE,
-            result,
-        )
-    }
+    unsafe { run(ep, Form::Fetching, &call, &numbers) }
 }
 
 extern "C" fn readwritemsg(
@@ -503,12 +403,12 @@ extern "C" fn readwritemsg(
     result_count: usize,
     flags: u64,
 ) -> isize {
-    let result = Array {
-        ioc: resultv,
-        count: result_count,
-    };
     // SAFETY: the application's structure and numbers.
-    unsafe { run_msg(ep, Form::Fetching, msg, NONE, result, flags) }
+    unsafe {
+        run_msg(ep, Form::Fetching, msg, flags, |operands| {
+            operands.into(Array::List(resultv, result_count))
+        })
+    }
 }
 
 extern "C" fn compwrite(
@@ -527,27 +427,12 @@ extern "C" fn compwrite(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    let remote = RawRemote { addr, key };
-    let call = Call {
-        datatype,
-        op,
-        peer,
-        remote,
-        context,
-        flags: None,
-    };
-    let (operands, compare, result) = (one(buf, count), one(compare, count), one(result, count));
+    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
+    let numbers = Numbers::of(Array::One(buf, count))
+        .against(Array::One(compare, count))
+        .into(Array::One(result, count));
     // SAFETY: the application's numbers.
-    unsafe {
-        run(
-            ep,
-            Form::Comparing,
-            &call,
-            array(&operands),
-            array(&compare),
-            array(&result),
-        )
-    }
+    unsafe { run(ep, Form::Comparing, &call, &numbers) }
 }
 
 extern "C" fn compwritev(
@@ -568,34 +453,12 @@ extern "C" fn compwritev(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    let remote = RawRemote { addr, key };
-    let call = Call {
-        datatype,
-        op,
-        peer,
-        remote,
-        context,
-        flags: None,
-    };
-    let compare = Array {
-        ioc: comparev,
-        count: compare_count,
-    };
-    let result = Array {
-        ioc: resultv,
-        count: result_count,
-    };
+    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
+    let numbers = Numbers::of(Array::List(iov, count))
+        .against(Array::List(comparev, compare_count))
+        .into(Array::List(resultv, result_count));
     // SAFETY: the application's numbers.
-    unsafe {
-        run(
-            ep,
-            Form::Comparing,
-            &call,
-            Array { ioc: iov, count },
-            compare,
-            result,
-        )
-    }
+    unsafe { run(ep, Form::Comparing, &call, &numbers) }
 }
 
 extern "C" fn compwritemsg(
@@ -609,16 +472,14 @@ extern "C" fn compwritemsg(
     result_count: usize,
     flags: u64,
 ) -> isize {
-    let compare = Array {
-        ioc: comparev,
-        count: compare_count,
-    };
-    let result = Array {
-        ioc: resultv,
-        count: result_count,
-    };
     // SAFETY: the application's structure and numbers.
-    unsafe { run_msg(ep, Form::Comparing, msg, compare, result, flags) }
+    unsafe {
+        run_msg(ep, Form::Comparing, msg, flags, |operands| {
+            operands
+                .against(Array::List(comparev, compare_count))
+                .into(Array::List(resultv, result_count))
+        })
+    }
 }
 
 fn valid(form: Form, datatype: c_int, op: c_int, count: *mut usize) -> c_int {

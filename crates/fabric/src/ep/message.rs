@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages, tagged or not: from a call's arguments to an operation of the endpoint.
 
+use std::ffi::c_void;
+
 use portolan::{RawPiece, RawRecv, RawSend, RawSpace, Sent};
 
-use super::pieces::{gather, total_len};
-use super::{Ep, Op};
+use super::pieces::{Memory, One, gather, total_len};
+use super::{Ep, Op, with};
 use crate::abi::*;
 use crate::errno::Errno;
 use crate::offer::INJECT_LEN_MAX;
@@ -12,20 +14,66 @@ use crate::state::State;
 
 /// A message to send.
 pub(super) struct Outgoing {
-    pub(super) to: u64,
-    pub(super) space: RawSpace,
-    pub(super) imm: Option<u64>,
-    pub(super) context: usize,
-    pub(super) flags: u64,
+    to: u64,
+    space: RawSpace,
+    imm: Option<u64>,
+    context: *mut c_void,
+    flags: u64,
 }
 
 /// A message to receive.
 pub(super) struct Incoming {
-    pub(super) from: u64,
-    pub(super) space: RawSpace,
-    pub(super) ignore: u64,
-    pub(super) context: usize,
+    from: u64,
+    space: RawSpace,
+    ignore: u64,
+    pub(super) context: *mut c_void,
     pub(super) flags: u64,
+}
+
+/// Send. `what` makes a message of the flags of calls that pass none.
+///
+/// # Safety
+/// The memory stays as it is until the completion.
+#[inline]
+pub(super) unsafe fn submit(
+    ep: *mut FidEp,
+    memory: impl Memory,
+    what: impl FnOnce(u64) -> Outgoing,
+) -> isize {
+    with(ep, |state, at| {
+        let what = what(state.eps[at].tx.default);
+        // SAFETY: the caller's promise.
+        unsafe { send(state, at, &what, memory.pieces()?.as_ref()) }
+    })
+}
+
+/// Send a copy, without a completion.
+///
+/// # Safety
+/// The memory is readable now.
+#[inline]
+pub(super) unsafe fn submit_copy(ep: *mut FidEp, memory: One, what: &Outgoing) -> isize {
+    // SAFETY: the caller's promise.
+    with(ep, |state, at| {
+        inject(state, at, what, unsafe { memory.bytes() })
+    })
+}
+
+/// Post a buffer. `what` makes a message of the flags of calls that pass none.
+///
+/// # Safety
+/// The memory is left alone until the completion.
+#[inline]
+pub(super) unsafe fn post(
+    ep: *mut FidEp,
+    memory: impl Memory,
+    what: impl FnOnce(u64) -> Incoming,
+) -> isize {
+    with(ep, |state, at| {
+        let what = what(state.eps[at].rx.default);
+        // SAFETY: the caller's promise.
+        unsafe { recv(state, at, &what, memory.pieces()?.as_ref()) }
+    })
 }
 
 /// What the completions of this kind of message say.
@@ -39,6 +87,23 @@ fn kind(space: RawSpace) -> u64 {
 
 impl Outgoing {
     #[inline]
+    pub(super) fn plain(to: u64, imm: Option<u64>, context: *mut c_void, flags: u64) -> Outgoing {
+        Outgoing {
+            to,
+            space: RawSpace::Plain,
+            imm,
+            context,
+            flags,
+        }
+    }
+
+    #[inline]
+    pub(super) fn tagged(self, tag: u64) -> Outgoing {
+        let space = RawSpace::Tagged(tag);
+        Outgoing { space, ..self }
+    }
+
+    #[inline]
     fn spec(&self) -> RawSend {
         let delivered = self.flags & (DELIVERY_COMPLETE | MATCH_COMPLETE) != 0;
         RawSend {
@@ -50,18 +115,33 @@ impl Outgoing {
 
     #[inline]
     fn op(&self, ep: &Ep) -> Op {
-        Op {
-            context: self.context,
-            flags: SEND | kind(self.space),
-            reported: ep.tx.reports(self.flags),
-            silent: false,
-            multi: false,
-            holds: false,
-        }
+        let flags = SEND | kind(self.space);
+        Op::new(self.context, flags, ep.tx.reports(self.flags))
     }
 }
 
 impl Incoming {
+    #[inline]
+    pub(super) fn plain(from: u64, context: *mut c_void, flags: u64) -> Incoming {
+        Incoming {
+            from,
+            space: RawSpace::Plain,
+            ignore: 0,
+            context,
+            flags,
+        }
+    }
+
+    #[inline]
+    pub(super) fn tagged(self, tag: u64, ignore: u64) -> Incoming {
+        let space = RawSpace::Tagged(tag);
+        Incoming {
+            space,
+            ignore,
+            ..self
+        }
+    }
+
     #[inline]
     pub(super) fn spec(&self, ep: &Ep) -> Result<RawRecv, Errno> {
         Ok(RawRecv {
@@ -73,13 +153,10 @@ impl Incoming {
 
     #[inline]
     pub(super) fn op(&self, ep: &Ep) -> Op {
+        let flags = RECV | kind(self.space);
         Op {
-            context: self.context,
-            flags: RECV | kind(self.space),
-            reported: ep.rx.reports(self.flags),
-            silent: false,
             multi: self.flags & MULTI_RECV != 0,
-            holds: false,
+            ..Op::new(self.context, flags, ep.rx.reports(self.flags))
         }
     }
 }
@@ -89,7 +166,7 @@ impl Incoming {
 /// # Safety
 /// The pieces stay valid until the completion.
 #[inline]
-pub(super) unsafe fn send(
+unsafe fn send(
     state: &mut State,
     at: usize,
     what: &Outgoing,
@@ -140,12 +217,7 @@ unsafe fn send_copy(
 
 /// Send a copy, without a completion.
 #[inline]
-pub(super) fn inject(
-    state: &mut State,
-    at: usize,
-    what: &Outgoing,
-    bytes: &[u8],
-) -> Result<(), Errno> {
+fn inject(state: &mut State, at: usize, what: &Outgoing, bytes: &[u8]) -> Result<(), Errno> {
     let ep = &mut state.eps[at];
     let peer = ep.peer(what.to)?;
     ep.engine.inject(peer, &what.spec(), bytes)?;
@@ -158,7 +230,7 @@ pub(super) fn inject(
 /// # Safety
 /// The pieces stay valid, and are not used, until the completion.
 #[inline]
-pub(super) unsafe fn recv(
+unsafe fn recv(
     state: &mut State,
     at: usize,
     what: &Incoming,
@@ -171,20 +243,18 @@ pub(super) unsafe fn recv(
     let ep = &mut state.eps[at];
     let spec = what.spec(ep)?;
     let op = what.op(ep);
-    let key = ep.ops.insert(op);
-    let posted = if op.multi {
+    let place = ep.ops.vacant_entry();
+    let key = place.key() as u64;
+    if op.multi {
         let &[buffer] = pieces else {
-            ep.ops.remove(key);
             return Err(Errno::INVAL);
         };
         // SAFETY: the caller's promise.
-        unsafe { ep.engine.recv_multi(&spec, buffer, ep.min_free, key as u64) }
+        unsafe { ep.engine.recv_multi(&spec, buffer, ep.min_free, key) }?;
     } else {
         // SAFETY: the caller's promise.
-        unsafe { ep.engine.recv(&spec, pieces, key as u64) }
-    };
-    posted.map_err(|error| {
-        ep.ops.remove(key);
-        error.into()
-    })
+        unsafe { ep.engine.recv(&spec, pieces, key) }?;
+    }
+    place.insert(op);
+    Ok(())
 }

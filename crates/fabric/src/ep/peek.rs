@@ -54,7 +54,7 @@ fn look(
         ep.engine.discard(claim);
     } else {
         ep.claims.push(Claimed {
-            context: what.context,
+            context: what.context as usize,
             claim,
             envelope,
         });
@@ -77,7 +77,7 @@ fn report(state: &mut State, at: usize, what: &Incoming, found: Option<RawEnvelo
         };
         queue.fail(Failure {
             entry: Entry {
-                context: what.context,
+                context: what.context as usize,
                 flags: what.op(ep).flags,
                 ..Entry::default()
             },
@@ -107,7 +107,7 @@ fn report_message(
         0
     };
     queue.push(Entry {
-        context: what.context,
+        context: what.context as usize,
         flags: what.op(ep).flags | has_data,
         len,
         buf: 0,
@@ -126,7 +126,7 @@ unsafe fn recv_claimed(
     pieces: &[RawPiece],
 ) -> Result<(), Errno> {
     let ep = &mut state.eps[at];
-    let same = |claimed: &Claimed| claimed.context == what.context;
+    let same = |claimed: &Claimed| claimed.context == what.context as usize;
     let place = ep.claims.iter().position(same).ok_or(Errno::INVAL)?;
     let Claimed {
         claim, envelope, ..
@@ -137,10 +137,9 @@ unsafe fn recv_claimed(
         return Ok(());
     }
     let op = what.op(ep);
-    let key = ep.ops.insert(op);
+    let place = ep.ops.vacant_entry();
     // SAFETY: the caller's promise.
-    unsafe { ep.engine.recv_claimed(claim, pieces, key as u64) }.map_err(|error| {
-        ep.ops.remove(key);
-        error.into()
-    })
+    unsafe { ep.engine.recv_claimed(claim, pieces, place.key() as u64) }?;
+    place.insert(op);
+    Ok(())
 }

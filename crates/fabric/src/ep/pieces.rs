@@ -2,7 +2,6 @@
 //! A message's memory, as the application lists it.
 
 use std::ffi::c_void;
-use std::ops::Deref;
 
 use libc::iovec;
 use portolan::RawPiece;
@@ -28,7 +27,7 @@ impl Pieces {
     ///
     /// # Safety
     /// `iov` has `count` entries.
-    pub(super) unsafe fn of_iov(iov: *const iovec, count: usize) -> Result<Pieces, Errno> {
+    unsafe fn of_iov(iov: *const iovec, count: usize) -> Result<Pieces, Errno> {
         let mut all = Pieces::room_for(count)?;
         for at in 0..count {
             // SAFETY: below the caller's count.
@@ -77,33 +76,67 @@ impl Pieces {
     }
 }
 
-impl Deref for Pieces {
-    type Target = [RawPiece];
-    fn deref(&self) -> &[RawPiece] {
+impl AsRef<[RawPiece]> for Pieces {
+    fn as_ref(&self) -> &[RawPiece] {
         &self.pieces[..self.count]
     }
 }
 
-/// One piece.
-#[inline]
-pub(super) fn piece(buf: *const c_void, len: usize) -> RawPiece {
-    RawPiece {
-        ptr: buf.cast_mut().cast(),
-        len,
+/// The memory of a call, as C passes it.
+pub(super) trait Memory {
+    type Pieces: AsRef<[RawPiece]>;
+
+    /// # Errors
+    /// More pieces than are offered.
+    ///
+    /// # Safety
+    /// A list is as long as it says.
+    unsafe fn pieces(self) -> Result<Self::Pieces, Errno>;
+}
+
+/// A buffer, and its length.
+#[derive(Clone, Copy)]
+pub(super) struct One(pub(super) *const c_void, pub(super) usize);
+
+impl One {
+    /// What a call may read while it lasts.
+    ///
+    /// # Safety
+    /// The buffer is as long as it says, and readable.
+    #[inline]
+    pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
+        let One(buf, len) = self;
+        if len == 0 {
+            return &[];
+        }
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(buf.cast(), len) }
     }
 }
 
-/// What a call may read while it lasts.
-///
-/// # Safety
-/// `buf` has `len` bytes.
-#[inline]
-pub(super) unsafe fn bytes<'a>(buf: *const c_void, len: usize) -> &'a [u8] {
-    if len == 0 {
-        return &[];
+impl Memory for One {
+    type Pieces = [RawPiece; 1];
+
+    #[inline]
+    unsafe fn pieces(self) -> Result<[RawPiece; 1], Errno> {
+        let One(buf, len) = self;
+        let ptr = buf.cast_mut().cast();
+        Ok([RawPiece { ptr, len }])
     }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(buf.cast(), len) }
+}
+
+/// A list of buffers, and how many they are.
+#[derive(Clone, Copy)]
+pub(super) struct List(pub(super) *const iovec, pub(super) usize);
+
+impl Memory for List {
+    type Pieces = Pieces;
+
+    #[inline]
+    unsafe fn pieces(self) -> Result<Pieces, Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { Pieces::of_iov(self.0, self.1) }
+    }
 }
 
 /// Copy what the pieces hold.

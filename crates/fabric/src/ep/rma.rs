@@ -3,16 +3,16 @@
 //! of completion an application may ask for is met.
 
 use std::ffi::c_void;
+use std::ptr::null_mut;
 
 use libc::iovec;
 use portolan::{RawPiece, RawRemote};
 
-use super::pieces::{Pieces, bytes, gather, piece, total_len};
-use super::{Ep, Op, with};
+use super::pieces::{List, Memory, One, Pieces, gather, total_len};
+use super::{Ep, Op, data_of, with};
 use crate::abi::*;
 use crate::errno::Errno;
 use crate::offer::INJECT_LEN_MAX;
-use crate::state::State;
 
 pub(super) static OPS: OpsRma = OpsRma {
     size: size_of::<OpsRma>(),
@@ -37,105 +37,122 @@ struct Access {
 }
 
 impl Access {
-    fn op(&self, of: u64, ep: &Ep) -> Op {
-        Op {
-            context: self.context as usize,
-            flags: RMA | of,
-            reported: ep.tx.reports(self.flags),
-            silent: false,
-            multi: false,
-            holds: false,
+    fn new(peer: u64, remote: RawRemote, context: *mut c_void, flags: u64) -> Access {
+        Access {
+            peer,
+            remote,
+            imm: None,
+            context,
+            flags,
         }
     }
+
+    fn with(self, data: u64) -> Access {
+        let imm = Some(data);
+        Access { imm, ..self }
+    }
+
+    fn op(&self, of: u64, ep: &Ep) -> Op {
+        Op::new(self.context, RMA | of, ep.tx.reports(self.flags))
+    }
+}
+
+/// What moves bytes between the pieces and the peer's memory: [`put`] or [`get`]. Unsafe, since
+/// the pieces must be left as they are, or alone, until the completion.
+type Move = unsafe fn(&mut Ep, &Access, &[RawPiece]) -> Result<(), Errno>;
+
+/// Read or write. `what` makes an access of the flags of calls that pass none.
+///
+/// # Safety
+/// As for `of`.
+unsafe fn access(
+    of: Move,
+    ep: *mut FidEp,
+    memory: impl Memory,
+    what: impl FnOnce(u64) -> Access,
+) -> isize {
+    with(ep, |state, at| {
+        let ep = &mut state.eps[at];
+        let what = what(ep.tx.default);
+        // SAFETY: the caller's promise.
+        unsafe { of(ep, &what, memory.pieces()?.as_ref()) }
+    })
+}
+
+/// The same for a call by structure.
+///
+/// # Safety
+/// The structure and its arrays are as the application describes them; for their pieces, as for
+/// `of`.
+unsafe fn access_msg(of: Move, ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
+    with(ep, |state, at| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (what, pieces) = unpack(&*msg, flags)?;
+            of(&mut state.eps[at], &what, pieces.as_ref())
+        }
+    })
 }
 
 /// Write.
 ///
 /// # Safety
 /// The pieces stay valid until the completion.
-unsafe fn put(
-    state: &mut State,
-    at: usize,
-    what: &Access,
-    pieces: &[RawPiece],
-) -> Result<(), Errno> {
-    let ep = &mut state.eps[at];
+unsafe fn put(ep: &mut Ep, what: &Access, pieces: &[RawPiece]) -> Result<(), Errno> {
     let op = what.op(WRITE, ep);
     if what.flags & INJECT != 0 {
         // SAFETY: the caller's promise, for this call.
         return put_copy(ep, what, op, unsafe { gather(pieces) });
     }
     let peer = ep.peer(what.peer)?;
-    let key = ep.ops.insert(op);
+    let place = ep.ops.vacant_entry();
+    let key = place.key() as u64;
     // SAFETY: the caller's promise.
-    let sent = unsafe {
-        ep.engine
-            .put(peer, what.remote, pieces, what.imm, key as u64)
-    };
-    sent.map_err(|error| {
-        ep.ops.remove(key);
-        error.into()
-    })
+    unsafe { ep.engine.put(peer, what.remote, pieces, what.imm, key) }?;
+    place.insert(op);
+    Ok(())
 }
 
 /// Write a copy. It is an operation like the others, so that counters and queues tell when it is
 /// done, not when it was taken.
 fn put_copy(ep: &mut Ep, what: &Access, op: Op, bytes: Vec<u8>) -> Result<(), Errno> {
     let peer = ep.peer(what.peer)?;
-    let (copy, key) = ep.hold(op, bytes)?;
+    if bytes.len() > INJECT_LEN_MAX {
+        return Err(Errno::MSGSIZE);
+    }
+    let place = ep.ops.vacant_entry();
+    let key = place.key();
+    let entry = ep.injected.entry(key);
+    let copy = entry.insert_entry(bytes.into_boxed_slice()).into_mut();
+    let copy = RawPiece {
+        ptr: copy.as_mut_ptr(),
+        len: copy.len(),
+    };
     // SAFETY: the copy lives until the completion.
-    let sent = unsafe {
+    let begun = unsafe {
         ep.engine
             .put(peer, what.remote, &[copy], what.imm, key as u64)
     };
-    sent.map_err(|error| {
-        ep.release(key);
-        error.into()
-    })
-}
-
-impl Ep {
-    /// Keep a copy of what an operation sends until it is done.
-    pub(super) fn hold(&mut self, op: Op, bytes: Vec<u8>) -> Result<(RawPiece, usize), Errno> {
-        if bytes.len() > INJECT_LEN_MAX {
-            return Err(Errno::MSGSIZE);
-        }
-        let key = self.ops.insert(Op { holds: true, ..op });
-        let copy = self
-            .injected
-            .entry(key)
-            .insert_entry(bytes.into_boxed_slice())
-            .into_mut();
-        Ok((piece(copy.as_ptr().cast(), copy.len()), key))
+    if let Err(error) = begun {
+        ep.injected.remove(&key);
+        return Err(error.into());
     }
-
-    /// Forget an operation that was not accepted.
-    pub(super) fn release(&mut self, key: usize) {
-        self.ops.remove(key);
-        self.injected.remove(&key);
-    }
+    place.insert(Op { holds: true, ..op });
+    Ok(())
 }
 
 /// Read.
 ///
 /// # Safety
 /// The pieces stay valid, and are not used, until the completion.
-unsafe fn get(
-    state: &mut State,
-    at: usize,
-    what: &Access,
-    pieces: &[RawPiece],
-) -> Result<(), Errno> {
-    let ep = &mut state.eps[at];
+unsafe fn get(ep: &mut Ep, what: &Access, pieces: &[RawPiece]) -> Result<(), Errno> {
     let op = what.op(READ, ep);
     let peer = ep.peer(what.peer)?;
-    let key = ep.ops.insert(op);
+    let place = ep.ops.vacant_entry();
     // SAFETY: the caller's promise.
-    let sent = unsafe { ep.engine.get(peer, what.remote, pieces, key as u64) };
-    sent.map_err(|error| {
-        ep.ops.remove(key);
-        error.into()
-    })
+    unsafe { ep.engine.get(peer, what.remote, pieces, place.key() as u64) }?;
+    place.insert(op);
+    Ok(())
 }
 
 /// The arguments of a call by structure.
@@ -147,21 +164,19 @@ unsafe fn unpack(msg: &MsgRma, flags: u64) -> Result<(Access, Pieces), Errno> {
         return Err(Errno::INVAL);
     }
     // SAFETY: the caller's promise.
-    let (target, pieces) = unsafe { (*msg.rma_iov, Pieces::of_iov(msg.iov, msg.iov_count)?) };
-    if target.len != total_len(&pieces) {
+    let (target, pieces) = unsafe { (*msg.rma_iov, List(msg.iov, msg.iov_count).pieces()?) };
+    if target.len != total_len(pieces.as_ref()) {
         return Err(Errno::INVAL);
     }
-    let access = Access {
-        peer: msg.addr,
-        remote: RawRemote {
-            addr: target.addr,
-            key: target.key,
-        },
-        imm: (flags & REMOTE_CQ_DATA != 0).then_some(msg.data),
-        context: msg.context,
-        flags,
+    let remote = RawRemote {
+        addr: target.addr,
+        key: target.key,
     };
-    Ok((access, pieces))
+    let what = Access {
+        imm: data_of(msg.data, flags),
+        ..Access::new(msg.addr, remote, msg.context, flags)
+    };
+    Ok((what, pieces))
 }
 
 extern "C" fn read(
@@ -174,18 +189,9 @@ extern "C" fn read(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    with(ep, |state, at| {
-        let flags = state.eps[at].tx.default;
-        let what = Access {
-            peer,
-            remote: RawRemote { addr, key },
-            imm: None,
-            context,
-            flags,
-        };
-        // SAFETY: the application leaves the buffer alone until the completion.
-        unsafe { get(state, at, &what, &[piece(buf, len)]) }
-    })
+    let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
+    // SAFETY: the application leaves the buffer alone until the completion.
+    unsafe { access(get, ep, One(buf, len), what) }
 }
 
 extern "C" fn readv(
@@ -198,28 +204,14 @@ extern "C" fn readv(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    with(ep, |state, at| {
-        let flags = state.eps[at].tx.default;
-        let what = Access {
-            peer,
-            remote: RawRemote { addr, key },
-            imm: None,
-            context,
-            flags,
-        };
-        // SAFETY: as in `read`, for each of the pieces.
-        unsafe { get(state, at, &what, &Pieces::of_iov(iov, count)?) }
-    })
+    let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
+    // SAFETY: as in `read`, for each of the pieces.
+    unsafe { access(get, ep, List(iov, count), what) }
 }
 
 extern "C" fn readmsg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
-    with(ep, |state, at| {
-        // SAFETY: the application's structure; its pieces are left alone until the completion.
-        unsafe {
-            let (what, pieces) = unpack(&*msg, flags)?;
-            get(state, at, &what, &pieces)
-        }
-    })
+    // SAFETY: the application's structure; its pieces are left alone until the completion.
+    unsafe { access_msg(get, ep, msg, flags) }
 }
 
 extern "C" fn write(
@@ -232,18 +224,9 @@ extern "C" fn write(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    with(ep, |state, at| {
-        let flags = state.eps[at].tx.default;
-        let what = Access {
-            peer,
-            remote: RawRemote { addr, key },
-            imm: None,
-            context,
-            flags,
-        };
-        // SAFETY: the application leaves the bytes as they are until the completion.
-        unsafe { put(state, at, &what, &[piece(buf, len)]) }
-    })
+    let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
+    // SAFETY: the application leaves the bytes as they are until the completion.
+    unsafe { access(put, ep, One(buf, len), what) }
 }
 
 extern "C" fn writev(
@@ -256,28 +239,14 @@ extern "C" fn writev(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    with(ep, |state, at| {
-        let flags = state.eps[at].tx.default;
-        let what = Access {
-            peer,
-            remote: RawRemote { addr, key },
-            imm: None,
-            context,
-            flags,
-        };
-        // SAFETY: as in `write`, for each of the pieces.
-        unsafe { put(state, at, &what, &Pieces::of_iov(iov, count)?) }
-    })
+    let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
+    // SAFETY: as in `write`, for each of the pieces.
+    unsafe { access(put, ep, List(iov, count), what) }
 }
 
 extern "C" fn writemsg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
-    with(ep, |state, at| {
-        // SAFETY: the application's structure; its pieces stay as they are until the completion.
-        unsafe {
-            let (what, pieces) = unpack(&*msg, flags)?;
-            put(state, at, &what, &pieces)
-        }
-    })
+    // SAFETY: the application's structure; its pieces stay as they are until the completion.
+    unsafe { access_msg(put, ep, msg, flags) }
 }
 
 extern "C" fn writedata(
@@ -291,18 +260,9 @@ extern "C" fn writedata(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    with(ep, |state, at| {
-        let (flags, remote) = (state.eps[at].tx.default, RawRemote { addr, key });
-        let what = Access {
-            peer,
-            remote,
-            imm: Some(data),
-            context,
-            flags,
-        };
-        // SAFETY: as in `write`.
-        unsafe { put(state, at, &what, &[piece(buf, len)]) }
-    })
+    let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags).with(data);
+    // SAFETY: as in `write`.
+    unsafe { access(put, ep, One(buf, len), what) }
 }
 
 extern "C" fn inject(
@@ -313,14 +273,9 @@ extern "C" fn inject(
     addr: u64,
     key: u64,
 ) -> isize {
+    let what = Access::new(peer, RawRemote { addr, key }, null_mut(), 0);
     // SAFETY: the application's bytes, for this call.
-    inject_put(
-        ep,
-        unsafe { bytes(buf, len) },
-        None,
-        peer,
-        RawRemote { addr, key },
-    )
+    unsafe { inject_put(ep, One(buf, len), &what) }
 }
 
 extern "C" fn injectdata(
@@ -332,37 +287,19 @@ extern "C" fn injectdata(
     addr: u64,
     key: u64,
 ) -> isize {
+    let what = Access::new(peer, RawRemote { addr, key }, null_mut(), 0).with(data);
     // SAFETY: as in `inject`.
-    inject_put(
-        ep,
-        unsafe { bytes(buf, len) },
-        Some(data),
-        peer,
-        RawRemote { addr, key },
-    )
+    unsafe { inject_put(ep, One(buf, len), &what) }
 }
 
-fn inject_put(
-    ep: *mut FidEp,
-    bytes: &[u8],
-    imm: Option<u64>,
-    peer: u64,
-    remote: RawRemote,
-) -> isize {
+/// Write a copy, of which nobody is told.
+///
+/// # Safety
+/// The memory is readable now.
+unsafe fn inject_put(ep: *mut FidEp, memory: One, what: &Access) -> isize {
     with(ep, |state, at| {
-        let ep = &mut state.eps[at];
-        let what = Access {
-            peer,
-            remote,
-            imm,
-            context: std::ptr::null_mut(),
-            flags: 0,
-        };
-        let op = Op {
-            reported: false,
-            silent: true,
-            ..what.op(WRITE, ep)
-        };
-        put_copy(ep, &what, op, bytes.to_vec())
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { memory.bytes() }.to_vec();
+        put_copy(&mut state.eps[at], what, Op::untold(RMA | WRITE), bytes)
     })
 }

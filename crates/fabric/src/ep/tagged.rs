@@ -3,13 +3,13 @@
 //! registration to be sent from.
 
 use std::ffi::c_void;
+use std::ptr::null_mut;
 
 use libc::iovec;
-use portolan::RawSpace;
 
-use super::message::{Incoming, Outgoing, inject as inject_bytes, recv as post, send as submit};
-use super::pieces::{Pieces, bytes, piece};
-use super::with;
+use super::data_of;
+use super::message::{Incoming, Outgoing, post, submit, submit_copy};
+use super::pieces::{List, One};
 use crate::abi::*;
 
 pub(super) static OPS: OpsTagged = OpsTagged {
@@ -35,19 +35,9 @@ extern "C" fn recv(
     ignore: u64,
     context: *mut c_void,
 ) -> isize {
-    with(ep, |state, at| {
-        let flags = state.eps[at].rx.default;
-        let space = RawSpace::Tagged(tag);
-        let what = Incoming {
-            from,
-            space,
-            ignore,
-            context: context as usize,
-            flags,
-        };
-        // SAFETY: the application leaves the buffer alone until the completion.
-        unsafe { post(state, at, &what, &[piece(buf, len)]) }
-    })
+    let what = |flags| Incoming::plain(from, context, flags).tagged(tag, ignore);
+    // SAFETY: the application leaves the buffer alone until the completion.
+    unsafe { post(ep, One(buf, len), what) }
 }
 
 extern "C" fn recvv(
@@ -60,38 +50,18 @@ extern "C" fn recvv(
     ignore: u64,
     context: *mut c_void,
 ) -> isize {
-    with(ep, |state, at| {
-        let flags = state.eps[at].rx.default;
-        let space = RawSpace::Tagged(tag);
-        let what = Incoming {
-            from,
-            space,
-            ignore,
-            context: context as usize,
-            flags,
-        };
-        // SAFETY: as in `recv`, for each of the pieces.
-        unsafe { post(state, at, &what, &Pieces::of_iov(iov, count)?) }
-    })
+    let what = |flags| Incoming::plain(from, context, flags).tagged(tag, ignore);
+    // SAFETY: as in `recv`, for each of the pieces.
+    unsafe { post(ep, List(iov, count), what) }
 }
 
 extern "C" fn recvmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) -> isize {
-    with(ep, |state, at| {
-        // SAFETY: the application's structure; its pieces are left alone until the completion.
-        unsafe {
-            let msg = &*msg;
-            let (from, context) = (msg.addr, msg.context as usize);
-            let space = RawSpace::Tagged(msg.tag);
-            let what = Incoming {
-                from,
-                space,
-                ignore: msg.ignore,
-                context,
-                flags,
-            };
-            post(state, at, &what, &Pieces::of_iov(msg.iov, msg.iov_count)?)
-        }
-    })
+    // SAFETY: the application's structure; its pieces are left alone until the completion.
+    unsafe {
+        let msg = &*msg;
+        let what = |_| Incoming::plain(msg.addr, msg.context, flags).tagged(msg.tag, msg.ignore);
+        post(ep, List(msg.iov, msg.iov_count), what)
+    }
 }
 
 extern "C" fn send(
@@ -103,19 +73,9 @@ extern "C" fn send(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    with(ep, |state, at| {
-        let flags = state.eps[at].tx.default;
-        let space = RawSpace::Tagged(tag);
-        let what = Outgoing {
-            to,
-            space,
-            imm: None,
-            context: context as usize,
-            flags,
-        };
-        // SAFETY: the application leaves the message as it is until the completion.
-        unsafe { submit(state, at, &what, &[piece(buf, len)]) }
-    })
+    let what = |flags| Outgoing::plain(to, None, context, flags).tagged(tag);
+    // SAFETY: the application leaves the message as it is until the completion.
+    unsafe { submit(ep, One(buf, len), what) }
 }
 
 extern "C" fn sendv(
@@ -127,54 +87,19 @@ extern "C" fn sendv(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    with(ep, |state, at| {
-        let flags = state.eps[at].tx.default;
-        let space = RawSpace::Tagged(tag);
-        let what = Outgoing {
-            to,
-            space,
-            imm: None,
-            context: context as usize,
-            flags,
-        };
-        // SAFETY: as in `send`, for each of the pieces.
-        unsafe { submit(state, at, &what, &Pieces::of_iov(iov, count)?) }
-    })
+    let what = |flags| Outgoing::plain(to, None, context, flags).tagged(tag);
+    // SAFETY: as in `send`, for each of the pieces.
+    unsafe { submit(ep, List(iov, count), what) }
 }
 
 extern "C" fn sendmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) -> isize {
-    with(ep, |state, at| {
-        // SAFETY: the application's structure; its pieces stay as they are until the completion.
-        unsafe {
-            let msg = &*msg;
-            let imm = (flags & REMOTE_CQ_DATA != 0).then_some(msg.data);
-            let (to, context) = (msg.addr, msg.context as usize);
-            let space = RawSpace::Tagged(msg.tag);
-            let what = Outgoing {
-                to,
-                space,
-                imm,
-                context,
-                flags,
-            };
-            submit(state, at, &what, &Pieces::of_iov(msg.iov, msg.iov_count)?)
-        }
-    })
-}
-
-extern "C" fn inject(ep: *mut FidEp, buf: *const c_void, len: usize, to: u64, tag: u64) -> isize {
-    with(ep, |state, at| {
-        let space = RawSpace::Tagged(tag);
-        let what = Outgoing {
-            to,
-            space,
-            imm: None,
-            context: 0,
-            flags: 0,
-        };
-        // SAFETY: the application's message, for this call.
-        inject_bytes(state, at, &what, unsafe { bytes(buf, len) })
-    })
+    // SAFETY: the application's structure; its pieces stay as they are until the completion.
+    unsafe {
+        let msg = &*msg;
+        let imm = data_of(msg.data, flags);
+        let what = |_| Outgoing::plain(msg.addr, imm, msg.context, flags).tagged(msg.tag);
+        submit(ep, List(msg.iov, msg.iov_count), what)
+    }
 }
 
 extern "C" fn senddata(
@@ -187,19 +112,15 @@ extern "C" fn senddata(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    with(ep, |state, at| {
-        let flags = state.eps[at].tx.default;
-        let (space, context) = (RawSpace::Tagged(tag), context as usize);
-        let what = Outgoing {
-            to,
-            space,
-            imm: Some(data),
-            context,
-            flags,
-        };
-        // SAFETY: as in `send`.
-        unsafe { submit(state, at, &what, &[piece(buf, len)]) }
-    })
+    let what = |flags| Outgoing::plain(to, Some(data), context, flags).tagged(tag);
+    // SAFETY: as in `send`.
+    unsafe { submit(ep, One(buf, len), what) }
+}
+
+extern "C" fn inject(ep: *mut FidEp, buf: *const c_void, len: usize, to: u64, tag: u64) -> isize {
+    let what = Outgoing::plain(to, None, null_mut(), 0).tagged(tag);
+    // SAFETY: the application's message, for this call.
+    unsafe { submit_copy(ep, One(buf, len), &what) }
 }
 
 extern "C" fn injectdata(
@@ -210,16 +131,7 @@ extern "C" fn injectdata(
     to: u64,
     tag: u64,
 ) -> isize {
-    with(ep, |state, at| {
-        let space = RawSpace::Tagged(tag);
-        let what = Outgoing {
-            to,
-            space,
-            imm: Some(data),
-            context: 0,
-            flags: 0,
-        };
-        // SAFETY: as in `inject`.
-        inject_bytes(state, at, &what, unsafe { bytes(buf, len) })
-    })
+    let what = Outgoing::plain(to, Some(data), null_mut(), 0).tagged(tag);
+    // SAFETY: as in `inject`.
+    unsafe { submit_copy(ep, One(buf, len), &what) }
 }
