@@ -232,7 +232,6 @@ fn volley(link: &mut dyn Link, word: u64) {
         Ok(()) | Err(TxError::Full) => {}
         Err(error) => panic!("the sprayer cannot send: {error}"),
     }
-    link.flush();
     while link.poll_notice().is_some() {}
 }
 

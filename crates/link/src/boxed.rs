@@ -27,10 +27,6 @@ impl<L: Link + ?Sized> Link for Box<L> {
         (**self).transmit(peer, frame)
     }
 
-    fn flush(&mut self) {
-        (**self).flush();
-    }
-
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         (**self).receive(budget, sink)
     }

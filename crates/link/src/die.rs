@@ -137,10 +137,6 @@ impl<L: Link> Link for Die<L> {
         self.inner.transmit(peer, frame)
     }
 
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let (way, left) = (self.way, &self.left);
         self.inner.receive(budget, &mut |frame| {

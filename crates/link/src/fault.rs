@@ -300,11 +300,6 @@ impl<L: Link> Link for Fault<L> {
         Ok(())
     }
 
-    fn flush(&mut self) {
-        self.release_due();
-        self.inner.flush();
-    }
-
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         self.release_due();
         self.inner.receive(budget, sink)

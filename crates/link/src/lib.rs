@@ -66,9 +66,6 @@ pub trait Link {
     /// [`TxError::Full`] is back-pressure: nothing was sent, try again after progress.
     fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError>;
 
-    /// Makes everything transmitted so far visible to the peers (batching links may hold frames).
-    fn flush(&mut self) {}
-
     /// Hands frames that have arrived to `sink`, at most about `budget` of them, and returns how
     /// many it handed over. Never blocks.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize;
@@ -93,12 +90,6 @@ pub trait Link {
     /// The next thing that happened outside the data path: a peer vanished, an MTU shrank.
     /// Cheap when nothing happened, but may make a system call: not for every turn of a spin loop.
     fn poll_notice(&mut self) -> Option<Notice>;
-
-    /// Whether frames that were transmitted would be lost if this process ended now, since their peer
-    /// has not been told yet where they are.
-    fn has_unsaid(&self) -> bool {
-        false
-    }
 
     /// Prepares to sleep: asks peers to ring, and adds the descriptors to wait for. Returns
     /// `false` if frames are already waiting, in which case the caller must not sleep.

@@ -110,10 +110,6 @@ impl<L: Link> Link for Pcap<L> {
         Ok(())
     }
 
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let unknown = self.seen_peer(None);
         let (own, peers, capture) = (self.own, &self.peers, &mut self.capture);

@@ -325,7 +325,8 @@ impl Links {
     /// Whether a link holds what would be lost if this process ended now, although it was
     /// transmitted.
     pub(crate) fn has_unsaid(&self) -> bool {
-        self.open.iter().any(|open| open.link.as_dyn().has_unsaid())
+        let unsaid = |open: &OpenLink| matches!(&open.link, AnyLink::Shm(shm) if shm.has_unsaid());
+        self.open.iter().any(unsaid)
     }
 
     #[inline]

@@ -62,7 +62,6 @@ impl Bench {
                 Err(error) => panic!("{}: {error}", self.name),
             }
         }
-        self.links[from].flush();
     }
 
     /// One attempt to send; true if it went, false on back-pressure.

@@ -229,7 +229,6 @@ fn back_pressure_passes(bench: &mut Bench) {
     let accepted = (0..50_000)
         .take_while(|_| bench.try_send(0, 1, &frame))
         .count();
-    bench.links[0].flush();
     let mut arrived = 0;
     let mut quiet_since = Instant::now();
     while quiet_since.elapsed() < Duration::from_millis(50) {
@@ -306,7 +305,6 @@ fn sleeper_is_woken(bench: &mut Bench) {
         bench.links[0]
             .transmit(rank(1), &TxFrame::whole(b"wake up"))
             .expect("there is room");
-        bench.links[0].flush();
         let woken = wait_readable(&wake.fds, Duration::from_secs(10)).expect("poll works");
         assert!(woken, "not woken by a frame");
         bench.links[1].disarm();

@@ -26,7 +26,7 @@ fn thousand(spec: &str) -> (FaultCounters, Vec<Vec<u8>>) {
             .unwrap();
     }
     while !a.held.is_empty() {
-        a.flush();
+        a.release_due();
     }
     (a.counters(), received(&mut b))
 }
@@ -134,7 +134,7 @@ fn back_pressure_loses_nothing() {
         }
     }
     while !a.held.is_empty() {
-        a.flush();
+        a.release_due();
         got.extend(received(&mut b));
     }
     got.extend(received(&mut b));

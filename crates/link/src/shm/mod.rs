@@ -94,6 +94,12 @@ impl Shm {
     pub fn receive_with(&mut self, budget: usize, sink: &mut impl FnMut(RxFrame<'_>)) -> usize {
         self.receive_frames(budget, sink)
     }
+
+    /// Whether frames that were transmitted would be lost if this process ended now, since their peer
+    /// has not been told yet where they are.
+    pub fn has_unsaid(&self) -> bool {
+        !self.pending.is_empty()
+    }
 }
 
 impl Link for Shm {
@@ -137,10 +143,6 @@ impl Link for Shm {
             self.service();
         }
         self.notices.pop_front()
-    }
-
-    fn has_unsaid(&self) -> bool {
-        !self.pending.is_empty()
     }
 
     fn arm(&mut self, wake: &mut WakeSet) -> bool {
