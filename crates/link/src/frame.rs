@@ -55,6 +55,8 @@ pub struct RxFrame<'a> {
     pub head: &'a [u8],
     /// The rest of a large frame, still in memory that the sender shares; it can only be copied out.
     pub body: Option<&'a dyn Body>,
+    /// The network has marked it as having met congestion (RFC 3168).
+    pub marked: bool,
 }
 
 /// Bytes in memory that another process may be writing; reading is by copy only.

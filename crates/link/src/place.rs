@@ -20,30 +20,22 @@ pub trait Receiver {
     /// A frame that is not at its place.
     fn frame(&mut self, frame: RxFrame<'_>);
 
-    /// Frames of `frame_len` bytes each, the last perhaps less, that came with one call, end to end.
-    /// Returns how many of the first ones it has dealt with; the others are handed over one by one.
-    fn run(&mut self, frames: &[u8], frame_len: usize) -> usize {
-        let _ = (frames, frame_len);
+    /// Frames of `frame_len` bytes each, the last perhaps less, that came with one call, end to end;
+    /// `marked` is as in [`RxFrame`], of each. Returns how many of the first ones it has dealt with;
+    /// the others are handed over one by one.
+    fn run(&mut self, frames: &[u8], frame_len: usize, marked: bool) -> usize {
+        let _ = (frames, frame_len, marked);
         0
     }
 
-    /// A frame that was expected: its header, and how many bytes of payload lie behind one another
-    /// at their place already. Those of a batch come in the order of their plan, from its first,
-    /// before any other frame of the batch.
-    fn placed(&mut self, header: &[u8], payload_len: usize);
+    /// A frame that was expected: its header, how many bytes of payload lie behind one another at
+    /// their place already, and whether it is marked. Those of a batch come in the order of their
+    /// plan, from its first, before any other frame of the batch.
+    fn placed(&mut self, header: &[u8], payload_len: usize, marked: bool);
 
     /// Frames of a batch that landed where they do not belong, and how many of their bytes had to
     /// be copied to hand them over.
     fn missed(&mut self, frame_count: usize, copied_len: usize);
-
-    /// What is handed over from now on came in one run that the network has marked as having met
-    /// congestion (RFC 3168).
-    fn begin_marked(&mut self) {}
-
-    /// The end of what was marked; `first` begins with the header of its first frame.
-    fn end_marked(&mut self, first: &[u8]) {
-        let _ = first;
-    }
 }
 
 /// What is expected next: frames with `header_len` bytes of header and `fragment_len` of payload,
@@ -79,7 +71,7 @@ impl<F: FnMut(RxFrame<'_>)> Receiver for Unplanned<F> {
         (self.0)(frame);
     }
 
-    fn placed(&mut self, _: &[u8], _: usize) {}
+    fn placed(&mut self, _: &[u8], _: usize, _: bool) {}
 
     fn missed(&mut self, _: usize, _: usize) {}
 }

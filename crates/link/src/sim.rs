@@ -202,6 +202,7 @@ impl Link for SimLink {
                 from: None,
                 head: &frame,
                 body: None,
+                marked: false,
             });
         }
         budget

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// Longer than any scheduler keeps a test from running.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Why a mark would be wrong here.
+pub(super) const UNMARKED: &str = "nothing between these links marks frames";
+
 /// Ethernet pads frames to 60 bytes; 18 of them are the packet link's header.
 const PADDED_LEN: usize = 42;
 
@@ -156,6 +159,7 @@ fn copy_of(frame: &RxFrame<'_>, at: usize) -> Vec<u8> {
         // Link 0 hears the others, and they hear link 0.
         assert_eq!(from == 0, at != 0, "the sender's number is wrong");
     }
+    assert!(!frame.marked, "{UNMARKED}");
     let mut bytes = frame.head.to_vec();
     if let Some(body) = frame.body {
         let head_len = bytes.len();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of placement plans: followed or ignored, what comes must be handed over as it was sent.
 
-use super::bench::{Bench, PATIENCE};
+use super::bench::{Bench, PATIENCE, UNMARKED};
 use super::checks::pattern;
 use crate::{Expected, Plan, Receiver, RxFrame, Segments, TxFrame};
 use rand::{Rng, SeedableRng};
@@ -88,6 +88,7 @@ impl Receiver for Taker {
     }
 
     fn frame(&mut self, frame: RxFrame<'_>) {
+        assert!(!frame.marked, "{UNMARKED}");
         self.others_in_batch += 1;
         let mut bytes = frame.head.to_vec();
         if let Some(body) = frame.body {
@@ -98,7 +99,8 @@ impl Receiver for Taker {
         self.frames.push(bytes);
     }
 
-    fn placed(&mut self, header: &[u8], payload_len: usize) {
+    fn placed(&mut self, header: &[u8], payload_len: usize, marked: bool) {
+        assert!(!marked, "{UNMARKED}");
         assert_eq!(self.others_in_batch, 0, "placed frames come first");
         let run = self.run.expect("only what was planned can be placed");
         let at = FENCE + self.placed_count * run.fragment_len;

@@ -110,6 +110,7 @@ impl Packet {
                     from: None,
                     head,
                     body: None,
+                    marked: false,
                 });
                 1
             }

@@ -142,12 +142,14 @@ fn hand_over(
             from: Some(peer),
             head,
             body: None,
+            marked: false,
         });
     } else {
         sink(RxFrame {
             from: Some(peer),
             head,
             body: Some(&Rest(entry)),
+            marked: false,
         });
     }
 }

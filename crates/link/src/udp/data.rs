@@ -216,32 +216,9 @@ impl Udp {
             self.look_for_marks();
         }
         match landed {
-            _ if got.marked => self.hand_over_marked(got, landed, receiver),
             Some(landed) => self.hand_over_landed(got, landed, receiver),
             None => self.hand_over(got, got.len, receiver),
         }
-    }
-
-    #[cold]
-    fn hand_over_marked<R: Receiver + ?Sized>(
-        &mut self,
-        got: &Received,
-        landed: Option<&Landed>,
-        receiver: &mut R,
-    ) -> usize {
-        receiver.begin_marked();
-        let plain = Received {
-            marked: false,
-            ..*got
-        };
-        let count = self.hand_over_all(&plain, landed, receiver);
-        let is_placed = landed.is_some_and(|landed| landed.placed_count > 0);
-        let first = match is_placed {
-            true => self.slots.header(0),
-            false => &self.rx_buf[..got.segment_len.min(self.rx_buf.len())],
-        };
-        receiver.end_marked(first);
-        count
     }
 
     fn hand_over_landed<R: Receiver + ?Sized>(
@@ -256,7 +233,7 @@ impl Udp {
                 true => landed.last_len,
                 false => self.slots.fragment_len(),
             };
-            receiver.placed(self.slots.header(index), payload_len);
+            receiver.placed(self.slots.header(index), payload_len, got.marked);
         }
         if landed.missed_count > 0 {
             receiver.missed(landed.missed_count, landed.copied_len);
@@ -288,7 +265,7 @@ impl Udp {
         let (mut rest, mut count) = (&self.rx_buf[..len], 0);
         while !rest.is_empty() {
             let taken = match rest.len() > segment_len {
-                true => receiver.run(rest, segment_len),
+                true => receiver.run(rest, segment_len, got.marked),
                 false => 0,
             };
             if taken == 0 {
@@ -297,6 +274,7 @@ impl Udp {
                     from: None,
                     head,
                     body: None,
+                    marked: got.marked,
                 });
                 (rest, count) = (behind, count + 1);
             } else {

@@ -173,7 +173,7 @@ fn capacity_follows_what_the_kernel_books() {
     assert!(b.poll_notice().is_none(), "said once");
 }
 
-/// What a receiver is told, a letter each: frames, and the beginnings and ends of what is marked.
+/// The frames that a receiver is told of, by a letter each, a capital one if it is marked.
 #[derive(Default)]
 struct Told(String);
 
@@ -183,26 +183,21 @@ impl Receiver for Told {
     }
 
     fn frame(&mut self, frame: RxFrame<'_>) {
-        self.0.push(char::from(frame.head[0]));
+        let letter = char::from(frame.head[0]);
+        self.0.push(match frame.marked {
+            true => letter.to_ascii_uppercase(),
+            false => letter,
+        });
     }
 
-    fn placed(&mut self, _: &[u8], _: usize) {}
+    fn placed(&mut self, _: &[u8], _: usize, _: bool) {}
 
     fn missed(&mut self, _: usize, _: usize) {}
-
-    fn begin_marked(&mut self) {
-        self.0.push('(');
-    }
-
-    fn end_marked(&mut self, first: &[u8]) {
-        self.0.push(char::from(first[0]));
-        self.0.push(')');
-    }
 }
 
 // P3.14
 #[test]
-fn marks_are_told_around_the_frames_of_their_run() {
+fn every_frame_of_a_marked_run_is_marked() {
     let (mut a, mut b) = pair(|config| config.frame_len_max = Some(1472));
     let mut told = |ecn, heads: &[u8]| {
         net::set_ecn(a.socket.as_fd(), false, ecn).unwrap();
@@ -225,7 +220,7 @@ fn marks_are_told_around_the_frames_of_their_run() {
     // Nobody looks for marks before the first run.
     assert_eq!(told(net::ECN_MET, b"x"), "x");
     assert_eq!(told(net::ECN_CAPABLE, b"abcd"), "abcd");
-    assert_eq!(told(net::ECN_MET, b"efgh"), "(efghe)");
-    assert_eq!(told(net::ECN_MET, b"y"), "(yy)");
+    assert_eq!(told(net::ECN_MET, b"efgh"), "EFGH");
+    assert_eq!(told(net::ECN_MET, b"y"), "Y");
     assert_eq!(told(net::ECN_CAPABLE, b"ijkl"), "ijkl");
 }

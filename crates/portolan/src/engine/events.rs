@@ -149,6 +149,7 @@ impl Inner {
             from: None,
             head,
             body: None,
+            marked: false,
         };
         match seals.open(core, link, frame) {
             Err(reason) => core.note_dropped(reason),

@@ -39,8 +39,6 @@ pub(super) struct Intake<'a, 'b> {
     /// The clock was read for this call.
     is_fresh: bool,
     run: Run,
-    /// Frames that were accepted before the first of those that are marked.
-    accepted: u64,
 }
 
 impl<'a, 'b> Intake<'a, 'b> {
@@ -57,7 +55,6 @@ impl<'a, 'b> Intake<'a, 'b> {
             inbox,
             is_fresh: false,
             run: Run::default(),
-            accepted: 0,
         }
     }
 
@@ -66,6 +63,40 @@ impl<'a, 'b> Intake<'a, 'b> {
         if !self.is_fresh {
             self.is_fresh = true;
             self.inner.read_clock();
+        }
+    }
+
+    /// Has `take` take frames of which the first has this `header`. If the network has marked them,
+    /// those that the core accepts are counted. `P3.14`
+    #[inline]
+    fn noting<T>(&mut self, marked: bool, header: &[u8], take: impl FnOnce(&mut Self) -> T) -> T {
+        if !marked {
+            return take(self);
+        }
+        let before = self.inner.core.counters().frames_received;
+        let taken = take(self);
+        let core = &mut self.inner.core;
+        let count = core.counters().frames_received - before;
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        core.note_marked(self.link, checksum::behind_sum(header), count);
+        taken
+    }
+
+    #[inline]
+    fn take_frame(&mut self, frame: &RxFrame<'_>) {
+        let inbox = self.inbox.as_deref_mut();
+        if self.inner.seals.is_some() {
+            self.inner
+                .on_sealed(self.handlers, self.link, frame.head, inbox);
+            return;
+        }
+        match checksum::open(frame.head) {
+            Ok(head) => {
+                let frame = RxFrame { head, ..*frame };
+                self.inner
+                    .on_frame(self.handlers, self.link, false, &frame, inbox);
+            }
+            Err(reason) => self.inner.core.note_dropped(reason),
         }
     }
 }
@@ -102,55 +133,33 @@ impl Receiver for Intake<'_, '_> {
     fn frame(&mut self, frame: RxFrame<'_>) {
         self.freshen();
         self.inner.placement.count(frame.head.len());
-        let inbox = self.inbox.as_deref_mut();
-        if self.inner.seals.is_some() {
-            self.inner
-                .on_sealed(self.handlers, self.link, frame.head, inbox);
-            return;
-        }
-        match checksum::open(frame.head) {
-            Ok(head) => {
-                let frame = RxFrame { head, ..frame };
-                self.inner
-                    .on_frame(self.handlers, self.link, false, &frame, inbox);
-            }
-            Err(reason) => self.inner.core.note_dropped(reason),
-        }
+        self.noting(frame.marked, frame.head, |intake| intake.take_frame(&frame));
     }
 
-    fn run(&mut self, frames: &[u8], frame_len: usize) -> usize {
+    fn run(&mut self, frames: &[u8], frame_len: usize, marked: bool) -> usize {
         if self.inner.seals.is_some() {
             return 0;
         }
         self.freshen();
-        self.inner
-            .on_run(self.handlers, self.link, frames, frame_len)
+        self.noting(marked, frames, |intake| {
+            intake
+                .inner
+                .on_run(intake.handlers, intake.link, frames, frame_len)
+        })
     }
 
     #[inline]
-    fn placed(&mut self, header: &[u8], payload_len: usize) {
+    fn placed(&mut self, header: &[u8], payload_len: usize, marked: bool) {
         self.freshen();
         self.inner.placement.count(header.len() + payload_len);
-        let now = self.inner.now;
-        let header = checksum::behind_sum(header);
-        self.inner
-            .core
-            .handle_placed(now, self.link, header, payload_len);
-        self.inner.drain(self.handlers, None);
+        self.noting(marked, header, |intake| {
+            let Inner { core, now, .. } = &mut *intake.inner;
+            core.handle_placed(*now, intake.link, checksum::behind_sum(header), payload_len);
+            intake.inner.drain(intake.handlers, None);
+        });
     }
 
     fn missed(&mut self, frame_count: usize, copied_len: usize) {
         self.inner.core.note_missed(frame_count, copied_len);
-    }
-
-    fn begin_marked(&mut self) {
-        self.accepted = self.inner.core.counters().frames_received;
-    }
-
-    fn end_marked(&mut self, first: &[u8]) {
-        let core = &mut self.inner.core;
-        let count = core.counters().frames_received - self.accepted;
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        core.note_marked(self.link, checksum::behind_sum(first), count);
     }
 }
