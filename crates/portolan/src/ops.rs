@@ -102,8 +102,6 @@ struct Op {
     label: Option<Label>,
 }
 
-/// Set in the numbers that the core chooses.
-const PART_BIT: u64 = 1 << 63;
 /// No operation: generations begin at 1.
 const NOBODY: OpId = OpId(0);
 
@@ -236,10 +234,10 @@ impl Ops {
     /// The number in this table of an operation that the core may have another number for.
     #[inline]
     pub(crate) fn real(&self, id: OpId) -> OpId {
-        if id.0 & PART_BIT == 0 {
-            return id;
+        match id.is_part() {
+            true => self.real_part(id),
+            false => id,
         }
-        self.real_part(id)
     }
 
     #[cold]
@@ -251,7 +249,7 @@ impl Ops {
     fn remove(&mut self, id: OpId) -> Option<Op> {
         self.get(id)?;
         let index = index_of(self.real(id));
-        if id.0 & PART_BIT != 0 {
+        if id.is_part() {
             self.parts.remove(&id);
         }
         let op = self.places[index].1.take();
@@ -264,7 +262,7 @@ impl Ops {
     fn clear(&mut self, id: OpId) {
         if self.exists(id) {
             let index = index_of(self.real(id));
-            if id.0 & PART_BIT != 0 {
+            if id.is_part() {
                 self.parts.remove(&id);
             }
             self.places[index].1 = None;

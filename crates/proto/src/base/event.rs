@@ -29,6 +29,23 @@ impl fmt::Display for PeerId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub u64);
 
+impl OpId {
+    /// Set in the numbers that the core chooses.
+    const PART_BIT: u64 = 1 << 63;
+
+    /// The `number`th part that the core has made.
+    pub(crate) const fn part(number: u64) -> OpId {
+        OpId(OpId::PART_BIT | number)
+    }
+
+    /// Whether it is a part of another operation.
+    #[inline]
+    #[must_use]
+    pub const fn is_part(self) -> bool {
+        self.0 & OpId::PART_BIT != 0
+    }
+}
+
 /// Memory of the core that holds a message until it is consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HeldId(pub(crate) u32);

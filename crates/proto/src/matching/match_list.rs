@@ -87,16 +87,13 @@ pub(crate) struct Many {
     pub(crate) free_min: u64,
 }
 
-/// Operations with this bit are parts of others.
-const PART_BIT: u64 = 1 << 63;
-
 impl Wanting {
     /// A part of the buffer for a message of `len` bytes, what to tell of it, and whether it is the
     /// last.
     fn take_part(&mut self, len: u64, count: &mut u64) -> Option<(Posted, Event, bool)> {
         let many = self.many.as_mut()?;
         let (off, len) = (many.at, len.min(self.posted.len));
-        let part = OpId(PART_BIT | *count);
+        let part = OpId::part(*count);
         *count += 1;
         many.at += len;
         self.posted.len -= len;
