@@ -35,22 +35,8 @@ fn as_rank() {
     match (role.as_str(), node.rank()) {
         ("late", 0) => send_all(&mut node, 1),
         ("late", _) => receive_late(&mut node),
-        ("tagged", 0) => {
-            for index in 0..COUNT {
-                let to = TagTarget::new(1, u64::from(index));
-                node.send_tagged(to, &payload(0, 1, index, LEN)).unwrap();
-            }
-        }
-        ("tagged", _) => {
-            std::thread::sleep(LATE);
-            for index in (0..COUNT).rev() {
-                let mut bytes = vec![0; LEN];
-                let tag = portolan::TagMatch::new(u64::from(index));
-                node.recv_tagged(tag, &mut bytes).unwrap();
-                check(&bytes, 0, 1, index, LEN);
-            }
-            println!("\ngot all");
-        }
+        ("tagged", 0) => send_all_tagged(&mut node),
+        ("tagged", _) => receive_tagged_late(&mut node),
         ("copies", 0) => {
             // More than credit lets leave before the receiver asks.
             for index in 0..3 * COUNT {
@@ -67,17 +53,7 @@ fn as_rank() {
             kill(i32::try_from(std::process::id()).unwrap(), "-9");
         }
         ("killed", _) => receive_late(&mut node),
-        ("unread", _) => {
-            // Neither will receive what the other sends, of any kind.
-            let to = 1 - node.rank();
-            for index in 0..3 * COUNT {
-                let bytes = payload(node.rank(), 1, index, LEN);
-                node.isend_copy(Target::new(to, PORT), &bytes).unwrap();
-            }
-            node.isend_copy(Target::new(to, 77), &[1; 300_000]).unwrap();
-            node.isend_tagged_copy(TagTarget::new(to, 7), &[1; 300_000])
-                .unwrap();
-        }
+        ("unread", _) => send_unread(&mut node),
         (role, 0) if role.starts_with("away") => {
             begin_burst(&mut node, role);
             // Meanwhile no call of the library is made.
@@ -98,20 +74,53 @@ fn as_rank() {
         ("looked for", 0) => {}
         ("looked for", _) => look_for_the_gone(&mut node),
         ("oneself", _) => send_to_oneself(&mut node),
-        ("mutual", _) => {
-            let (rank, other) = (node.rank(), 1 - node.rank());
-            for len in [1, 5_000, 16_385, 40_000, Node::BUFFERED_LEN_MAX] {
-                let bytes = payload(rank, 1, 0, len);
-                node.send(Target::new(other, PORT), &bytes).unwrap();
-                let mut got = vec![0; len];
-                node.recv_from(other, PORT, &mut got).unwrap();
-                check(&got, other, 1, 0, len);
-            }
-        }
+        ("mutual", _) => send_to_one_another(&mut node),
         other => panic!("no such role: {other:?}"),
     }
     node.close().unwrap();
     println!("\nclosed");
+}
+
+fn send_all_tagged(node: &mut Node) {
+    for index in 0..COUNT {
+        let to = TagTarget::new(1, u64::from(index));
+        node.send_tagged(to, &payload(0, 1, index, LEN)).unwrap();
+    }
+}
+
+fn receive_tagged_late(node: &mut Node) {
+    std::thread::sleep(LATE);
+    for index in (0..COUNT).rev() {
+        let mut bytes = vec![0; LEN];
+        let tag = portolan::TagMatch::new(u64::from(index));
+        node.recv_tagged(tag, &mut bytes).unwrap();
+        check(&bytes, 0, 1, index, LEN);
+    }
+    println!("\ngot all");
+}
+
+/// Sends what the other will not receive, of all kinds.
+fn send_unread(node: &mut Node) {
+    let to = 1 - node.rank();
+    for index in 0..3 * COUNT {
+        let bytes = payload(node.rank(), 1, index, LEN);
+        node.isend_copy(Target::new(to, PORT), &bytes).unwrap();
+    }
+    node.isend_copy(Target::new(to, 77), &[1; 300_000]).unwrap();
+    node.isend_tagged_copy(TagTarget::new(to, 7), &[1; 300_000])
+        .unwrap();
+}
+
+/// Both send before they receive.
+fn send_to_one_another(node: &mut Node) {
+    let (rank, other) = (node.rank(), 1 - node.rank());
+    for len in [1, 5_000, 16_385, 40_000, Node::BUFFERED_LEN_MAX] {
+        let bytes = payload(rank, 1, 0, len);
+        node.send(Target::new(other, PORT), &bytes).unwrap();
+        let mut got = vec![0; len];
+        node.recv_from(other, PORT, &mut got).unwrap();
+        check(&got, other, 1, 0, len);
+    }
 }
 
 /// Receives from anybody until nobody is left, and goes on speaking to itself.

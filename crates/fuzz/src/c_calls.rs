@@ -11,6 +11,7 @@ use portolan_c::types::*;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
+use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 
 /// A node, as C has it.
@@ -320,6 +321,16 @@ fn counters(site: &Site) -> [u64; 7] {
     ]
 }
 
+/// What a call with wrong arguments returns.
+const REFUSALS: [c_int; 6] = [
+    PORTOLAN_ERR_NULL,
+    PORTOLAN_ERR_ARGUMENT,
+    PORTOLAN_ERR_STRUCT_SIZE,
+    PORTOLAN_ERR_PORT,
+    PORTOLAN_ERR_NO_SUCH_RANK,
+    PORTOLAN_ERR_PORT_CLOSED,
+];
+
 /// One call that must be refused for its arguments; `junk` is what is wrong with it.
 fn refuse(site: &Site, model: &Model, which: u8, junk: u8) {
     let before = counters(site);
@@ -328,36 +339,16 @@ fn refuse(site: &Site, model: &Model, which: u8, junk: u8) {
     let far = u32::from(junk) + 1;
     let mut word = [0_u64; 2];
     let at: *mut c_void = word.as_mut_ptr().cast();
-    let mut got = portolan_received_t {
-        size,
-        len: 0,
-        source: 0,
+    // SAFETY: all of them are plain numbers and pointers, which may be zero.
+    let (mut got, mut envelope, mut done, mut told) = unsafe {
+        (
+            zeroed::<portolan_received_t>(),
+            zeroed::<portolan_envelope_t>(),
+            zeroed::<portolan_completion_t>(),
+            zeroed::<portolan_notice_t>(),
+        )
     };
-    let mut envelope = portolan_envelope_t {
-        size,
-        len: 0,
-        tag: 0,
-        imm: 0,
-        source: 0,
-        has_imm: 0,
-    };
-    let mut done = portolan_completion_t {
-        size,
-        len: 0,
-        buffer: null_mut(),
-        source: 0,
-        has_imm: 0,
-        tag: 0,
-        imm: 0,
-    };
-    let mut told = portolan_notice_t {
-        size,
-        word: 0,
-        key: 0,
-        offset: 0,
-        len: 0,
-        source: 0,
-    };
+    (got.size, envelope.size, done.size, told.size) = (size, size, size, size);
     let mut short = portolan_counters_t {
         size,
         ..Default::default()
@@ -393,15 +384,7 @@ fn refuse(site: &Site, model: &Model, which: u8, junk: u8) {
             _ => portolan_allreduce(node, null(), c_int::from(junk) + 4, PORTOLAN_UINT64, at, 1),
         }
     };
-    let refusals = [
-        PORTOLAN_ERR_NULL,
-        PORTOLAN_ERR_ARGUMENT,
-        PORTOLAN_ERR_STRUCT_SIZE,
-        PORTOLAN_ERR_PORT,
-        PORTOLAN_ERR_NO_SUCH_RANK,
-        PORTOLAN_ERR_PORT_CLOSED,
-    ];
-    assert!(refusals.contains(&code), "call {which}: {code}");
+    assert!(REFUSALS.contains(&code), "call {which}: {code}");
     assert_eq!(counters(site), before, "refused call {which} had an effect");
     assert_eq!(word, [0; 2], "refused call {which} wrote");
     assert_eq!((got.len, envelope.len, done.len, told.len), (0, 0, 0, 0));

@@ -377,44 +377,56 @@ impl Plan {
             let affordable = u32::try_from(bytes_left / mean_len.max(1)).unwrap_or(u32::MAX);
             let count = rng.random_range(1..=messages).min(affordable / 2 + 1);
             bytes_left = bytes_left.saturating_sub(count as usize * mean_len);
-            let best_effort = rng.random_bool(0.1);
-            let burst = *[1, 1, 4, 32].choose(rng).unwrap_or(&1);
-            let turns = u64::from(count.div_ceil(burst));
-            let pressed = rng.random_bool(0.4);
-            let gap_max = (self.traffic_ns / turns).max(1);
-            self.flows.push(Flow {
-                src,
-                dst,
-                port,
-                lane: if rng.random_bool(0.3) {
-                    LaneId::High
-                } else {
-                    LaneId::Low
-                },
-                best_effort,
-                ask_share: if rng.random_bool(0.2) { 0.2 } else { 0.0 },
-                count,
-                len_min: if best_effort {
-                    len_min.max(crate::payload::NUMBER_LEN)
-                } else {
-                    len_min
-                },
-                len_max: if best_effort {
-                    len_max.clamp(16, 1000)
-                } else {
-                    len_max
-                },
-                burst,
-                gap_ns: if pressed {
-                    1000
-                } else {
-                    rng.random_range(0..gap_max)
-                },
-                start_ns: rng.random_range(0..self.traffic_ns / 4 + 1),
-            });
+            let mut flow = self.draw_flow(rng, count, (len_min, len_max));
+            (flow.src, flow.dst, flow.port) = (src, dst, port);
+            self.flows.push(flow);
         }
         for flow in &mut self.flows {
             flow.len_min = flow.len_min.min(flow.len_max);
+        }
+    }
+
+    /// A flow of `count` messages between processes that are still to be named.
+    fn draw_flow(
+        &self,
+        rng: &mut ChaCha8Rng,
+        count: u32,
+        (len_min, len_max): (usize, usize),
+    ) -> Flow {
+        let best_effort = rng.random_bool(0.1);
+        let burst = *[1, 1, 4, 32].choose(rng).unwrap_or(&1);
+        let turns = u64::from(count.div_ceil(burst));
+        let pressed = rng.random_bool(0.4);
+        let gap_max = (self.traffic_ns / turns).max(1);
+        Flow {
+            src: 0,
+            dst: 0,
+            port: 0,
+            lane: if rng.random_bool(0.3) {
+                LaneId::High
+            } else {
+                LaneId::Low
+            },
+            best_effort,
+            ask_share: if rng.random_bool(0.2) { 0.2 } else { 0.0 },
+            count,
+            len_min: if best_effort {
+                len_min.max(crate::payload::NUMBER_LEN)
+            } else {
+                len_min
+            },
+            len_max: if best_effort {
+                len_max.clamp(16, 1000)
+            } else {
+                len_max
+            },
+            burst,
+            gap_ns: if pressed {
+                1000
+            } else {
+                rng.random_range(0..gap_max)
+            },
+            start_ns: rng.random_range(0..self.traffic_ns / 4 + 1),
         }
     }
 

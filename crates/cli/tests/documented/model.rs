@@ -17,6 +17,7 @@ use crate::plan::{
     Wanted, sum, sum_received, sum_values, values,
 };
 use crate::rules::{BUFFERED_MAX, CHARGE, CREDIT, UNASKED_MAX};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// What a step may result in.
@@ -336,16 +337,10 @@ impl<'a> Machine<'a> {
         let fault = |fault| Ok(Some(Expected::Is(Outcome::Fault(fault))));
         match *step {
             Step::Open(port) | Step::ExpectBursts { port, .. } => {
-                match self.ports[rank as usize].get(&port) {
-                    Some(_) => return fault(Fault::PortInUse(port)),
-                    None => self.ports[rank as usize].insert(port, PortUse::Open),
-                };
+                return Ok(Some(self.open(rank, port, PortUse::Open)));
             }
             Step::OpenActive { port, .. } => {
-                match self.ports[rank as usize].get(&port) {
-                    Some(_) => return fault(Fault::PortInUse(port)),
-                    None => self.ports[rank as usize].insert(port, PortUse::Handled),
-                };
+                return Ok(Some(self.open(rank, port, PortUse::Handled)));
             }
             Step::Send { to, .. } | Step::GiveKey { to, .. } => return self.send(rank, to),
             Step::Start { slot, to, .. } => return self.start(rank, slot, to),
@@ -405,6 +400,16 @@ impl<'a> Machine<'a> {
             Step::Flush | Step::Progress | Step::SleepUs(_) => {}
         }
         Ok(Some(done))
+    }
+
+    fn open(&mut self, rank: u32, port: u16, how: PortUse) -> Expected {
+        match self.ports[rank as usize].entry(port) {
+            Entry::Occupied(_) => Expected::Is(Outcome::Fault(Fault::PortInUse(port))),
+            Entry::Vacant(place) => {
+                place.insert(how);
+                Expected::Is(Outcome::Done)
+            }
+        }
     }
 
     fn check_rank(&self, rank: u32) -> Option<Expected> {

@@ -499,64 +499,37 @@ fn wrong_hellos_are_refused_by_name_and_the_connection_closed() {
     let empty = memfd::create_sealed("portolan-test", 4096).unwrap();
     let file = OwnedFd::from(File::open("/proc/self/exe").unwrap());
     let base = hello(&link, 0);
+    let wrong = |change: fn(&mut Hello)| {
+        let mut hello = base.clone();
+        change(&mut hello);
+        hello
+    };
+    let unusable = "shm: unusable ring";
     let cases = [
         (base.clone(), [8; 32], &good, "shm: hello with a wrong key"),
         (
-            Hello {
-                job_id: [1; 16],
-                ..base.clone()
-            },
+            wrong(|h| h.job_id = [1; 16]),
             SECRET,
             &good,
             "shm: hello of another job",
         ),
         (
-            Hello {
-                to: 2,
-                ..base.clone()
-            },
+            wrong(|h| h.to = 2),
             SECRET,
             &good,
             "shm: hello for another rank",
         ),
         (
-            Hello {
-                from: 1 << 20,
-                ..base.clone()
-            },
+            wrong(|h| h.from = 1 << 20),
             SECRET,
             &good,
             "shm: hello of a rank above the limit",
         ),
-        (
-            Hello {
-                ring_len: 0,
-                ..base.clone()
-            },
-            SECRET,
-            &good,
-            "shm: unusable ring",
-        ),
-        (
-            Hello {
-                ring_len: u64::MAX,
-                ..base.clone()
-            },
-            SECRET,
-            &good,
-            "shm: unusable ring",
-        ),
-        (
-            Hello {
-                ring_len: 1 << 15,
-                ..base.clone()
-            },
-            SECRET,
-            &good,
-            "shm: unusable ring",
-        ),
-        (base.clone(), SECRET, &empty, "shm: unusable ring"),
-        (base.clone(), SECRET, &file, "shm: unusable ring"),
+        (wrong(|h| h.ring_len = 0), SECRET, &good, unusable),
+        (wrong(|h| h.ring_len = u64::MAX), SECRET, &good, unusable),
+        (wrong(|h| h.ring_len = 1 << 15), SECRET, &good, unusable),
+        (base.clone(), SECRET, &empty, unusable),
+        (base.clone(), SECRET, &file, unusable),
     ];
     for (hello, secret, memory, reason) in cases {
         let socket = greet(&link, &hello, secret, memory);

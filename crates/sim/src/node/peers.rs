@@ -378,19 +378,9 @@ impl Node {
             lane,
             best_effort: out.best_effort,
         };
-        let result = if out.ask && out.len > 0 {
-            Err(Refused::TooLong)
-        } else if self.send_shortly(cx, peer, &spec, &bytes) {
-            Ok(())
-        } else {
-            self.core
-                .eager(PeerId(peer), &spec, bytes.len())
-                .map(|mut staging| {
-                    // In two pieces, as a gather list would.
-                    let (first, second) = bytes.split_at(bytes.len() / 3);
-                    staging.push(first);
-                    staging.push(second);
-                })
+        let result = match out.ask && out.len > 0 {
+            true => Err(Refused::TooLong),
+            false => self.submit_eager(cx, peer, &spec, &bytes),
         };
         match result {
             Err(Refused::TooLong) => self.submit_rendezvous(peer, &spec, bytes)?,
@@ -432,6 +422,24 @@ impl Node {
         } else {
             cx.ledger.accept(session, lane, out.port, entry);
         }
+        Ok(())
+    }
+
+    fn submit_eager(
+        &mut self,
+        cx: &mut Context,
+        peer: u32,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Refused> {
+        if self.send_shortly(cx, peer, spec, bytes) {
+            return Ok(());
+        }
+        let mut staging = self.core.eager(PeerId(peer), spec, bytes.len())?;
+        // In two pieces, as a gather list would.
+        let (first, second) = bytes.split_at(bytes.len() / 3);
+        staging.push(first);
+        staging.push(second);
         Ok(())
     }
 
