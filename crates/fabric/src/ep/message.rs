@@ -54,9 +54,8 @@ pub(super) unsafe fn submit(
 #[inline]
 pub(super) unsafe fn submit_copy(ep: *mut FidEp, memory: One, what: &Outgoing) -> isize {
     // SAFETY: the caller's promise.
-    with(ep, |state, at| {
-        inject(state, at, what, unsafe { memory.bytes() })
-    })
+    let bytes = unsafe { memory.bytes() };
+    with(ep, |state, at| inject(state, at, what, bytes))
 }
 
 /// Post a buffer. `what` makes a message of the flags of calls that pass none.
