@@ -79,10 +79,7 @@ pub(crate) fn receive(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(ACCOUNTS, PortConfig::default())?;
     node.barrier()?;
     let senders = node.size() - 1;
-    let shape = Turn {
-        messages: u64::from(senders),
-        halves: 1,
-    };
+    let shape = Turn::one_way(u64::from(senders));
     let buffers = (0..senders).map(|_| vec![0; spec.size]).collect();
     let mut receiver = Receiver {
         node,

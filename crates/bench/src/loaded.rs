@@ -98,10 +98,7 @@ pub(crate) fn measure(node: &mut Node, spec: &Spec) -> Result<Sample> {
         answer: vec![0; spec.size],
         seq: 0,
     };
-    let shape = Turn {
-        messages: 1,
-        halves: 2,
-    };
+    let shape = Turn::round_trips(1);
     let pace = halved(spec.pace);
     let idle = drive(pace, shape, |_| pings.exchange(node, |_| Ok(())))?;
     let mut report = Report::start(&idle);

@@ -53,6 +53,24 @@ pub(crate) struct Turn {
     pub(crate) halves: u64,
 }
 
+impl Turn {
+    /// Messages in one direction.
+    pub(crate) fn one_way(messages: u64) -> Turn {
+        Turn {
+            messages,
+            halves: 1,
+        }
+    }
+
+    /// Messages that are answered one by one.
+    pub(crate) fn round_trips(messages: u64) -> Turn {
+        Turn {
+            messages,
+            halves: 2,
+        }
+    }
+}
+
 /// Figures of one row in one round. Times are per message, or half a round trip.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
@@ -176,10 +194,7 @@ mod tests {
     #[test]
     fn a_count_is_rounded_up_to_whole_turns() {
         let mut turns = 0;
-        let shape = Turn {
-            messages: 64,
-            halves: 2,
-        };
+        let shape = Turn::round_trips(64);
         let sample = drive(Pace::Iterations(100), shape, |_| {
             turns += 1;
             Ok(())
@@ -192,10 +207,7 @@ mod tests {
     #[test]
     fn only_the_final_turn_is_the_last() {
         let mut seen = Vec::new();
-        let shape = Turn {
-            messages: 1,
-            halves: 1,
-        };
+        let shape = Turn::one_way(1);
         drive(Pace::Iterations(3), shape, |last| {
             seen.push(last);
             Ok(())
@@ -206,10 +218,7 @@ mod tests {
 
     #[test]
     fn a_time_ends() {
-        let shape = Turn {
-            messages: 1,
-            halves: 1,
-        };
+        let shape = Turn::one_way(1);
         let sample = drive(Pace::Seconds(0.01), shape, |_| Ok(())).expect("no turn fails");
         assert!(sample.iterations > 0);
         assert!(sample.min_us <= sample.p50_us && sample.p50_us <= sample.p99_us);
@@ -217,10 +226,7 @@ mod tests {
 
     #[test]
     fn times_are_per_message_and_in_microseconds() {
-        let shape = Turn {
-            messages: 5,
-            halves: 2,
-        };
+        let shape = Turn::round_trips(5);
         let nap = Duration::from_millis(10);
         let sample = drive(Pace::Iterations(15), shape, |_| {
             std::thread::sleep(nap);
@@ -242,10 +248,7 @@ mod tests {
 
     #[test]
     fn the_error_of_a_turn_is_passed_on() {
-        let shape = Turn {
-            messages: 1,
-            halves: 1,
-        };
+        let shape = Turn::one_way(1);
         let error = drive(Pace::Iterations(5), shape, |_| anyhow::bail!("lost"));
         assert_eq!(error.expect_err("fails").to_string(), "lost");
     }

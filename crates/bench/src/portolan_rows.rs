@@ -162,32 +162,25 @@ fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
     let (mut tx, mut rx) = (vec![0; spec.size], vec![0; spec.size]);
     let mut seq = 0;
     let messages = if uses_memory(spec) { SHM_BATCH } else { 1 };
-    drive(
-        spec.pace,
-        Turn {
-            messages,
-            halves: 2,
-        },
-        |last| {
-            for index in 1..=messages {
-                let flags = turn_flags(seq, last && index == messages);
-                stamp(&mut tx, seq, flags);
-                node.send(Target::new(1, DATA), &tx)?;
-                let received = node.recv(ANSWERS, &mut rx)?;
-                ensure!(
-                    received.len == rx.len(),
-                    "an answer of {} bytes",
-                    received.len
-                );
-                ensure!(
-                    verify(&rx, seq)? == flags,
-                    "the answer's flags are not the question's"
-                );
-                seq += 1;
-            }
-            Ok(())
-        },
-    )
+    drive(spec.pace, Turn::round_trips(messages), |last| {
+        for index in 1..=messages {
+            let flags = turn_flags(seq, last && index == messages);
+            stamp(&mut tx, seq, flags);
+            node.send(Target::new(1, DATA), &tx)?;
+            let received = node.recv(ANSWERS, &mut rx)?;
+            ensure!(
+                received.len == rx.len(),
+                "an answer of {} bytes",
+                received.len
+            );
+            ensure!(
+                verify(&rx, seq)? == flags,
+                "the answer's flags are not the question's"
+            );
+            seq += 1;
+        }
+        Ok(())
+    })
 }
 
 fn answer(node: &mut Node, spec: &Spec) -> Result<()> {
@@ -221,29 +214,22 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
     let mut seq = 0;
     let mut requests = Vec::with_capacity(usize::try_from(messages)?);
     let mut conductor = Conductor::new(spec);
-    let sample = drive(
-        spec.pace,
-        Turn {
-            messages,
-            halves: 1,
-        },
-        |last| {
-            let bytes =
-                Arc::get_mut(&mut message).context("a completed send still holds its buffer")?;
-            stamp(bytes, seq, turn_flags(seq, last));
-            seq += 1;
-            for _ in 0..messages {
-                requests.push(node.isend(Target::new(1, DATA), Arc::clone(&message))?);
-            }
-            for request in requests.drain(..) {
-                node.wait(request)?;
-            }
-            await_ack(node)?;
-            conductor
-                .as_mut()
-                .map_or(Ok(()), |conductor| conductor.turn(node))
-        },
-    )?;
+    let sample = drive(spec.pace, Turn::one_way(messages), |last| {
+        let bytes =
+            Arc::get_mut(&mut message).context("a completed send still holds its buffer")?;
+        stamp(bytes, seq, turn_flags(seq, last));
+        seq += 1;
+        for _ in 0..messages {
+            requests.push(node.isend(Target::new(1, DATA), Arc::clone(&message))?);
+        }
+        for request in requests.drain(..) {
+            node.wait(request)?;
+        }
+        await_ack(node)?;
+        conductor
+            .as_mut()
+            .map_or(Ok(()), |conductor| conductor.turn(node))
+    })?;
     if conductor.is_some() {
         interfere::stop(node)?;
     }
@@ -294,22 +280,15 @@ fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
     let messages = window(spec.size);
     let mut message = vec![0; spec.size];
     let mut number = 0_u64;
-    drive(
-        spec.pace,
-        Turn {
-            messages,
-            halves: 1,
-        },
-        |last| {
-            for _ in 0..messages {
-                number += 1;
-                let mark = number | if last { LAST } else { 0 };
-                message[..8].copy_from_slice(&mark.to_le_bytes());
-                node.isend_copy(Target::new(1, DATA), &message)?;
-            }
-            await_ack(node)
-        },
-    )
+    drive(spec.pace, Turn::one_way(messages), |last| {
+        for _ in 0..messages {
+            number += 1;
+            let mark = number | if last { LAST } else { 0 };
+            message[..8].copy_from_slice(&mark.to_le_bytes());
+            node.isend_copy(Target::new(1, DATA), &message)?;
+        }
+        await_ack(node)
+    })
 }
 
 /// A receiver handler checks the messages where they lie and answers each full window.

@@ -146,13 +146,9 @@ impl Flow {
             return Ok(None);
         }
         let messages = load.turn_messages(units);
-        end.measure(
-            Turn {
-                messages,
-                halves: 1,
-            },
-            |last| self.send_turn(units, last, &mut load),
-        )
+        end.measure(Turn::one_way(messages), |last| {
+            self.send_turn(units, last, &mut load)
+        })
     }
 
     fn send_turn(&mut self, units: u64, last: bool, load: &mut impl Load) -> Result<()> {

@@ -100,24 +100,18 @@ fn play(end: &End, mut channel: impl Channel) -> Result<Option<Sample>> {
 
 fn serve(end: &End, channel: &mut impl Channel) -> Result<Option<Sample>> {
     let mut seq = 0;
-    end.measure(
-        Turn {
-            messages: 1,
-            halves: 2,
-        },
-        |last| {
-            let flags = super::turn_flags(seq, last);
-            stamp(channel.outbox(), seq, flags);
-            channel.send()?;
-            let answered = verify(channel.receive()?, seq)?;
-            ensure!(
-                answered == flags,
-                "the answer's flags are not the question's"
-            );
-            seq += 1;
-            Ok(())
-        },
-    )
+    end.measure(Turn::round_trips(1), |last| {
+        let flags = super::turn_flags(seq, last);
+        stamp(channel.outbox(), seq, flags);
+        channel.send()?;
+        let answered = verify(channel.receive()?, seq)?;
+        ensure!(
+            answered == flags,
+            "the answer's flags are not the question's"
+        );
+        seq += 1;
+        Ok(())
+    })
 }
 
 /// Sends back what it received, so that the driver's comparison covers both directions.

@@ -52,10 +52,7 @@ pub(crate) fn run(end: &mut End, lines: Lines) -> Result<Option<Sample>> {
 
 fn serve(end: &End, ball: &mut Ball<'_>, mut patience: Patience) -> Result<Option<Sample>> {
     let mut seq = 0;
-    let shape = Turn {
-        messages: SHM_BATCH,
-        halves: 2,
-    };
+    let shape = Turn::round_trips(SHM_BATCH);
     end.measure(shape, |last| {
         for index in 0..SHM_BATCH {
             seq += 1;

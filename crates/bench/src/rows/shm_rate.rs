@@ -47,16 +47,10 @@ pub(crate) fn run(end: &mut End, publish: Publish) -> Result<Option<Sample>> {
         known: 0,
     };
     if end.drives() {
-        return end.measure(
-            Turn {
-                messages: TURN,
-                halves: 1,
-            },
-            |last| match publish {
-                Publish::Each => ring.produce_each(last),
-                Publish::Batch => ring.produce_batches(last),
-            },
-        );
+        return end.measure(Turn::one_way(TURN), |last| match publish {
+            Publish::Each => ring.produce_each(last),
+            Publish::Batch => ring.produce_batches(last),
+        });
     }
     match publish {
         Publish::Each => ring.consume_each()?,

@@ -63,24 +63,18 @@ fn send(
 ) -> Result<Option<Sample>> {
     let messages = window(message.len());
     let mut turn_seq = 0;
-    end.measure(
-        Turn {
-            messages,
-            halves: 1,
-        },
-        |last| {
-            stamp(&mut message, turn_seq, super::turn_flags(turn_seq, last));
-            turn_seq += 1;
-            for _ in 0..messages {
-                match copying {
-                    Copying::Pipelined => channel.copy_in(&message)?,
-                    // One announcement: the buffer stands for all messages of the window.
-                    Copying::VmRead => channel.announce(),
-                }
+    end.measure(Turn::one_way(messages), |last| {
+        stamp(&mut message, turn_seq, super::turn_flags(turn_seq, last));
+        turn_seq += 1;
+        for _ in 0..messages {
+            match copying {
+                Copying::Pipelined => channel.copy_in(&message)?,
+                // One announcement: the buffer stands for all messages of the window.
+                Copying::VmRead => channel.announce(),
             }
-            channel.drain()
-        },
-    )
+        }
+        channel.drain()
+    })
 }
 
 fn receive(

@@ -29,20 +29,14 @@ pub(crate) fn stream(end: &mut End, wait: Wait) -> Result<Option<Sample>> {
     let messages = window(message.len());
     let mut seq = 0;
     if end.drives() {
-        return end.measure(
-            Turn {
-                messages,
-                halves: 1,
-            },
-            |last| {
-                stamp(&mut message, seq, super::turn_flags(seq, last));
-                seq += 1;
-                for _ in 0..messages {
-                    pipe.write(&message)?;
-                }
-                pipe.await_ack()
-            },
-        );
+        return end.measure(Turn::one_way(messages), |last| {
+            stamp(&mut message, seq, super::turn_flags(seq, last));
+            seq += 1;
+            for _ in 0..messages {
+                pipe.write(&message)?;
+            }
+            pipe.await_ack()
+        });
     }
     let mut flags = Flags::NONE;
     while !flags.last {
@@ -73,26 +67,20 @@ pub(crate) fn rate(end: &mut End, writes: Writes) -> Result<Option<Sample>> {
     if !end.drives() {
         return take_windows(&mut pipe, &mut buffer, size);
     }
-    end.measure(
-        Turn {
-            messages,
-            halves: 1,
-        },
-        |last| {
-            for message in buffer.chunks_exact_mut(size) {
-                number += 1;
-                let mark = number | if last { LAST } else { 0 };
-                message[..8].copy_from_slice(&mark.to_le_bytes());
-                if writes == Writes::Each {
-                    pipe.write(message)?;
-                }
+    end.measure(Turn::one_way(messages), |last| {
+        for message in buffer.chunks_exact_mut(size) {
+            number += 1;
+            let mark = number | if last { LAST } else { 0 };
+            message[..8].copy_from_slice(&mark.to_le_bytes());
+            if writes == Writes::Each {
+                pipe.write(message)?;
             }
-            if writes == Writes::Window {
-                pipe.write(&buffer)?;
-            }
-            pipe.await_ack()
-        },
-    )
+        }
+        if writes == Writes::Window {
+            pipe.write(&buffer)?;
+        }
+        pipe.await_ack()
+    })
 }
 
 fn take_windows(pipe: &mut Pipe, buffer: &mut [u8], size: usize) -> Result<Option<Sample>> {

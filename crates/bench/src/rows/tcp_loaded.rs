@@ -55,10 +55,7 @@ fn measure(
 ) -> Result<Sample> {
     let mut ping = vec![0; end.spec.size];
     let mut seq = 0;
-    let shape = Turn {
-        messages: 1,
-        halves: 2,
-    };
+    let shape = Turn::round_trips(1);
     let pace = halved(end.spec.pace);
     let idle = drive(pace, shape, |_| {
         exchange(&mut small, &mut ping, seq, &mut patience, || Ok(()))?;

@@ -103,20 +103,14 @@ impl Sender {
     fn run(mut self, end: &End, mut message: Vec<u8>, gather: Gather) -> Result<Option<Sample>> {
         let messages = window(message.len());
         let mut seq = 0;
-        end.measure(
-            Turn {
-                messages,
-                halves: 1,
-            },
-            |last| {
-                stamp(&mut message, seq, super::turn_flags(seq, last));
-                seq += 1;
-                for _ in 0..messages {
-                    self.send_message(&message, gather)?;
-                }
-                self.await_acknowledgement(self.flow.position)
-            },
-        )
+        end.measure(Turn::one_way(messages), |last| {
+            stamp(&mut message, seq, super::turn_flags(seq, last));
+            seq += 1;
+            for _ in 0..messages {
+                self.send_message(&message, gather)?;
+            }
+            self.await_acknowledgement(self.flow.position)
+        })
     }
 
     fn send_message(&mut self, message: &[u8], gather: Gather) -> Result<()> {
