@@ -7,7 +7,7 @@ mod common;
 
 use common::ranks::{joined, role, run_ranks};
 use common::{KillOnDrop, can_make_labs, kill, portolan, refused, run, wait_until};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Not a test by itself: what each rank does.
 #[test]
@@ -86,7 +86,7 @@ fn reach(lab: &Lab, from: &str, to: &str, address: &str) -> String {
     let mut receiver = portolan(&["lab", "exec", "--name", &lab.0, to, "--", "python3", "-c"]);
     let mut receiver = receiver
         .arg(receive)
-        .stdout(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines =
@@ -323,6 +323,26 @@ fn a_lab_for_one_job_goes_with_it_even_when_run_is_killed() {
     kill(i32::try_from(job.0.id()).unwrap(), "-9");
     wait_until("no namespace left", || labs().is_empty());
     wait_until("no process left", || ranks() == 0);
+}
+
+#[test]
+fn a_lab_goes_even_when_nobody_is_left_to_be_told_that_it_is_up() {
+    if !can_make_labs() {
+        return;
+    }
+    let name = format!("t{}-untold", std::process::id());
+    // What `run` leaves when it is killed while its lab is being made.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let guard = portolan(&["lab", "guard", "--name", &name, "--hosts", "2"])
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&guard.stderr);
+    // Who has lost its reader says so by its status: the lab was made.
+    assert_eq!((guard.status.code(), &*said), (Some(141), ""));
+    assert_eq!(namespaces_of(&name), Vec::<String>::new());
 }
 
 #[test]

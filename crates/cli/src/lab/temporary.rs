@@ -6,6 +6,7 @@
 
 use super::{Lab, Options};
 use crate::error::UserError;
+use crate::output::{out, outln};
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -90,16 +91,16 @@ pub(super) fn guard(options: &Options) -> Result<()> {
     let lab = match Lab::up(options) {
         Ok(lab) => lab,
         Err(error) => {
-            println!("{error:#}");
-            return Ok(());
+            return outln!("{error:#}");
         }
     };
-    print!("{READY}");
-    std::io::Write::flush(&mut std::io::stdout())?;
+    // Whoever is told may have been killed meanwhile. The lab goes even so.
+    let told = out!("{READY}");
     let mut rest = Vec::new();
     let end = std::io::stdin().read_to_end(&mut rest);
     lab.down()?;
-    end.context("reading").map(drop)
+    end.context("reading")?;
+    told
 }
 
 fn ignore_signals() -> Result<()> {
