@@ -4,11 +4,14 @@
 pub(crate) mod batch;
 mod bulk;
 pub(crate) mod closing;
+mod dormant;
 pub(crate) mod give_up;
 pub(crate) mod lone;
 mod receive;
 mod remote;
 mod send;
+mod session;
+mod shortage;
 mod tagged;
 mod timer;
 pub(crate) mod transmit;
@@ -19,44 +22,53 @@ use crate::bulk::{FinishedRx, Origin};
 use crate::matching::port::{Posted, ServedWhat};
 use crate::path::outgoing::Outgoing;
 use crate::peer::Peer;
-use crate::session::dormant::Rested;
+use crate::peer::dormant::DormantPeer;
 use crate::session::{Entropy, SessionState};
 use crate::shared::Shared;
 use crate::{
-    Address, Choice, Config, Counters, Data, Event, HeldId, Instant, LinkId, LinkParams, OpError,
-    OpId, PathStatus, PeerId, PeerStatus, PortId, PortMode,
+    Address, Choice, Config, Counters, CreditStatus, Data, Event, HeldId, Instant, LinkId,
+    LinkParams, OpError, OpId, PathStatus, PeerId, PeerStatus, PortId, PortMode,
 };
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Credit of one lane, in bytes modulo 2^32 since the session began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CreditStatus {
-    /// Charged by this side for messages to the peer.
-    pub charged: u32,
-    /// How far the peer lets that go.
-    pub limit: u32,
-    /// Charged by the peer and consumed here.
-    pub consumed: u32,
-}
-
 /// The protocol core of one process. See the crate's documentation for the contract.
 #[derive(Debug)]
 pub struct Core {
-    /// `None` for those never met, and for those that rest ([`Core::awaken`]).
-    pub(crate) peers: Vec<Option<Box<Peer>>>,
-    pub(crate) resting: BTreeMap<PeerId, Box<Rested>>,
-    /// Peers on networks that are awake, and when to look whether they may rest.
-    pub(crate) awake: VecDeque<(Instant, PeerId)>,
+    /// `None` for those never met, and for those that are dormant ([`Core::revive`]).
+    peers: Vec<Option<Box<Peer>>>,
+    dormant: BTreeMap<PeerId, Box<DormantPeer>>,
+    /// Peers on networks that are awake, and when to look whether they may become dormant.
+    awake: VecDeque<(Instant, PeerId)>,
     /// Per peer, a bit per link that reaches it.
-    pub(crate) allowed: Vec<u8>,
-    pub(crate) ready: VecDeque<PeerId>,
-    pub(crate) timed: Vec<PeerId>,
-    pub(crate) sh: Shared,
+    allowed: Vec<u8>,
+    ready: VecDeque<PeerId>,
+    timed: Vec<PeerId>,
+    sh: Shared,
     /// The transmit that was handed out last, until the engine's next call tells its fate.
-    pub(crate) sent: Option<(PeerId, Outgoing)>,
+    sent: Option<(PeerId, Outgoing)>,
+    /// Peers with frames or acknowledgements left when they were last looked at.
+    outstanding_count: Outstanding,
+}
+
+/// How many peers have frames or acknowledgements left.
+#[derive(Debug, Default)]
+struct Outstanding {
+    count: usize,
+}
+
+impl Outstanding {
+    /// Something is left for one peer from now on, or nothing any more.
+    #[inline]
+    fn update(&mut self, change: Option<bool>) {
+        match change {
+            Some(true) => self.count += 1,
+            Some(false) => self.count -= 1,
+            None => {}
+        }
+    }
 }
 
 impl Core {
@@ -88,13 +100,24 @@ impl Core {
         Core {
             peers: (0..config.size).map(|_| None).collect(),
             allowed: alloc::vec![0; config.size as usize],
-            resting: BTreeMap::new(),
+            dormant: BTreeMap::new(),
             awake: VecDeque::new(),
             ready: VecDeque::new(),
             timed: Vec::new(),
             sh: Shared::new(config),
             sent: None,
+            outstanding_count: Outstanding::default(),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared_mut(&mut self) -> &mut Shared {
+        &mut self.sh
+    }
+
+    #[cfg(test)]
+    pub(crate) fn peer_mut(&mut self, peer: PeerId) -> &mut Peer {
+        self.peers[peer.index()].as_deref_mut().unwrap()
     }
 
     /// Tells what a link of this process can do; before any peer is connected by it.
@@ -118,18 +141,18 @@ impl Core {
     /// Opens a session with `peer` by all links that it may be reached by, unless one is open or
     /// being opened; after a failure, a new one. `P2.1`.
     pub fn connect(&mut self, now: Instant, peer: PeerId) {
-        self.awaken(peer);
+        self.revive(peer);
         let Some(place) = self.peers.get(peer.index()) else {
             return;
         };
         if place
             .as_ref()
-            .is_none_or(|old| old.session.failed.is_some())
+            .is_none_or(|old| old.session().failure().is_some())
         {
             self.renew(now, peer);
         }
         if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
-            state.session.want();
+            state.session_mut().want();
         }
         self.touch(peer);
     }
@@ -144,19 +167,17 @@ impl Core {
             .filter(|link| mask >> link.as_u8() & 1 == 1)
         {
             if let Some(params) = self.sh.ctx.link(link) {
-                new.paths.add(&self.sh.ctx, link, params);
+                new.paths_mut().add(&self.sh.ctx, link, params);
             }
         }
         new.open_session(now, &mut self.sh);
         if let Some(old) = self.peers[peer.index()].replace(new) {
             // It may still stand in the queues; the new state inherits its place there.
             if let Some(Some(new)) = self.peers.get_mut(peer.index()) {
-                (new.queued, new.timed) = (old.queued, old.timed);
-                new.watched = old.watched;
-                new.is_outstanding = old.is_outstanding;
+                new.inherit(&old);
             }
         }
-        self.watch_for_rest(now, peer);
+        self.watch_quiet(now, peer);
         self.touch(peer);
     }
 
@@ -165,7 +186,7 @@ impl Core {
     pub fn peer_status(&self, peer: PeerId) -> PeerStatus {
         match self.peers.get(peer.index()) {
             Some(Some(peer)) => peer.status(),
-            _ if self.resting.contains_key(&peer) => PeerStatus::Up,
+            _ if self.dormant.contains_key(&peer) => PeerStatus::Up,
             _ => PeerStatus::Unknown,
         }
     }
@@ -174,8 +195,8 @@ impl Core {
     #[must_use]
     pub fn path_status(&self, peer: PeerId, link: LinkId) -> Option<PathStatus> {
         match self.peers.get(peer.index())? {
-            Some(peer) => peer.paths.status(link),
-            None => self.resting.get(&peer)?.path_status(link),
+            Some(peer) => peer.paths().status(link),
+            None => self.dormant.get(&peer)?.path_status(link),
         }
     }
 
@@ -183,19 +204,19 @@ impl Core {
     #[must_use]
     pub fn last_heard(&self, peer: PeerId) -> Option<Instant> {
         match self.peers.get(peer.index())? {
-            Some(peer) => Some(peer.last_heard),
-            None => Some(self.resting.get(&peer)?.last_heard),
+            Some(peer) => Some(peer.last_heard()),
+            None => Some(self.dormant.get(&peer)?.last_heard()),
         }
     }
 
     /// Asks a silent `peer` for a sign of life, while something waits for it that is not under way:
     /// [`Core::last_heard`] tells of its answer. A peer that has given the session up says so.
     pub fn ask(&mut self, peer: PeerId) {
-        self.awaken(peer);
+        self.revive(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
-        state.paths.ask();
+        state.paths_mut().ask();
         self.touch(peer);
     }
 
@@ -271,20 +292,10 @@ impl Core {
     /// How the credit of a lane shared with `peer` stands.
     #[must_use]
     pub fn credit(&self, peer: PeerId, lane: portolan_wire::LaneId) -> Option<CreditStatus> {
-        let lane = lane.index();
-        let (tx, consumed) = match self.peers.get(peer.index())? {
-            Some(peer) => (&peer.lanes_tx[lane], peer.lanes_rx[lane].consumed()),
-            None => {
-                let rested = self.resting.get(&peer)?;
-                (&rested.lanes_tx[lane], rested.lanes_rx[lane].consumed)
-            }
-        };
-        let (charged, limit) = tx.credit();
-        Some(CreditStatus {
-            charged,
-            limit,
-            consumed,
-        })
+        match self.peers.get(peer.index())? {
+            Some(peer) => Some(peer.credit(lane)),
+            None => Some(self.dormant.get(&peer)?.credit(lane)),
+        }
     }
 
     /// Memory in use: (frame buffers, bytes of messages that wait, transfers both ways and requests for
@@ -300,7 +311,7 @@ impl Core {
         for index in 0..self.timed.len() {
             let id = self.timed[index];
             if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
-                for path in peer.paths.iter_mut() {
+                for path in peer.paths_mut().iter_mut() {
                     path.flush_ack(now);
                 }
             }
@@ -320,7 +331,7 @@ impl Core {
         let timed = self.timed.iter();
         let timed = timed.filter_map(|id| self.peers[id.index()].as_deref());
         let unfinished = timed.filter(|peer| peer.has_unfinished());
-        unfinished.map(|peer| peer.id)
+        unfinished.map(|peer| peer.id())
     }
 
     /// Transfers out of this process that have not ended: to whom, of which operation's memory, and
@@ -348,7 +359,7 @@ impl Core {
     /// Anybody can make it say so: probes must agree. `P6.2`
     pub fn shrink_path(&mut self, peer: PeerId, link: LinkId, frame_len_max: usize) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index())
-            && let Some(path) = state.paths.get_mut(link)
+            && let Some(path) = state.paths_mut().get_mut(link)
             && path.on_told_frame_len(frame_len_max)
         {
             self.touch(peer);
@@ -382,23 +393,15 @@ impl Core {
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
-        if !state.queued {
-            state.queued = true;
-            self.ready.push_back(peer);
-        }
-        if !state.timed {
-            state.timed = true;
-            self.timed.push(peer);
-        }
+        list(&mut self.ready, &mut self.timed, state);
     }
 
     /// Puts `peer` among those with a timer.
     #[inline]
     pub(crate) fn touch_timed(&mut self, peer: PeerId) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index())
-            && !state.timed
+            && state.mark_timed()
         {
-            state.timed = true;
             self.timed.push(peer);
         }
     }
@@ -408,25 +411,26 @@ impl Core {
         while self.sh.transfers.has_rx_room()
             && let Some(served) = self.sh.matching.next_served(id, |peer, lane| {
                 let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
-                peer.is_some_and(|peer| peer.lanes_rx[lane.index()].owes(id))
+                peer.is_some_and(|peer| peer.owes(lane, id))
             })
         {
             let (from, lane) = (served.peer, served.lane);
             let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
                 return;
             };
+            let (lanes, env) = &mut peer.lanes(&mut self.sh);
             match served.what {
                 ServedWhat::Held(held, posted) => {
-                    let len = self.sh.held.bytes(held).len();
-                    peer.on_taken(&mut self.sh, lane, served.keeps_credit, charge(len));
+                    let len = env.sh.held.bytes(held).len();
+                    lanes.on_taken(env, lane, served.keeps_credit, charge(len));
                     let len = len as u64;
                     let error = posted.and_then(|posted| OpError::truncated(len, posted.len));
                     let op = posted.map(|posted| posted.op);
                     let data = Data::Held(held);
-                    peer.deliver(&mut self.sh, lane, id, op, len, data, error);
+                    lanes.deliver(env, lane, id, op, len, data, error);
                 }
                 ServedWhat::Request(asked, len, posted) => {
-                    peer.on_taken(&mut self.sh, lane, served.keeps_credit, charge(0));
+                    lanes.on_taken(env, lane, served.keeps_credit, charge(0));
                     let request = Request {
                         peer: from,
                         lane,
@@ -459,7 +463,8 @@ impl Core {
         self.sh.matching.end_transfer(id, from, done.key);
         if let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) {
             let (op, data) = (Some(done.op), Data::Placed);
-            peer.deliver(&mut self.sh, done.lane, id, op, done.len, data, done.error);
+            let (lanes, env) = &mut peer.lanes(&mut self.sh);
+            lanes.deliver(env, done.lane, id, op, done.len, data, done.error);
         }
         self.serve(id);
     }
@@ -472,5 +477,16 @@ fn grant_budget(config: &Config, buffer_len: usize) -> usize {
     match config.limits.grant_len_max {
         0 => most,
         len => len.min(most),
+    }
+}
+
+/// Puts a peer into the queue of those with something to transmit, and among the timed.
+#[inline]
+fn list(ready: &mut VecDeque<PeerId>, timed: &mut Vec<PeerId>, peer: &mut Peer) {
+    if peer.mark_queued() {
+        ready.push_back(peer.id());
+    }
+    if peer.mark_timed() {
+        timed.push(peer.id());
     }
 }

@@ -4,10 +4,10 @@
 
 pub(crate) mod best_effort;
 mod end;
+mod held_back;
 mod label;
 mod parts;
 mod remote;
-pub(crate) mod shortage;
 pub(crate) mod tx;
 
 use crate::base::coverage::Coverage;
@@ -16,24 +16,188 @@ use crate::base::request::{Asked, Request};
 use crate::bulk::Origin;
 use crate::matching::Arrival;
 use crate::matching::port::{Match, Posted, Waiting};
-use crate::peer::Peer;
+use crate::path::control::ControlQueue;
 use crate::rma::REMOTE_PORT;
-use crate::rma::target::Job;
+use crate::rma::target::{Host, Job};
 use crate::shared::Shared;
 use crate::{
-    Address, Data, Dest, DropReason, Event, HeldId, LinkId, OpError, OpId, PeerId, PortId,
-    RemoteFault,
+    Address, CreditStatus, Data, Dest, DropReason, Event, HeldId, LinkId, OpError, OpId, PeerId,
+    PortId, RemoteFault,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use best_effort::Seen;
 use core::ops::Range;
-use portolan_wire::{FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
+use held_back::HeldBack;
+use portolan_wire::{
+    CREDIT_LEN, Credit, DoneStatus, FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite,
+};
+use tx::LaneTx;
 
 /// Credit per peer and lane up to which messages are held although memory is full, so that what
 /// others have not read holds nobody up. One longest message, and hundreds of tiny ones. Sessions that
 /// come and go leave as much each: there is none while what they left fills the memory by itself.
 const HELD_RESERVE: u32 = 16 * 1024;
+
+/// Both lanes shared with one peer.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    tx: [LaneTx; 2],
+    rx: [LaneRx; 2],
+    /// The peer is to be told of its credit.
+    credit_due: [bool; 2],
+    held_back: HeldBack,
+}
+
+/// What is kept of them while nothing is under way.
+#[derive(Debug)]
+pub(crate) struct DormantLanes {
+    tx: [LaneTx; 2],
+    rx: [LaneMemory; 2],
+}
+
+/// Whom messages come from, and what they are matched with.
+pub(crate) struct Env<'a> {
+    pub(crate) peer: PeerId,
+    /// This side's token in the session.
+    pub(crate) session: u64,
+    /// The session was not given up: the peer waits for answers.
+    pub(crate) is_open: bool,
+    pub(crate) control: &'a mut ControlQueue,
+    pub(crate) sh: &'a mut Shared,
+}
+
+impl Env<'_> {
+    /// What requests of the peer are performed on.
+    fn host(&mut self) -> Host<'_> {
+        Host {
+            peer: self.peer,
+            session: self.session,
+            ctx: &mut self.sh.ctx,
+            remote: &self.sh.remote,
+            control: self.is_open.then_some(&mut *self.control),
+        }
+    }
+}
+
+impl Lanes {
+    pub(crate) fn new(credit_len: u32) -> Self {
+        Lanes {
+            tx: Default::default(),
+            rx: [LaneRx::new(credit_len), LaneRx::new(credit_len)],
+            credit_due: [false; 2],
+            held_back: HeldBack::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn tx(&mut self, lane: LaneId) -> &mut LaneTx {
+        &mut self.tx[lane.index()]
+    }
+
+    /// The session is open, with so much credit in each lane.
+    pub(crate) fn begin(&mut self, credits: [u32; 2]) {
+        for (lane, credit) in self.tx.iter_mut().zip(credits) {
+            lane.begin(credit);
+        }
+    }
+
+    /// Some submission was refused.
+    #[inline]
+    pub(crate) fn is_starved(&self) -> bool {
+        self.tx.iter().any(LaneTx::is_starved)
+    }
+
+    /// The peer is to be told of credit.
+    #[inline]
+    pub(crate) fn owes_credit(&self) -> bool {
+        self.credit_due[0] || self.credit_due[1]
+    }
+
+    /// Half of a lane's credit is used up, and the peer is not told: soon it waits for it.
+    pub(crate) fn owes_credit_urgently(&self, credit_len: u32) -> bool {
+        self.rx.iter().any(|lane| lane.owes_credit(credit_len))
+    }
+
+    /// Tells the credit of these lanes once more.
+    pub(crate) fn repeat_credit(&mut self, lanes: [bool; 2]) {
+        for (due, again) in self.credit_due.iter_mut().zip(lanes) {
+            *due |= again;
+        }
+    }
+
+    /// Writes the credit of each lane that owes it and fits `out`; returns the bytes it takes.
+    pub(crate) fn emit_credit(&mut self, credit_len: u32, out: &mut [u8]) -> usize {
+        let mut len = 0;
+        for lane in LaneId::ALL {
+            if self.credit_due[lane.index()] && len + CREDIT_LEN <= out.len() {
+                self.credit_due[lane.index()] = false;
+                let limit = self.rx[lane.index()].advertise(credit_len);
+                Credit { lane, limit }.emit(&mut out[len..]);
+                len += CREDIT_LEN;
+            }
+        }
+        len
+    }
+
+    /// How the credit of a lane stands.
+    pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
+        let consumed = self.rx[lane.index()].consumed;
+        self.tx[lane.index()].status(consumed)
+    }
+
+    /// A message to `port` has been matched and is yet to be delivered.
+    pub(crate) fn owes(&self, lane: LaneId, port: PortId) -> bool {
+        self.rx[lane.index()].owes(port)
+    }
+
+    /// Whether the next message of the lane is at hand, and within its credit: `seq`, which costs
+    /// `charge`.
+    #[inline]
+    pub(crate) fn may_take(&self, lane: LaneId, seq: u16, charge: u32) -> bool {
+        let rx = &self.rx[lane.index()];
+        rx.is_next(seq) && rx.has_room(charge)
+    }
+
+    /// That message was taken past the queue; whether the peer is to be told of credit.
+    #[inline]
+    pub(crate) fn take(&mut self, lane: LaneId, charge: u32, credit_len: u32) -> bool {
+        let rx = &mut self.rx[lane.index()];
+        rx.take_next(charge);
+        self.credit_due[lane.index()] |= rx.consume(charge, credit_len);
+        self.credit_due[lane.index()]
+    }
+
+    /// Nothing is under way, and all credit was given back.
+    pub(crate) fn are_settled(&self) -> bool {
+        !self.is_starved() && self.rx.iter().all(|lane| lane.memory().is_some())
+    }
+
+    /// What is kept of lanes that [are settled](Lanes::are_settled).
+    pub(crate) fn into_dormant(self) -> DormantLanes {
+        DormantLanes {
+            tx: self.tx,
+            rx: self.rx.map(|lane| lane.memory().unwrap_or_default()),
+        }
+    }
+}
+
+impl DormantLanes {
+    pub(crate) fn revive(self, credit_len: u32) -> Lanes {
+        let mut lanes = Lanes::new(credit_len);
+        lanes.tx = self.tx;
+        for (lane, memory) in lanes.rx.iter_mut().zip(self.rx) {
+            lane.recall(memory);
+        }
+        lanes
+    }
+
+    /// As of lanes that are awake.
+    pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
+        self.tx[lane.index()].status(self.rx[lane.index()].consumed)
+    }
+}
 
 /// Where one message of the lane stands.
 #[derive(Debug)]
@@ -80,7 +244,7 @@ pub(crate) struct LaneRx {
     /// How many of those are requests for remote memory.
     jobs_matched: usize,
     entries: VecDeque<Option<Entry>>,
-    pub(crate) best_effort: crate::lane::best_effort::Seen,
+    best_effort: Seen,
     arrived: u32,
     consumed: u32,
     advertised: u32,
@@ -94,8 +258,8 @@ pub(crate) struct LaneRx {
 #[derive(Debug, Default)]
 pub(crate) struct LaneMemory {
     next_seq: u16,
-    best_effort: crate::lane::best_effort::Seen,
-    pub(crate) consumed: u32,
+    best_effort: Seen,
+    consumed: u32,
     advertised: u32,
 }
 
@@ -129,10 +293,6 @@ impl LaneRx {
     pub(crate) fn advertise(&mut self, credit_len: u32) -> u32 {
         self.advertised = self.consumed.wrapping_add(credit_len);
         self.advertised
-    }
-
-    pub(crate) fn consumed(&self) -> u32 {
-        self.consumed
     }
 
     /// Half of the credit is used up: soon the peer waits for it.
@@ -290,12 +450,41 @@ impl LaneRx {
     }
 }
 
-impl Peer {
+impl Lanes {
+    /// A record that is numbered in a lane; data that it announces comes by `data_link`, which may be
+    /// lossless.
+    #[inline]
+    pub(crate) fn on_record(
+        &mut self,
+        env: &mut Env<'_>,
+        record: &Record,
+        payload: Range<usize>,
+        data_link: (LinkId, bool),
+    ) -> Result<(), DropReason> {
+        match record {
+            Record::Message(message) if message.best_effort => {
+                self.on_best_effort(env, message, payload)
+            }
+            Record::Message(message) => match Address::of(message) {
+                Address::Port(port) => self.on_whole(env, message.lane, port, message.seq, payload),
+                Address::Label(label) => {
+                    self.on_labelled(env, message.lane, label, message.seq, payload)
+                }
+            },
+            Record::Fragment(fragment) => self.on_fragment(env, fragment, payload),
+            Record::Rts(rts) => self.on_request(env, data_link, rts),
+            Record::RemoteWrite(write) => self.on_remote_write(env, write, payload),
+            Record::RemoteRts(rts) => self.on_remote_rts(env, data_link, rts),
+            Record::RemoteGet(get) => self.on_remote_get(env, get),
+            _ => Err(DropReason::Misplaced),
+        }
+    }
+
     /// Whether `frame` has a message that would have to be held beyond what every peer may have
     /// held. Asked only when memory is full. `P3.10`
     #[cold]
-    pub(crate) fn must_hold(&self, sh: &mut Shared, frame: &[u8]) -> bool {
-        let reserve = reserve(sh);
+    pub(crate) fn must_hold(&self, env: &mut Env<'_>, frame: &[u8]) -> bool {
+        let reserve = reserve(env.sh);
         let mut taken: Vec<Address> = Vec::new();
         let mut ahead = [0u16; 2];
         for item in Records::new(frame, FRAME_HEADER_LEN, frame.len()) {
@@ -311,7 +500,7 @@ impl Peer {
                 Ok(_) => continue,
                 Err(_) => break,
             };
-            let rx = &self.lanes_rx[message.lane.index()];
+            let rx = &self.rx[message.lane.index()];
             if rx.outstanding() < reserve || rx.has_begun(message.seq) {
                 continue;
             }
@@ -323,8 +512,11 @@ impl Peer {
                 true => Arrival::Parts,
                 false => Arrival::Whole,
             };
-            let from = (self.id, message.lane);
-            let finds_buffer = sh.matching.would_take(&sh.ctx, from, &to, arrival, used);
+            let from = (env.peer, message.lane);
+            let finds_buffer = env
+                .sh
+                .matching
+                .would_take(&env.sh.ctx, from, &to, arrival, used);
             if !in_turn || !finds_buffer {
                 return true;
             }
@@ -337,7 +529,7 @@ impl Peer {
     /// The same for one write to remote memory, `ahead` messages of its lane being dealt with before.
     fn must_hold_write(&self, write: &RemoteWrite, reserve: u32, ahead: &mut [u16; 2]) -> bool {
         let (lane, seq) = (write.head.lane.index(), write.head.seq);
-        let rx = &self.lanes_rx[lane];
+        let rx = &self.rx[lane];
         if rx.outstanding() < reserve || rx.has_begun(seq) {
             return false;
         }
@@ -351,81 +543,79 @@ impl Peer {
     #[inline]
     pub(crate) fn on_whole(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         lane: LaneId,
         port: PortId,
         seq: u16,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
-        let rx = &mut self.lanes_rx[lane.index()];
+        let rx = &mut self.rx[lane.index()];
         let charge = charge(payload.len());
         if rx.is_next(seq) {
             rx.admit(charge)?;
-            let found = sh.matching.find_at_port(port, self.id, lane);
+            let found = env.sh.matching.find_at_port(port, env.peer, lane);
             let (op, capacity) = match found {
                 Match::InPlace => (None, u64::MAX),
                 Match::Posted(posted) => (Some(posted.op), posted.len),
                 Match::Nothing | Match::Discarded => {
-                    return self.keep_whole(sh, lane, port.into(), 0, payload);
+                    return self.keep_whole(env, lane, port.into(), 0, payload);
                 }
             };
             rx.next_seq = rx.next_seq.wrapping_add(1);
             let len = payload.len() as u64;
             let error = (len > capacity).then_some(OpError::Truncated { message_len: len });
             let data = Data::Frame(payload);
-            self.deliver(sh, lane, port, op, len, data, error);
-            self.consume(sh, lane, charge);
+            self.deliver(env, lane, port, op, len, data, error);
+            self.consume(env, lane, charge);
             return Ok(());
         }
         // P3.12: what has come by another path costs nothing a second time.
         let index = rx.fresh(seq)?;
         rx.admit(charge)?;
-        self.keep_whole(sh, lane, port.into(), index, payload)
+        self.keep_whole(env, lane, port.into(), index, payload)
     }
 
     /// Copies a message that cannot be delivered straight from its frame into held memory.
     fn keep_whole(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         lane: LaneId,
         to: Address,
         index: usize,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
         let len = payload.len();
-        let held = sh.held.take(len);
-        sh.ctx.counters_mut().messages_held += 1;
-        sh.ctx.emit(Event::Place {
+        let held = env.sh.held.take(len);
+        env.sh.ctx.counters_mut().messages_held += 1;
+        env.sh.ctx.emit(Event::Place {
             dest: Dest::Held(held, 0),
             src: payload,
         });
         let state = State::Held(held);
-        *self.lanes_rx[lane.index()].place(index) = Some(Entry {
+        *self.rx[lane.index()].place(index) = Some(Entry {
             to,
             len: len as u64,
             charge: charge(len),
             state,
         });
-        self.advance(sh, lane);
+        self.advance(env, lane);
         Ok(())
     }
 
     /// A request to send.
     pub(crate) fn on_request(
         &mut self,
-        sh: &mut Shared,
-        link: LinkId,
+        env: &mut Env<'_>,
+        (link, lossless): (LinkId, bool),
         rts: &portolan_wire::Rts,
     ) -> Result<(), DropReason> {
-        // The data will come by the path for bulk, which the peer chooses as this side does.
-        let (link, lossless) = self.paths.data_link(link);
         // P5.1
         if rts.message_len == 0 || !lossless && rts.message.len == 0 {
             return Err(DropReason::BadFragment);
         }
         let lane = rts.message.lane;
         let to = Address::of(&rts.message);
-        let rx = &mut self.lanes_rx[lane.index()];
+        let rx = &mut self.rx[lane.index()];
         let index = rx.fresh(rts.message.seq)?;
         rx.admit(charge(0))?;
         let state = State::Request(Asked {
@@ -440,20 +630,20 @@ impl Peer {
             charge: charge(0),
             state,
         });
-        self.advance(sh, lane);
+        self.advance(env, lane);
         Ok(())
     }
 
     /// The rendezvous of the message `seq` has filled its buffer.
     pub(crate) fn on_transferred(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         lane: LaneId,
         transfer: u32,
         op: OpId,
         error: Option<OpError>,
     ) {
-        let rx = &mut self.lanes_rx[lane.index()];
+        let rx = &mut self.rx[lane.index()];
         for entry in rx.entries.iter_mut().flatten() {
             if matches!(entry.state, State::Transferring { transfer: key } if key == transfer) {
                 entry.state = State::Ready {
@@ -463,64 +653,61 @@ impl Peer {
                 };
             }
         }
-        self.advance(sh, lane);
+        self.advance(env, lane);
     }
 
     /// The transfer of a put has ended; it is answered in its turn.
     pub(crate) fn on_put_transferred(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         lane: LaneId,
         transfer: u32,
         result: Result<(), RemoteFault>,
     ) {
-        let rx = &mut self.lanes_rx[lane.index()];
+        let rx = &mut self.rx[lane.index()];
         for entry in rx.entries.iter_mut().flatten() {
             if let State::Remote(job) = &mut entry.state {
                 job.settle(transfer, result);
             }
         }
-        self.advance(sh, lane);
+        self.advance(env, lane);
     }
 
     /// Matches what is next to be matched and delivers what is next to be delivered.
-    pub(crate) fn advance(&mut self, sh: &mut Shared, lane: LaneId) {
+    pub(crate) fn advance(&mut self, env: &mut Env<'_>, lane: LaneId) {
         loop {
-            self.match_next(sh, lane);
-            if !self.deliver_ready(sh, lane) {
+            self.match_next(env, lane);
+            if !self.deliver_ready(env, lane) {
                 return;
             }
         }
     }
 
-    fn match_next(&mut self, sh: &mut Shared, lane: LaneId) {
+    fn match_next(&mut self, env: &mut Env<'_>, lane: LaneId) {
         loop {
-            let rx = &mut self.lanes_rx[lane.index()];
+            let rx = &mut self.rx[lane.index()];
             let Some(Some(entry)) = rx.entries.get_mut(rx.matched) else {
                 return;
             };
             let is_job = matches!(entry.state, State::Remote(_));
             // P12.9: a message that was matched could be delivered before its turn in the lane.
-            if rx.jobs_matched > 0 && !is_job || !match_entry(sh, self.id, lane, entry) {
+            if rx.jobs_matched > 0 && !is_job || !match_entry(env, lane, entry) {
                 return;
             }
             if matches!(entry.state, State::Aside) {
                 rx.waiting += u64::from(entry.charge);
             }
-            if let Some(transfer) = sh.refused.take() {
-                self.refuse(transfer);
-            }
-            let rx = &mut self.lanes_rx[lane.index()];
+            let rx = &mut self.rx[lane.index()];
             rx.jobs_matched += usize::from(is_job);
             rx.matched += 1;
         }
     }
 
     /// `true` if a request for remote memory was performed, for which others may have waited.
-    fn deliver_ready(&mut self, sh: &mut Shared, lane: LaneId) -> bool {
+    fn deliver_ready(&mut self, env: &mut Env<'_>, lane: LaneId) -> bool {
         let mut performed = false;
         loop {
-            let rx = &mut self.lanes_rx[lane.index()];
+            let rx = &mut self.rx[lane.index()];
             let state = rx
                 .entries
                 .front()
@@ -541,20 +728,20 @@ impl Peer {
             if let State::Remote(job) = entry.state {
                 rx.jobs_matched -= 1;
                 performed = true;
-                let spent = job.finish(&mut self.host(sh), entry.charge);
-                self.consume(sh, lane, spent);
+                let spent = job.finish(&mut env.host(), entry.charge);
+                self.consume(env, lane, spent);
                 continue;
             }
             if let State::Aside = entry.state {
-                let free = label::credit_comes_back(sh, &entry.to);
-                self.on_aside(sh, lane, entry.charge, free);
+                let free = label::credit_comes_back(env.sh, &entry.to);
+                self.on_aside(env, lane, entry.charge, free);
                 continue;
             }
             if let State::Ready { op, data, error } = entry.state {
-                self.deliver_to(sh, lane, &entry.to, op, entry.len, data, error);
-                sh.matching.on_delivered(&entry.to);
+                self.deliver_to(env, lane, &entry.to, op, entry.len, data, error);
+                env.sh.matching.on_delivered(&entry.to);
             }
-            self.consume(sh, lane, entry.charge);
+            self.consume(env, lane, entry.charge);
         }
     }
 
@@ -565,7 +752,7 @@ impl Peer {
     #[inline]
     pub(crate) fn deliver(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         lane: LaneId,
         port: PortId,
         op: Option<OpId>,
@@ -573,9 +760,9 @@ impl Peer {
         data: Data,
         error: Option<OpError>,
     ) {
-        sh.ctx.count_received(len);
-        sh.ctx.emit(Event::Deliver {
-            peer: self.id,
+        env.sh.ctx.count_received(len);
+        env.sh.ctx.emit(Event::Deliver {
+            peer: env.peer,
             port,
             lane,
             op,
@@ -587,9 +774,9 @@ impl Peer {
 
     /// Gives credit back and tells the peer when it is time. `P4.4`
     #[inline]
-    pub(crate) fn consume(&mut self, sh: &mut Shared, lane: LaneId, charge: u32) {
-        let credit_len = sh.ctx.credit_len();
-        if self.lanes_rx[lane.index()].consume(charge, credit_len) {
+    pub(crate) fn consume(&mut self, env: &mut Env<'_>, lane: LaneId, charge: u32) {
+        let credit_len = env.sh.ctx.credit_len();
+        if self.rx[lane.index()].consume(charge, credit_len) {
             self.credit_due[lane.index()] = true;
         }
     }
@@ -604,37 +791,39 @@ fn reserve(sh: &Shared) -> u32 {
 }
 
 /// Takes a message in its turn to its port; `false` if it must wait for more of itself.
-fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -> bool {
+fn match_entry(env: &mut Env<'_>, lane: LaneId, entry: &mut Entry) -> bool {
     if let State::Remote(job) = &mut entry.state {
         let Shared {
             ctx,
             remote,
             transfers,
             ..
-        } = sh;
-        return job.match_up(ctx, remote, transfers, peer);
+        } = env.sh;
+        return job.match_up(ctx, remote, transfers, env.peer);
     }
-    let (from, to, len) = ((peer, lane), entry.to, entry.len);
+    let (from, to, len) = ((env.peer, lane), entry.to, entry.len);
     match &entry.state {
         State::Gathering { held, received } => {
             // Before its first part is placed, it may still go straight to a buffer.
             if !received.is_empty() {
                 return false;
             }
-            let found = sh
+            let found = env
+                .sh
                 .matching
-                .find(&mut sh.ctx, from, &to, len, Arrival::Parts);
+                .find(&mut env.sh.ctx, from, &to, len, Arrival::Parts);
             let Match::Posted(posted) = found else {
                 return false;
             };
-            sh.held.release(*held);
+            env.sh.held.release(*held);
             let received = Coverage::default();
             entry.state = State::Placing { posted, received };
         }
         &State::Held(held) => {
-            let found = sh
+            let found = env
+                .sh
                 .matching
-                .find(&mut sh.ctx, from, &to, len, Arrival::Whole);
+                .find(&mut env.sh.ctx, from, &to, len, Arrival::Whole);
             entry.state = match found {
                 Match::InPlace => State::Ready {
                     op: None,
@@ -646,11 +835,14 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
                     data: Data::Held(held),
                     error: OpError::truncated(len, posted.len),
                 },
-                Match::Discarded => sh.discard_held(held),
-                Match::Nothing => put_aside(sh, from, entry, Waiting::Held(held)),
+                Match::Discarded => {
+                    env.sh.forget_held(&[held]);
+                    State::Gone
+                }
+                Match::Nothing => put_aside(env, from, entry, Waiting::Held(held)),
             };
         }
-        &State::Request(asked) => return match_request(sh, from, entry, asked),
+        &State::Request(asked) => return match_request(env, from, entry, asked),
         State::Placing { .. }
         | State::Transferring { .. }
         | State::Ready { .. }
@@ -662,14 +854,23 @@ fn match_entry(sh: &mut Shared, peer: PeerId, lane: LaneId, entry: &mut Entry) -
 }
 
 /// A request to send in its turn; `false` if it must wait for room among the transfers.
-fn match_request(sh: &mut Shared, from: (PeerId, LaneId), entry: &mut Entry, asked: Asked) -> bool {
+fn match_request(
+    env: &mut Env<'_>,
+    from: (PeerId, LaneId),
+    entry: &mut Entry,
+    asked: Asked,
+) -> bool {
     let is_port = matches!(entry.to, Address::Port(_));
-    if is_port && !sh.transfers.has_rx_room() {
+    if is_port && !env.sh.transfers.has_rx_room() {
         return false;
     }
-    let found = sh
-        .matching
-        .find(&mut sh.ctx, from, &entry.to, entry.len, Arrival::Request);
+    let found = env.sh.matching.find(
+        &mut env.sh.ctx,
+        from,
+        &entry.to,
+        entry.len,
+        Arrival::Request,
+    );
     entry.state = match found {
         Match::Posted(posted) => {
             let request = Request {
@@ -680,25 +881,36 @@ fn match_request(sh: &mut Shared, from: (PeerId, LaneId), entry: &mut Entry, ask
                 asked,
             };
             if is_port {
-                let transfer = sh
-                    .transfers
-                    .start(&mut sh.ctx, &request, posted, Origin::Lane);
+                let transfer =
+                    env.sh
+                        .transfers
+                        .start(&mut env.sh.ctx, &request, posted, Origin::Lane);
                 State::Transferring { transfer }
             } else {
-                sh.start_labelled(request, posted);
+                env.sh.start_labelled(request, posted);
                 State::Gone
             }
         }
-        Match::Discarded => sh.discard_request(asked),
-        Match::Nothing | Match::InPlace => put_aside(sh, from, entry, Waiting::Request(asked)),
+        Match::Discarded => {
+            let transfer = asked.sender_transfer;
+            env.control.push_done(transfer, DoneStatus::Refused);
+            State::Gone
+        }
+        Match::Nothing | Match::InPlace => put_aside(env, from, entry, Waiting::Request(asked)),
     };
     true
 }
 
 /// Lets the message wait until a receive takes it. `P4.7`
-fn put_aside(sh: &mut Shared, from: (PeerId, LaneId), entry: &Entry, what: Waiting) -> State {
+fn put_aside(env: &mut Env<'_>, from: (PeerId, LaneId), entry: &Entry, what: Waiting) -> State {
     let keeps_credit = entry.charge > 0;
-    sh.matching
-        .put_aside(&mut sh.ctx, from, &entry.to, entry.len, keeps_credit, what);
+    env.sh.matching.put_aside(
+        &mut env.sh.ctx,
+        from,
+        &entry.to,
+        entry.len,
+        keeps_credit,
+        what,
+    );
     State::Aside
 }

@@ -4,6 +4,7 @@
 pub(crate) mod match_list;
 pub(crate) mod port;
 pub(crate) mod remains;
+pub(crate) mod shortage;
 mod tag_queue;
 mod unexpected;
 

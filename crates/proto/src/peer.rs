@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One peer: its session, its paths, its lanes.
 
+pub(crate) mod dormant;
+mod handshake;
 mod piggyback;
+mod submit;
 mod transmit;
 
 use crate::base::config::Times;
+use crate::base::context::Context;
 use crate::bulk::send::SendQueue;
-use crate::lane::LaneRx;
-use crate::lane::tx::LaneTx;
+use crate::lane::{Env, Lanes};
 use crate::path::control::ControlQueue;
 use crate::path::{Path, Paths};
 use crate::session::SessionState;
 use crate::shared::Shared;
-use crate::{Cause, Event, Instant, LinkId, PeerId};
+use crate::{Cause, CreditStatus, Event, Instant, LinkId, PeerId, PortId};
 use portolan_wire::LaneId;
 
 /// How things stand with a peer.
@@ -30,28 +33,24 @@ pub enum PeerStatus {
 
 #[derive(Debug)]
 pub(crate) struct Peer {
-    pub(crate) id: PeerId,
-    pub(crate) session: SessionState,
-    pub(crate) paths: Paths,
+    id: PeerId,
+    session: SessionState,
+    paths: Paths,
     /// A run went ahead of credit or acknowledgements that are due.
-    pub(crate) ack_waited: bool,
-    pub(crate) lanes_tx: [LaneTx; 2],
-    pub(crate) lanes_rx: [LaneRx; 2],
-    pub(crate) credit_due: [bool; 2],
-    pub(crate) control: ControlQueue,
+    ack_waited: bool,
+    lanes: Lanes,
+    control: ControlQueue,
     /// What of transfers waits to be sent.
-    pub(crate) send_queue: SendQueue,
-    pub(crate) last_heard: Instant,
+    send_queue: SendQueue,
+    last_heard: Instant,
     /// Stands in the queue of peers with something to transmit.
-    pub(crate) queued: bool,
+    queued: bool,
     /// Stands in the list of peers with a timer.
-    pub(crate) timed: bool,
-    /// Stands in the queue of those that may rest soon.
-    pub(crate) watched: bool,
-    /// Counted among those with [`Core::has_outstanding`](crate::Core::has_outstanding).
-    pub(crate) is_outstanding: bool,
-    /// By what waits here.
-    pub(crate) held_back: crate::lane::shortage::HeldBack,
+    timed: bool,
+    /// Stands in the queue of those that may become dormant.
+    watched: bool,
+    /// Frames or acknowledgements were left when it was last looked at.
+    is_outstanding: bool,
 }
 
 impl Peer {
@@ -61,9 +60,7 @@ impl Peer {
             session,
             paths: Paths::new(),
             ack_waited: false,
-            lanes_tx: Default::default(),
-            lanes_rx: [LaneRx::new(credit_len), LaneRx::new(credit_len)],
-            credit_due: [false; 2],
+            lanes: Lanes::new(credit_len),
             control: ControlQueue::default(),
             send_queue: SendQueue::default(),
             last_heard: Instant::default(),
@@ -71,33 +68,170 @@ impl Peer {
             timed: false,
             watched: false,
             is_outstanding: false,
-            held_back: crate::lane::shortage::HeldBack::default(),
         }
     }
 
+    /// It takes the place of `old` in the lists that name it.
+    pub(crate) fn inherit(&mut self, old: &Peer) {
+        (self.queued, self.timed) = (old.queued, old.timed);
+        self.watched = old.watched;
+        self.is_outstanding = old.is_outstanding;
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> PeerId {
+        self.id
+    }
+
+    #[inline]
+    pub(crate) fn session(&self) -> &SessionState {
+        &self.session
+    }
+
+    #[inline]
+    pub(crate) fn session_mut(&mut self) -> &mut SessionState {
+        &mut self.session
+    }
+
+    #[inline]
+    pub(crate) fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    #[inline]
+    pub(crate) fn paths_mut(&mut self) -> &mut Paths {
+        &mut self.paths
+    }
+
+    pub(crate) fn control(&mut self) -> &mut ControlQueue {
+        &mut self.control
+    }
+
+    pub(crate) fn send_queue(&mut self) -> &mut SendQueue {
+        &mut self.send_queue
+    }
+
+    /// Its lanes, with what their messages are matched with.
+    #[inline]
+    pub(crate) fn lanes<'a>(&'a mut self, sh: &'a mut Shared) -> (&'a mut Lanes, Env<'a>) {
+        let env = Env {
+            peer: self.id,
+            session: self.session.token_mine(),
+            is_open: self.session.failure().is_none(),
+            control: &mut self.control,
+            sh,
+        };
+        (&mut self.lanes, env)
+    }
+
+    /// Its lanes alone.
+    #[inline]
+    pub(crate) fn lanes_mut(&mut self) -> &mut Lanes {
+        &mut self.lanes
+    }
+
+    /// A message to `port` has been matched and is yet to be delivered.
+    pub(crate) fn owes(&self, lane: LaneId, port: PortId) -> bool {
+        self.lanes.owes(lane, port)
+    }
+
+    /// How the credit of a lane stands.
+    pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
+        self.lanes.credit(lane)
+    }
+
+    /// Frames carry its session, and are honoured.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.session.is_up() && self.session.failure().is_none()
+    }
+
+    /// When it was last heard of.
+    pub(crate) fn last_heard(&self) -> Instant {
+        self.last_heard
+    }
+
+    /// A frame of it came.
+    #[inline]
+    pub(crate) fn on_heard(&mut self, now: Instant) {
+        self.last_heard = now;
+    }
+
+    /// Puts it into the queue of those with something to transmit; `false` if it stands there.
+    #[inline]
+    pub(crate) fn mark_queued(&mut self) -> bool {
+        !core::mem::replace(&mut self.queued, true)
+    }
+
+    #[inline]
+    pub(crate) fn unmark_queued(&mut self) {
+        self.queued = false;
+    }
+
+    /// Puts it among those with a timer; `false` if it stands there.
+    #[inline]
+    pub(crate) fn mark_timed(&mut self) -> bool {
+        !core::mem::replace(&mut self.timed, true)
+    }
+
+    /// Takes it off those with a timer, if it has none.
+    pub(crate) fn unmark_timed(&mut self, times: &Times) -> bool {
+        let is_idle = self.timer(times) == Instant::NEVER
+            && !self.queued
+            && !self.paths.iter().any(Path::is_blocked);
+        self.timed &= !is_idle;
+        is_idle
+    }
+
+    /// Looks after whether it may become dormant; `false` if that is done already, or if it may not:
+    /// a peer on shared memory.
+    pub(crate) fn mark_watched(&mut self) -> bool {
+        let begins = !self.watched && !self.paths.iter().any(Path::is_lossless);
+        self.watched |= begins;
+        begins
+    }
+
+    pub(crate) fn unmark_watched(&mut self) {
+        self.watched = false;
+    }
+
+    /// Looks whether frames or acknowledgements are left; says what has changed.
+    #[inline]
+    pub(crate) fn note_outstanding(&mut self) -> Option<bool> {
+        let is_outstanding = self.session.is_up() && self.paths.iter().any(Path::has_outstanding);
+        let was = core::mem::replace(&mut self.is_outstanding, is_outstanding);
+        (was != is_outstanding).then_some(is_outstanding)
+    }
+
+    /// Whether it is held back by what waits here; see [`Lanes::check_held_back`].
+    pub(crate) fn check_held_back(&mut self, now: Instant, ctx: &Context) -> bool {
+        let is_up = self.session.is_up();
+        self.lanes.check_held_back(now, ctx, is_up)
+    }
+
     pub(crate) fn status(&self) -> PeerStatus {
-        match self.session.failed {
+        match self.session.failure() {
             Some(cause) => PeerStatus::Failed(cause),
-            None if self.session.up => PeerStatus::Up,
+            None if self.session.is_up() => PeerStatus::Up,
             None => PeerStatus::Connecting,
         }
     }
 
-    /// Tells the peer of consumed credit, acknowledgements and control records: whether any wait.
-    pub(crate) fn has_control(&self) -> bool {
-        !self.control.is_empty() || self.credit_due.iter().any(|due| *due)
+    /// Credit and control records wait for a frame.
+    fn has_control(&self) -> bool {
+        !self.control.is_empty() || self.lanes.owes_credit()
     }
 
     /// Something is to be sent in its session, or not known to have arrived.
     pub(crate) fn has_unfinished(&self) -> bool {
         let unfinished = || self.paths.iter().any(Path::has_unfinished);
-        self.session.up && (self.has_control() || unfinished())
+        self.session.is_up() && (self.has_control() || unfinished())
     }
 
     /// Some submission was refused.
     #[inline]
     pub(crate) fn is_starved(&self) -> bool {
-        self.lanes_tx.iter().any(LaneTx::is_starved)
+        self.lanes.is_starved()
     }
 
     /// Some submission was refused and would not be now.
@@ -105,8 +239,7 @@ impl Peer {
         for lane in LaneId::ALL {
             let room = self.paths.has_small_room(lane.index());
             // Half of an eager message at least, so that the engine does not try in vain each time.
-            let tx = &mut self.lanes_tx[lane.index()];
-            if room && tx.wake(sh.ctx.credit_len() / 8) {
+            if room && self.lanes.tx(lane).wake(sh.ctx.credit_len() / 8) {
                 sh.ctx.emit(Event::Writable(self.id));
             }
         }
@@ -118,18 +251,16 @@ impl Peer {
         for control in moved.controls {
             self.control.push(control);
         }
-        for (due, moved) in self.credit_due.iter_mut().zip(moved.credit) {
-            *due |= moved;
-        }
+        self.lanes.repeat_credit(moved.credit);
         self.send_queue.push_parts(moved.parts);
     }
 
     /// When [`Peer::on_timer`] has something to do.
     pub(crate) fn timer(&self, times: &Times) -> Instant {
-        if self.session.failed.is_some() {
+        if self.session.failure().is_some() {
             return Instant::NEVER;
         }
-        let paths = self.paths.timer(times, self.session.up);
+        let paths = self.paths.timer(times, self.session.is_up());
         paths.min(self.session.timer())
     }
 

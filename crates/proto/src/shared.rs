@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a process has once, whichever peer it is about: each part keeps its own rules.
 
-use crate::Config;
 use crate::base::context::Context;
 use crate::base::request::Request;
 use crate::bulk::{Origin, Transfers};
-use crate::lane::shortage::Shortage;
 use crate::matching::Matching;
 use crate::matching::port::Posted;
+use crate::matching::shortage::Shortage;
 use crate::mem::held::HeldPool;
 use crate::mem::scratch::Scratch;
 use crate::mem::slot::SlotPool;
 use crate::rma::Remote;
 use crate::session::Entropy;
-use crate::session::open::Open;
+use crate::session::directory::Directory;
+use crate::{Config, Dest, Event, HeldId};
 use alloc::boxed::Box;
 
 /// See the module documentation.
@@ -26,14 +26,10 @@ pub(crate) struct Shared {
     pub(crate) transfers: Transfers,
     pub(crate) entropy: Entropy,
     /// For a process without a job: who it is, and whom it knows.
-    pub(crate) open: Option<Box<Open>>,
+    pub(crate) directory: Option<Box<Directory>>,
     /// Headers and short frames that live for one transmit only.
     pub(crate) scratch: Scratch,
     pub(crate) remote: Box<Remote>,
-    /// A request to send that was matched just now, and is refused: the sender's number.
-    pub(crate) refused: Option<u32>,
-    /// Peers with frames or acknowledgements left when they were last looked at.
-    pub(crate) outstanding_count: usize,
     /// Peers that are held back by what waits here.
     pub(crate) shortage: Shortage,
 }
@@ -47,11 +43,9 @@ impl Shared {
             slots: SlotPool::default(),
             held: HeldPool::default(),
             transfers: Transfers::new(),
-            open: None,
+            directory: None,
             scratch: Scratch::default(),
             remote: Box::new(Remote::new()),
-            refused: None,
-            outstanding_count: 0,
             shortage: Shortage::default(),
         }
     }
@@ -76,6 +70,23 @@ impl Shared {
             transfers.start(&mut self.ctx, &request, posted, Origin::Receive);
         } else {
             self.matching.push_late(posted, request);
+        }
+    }
+
+    /// Frees the memory of messages, and forgets what of the frame at hand was to be placed there.
+    pub(crate) fn forget_held(&mut self, held: &[HeldId]) {
+        if held.is_empty() {
+            return;
+        }
+        self.ctx.retain_events(|event| match event {
+            Event::Place {
+                dest: Dest::Held(id, _),
+                ..
+            } => !held.contains(id),
+            _ => true,
+        });
+        for &id in held {
+            self.held.release(id);
         }
     }
 }

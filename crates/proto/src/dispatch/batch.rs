@@ -65,15 +65,15 @@ impl Core {
         others: impl Iterator<Item = &'a [u8]>,
     ) -> Option<TakenRun> {
         let peer = match self.peers.get_mut(token_index(first.session)) {
-            Some(Some(peer)) if peer.session.token_mine == first.session => &mut **peer,
+            Some(Some(peer)) if peer.session().token_mine() == first.session => &mut **peer,
             _ => return None,
         };
-        let from = peer.id;
-        if !peer.session.up || peer.session.failed.is_some() {
+        let from = peer.id();
+        if !peer.is_open() {
             return None;
         }
         let ack = self.sh.ctx.bulk_ack_times();
-        let path = peer.paths.get_mut(link)?;
+        let path = peer.paths_mut().get_mut(link)?;
         let part_len = frame_len - BULK_HEADER_LEN;
         let run = self.sh.transfers.next_run(from, &bulk, part_len)?;
         let most = run.count_max().min(path.run_max(first.packet_num));
@@ -82,8 +82,8 @@ impl Core {
         }
         let others = others.take(most as usize - 1);
         let count = 1 + count_next(first, bulk, frame_len, others);
-        peer.last_heard = now;
         path.on_numbered_run(now, (first.packet_num, count, first.attempt), ack);
+        peer.on_heard(now);
         self.sh.ctx.counters_mut().frames_received += u64::from(count);
         let taken = TakenRun {
             dest: run.dest(),

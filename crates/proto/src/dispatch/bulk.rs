@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Long messages: announced here, and told of their progress.
 
-use crate::base::credit::charge;
-use crate::bulk::send::Announcement;
-use crate::bulk::{FinishedRx, Origin, TxRole};
+use crate::bulk::{FinishedRx, Origin};
 use crate::path::control::Control;
 use crate::shared::Shared;
 use crate::{
     Core, Data, DropReason, ExpectedRun, Instant, LinkId, OpId, PeerId, Refused, SendSpec,
 };
 use core::ops::Range;
-use portolan_wire::{Chunk, DoneStatus, Rts};
+use portolan_wire::{Chunk, DoneStatus};
 
 impl Core {
     /// Announces a message of `len` bytes in the buffer of `op`; the end is an
@@ -31,48 +29,21 @@ impl Core {
         remote_addr: u64,
     ) -> Result<(), Refused> {
         assert!(len > 0, "an empty message is eager");
-        if !self.is_awake(peer) {
+        if !self.is_live(peer) {
             return Err(Refused::Unknown);
         }
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return Err(Refused::Unknown);
         };
-        if !state.session.up {
-            let refused = state.session.failed.map_or(Refused::NotUp, Refused::Gone);
-            state.session.want();
+        let result = match state.session().is_up() {
+            true => state.rendezvous(&mut self.sh, spec, op, len, remote_addr),
+            false => Err(state.refuse_submission()),
+        };
+        // Refused for lack of room, it has nothing new to send.
+        if result != Err(Refused::Busy) {
             self.touch(peer);
-            return Err(refused);
         }
-        let lane = &mut state.lanes_tx[spec.lane.index()];
-        let has_room =
-            self.sh.transfers.has_tx_room() && state.paths.has_small_room(spec.lane.index());
-        let Some(seq) = has_room.then(|| lane.reserve(charge(0))).flatten() else {
-            lane.starve();
-            return Err(Refused::Busy);
-        };
-        let announcement = Announcement {
-            peer,
-            role: TxRole::Send,
-            op,
-            base: 0,
-            len,
-        };
-        let announced = self.sh.transfers.announce(&announcement, &state.paths);
-        let (key, fragment_len) = announced.expect("there is room: it was looked for");
-        self.sh.ctx.counters_mut().messages_sent += 1;
-        let rts = Rts {
-            message: spec.message(fragment_len, seq),
-            message_len: len,
-            transfer: key,
-            remote_addr,
-        };
-        if let Some(path) = state.paths.small_mut() {
-            let lane = spec.lane.index();
-            let (out, _) = path.stage_shared(&mut self.sh.slots, lane, rts.wire_len(), true);
-            rts.emit(out);
-        }
-        self.touch(peer);
-        Ok(())
+        result
     }
 
     /// The engine has pulled a message ([`Event::Pull`]), or could not (`ok` false): then its bytes
@@ -92,23 +63,24 @@ impl Core {
             return;
         };
         // P3.5
-        for path in peer.paths.iter_mut() {
+        for path in peer.paths_mut().iter_mut() {
             path.expedite_ack();
         }
         if let Some(transfer) = done.owed_done {
-            peer.control.push_done(transfer, DoneStatus::Complete);
+            peer.control().push_done(transfer, DoneStatus::Complete);
         }
+        let (lanes, mut env) = peer.lanes(&mut self.sh);
         match done.origin {
             Origin::Lane => {
-                peer.on_transferred(&mut self.sh, done.lane, done.key, done.op, done.error);
+                lanes.on_transferred(&mut env, done.lane, done.key, done.op, done.error);
             }
             Origin::Port => self.on_late_transferred(done),
-            Origin::Region => peer.on_put_transferred(&mut self.sh, done.lane, done.key, Ok(())),
+            Origin::Region => lanes.on_put_transferred(&mut env, done.lane, done.key, Ok(())),
             Origin::Get(request) => self.sh.end_remote(request, Ok(())),
             Origin::Receive => {
                 let (op, data) = (Some(done.op), Data::Placed);
                 let (lane, to) = (done.lane, &done.to);
-                peer.deliver_to(&mut self.sh, lane, to, op, done.len, data, done.error);
+                lanes.deliver_to(&mut env, lane, to, op, done.len, data, done.error);
             }
         }
         self.sh.start_late();
@@ -153,7 +125,7 @@ impl Core {
         for link in LinkId::ALL {
             while let Some((peer, grant)) = self.sh.transfers.next_grant(schedule, link) {
                 if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
-                    state.control.push(Control::Grant(grant));
+                    state.control().push(Control::Grant(grant));
                 }
                 self.touch(peer);
             }
@@ -166,8 +138,8 @@ impl Core {
     pub fn expected_run(&mut self, link: LinkId) -> Option<ExpectedRun> {
         let (peer, run) = self.sh.transfers.expected_run(link)?;
         let peer = self.peers[peer.index()].as_ref()?;
-        let checked = peer.paths.get(link)?.is_checked();
-        Some(run.in_session(peer.session.token_mine, checked))
+        let checked = peer.paths().get(link)?.is_checked();
+        Some(run.in_session(peer.session().token_mine(), checked))
     }
 
     /// A datagram that [`ExpectedRun::matches`] has recognised, with its header alone:

@@ -4,9 +4,9 @@
 
 use crate::matching::remains::Remains;
 use crate::mem::slot::SlotPool;
-use crate::peer::Peer;
+use crate::path::Paths;
 use crate::shared::Shared;
-use crate::{Cause, Core, Dest, Event, HeldId, OpError, PeerId, PortId};
+use crate::{Cause, Core, Event, OpError, PeerId, PortId};
 use alloc::vec::Vec;
 use portolan_wire::{LaneId, Record, Records};
 
@@ -14,16 +14,15 @@ impl Core {
     /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
     /// Messages that have arrived from it are still delivered. `P9.6`, `P9.7`
     pub fn fail_peer(&mut self, peer: PeerId, cause: Cause) {
-        self.awaken(peer);
+        self.revive(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
-        if state.session.failed.is_some() {
+        if state.session().failure().is_some() {
             return;
         }
-        state.session.failed = Some(cause);
-        state.session.up = false;
-        let unheard = state.has_unheard(&self.sh.slots);
+        state.session_mut().fail(cause);
+        let unheard = has_unheard(state.paths(), &self.sh.slots);
         let error = OpError::PeerGone(peer, cause);
         self.abandon(peer, error);
         self.sh.ctx.emit(Event::PeerFailed {
@@ -48,16 +47,18 @@ impl Core {
             return;
         };
         state.abandon_tx(&mut self.sh);
+        self.outstanding_count.update(state.note_outstanding());
+        let (lanes, env) = &mut state.lanes(&mut self.sh);
         let mut remains = Remains::default();
         // From the oldest to the youngest: what waits at a port was taken there after what its lane
         // has matched, and before the rest of its lane.
         for lane in LaneId::ALL {
-            state.end_matched(&mut self.sh, lane, &mut remains);
+            lanes.end_matched(env, lane, &mut remains);
         }
-        let Shared { matching, held, .. } = &mut self.sh;
+        let Shared { matching, held, .. } = &mut *env.sh;
         matching.end_waiting(peer, error, held, &mut remains);
         for lane in LaneId::ALL {
-            state.end_unmatched(&mut self.sh, lane, &mut remains);
+            lanes.end_unmatched(env, lane, &mut remains);
         }
         let Shared { transfers, ctx, .. } = &mut self.sh;
         transfers.abandon(ctx, peer, error);
@@ -73,31 +74,10 @@ impl Core {
     }
 }
 
-impl Shared {
-    /// Frees the memory of messages, and forgets what of the frame at hand was to be placed there.
-    pub(crate) fn forget_held(&mut self, held: &[HeldId]) {
-        if held.is_empty() {
-            return;
-        }
-        self.ctx.retain_events(|event| match event {
-            Event::Place {
-                dest: Dest::Held(id, _),
-                ..
-            } => !held.contains(id),
-            _ => true,
-        });
-        for &id in held {
-            self.held.release(id);
-        }
-    }
-}
-
-impl Peer {
-    /// Whether a message whose send has ended is not known to have arrived.
-    fn has_unheard(&self, slots: &SlotPool) -> bool {
-        let mut paths = self.paths.iter();
-        paths.any(|path| path.has_unheard(slots, holds_message))
-    }
+/// Whether a message whose send has ended is not known to have arrived.
+fn has_unheard(paths: &Paths, slots: &SlotPool) -> bool {
+    let mut paths = paths.iter();
+    paths.any(|path| path.has_unheard(slots, holds_message))
 }
 
 /// Whether a frame holds a message, or a part of one, that was accepted from the program. Requests to

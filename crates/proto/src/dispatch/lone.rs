@@ -104,20 +104,7 @@ impl Core {
         len: usize,
     ) -> Option<Direct<N>> {
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
-        if !state.session.up {
-            return None;
-        }
-        let path = state.paths.small_path()?;
-        let eager = len <= self.sh.ctx.limits().eager_len_max_lossless;
-        let is_lone = path.is_lossless() && path.is_idle(spec.lane.index());
-        if !is_lone || !eager || spec.best_effort {
-            return None;
-        }
-        let link = path.link();
-        let message = spec.message_as::<N>(u16::try_from(len).ok()?, 0)?;
-        let seq = state.lanes_tx[spec.lane.index()].reserve(charge(len))?;
-        let message = Message { seq, ..message };
-        self.sh.ctx.counters_mut().messages_sent += 1;
+        let (link, message) = state.direct::<N>(&mut self.sh.ctx, spec, len)?;
         let mut header = [0; N];
         message.emit(&mut header);
         Some(Direct { link, header })
@@ -127,7 +114,7 @@ impl Core {
     /// sent.
     pub fn direct_refused(&mut self, peer: PeerId, spec: &SendSpec, len: usize) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
-            state.lanes_tx[spec.lane.index()].cancel(charge(len));
+            state.lanes_mut().tx(spec.lane).cancel(charge(len));
             self.sh.ctx.counters_mut().messages_sent -= 1;
         }
     }
@@ -136,22 +123,7 @@ impl Core {
     #[inline]
     pub fn append(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> Option<()> {
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
-        if !state.session.up {
-            return None;
-        }
-        let (lane, header_len) = (spec.lane.index(), spec.header_len());
-        let need = header_len + bytes.len();
-        let path = state.paths.small_mut()?;
-        if spec.best_effort || !path.has_open_room(lane, need) {
-            return None;
-        }
-        let len = u16::try_from(bytes.len()).ok()?;
-        let seq = state.lanes_tx[lane].reserve(charge(bytes.len()))?;
-        self.sh.ctx.counters_mut().messages_sent += 1;
-        let (out, _) = path.stage_shared(&mut self.sh.slots, lane, need, true);
-        spec.message(len, seq).emit(out);
-        out[header_len..].copy_from_slice(bytes);
-        Some(())
+        state.append(&mut self.sh, spec, bytes)
     }
 
     /// Whether nothing waits at an open port: neither a receive nor a message.
@@ -184,8 +156,8 @@ impl Core {
         }
         let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
         let charge = charge(len);
-        let rx = &mut state.lanes_rx[message.lane.index()];
-        if !rx.is_next(message.seq) || !rx.has_room(charge) {
+        let lanes = state.lanes_mut();
+        if !lanes.may_take(message.lane, message.seq, charge) {
             return None;
         }
         let port = PortId {
@@ -206,11 +178,9 @@ impl Core {
             }
             Match::Nothing | Match::Discarded => return None,
         };
-        rx.take_next(charge);
         frame.at = off + len;
         self.sh.ctx.count_received(len as u64);
-        state.consume(&mut self.sh, message.lane, charge);
-        if state.credit_due[message.lane.index()] {
+        if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
             self.touch(frame.from);
         }
         Some(Whole {
@@ -232,8 +202,8 @@ impl Core {
         }
         let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
         let charge = charge(len);
-        let rx = &mut state.lanes_rx[message.lane.index()];
-        if !rx.is_next(message.seq) || !rx.has_room(charge) {
+        let lanes = state.lanes_mut();
+        if !lanes.may_take(message.lane, message.seq, charge) {
             return None;
         }
         let posted = self
@@ -241,11 +211,9 @@ impl Core {
             .matching
             .lists()
             .take_fitting(frame.from, &label, len)?;
-        rx.take_next(charge);
         frame.at = off + len;
         self.sh.ctx.count_received(len as u64);
-        state.consume(&mut self.sh, message.lane, charge);
-        if state.credit_due[message.lane.index()] {
+        if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
             self.touch(frame.from);
         }
         let op = posted.op;
@@ -281,7 +249,8 @@ impl Core {
             return None;
         }
         let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
-        state.note_best_effort(&mut self.sh, message).ok()?;
+        let lanes = state.lanes_mut();
+        lanes.note_best_effort(&mut self.sh.ctx, message).ok()?;
         frame.at = off + len;
         self.sh.ctx.count_received(len as u64);
         Some(Whole {

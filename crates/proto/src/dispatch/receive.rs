@@ -8,7 +8,7 @@ use crate::path::failover::TIMEOUTS;
 use crate::path::refragment::PART_HEADER_LEN;
 use crate::session::token_index;
 use crate::shared::Shared;
-use crate::{Address, Admitted, Cause, Core, DropReason, Instant, LinkId, PeerId};
+use crate::{Admitted, Cause, Core, DropReason, Instant, LinkId, PeerId};
 use core::ops::Range;
 use portolan_wire::{
     Ack, BULK_HEADER_LEN, FRAME_HEADER_LEN, Fragment, FrameHeader, FrameKind, Marks, Record,
@@ -65,10 +65,10 @@ impl Core {
             self.sh.ctx.drop_for(DropReason::NoPath);
             return None;
         };
-        if let Some(cause) = peer.session.failed {
+        if let Some(cause) = peer.session().failure() {
             return self.admit_again(now, link, from, total_len, cause);
         }
-        peer.last_heard = now;
+        peer.on_heard(now);
         self.sh.ctx.counters_mut().frames_received += 1;
         Some(Admitted {
             from,
@@ -158,12 +158,12 @@ impl Core {
         // P2.3
         let index = token_index(header.session);
         let peer = match self.peers.get_mut(index) {
-            Some(Some(peer)) if peer.session.token_mine == header.session => &mut **peer,
+            Some(Some(peer)) if peer.session().token_mine() == header.session => &mut **peer,
             _ => return self.on_stranger(now, link, bytes, total_len),
         };
-        let from = peer.id;
+        let from = peer.id();
         // P13.3
-        let path = peer.paths.get(link);
+        let path = peer.paths().get(link);
         if path.is_some_and(|path| !path.takes(header.checked)) {
             return Err(DropReason::Unchecked);
         }
@@ -171,19 +171,21 @@ impl Core {
         if header.kind == FrameKind::Reset && !header.is_bare() {
             return Err(DropReason::Malformed);
         }
-        if !peer.session.up || peer.session.failed.is_some() {
+        if !peer.is_open() {
             if header.kind != FrameKind::Reset {
-                peer.session.on_frame_out_of_session(link);
+                peer.session_mut().on_frame_out_of_session(link);
                 self.touch(from);
             }
             return Err(DropReason::StaleSession);
         }
-        peer.last_heard = now;
+        peer.on_heard(now);
         let is_full = self.sh.is_full();
         // P3.10
-        let refused =
-            is_full && header.kind == FrameKind::Data && peer.must_hold(&mut self.sh, frame);
-        let Some(path) = peer.paths.get_mut(link) else {
+        let refused = is_full && header.kind == FrameKind::Data && {
+            let (lanes, env) = &mut peer.lanes(&mut self.sh);
+            lanes.must_hold(env, frame)
+        };
+        let Some(path) = peer.paths_mut().get_mut(link) else {
             return Err(DropReason::NoPath);
         };
         match header.kind {
@@ -200,14 +202,15 @@ impl Core {
                     if reason == DropReason::Duplicate {
                         // P6.7: what was said of it does not arrive.
                         if u32::from(header.attempt) >= TIMEOUTS {
-                            peer.paths.suspect(now);
+                            peer.paths_mut().suspect(now);
                         }
                         self.touch(from);
                     }
                     return Err(reason);
                 }
                 if refused {
-                    peer.on_refused(now, &mut self.sh);
+                    let (lanes, env) = &mut peer.lanes(&mut self.sh);
+                    lanes.on_refused(now, env);
                     return Err(DropReason::NoMemory);
                 }
                 let ack = match header.kind {
@@ -251,7 +254,7 @@ impl Core {
         let header = FrameHeader::parse_head(bytes, total_len)?;
         let index = u32::try_from(token_index(header.session)).unwrap_or(u32::MAX);
         let ids = self.session_ids(PeerId(index));
-        if ids.is_none_or(|ids| ids.mine.1 != header.session) || !self.awaken(PeerId(index)) {
+        if ids.is_none_or(|ids| ids.mine.1 != header.session) || !self.revive(PeerId(index)) {
             return Err(DropReason::StaleSession);
         }
         self.on_datagram(now, link, bytes, total_len)
@@ -287,26 +290,9 @@ impl Core {
             return Err(DropReason::StaleSession);
         };
         match record {
-            Record::Message(message) if message.best_effort => {
-                peer.on_best_effort(&mut self.sh, message, payload)
-            }
-            Record::Message(message) => match Address::of(message) {
-                Address::Port(port) => {
-                    peer.on_whole(&mut self.sh, message.lane, port, message.seq, payload)
-                }
-                Address::Label(label) => {
-                    peer.on_labelled(&mut self.sh, message.lane, label, message.seq, payload)
-                }
-            },
-            Record::Fragment(fragment) => peer.on_fragment(&mut self.sh, fragment, payload),
-            Record::Rts(rts) => peer.on_request(&mut self.sh, link, rts),
             Record::Chunk(chunk) => self.on_chunk(from, chunk, payload),
             Record::Grant(grant) => {
-                match self
-                    .sh
-                    .transfers
-                    .on_grant(from, grant, &mut peer.send_queue)
-                {
+                match self.sh.transfers.on_grant(from, grant, peer.send_queue()) {
                     // P5.11: one that is said again may come late.
                     Err(DropReason::StaleTransfer) if !frame.reliable => Ok(()),
                     result => result,
@@ -314,7 +300,7 @@ impl Core {
             }
             Record::Done(done) => self.sh.transfers.on_done(&mut self.sh.ctx, from, done),
             Record::Credit(credit) => {
-                peer.lanes_tx[credit.lane.index()].on_credit(credit.limit);
+                peer.lanes_mut().tx(credit.lane).on_credit(credit.limit);
                 Ok(())
             }
             Record::Ack(ack) => {
@@ -322,7 +308,7 @@ impl Core {
                 self.on_ack(now, from, ack, words)
             }
             Record::Probe(probe) => {
-                let path = peer.paths.get_mut(link).ok_or(DropReason::NoPath)?;
+                let path = peer.paths_mut().get_mut(link).ok_or(DropReason::NoPath)?;
                 // P6.4
                 if !probe.reply {
                     path.on_probe_asked(probe.nonce);
@@ -332,11 +318,18 @@ impl Core {
                 Ok(())
             }
             Record::Marks(marks) => self.on_ecn_count(from, marks),
-            Record::RemoteWrite(write) => peer.on_remote_write(&mut self.sh, write, payload),
-            Record::RemoteRts(rts) => peer.on_remote_rts(&mut self.sh, link, rts),
-            Record::RemoteGet(get) => peer.on_remote_get(&mut self.sh, get),
             Record::RemoteAnswer(answer) => self.on_remote_answer(from, answer, payload),
             Record::RemoteSource(source) => self.on_remote_source(from, link, source),
+            Record::Message(_)
+            | Record::Fragment(_)
+            | Record::Rts(_)
+            | Record::RemoteWrite(_)
+            | Record::RemoteRts(_)
+            | Record::RemoteGet(_) => {
+                let data_link = peer.paths().data_link(link);
+                let (lanes, env) = &mut peer.lanes(&mut self.sh);
+                lanes.on_record(env, record, payload, data_link)
+            }
         }
     }
 
@@ -351,7 +344,7 @@ impl Core {
             return Err(DropReason::StaleSession);
         };
         let link = LinkId::from_u8(ack.path).ok_or(DropReason::BadAck)?;
-        let path = peer.paths.get_mut(link).ok_or(DropReason::BadAck)?;
+        let path = peer.paths_mut().get_mut(link).ok_or(DropReason::BadAck)?;
         let Shared {
             ctx,
             slots,
@@ -391,7 +384,7 @@ impl Core {
             .get_mut(from.index())
             .and_then(Option::as_deref_mut);
         let link = LinkId::from_u8(marks.path).ok_or(DropReason::BadAck)?;
-        let path = peer.and_then(|peer| peer.paths.get_mut(link));
+        let path = peer.and_then(|peer| peer.paths_mut().get_mut(link));
         let heard = path.ok_or(DropReason::BadAck)?.on_ecn_count(marks.count);
         self.sh.ctx.counters_mut().marks_heard += u64::from(heard);
         Ok(())
@@ -405,8 +398,8 @@ impl Core {
             return;
         };
         if let Some(Some(peer)) = self.peers.get_mut(token_index(session))
-            && peer.session.token_mine == session
-            && let Some(path) = peer.paths.get_mut(link)
+            && peer.session().token_mine() == session
+            && let Some(path) = peer.paths_mut().get_mut(link)
         {
             path.on_marked(count);
             self.sh.ctx.counters_mut().frames_marked += u64::from(count);

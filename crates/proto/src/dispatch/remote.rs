@@ -37,7 +37,8 @@ impl Core {
         for transfer in self.sh.transfers.end_into(op) {
             if let Some(Some(peer)) = self.peers.get_mut(transfer.peer.index()) {
                 let fault = Err(RemoteFault::Closed);
-                peer.on_put_transferred(&mut self.sh, transfer.lane, transfer.key, fault);
+                let (lanes, mut env) = peer.lanes(&mut self.sh);
+                lanes.on_put_transferred(&mut env, transfer.lane, transfer.key, fault);
             }
             self.touch(transfer.peer);
         }
@@ -57,9 +58,10 @@ impl Core {
     /// The program has taken a notice: its sender may use the credit again. `P12.8`
     pub fn notice_taken(&mut self, notice: &PutNotice) {
         if let Some(Some(peer)) = self.peers.get_mut(notice.peer.index())
-            && peer.session.token_mine == notice.session
+            && peer.session().token_mine() == notice.session
         {
-            peer.consume(&mut self.sh, notice.lane, notice.charge);
+            let (lanes, mut env) = peer.lanes(&mut self.sh);
+            lanes.consume(&mut env, notice.lane, notice.charge);
             self.touch(notice.peer);
         }
     }
@@ -78,7 +80,7 @@ impl Core {
         len: u64,
         remote_addr: u64,
     ) -> Result<Option<Staging<'_>>, Refused> {
-        self.is_awake(peer);
+        self.is_live(peer);
         let eager_len = self.short_len(peer, len);
         let charge = charge(eager_len.unwrap_or(0));
         let (head, key) = self.begin(peer, spec, charge, (op, 0, false))?;
@@ -119,7 +121,7 @@ impl Core {
         if most > ATOMIC_LEN_MAX || atomic.code == 0 {
             return Err(Refused::TooLong);
         }
-        self.is_awake(peer);
+        self.is_live(peer);
         let charge = charge(most);
         let back_len = if atomic.fetch { atomic.span.into() } else { 0 };
         let (head, _) = self.begin(peer, spec, charge, (op, back_len, false))?;
@@ -149,7 +151,7 @@ impl Core {
         op: OpId,
         len: u64,
     ) -> Result<(), Refused> {
-        self.is_awake(peer);
+        self.is_live(peer);
         let eager_len = self.short_len(peer, len);
         // P12.4: the answer is paid for by the one who wants it.
         let charge = charge(eager_len.unwrap_or(0));
@@ -166,7 +168,7 @@ impl Core {
     /// `len`, if so many bytes travel without a transfer.
     fn short_len(&self, peer: PeerId, len: u64) -> Option<usize> {
         let state = self.peers.get(peer.index())?.as_deref()?;
-        let path = state.paths.small_path()?;
+        let path = state.paths().small_path()?;
         let most = self.sh.ctx.eager_len_max(path.is_lossless());
         usize::try_from(len).ok().filter(|&len| len <= most)
     }
@@ -182,32 +184,14 @@ impl Core {
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return Err(Refused::Unknown);
         };
-        if !state.session.up {
-            let refused = state.session.failed.map_or(Refused::NotUp, Refused::Gone);
-            state.session.want();
+        if !state.session().is_up() {
+            let refused = state.refuse_submission();
             self.touch(peer);
             return Err(refused);
         }
-        let lane = spec.lane.index();
-        let path = state.paths.small_path().ok_or(Refused::NotUp)?;
-        let sh = &mut self.sh;
-        let has_room = path.has_room(lane) && sh.remote.has_room() && sh.transfers.has_tx_room();
-        let tx = &mut state.lanes_tx[lane];
-        let Some(seq) = has_room.then(|| tx.reserve(charge)).flatten() else {
-            tx.starve();
-            return Err(Refused::Busy);
-        };
-        let key = sh.remote.begin(peer, op, len, gets);
-        let key = key.expect("there is room: it was looked for");
-        let head = RemoteHead {
-            lane: spec.lane,
-            seq,
-            op: key,
-            key: spec.key,
-            addr: spec.addr,
-        };
+        let begun = state.begin_request(&mut self.sh, spec, charge, (op, len, gets))?;
         self.touch(peer);
-        Ok((head, key))
+        Ok(begun)
     }
 
     fn stage_write(&mut self, peer: PeerId, write: &RemoteWrite) -> Result<Staging<'_>, Refused> {
@@ -221,7 +205,7 @@ impl Core {
             emit: &|off, len, out| emit_part(write, off, len, out),
         };
         let staged = state
-            .paths
+            .paths_mut()
             .stage_parts(&self.sh.ctx, &mut self.sh.slots, &parts);
         staged.ok_or(Refused::NotUp)
     }
@@ -239,7 +223,7 @@ impl Core {
         };
         // Nothing to be filled: the record is whole.
         let _ = state
-            .paths
+            .paths_mut()
             .stage_parts(&self.sh.ctx, &mut self.sh.slots, &parts);
     }
 
@@ -260,7 +244,7 @@ impl Core {
             base: 0,
             len,
         };
-        let announced = self.sh.transfers.announce(&announcement, &state.paths);
+        let announced = self.sh.transfers.announce(&announcement, state.paths());
         let (transfer, fragment_len) = announced.expect("there is room: `begin` has looked");
         self.sh.remote.set_transfer(key, transfer);
         let rts = RemoteRts {
@@ -299,11 +283,12 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::StaleSession);
         };
-        let (link, lossless) = peer.paths.data_link(link);
+        let (link, lossless) = peer.paths().data_link(link);
         // P5.1
         let is_sound = lossless || source.fragment_len > 0;
         if !is_sound || !self.sh.transfers.has_rx_room() {
-            peer.control.push_done(source.transfer, DoneStatus::Refused);
+            peer.control()
+                .push_done(source.transfer, DoneStatus::Refused);
             self.sh.end_remote(source.op, Err(RemoteFault::Refused));
             return Ok(());
         }
@@ -336,7 +321,7 @@ impl Core {
     pub fn answer(&mut self, answer: &Answer, len: usize) -> Option<Staging<'_>> {
         self.touch(answer.peer);
         let state = self.peers.get_mut(answer.peer.index())?.as_deref_mut()?;
-        if !state.session.up {
+        if !state.session().is_up() {
             return None;
         }
         let head = RemoteAnswer {
@@ -360,7 +345,7 @@ impl Core {
             },
         };
         state
-            .paths
+            .paths_mut()
             .stage_parts(&self.sh.ctx, &mut self.sh.slots, &parts)
     }
 
@@ -374,10 +359,10 @@ impl Core {
         remote_addr: u64,
     ) -> Option<Staging<'_>> {
         let state = self.peers.get_mut(answer.peer.index())?.as_deref_mut()?;
-        if !state.session.up {
+        if !state.session().is_up() {
             return None;
         }
-        let lossless = state.paths.small_path()?.is_lossless();
+        let lossless = state.paths().small_path()?.is_lossless();
         let short = usize::try_from(len).ok();
         if let Some(len) = short.filter(|&len| len <= self.sh.ctx.eager_len_max(lossless)) {
             return self.answer(answer, len);
@@ -393,9 +378,9 @@ impl Core {
             base: answer.off,
             len,
         };
-        let announced = self.sh.transfers.announce(&announcement, &state.paths);
+        let announced = self.sh.transfers.announce(&announcement, state.paths());
         let (transfer, fragment_len) = announced?;
-        state.control.push(Control::Source(RemoteSource {
+        state.control().push(Control::Source(RemoteSource {
             fragment_len,
             op: answer.op,
             transfer,

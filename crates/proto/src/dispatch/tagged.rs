@@ -127,18 +127,19 @@ impl Core {
     fn fill_late(&mut self, arrived: &Arrived, posted: Posted) {
         let peer = arrived.peer;
         // What it left in an earlier session may be found while it rests.
-        self.is_awake(peer);
+        self.is_live(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
         let (keeps_credit, charge) = (arrived.keeps_credit, arrived.what.charge(arrived.len));
-        state.on_taken(&mut self.sh, arrived.lane, keeps_credit, charge);
+        let (lanes, env) = &mut state.lanes(&mut self.sh);
+        lanes.on_taken(env, arrived.lane, keeps_credit, charge);
         let to = arrived.label.into();
         match arrived.what {
             Waiting::Held(held) => {
                 let (op, error) = (Some(posted.op), OpError::truncated(arrived.len, posted.len));
                 let (lane, data) = (arrived.lane, Data::Held(held));
-                state.deliver_to(&mut self.sh, lane, &to, op, arrived.len, data, error);
+                lanes.deliver_to(env, lane, &to, op, arrived.len, data, error);
             }
             Waiting::Request(asked) => {
                 let request = Request {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Timers: when something is due, and what is done then.
 
-use crate::path::Path;
 use crate::{Core, Instant};
 
 impl Core {
@@ -18,13 +17,13 @@ impl Core {
             .map(|peer| peer.timer(times))
             .min()
             .unwrap_or(Instant::NEVER)
-            .min(self.rest_timer())
+            .min(self.dormancy_timer())
             .min(self.sh.shortage.timer())
     }
 
     /// Does what is due: acknowledgements, retransmissions, handshakes. Events and transmits follow.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.rest_the_quiet(now);
+        self.retire_the_quiet(now);
         self.look_at_shortage(now);
         let mut index = 0;
         while let Some(&id) = self.timed.get(index) {
@@ -33,11 +32,7 @@ impl Core {
                 continue;
             };
             let times = self.sh.ctx.times();
-            if peer.timer(times) == Instant::NEVER
-                && !peer.queued
-                && !peer.paths.iter().any(Path::is_blocked)
-            {
-                peer.timed = false;
+            if peer.unmark_timed(times) {
                 self.timed.swap_remove(index);
                 continue;
             }

@@ -69,7 +69,12 @@ impl Core {
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         self.release_sent();
         while let Some(&id) = self.ready.front() {
-            let Core { peers, sh, .. } = self;
+            let Core {
+                peers,
+                sh,
+                outstanding_count,
+                ..
+            } = self;
             let peer = peers.get_mut(id.index()).and_then(Option::as_deref_mut);
             if let Some(peer) = peer {
                 if let Some(outgoing) = peer.next_outgoing(now, sh) {
@@ -77,11 +82,11 @@ impl Core {
                     self.sent = Some((id, outgoing));
                     return Some(self.view(id, &outgoing));
                 }
-                peer.queued = false;
+                peer.unmark_queued();
                 if peer.is_starved() {
                     peer.wake_starved(sh);
                 }
-                peer.note_outstanding(sh);
+                outstanding_count.update(peer.note_outstanding());
             }
             self.ready.pop_front();
         }
@@ -93,14 +98,14 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn has_outstanding(&self) -> bool {
-        !self.ready.is_empty() || self.sh.outstanding_count > 0
+        !self.ready.is_empty() || self.outstanding_count.count > 0
     }
 
     /// Looks at every peer with a timer, so that [`Core::has_outstanding`] says how it is now.
     pub fn look_for_outstanding(&mut self) {
         for id in &self.timed {
             if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
-                peer.note_outstanding(&mut self.sh);
+                self.outstanding_count.update(peer.note_outstanding());
             }
         }
     }
@@ -137,7 +142,7 @@ impl Core {
             let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
                 continue;
             };
-            if peer.paths.get_mut(link).is_some_and(Path::unblock) {
+            if peer.paths_mut().get_mut(link).is_some_and(Path::unblock) {
                 self.touch(id);
             }
         }

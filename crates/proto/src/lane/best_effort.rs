@@ -2,9 +2,9 @@
 //! Best effort: delivered if it arrives and finds a buffer; what is lost is counted, not repaired
 //! (`P7.1`, `P7.4`).
 
+use super::{Env, Lanes};
+use crate::base::context::Context;
 use crate::matching::port::Match;
-use crate::peer::Peer;
-use crate::shared::Shared;
 use crate::{Data, DropReason, OpError, PortId};
 use core::ops::Range;
 use portolan_wire::Message;
@@ -48,20 +48,20 @@ impl Seen {
     }
 }
 
-impl Peer {
+impl Lanes {
     /// Notes that a message has come, and what is missing before it.
     pub(crate) fn note_best_effort(
         &mut self,
-        sh: &mut Shared,
+        ctx: &mut Context,
         message: &Message,
     ) -> Result<(), DropReason> {
-        let rx = &mut self.lanes_rx[message.lane.index()].best_effort;
+        let rx = &mut self.rx[message.lane.index()].best_effort;
         match rx.admit(message.seq)? {
-            Admitted::Skipping(count) => sh.ctx.counters_mut().best_effort_lost += u64::from(count),
+            Admitted::Skipping(count) => ctx.counters_mut().best_effort_lost += u64::from(count),
             // It was late, not lost.
             Admitted::Late => {
-                sh.ctx.counters_mut().best_effort_lost =
-                    sh.ctx.counters_mut().best_effort_lost.saturating_sub(1);
+                ctx.counters_mut().best_effort_lost =
+                    ctx.counters_mut().best_effort_lost.saturating_sub(1);
             }
         }
         Ok(())
@@ -69,16 +69,16 @@ impl Peer {
 
     pub(crate) fn on_best_effort(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         message: &Message,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
-        self.note_best_effort(sh, message)?;
+        self.note_best_effort(&mut env.sh.ctx, message)?;
         let port = PortId {
             number: message.port,
             system: message.system,
         };
-        let found = sh.matching.find_at_port(port, self.id, message.lane);
+        let found = env.sh.matching.find_at_port(port, env.peer, message.lane);
         let len = payload.len() as u64;
         let (op, error) = match found {
             Match::InPlace => (None, None),
@@ -86,7 +86,15 @@ impl Peer {
             // P7.3
             Match::Nothing | Match::Discarded => return Err(DropReason::BestEffortNoBuffer),
         };
-        self.deliver(sh, message.lane, port, op, len, Data::Frame(payload), error);
+        self.deliver(
+            env,
+            message.lane,
+            port,
+            op,
+            len,
+            Data::Frame(payload),
+            error,
+        );
         Ok(())
     }
 }

@@ -1,38 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What becomes of a lane when its peer is given up (`P9.7`).
 
-use super::{Entry, State, match_entry};
+use super::{Entry, Env, Lanes, State, match_entry};
 use crate::Data;
 use crate::matching::remains::Remains;
-use crate::peer::Peer;
-use crate::shared::Shared;
 use alloc::collections::VecDeque;
 use portolan_wire::LaneId;
 
-impl Peer {
+impl Lanes {
     /// Ends the messages of a peer that is gone which have been matched with a buffer: those that
     /// are whole are delivered, if none is missing at their port. `P9.7`
-    pub(crate) fn end_matched(&mut self, sh: &mut Shared, lane: LaneId, remains: &mut Remains) {
-        let rx = &mut self.lanes_rx[lane.index()];
+    pub(crate) fn end_matched(&mut self, env: &mut Env<'_>, lane: LaneId, remains: &mut Remains) {
+        let rx = &mut self.rx[lane.index()];
         let matched = core::mem::take(&mut rx.matched);
         rx.jobs_matched = 0;
         let rest = rx.entries.split_off(matched);
         let entries = core::mem::replace(&mut rx.entries, rest);
-        self.end_entries(sh, lane, remains, entries);
+        self.end_entries(env, lane, remains, entries);
     }
 
     /// The same for those that have not, which may find a buffer now or wait at their port.
-    pub(crate) fn end_unmatched(&mut self, sh: &mut Shared, lane: LaneId, remains: &mut Remains) {
-        let rx = &mut self.lanes_rx[lane.index()];
+    pub(crate) fn end_unmatched(&mut self, env: &mut Env<'_>, lane: LaneId, remains: &mut Remains) {
+        let rx = &mut self.rx[lane.index()];
         // What waits no longer counts as credit.
         (rx.waiting, rx.lent) = (0, 0);
         let entries = core::mem::take(&mut rx.entries);
-        self.end_entries(sh, lane, remains, entries);
+        self.end_entries(env, lane, remains, entries);
     }
 
     fn end_entries(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         lane: LaneId,
         remains: &mut Remains,
         entries: VecDeque<Option<Entry>>,
@@ -49,13 +47,13 @@ impl Peer {
             if let (true, &State::Held(held)) = (keeps, &entry.state) {
                 // The peer has no more use for credit.
                 entry.charge = 0;
-                sh.held.leave(held);
-                match_entry(sh, self.id, lane, &mut entry);
+                env.sh.held.leave(held);
+                match_entry(env, lane, &mut entry);
             }
             match entry.state {
                 State::Aside | State::Gone => {}
                 State::Remote(job) if keeps && job.is_whole() => {
-                    job.finish(&mut self.host(sh), 0);
+                    job.finish(&mut env.host(), 0);
                 }
                 State::Remote(job) => {
                     // What was sent behind it must not be seen without it.
@@ -63,8 +61,8 @@ impl Peer {
                     job.end(remains);
                 }
                 State::Ready { op, data, error } if keeps => {
-                    self.deliver_to(sh, lane, &entry.to, op, entry.len, data, error);
-                    sh.matching.on_delivered(&entry.to);
+                    self.deliver_to(env, lane, &entry.to, op, entry.len, data, error);
+                    env.sh.matching.on_delivered(&entry.to);
                 }
                 state => {
                     remains.broken.push((lane, entry.to));

@@ -2,8 +2,8 @@
 //! Messages with labels in their lane: matched in their turn, like those to ports, but by their
 //! label, and delivered when they are whole, whatever is under way before them (`P11.4`).
 
+use super::{Env, Lanes};
 use crate::base::credit::charge;
-use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::{Address, Data, DropReason, Event, OpError, OpId};
 use core::ops::Range;
@@ -15,37 +15,38 @@ use portolan_wire::{Label, LaneId};
 /// is for what credit bounds.
 const WAITING_PART: usize = 4;
 
-impl Peer {
+impl Lanes {
     /// A whole eager message with a label, at `payload` of the frame being handled.
     pub(crate) fn on_labelled(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         lane: LaneId,
         label: Label,
         seq: u16,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
-        let rx = &mut self.lanes_rx[lane.index()];
+        let rx = &mut self.rx[lane.index()];
         let charge = charge(payload.len());
         let len = payload.len() as u64;
         // P3.12: what has come by another path costs nothing a second time.
         let index = rx.fresh(seq)?;
         rx.admit(charge)?;
         if !rx.is_next(seq) {
-            return self.keep_whole(sh, lane, label.into(), index, payload);
+            return self.keep_whole(env, lane, label.into(), index, payload);
         }
-        let Some(posted) = sh
-            .matching
-            .lists()
-            .take_posted(self.id, &label, len, &mut sh.ctx)
+        let Some(posted) =
+            env.sh
+                .matching
+                .lists()
+                .take_posted(env.peer, &label, len, &mut env.sh.ctx)
         else {
-            return self.keep_whole(sh, lane, label.into(), index, payload);
+            return self.keep_whole(env, lane, label.into(), index, payload);
         };
         rx.next_seq = rx.next_seq.wrapping_add(1);
         let error = OpError::truncated(len, posted.len);
         let (to, data) = (label.into(), Data::Frame(payload));
-        self.deliver_to(sh, lane, &to, Some(posted.op), len, data, error);
-        self.consume(sh, lane, charge);
+        self.deliver_to(env, lane, &to, Some(posted.op), len, data, error);
+        self.consume(env, lane, charge);
         Ok(())
     }
 
@@ -56,7 +57,7 @@ impl Peer {
     )]
     pub(crate) fn deliver_to(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         lane: LaneId,
         to: &Address,
         op: Option<OpId>,
@@ -65,11 +66,11 @@ impl Peer {
         error: Option<OpError>,
     ) {
         match (to, op) {
-            (Address::Port(port), op) => self.deliver(sh, lane, *port, op, len, data, error),
+            (Address::Port(port), op) => self.deliver(env, lane, *port, op, len, data, error),
             (Address::Label(label), Some(op)) => {
-                sh.ctx.count_received(len);
-                sh.ctx.emit(Event::Matched {
-                    peer: self.id,
+                env.sh.ctx.count_received(len);
+                env.sh.ctx.emit(Event::Matched {
+                    peer: env.peer,
                     op,
                     label: *label,
                     len,

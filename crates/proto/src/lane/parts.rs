@@ -2,26 +2,24 @@
 //! Messages that come in fragments: they gather in held memory, or in the buffer that was found when
 //! the first came.
 
-use super::{Entry, State};
+use super::{Entry, Env, Lanes, State};
 use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
 use crate::mem::slot::FRAGMENTED_LEN_MAX;
-use crate::peer::Peer;
-use crate::shared::Shared;
 use crate::{Address, Data, Dest, DropReason, Event, OpError};
 use core::ops::Range;
 use portolan_wire::{Fragment, LaneId};
 
-impl Peer {
+impl Lanes {
     /// A fragment of an eager message.
     pub(crate) fn on_fragment(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         fragment: &Fragment,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
         let lane = fragment.message.lane;
-        let (index, entry) = self.gathering(sh, fragment)?;
+        let (index, entry) = self.gathering(env, fragment)?;
         let at = u64::from(fragment.offset);
         let len = payload.len() as u64;
         let (known, dest) = match &mut entry.state {
@@ -43,12 +41,12 @@ impl Peer {
         match (&entry.state, dest) {
             (State::Placing { posted, .. }, _) => {
                 if let Some(event) = posted.place(at, payload) {
-                    sh.ctx.emit(event);
+                    env.sh.ctx.emit(event);
                 }
             }
-            (_, dest) => sh.ctx.emit(Event::Place { dest, src: payload }),
+            (_, dest) => env.sh.ctx.emit(Event::Place { dest, src: payload }),
         }
-        self.end_if_whole(sh, lane, index);
+        self.end_if_whole(env, lane, index);
         Ok(())
     }
 
@@ -57,12 +55,12 @@ impl Peer {
     /// must be looked at one by one.
     pub(crate) fn on_fragments(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         first: &Fragment,
         len: u64,
     ) -> Option<Dest> {
         let lane = first.message.lane;
-        let (index, entry) = self.gathering(sh, first).ok()?;
+        let (index, entry) = self.gathering(env, first).ok()?;
         let at = u64::from(first.offset);
         let (known, dest) = match &mut entry.state {
             State::Gathering { held, received } => {
@@ -74,11 +72,11 @@ impl Peer {
             _ => return None,
         };
         // Some of it may have arrived; or there is news of the buffer that must be heard first.
-        if at < known.end() || sh.ctx.has_event() {
+        if at < known.end() || env.sh.ctx.has_event() {
             return None;
         }
         known.insert(at, at + len);
-        self.end_if_whole(sh, lane, index);
+        self.end_if_whole(env, lane, index);
         Some(dest)
     }
 
@@ -86,7 +84,7 @@ impl Peer {
     /// if this part is the first. It may be whole.
     fn gathering(
         &mut self,
-        sh: &mut Shared,
+        env: &mut Env<'_>,
         fragment: &Fragment,
     ) -> Result<(usize, &mut Entry), DropReason> {
         let lane = fragment.message.lane;
@@ -97,11 +95,11 @@ impl Peer {
         if len > FRAGMENTED_LEN_MAX {
             return Err(DropReason::BadFragment);
         }
-        let rx = &mut self.lanes_rx[lane.index()];
+        let rx = &mut self.rx[lane.index()];
         let index = rx.index(fragment.message.seq)?;
         if rx.is_vacant(index) {
             rx.admit(charge(len))?;
-            let held = sh.held.take(len);
+            let held = env.sh.held.take(len);
             let received = Coverage::default();
             let state = State::Gathering { held, received };
             *rx.place(index) = Some(Entry {
@@ -110,9 +108,9 @@ impl Peer {
                 charge: charge(len),
                 state,
             });
-            self.advance(sh, lane);
+            self.advance(env, lane);
         }
-        let rx = &mut self.lanes_rx[lane.index()];
+        let rx = &mut self.rx[lane.index()];
         let entry = rx.entries.get_mut(index).and_then(Option::as_mut);
         entry
             .filter(|entry| entry.len == len as u64 && entry.to == to)
@@ -121,8 +119,8 @@ impl Peer {
     }
 
     /// A part of the message at `index` has arrived.
-    fn end_if_whole(&mut self, sh: &mut Shared, lane: LaneId, index: usize) {
-        let rx = &mut self.lanes_rx[lane.index()];
+    fn end_if_whole(&mut self, env: &mut Env<'_>, lane: LaneId, index: usize) {
+        let rx = &mut self.rx[lane.index()];
         if let Some(Some(entry)) = rx.entries.get_mut(index) {
             let len = entry.len;
             match &entry.state {
@@ -139,6 +137,6 @@ impl Peer {
                 _ => {}
             }
         }
-        self.advance(sh, lane);
+        self.advance(env, lane);
     }
 }

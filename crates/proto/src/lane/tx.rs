@@ -78,8 +78,23 @@ impl LaneTx {
         wakes
     }
 
-    /// Charged so far, and how far that may go.
-    pub(crate) fn credit(&self) -> (u32, u32) {
-        (self.charged, self.limit)
+    /// How the lane's credit stands, `consumed` of the peer's.
+    pub(super) fn status(&self, consumed: u32) -> CreditStatus {
+        CreditStatus {
+            charged: self.charged,
+            limit: self.limit,
+            consumed,
+        }
     }
+}
+
+/// Credit of one lane, in bytes modulo 2^32 since the session began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreditStatus {
+    /// Charged by this side for messages to the peer.
+    pub charged: u32,
+    /// How far the peer lets that go.
+    pub limit: u32,
+    /// Charged by the peer and consumed here.
+    pub consumed: u32,
 }

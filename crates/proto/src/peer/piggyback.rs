@@ -9,7 +9,7 @@ use crate::Instant;
 use crate::mem::slot::SlotId;
 use crate::path::OpenFrame;
 use crate::shared::Shared;
-use portolan_wire::{CREDIT_LEN, Credit, GRANT_LEN, LaneId};
+use portolan_wire::GRANT_LEN;
 
 impl Peer {
     /// Credit, grants and ends of transfers; they make the frame a numbered one, for which there
@@ -26,7 +26,7 @@ impl Peer {
         }
         let bytes = sh.slots.bytes_mut(frame.slot);
         let limit = limit.min(bytes.len());
-        let credit_len = self.emit_credit(
+        let credit_len = self.lanes.emit_credit(
             sh.ctx.credit_len(),
             bytes.get_mut(frame.len..limit).unwrap_or(&mut []),
         );
@@ -83,24 +83,10 @@ impl Peer {
     ) -> usize {
         let bytes = sh.slots.bytes_mut(slot);
         let out = bytes.get_mut(at..end).unwrap_or(&mut []);
-        let credit_len = self.emit_credit(sh.ctx.credit_len(), out);
+        let credit_len = self.lanes.emit_credit(sh.ctx.credit_len(), out);
         let acks_len = self
             .paths
             .emit_acks(now, sh.ctx.poll_gap(), &mut out[credit_len..]);
         credit_len + acks_len
-    }
-
-    /// Writes the credit of each lane that owes it and fits `out`; returns the bytes it takes.
-    fn emit_credit(&mut self, credit_len: u32, out: &mut [u8]) -> usize {
-        let mut len = 0;
-        for lane in LaneId::ALL {
-            if self.credit_due[lane.index()] && len + CREDIT_LEN <= out.len() {
-                self.credit_due[lane.index()] = false;
-                let limit = self.lanes_rx[lane.index()].advertise(credit_len);
-                Credit { lane, limit }.emit(&mut out[len..]);
-                len += CREDIT_LEN;
-            }
-        }
-        len
     }
 }

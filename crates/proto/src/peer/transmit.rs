@@ -18,7 +18,7 @@ impl Peer {
     /// The next frame to the peer.
     #[inline]
     pub(crate) fn next_outgoing(&mut self, now: Instant, sh: &mut Shared) -> Option<Outgoing> {
-        if self.session.failed.is_some() {
+        if self.session.failure().is_some() {
             return self.emit_reset(sh);
         }
         // Highest number first: raw frames before datagrams, so small messages before bulk.
@@ -42,10 +42,10 @@ impl Peer {
         {
             return Some(sent);
         }
-        if !self.session.up {
+        if !self.session.is_up() {
             return None;
         }
-        let session = self.session.token_theirs;
+        let session = self.session.token_theirs();
         let path = self.paths.get_mut(link)?;
         if let Some(sent) = path.emit_probe(now, &mut sh.scratch, session) {
             return Some(sent);
@@ -84,12 +84,9 @@ impl Peer {
     /// See [`Core::has_urgent_tx`](crate::Core::has_urgent_tx).
     pub(crate) fn has_urgent_tx(&self, credit_len: u32) -> bool {
         let waits = |path: &Path| path.has_urgent() || self.session.has_handshake(path.link());
-        self.session.failed.is_some()
+        self.session.failure().is_some()
             || !self.control.is_empty()
-            || self
-                .lanes_rx
-                .iter()
-                .any(|lane| lane.owes_credit(credit_len))
+            || self.lanes.owes_credit_urgently(credit_len)
             || !self.send_queue.is_empty()
             || self.paths.iter().any(waits)
     }
@@ -141,7 +138,7 @@ impl Peer {
             self.repeat_grant(sh, &mut frame, limit);
         }
         self.ack_waited = false;
-        let session = self.session.token_theirs;
+        let session = self.session.token_theirs();
         let path = self.paths.get_mut(link)?;
         Some(path.seal(now, &mut sh.slots, session, &frame))
     }
@@ -158,7 +155,7 @@ impl Peer {
             ..
         } = sh;
         ctx.counters_mut().retransmits += 1;
-        let session = self.session.token_theirs;
+        let session = self.session.token_theirs();
         let kind = match lost.contents {
             Contents::Fragment { .. } => FrameKind::Bulk,
             _ => FrameKind::Data,
@@ -195,14 +192,14 @@ impl Peer {
             batch.grow(self.append_to_run(now, sh, (slot, at, end)));
         }
         self.ack_waited = self.paths.ack_is_due(now) || self.has_control();
-        let session = self.session.token_theirs;
+        let session = self.session.token_theirs();
         let path = self.paths.get_mut(link)?;
         Some(path.seal_batch(now, &mut sh.slots, session, &batch))
     }
 
     /// What of transfers leaves next: what is sent anew, then what was granted.
     fn next_bulk(&mut self, now: Instant, sh: &mut Shared, link: LinkId) -> Option<Outgoing> {
-        let session = self.session.token_theirs;
+        let session = self.session.token_theirs();
         let Shared {
             ctx,
             transfers,
@@ -250,19 +247,6 @@ impl Peer {
         }
     }
 
-    /// Notes whether frames or acknowledgements are left.
-    #[inline]
-    pub(crate) fn note_outstanding(&mut self, sh: &mut Shared) {
-        let is_outstanding = self.session.up && self.paths.iter().any(Path::has_outstanding);
-        if is_outstanding != self.is_outstanding {
-            self.is_outstanding = is_outstanding;
-            sh.outstanding_count = match is_outstanding {
-                true => sh.outstanding_count + 1,
-                false => sh.outstanding_count - 1,
-            };
-        }
-    }
-
     /// Frees everything that waits to be sent or acknowledged.
     pub(crate) fn abandon_tx(&mut self, sh: &mut Shared) {
         for path in self.paths.iter_mut() {
@@ -270,7 +254,6 @@ impl Peer {
         }
         self.control.clear();
         self.send_queue.clear();
-        self.note_outstanding(sh);
     }
 }
 

@@ -119,7 +119,7 @@ fn a_frame_that_has_lost_its_mark_is_refused() {
             .filter(|got| got.bytes == b"without");
         assert_eq!(got.count(), 1 + usize::from(rests));
         // What was agreed on is known after a rest.
-        assert_eq!(pair.ends[0].core.resting_count(), 1);
+        assert_eq!(pair.ends[0].core.dormant_count(), 1);
     }
     pair.assert_clean();
 }

@@ -390,12 +390,12 @@ fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
     let mut pair = Pair::new(NETWORK, 13);
     pair.run(Duration::from_millis(5));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
-    for link in pair.ends[0].core.sh.ctx.links_mut() {
+    for link in pair.ends[0].core.shared_mut().ctx.links_mut() {
         link.frame_len_max = 8972;
     }
     let path = |pair: &mut Pair, frame_len| {
-        let peer = pair.ends[0].core.peers[1].as_mut().unwrap();
-        for path in peer.paths.iter_mut() {
+        let peer = pair.ends[0].core.peer_mut(B);
+        for path in peer.paths_mut().iter_mut() {
             path.set_frame_len(frame_len);
         }
     };
@@ -562,7 +562,7 @@ fn what_was_acknowledged_outlives_its_sender_though_memory_is_full() {
         pair.ends[0].send(B, &labelled, &pattern(2, 300)).unwrap();
         pair.run(Duration::from_millis(20));
         assert!(!pair.ends[0].core.has_unfinished());
-        pair.ends[1].core.sh.ctx.limits_mut().held_len_max = 1000;
+        pair.ends[1].core.shared_mut().ctx.limits_mut().held_len_max = 1000;
         pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
         pair.ends[1].post(PORT, 5000, None);
         let any = Selector {
@@ -585,7 +585,7 @@ fn lives_that_come_and_go_fill_no_more_than_twice_the_memory() {
     let mut pair = Pair::new(&[LinkId::UDP], 25);
     pair.run(Duration::from_millis(20));
     let limit = 100_000;
-    pair.ends[1].core.sh.ctx.limits_mut().held_len_max = limit;
+    pair.ends[1].core.shared_mut().ctx.limits_mut().held_len_max = limit;
     let mut accepted = 0;
     for _ in 0..40 {
         for _ in 0..30 {

@@ -475,7 +475,7 @@ impl Pair {
         for (link, frame) in frames {
             let limit = self.ends[index]
                 .core
-                .sh
+                .shared_mut()
                 .ctx
                 .link(link)
                 .unwrap()

@@ -204,8 +204,8 @@ fn a_transfer_announced_for_a_wider_path_goes_by_a_narrower_one() {
     let mut pair = up(7);
     pair.narrow = Some((LinkId::PACKET, 1496));
     // As it is before UDP has proven its frames: raw frames are longest.
-    let peer = pair.ends[0].core.peers[1].as_mut().unwrap();
-    peer.paths.set_bulk(LinkId::PACKET);
+    let peer = pair.ends[0].core.peer_mut(B);
+    peer.paths_mut().set_bulk(LinkId::PACKET);
     pair.ends[0].send(B, &LOW, &[9; 400_000]).unwrap();
     pair.dead = Some(LinkId::PACKET);
     pair.run(Duration::from_millis(200));

@@ -30,7 +30,7 @@ fn pair() -> Pair {
 }
 
 fn resting(pair: &Pair) -> [usize; 2] {
-    [0, 1].map(|end| pair.ends[end].core.resting_count())
+    [0, 1].map(|end| pair.ends[end].core.dormant_count())
 }
 
 /// Messages of every kind from one end, which the other must get in order.
@@ -96,11 +96,11 @@ fn what_is_asked_of_a_resting_peer_is_what_was_true_before() {
         )
     };
     let asleep = view(core);
-    assert_eq!(core.resting_count(), 1);
+    assert_eq!(core.dormant_count(), 1);
     assert_eq!(asleep.0, PeerStatus::Up);
     assert!(asleep.4.is_some());
     core.connect(pair.now, B);
-    assert_eq!(core.resting_count(), 0);
+    assert_eq!(core.dormant_count(), 0);
     assert_eq!(view(core), asleep);
 }
 
@@ -147,7 +147,7 @@ fn a_wrong_token_wakes_nobody() {
     let core = &mut pair.ends[0].core;
     core.handle_frame(pair.now, LinkId::UDP, &frame);
     assert_eq!(core.counters().drops(DropReason::StaleSession), 1);
-    assert_eq!(core.resting_count(), 1);
+    assert_eq!(core.dormant_count(), 1);
 }
 
 #[test]

@@ -341,7 +341,7 @@ fn what_nobody_takes_holds_up_neither_its_lane_nor_memory() {
     for links in [&[LinkId::UDP], SHARED] {
         let mut pair = ready(links, 9);
         let limit = 1 << 20;
-        pair.ends[1].core.sh.ctx.limits_mut().held_len_max = limit;
+        pair.ends[1].core.shared_mut().ctx.limits_mut().held_len_max = limit;
         let mut sent = 0;
         for _ in 0..4000 {
             let bytes = pattern(1, 1000);

@@ -19,7 +19,11 @@ fn a_grant_that_is_no_multiple_of_the_fragment_does_not_hold_the_budget() {
     let mut pair = Pair::new(&[LinkId::UDP], 1);
     pair.run(Duration::from_millis(50));
     // The least budget there is: one quantum.
-    pair.ends[1].core.sh.transfers.set_budget(LinkId::UDP, 0);
+    pair.ends[1]
+        .core
+        .shared_mut()
+        .transfers
+        .set_budget(LinkId::UDP, 0);
     for _ in 0..2 {
         pair.ends[1].post(PORT, 300_000, None);
         pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();
@@ -52,7 +56,11 @@ fn a_grant_whose_frame_is_lost_comes_with_an_acknowledgement() {
 fn what_was_overtaken_leaves_the_budget_to_others() {
     let mut pair = Pair::new(&[LinkId::UDP], 5);
     pair.run(Duration::from_millis(50));
-    pair.ends[1].core.sh.transfers.set_budget(LinkId::UDP, 0);
+    pair.ends[1]
+        .core
+        .shared_mut()
+        .transfers
+        .set_budget(LinkId::UDP, 0);
     pair.ends[1].post(PORT, 300_000, None);
     pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();
     // The request and its grant pass; then every other fragment vanishes.
@@ -60,7 +68,7 @@ fn what_was_overtaken_leaves_the_budget_to_others() {
     pair.faults.drop = 0.5;
     pair.run(pair.latency * 6);
     pair.faults.drop = 0.0;
-    let (granted, frontier, received) = pair.ends[1].core.sh.transfers.first_rx();
+    let (granted, frontier, received) = pair.ends[1].core.shared_mut().transfers.first_rx();
     assert!(frontier > received, "nothing was overtaken");
     let missing = granted - received;
     assert!(missing > 65_536, "{missing} bytes granted and not here");
@@ -119,8 +127,10 @@ fn a_lost_frame_does_not_hold_up_those_behind_it() {
 }
 
 fn path(pair: &mut Pair, rank: usize, peer: usize) -> &mut crate::path::Path {
-    let peer = pair.ends[rank].core.peers[peer].as_deref_mut().unwrap();
-    peer.paths.get_mut(LinkId::UDP).unwrap()
+    let peer = pair.ends[rank]
+        .core
+        .peer_mut(PeerId(u32::try_from(peer).unwrap()));
+    peer.paths_mut().get_mut(LinkId::UDP).unwrap()
 }
 
 #[test]
@@ -264,7 +274,10 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
         trio.cores[2].post_recv(PORT, OpId(u64::from(peer)), 300_000, None);
     }
     trio.run(now);
-    trio.cores[2].sh.transfers.set_budget(LinkId::UDP, 0);
+    trio.cores[2]
+        .shared_mut()
+        .transfers
+        .set_budget(LinkId::UDP, 0);
     let to = PeerId(2);
     trio.cores[0]
         .rendezvous(to, &LOW, OpId(1), 300_000, 0)
@@ -305,7 +318,7 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
 fn transfers_that_are_open_on_a_lane_keep_their_credit() {
     let mut pair = Pair::new(&[LinkId::UDP], 21);
     // Less than what a window full of requests costs.
-    pair.ends[1].core.sh.ctx.limits_mut().credit_len = 264 * 1024;
+    pair.ends[1].core.shared_mut().ctx.limits_mut().credit_len = 264 * 1024;
     pair.run(Duration::from_millis(50));
     pair.ends[1].post(PORT, 100_000, None);
     for _ in 0..10_000 {

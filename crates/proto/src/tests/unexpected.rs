@@ -37,7 +37,7 @@ fn exact(tag: u64) -> Selector {
 fn ready(links: &[LinkId], limit: usize) -> Pair {
     let mut pair = Pair::new(links, 1);
     pair.ends[1].core.connect(pair.now, A);
-    pair.ends[1].core.sh.ctx.limits_mut().held_len_max = limit;
+    pair.ends[1].core.shared_mut().ctx.limits_mut().held_len_max = limit;
     pair.run(Duration::from_millis(20));
     pair
 }
@@ -145,7 +145,7 @@ fn a_receive_that_memory_is_too_short_for_ends_and_says_so() {
         let sent = flood(&mut pair, 100_000, |tag| to(label(tag)), 8);
         assert!((10_000..100_000).contains(&sent), "{sent}");
         let held_len = pair.ends[1].core.usage().1;
-        let credit = pair.ends[1].core.sh.ctx.credit_len() as usize;
+        let credit = pair.ends[1].core.shared_mut().ctx.credit_len() as usize;
         assert!(
             (limit..limit + 4 * credit).contains(&held_len),
             "{held_len}"

@@ -22,14 +22,14 @@ impl Core {
         }
         let header = frame.header;
         let peer = match self.peers.get_mut(token_index(header.session)) {
-            Some(Some(peer)) if peer.session.token_mine == header.session => &mut **peer,
+            Some(Some(peer)) if peer.session().token_mine() == header.session => &mut **peer,
             _ => return None,
         };
-        let from = peer.id;
-        if !peer.session.up || peer.session.failed.is_some() {
+        let from = peer.id();
+        if !peer.is_open() {
             return None;
         }
-        let path = peer.paths.get(link)?;
+        let path = peer.paths().get(link)?;
         if !path.takes(header.checked) {
             return None;
         }
@@ -38,10 +38,11 @@ impl Core {
             return None;
         }
         let (count, len) = measure(&frame, first, others.take(most as usize - 1));
-        let dest = peer.on_fragments(&mut self.sh, &frame.fragment, len as u64)?;
-        peer.last_heard = now;
+        let (lanes, env) = &mut peer.lanes(&mut self.sh);
+        let dest = lanes.on_fragments(env, &frame.fragment, len as u64)?;
+        peer.on_heard(now);
         let (num, ack) = (header.packet_num, self.sh.ctx.bulk_ack_times());
-        let path = peer.paths.get_mut(link)?;
+        let path = peer.paths_mut().get_mut(link)?;
         path.on_numbered_run(now, (num, count, header.attempt), ack);
         self.sh.ctx.counters_mut().frames_received += u64::from(count);
         self.after_records(from);

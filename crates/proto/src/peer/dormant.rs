@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Dormant peers: of a peer that has been quiet for a while only what cannot be made anew is kept, a third
+//! of the memory of one that is busy. Its next frame, or the next operation for it, revives it.
+//!
+//! Nothing of it shows on a wire. A peer on shared memory is never dormant: its rings are larger than
+//! anything here.
+//!
+//! The one invariant: a peer becomes dormant only when nothing is under way in either direction, all credit
+//! was given back, and no timer runs; so what is left out is what a new peer begins with.
+
+use super::Peer;
+use crate::base::config::Times;
+use crate::lane::DormantLanes;
+use crate::path::dormant::DormantPaths;
+use crate::session::SessionState;
+use crate::shared::Shared;
+use crate::{CreditStatus, Instant, LinkId, PathStatus, PeerId};
+use portolan_wire::LaneId;
+
+/// What is kept of a peer; see the module documentation.
+#[derive(Debug)]
+pub(crate) struct DormantPeer {
+    session: SessionState,
+    last_heard: Instant,
+    lanes: DormantLanes,
+    paths: DormantPaths,
+}
+
+impl Peer {
+    /// When something was last heard from the peer, or sent to it.
+    pub(crate) fn last_used(&self) -> Instant {
+        self.last_heard.max(self.paths.last_sent_at())
+    }
+
+    /// Nothing is under way, due or owed.
+    pub(crate) fn is_settled(&self, times: &Times) -> bool {
+        self.session.is_settled()
+            && !self.queued
+            && self.timer(times) == Instant::NEVER
+            && !self.has_control()
+            && self.send_queue.is_empty()
+            && self.lanes.are_settled()
+            && self.paths.are_settled()
+    }
+}
+
+impl From<Peer> for DormantPeer {
+    /// Each field is named, so that a new one is not forgotten.
+    fn from(peer: Peer) -> DormantPeer {
+        let Peer {
+            id: _,
+            session,
+            paths,
+            // Of no meaning while nothing is due.
+            ack_waited: _,
+            lanes,
+            // Nothing waits; the transfer of the last grant has ended.
+            control: _,
+            send_queue: _,
+            last_heard,
+            queued: _,
+            timed: _,
+            watched: _,
+            // Nothing is.
+            is_outstanding: _,
+        } = peer;
+        DormantPeer {
+            session,
+            last_heard,
+            lanes: lanes.into_dormant(),
+            paths: paths.into_dormant(),
+        }
+    }
+}
+
+impl DormantPeer {
+    pub(crate) fn revive(self, id: PeerId, sh: &Shared) -> Peer {
+        let mut peer = Peer::new(id, self.session, sh.ctx.credit_len());
+        peer.last_heard = self.last_heard;
+        peer.lanes = self.lanes.revive(sh.ctx.credit_len());
+        peer.paths = self.paths.revive(&sh.ctx);
+        peer
+    }
+
+    pub(crate) fn session(&self) -> &SessionState {
+        &self.session
+    }
+
+    pub(crate) fn last_heard(&self) -> Instant {
+        self.last_heard
+    }
+
+    pub(crate) fn path_status(&self, link: LinkId) -> Option<PathStatus> {
+        self.paths.status(link)
+    }
+
+    pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
+        self.lanes.credit(lane)
+    }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages and requests that the program submits to one peer: checked, numbered, charged and staged.
+
+use super::Peer;
+use crate::base::context::Context;
+use crate::base::credit::charge;
+use crate::base::narrow::narrow;
+use crate::bulk::TxRole;
+use crate::bulk::send::Announcement;
+use crate::path::control::Control;
+use crate::rma::target::answer_record;
+use crate::shared::Shared;
+use crate::{
+    Address, FlushHint, LinkId, OpId, Refused, RemoteFault, RemoteSpec, SendSpec, Staging,
+};
+use portolan_wire::{Fragment, LaneId, Message, RemoteHead, Rts};
+
+impl Peer {
+    /// Why nothing can be submitted now, in a session that is not up; it is asked for from now on.
+    #[cold]
+    pub(crate) fn refuse_submission(&mut self) -> Refused {
+        let failure = self.session.failure();
+        self.session.want();
+        failure.map_or(Refused::NotUp, Refused::Gone)
+    }
+
+    /// An eager message of `len` bytes: the memory to copy it into. `P4.5`
+    #[inline]
+    pub(crate) fn eager<'a>(
+        &mut self,
+        sh: &'a mut Shared,
+        spec: &SendSpec,
+        len: usize,
+    ) -> Result<Staging<'a>, Refused> {
+        let lane = spec.lane.index();
+        let Some(path) = self.paths.small_mut() else {
+            return Err(Refused::NotUp);
+        };
+        let record_len = spec.header_len() + len;
+        let fits = path.fits_shared(record_len);
+        if !fits && len > sh.ctx.eager_len_max(path.is_lossless()) {
+            return Err(Refused::TooLong);
+        }
+        // P7.5, P11.1
+        let best_effort = spec.best_effort && fits && matches!(spec.to, Address::Port(_));
+        let tx = self.lanes.tx(spec.lane);
+        let seq = match path.has_room(lane) {
+            true if best_effort => Some(tx.next_best_effort()),
+            true => tx.reserve(charge(len)),
+            false => None,
+        };
+        let Some(seq) = seq else {
+            tx.starve();
+            return Err(Refused::Busy);
+        };
+        sh.ctx.counters_mut().messages_sent += 1;
+        let message = Message {
+            best_effort,
+            ..spec.message(u16::try_from(len).unwrap_or(u16::MAX), seq)
+        };
+        let (slots, header_len) = (&mut sh.slots, message.header_len());
+        if fits {
+            let (out, hint) = path.stage_shared(slots, lane, record_len, !best_effort);
+            message.emit(out);
+            return Ok(Staging::whole(&mut out[header_len..], hint));
+        }
+        if path.is_lossless() {
+            let out = path.stage_alone(slots, lane, record_len);
+            message.emit(out);
+            return Ok(Staging::whole(&mut out[header_len..], FlushHint::Full));
+        }
+        let Some(path) = self.paths.run_path(&sh.ctx, len) else {
+            return Err(Refused::NotUp);
+        };
+        let batch_len = path.batch_len(&sh.ctx, len);
+        let fragment = Fragment {
+            message,
+            message_len: narrow(len),
+            offset: 0,
+        };
+        Ok(path.stage_run(slots, &fragment, len, batch_len))
+    }
+    /// A message that nothing waits before: by which link it leaves this instant, and its header.
+    #[inline]
+    pub(crate) fn direct<const N: usize>(
+        &mut self,
+        ctx: &mut Context,
+        spec: &SendSpec,
+        len: usize,
+    ) -> Option<(LinkId, Message)> {
+        if !self.session.is_up() {
+            return None;
+        }
+        let path = self.paths.small_path()?;
+        let eager = len <= ctx.limits().eager_len_max_lossless;
+        let is_lone = path.is_lossless() && path.is_idle(spec.lane.index());
+        if !is_lone || !eager || spec.best_effort {
+            return None;
+        }
+        let link = path.link();
+        let message = spec.message_as::<N>(u16::try_from(len).ok()?, 0)?;
+        let seq = self.lanes.tx(spec.lane).reserve(charge(len))?;
+        let message = Message { seq, ..message };
+        ctx.counters_mut().messages_sent += 1;
+        Some((link, message))
+    }
+
+    /// Appends a message to the frame that its lane is filling, if there is one with room.
+    #[inline]
+    pub(crate) fn append(&mut self, sh: &mut Shared, spec: &SendSpec, bytes: &[u8]) -> Option<()> {
+        if !self.session.is_up() || spec.best_effort {
+            return None;
+        }
+        let (lane, header_len) = (spec.lane.index(), spec.header_len());
+        let need = header_len + bytes.len();
+        let path = self.paths.small_mut()?;
+        if !path.has_open_room(lane, need) {
+            return None;
+        }
+        let len = u16::try_from(bytes.len()).ok()?;
+        let seq = self.lanes.tx(spec.lane).reserve(charge(bytes.len()))?;
+        sh.ctx.counters_mut().messages_sent += 1;
+        let (out, _) = path.stage_shared(&mut sh.slots, lane, need, true);
+        spec.message(len, seq).emit(out);
+        out[header_len..].copy_from_slice(bytes);
+        Some(())
+    }
+
+    /// Announces a message of `len` bytes in the buffer of `op`. `P5.1`
+    pub(crate) fn rendezvous(
+        &mut self,
+        sh: &mut Shared,
+        spec: &SendSpec,
+        op: OpId,
+        len: u64,
+        remote_addr: u64,
+    ) -> Result<(), Refused> {
+        let lane = self.lanes.tx(spec.lane);
+        let has_room = sh.transfers.has_tx_room() && self.paths.has_small_room(spec.lane.index());
+        let Some(seq) = has_room.then(|| lane.reserve(charge(0))).flatten() else {
+            lane.starve();
+            return Err(Refused::Busy);
+        };
+        let announcement = Announcement {
+            peer: self.id,
+            role: TxRole::Send,
+            op,
+            base: 0,
+            len,
+        };
+        let announced = sh.transfers.announce(&announcement, &self.paths);
+        let (key, fragment_len) = announced.expect("there is room: it was looked for");
+        sh.ctx.counters_mut().messages_sent += 1;
+        let rts = Rts {
+            message: spec.message(fragment_len, seq),
+            message_len: len,
+            transfer: key,
+            remote_addr,
+        };
+        if let Some(path) = self.paths.small_mut() {
+            let lane = spec.lane.index();
+            let (out, _) = path.stage_shared(&mut sh.slots, lane, rts.wire_len(), true);
+            rts.emit(out);
+        }
+        Ok(())
+    }
+
+    /// Gives a request for remote memory its numbers and charges for it; `len` bytes are to come back.
+    /// `P12.2`
+    pub(crate) fn begin_request(
+        &mut self,
+        sh: &mut Shared,
+        spec: &RemoteSpec,
+        charge: u32,
+        (op, len, gets): (OpId, u64, bool),
+    ) -> Result<(RemoteHead, u32), Refused> {
+        let path = self.paths.small_path().ok_or(Refused::NotUp)?;
+        let has_room =
+            path.has_room(spec.lane.index()) && sh.remote.has_room() && sh.transfers.has_tx_room();
+        let tx = self.lanes.tx(spec.lane);
+        let Some(seq) = has_room.then(|| tx.reserve(charge)).flatten() else {
+            tx.starve();
+            return Err(Refused::Busy);
+        };
+        let key = sh.remote.begin(self.id, op, len, gets);
+        let key = key.expect("there is room: it was looked for");
+        let head = RemoteHead {
+            lane: spec.lane,
+            seq,
+            op: key,
+            key: spec.key,
+            addr: spec.addr,
+        };
+        Ok((head, key))
+    }
+
+    /// Owes the end of a request of the peer's, without bytes.
+    pub(crate) fn push_answer(&mut self, lane: LaneId, op: u32, result: Result<(), RemoteFault>) {
+        if self.session.failure().is_none() {
+            let answer = answer_record(lane, op, result);
+            self.control.push(Control::Answer(answer));
+        }
+    }
+}
