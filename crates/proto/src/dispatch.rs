@@ -223,7 +223,7 @@ impl Core {
     /// Counters so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.sh.ctx.counters()
+        self.sh.ctx.counters()
     }
 
     /// Whether there is an event.

@@ -151,13 +151,12 @@ impl Core {
     /// The last transmit left: what lived for it alone is free.
     #[inline]
     fn release_sent(&mut self) {
-        match self.sent.take() {
-            Some((_, sent)) => match sent.kind {
+        if let Some((_, sent)) = self.sent.take() {
+            match sent.kind {
                 OutgoingKind::Lossless { frame, .. } => self.sh.slots.release(frame.slot),
                 OutgoingKind::Unnumbered { slot } => self.sh.slots.release(slot),
                 _ => {}
-            },
-            None => {}
+            }
         }
     }
 
