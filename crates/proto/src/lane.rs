@@ -6,8 +6,10 @@ pub(crate) mod best_effort;
 mod end;
 mod held_back;
 mod label;
+mod lanes;
 mod parts;
 mod remote;
+mod rx;
 pub(crate) mod tx;
 
 use crate::base::coverage::Coverage;
@@ -17,12 +19,11 @@ use crate::bulk::Origin;
 use crate::matching::Arrival;
 use crate::matching::port::{Match, Posted, Waiting};
 use crate::path::control::ControlQueue;
-use crate::rma::REMOTE_PORT;
 use crate::rma::target::{Host, Job};
 use crate::shared::Shared;
 use crate::{
-    Address, CreditStatus, Data, Dest, DropReason, Event, HeldId, LinkId, OpError, OpId, PeerId,
-    PortId, RemoteFault,
+    Address, Data, Dest, DropReason, Event, HeldId, LinkId, OpError, OpId, PeerId, PortId,
+    RemoteFault,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -30,9 +31,7 @@ use alloc::vec::Vec;
 use best_effort::Seen;
 use core::ops::Range;
 use held_back::HeldBack;
-use portolan_wire::{
-    CREDIT_LEN, Credit, DoneStatus, FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite,
-};
+use portolan_wire::{DoneStatus, FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
 use tx::LaneTx;
 
 /// Credit per peer and lane up to which messages are held although memory is full, so that what
@@ -78,124 +77,6 @@ impl Env<'_> {
             remote: &self.sh.remote,
             control: self.is_open.then_some(&mut *self.control),
         }
-    }
-}
-
-impl Lanes {
-    pub(crate) fn new(credit_len: u32) -> Self {
-        Lanes {
-            tx: Default::default(),
-            rx: [LaneRx::new(credit_len), LaneRx::new(credit_len)],
-            credit_due: [false; 2],
-            held_back: HeldBack::default(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn tx(&mut self, lane: LaneId) -> &mut LaneTx {
-        &mut self.tx[lane.index()]
-    }
-
-    /// The session is open, with so much credit in each lane.
-    pub(crate) fn begin(&mut self, credits: [u32; 2]) {
-        for (lane, credit) in self.tx.iter_mut().zip(credits) {
-            lane.begin(credit);
-        }
-    }
-
-    /// Some submission was refused.
-    #[inline]
-    pub(crate) fn is_starved(&self) -> bool {
-        self.tx.iter().any(LaneTx::is_starved)
-    }
-
-    /// The peer is to be told of credit.
-    #[inline]
-    pub(crate) fn owes_credit(&self) -> bool {
-        self.credit_due[0] || self.credit_due[1]
-    }
-
-    /// Half of a lane's credit is used up, and the peer is not told: soon it waits for it.
-    pub(crate) fn owes_credit_urgently(&self, credit_len: u32) -> bool {
-        self.rx.iter().any(|lane| lane.owes_credit(credit_len))
-    }
-
-    /// Tells the credit of these lanes once more.
-    pub(crate) fn repeat_credit(&mut self, lanes: [bool; 2]) {
-        for (due, again) in self.credit_due.iter_mut().zip(lanes) {
-            *due |= again;
-        }
-    }
-
-    /// Writes the credit of each lane that owes it and fits `out`; returns the bytes it takes.
-    pub(crate) fn emit_credit(&mut self, credit_len: u32, out: &mut [u8]) -> usize {
-        let mut len = 0;
-        for lane in LaneId::ALL {
-            if self.credit_due[lane.index()] && len + CREDIT_LEN <= out.len() {
-                self.credit_due[lane.index()] = false;
-                let limit = self.rx[lane.index()].advertise(credit_len);
-                Credit { lane, limit }.emit(&mut out[len..]);
-                len += CREDIT_LEN;
-            }
-        }
-        len
-    }
-
-    /// How the credit of a lane stands.
-    pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
-        let consumed = self.rx[lane.index()].consumed;
-        self.tx[lane.index()].status(consumed)
-    }
-
-    /// A message to `port` has been matched and is yet to be delivered.
-    pub(crate) fn owes(&self, lane: LaneId, port: PortId) -> bool {
-        self.rx[lane.index()].owes(port)
-    }
-
-    /// Whether the next message of the lane is at hand, and within its credit: `seq`, which costs
-    /// `charge`.
-    #[inline]
-    pub(crate) fn may_take(&self, lane: LaneId, seq: u16, charge: u32) -> bool {
-        let rx = &self.rx[lane.index()];
-        rx.is_next(seq) && rx.has_room(charge)
-    }
-
-    /// That message was taken past the queue; whether the peer is to be told of credit.
-    #[inline]
-    pub(crate) fn take(&mut self, lane: LaneId, charge: u32, credit_len: u32) -> bool {
-        let rx = &mut self.rx[lane.index()];
-        rx.take_next(charge);
-        self.credit_due[lane.index()] |= rx.consume(charge, credit_len);
-        self.credit_due[lane.index()]
-    }
-
-    /// Nothing is under way, and all credit was given back.
-    pub(crate) fn are_settled(&self) -> bool {
-        !self.is_starved() && self.rx.iter().all(|lane| lane.memory().is_some())
-    }
-
-    /// What is kept of lanes that [are settled](Lanes::are_settled).
-    pub(crate) fn into_dormant(self) -> DormantLanes {
-        DormantLanes {
-            tx: self.tx,
-            rx: self.rx.map(|lane| lane.memory().unwrap_or_default()),
-        }
-    }
-}
-
-impl DormantLanes {
-    pub(crate) fn revive(self, credit_len: u32) -> Lanes {
-        let mut lanes = Lanes::new(credit_len);
-        lanes.tx = self.tx;
-        for (lane, memory) in lanes.rx.iter_mut().zip(self.rx) {
-            lane.recall(memory);
-        }
-        lanes
-    }
-
-    /// As of lanes that are awake.
-    pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
-        self.tx[lane.index()].status(self.rx[lane.index()].consumed)
     }
 }
 
@@ -261,193 +142,6 @@ pub(crate) struct LaneMemory {
     best_effort: Seen,
     consumed: u32,
     advertised: u32,
-}
-
-impl LaneRx {
-    /// `None` while something is under way.
-    pub(crate) fn memory(&self) -> Option<LaneMemory> {
-        let settled = self.entries.is_empty() && self.arrived == self.consumed && self.waiting == 0;
-        settled.then(|| LaneMemory {
-            next_seq: self.next_seq,
-            best_effort: self.best_effort.clone(),
-            consumed: self.consumed,
-            advertised: self.advertised,
-        })
-    }
-
-    pub(crate) fn recall(&mut self, memory: LaneMemory) {
-        self.next_seq = memory.next_seq;
-        self.best_effort = memory.best_effort;
-        (self.arrived, self.consumed) = (memory.consumed, memory.consumed);
-        self.advertised = memory.advertised;
-    }
-
-    pub(crate) fn new(credit_len: u32) -> Self {
-        LaneRx {
-            advertised: credit_len,
-            ..LaneRx::default()
-        }
-    }
-
-    /// Limit to tell the peer now.
-    pub(crate) fn advertise(&mut self, credit_len: u32) -> u32 {
-        self.advertised = self.consumed.wrapping_add(credit_len);
-        self.advertised
-    }
-
-    /// Half of the credit is used up: soon the peer waits for it.
-    pub(crate) fn owes_credit(&self, credit_len: u32) -> bool {
-        self.unadvertised(credit_len) >= credit_len / 2
-    }
-
-    /// Credit that the peer has not been told of.
-    #[inline]
-    fn unadvertised(&self, credit_len: u32) -> u32 {
-        let limit = self.consumed.wrapping_add(credit_len);
-        limit.wrapping_sub(self.advertised)
-    }
-
-    /// Gives `charge` back to the peer; `true` when it is time to say so.
-    #[inline]
-    pub(crate) fn consume(&mut self, charge: u32, credit_len: u32) -> bool {
-        self.consumed = self.consumed.wrapping_add(charge);
-        // A quarter: seldom enough to cost little, early enough that a stream never stops for it.
-        self.unadvertised(credit_len) >= credit_len / 4
-    }
-
-    #[inline]
-    pub(crate) fn admit(&mut self, charge: u32) -> Result<(), DropReason> {
-        let arrived = self.arrived.wrapping_add(charge);
-        // P4.3
-        if (self.advertised.wrapping_sub(arrived) as i32) < 0 {
-            return Err(DropReason::BeyondCredit);
-        }
-        self.arrived = arrived;
-        Ok(())
-    }
-
-    /// A message that waited was taken; returns what comes back of what it had cost.
-    pub(crate) fn end_waiting(&mut self, charge: u32) -> u32 {
-        debug_assert!(self.waiting >= u64::from(charge), "it did not wait");
-        self.waiting -= u64::from(charge);
-        let paid = u64::from(charge).min(self.lent);
-        self.lent -= paid;
-        charge - u32::try_from(paid).unwrap_or(charge)
-    }
-
-    /// Counts up to `charge` of what messages that wait have cost as lent; returns how much.
-    pub(crate) fn lend(&mut self, charge: u32) -> u32 {
-        // Below the lane's credit, as it keeps a message back.
-        let kept = u32::try_from(self.waiting - self.lent).unwrap_or(u32::MAX);
-        let lent = kept.min(charge);
-        self.lent += u64::from(lent);
-        lent
-    }
-
-    /// Messages that wait keep credit back.
-    pub(crate) fn keeps_credit(&self) -> bool {
-        self.waiting > self.lent
-    }
-
-    /// Messages that were matched are yet to be delivered.
-    pub(crate) fn has_matched(&self) -> bool {
-        self.matched > 0
-    }
-
-    /// Index of `seq` among the entries.
-    #[inline]
-    pub(crate) fn index(&self, seq: u16) -> Result<usize, DropReason> {
-        let ahead = seq.wrapping_sub(self.next_seq);
-        // P4.8
-        if ahead >= 1 << 15 {
-            return Err(DropReason::Duplicate);
-        }
-        Ok(usize::from(ahead))
-    }
-
-    /// Index of `seq`, of which nothing has arrived yet.
-    pub(crate) fn fresh(&self, seq: u16) -> Result<usize, DropReason> {
-        let index = self.index(seq)?;
-        match self.entries.get(index) {
-            Some(Some(_)) => Err(DropReason::Duplicate),
-            _ => Ok(index),
-        }
-    }
-
-    fn place(&mut self, index: usize) -> &mut Option<Entry> {
-        if index >= self.entries.len() {
-            self.entries.resize_with(index + 1, || None);
-        }
-        &mut self.entries[index]
-    }
-
-    /// The peer has credit for `charge`.
-    #[inline]
-    pub(crate) fn has_room(&self, charge: u32) -> bool {
-        self.advertised
-            .wrapping_sub(self.arrived.wrapping_add(charge)) as i32
-            >= 0
-    }
-
-    /// The next message was taken past the queue.
-    #[inline]
-    pub(crate) fn take_next(&mut self, charge: u32) {
-        self.arrived = self.arrived.wrapping_add(charge);
-        self.next_seq = self.next_seq.wrapping_add(1);
-    }
-
-    /// A message to `port` has been matched and is yet to be delivered. What waits at the port is
-    /// younger: nothing is matched past a waiting message.
-    pub(crate) fn owes(&self, port: PortId) -> bool {
-        let matched = self.entries.iter().take(self.matched).flatten();
-        matched
-            .filter(|entry| entry.to == Address::Port(port))
-            .any(|entry| !matches!(entry.state, State::Aside | State::Gone))
-    }
-
-    /// The next number was dealt with past the queue.
-    pub(crate) fn skip_next(&mut self) {
-        self.next_seq = self.next_seq.wrapping_add(1);
-    }
-
-    /// Nothing of the message at `index` has arrived.
-    pub(crate) fn is_vacant(&self, index: usize) -> bool {
-        self.entries.get(index).is_none_or(Option::is_none)
-    }
-
-    pub(crate) fn put_job(&mut self, index: usize, job: Job, charge: u32) {
-        *self.place(index) = Some(Entry {
-            to: REMOTE_PORT.into(),
-            len: 0,
-            charge,
-            state: State::Remote(Box::new(job)),
-        });
-    }
-
-    /// The request at `index`.
-    pub(crate) fn job_mut(&mut self, index: usize) -> Option<&mut Job> {
-        match &mut self.entries.get_mut(index)?.as_mut()?.state {
-            State::Remote(job) => Some(job),
-            _ => None,
-        }
-    }
-
-    /// Credit that the peer has spent on what is not consumed: early, unread, or under way in parts.
-    fn outstanding(&self) -> u32 {
-        self.arrived.wrapping_sub(self.consumed)
-    }
-
-    /// A part of this message has arrived, and has its place.
-    fn has_begun(&self, seq: u16) -> bool {
-        self.index(seq)
-            .is_ok_and(|index| matches!(self.entries.get(index), Some(Some(_))))
-    }
-
-    /// Nothing waits before the message with this number.
-    #[inline]
-    pub(crate) fn is_next(&self, seq: u16) -> bool {
-        self.entries.is_empty() && seq == self.next_seq
-    }
 }
 
 impl Lanes {

@@ -6,6 +6,7 @@
 
 pub(crate) mod directory;
 
+use crate::base::narrow::narrow;
 use crate::base::time::Span;
 use crate::{Cause, DropReason, Instant, LinkId, PeerId};
 use portolan_wire::{FrameKind, Hello, MAC_LEN};
@@ -295,7 +296,7 @@ pub(crate) struct HelloIds {
 /// Index of the peer that a token was handed to.
 #[inline]
 pub(crate) fn token_index(token: u64) -> usize {
-    usize::try_from(token & ((1 << INDEX_BITS) - 1)).unwrap_or(usize::MAX)
+    narrow(token & ((1 << INDEX_BITS) - 1))
 }
 
 /// Compares in the same time wherever they differ, as hashes of this library compare.

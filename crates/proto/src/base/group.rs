@@ -2,6 +2,8 @@
 //! Shapes of collective operations: who sends to whom, in which round. The messages themselves are
 //! ordinary ones on system ports.
 
+use super::narrow::narrow;
+
 /// Rounds of a dissemination barrier of `size` processes (Hensgen, Finkel and Manber, 1988):
 /// the logarithm to base 2, rounded up.
 #[must_use]
@@ -18,7 +20,7 @@ pub fn barrier_partners(rank: u32, size: u32, round: u32) -> (u32, u32) {
     assert!(rank < size);
     let step = (1u64 << round) % u64::from(size);
     let (rank, size) = (u64::from(rank), u64::from(size));
-    let modulo = |value: u64| u32::try_from(value % size).unwrap_or(0);
+    let modulo = |value: u64| narrow(value % size);
     (modulo(rank + step), modulo(rank + size - step))
 }
 

@@ -61,7 +61,7 @@ impl ExpectedRun {
         self.len
     }
 
-    /// Whether there are none; never of a run that [`Core::expected_run`] returned.
+    /// Whether there are none; never of a run that [`crate::Core::expected_run`] returned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

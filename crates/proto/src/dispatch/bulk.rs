@@ -12,7 +12,7 @@ use portolan_wire::{Chunk, DoneStatus};
 
 impl Core {
     /// Announces a message of `len` bytes in the buffer of `op`; the end is an
-    /// [`Event::SendDone`]. `remote_addr` is the buffer's address where the peer may pull it from,
+    /// [`crate::Event::SendDone`]. `remote_addr` is the buffer's address where the peer may pull it from,
     /// or 0.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Core {
         result
     }
 
-    /// The engine has pulled a message ([`Event::Pull`]), or could not (`ok` false): then its bytes
+    /// The engine has pulled a message ([`crate::Event::Pull`]), or could not (`ok` false): then its bytes
     /// are asked for as frames.
     pub fn pull_done(&mut self, transfer: u32, ok: bool) {
         if let Some(done) = self.sh.transfers.on_pulled(transfer, ok) {

@@ -2,6 +2,7 @@
 //! Receiving: from bytes to records to the mechanisms they belong to. Whatever is wrong with a
 //! frame is counted by its reason, and the frame forgotten.
 
+use crate::base::narrow::narrow;
 use crate::base::poll_gap::DELAY_UNKNOWN;
 use crate::path::Contents;
 use crate::path::failover::TIMEOUTS;
@@ -167,6 +168,7 @@ impl Core {
         if path.is_some_and(|path| !path.takes(header.checked)) {
             return Err(DropReason::Unchecked);
         }
+        let has_path = path.is_some();
         // P2.8
         if header.kind == FrameKind::Reset && !header.is_bare() {
             return Err(DropReason::Malformed);
@@ -179,16 +181,8 @@ impl Core {
             return Err(DropReason::StaleSession);
         }
         peer.on_heard(now);
-        let is_full = self.sh.is_full();
-        // P3.10
-        let refused = is_full && header.kind == FrameKind::Data && {
-            let (lanes, env) = &mut peer.lanes(&mut self.sh);
-            lanes.must_hold(env, frame)
-        };
-        let Some(path) = peer.paths_mut().get_mut(link) else {
-            return Err(DropReason::NoPath);
-        };
         match header.kind {
+            _ if !has_path => return Err(DropReason::NoPath),
             FrameKind::Unnumbered => {}
             FrameKind::Reset => {
                 self.sh.ctx.counters_mut().frames_received += 1;
@@ -196,30 +190,7 @@ impl Core {
                 return Ok(None);
             }
             FrameKind::Data | FrameKind::Bulk => {
-                let num = header.packet_num;
-                // P3.2
-                if let Err(reason) = path.check_num(now, num, header.attempt) {
-                    if reason == DropReason::Duplicate {
-                        // P6.7: what was said of it does not arrive.
-                        if u32::from(header.attempt) >= TIMEOUTS {
-                            peer.paths_mut().suspect(now);
-                        }
-                        self.touch(from);
-                    }
-                    return Err(reason);
-                }
-                if refused {
-                    let (lanes, env) = &mut peer.lanes(&mut self.sh);
-                    lanes.on_refused(now, env);
-                    return Err(DropReason::NoMemory);
-                }
-                let ack = match header.kind {
-                    FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => {
-                        self.sh.ctx.ack_times()
-                    }
-                    _ => self.sh.ctx.bulk_ack_times(),
-                };
-                if path.on_numbered(now, (num, header.attempt), ack) {
+                if self.on_numbered(now, (from, link), &header, frame)? {
                     self.touch(from);
                 } else {
                     self.touch_timed(from);
@@ -242,6 +213,47 @@ impl Core {
         }))
     }
 
+    /// Notes the number of a frame; whether an acknowledgement is owed at once. `P3.2`, `P3.10`
+    #[inline]
+    fn on_numbered(
+        &mut self,
+        now: Instant,
+        (from, link): (PeerId, LinkId),
+        header: &FrameHeader,
+        frame: &[u8],
+    ) -> Result<bool, DropReason> {
+        let is_full = self.sh.is_full();
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        let (num, attempt) = (header.packet_num, header.attempt);
+        let refused = is_full && header.kind == FrameKind::Data && {
+            let (lanes, env) = &mut peer.lanes(&mut self.sh);
+            lanes.must_hold(env, frame)
+        };
+        let path = peer.paths_mut().get_mut(link).ok_or(DropReason::NoPath)?;
+        if let Err(reason) = path.check_num(now, num, attempt) {
+            if reason == DropReason::Duplicate {
+                // P6.7: what was said of it does not arrive.
+                if u32::from(attempt) >= TIMEOUTS {
+                    peer.paths_mut().suspect(now);
+                }
+                self.touch(from);
+            }
+            return Err(reason);
+        }
+        if refused {
+            let (lanes, env) = &mut peer.lanes(&mut self.sh);
+            lanes.on_refused(now, env);
+            return Err(DropReason::NoMemory);
+        }
+        let ack = match header.kind {
+            FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => self.sh.ctx.ack_times(),
+            _ => self.sh.ctx.bulk_ack_times(),
+        };
+        Ok(path.on_numbered(now, (num, attempt), ack))
+    }
+
     /// A frame of no session that is open: perhaps its sender rests.
     #[cold]
     fn on_stranger(
@@ -252,7 +264,7 @@ impl Core {
         total_len: usize,
     ) -> Result<Option<Admitted>, DropReason> {
         let header = FrameHeader::parse_head(bytes, total_len)?;
-        let index = u32::try_from(token_index(header.session)).unwrap_or(u32::MAX);
+        let index = narrow(token_index(header.session));
         let ids = self.session_ids(PeerId(index));
         if ids.is_none_or(|ids| ids.mine.1 != header.session) || !self.revive(PeerId(index)) {
             return Err(DropReason::StaleSession);

@@ -2,6 +2,7 @@
 //! Remote memory: regions are opened, requests submitted and answered.
 
 use crate::base::credit::charge;
+use crate::base::narrow::narrow;
 use crate::base::request::{Asked, Request};
 use crate::bulk::send::Announcement;
 use crate::bulk::{Origin, TxRole};
@@ -66,7 +67,7 @@ impl Core {
         }
     }
 
-    /// Puts `len` bytes into memory of `peer`; the end is an [`Event::RemoteDone`], when they are
+    /// Puts `len` bytes into memory of `peer`; the end is an [`crate::Event::RemoteDone`], when they are
     /// there. With the memory to copy them into, or `None`: they will be gathered from the buffer of
     /// `op`, which lies at `remote_addr` for a peer that may pull it (else 0).
     ///
@@ -88,7 +89,7 @@ impl Core {
             self.put_by_transfer(peer, spec, &head, (op, key, len, remote_addr));
             return Ok(None);
         };
-        let total_len = u32::try_from(len).unwrap_or(u32::MAX);
+        let total_len = narrow(len);
         let write = RemoteWrite {
             head,
             code: 0,
@@ -104,7 +105,7 @@ impl Core {
     }
 
     /// Changes numbers in memory of `peer` by `operands_len` bytes of operands, to be copied into the
-    /// memory returned. The end is an [`Event::RemoteDone`]; what the operation returns is then in the
+    /// memory returned. The end is an [`crate::Event::RemoteDone`]; what the operation returns is then in the
     /// buffer of `op`.
     ///
     /// # Errors
@@ -131,7 +132,7 @@ impl Core {
             datatype: atomic.datatype,
             fetch: atomic.fetch,
             len: 0,
-            total_len: u32::try_from(operands_len).unwrap_or(u32::MAX),
+            total_len: narrow(operands_len),
             part_off: 0,
             span: atomic.span,
             imm: None,
@@ -140,7 +141,7 @@ impl Core {
     }
 
     /// Gets `len` bytes of memory of `peer` into the buffer of `op`; the end is an
-    /// [`Event::RemoteDone`].
+    /// [`crate::Event::RemoteDone`].
     ///
     /// # Errors
     /// [`Refused`]; nothing has changed then.
@@ -337,8 +338,8 @@ impl Core {
             len,
             emit: &|off, len, out| {
                 RemoteAnswer {
-                    len: u16::try_from(len).unwrap_or(u16::MAX),
-                    part_off: u32::try_from(off).unwrap_or(u32::MAX),
+                    len: narrow(len),
+                    part_off: narrow(off),
                     ..head
                 }
                 .emit(out);
@@ -418,8 +419,8 @@ impl Shared {
 /// Writes the header of a part of `write`.
 fn emit_part(write: &RemoteWrite, off: usize, len: usize, out: &mut [u8]) {
     RemoteWrite {
-        len: u16::try_from(len).unwrap_or(u16::MAX),
-        part_off: write.part_off + u32::try_from(off).unwrap_or(u32::MAX),
+        len: narrow(len),
+        part_off: write.part_off + narrow::<_, u32>(off),
         ..*write
     }
     .emit(out);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening sessions: who says hello, and to which life of a peer it belongs (`P2`).
 
+use crate::base::narrow::narrow;
 use crate::session::directory::{Directory, PEERS_MAX};
 use crate::session::{authenticator, is_equal, token_index};
 use crate::{Cause, Core, DropReason, Event, Instant, LinkId, OpError, PeerId, SessionIds};
@@ -24,7 +25,7 @@ impl Core {
     /// [`DropReason::Reflected`] for one that this process hands out to nobody but sends to others,
     /// [`DropReason::StaleSession`] for any other that it does not honour.
     pub fn find_session(&self, token: u64) -> Result<(PeerId, SessionIds), DropReason> {
-        let index = u32::try_from(token_index(token)).unwrap_or(u32::MAX);
+        let index = narrow(token_index(token));
         let ids = self.session_ids(PeerId(index));
         if let Some(ids) = ids.filter(|ids| ids.mine.1 == token) {
             return Ok((PeerId(index), ids));

@@ -4,6 +4,7 @@
 use super::remains::{Discarded, Remains};
 use crate::base::context::Context;
 use crate::base::credit::charge;
+use crate::base::narrow::narrow;
 use crate::base::request::Asked;
 use crate::mem::held::{HeldPool, WAITING_LEN};
 use crate::{Dest, Event, HeldId, OpId, PeerId, PortId, PortMode};
@@ -50,7 +51,7 @@ impl Waiting {
     /// What such a message of `len` bytes costs of its lane's credit. `P4.3`
     pub(crate) fn charge(&self, len: u64) -> u32 {
         match self {
-            Waiting::Held(_) => charge(usize::try_from(len).unwrap_or(0)),
+            Waiting::Held(_) => charge(narrow(len)),
             Waiting::Request(_) => charge(0),
         }
     }

@@ -5,6 +5,7 @@
 //! tags. Entries never move, so taking one from the middle costs the same as from the
 //! front.
 
+use crate::base::narrow::narrow;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -123,7 +124,7 @@ impl<T> TagQueue<T> {
             }
             None => {
                 self.nodes.push(node);
-                u32::try_from(self.nodes.len() - 1).unwrap_or(NONE)
+                narrow(self.nodes.len() - 1)
             }
         };
         self.link(index);

@@ -8,6 +8,7 @@
 
 use super::match_list::Arrived;
 use super::port::Waiting;
+use crate::base::narrow::narrow;
 use crate::base::request::Asked;
 use crate::{PeerId, Selector};
 use alloc::boxed::Box;
@@ -335,9 +336,9 @@ impl UnexpectedList {
 
     fn free_place(&mut self) -> u32 {
         if self.free == NONE {
-            let first = u32::try_from(self.capacity()).unwrap_or(NONE);
+            let first = narrow(self.capacity());
             self.pieces.push(vec![FREE; PIECE_LEN].into_boxed_slice());
-            let end = u32::try_from(self.capacity()).unwrap_or(NONE);
+            let end = narrow(self.capacity());
             (first..end).rev().for_each(|index| self.put_free(index));
         }
         let index = self.free;
@@ -359,7 +360,7 @@ impl UnexpectedList {
             return index;
         }
         self.requests.push((asked, len));
-        u32::try_from(self.requests.len() - 1).unwrap_or(NONE)
+        narrow(self.requests.len() - 1)
     }
 
     #[inline]
@@ -413,7 +414,7 @@ impl UnexpectedList {
     fn bin_of(&self, key: u64) -> usize {
         let bits = self.bins[BY_TAG].len().max(2).trailing_zeros();
         let bin = key.wrapping_mul(HASH_FACTOR) >> (u64::BITS - bits);
-        usize::try_from(bin).unwrap_or(0)
+        narrow(bin)
     }
 }
 

@@ -6,6 +6,7 @@
 //! The one invariant: a chunk stands in its class's list while one of its slots is free.
 
 use crate::HeldId;
+use crate::base::narrow::narrow;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -78,7 +79,7 @@ impl HeldPool {
         }
         let slot = chunk.free_slot;
         chunk.free_slot = chunk.lens[slot as usize] & !FREE_BIT;
-        chunk.lens[slot as usize] = u32::try_from(len).unwrap_or(0);
+        chunk.lens[slot as usize] = narrow(len);
         chunk.used += 1;
         if chunk.free_slot == NONE {
             chunk.open_at = NONE;
@@ -116,7 +117,7 @@ impl HeldPool {
         chunk.used -= 1;
         let open = &mut self.open[usize::from(chunk.class)];
         if chunk.open_at == NONE {
-            chunk.open_at = u32::try_from(open.len()).unwrap_or(NONE);
+            chunk.open_at = narrow(open.len());
             open.push(index);
         }
         if chunk.used == 0 {
@@ -158,11 +159,11 @@ impl HeldPool {
     fn add_chunk(&mut self, class: usize) -> u32 {
         let slot_len = SLOT_LEN_MIN << class;
         let count = (CHUNK_LEN / slot_len).max(1);
-        let last = u32::try_from(count - 1).unwrap_or(0);
+        let last: u32 = narrow(count - 1);
         let next = |slot| if slot == last { NONE } else { slot + 1 };
         let chunk = Chunk {
-            class: u8::try_from(class).unwrap_or(0),
-            open_at: u32::try_from(self.open[class].len()).unwrap_or(NONE),
+            class: narrow(class),
+            open_at: narrow(self.open[class].len()),
             used: 0,
             free_slot: 0,
             bytes: vec![0; slot_len * count],
@@ -177,7 +178,7 @@ impl HeldPool {
             None => {
                 assert!(self.chunks.len() < CHUNKS_MAX, "64 GiB of held messages");
                 self.chunks.push(Some(chunk));
-                u32::try_from(self.chunks.len() - 1).unwrap_or(NONE)
+                narrow(self.chunks.len() - 1)
             }
         };
         self.open[class].push(index);

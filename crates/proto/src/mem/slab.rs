@@ -2,6 +2,7 @@
 //! A table whose keys outlive their entries harmlessly: each key carries the generation of its
 //! place, so that a peer's late or invented key finds nothing (`P5.5`).
 
+use crate::base::narrow::narrow;
 use alloc::vec::Vec;
 
 const INDEX_BITS: u32 = 16;
@@ -40,7 +41,7 @@ impl<T> Slab<T> {
                     generation: 0,
                     value: None,
                 });
-                u32::try_from(self.places.len() - 1).unwrap_or(0)
+                narrow(self.places.len() - 1)
             }
             None => return Err(value),
         };
@@ -85,7 +86,7 @@ impl<T> Slab<T> {
         let mut keys = Vec::new();
         for (index, place) in self.places.iter().enumerate() {
             if place.value.as_ref().is_some_and(&wanted) {
-                keys.push(place.generation << INDEX_BITS | u32::try_from(index).unwrap_or(0));
+                keys.push(place.generation << INDEX_BITS | narrow::<_, u32>(index));
             }
         }
         keys

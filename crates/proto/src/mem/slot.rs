@@ -2,6 +2,7 @@
 //! Frame buffers. A frame lives in one from its first record until it is acknowledged, so that a
 //! lost one is sent again byte for byte (`P3.1`), whatever kind of send its messages came from.
 
+use crate::base::narrow::narrow;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -42,10 +43,10 @@ impl SlotPool {
         let index = self.free[class].pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 bytes: vec![0; CLASS_LENS[class]],
-                class: u8::try_from(class).unwrap_or(0),
+                class: narrow(class),
                 ref_count: 0,
             });
-            u32::try_from(self.slots.len() - 1).unwrap_or(0)
+            narrow(self.slots.len() - 1)
         });
         self.slots[index as usize].ref_count = 1;
         SlotId(index)

@@ -279,7 +279,7 @@ impl RxWindow {
     /// Number behind the highest that has arrived.
     #[inline]
     fn end(&self) -> u32 {
-        let count = narrow::<_, u32>(self.words.len());
+        let count: u32 = narrow(self.words.len());
         let unused = self.words[self.words.len() - 1].leading_zeros();
         (self.base & !63)
             .wrapping_add(count.wrapping_mul(64))

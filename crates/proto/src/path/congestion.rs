@@ -6,6 +6,7 @@
 //! does (RFC 8257; `P3.14`). What the receiver can hold bounds it from above (`P3.3`).
 
 use crate::Instant;
+use crate::base::narrow::narrow;
 use crate::base::time::Span;
 
 /// Round trip beyond the path's minimum up to which the window grows. The path's own bursts must
@@ -63,7 +64,7 @@ pub(crate) struct Congestion {
 
 impl Congestion {
     pub(crate) fn new(segments_max: usize) -> Congestion {
-        let call = u32::try_from(segments_max.max(BATCH_LEAST)).unwrap_or(64);
+        let call: u32 = narrow(segments_max.max(BATCH_LEAST));
         Congestion {
             window: BATCHES_FIRST * call,
             two_batches: 2 * call,
@@ -124,7 +125,7 @@ impl Congestion {
         (base, smoothed): (Span, Span),
         most: usize,
     ) {
-        self.acked += u32::try_from(count).unwrap_or(0);
+        self.acked += narrow::<_, u32>(count);
         // Half of a window: what is sent in calls seldom fills it to the last frame.
         self.full |= in_flight * 2 >= self.window();
         let is_measured = self.shortest != Span::MAX;
@@ -181,7 +182,7 @@ impl Congestion {
         // Not more than arrived, whatever the peer says.
         let marked = self.marked.min(self.acked);
         let now = u64::from(marked) * u64::from(SHARE_ONE) / u64::from(self.acked.max(1));
-        let now = u32::try_from(now).unwrap_or(SHARE_ONE);
+        let now: u32 = narrow(now);
         self.share = (self.share * (SHARE_ROUNDS - 1) + now) / SHARE_ROUNDS;
         let shrinks = marked > 0 && !self.obeyed;
         if shrinks {

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Both lanes of a peer, as others see them: credit, what is owed, and what is kept while the peer is
+//! dormant.
+
+use super::held_back::HeldBack;
+use super::tx::LaneTx;
+use super::{DormantLanes, LaneRx, Lanes};
+use crate::{CreditStatus, PortId};
+use portolan_wire::{CREDIT_LEN, Credit, LaneId};
+
+impl Lanes {
+    pub(crate) fn new(credit_len: u32) -> Self {
+        Lanes {
+            tx: Default::default(),
+            rx: [LaneRx::new(credit_len), LaneRx::new(credit_len)],
+            credit_due: [false; 2],
+            held_back: HeldBack::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn tx(&mut self, lane: LaneId) -> &mut LaneTx {
+        &mut self.tx[lane.index()]
+    }
+
+    /// The session is open, with so much credit in each lane.
+    pub(crate) fn begin(&mut self, credits: [u32; 2]) {
+        for (lane, credit) in self.tx.iter_mut().zip(credits) {
+            lane.begin(credit);
+        }
+    }
+
+    /// Some submission was refused.
+    #[inline]
+    pub(crate) fn is_starved(&self) -> bool {
+        self.tx.iter().any(LaneTx::is_starved)
+    }
+
+    /// The peer is to be told of credit.
+    #[inline]
+    pub(crate) fn owes_credit(&self) -> bool {
+        self.credit_due[0] || self.credit_due[1]
+    }
+
+    /// Half of a lane's credit is used up, and the peer is not told: soon it waits for it.
+    pub(crate) fn owes_credit_urgently(&self, credit_len: u32) -> bool {
+        self.rx.iter().any(|lane| lane.owes_credit(credit_len))
+    }
+
+    /// Tells the credit of these lanes once more.
+    pub(crate) fn repeat_credit(&mut self, lanes: [bool; 2]) {
+        for (due, again) in self.credit_due.iter_mut().zip(lanes) {
+            *due |= again;
+        }
+    }
+
+    /// Writes the credit of each lane that owes it and fits `out`; returns the bytes it takes.
+    pub(crate) fn emit_credit(&mut self, credit_len: u32, out: &mut [u8]) -> usize {
+        let mut len = 0;
+        for lane in LaneId::ALL {
+            if self.credit_due[lane.index()] && len + CREDIT_LEN <= out.len() {
+                self.credit_due[lane.index()] = false;
+                let limit = self.rx[lane.index()].advertise(credit_len);
+                Credit { lane, limit }.emit(&mut out[len..]);
+                len += CREDIT_LEN;
+            }
+        }
+        len
+    }
+
+    /// How the credit of a lane stands.
+    pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
+        let consumed = self.rx[lane.index()].consumed;
+        self.tx[lane.index()].status(consumed)
+    }
+
+    /// A message to `port` has been matched and is yet to be delivered.
+    pub(crate) fn owes(&self, lane: LaneId, port: PortId) -> bool {
+        self.rx[lane.index()].owes(port)
+    }
+
+    /// Whether the next message of the lane is at hand, and within its credit: `seq`, which costs
+    /// `charge`.
+    #[inline]
+    pub(crate) fn may_take(&self, lane: LaneId, seq: u16, charge: u32) -> bool {
+        let rx = &self.rx[lane.index()];
+        rx.is_next(seq) && rx.has_room(charge)
+    }
+
+    /// That message was taken past the queue; whether the peer is to be told of credit.
+    #[inline]
+    pub(crate) fn take(&mut self, lane: LaneId, charge: u32, credit_len: u32) -> bool {
+        let rx = &mut self.rx[lane.index()];
+        rx.take_next(charge);
+        self.credit_due[lane.index()] |= rx.consume(charge, credit_len);
+        self.credit_due[lane.index()]
+    }
+
+    /// Nothing is under way, and all credit was given back.
+    pub(crate) fn are_settled(&self) -> bool {
+        !self.is_starved() && self.rx.iter().all(|lane| lane.memory().is_some())
+    }
+
+    /// What is kept of lanes that [are settled](Lanes::are_settled).
+    pub(crate) fn into_dormant(self) -> DormantLanes {
+        DormantLanes {
+            tx: self.tx,
+            rx: self.rx.map(|lane| lane.memory().unwrap_or_default()),
+        }
+    }
+}
+
+impl DormantLanes {
+    pub(crate) fn revive(self, credit_len: u32) -> Lanes {
+        let mut lanes = Lanes::new(credit_len);
+        lanes.tx = self.tx;
+        for (lane, memory) in lanes.rx.iter_mut().zip(self.rx) {
+            lane.recall(memory);
+        }
+        lanes
+    }
+
+    /// As of lanes that are awake.
+    pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
+        self.tx[lane.index()].status(self.rx[lane.index()].consumed)
+    }
+}
