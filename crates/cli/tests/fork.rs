@@ -12,8 +12,8 @@ use common::ranks::{joined, role, run_ranks};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use portolan::{
-    Endpoint, EndpointConfig, Error, Node, PortConfig, RawPiece, RawRecv, RawSend, RawSpace,
-    SubmitError, TagMatch, Target,
+    Cookie, Endpoint, EndpointConfig, Error, Node, PortConfig, RawPiece, RawRecv, RawSend,
+    RawSpace, SubmitError, TagMatch, Target,
 };
 
 const PORT: u16 = 1;
@@ -130,12 +130,12 @@ fn a_forked_child_is_refused_by_endpoints_too() {
             len: 1,
         };
         // SAFETY: `got` outlives the receive, whose completion is waited for below.
-        unsafe { b.recv(&which, &[piece], 1) }.unwrap();
+        unsafe { b.recv(&which, &[piece], Cookie::new(1)) }.unwrap();
         a.inject(to_b, &send, &[byte]).unwrap();
         let mut done = false;
         while !done {
             a.poll(&mut |_| {});
-            b.poll(&mut |completion| done |= completion.context == 1);
+            b.poll(&mut |completion| done |= completion.cookie.context == 1);
         }
         assert_eq!(got[0], byte);
     };

@@ -16,15 +16,13 @@ mod pieces;
 mod rma;
 mod tagged;
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
 use portolan::{
-    Endpoint, EndpointAddress, EndpointConfig, Error, PeerIndex, RawAccess, RawClaim, RawEnvelope,
-    RawPiece,
+    Cookie, Endpoint, EndpointAddress, EndpointConfig, Error, PeerIndex, RawAccess, RawClaim,
+    RawEnvelope, RawPiece,
 };
-use slab::Slab;
 
 use crate::abi::*;
 use crate::absent;
@@ -54,9 +52,6 @@ const MIN_FREE_DEFAULT: usize = 64;
 /// An endpoint.
 pub(crate) struct Ep {
     pub(crate) engine: Endpoint,
-    pub(crate) ops: Slab<Op>,
-    /// Copies of what was injected, until it is done.
-    pub(crate) injected: HashMap<usize, Box<[u8]>>,
     pub(crate) routes: Routes,
     /// Peers that are gone, of which the user was told.
     pub(crate) lost: Vec<PeerIndex>,
@@ -96,7 +91,7 @@ impl Side {
     }
 }
 
-/// An operation under way.
+/// An operation under way. The engine carries it, as a cookie.
 #[derive(Clone, Copy)]
 pub(crate) struct Op {
     /// The application's pointer, handed back and never followed.
@@ -107,10 +102,21 @@ pub(crate) struct Op {
     pub(crate) reported: bool,
     /// Do not even report failure: the application gave no context, and could not tell whose it is.
     pub(crate) silent: bool,
-    /// A buffer for many messages, each of which completes it.
-    pub(crate) multi: bool,
-    /// It has an entry among those injected.
-    pub(crate) holds: bool,
+}
+
+/// In a cookie's flags, above those that libfabric has: [`Op::reported`] and [`Op::silent`].
+const REPORTED: u64 = 1 << 63;
+const SILENT: u64 = 1 << 62;
+
+impl From<Op> for Cookie {
+    #[inline]
+    fn from(op: Op) -> Cookie {
+        let mut cookie = Cookie::new(op.context as u64);
+        cookie.flags = op.flags;
+        cookie.flags |= if op.reported { REPORTED } else { 0 };
+        cookie.flags |= if op.silent { SILENT } else { 0 };
+        cookie
+    }
 }
 
 impl Op {
@@ -122,8 +128,6 @@ impl Op {
             flags,
             reported,
             silent: false,
-            multi: false,
-            holds: false,
         }
     }
 
@@ -132,6 +136,16 @@ impl Op {
         Op {
             silent: true,
             ..Op::new(null_mut(), flags, false)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn of(cookie: Cookie) -> Op {
+        Op {
+            context: usize::try_from(cookie.context).unwrap_or(0),
+            flags: cookie.flags & !(REPORTED | SILENT),
+            reported: cookie.flags & REPORTED != 0,
+            silent: cookie.flags & SILENT != 0,
         }
     }
 
@@ -309,8 +323,6 @@ unsafe fn new(engine: Endpoint, info: &Info) -> Ep {
     };
     Ep {
         engine,
-        ops: Slab::new(),
-        injected: HashMap::new(),
         routes: Routes::default(),
         lost: Vec::new(),
         peers: Vec::new(),

@@ -32,21 +32,16 @@ impl State {
         let Some(ep) = eps.get_mut(ep) else { return 0 };
         let Ep {
             engine,
-            ops,
-            injected,
             routes,
             lost,
             ..
         } = ep;
         engine.poll(&mut |completion| {
-            let done = Delivery { routes, cqs, cntrs }.complete(ops, &completion);
+            Delivery { routes, cqs, cntrs }.complete(&completion);
             if let Some(error @ RawError::PeerGone(cause)) = &completion.error
                 && *cause != Cause::Closed
             {
                 announce_loss(lost, routes, completion.peer, error);
-            }
-            if let Some(key) = done {
-                injected.remove(&key);
             }
         })
     }
@@ -80,24 +75,18 @@ pub(crate) struct Delivery<'a> {
 }
 
 impl Delivery<'_> {
-    /// Report a completion. Returns the operation, if it has a copy of what it sent that may go.
+    /// Report a completion.
     #[inline]
-    fn complete(&mut self, ops: &mut Slab<Op>, completion: &RawCompletion) -> Option<usize> {
+    fn complete(&mut self, completion: &RawCompletion) {
         if completion.kind == RawKind::RemotePut {
-            self.announce_put(completion);
-            return None;
+            return self.announce_put(completion);
         }
-        let key = usize::try_from(completion.context).unwrap_or(usize::MAX);
-        let op = *ops.get(key)?;
-        if !op.multi || completion.released {
-            ops.remove(key);
-        }
+        let op = Op::of(completion.cookie);
         let entry = self.entry(&op, completion);
         match &completion.error {
             None => self.succeed(&op, entry),
             Some(error) => self.fail(&op, entry, error, completion),
         }
-        op.holds.then_some(key)
     }
 
     #[inline]
@@ -106,7 +95,7 @@ impl Delivery<'_> {
         if completion.imm.is_some() {
             flags |= abi::REMOTE_CQ_DATA;
         }
-        if op.multi && completion.released {
+        if completion.released {
             flags |= abi::MULTI_RECV;
         }
         Entry {

@@ -8,6 +8,7 @@
 mod blocking;
 mod carry;
 mod close;
+mod completion;
 mod events;
 mod place;
 mod remote;
@@ -18,6 +19,7 @@ mod trouble;
 mod watch;
 
 pub(crate) use carry::HELPER_NAME;
+pub(crate) use completion::Completions;
 pub(crate) use events::Inbox;
 pub(crate) use place::Placement;
 pub(crate) use remote::{Call, RemoteState};
@@ -27,7 +29,7 @@ pub(crate) use trouble::Unopened;
 use place::Intake;
 
 use crate::clock::Clock;
-use crate::endpoint::{Directory, Raw};
+use crate::endpoint::Directory;
 use crate::error::{Error, Reason};
 use crate::launch::{Job, Launch, LossReporter};
 use crate::links::Links;
@@ -86,12 +88,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A session that does not open within this fails its operations. Peers have been told of by the
 /// launcher, so they exist; a loaded host takes a second to schedule them. `P9.5`
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The same for an endpoint, whose peer lives, as its answers to questions show, and may have begun
-/// with a long computation: long enough for most, and still an end where a firewall lets nothing but
-/// questions pass.
-const CONNECT_TIMEOUT_ENDPOINT: Duration = Duration::from_secs(600);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the engine knows of a peer beside the core.
 #[derive(Debug, Default)]
@@ -114,6 +111,8 @@ pub(crate) struct PeerInfo {
     pub(crate) watched_since: Option<Instant>,
     /// It is watched only because a program looks for something of it, the last time then.
     pub(super) looked_for_at: Option<Instant>,
+    /// Operations of an endpoint's caller that it alone can end.
+    pub(crate) awaited_count: u32,
     /// When it was last asked whether it lives.
     asked_at: Instant,
     /// How long it has been silent.
@@ -201,10 +200,12 @@ pub(crate) struct Inner {
     pub(crate) placement: Box<Placement>,
     /// Where the launcher is told of peers that this process has lost.
     pub(crate) losses: Option<LossReporter>,
-    /// Operations of an endpoint.
-    pub(crate) raw: Option<Box<Raw>>,
+    /// Ends of operations that an endpoint's caller is to be told of.
+    pub(crate) completions: Completions,
     /// For jobs whose frames are sealed on networks.
     pub(crate) seals: Option<Box<Seals>>,
+    /// A session that does not open within this fails its operations.
+    pub(crate) connect_timeout: Duration,
     /// Silence after which a peer that is waited for is given up.
     pub(crate) peer_timeout: Duration,
     /// Peers that may live and may miss what they were promised.
@@ -247,7 +248,7 @@ impl Inner {
     /// Whether every other process of the job has ended, as far as the launcher tells.
     #[inline]
     pub(crate) fn is_last(&self) -> bool {
-        self.ended_count + 1 >= self.job.size && self.raw.is_none()
+        self.ended_count + 1 >= self.job.size
     }
 
     #[inline]
@@ -265,13 +266,6 @@ impl Inner {
             .map_or_else(String::new, |at| at.host_name.clone())
     }
 
-    fn connect_timeout(&self) -> Duration {
-        match self.raw {
-            Some(_) => CONNECT_TIMEOUT_ENDPOINT,
-            None => CONNECT_TIMEOUT,
-        }
-    }
-
     /// What a program is told that needs a peer which is gone; the launcher hears it first.
     pub(crate) fn gone_error(&self, peer: PeerId, cause: Cause) -> Error {
         if let Some(losses) = &self.losses {
@@ -281,7 +275,7 @@ impl Inner {
         if cause == Cause::NoPath {
             let links = self.table.links_to(peer);
             let paths: Vec<_> = links.iter().map(LinkId::to_string).collect();
-            let seconds = self.connect_timeout().as_secs();
+            let seconds = self.connect_timeout.as_secs();
             return Error::NoAnswer {
                 rank: peer.0,
                 host,

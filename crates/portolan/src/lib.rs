@@ -45,6 +45,7 @@ pub mod model;
 mod node;
 mod ops;
 mod port;
+mod raw;
 mod reduce;
 mod region;
 mod remote;
@@ -61,7 +62,7 @@ pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};
 pub use endpoint::{
-    Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawAccess,
+    Cookie, Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawAccess,
     RawAtomic, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv,
     RawRemote, RawSend, RawSpace, Sent, SubmitError,
 };

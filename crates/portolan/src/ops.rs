@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations under way, and the user memory that they may touch.
+//! Operations under way, in one table: what each is, the user memory that it may touch, and whom its
+//! end is told.
 //!
 //! This is the only place where the library reaches user memory by pointer: blocking calls lend
 //! their slices for the time of the call. A call that ends early (a handler panicked) takes its
@@ -11,8 +12,10 @@
 
 use crate::buffer::Buffer;
 use crate::error::Error;
+use crate::raw::{RawOp, RawPiece};
 use portolan_proto::{Label, OpId, PeerId, PortId};
 use std::collections::HashMap;
+use std::ptr::NonNull;
 
 /// A message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,32 +77,113 @@ pub(crate) enum OpKind {
     },
 }
 
+impl OpKind {
+    /// The peer that alone can end the operation.
+    #[inline]
+    pub(crate) fn awaited_peer(self) -> Option<PeerId> {
+        match self {
+            OpKind::Send(peer) | OpKind::Remote(peer) => Some(peer),
+            OpKind::Recv { source, .. } | OpKind::RecvTagged { source } => source,
+            OpKind::Region => None,
+        }
+    }
+}
+
+/// The bytes of an operation.
 #[derive(Debug)]
-enum Memory {
+pub(crate) enum Memory {
     Owned(Buffer),
-    /// Borrowed for reading by a blocking send.
+    /// Borrowed for reading by a send.
     Lent(*const u8, usize),
-    /// Borrowed for writing by a blocking receive.
+    /// Borrowed for writing by a receive.
     LentMut(*mut u8, usize),
 }
 
+impl Memory {
+    /// # Safety
+    /// `bytes` must stay, and stay as they are, until the operation has ended: taken from the table, or
+    /// [`Ops::detach`]ed.
+    #[inline]
+    pub(crate) unsafe fn lent(bytes: &[u8]) -> Memory {
+        Memory::Lent(bytes.as_ptr(), bytes.len())
+    }
+
+    /// # Safety
+    /// As [`Memory::lent`], and nobody else may use `bytes` until then.
+    #[inline]
+    pub(crate) unsafe fn lent_mut(bytes: &mut [u8]) -> Memory {
+        Memory::LentMut(bytes.as_mut_ptr(), bytes.len())
+    }
+
+    /// Memory to be written; an empty piece may be null.
+    ///
+    /// # Safety
+    /// As [`Memory::lent_mut`].
+    #[inline]
+    pub(crate) unsafe fn of_piece(piece: RawPiece) -> Memory {
+        match piece.len {
+            0 => Memory::LentMut(NonNull::dangling().as_ptr(), 0),
+            len => Memory::LentMut(piece.ptr, len),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Owned(buffer) => buffer,
+            // SAFETY: `lent`'s caller keeps the borrow alive while the operation exists.
+            &Memory::Lent(ptr, len) => unsafe { std::slice::from_raw_parts(ptr, len) },
+            // SAFETY: as above; nobody else uses the bytes until the operation is finished.
+            &Memory::LentMut(ptr, len) => unsafe { std::slice::from_raw_parts(ptr, len) },
+        }
+    }
+
+    /// Empty for what is sent.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Owned(buffer) => buffer.as_mut_slice().unwrap_or(&mut []),
+            // SAFETY: `lent_mut`'s caller lent the bytes for writing and does not use them until
+            // the operation is finished; `&mut self` keeps this the only access.
+            &mut Memory::LentMut(ptr, len) => unsafe { std::slice::from_raw_parts_mut(ptr, len) },
+            Memory::Lent(..) => &mut [],
+        }
+    }
+}
+
+/// How far an operation is whose end is waited for here.
 #[derive(Debug)]
-enum State {
+pub(crate) enum State {
     Pending,
-    Done(Received),
+    /// With the label of a tagged message that was received.
+    Done(Received, Option<Label>),
     /// Boxed, because errors are long and rare.
     Failed(Box<Error>),
+}
+
+/// Whom the end of an operation is told.
+#[derive(Debug)]
+pub(crate) enum Owner {
+    /// Who holds its request, and comes to ask.
+    Request(State),
+    /// The handler of its port, or nobody.
+    Nobody,
+    /// The caller of an endpoint, by a completion.
+    Caller(RawOp),
 }
 
 #[derive(Debug)]
 struct Op {
     kind: OpKind,
     memory: Memory,
-    state: State,
-    /// Completed by its port's handler, not by a wait.
-    handled: bool,
-    /// Of the message that a tagged receive has taken.
-    label: Option<Label>,
+    owner: Owner,
+}
+
+/// An operation of an endpoint that has ended, out of the table.
+pub(crate) struct Ended {
+    pub(crate) awaited_peer: Option<PeerId>,
+    pub(crate) memory: Memory,
+    pub(crate) raw: RawOp,
 }
 
 /// No operation: generations begin at 1.
@@ -121,14 +205,9 @@ pub(crate) struct Ops {
 unsafe impl Send for Ops {}
 
 impl Ops {
-    pub(crate) fn owned(&mut self, kind: OpKind, buffer: Buffer, handled: bool) -> OpId {
-        self.insert(Op {
-            kind,
-            memory: Memory::Owned(buffer),
-            state: State::Pending,
-            handled,
-            label: None,
-        })
+    /// An operation on a buffer, for who holds its request.
+    pub(crate) fn owned(&mut self, kind: OpKind, buffer: Buffer) -> OpId {
+        self.enter(kind, Memory::Owned(buffer), Owner::Request(State::Pending))
     }
 
     /// Lends `bytes` to a send.
@@ -137,14 +216,9 @@ impl Ops {
     /// The caller must [`Ops::finish`] or [`Ops::detach`] the operation before the borrow of
     /// `bytes` ends.
     pub(crate) unsafe fn lent(&mut self, kind: OpKind, bytes: &[u8]) -> OpId {
-        let memory = Memory::Lent(bytes.as_ptr(), bytes.len());
-        self.insert(Op {
-            kind,
-            memory,
-            state: State::Pending,
-            handled: false,
-            label: None,
-        })
+        // SAFETY: the caller's promise.
+        let memory = unsafe { Memory::lent(bytes) };
+        self.enter(kind, memory, Owner::Request(State::Pending))
     }
 
     /// Lends `bytes` to a receive.
@@ -153,46 +227,13 @@ impl Ops {
     /// The caller must [`Ops::finish`] or [`Ops::detach`] the operation before the borrow of
     /// `bytes` ends, and not use `bytes` until then.
     pub(crate) unsafe fn lent_mut(&mut self, kind: OpKind, bytes: &mut [u8]) -> OpId {
-        let memory = Memory::LentMut(bytes.as_mut_ptr(), bytes.len());
-        self.insert(Op {
-            kind,
-            memory,
-            state: State::Pending,
-            handled: false,
-            label: None,
-        })
-    }
-
-    /// Lends `bytes` to a send of an endpoint, whose end is told by its completion.
-    ///
-    /// # Safety
-    /// As [`Ops::lent`]: `bytes` must stay until the operation has ended.
-    pub(crate) unsafe fn lent_raw(&mut self, kind: OpKind, bytes: &[u8]) -> OpId {
-        self.insert(Op {
-            kind,
-            memory: Memory::Lent(bytes.as_ptr(), bytes.len()),
-            state: State::Pending,
-            handled: true,
-            label: None,
-        })
-    }
-
-    /// Lends `bytes` to a receive of an endpoint, whose end is told by its completion.
-    ///
-    /// # Safety
-    /// As [`Ops::lent_mut`]: `bytes` must stay, and not be used, until the operation has ended.
-    pub(crate) unsafe fn lent_mut_raw(&mut self, kind: OpKind, bytes: &mut [u8]) -> OpId {
-        self.insert(Op {
-            kind,
-            memory: Memory::LentMut(bytes.as_mut_ptr(), bytes.len()),
-            state: State::Pending,
-            handled: true,
-            label: None,
-        })
+        // SAFETY: the caller's promise.
+        let memory = unsafe { Memory::lent_mut(bytes) };
+        self.enter(kind, memory, Owner::Request(State::Pending))
     }
 
     #[inline]
-    fn insert(&mut self, op: Op) -> OpId {
+    pub(crate) fn enter(&mut self, kind: OpKind, memory: Memory, owner: Owner) -> OpId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
@@ -200,7 +241,11 @@ impl Ops {
         let place = &mut self.places[index as usize];
         // The highest bit of a number belongs to the core.
         place.0 = place.0.wrapping_add(1) & (u32::MAX >> 1);
-        place.1 = Some(op);
+        place.1 = Some(Op {
+            kind,
+            memory,
+            owner,
+        });
         OpId(u64::from(place.0) << 32 | u64::from(index))
     }
 
@@ -279,81 +324,123 @@ impl Ops {
         self.get(id).map(|op| op.kind)
     }
 
+    #[inline]
+    pub(crate) fn owner(&self, id: OpId) -> Option<&Owner> {
+        self.get(id).map(|op| &op.owner)
+    }
+
+    /// Whether the operation exists, and nobody comes to ask for its end.
+    #[inline]
     pub(crate) fn is_handled(&self, id: OpId) -> bool {
-        self.get(id).is_some_and(|op| op.handled)
+        self.owner(id)
+            .is_some_and(|owner| !matches!(owner, Owner::Request(_)))
     }
 
     #[inline]
     pub(crate) fn is_done(&self, id: OpId) -> bool {
-        self.get(id)
-            .is_none_or(|op| !matches!(op.state, State::Pending))
+        !matches!(
+            self.owner(id),
+            Some(Owner::Request(State::Pending) | Owner::Nobody | Owner::Caller(_))
+        )
+    }
+
+    /// What the caller of an endpoint has said of the operation, if it is one.
+    #[inline]
+    pub(crate) fn raw(&self, id: OpId) -> Option<&RawOp> {
+        match self.owner(id)? {
+            Owner::Caller(raw) => Some(raw),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn raw_mut(&mut self, id: OpId) -> Option<&mut RawOp> {
+        match &mut self.get_mut(id)?.owner {
+            Owner::Caller(raw) => Some(raw),
+            _ => None,
+        }
+    }
+
+    /// All operations of an endpoint's caller.
+    pub(crate) fn iter_raw(&self) -> impl Iterator<Item = (OpId, &RawOp)> {
+        (0_u64..)
+            .zip(&self.places)
+            .filter_map(|(index, (generation, op))| match &op.as_ref()?.owner {
+                Owner::Caller(raw) => Some((OpId(u64::from(*generation) << 32 | index), raw)),
+                _ => None,
+            })
+    }
+
+    /// Takes an operation of an endpoint's caller out of the table.
+    #[inline]
+    pub(crate) fn take_raw(&mut self, id: OpId) -> Option<Ended> {
+        self.raw(id)?;
+        let op = self.remove(id)?;
+        let Owner::Caller(raw) = op.owner else {
+            return None;
+        };
+        Some(Ended {
+            awaited_peer: op.kind.awaited_peer(),
+            memory: op.memory,
+            raw,
+        })
     }
 
     /// The operation's bytes for reading.
     #[inline]
     pub(crate) fn bytes(&self, id: OpId) -> &[u8] {
-        match self.get(id).map(|op| &op.memory) {
-            Some(Memory::Owned(buffer)) => buffer,
-            // SAFETY: `lent`'s caller keeps the borrow alive while the operation exists.
-            Some(&Memory::Lent(ptr, len)) => unsafe { std::slice::from_raw_parts(ptr, len) },
-            // SAFETY: as above; nobody else uses the bytes until the operation is finished.
-            Some(&Memory::LentMut(ptr, len)) => unsafe { std::slice::from_raw_parts(ptr, len) },
-            None => &[],
-        }
+        self.get(id).map_or(&[], |op| op.memory.bytes())
     }
 
     /// The operation's bytes for writing; empty for sends.
     #[inline]
     pub(crate) fn bytes_mut(&mut self, id: OpId) -> &mut [u8] {
-        match self.get_mut(id).map(|op| &mut op.memory) {
-            Some(Memory::Owned(buffer)) => buffer.as_mut_slice().unwrap_or(&mut []),
-            // SAFETY: `lent_mut`'s caller lent the bytes for writing and does not use them until
-            // the operation is finished; `&mut self` keeps this the only access.
-            Some(&mut Memory::LentMut(ptr, len)) => unsafe {
-                std::slice::from_raw_parts_mut(ptr, len)
-            },
-            Some(Memory::Lent(..)) | None => &mut [],
-        }
+        self.get_mut(id).map_or(&mut [], |op| op.memory.bytes_mut())
     }
 
     /// Copies a message into a pending receive and completes it; `true` if a handler must be told.
     #[inline]
-    pub(crate) fn fill(&mut self, id: OpId, bytes: &[u8], source: u32) -> bool {
+    pub(crate) fn fill(
+        &mut self,
+        id: OpId,
+        bytes: &[u8],
+        source: u32,
+        label: Option<Label>,
+    ) -> bool {
         let len = bytes.len();
         self.bytes_mut(id)[..len].copy_from_slice(bytes);
-        self.complete_ok(id, Received { len, source })
-    }
-
-    /// Notes the label of the message that a tagged receive takes.
-    #[inline]
-    pub(crate) fn set_label(&mut self, id: OpId, label: Label) {
-        if let Some(op) = self.get_mut(id) {
-            op.label = Some(label);
-        }
+        self.complete_ok(id, Received { len, source }, label)
     }
 
     /// Completes an operation with success; `true` if a handler must be told.
     #[inline]
-    pub(crate) fn complete_ok(&mut self, id: OpId, received: Received) -> bool {
-        let Some(op) = self.get_mut(id) else {
-            return false;
-        };
-        op.state = State::Done(received);
-        op.handled
+    pub(crate) fn complete_ok(
+        &mut self,
+        id: OpId,
+        received: Received,
+        label: Option<Label>,
+    ) -> bool {
+        match self.get_mut(id).map(|op| &mut op.owner) {
+            Some(Owner::Request(state)) => {
+                *state = State::Done(received, label);
+                false
+            }
+            Some(_) => true,
+            None => false,
+        }
     }
 
     /// Completes an operation with an error.
     #[cold]
     pub(crate) fn fail(&mut self, id: OpId, error: Error) {
-        if let Some(op) = self.get_mut(id) {
-            op.state = State::Failed(Box::new(error));
+        if let Some(Owner::Request(state)) = self.get_mut(id).map(|op| &mut op.owner) {
+            *state = State::Failed(Box::new(error));
         }
     }
 
     /// Takes an operation on lent memory that is done; `None` while it is pending.
     #[inline]
     pub(crate) fn finish_lent(&mut self, id: OpId) -> Option<Result<Received, Error>> {
-        if let State::Done(received) = self.get(id)?.state {
+        if let &Owner::Request(State::Done(received, _)) = self.owner(id)? {
             self.forget(id);
             return Some(Ok(received));
         }
@@ -368,7 +455,7 @@ impl Ops {
     /// Takes an operation that is done; `None` while it is pending.
     #[inline]
     pub(crate) fn finish(&mut self, id: OpId) -> Option<Result<Completion, Error>> {
-        if matches!(self.get(id)?.state, State::Pending) {
+        if !self.is_done(id) {
             return None;
         }
         let op = self.remove(id)?;
@@ -376,16 +463,16 @@ impl Ops {
             Memory::Owned(buffer) => Some(buffer),
             Memory::Lent(..) | Memory::LentMut(..) => None,
         };
-        match op.state {
-            State::Done(got) => Some(Ok(Completion {
+        match op.owner {
+            Owner::Request(State::Done(got, label)) => Some(Ok(Completion {
                 len: got.len,
                 source: got.source,
                 buffer,
-                tag: op.label.map_or(0, |label| label.tag),
-                imm: op.label.and_then(|label| label.imm),
+                tag: label.map_or(0, |label| label.tag),
+                imm: label.and_then(|label| label.imm),
             })),
-            State::Failed(error) => Some(Err(*error)),
-            State::Pending => None,
+            Owner::Request(State::Failed(error)) => Some(Err(*error)),
+            _ => None,
         }
     }
 
@@ -409,7 +496,7 @@ impl Ops {
         let copy = self.bytes(id).to_vec();
         if let Some(op) = self.get_mut(id) {
             op.memory = Memory::Owned(Buffer::from(copy));
-            op.handled = true;
+            op.owner = Owner::Nobody;
         }
     }
 }
@@ -426,13 +513,13 @@ mod tests {
     fn a_finished_request_is_stale() {
         let mut ops = Ops::default();
         let kind = OpKind::Send(PeerId(1));
-        let id = ops.owned(kind, Buffer::from(vec![1, 2]), false);
+        let id = ops.owned(kind, Buffer::from(vec![1, 2]));
         assert!(ops.finish(id).is_none());
-        ops.complete_ok(id, Received { len: 2, source: 1 });
+        ops.complete_ok(id, Received { len: 2, source: 1 }, None);
         assert!(ops.is_done(id));
         let done = ops.finish(id).unwrap().unwrap();
         assert_eq!(done.buffer.unwrap().into_vec(), [1, 2]);
-        let again = ops.owned(kind, Buffer::from(vec![]), false);
+        let again = ops.owned(kind, Buffer::from(vec![]));
         assert_ne!(id, again);
         assert!(!ops.exists(id));
         assert_eq!(ops.bytes(id), &[] as &[u8]);
@@ -441,7 +528,7 @@ mod tests {
     #[test]
     fn a_failed_operation_is_done() {
         let mut ops = Ops::default();
-        let id = ops.owned(OpKind::Send(PeerId(1)), Buffer::from(vec![]), false);
+        let id = ops.owned(OpKind::Send(PeerId(1)), Buffer::from(vec![]));
         assert!(!ops.is_done(id));
         ops.fail(id, Error::Cancelled);
         assert!(ops.is_done(id));

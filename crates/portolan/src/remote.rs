@@ -137,7 +137,7 @@ impl Node {
             len: memory.len() as u64,
             access,
         };
-        let op = inner.ops.owned(OpKind::Region, memory, false);
+        let op = inner.ops.owned(OpKind::Region, memory);
         // A key that is drawn is never in use.
         let key = inner.core.expose(op, &spec).unwrap_or(0);
         let key = RemoteKey(key);
@@ -427,7 +427,7 @@ impl Inner {
         call: Call<'_>,
     ) -> Result<Request, Error> {
         let peer = self.check_rank(at.rank)?;
-        let op = self.ops.owned(OpKind::Remote(peer), buffer, false);
+        let op = self.ops.owned(OpKind::Remote(peer), buffer);
         self.submit(at, op, call)?;
         Ok(Request(op))
     }

@@ -7,7 +7,7 @@
 
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::engine::{Inner, Placement};
+use crate::engine::{CONNECT_TIMEOUT, Completions, Inner, Placement};
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
 use crate::links::{Links, Plan};
@@ -131,7 +131,8 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         losses: None,
         unopened: Vec::new(),
         owner: Owner::this_process(),
-        raw: None,
+        completions: Completions::default(),
+        connect_timeout: CONNECT_TIMEOUT,
         directory: None,
         job,
     })

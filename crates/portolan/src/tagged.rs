@@ -374,6 +374,6 @@ impl Inner {
         }
         let len = buffer.len() as u64;
         let kind = OpKind::RecvTagged { source };
-        Ok((self.ops.owned(kind, buffer, false), len))
+        Ok((self.ops.owned(kind, buffer), len))
     }
 }

@@ -251,15 +251,12 @@ unsafe fn perform(
         datatype: what.datatype,
         operands: &bytes,
     };
-    let op = call.as_op(ep, form);
-    let place = ep.ops.vacant_entry();
-    let key = place.key() as u64;
+    let cookie = call.as_op(ep, form).into();
     // SAFETY: the caller's promise, for the results.
     unsafe {
         ep.engine
-            .atomic(peer, call.remote, &atomic, result.as_ref(), key)
+            .atomic(peer, call.remote, &atomic, result.as_ref(), cookie)
     }?;
-    place.insert(op);
     Ok(())
 }
 

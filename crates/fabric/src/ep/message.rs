@@ -153,10 +153,7 @@ impl Incoming {
     #[inline]
     pub(super) fn op(&self, ep: &Ep) -> Op {
         let flags = RECV | kind(self.space);
-        Op {
-            multi: self.flags & MULTI_RECV != 0,
-            ..Op::new(self.context, flags, ep.rx.reports(self.flags))
-        }
+        Op::new(self.context, flags, ep.rx.reports(self.flags))
     }
 }
 
@@ -178,14 +175,10 @@ unsafe fn send(
     let ep = &mut state.eps[at];
     let peer = ep.peer(what.to)?;
     let op = what.op(ep);
-    let place = ep.ops.vacant_entry();
-    let key = place.key() as u64;
     // SAFETY: the caller's promise.
-    match unsafe { ep.engine.send(peer, &what.spec(), pieces, key) }? {
-        Sent::Done => state.delivery(at).succeed(&op, op.entry()),
-        Sent::Pending => {
-            place.insert(op);
-        }
+    let sent = unsafe { ep.engine.send(peer, &what.spec(), pieces, op.into()) }?;
+    if sent == Sent::Done {
+        state.delivery(at).succeed(&op, op.entry());
     }
     Ok(())
 }
@@ -241,19 +234,16 @@ unsafe fn recv(
     }
     let ep = &mut state.eps[at];
     let spec = what.spec(ep)?;
-    let op = what.op(ep);
-    let place = ep.ops.vacant_entry();
-    let key = place.key() as u64;
-    if op.multi {
+    let cookie = what.op(ep).into();
+    if what.flags & MULTI_RECV != 0 {
         let &[buffer] = pieces else {
             return Err(Errno::INVAL);
         };
         // SAFETY: the caller's promise.
-        unsafe { ep.engine.recv_multi(&spec, buffer, ep.min_free, key) }?;
+        unsafe { ep.engine.recv_multi(&spec, buffer, ep.min_free, cookie) }?;
     } else {
         // SAFETY: the caller's promise.
-        unsafe { ep.engine.recv(&spec, pieces, key) }?;
+        unsafe { ep.engine.recv(&spec, pieces, cookie) }?;
     }
-    place.insert(op);
     Ok(())
 }

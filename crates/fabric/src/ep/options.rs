@@ -27,14 +27,8 @@ extern "C" fn cancel(ep: *mut Fid, context: *mut c_void) -> isize {
         let object = unsafe { Object::<FidEp>::of(ep) };
         let mut state = object.domain.state.lock();
         let ep = &mut state.eps[object.index];
-        let context = context as usize;
-        let posted = ep
-            .ops
-            .iter()
-            .filter(|(_, op)| op.context == context && op.flags & RECV != 0);
-        let keys: Vec<usize> = posted.map(|(key, _)| key).collect();
-        // The first that is still there: the application told two receives apart by nothing.
-        keys.into_iter().find(|&key| ep.engine.cancel(key as u64));
+        // Of several with this context the oldest: the application told them apart by nothing.
+        ep.engine.cancel(context as u64);
         Ok(())
     })
 }

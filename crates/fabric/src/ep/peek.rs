@@ -136,10 +136,8 @@ unsafe fn recv_claimed(
         report_message(state, at, what, &envelope, 0);
         return Ok(());
     }
-    let op = what.op(ep);
-    let place = ep.ops.vacant_entry();
+    let cookie = what.op(ep).into();
     // SAFETY: the caller's promise.
-    unsafe { ep.engine.recv_claimed(claim, pieces, place.key() as u64) }?;
-    place.insert(op);
+    unsafe { ep.engine.recv_claimed(claim, pieces, cookie) }?;
     Ok(())
 }

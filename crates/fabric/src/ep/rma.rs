@@ -105,11 +105,11 @@ unsafe fn put(ep: &mut Ep, what: &Access, pieces: &[RawPiece]) -> Result<(), Err
         return put_copy(ep, what, op, unsafe { gather(pieces) });
     }
     let peer = ep.peer(what.peer)?;
-    let place = ep.ops.vacant_entry();
-    let key = place.key() as u64;
     // SAFETY: the caller's promise.
-    unsafe { ep.engine.put(peer, what.remote, pieces, what.imm, key) }?;
-    place.insert(op);
+    unsafe {
+        ep.engine
+            .put(peer, what.remote, pieces, what.imm, op.into())
+    }?;
     Ok(())
 }
 
@@ -120,24 +120,8 @@ fn put_copy(ep: &mut Ep, what: &Access, op: Op, bytes: Vec<u8>) -> Result<(), Er
     if bytes.len() > INJECT_LEN_MAX {
         return Err(Errno::MSGSIZE);
     }
-    let place = ep.ops.vacant_entry();
-    let key = place.key();
-    let entry = ep.injected.entry(key);
-    let copy = entry.insert_entry(bytes.into_boxed_slice()).into_mut();
-    let copy = RawPiece {
-        ptr: copy.as_mut_ptr(),
-        len: copy.len(),
-    };
-    // SAFETY: the copy lives until the completion.
-    let begun = unsafe {
-        ep.engine
-            .put(peer, what.remote, &[copy], what.imm, key as u64)
-    };
-    if let Err(error) = begun {
-        ep.injected.remove(&key);
-        return Err(error.into());
-    }
-    place.insert(Op { holds: true, ..op });
+    ep.engine
+        .put_owned(peer, what.remote, bytes, what.imm, op.into())?;
     Ok(())
 }
 
@@ -148,10 +132,8 @@ fn put_copy(ep: &mut Ep, what: &Access, op: Op, bytes: Vec<u8>) -> Result<(), Er
 unsafe fn get(ep: &mut Ep, what: &Access, pieces: &[RawPiece]) -> Result<(), Errno> {
     let op = what.op(READ, ep);
     let peer = ep.peer(what.peer)?;
-    let place = ep.ops.vacant_entry();
     // SAFETY: the caller's promise.
-    unsafe { ep.engine.get(peer, what.remote, pieces, place.key() as u64) }?;
-    place.insert(op);
+    unsafe { ep.engine.get(peer, what.remote, pieces, op.into()) }?;
     Ok(())
 }
 

@@ -2,12 +2,12 @@
 //! Atomic operations on the memory of an endpoint's peers.
 
 use super::Endpoint;
-use super::raw::RawWhat;
+use super::message::place;
 use super::remote::spec_of;
-use super::types::{PeerIndex, RawKind, RawPiece, RawRemote, SubmitError};
 use crate::atomic::{AtomicOp, Datatype};
 use crate::engine::Call;
-use crate::ops::OpKind;
+use crate::ops::{Memory, OpKind};
+use crate::raw::{Cookie, PeerIndex, RawKind, RawPiece, RawRemote, RawWhat, SubmitError};
 use crate::remote::atomic_spec;
 use portolan_proto::AtomicSpec;
 
@@ -53,14 +53,18 @@ impl Endpoint {
         at: RawRemote,
         atomic: &RawAtomic<'_>,
         before: &[RawPiece],
-        context: u64,
+        cookie: Cookie,
     ) -> Result<(), SubmitError> {
         let engine = &mut *self.engine.enter();
         let peer = engine.check_ask(to)?;
         let spec = atomic.spec(before.iter().map(|piece| piece.len).sum())?;
         // SAFETY: the caller's promise.
-        let (op, what, _) = unsafe { engine.inner.place(before, OpKind::Remote(peer)) }?;
-        engine.note_op(op, RawKind::Atomic, what, context, Some(peer));
+        let (memory, what, _) = unsafe { place(before) }?;
+        let op = engine.enter_op(
+            OpKind::Remote(peer),
+            memory,
+            (RawKind::Atomic, what, cookie),
+        );
         let call = Call::Atomic(spec, atomic.operands.into());
         engine.ask(peer, op, spec_of(at, None), call);
         Ok(())
@@ -79,9 +83,9 @@ impl Endpoint {
         let engine = &mut *self.engine.enter();
         let peer = engine.check_ask(to)?;
         let spec = atomic.spec(0)?;
-        let ops = &mut engine.inner.ops;
-        let op = ops.owned(OpKind::Remote(peer), Vec::new().into(), true);
-        engine.note_op(op, RawKind::Atomic, RawWhat::Silent, 0, Some(peer));
+        let memory = Memory::Owned(Vec::new().into());
+        let asked = (RawKind::Atomic, RawWhat::Silent, Cookie::default());
+        let op = engine.enter_op(OpKind::Remote(peer), memory, asked);
         let call = Call::Atomic(spec, atomic.operands.into());
         engine.ask(peer, op, spec_of(at, None), call);
         Ok(())

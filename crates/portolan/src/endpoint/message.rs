@@ -2,17 +2,16 @@
 //! Messages of an endpoint: sending, receiving, withdrawing.
 
 use super::Endpoint;
-use super::raw::{Many, RawOp, RawWhat};
-use super::types::{
-    EndpointLimits, PeerIndex, RawClaim, RawEnvelope, RawError, RawKind, RawPiece, RawRecv,
-    RawSend, RawSpace, Sent, SubmitError,
-};
-use crate::engine::{Engine, Inner, Submitted};
+use crate::engine::{Engine, Inner};
 use crate::error::Error;
-use crate::ops::OpKind;
+use crate::ops::{Memory, OpKind};
+use crate::raw::{
+    Cookie, EndpointLimits, Many, PeerIndex, RawClaim, RawEnvelope, RawError, RawKind, RawPiece,
+    RawRecv, RawSend, RawSpace, RawWhat, Sent, SubmitError,
+};
 use portolan_proto::{
-    ATOMIC_LEN_MAX, Cause, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector, SendSpec,
-    Space,
+    ATOMIC_LEN_MAX, Cause, FlushHint, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector,
+    SendSpec, Space,
 };
 use portolan_sys::memory;
 
@@ -52,31 +51,32 @@ impl Endpoint {
         to: PeerIndex,
         spec: &RawSend,
         pieces: &[RawPiece],
-        context: u64,
+        cookie: Cookie,
     ) -> Result<Sent, SubmitError> {
         let engine = &mut *self.engine.enter();
         let peer = engine.check_index(to)?;
         check_pieces(pieces)?;
-        let (what, kind) = (spec_of(spec), OpKind::Send(peer));
-        let op = if let [piece] = pieces {
+        let what = spec_of(spec);
+        let memory = if let [piece] = pieces {
             // SAFETY: the caller's promise.
             let bytes = unsafe { slice_of(piece) };
             if !spec.delivered && engine.submit_now(peer, &what, bytes) {
                 return Ok(Sent::Done);
             }
-            engine.inner.check_room()?;
             // SAFETY: the caller's promise: the memory outlives the operation.
-            unsafe { engine.inner.ops.lent_raw(kind, bytes) }
+            unsafe { Memory::lent(bytes) }
         } else {
             // SAFETY: the caller's promise.
             let whole = unsafe { gathered(pieces) }?;
             if !spec.delivered && engine.submit_now(peer, &what, &whole) {
                 return Ok(Sent::Done);
             }
-            engine.inner.check_room()?;
-            engine.inner.ops.owned(kind, whole.into(), true)
+            Memory::Owned(whole.into())
         };
-        engine.submit_later(peer, what, op, RawWhat::Send(spec.delivered), context);
+        engine.inner.check_room()?;
+        let asked = (RawKind::Send, RawWhat::Send(spec.delivered), cookie);
+        let op = engine.enter_op(OpKind::Send(peer), memory, asked);
+        engine.submit_later(peer, what, op);
         Ok(Sent::Pending)
     }
 
@@ -107,11 +107,9 @@ impl Endpoint {
         }
         engine.inner.check_room()?;
         let copy = memory::gathered(&[bytes]).map_err(SubmitError::NoMemory)?;
-        let op = engine
-            .inner
-            .ops
-            .owned(OpKind::Send(peer), copy.into(), true);
-        engine.submit_later(peer, what, op, RawWhat::Silent, 0);
+        let asked = (RawKind::Send, RawWhat::Silent, Cookie::default());
+        let op = engine.enter_op(OpKind::Send(peer), Memory::Owned(copy.into()), asked);
+        engine.submit_later(peer, what, op);
         Ok(())
     }
 
@@ -127,19 +125,19 @@ impl Endpoint {
         &mut self,
         spec: &RawRecv,
         pieces: &[RawPiece],
-        context: u64,
+        cookie: Cookie,
     ) -> Result<(), SubmitError> {
         let engine = &mut *self.engine.enter();
         let selector = engine.selector(spec)?;
         // SAFETY: the caller's promise.
-        let (op, len) = unsafe { engine.post(pieces, selector.source, kind_of(spec), context) }?;
+        let (op, len) = unsafe { engine.post(pieces, selector.source, kind_of(spec), cookie) }?;
         engine.inner.core.post_tagged(&selector, op, len);
         engine.settle();
         Ok(())
     }
 
     /// Posts `buffer` for many messages that `spec` takes, one behind another. Each has a
-    /// completion with `context`. The buffer stays posted until less than `min_free` bytes of it
+    /// completion with `cookie`. The buffer stays posted until less than `min_free` bytes of it
     /// are left; the completion that is `released` is the last.
     ///
     /// # Errors
@@ -153,19 +151,20 @@ impl Endpoint {
         spec: &RawRecv,
         buffer: RawPiece,
         min_free: usize,
-        context: u64,
+        cookie: Cookie,
     ) -> Result<(), SubmitError> {
         let engine = &mut *self.engine.enter();
         let selector = engine.selector(spec)?;
         // SAFETY: the caller's promise.
-        let op = unsafe { engine.inner.lend(buffer, recv_kind(selector.source)) };
-        let many = RawWhat::Many(Many {
+        let memory = unsafe { Memory::of_piece(buffer) };
+        let many = RawWhat::Many(Box::new(Many {
             buffer,
             open_count: 0,
             is_closed: false,
             error: None,
-        });
-        engine.note_op(op, kind_of(spec), many, context, selector.source);
+        }));
+        let asked = (kind_of(spec), many, cookie);
+        let op = engine.enter_op(recv_kind(selector.source), memory, asked);
         let (len, free_min) = (buffer.len as u64, min_free as u64);
         let core = &mut engine.inner.core;
         core.post_many(&selector, op, len, free_min);
@@ -225,7 +224,7 @@ impl Endpoint {
         &mut self,
         claim: RawClaim,
         pieces: &[RawPiece],
-        context: u64,
+        cookie: Cookie,
     ) -> Result<(), SubmitError> {
         let kind = match claim.is_tagged {
             true => RawKind::RecvTagged,
@@ -233,7 +232,7 @@ impl Endpoint {
         };
         let engine = &mut *self.engine.enter();
         // SAFETY: the caller's promise.
-        let (op, len) = unsafe { engine.post(pieces, Some(claim.source), kind, context) }?;
+        let (op, len) = unsafe { engine.post(pieces, Some(claim.source), kind, cookie) }?;
         if !engine.inner.core.recv_claimed(claim.id, op, len) {
             engine.inner.forget_raw(op);
             return Err(SubmitError::StaleClaim);
@@ -245,10 +244,10 @@ impl Endpoint {
     /// Throws a message away that was claimed.
     pub fn discard(&mut self, claim: RawClaim) {
         let source = Some(claim.source);
-        let kind = OpKind::RecvTagged { source };
         let engine = &mut *self.engine.enter();
-        let op = engine.inner.ops.owned(kind, Vec::new().into(), true);
-        engine.note_op(op, RawKind::Recv, RawWhat::Silent, 0, source);
+        let asked = (RawKind::Recv, RawWhat::Silent, Cookie::default());
+        let memory = Memory::Owned(Vec::new().into());
+        let op = engine.enter_op(recv_kind(source), memory, asked);
         if !engine.inner.core.recv_claimed(claim.id, op, 0) {
             engine.inner.forget_raw(op);
         }
@@ -259,9 +258,8 @@ impl Endpoint {
     /// that says so; `false`: it has a message already, or does not exist.
     pub fn cancel(&mut self, context: u64) -> bool {
         let inner = &mut self.engine.enter().inner;
-        let raw = inner.raw.as_ref();
-        let posted = raw.map_or_else(Vec::new, |raw| raw.posted_with(context));
-        let withdrawn = posted.into_iter().find(|&op| inner.core.cancel_tagged(op));
+        let mut posted = inner.posted_with(context).into_iter();
+        let withdrawn = posted.find(|&op| inner.core.cancel_tagged(op));
         if let Some(op) = withdrawn {
             inner.end_raw_recv_failed(op, OpError::Cancelled);
         }
@@ -280,10 +278,13 @@ impl Engine {
         }
         let inner = &mut self.inner;
         let accepted = inner.pending.is_empty() && inner.core.append(peer, spec, bytes).is_some()
-            || matches!(
-                inner.try_eager(peer, spec, &[bytes]),
-                Ok(Submitted::Accepted)
-            );
+            || match inner.stage(peer, spec, &[bytes]) {
+                Ok(Some(hint)) => {
+                    inner.flush_wanted |= hint == FlushHint::Full;
+                    true
+                }
+                _ => false,
+            };
         if !waits || inner.flush_wanted {
             self.flush();
         }
@@ -291,15 +292,7 @@ impl Engine {
     }
 
     /// Queues or announces a message; its operation ends later.
-    fn submit_later(
-        &mut self,
-        peer: PeerId,
-        spec: SendSpec,
-        op: OpId,
-        what: RawWhat,
-        context: u64,
-    ) {
-        self.note_op(op, RawKind::Send, what, context, Some(peer));
+    fn submit_later(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
         self.inner.submit_raw(peer, spec, op);
         self.drain();
         self.flush();
@@ -315,11 +308,11 @@ impl Engine {
         pieces: &[RawPiece],
         source: Option<PeerId>,
         kind: RawKind,
-        context: u64,
+        cookie: Cookie,
     ) -> Result<(OpId, u64), SubmitError> {
         // SAFETY: the caller's promise.
-        let (op, what, len) = unsafe { self.inner.place(pieces, recv_kind(source)) }?;
-        self.note_op(op, kind, what, context, source);
+        let (memory, what, len) = unsafe { place(pieces) }?;
+        let op = self.enter_op(recv_kind(source), memory, (kind, what, cookie));
         Ok((op, len))
     }
 
@@ -352,28 +345,19 @@ impl Engine {
         })
     }
 
-    /// Enters an operation into the books; the silence of who alone can end it counts from now.
+    /// Enters an operation; the silence of who alone can end it counts from now.
     #[inline]
-    pub(super) fn note_op(
+    pub(super) fn enter_op(
         &mut self,
-        op: OpId,
-        kind: RawKind,
-        what: RawWhat,
-        context: u64,
-        waits_for: Option<PeerId>,
-    ) {
-        if let Some(raw) = &mut self.inner.raw {
-            raw.insert(RawOp {
-                op,
-                context,
-                kind,
-                what,
-                waits_for,
-            });
-        }
-        if let Some(peer) = waits_for {
+        kind: OpKind,
+        memory: Memory,
+        asked: (RawKind, RawWhat, Cookie),
+    ) -> OpId {
+        let op = self.inner.enter_raw(kind, memory, asked);
+        if let Some(peer) = kind.awaited_peer() {
             self.wait_for(peer);
         }
+        op
     }
 }
 
@@ -381,49 +365,10 @@ impl Inner {
     /// Whether more may be asked of peers now.
     #[inline]
     pub(super) fn check_room(&self) -> Result<(), SubmitError> {
-        match self.raw.as_ref().is_some_and(|raw| raw.is_full()) {
+        match self.completions.is_full() {
             true => Err(SubmitError::Again),
             false => Ok(()),
         }
-    }
-
-    /// Makes an operation whose bytes go to `pieces` in the end.
-    ///
-    /// # Safety
-    /// As of [`Endpoint::recv`].
-    #[inline]
-    pub(super) unsafe fn place(
-        &mut self,
-        pieces: &[RawPiece],
-        kind: OpKind,
-    ) -> Result<(OpId, RawWhat, u64), SubmitError> {
-        check_pieces(pieces)?;
-        if let [piece] = pieces {
-            // SAFETY: the caller's promise.
-            let op = unsafe { self.lend(*piece, kind) };
-            return Ok((op, RawWhat::Recv, piece.len as u64));
-        }
-        let len = pieces.iter().map(|piece| piece.len).sum();
-        let bytes = memory::zeroed(len).map_err(SubmitError::NoMemory)?;
-        let op = self.ops.owned(kind, bytes.into(), true);
-        Ok((op, RawWhat::Scatter(pieces.into()), len as u64))
-    }
-
-    /// Makes an operation that receives into `piece`.
-    ///
-    /// # Safety
-    /// The piece must be writable, and nobody else use it, until the operation has ended.
-    pub(super) unsafe fn lend(&mut self, piece: RawPiece, kind: OpKind) -> OpId {
-        // SAFETY: the caller's promise; an empty piece may be null, and a dangling pointer is as
-        // good.
-        let bytes = unsafe {
-            match piece.len {
-                0 => &mut [],
-                len => std::slice::from_raw_parts_mut(piece.ptr, len),
-            }
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.ops.lent_mut_raw(kind, bytes) }
     }
 
     /// As [`Inner::submit_op`], and opens a session where there is none.
@@ -446,6 +391,24 @@ impl Inner {
         }
         self.submit_op(peer, spec, op);
     }
+}
+
+/// Memory whose bytes go to `pieces` in the end, and its length.
+///
+/// # Safety
+/// As of [`Endpoint::recv`].
+#[inline]
+pub(super) unsafe fn place(pieces: &[RawPiece]) -> Result<(Memory, RawWhat, u64), SubmitError> {
+    check_pieces(pieces)?;
+    if let [piece] = pieces {
+        // SAFETY: the caller's promise.
+        let memory = unsafe { Memory::of_piece(*piece) };
+        return Ok((memory, RawWhat::Recv, piece.len as u64));
+    }
+    let len = pieces.iter().map(|piece| piece.len).sum();
+    let bytes = memory::zeroed(len).map_err(SubmitError::NoMemory)?;
+    let what = RawWhat::Scatter(pieces.into());
+    Ok((Memory::Owned(bytes.into()), what, len as u64))
 }
 
 fn recv_kind(source: Option<PeerId>) -> OpKind {

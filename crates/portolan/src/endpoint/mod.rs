@@ -3,7 +3,7 @@
 //!
 //! An [`Endpoint`] has an address of 64 bytes, which its program passes on; peers are inserted and
 //! removed at run time, and a process that knows the address may be the first to send. Operations
-//! work on memory by address, carry a word of the caller's, and end in [`RawCompletion`]s that
+//! work on memory by address, carry a cookie of the caller's, and end in [`RawCompletion`]s that
 //! [`Endpoint::poll`] hands out. There are no ranks, ports and handlers.
 //!
 //! The one invariant: each operation that was accepted and has not ended at once gets exactly one completion, and
@@ -18,23 +18,20 @@ mod atomic;
 mod directory;
 mod message;
 mod open;
-mod raw;
 mod remote;
 mod removal;
 mod rest;
 mod share;
-mod types;
 
+pub use crate::raw::{
+    Cookie, EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope,
+    RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
+};
 pub use address::EndpointAddress;
 pub use atomic::RawAtomic;
 pub use open::EndpointConfig;
-pub use types::{
-    EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope, RawError,
-    RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
-};
 
 pub(crate) use directory::Directory;
-pub(crate) use raw::Raw;
 
 use crate::engine::{Engine, PeerInfo};
 use crate::error::Error;
@@ -212,7 +209,9 @@ impl Engine {
     /// Only `peer` can end the operation that was just submitted: its silence counts.
     fn wait_for(&mut self, peer: PeerId) {
         let inner = &mut self.inner;
-        if inner.raw.as_mut().is_some_and(|raw| raw.wait(peer)) {
+        let count = &mut inner.peers[peer.0 as usize].awaited_count;
+        *count += 1;
+        if *count == 1 {
             let now = inner.read_clock();
             self.watch(peer, now);
         }
@@ -250,19 +249,14 @@ impl fmt::Debug for Endpoint {
 impl crate::engine::Inner {
     /// Completions or notices wait to be handed out.
     pub(super) fn has_done(&self) -> bool {
-        let raw = self.raw.as_ref();
-        raw.is_some_and(|raw| !raw.done.is_empty()) || !self.remote.notices.is_empty()
+        !self.completions.is_empty() || !self.remote.notices.is_empty()
     }
 
     fn hand_out(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
-        let Some(raw) = &mut self.raw else {
-            return 0;
-        };
-        let mut count = raw.done.len();
+        let done = self.completions.drain();
+        let mut count = done.len();
         // Only those that are there now: the sink may take its time.
-        for completion in raw.done.drain(..) {
-            sink(completion);
-        }
+        done.for_each(&mut *sink);
         while let Some(notice) = self.next_notice() {
             count += 1;
             sink(notice);

@@ -3,7 +3,7 @@
 
 use super::address::{EndpointAddress, endpoint_key, shm_name};
 use super::rest::Rest;
-use super::{Directory, Endpoint, Raw};
+use super::{Directory, Endpoint};
 use crate::address::Address;
 use crate::clock::Clock;
 use crate::engine::{Engine, HELPER_NAME};
@@ -21,6 +21,12 @@ use portolan_link::shm::OpenConfig;
 use portolan_sys::gate::Gate;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A session with a peer that lives, as its answers to questions show, and that may have begun with a
+/// long computation: long enough for most, and still an end where a firewall lets nothing but
+/// questions pass.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How to open an [`Endpoint`].
 #[derive(Clone, Debug, Default)]
@@ -61,7 +67,7 @@ impl Endpoint {
         let table = Table::of_endpoint(own, Arc::clone(&directory));
         let mut inner = new_inner(job, Auth::Token, core, table)?;
         inner.peer_timeout = liveness::peer_timeout(&inner.job, PEER_TIMEOUT_ENDPOINT)?;
-        inner.raw = Some(Box::new(Raw::default()));
+        inner.connect_timeout = CONNECT_TIMEOUT;
         inner.directory = Some(Arc::clone(&directory));
         let rest = Rest::new(&mut links)?;
         Ok(Endpoint {

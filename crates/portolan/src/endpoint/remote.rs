@@ -2,14 +2,13 @@
 //! Remote memory of an endpoint: regions under keys of the caller's, put and get.
 
 use super::Endpoint;
-use super::message::{INJECT_LEN_MAX, check_pieces, gathered, slice_of};
-use super::raw::RawWhat;
-use super::types::{
-    PeerIndex, RawAccess, RawCompletion, RawKind, RawPiece, RawRemote, SubmitError,
-};
+use super::message::{INJECT_LEN_MAX, check_pieces, gathered, place, slice_of};
 use crate::engine::{Call, Engine, Inner};
 use crate::error::Error;
-use crate::ops::OpKind;
+use crate::ops::{Memory, OpKind, Owner};
+use crate::raw::{
+    Cookie, PeerIndex, RawAccess, RawCompletion, RawKind, RawPiece, RawRemote, RawWhat, SubmitError,
+};
 use portolan_proto::{
     Access, Cause, LaneId, OpError, OpId, PeerId, PeerStatus, RegionSpec, RemoteSpec,
 };
@@ -37,7 +36,8 @@ impl Endpoint {
         }
         let inner = &mut self.engine.enter().inner;
         // SAFETY: the caller's promise.
-        let op = unsafe { inner.lend(memory, OpKind::Region) };
+        let lent = unsafe { Memory::of_piece(memory) };
+        let op = inner.ops.enter(OpKind::Region, lent, Owner::Nobody);
         let spec = RegionSpec {
             key: Some(key),
             base: base_addr,
@@ -81,24 +81,38 @@ impl Endpoint {
         at: RawRemote,
         pieces: &[RawPiece],
         imm: Option<u64>,
-        context: u64,
+        cookie: Cookie,
     ) -> Result<(), SubmitError> {
         let engine = &mut *self.engine.enter();
         let peer = engine.check_ask(to)?;
         check_pieces(pieces)?;
-        let ops = &mut engine.inner.ops;
-        let kind = OpKind::Remote(peer);
-        let op = match pieces {
+        let memory = match pieces {
             // SAFETY: the caller's promise: the memory outlives the operation.
-            [piece] => unsafe { ops.lent_raw(kind, slice_of(piece)) },
-            _ => {
-                // SAFETY: the caller's promise.
-                let whole = unsafe { gathered(pieces) }?;
-                ops.owned(kind, whole.into(), true)
-            }
+            [piece] => unsafe { Memory::lent(slice_of(piece)) },
+            // SAFETY: the caller's promise.
+            _ => Memory::Owned(unsafe { gathered(pieces) }?.into()),
         };
-        engine.note_op(op, RawKind::Put, RawWhat::Send(false), context, Some(peer));
-        engine.ask(peer, op, spec_of(at, imm), Call::Put);
+        let what = RawWhat::Send(false);
+        engine.put(peer, spec_of(at, imm), memory, what, cookie);
+        Ok(())
+    }
+
+    /// Puts `bytes`, which the endpoint keeps; ends with a completion when they are there.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; there is no completion then.
+    pub fn put_owned(
+        &mut self,
+        to: PeerIndex,
+        at: RawRemote,
+        bytes: Vec<u8>,
+        imm: Option<u64>,
+        cookie: Cookie,
+    ) -> Result<(), SubmitError> {
+        let engine = &mut *self.engine.enter();
+        let peer = engine.check_ask(to)?;
+        let (memory, what) = (Memory::Owned(bytes.into()), RawWhat::Send(false));
+        engine.put(peer, spec_of(at, imm), memory, what, cookie);
         Ok(())
     }
 
@@ -118,11 +132,9 @@ impl Endpoint {
         if bytes.len() > INJECT_LEN_MAX {
             return Err(SubmitError::TooLong);
         }
-        let kind = OpKind::Remote(peer);
-        let ops = &mut engine.inner.ops;
-        let op = ops.owned(kind, bytes.to_vec().into(), true);
-        engine.note_op(op, RawKind::Put, RawWhat::Silent, 0, Some(peer));
-        engine.ask(peer, op, spec_of(at, imm), Call::Put);
+        let memory = Memory::Owned(bytes.to_vec().into());
+        let cookie = Cookie::default();
+        engine.put(peer, spec_of(at, imm), memory, RawWhat::Silent, cookie);
         Ok(())
     }
 
@@ -138,14 +150,13 @@ impl Endpoint {
         from: PeerIndex,
         at: RawRemote,
         pieces: &[RawPiece],
-        context: u64,
+        cookie: Cookie,
     ) -> Result<(), SubmitError> {
         let engine = &mut *self.engine.enter();
         let peer = engine.check_ask(from)?;
-        let kind = OpKind::Remote(peer);
         // SAFETY: the caller's promise.
-        let (op, what, _) = unsafe { engine.inner.place(pieces, kind) }?;
-        engine.note_op(op, RawKind::Get, what, context, Some(peer));
+        let (memory, what, _) = unsafe { place(pieces) }?;
+        let op = engine.enter_op(OpKind::Remote(peer), memory, (RawKind::Get, what, cookie));
         engine.ask(peer, op, spec_of(at, None), Call::Get);
         Ok(())
     }
@@ -157,6 +168,18 @@ impl Engine {
         let peer = self.check_index(peer)?;
         self.inner.check_room()?;
         Ok(peer)
+    }
+
+    fn put(
+        &mut self,
+        peer: PeerId,
+        spec: RemoteSpec,
+        memory: Memory,
+        what: RawWhat,
+        cookie: Cookie,
+    ) {
+        let op = self.enter_op(OpKind::Remote(peer), memory, (RawKind::Put, what, cookie));
+        self.ask(peer, op, spec, Call::Put);
     }
 
     /// Submits what `op` asks of `peer`.
@@ -183,7 +206,7 @@ impl Inner {
         let notice = self.remote.notices.pop_front()?;
         self.core.notice_taken(&notice);
         Some(RawCompletion {
-            context: 0,
+            cookie: Cookie::default(),
             kind: RawKind::RemotePut,
             peer: Some(PeerIndex(notice.peer.0)),
             len: notice.len,

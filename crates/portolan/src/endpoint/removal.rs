@@ -82,9 +82,8 @@ impl Endpoint {
         let inner = &self.engine.look().inner;
         match inner.core.peer_status(leaver.peer) {
             PeerStatus::Up | PeerStatus::Connecting => {
-                let raw = inner.raw.as_ref();
                 inner.now >= leaver.earliest
-                    && !raw.is_some_and(|raw| raw.waits_for(leaver.peer))
+                    && inner.peers[leaver.peer.0 as usize].awaited_count == 0
                     && !inner.core.has_unfinished_with(leaver.peer)
             }
             _ => true,

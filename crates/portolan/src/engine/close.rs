@@ -6,6 +6,8 @@
 
 use super::{Engine, Inner};
 use crate::error::{Error, Reason};
+use crate::ops::Owner;
+use crate::raw::RawWhat;
 use crate::wait::Waiter;
 use portolan_proto::{Cause, Instant, OpId, PeerId, PeerStatus};
 use std::time::Duration;
@@ -110,9 +112,10 @@ impl Inner {
     /// Whether a send that has not ended was promised all the same, since nobody can wait for it: a
     /// copy that the library has made.
     fn is_promised(&self, op: OpId) -> bool {
-        match &self.raw {
-            Some(raw) => raw.is_silent(op),
-            None => self.ops.is_handled(op),
+        match self.ops.owner(op) {
+            Some(Owner::Caller(raw)) => matches!(raw.what, RawWhat::Silent),
+            Some(Owner::Nobody) => true,
+            Some(Owner::Request(_)) | None => false,
         }
     }
 

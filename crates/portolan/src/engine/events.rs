@@ -5,7 +5,7 @@ use super::{Inner, PortUse};
 use crate::buffer::{self, Buffer};
 use crate::checksum;
 use crate::error::Error;
-use crate::ops::{OpKind, Received, Request};
+use crate::ops::{Memory, OpKind, Owner, Received, Request, State};
 use crate::port::{Context, Handler, Message};
 use crate::seal::Opened;
 use portolan_link::RxFrame;
@@ -178,7 +178,7 @@ impl Inner {
             self.drain(handlers, None);
             return;
         };
-        if self.ops.fill(op, bytes, peer.0) {
+        if self.ops.fill(op, bytes, peer.0, None) {
             self.tell_handler(handlers, peer, whole.port, op, whole.len as u64);
             // As above. Never within `drain`: its frame would be missing here.
             self.drain(handlers, None);
@@ -194,11 +194,7 @@ impl Inner {
         op: OpId,
         message_len: u64,
     ) {
-        let buffer = self
-            .ops
-            .finish(op)
-            .and_then(Result::ok)
-            .and_then(|done| done.buffer);
+        let buffer = self.ops.reclaim(op);
         self.handle(handlers, peer, port, message_len, &[], buffer);
     }
 
@@ -291,7 +287,7 @@ impl Inner {
                     len: usize::try_from(len).unwrap_or(usize::MAX),
                     source: peer.0,
                 };
-                if self.ops.complete_ok(op, received) {
+                if self.ops.complete_ok(op, received, None) {
                     self.tell_handler(handlers, peer, port, op, len);
                 }
             }
@@ -390,13 +386,14 @@ impl Inner {
             }
             Event::RecvFailed { op, error: failed } => {
                 let error = self.op_error(op, failed);
-                if self.raw.is_some() {
-                    self.end_raw_recv_failed(op, failed);
-                } else if self.ops.is_handled(op) {
-                    log::warn!("posted buffer: {error}");
-                    self.ops.forget(op);
-                } else {
-                    self.ops.fail(op, error);
+                match self.ops.owner(op) {
+                    None => {}
+                    Some(Owner::Caller(_)) => self.end_raw_recv_failed(op, failed),
+                    Some(Owner::Request(_)) => self.ops.fail(op, error),
+                    Some(Owner::Nobody) => {
+                        log::warn!("posted buffer: {error}");
+                        self.ops.forget(op);
+                    }
                 }
             }
             Event::Pull {
@@ -483,7 +480,8 @@ impl Inner {
                 return;
             }
         };
-        let op = self.ops.owned(kind, Buffer::from(bytes), true);
+        let memory = Memory::Owned(Buffer::from(bytes));
+        let op = self.ops.enter(kind, memory, Owner::Nobody);
         self.core.post_recv(port, op, len as u64, Some(peer));
     }
 
@@ -522,11 +520,13 @@ impl Inner {
         if use_ == PortUse::Closed {
             return Err(Error::PortClosed { port: port.number });
         }
-        let handled = use_ == PortUse::Handled;
         let len = buffer.len() as u64;
-        let op = self
-            .ops
-            .owned(OpKind::Recv { port, source }, buffer, handled);
+        let owner = match use_ {
+            PortUse::Handled => Owner::Nobody,
+            _ => Owner::Request(State::Pending),
+        };
+        let kind = OpKind::Recv { port, source };
+        let op = self.ops.enter(kind, Memory::Owned(buffer), owner);
         self.core.post_recv(port, op, len, source);
         Ok(Request(op))
     }

@@ -4,7 +4,7 @@
 use super::Inner;
 use crate::buffer::{self, Buffer};
 use crate::error::Error;
-use crate::ops::{OpKind, Received, Request};
+use crate::ops::{Memory, OpKind, Owner, Received, Request};
 use crate::port::Target;
 use portolan_proto::{
     Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, Refused, SendSpec,
@@ -85,8 +85,34 @@ impl Inner {
         spec: &SendSpec,
         pieces: &[&[u8]],
     ) -> Result<Submitted, Error> {
-        if self.pending.has(peer, spec) {
+        let Some(hint) = self.stage(peer, spec, pieces)? else {
             return Ok(Submitted::Wait);
+        };
+        // Alone in this turn, or in a full frame: it leaves at once. In a burst: with the next turn,
+        // together with what has gathered by then.
+        let info = &mut self.peers[peer.0 as usize];
+        let leaves = match hint {
+            FlushHint::Open => info.is_first(self.turn),
+            FlushHint::Frames => !info.waits_for_company(self.turn),
+            FlushHint::Full => {
+                info.is_first(self.turn);
+                true
+            }
+        };
+        self.flush_wanted |= leaves;
+        Ok(Submitted::Accepted)
+    }
+
+    /// Copies `pieces` into frames of their lane, if they may be sent now.
+    #[inline]
+    pub(crate) fn stage(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        pieces: &[&[u8]],
+    ) -> Result<Option<FlushHint>, Error> {
+        if self.pending.has(peer, spec) {
+            return Ok(None);
         }
         let len = pieces.iter().map(|piece| piece.len()).sum();
         match self.core.eager(peer, spec, len) {
@@ -94,24 +120,10 @@ impl Inner {
                 for piece in pieces {
                     staging.push(piece);
                 }
-                // Alone in this turn, or in a full frame: it leaves at once. In a burst: with the
-                // next turn, together with what has gathered by then.
-                let hint = staging.hint();
-                let info = &mut self.peers[peer.0 as usize];
-                let leaves = match hint {
-                    FlushHint::Open => info.is_first(self.turn),
-                    // An endpoint has asked already.
-                    FlushHint::Frames => self.raw.is_none() && !info.waits_for_company(self.turn),
-                    FlushHint::Full => {
-                        info.is_first(self.turn);
-                        true
-                    }
-                };
-                self.flush_wanted |= leaves;
-                Ok(Submitted::Accepted)
+                Ok(Some(staging.hint()))
             }
-            Err(Refused::Busy | Refused::TooLong) => Ok(Submitted::Wait),
-            Err(refused) => self.on_refused(peer, refused),
+            Err(Refused::Busy | Refused::TooLong) => Ok(None),
+            Err(refused) => self.on_refused(peer, refused).map(|_| None),
         }
     }
 
@@ -155,7 +167,8 @@ impl Inner {
             }
             self.self_unread += bytes.len();
         }
-        Ok(self.ops.owned(OpKind::Send(peer), copy, true))
+        let memory = Memory::Owned(copy);
+        Ok(self.ops.enter(OpKind::Send(peer), memory, Owner::Nobody))
     }
 
     /// The error of a peer that was given up.
@@ -262,27 +275,21 @@ impl Inner {
     }
 
     pub(crate) fn complete_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
-        if self.ops.is_handled(op) {
-            if self.raw.is_some() {
-                self.end_raw_send(op, peer, result);
-            } else if peer.0 == self.rank() {
-                self.self_unread -= self.ops.bytes(op).len();
+        match (self.ops.owner(op), result) {
+            (None, _) => {}
+            (Some(Owner::Caller(_)), result) => self.end_raw_send(op, peer, result),
+            (Some(Owner::Nobody), _) => {
+                if peer.0 == self.rank() {
+                    self.self_unread -= self.ops.bytes(op).len();
+                }
+                self.ops.forget(op);
             }
-            self.ops.forget(op);
-            return;
-        }
-        match result {
-            Ok(()) => {
+            (Some(Owner::Request(_)), Ok(())) => {
                 let len = self.ops.bytes(op).len();
-                self.ops.complete_ok(
-                    op,
-                    Received {
-                        len,
-                        source: peer.0,
-                    },
-                );
+                let source = peer.0;
+                self.ops.complete_ok(op, Received { len, source }, None);
             }
-            Err(error) => {
+            (Some(Owner::Request(_)), Err(error)) => {
                 let error = self.op_error(op, error);
                 self.ops.fail(op, error);
             }
@@ -309,16 +316,11 @@ impl Inner {
             false => self.try_eager(peer, &spec, &[&buffer])?,
         };
         let len = buffer.len();
-        let op = self.ops.owned(kind, buffer, false);
+        let op = self.ops.owned(kind, buffer);
         match submitted {
             Submitted::Accepted => {
-                self.ops.complete_ok(
-                    op,
-                    Received {
-                        len,
-                        source: peer.0,
-                    },
-                );
+                let source = peer.0;
+                self.ops.complete_ok(op, Received { len, source }, None);
             }
             Submitted::Wait => self.submit_op(peer, spec, op),
         }

@@ -3,7 +3,7 @@
 
 use super::Inner;
 use crate::error::Error;
-use crate::ops::{OpKind, Received};
+use crate::ops::{OpKind, Owner, Received};
 use portolan_proto::{Admitted, Label, OpId, PeerId};
 
 impl Inner {
@@ -14,12 +14,11 @@ impl Inner {
             return false;
         };
         let bytes = &head[taken.off..taken.off + taken.len];
-        self.ops.set_label(taken.op, taken.label);
-        if self.ops.fill(taken.op, bytes, frame.from.0) {
-            if self.raw.is_some() {
-                self.end_raw_recv(taken.op, frame.from, &taken.label, taken.len as u64);
-            }
-            self.ops.forget(taken.op);
+        let (op, label, len) = (taken.op, taken.label, taken.len as u64);
+        if self.ops.raw(op).is_some() {
+            self.end_raw_recv(op, frame.from, &label, len, Some(bytes));
+        } else if self.ops.fill(op, bytes, frame.from.0, Some(label)) {
+            self.ops.forget(op);
         }
         true
     }
@@ -33,15 +32,11 @@ impl Inner {
         len: u64,
         truncated: bool,
     ) {
-        if self.ops.is_handled(op) {
-            if self.raw.is_some() {
-                self.end_raw_recv(op, peer, &label, len);
-            }
-            // Nobody waits for it any more.
-            self.ops.forget(op);
-            return;
+        match self.ops.owner(op) {
+            Some(Owner::Request(_)) => {}
+            Some(Owner::Caller(_)) => return self.end_raw_recv(op, peer, &label, len, None),
+            Some(Owner::Nobody) | None => return self.ops.forget(op),
         }
-        self.ops.set_label(op, label);
         if truncated {
             let error = Error::TruncatedTagged {
                 source_rank: peer.0,
@@ -56,7 +51,7 @@ impl Inner {
             len: usize::try_from(len).unwrap_or(usize::MAX),
             source: peer.0,
         };
-        self.ops.complete_ok(op, received);
+        self.ops.complete_ok(op, received, Some(label));
     }
 
     /// Withdraws a posted receive; `false` if it is none, or has matched a message.

@@ -77,11 +77,7 @@ impl Inner {
     /// The peer that alone can end `op`.
     #[inline]
     pub(crate) fn awaited_peer(&self, op: OpId) -> Option<PeerId> {
-        match self.ops.kind(op)? {
-            OpKind::Send(peer) | OpKind::Remote(peer) => Some(peer),
-            OpKind::Recv { source, .. } | OpKind::RecvTagged { source } => source,
-            OpKind::Region => None,
-        }
+        self.ops.kind(op)?.awaited_peer()
     }
 
     fn is_from_anybody(&self, op: OpId) -> bool {

@@ -124,7 +124,7 @@ impl Engine {
             return;
         }
         let since = self.inner.peers[peer.0 as usize].connecting_since;
-        let timeout = self.inner.connect_timeout();
+        let timeout = self.inner.connect_timeout;
         if since.is_some_and(|since| now.since(since) >= timeout) {
             self.give_up(peer, Cause::NoPath);
         }

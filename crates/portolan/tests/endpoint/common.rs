@@ -2,8 +2,8 @@
 //! Endpoints of one process that are polled in turn.
 
 use portolan::{
-    Endpoint, EndpointConfig, PathChoice, PeerIndex, RawCompletion, RawPiece, RawRecv, RawSend,
-    RawSpace, Sent,
+    Cookie, Endpoint, EndpointConfig, PathChoice, PeerIndex, RawCompletion, RawPiece, RawRecv,
+    RawSend, RawSpace, Sent,
 };
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,7 @@ impl Side {
             len: bytes.len(),
         };
         // SAFETY: tests keep their buffers until the completion.
-        let sent = unsafe { self.end.send(to, spec, &[piece], context) }.unwrap();
+        let sent = unsafe { self.end.send(to, spec, &[piece], Cookie::new(context)) }.unwrap();
         if sent == Sent::Done {
             self.sent.push(context);
         }
@@ -78,7 +78,7 @@ impl Side {
 
     pub(crate) fn recv(&mut self, spec: &RawRecv, bytes: &mut [u8], context: u64) {
         // SAFETY: tests keep their buffers until the completion.
-        unsafe { self.end.recv(spec, &[piece(bytes)], context) }.unwrap();
+        unsafe { self.end.recv(spec, &[piece(bytes)], Cookie::new(context)) }.unwrap();
     }
 
     /// Whether the send of `context` has ended well; asked once.
@@ -94,7 +94,10 @@ impl Side {
 
     /// Takes the completion of `context`, if it is there.
     pub(crate) fn take(&mut self, context: u64) -> Option<RawCompletion> {
-        let index = self.done.iter().position(|done| done.context == context)?;
+        let index = self
+            .done
+            .iter()
+            .position(|done| done.cookie.context == context)?;
         Some(self.done.remove(index))
     }
 }

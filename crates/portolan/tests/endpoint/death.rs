@@ -121,7 +121,7 @@ fn the_killed_are_missed_and_the_others_not(way: &str) {
     assert_eq!(ended.len(), 1, "{ended:?}");
     let died = ended[0].peer.unwrap();
     assert_eq!(
-        (ended[0].error, ended[0].context),
+        (ended[0].error, ended[0].cookie.context),
         (Some(gone), if died == peers[0] { 10 } else { 11 })
     );
     // Operations on it fail, too, long and short.

@@ -3,7 +3,7 @@
 
 use crate::common::{ANY, PLAIN, Side, bytes, from, piece, pump, shm, tagged, to_tag, udp};
 use portolan::{
-    Endpoint, PeerIndex, RawError, RawKind, RawPiece, RawRecv, RawSend, Sent, SubmitError,
+    Cookie, Endpoint, PeerIndex, RawError, RawKind, RawPiece, RawRecv, RawSend, Sent, SubmitError,
 };
 
 const OPENERS: [fn() -> Endpoint; 2] = [udp, shm];
@@ -69,7 +69,7 @@ fn a_burst_arrives_once_and_in_order() {
             (done.len() as u64 == COUNT).then(|| std::mem::take(done))
         });
         for (number, done) in (0..).zip(&all) {
-            assert_eq!(done.context, number);
+            assert_eq!(done.cookie.context, number);
             assert_eq!(buf[number as usize], number.to_le_bytes());
         }
     }
@@ -87,8 +87,8 @@ fn pieces_are_gathered_and_handed_out() {
             let into = [piece(&mut front), piece(&mut back)];
             // SAFETY: all of it lives until both completions.
             unsafe {
-                b.end.recv(&ANY, &into, 1).unwrap();
-                let sent = a.end.send(to_b, &PLAIN, &pieces, 2).unwrap();
+                b.end.recv(&ANY, &into, Cookie::new(1)).unwrap();
+                let sent = a.end.send(to_b, &PLAIN, &pieces, Cookie::new(2)).unwrap();
                 a.sent.extend((sent == Sent::Done).then_some(2));
             }
             let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(1));
@@ -102,7 +102,7 @@ fn pieces_are_gathered_and_handed_out() {
             len: 0,
         }; 9];
         // SAFETY: the pieces are empty.
-        let refused = unsafe { a.end.send(to_b, &PLAIN, &many, 3) };
+        let refused = unsafe { a.end.send(to_b, &PLAIN, &many, Cookie::new(3)) };
         assert_eq!(refused, Err(SubmitError::TooManyPieces));
     }
 }
@@ -130,7 +130,7 @@ fn one_buffer_takes_many_messages_until_it_is_full() {
         let (mut a, mut b, to_b) = pair(open);
         let mut buf = vec![0xa5; 100];
         // SAFETY: the buffer lives until its last completion.
-        unsafe { b.end.recv_multi(&ANY, piece(&mut buf), 20, 5) }.unwrap();
+        unsafe { b.end.recv_multi(&ANY, piece(&mut buf), 20, Cookie::new(5)) }.unwrap();
         for seed in 0..6 {
             a.end.inject(to_b, &PLAIN, &bytes(30, seed)).unwrap();
         }
@@ -140,7 +140,7 @@ fn one_buffer_takes_many_messages_until_it_is_full() {
         });
         let start = buf.as_mut_ptr();
         for (index, done) in got.iter().enumerate() {
-            assert_eq!((done.context, done.len), (5, 30));
+            assert_eq!((done.cookie.context, done.len), (5, 30));
             assert_eq!(done.buf, start.wrapping_add(index * 30));
             assert_eq!(done.released, index == 2, "10 bytes are less than 20");
             assert_eq!(buf[index * 30..][..30], bytes(30, index as u8));
@@ -258,12 +258,16 @@ fn a_message_is_looked_at_claimed_and_thrown_away() {
                 b.end.discard(first);
             } else {
                 // SAFETY: the buffer lives until the completion.
-                unsafe { b.end.recv_claimed(first, &[piece(&mut buf)], 4) }.unwrap();
+                unsafe {
+                    b.end
+                        .recv_claimed(first, &[piece(&mut buf)], Cookie::new(4))
+                }
+                .unwrap();
                 pump(&mut [&mut a, &mut b], |sides| sides[1].take(4));
                 assert_eq!(buf, sent[0]);
             }
             // SAFETY: no memory is named.
-            let again = unsafe { b.end.recv_claimed(first, &[], 5) };
+            let again = unsafe { b.end.recv_claimed(first, &[], Cookie::new(5)) };
             assert_eq!(again, Err(SubmitError::StaleClaim));
             for context in 1..3 {
                 pump(&mut [&mut a, &mut b], |sides| sides[0].take_sent(context));
@@ -284,7 +288,7 @@ fn long_messages_share_a_buffer_too_and_the_last_to_end_gives_it_back() {
             .collect();
         let mut buf = vec![0xa5; lens.iter().sum::<usize>() + 5];
         // SAFETY: the buffer lives until its last completion.
-        unsafe { b.end.recv_multi(&ANY, piece(&mut buf), 6, 9) }.unwrap();
+        unsafe { b.end.recv_multi(&ANY, piece(&mut buf), 6, Cookie::new(9)) }.unwrap();
         for (context, sent) in (0..).zip(&sent) {
             a.send(to_b, &PLAIN, sent, context);
         }
@@ -293,7 +297,10 @@ fn long_messages_share_a_buffer_too_and_the_last_to_end_gives_it_back() {
             (done.len() == 4).then(|| std::mem::take(done))
         });
         assert!(got.pop().unwrap().released);
-        assert!(got.iter().all(|done| !done.released && done.context == 9));
+        assert!(
+            got.iter()
+                .all(|done| !done.released && done.cookie.context == 9)
+        );
         assert_eq!(buf[..buf.len() - 5], sent.concat());
         for context in 0..4 {
             pump(&mut [&mut a, &mut b], |sides| sides[0].take_sent(context));
@@ -306,7 +313,7 @@ fn a_buffer_for_many_is_withdrawn_with_one_completion() {
     let (mut a, mut b, to_b) = pair(shm);
     let mut buf = [0xa5; 100];
     // SAFETY: the buffer lives until its last completion.
-    unsafe { b.end.recv_multi(&ANY, piece(&mut buf), 10, 9) }.unwrap();
+    unsafe { b.end.recv_multi(&ANY, piece(&mut buf), 10, Cookie::new(9)) }.unwrap();
     a.end.inject(to_b, &PLAIN, b"ahoy").unwrap();
     let got = pump(&mut [&mut a, &mut b], |sides| sides[1].take(9));
     assert!(!got.released);

@@ -3,8 +3,8 @@
 
 use crate::common::{ANY, PLAIN, Side, bytes, piece, pump, shm, udp};
 use portolan::{
-    AtomicOp, Datatype, Endpoint, Error, PeerIndex, RawAccess, RawAtomic, RawError, RawKind,
-    RawPiece, RawRemote, RemoteFault, SubmitError,
+    AtomicOp, Cookie, Datatype, Endpoint, Error, PeerIndex, RawAccess, RawAtomic, RawError,
+    RawKind, RawPiece, RawRemote, RemoteFault, SubmitError,
 };
 
 const OPENERS: [fn() -> Endpoint; 2] = [udp, shm];
@@ -45,7 +45,7 @@ fn bytes_of_all_lengths_are_put_and_come_back() {
             // SAFETY: all of it lives until the completions.
             unsafe {
                 a.end
-                    .put(to_b, at(50), &[read_only(&sent)], None, 1)
+                    .put(to_b, at(50), &[read_only(&sent)], None, Cookie::new(1))
                     .unwrap();
             }
             let done = pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
@@ -56,7 +56,7 @@ fn bytes_of_all_lengths_are_put_and_come_back() {
             assert_eq!(memory[50..50 + len], sent);
             assert_eq!((memory[49], memory[50 + len]), (0xa5, 0xa5));
             // SAFETY: as above.
-            unsafe { a.end.get(to_b, at(50), &[piece(&mut back)], 2) }.unwrap();
+            unsafe { a.end.get(to_b, at(50), &[piece(&mut back)], Cookie::new(2)) }.unwrap();
             let done = pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
             assert_eq!(
                 (done.kind, done.error, done.len),
@@ -79,11 +79,11 @@ fn pieces_are_put_behind_one_another_and_filled_in_their_order() {
             let pieces: Vec<_> = sent.iter().map(|bytes| read_only(bytes)).collect();
             let (mut front, mut back) = (vec![0; part / 2], vec![0; part * 3 - part / 2]);
             // SAFETY: all of it lives until the completions.
-            unsafe { a.end.put(to_b, at(0), &pieces, None, 1) }.unwrap();
+            unsafe { a.end.put(to_b, at(0), &pieces, None, Cookie::new(1)) }.unwrap();
             pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
             let into = [piece(&mut front), piece(&mut back)];
             // SAFETY: as above.
-            unsafe { a.end.get(to_b, at(0), &into, 2) }.unwrap();
+            unsafe { a.end.get(to_b, at(0), &into, Cookie::new(2)) }.unwrap();
             let done = pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
             assert_eq!(done.error, None);
             assert_eq!([front, back].concat(), sent.concat());
@@ -99,7 +99,11 @@ fn a_word_with_a_put_tells_its_target_once_the_bytes_are_there() {
         for len in [4, 200_000] {
             let sent = bytes(len, 1);
             // SAFETY: it lives until the completion.
-            unsafe { a.end.put(to_b, at(0), &[read_only(&sent)], Some(99), 1) }.unwrap();
+            unsafe {
+                a.end
+                    .put(to_b, at(0), &[read_only(&sent)], Some(99), Cookie::new(1))
+            }
+            .unwrap();
             let told = pump(&mut [&mut a, &mut b], |sides| sides[1].take(0));
             assert_eq!((told.kind, told.imm), (RawKind::RemotePut, Some(99)));
             assert_eq!(told.len, len as u64);
@@ -140,7 +144,11 @@ fn memory_is_named_by_address_where_its_owner_says_so() {
         key: 7,
     };
     // SAFETY: it lives until the completion.
-    unsafe { a.end.put(to_b, there, &[read_only(b"ahoy")], None, 1) }.unwrap();
+    unsafe {
+        a.end
+            .put(to_b, there, &[read_only(b"ahoy")], None, Cookie::new(1))
+    }
+    .unwrap();
     pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
     assert_eq!(&other[4..8], b"ahoy");
 }
@@ -168,7 +176,11 @@ fn what_may_not_be_is_refused_to_who_asks_and_nothing_changes() {
             (place(7, 0), RemoteFault::NotAllowed),
         ] {
             // SAFETY: it lives until the completion.
-            unsafe { a.end.put(to_b, place, &[read_only(b"ahoy")], None, 1) }.unwrap();
+            unsafe {
+                a.end
+                    .put(to_b, place, &[read_only(b"ahoy")], None, Cookie::new(1))
+            }
+            .unwrap();
             let refused = pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
             assert_eq!(refused.error, Some(RawError::Remote(fault)));
         }
@@ -176,7 +188,11 @@ fn what_may_not_be_is_refused_to_who_asks_and_nothing_changes() {
         assert!(!b.end.conceal(7));
         let mut back = [0; 4];
         // SAFETY: it lives until the completion.
-        unsafe { a.end.get(to_b, place(7, 0), &[piece(&mut back)], 1) }.unwrap();
+        unsafe {
+            a.end
+                .get(to_b, place(7, 0), &[piece(&mut back)], Cookie::new(1))
+        }
+        .unwrap();
         let refused = pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
         assert_eq!(
             refused.error,
@@ -198,7 +214,7 @@ fn who_is_gone_is_asked_in_vain() {
         drop(b);
         let mut back = [0; 4];
         // SAFETY: it lives until the completion.
-        unsafe { a.end.get(to_b, at(0), &[piece(&mut back)], 1) }.unwrap();
+        unsafe { a.end.get(to_b, at(0), &[piece(&mut back)], Cookie::new(1)) }.unwrap();
         let failed = pump(&mut [&mut a], |sides| sides[0].take(1));
         assert!(
             matches!(failed.error, Some(RawError::PeerGone(_))),
@@ -224,7 +240,7 @@ fn numbers_are_changed_and_come_back_as_they_were() {
         };
         a.end.inject_atomic(to_b, at(8), &sum).unwrap();
         // SAFETY: no memory is named.
-        unsafe { a.end.atomic(to_b, at(8), &sum, &[], 1) }.unwrap();
+        unsafe { a.end.atomic(to_b, at(8), &sum, &[], Cookie::new(1)) }.unwrap();
         let done = pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
         assert_eq!((done.kind, done.error), (RawKind::Atomic, None));
         let swap = RawAtomic {
@@ -235,7 +251,7 @@ fn numbers_are_changed_and_come_back_as_they_were() {
         let (mut front, mut back) = ([0; 3], [0; 5]);
         let before = [piece(&mut front), piece(&mut back)];
         // SAFETY: it lives until the completion.
-        unsafe { a.end.atomic(to_b, at(8), &swap, &before, 2) }.unwrap();
+        unsafe { a.end.atomic(to_b, at(8), &swap, &before, Cookie::new(2)) }.unwrap();
         let done = pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
         assert_eq!(done.error, None);
         assert_eq!([&front[..], &back].concat(), 44_u64.to_le_bytes());
@@ -246,7 +262,11 @@ fn numbers_are_changed_and_come_back_as_they_were() {
         };
         let mut now = [0; 8];
         // SAFETY: it lives until the completion.
-        unsafe { a.end.atomic(to_b, at(8), &read, &[piece(&mut now)], 3) }.unwrap();
+        unsafe {
+            a.end
+                .atomic(to_b, at(8), &read, &[piece(&mut now)], Cookie::new(3))
+        }
+        .unwrap();
         pump(&mut [&mut a, &mut b], |sides| sides[0].take(3));
         assert_eq!(now, 7_u64.to_le_bytes());
         let bits = RawAtomic {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an endpoint's caller says and hears: memory by address, operations by a word of the
-//! caller's.
+//! What an endpoint's caller says and hears: memory by address, operations by a cookie of the
+//! caller's, which they carry to their end.
 
 use crate::error::memory_full;
-use portolan_proto::{Cause, ClaimId, PeerId, RemoteFault};
+use portolan_proto::{Cause, ClaimId, OpError, OpId, PeerId, RemoteFault};
 use portolan_sys::lack::Lack;
 use std::fmt;
+use std::ptr;
 
 /// A peer of an endpoint, numbered from 0 in the order of insertion or first contact. Numbers are
 /// the endpoint's own, and are not used again.
@@ -69,9 +70,9 @@ pub struct RawEnvelope {
 /// A message that was taken from all receives but the one that is posted for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawClaim {
-    pub(super) id: ClaimId,
-    pub(super) source: PeerId,
-    pub(super) is_tagged: bool,
+    pub(crate) id: ClaimId,
+    pub(crate) source: PeerId,
+    pub(crate) is_tagged: bool,
 }
 
 /// Who may do what with exposed memory.
@@ -92,6 +93,23 @@ pub struct RawRemote {
     pub key: u64,
 }
 
+/// What a caller says of an operation and gets back with its end: two words, which nobody else reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cookie {
+    /// Which operation it is: [`crate::Endpoint::cancel`] finds it by this word.
+    pub context: u64,
+    /// What the caller wants to know when it has ended.
+    pub flags: u64,
+}
+
+impl Cookie {
+    /// A context alone.
+    #[must_use]
+    pub const fn new(context: u64) -> Cookie {
+        Cookie { context, flags: 0 }
+    }
+}
+
 /// What an operation was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -108,7 +126,7 @@ pub enum RawKind {
     Get,
     /// Numbers were changed.
     Atomic,
-    /// A peer has put bytes here, with a word beside them. Its `context` is 0.
+    /// A peer has put bytes here, with a word beside them. Its cookie is 0.
     RemotePut,
 }
 
@@ -160,8 +178,8 @@ impl fmt::Display for RawError {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RawCompletion {
-    /// The caller's word for the operation.
-    pub context: u64,
+    /// What the caller has said of the operation.
+    pub cookie: Cookie,
     /// What it was.
     pub kind: RawKind,
     /// The sender of a message that was received, else whom the operation went to. `None` for a
@@ -190,6 +208,82 @@ pub enum Sent {
     Done,
     /// It is under way, and ends with a completion.
     Pending,
+}
+
+/// What the caller of an endpoint has said of an operation. The operation carries it.
+#[derive(Clone, Debug)]
+pub(crate) struct RawOp {
+    pub(crate) cookie: Cookie,
+    pub(crate) kind: RawKind,
+    pub(crate) what: RawWhat,
+    /// In which order operations were entered.
+    pub(crate) number: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum RawWhat {
+    /// Completed once; `true` for a send that ends when the receiver has it.
+    Send(bool),
+    /// Nobody waits for it: a message that was copied, or one that is thrown away.
+    Silent,
+    Recv,
+    /// Received into memory of the library, and then handed out to pieces.
+    Scatter(Box<[RawPiece]>),
+    /// A buffer for many messages. Boxed, because it is rare, and long.
+    Many(Box<Many>),
+    /// A part of such a buffer.
+    Part(OpId),
+}
+
+/// A buffer for many messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Many {
+    pub(crate) buffer: RawPiece,
+    /// Messages that are on their way into it.
+    pub(crate) open_count: usize,
+    /// It takes no more messages.
+    pub(crate) is_closed: bool,
+    /// Why, if not because it is full.
+    pub(crate) error: Option<RawError>,
+}
+
+impl RawOp {
+    /// Whether it is no receive.
+    #[inline]
+    pub(crate) fn asks(&self) -> bool {
+        !matches!(self.kind, RawKind::Recv | RawKind::RecvTagged)
+    }
+
+    /// A completion without a message.
+    #[inline]
+    pub(crate) fn completion(&self, awaited_peer: Option<PeerId>) -> RawCompletion {
+        RawCompletion {
+            cookie: self.cookie,
+            kind: self.kind,
+            peer: awaited_peer.map(|peer| PeerIndex(peer.0)),
+            len: 0,
+            tag: 0,
+            imm: None,
+            buf: ptr::null_mut(),
+            released: matches!(self.what, RawWhat::Many(_)),
+            error: None,
+        }
+    }
+}
+
+impl From<OpError> for RawError {
+    fn from(error: OpError) -> RawError {
+        match error {
+            OpError::PeerGone(_, cause) => RawError::PeerGone(cause),
+            OpError::Truncated { message_len } => RawError::Truncated { message_len },
+            OpError::Refused => RawError::Refused,
+            OpError::Remote(_, fault) => RawError::Remote(fault),
+            OpError::MemoryFull { held_len, limit } => {
+                RawError::UnexpectedMemoryFull { held_len, limit }
+            }
+            _ => RawError::Cancelled,
+        }
+    }
 }
 
 /// Why an operation was not accepted; nothing has happened then.

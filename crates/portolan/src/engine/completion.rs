@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How the operations of an endpoint end: each by one completion, which gathers here until the caller
+//! takes it.
+#![allow(
+    unsafe_code,
+    reason = "what was received is handed out to pieces of memory that the caller names by address"
+)]
+
+use super::Inner;
+use crate::ops::{Ended, Memory, OpKind, Owner};
+use crate::raw::{
+    Cookie, Many, PeerIndex, RawCompletion, RawError, RawKind, RawOp, RawPiece, RawWhat,
+};
+use portolan_proto::{Label, OpError, OpId, PeerId};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::ptr;
+
+/// Sends, puts, gets and atomic operations that have not ended, injected ones included: a program
+/// that does not wait for its peers would otherwise fill memory with what it injects.
+const ASKED_MAX: usize = 32_768;
+
+/// See the module documentation. Of a node it is empty.
+#[derive(Default)]
+pub(crate) struct Completions {
+    done: VecDeque<RawCompletion>,
+    next_number: u64,
+    /// Operations that are no receives.
+    asked_count: usize,
+}
+
+// SAFETY: the pointers in it are the caller's, who gets them back; nobody follows them.
+unsafe impl Send for Completions {}
+
+impl Completions {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.done.is_empty()
+    }
+
+    /// Takes those that are there now.
+    #[inline]
+    pub(crate) fn drain(&mut self) -> impl ExactSizeIterator<Item = RawCompletion> + '_ {
+        self.done.drain(..)
+    }
+
+    /// No more can be asked of peers before something has ended.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.asked_count >= ASKED_MAX
+    }
+}
+
+impl Inner {
+    /// Enters an operation of an endpoint's caller.
+    #[inline]
+    pub(crate) fn enter_raw(
+        &mut self,
+        kind: OpKind,
+        memory: Memory,
+        (raw_kind, what, cookie): (RawKind, RawWhat, Cookie),
+    ) -> OpId {
+        let number = self.completions.next_number;
+        self.completions.next_number += 1;
+        let raw = RawOp {
+            cookie,
+            kind: raw_kind,
+            what,
+            number,
+        };
+        self.completions.asked_count += usize::from(raw.asks());
+        self.ops.enter(kind, memory, Owner::Caller(raw))
+    }
+
+    /// Takes an operation that has ended out of the table.
+    #[inline]
+    fn take_raw(&mut self, op: OpId) -> Option<Ended> {
+        let ended = self.ops.take_raw(op)?;
+        self.completions.asked_count -= usize::from(ended.raw.asks());
+        if let Some(peer) = ended.awaited_peer {
+            let info = &mut self.peers[peer.0 as usize];
+            info.awaited_count -= 1;
+            if info.awaited_count == 0 {
+                info.watched_since = None;
+            }
+        }
+        Some(ended)
+    }
+
+    /// Forgets an operation that was not accepted.
+    pub(crate) fn forget_raw(&mut self, op: OpId) {
+        self.take_raw(op);
+    }
+
+    #[inline]
+    fn complete_raw(&mut self, completion: RawCompletion) {
+        self.completions.done.push_back(completion);
+    }
+
+    /// Whether a message that is short enough to leave at once must be announced all the same, so
+    /// that its sender hears of its arrival.
+    #[inline]
+    pub(super) fn must_ask(&self, op: OpId) -> bool {
+        let raw = self.ops.raw(op);
+        raw.is_some_and(|raw| matches!(raw.what, RawWhat::Send(true)))
+            && !self.ops.bytes(op).is_empty()
+    }
+
+    /// The receives with this context that are posted, or were until now, the oldest first.
+    pub(crate) fn posted_with(&self, context: u64) -> Vec<OpId> {
+        let is_posted = |raw: &RawOp| {
+            raw.cookie.context == context
+                && !raw.asks()
+                && !matches!(raw.what, RawWhat::Silent | RawWhat::Part(_))
+        };
+        let found = self.ops.iter_raw().filter(|(_, raw)| is_posted(raw));
+        let mut found: Vec<_> = found.map(|(op, raw)| (raw.number, op)).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, op)| op).collect()
+    }
+
+    /// What an endpoint has sent, or asked of a peer's memory, has ended.
+    pub(super) fn end_raw_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
+        let Some(ended) = self.take_raw(op) else {
+            return;
+        };
+        let bytes = ended.memory.bytes();
+        match &ended.raw.what {
+            RawWhat::Silent => return,
+            RawWhat::Scatter(pieces) if result.is_ok() => scatter(bytes, pieces),
+            _ => {}
+        }
+        self.complete_raw(RawCompletion {
+            peer: Some(PeerIndex(peer.0)),
+            len: bytes.len() as u64,
+            error: result.err().map(RawError::from),
+            ..ended.raw.completion(None)
+        });
+    }
+
+    /// A receive of an endpoint has its message, of which as much as fits lies in its memory, or is
+    /// `payload`.
+    #[inline]
+    pub(super) fn end_raw_recv(
+        &mut self,
+        op: OpId,
+        peer: PeerId,
+        label: &Label,
+        message_len: u64,
+        payload: Option<&[u8]>,
+    ) {
+        let Some(mut ended) = self.take_raw(op) else {
+            return;
+        };
+        let bytes = ended.memory.bytes_mut();
+        if let Some(payload) = payload {
+            bytes[..payload.len()].copy_from_slice(payload);
+        }
+        let (buf, buf_len) = (bytes.as_mut_ptr(), bytes.len() as u64);
+        let len = message_len.min(buf_len);
+        let mut completion = RawCompletion {
+            peer: Some(PeerIndex(peer.0)),
+            len,
+            tag: label.tag,
+            imm: label.imm,
+            buf,
+            error: (len < message_len).then_some(RawError::Truncated { message_len }),
+            ..ended.raw.completion(None)
+        };
+        match ended.raw.what {
+            RawWhat::Recv | RawWhat::Send(_) | RawWhat::Many(_) => {}
+            RawWhat::Silent => return,
+            RawWhat::Scatter(pieces) => {
+                completion.buf = pieces.first().map_or(ptr::null_mut(), |first| first.ptr);
+                let len = usize::try_from(len).unwrap_or(0);
+                scatter(&ended.memory.bytes()[..len], &pieces);
+            }
+            RawWhat::Part(whole) => return self.end_part(whole, completion),
+        }
+        self.complete_raw(completion);
+    }
+
+    /// A receive of an endpoint has ended without a message.
+    pub(crate) fn end_raw_recv_failed(&mut self, op: OpId, error: OpError) {
+        if let Some(many) = self.many_mut(op) {
+            (many.is_closed, many.error) = (true, Some(error.into()));
+            if many.open_count > 0 {
+                // The last of its messages releases it.
+                return;
+            }
+        }
+        let Some(ended) = self.take_raw(op) else {
+            return;
+        };
+        let completion = RawCompletion {
+            error: Some(error.into()),
+            ..ended.raw.completion(ended.awaited_peer)
+        };
+        match ended.raw.what {
+            RawWhat::Silent => {}
+            RawWhat::Part(whole) => self.end_part(whole, completion),
+            _ => self.complete_raw(completion),
+        }
+    }
+
+    fn many_mut(&mut self, op: OpId) -> Option<&mut Many> {
+        match &mut self.ops.raw_mut(op)?.what {
+            RawWhat::Many(many) => Some(many),
+            _ => None,
+        }
+    }
+
+    /// A buffer for many messages has taken one, for the bytes `range` of it.
+    pub(super) fn begin_raw_part(
+        &mut self,
+        op: OpId,
+        part: OpId,
+        range: Range<u64>,
+        is_last: bool,
+    ) {
+        let Some(many) = self.many_mut(op) else {
+            return;
+        };
+        many.open_count += 1;
+        many.is_closed |= is_last;
+        let offset = |off: u64| usize::try_from(off).unwrap_or(usize::MAX);
+        let piece = RawPiece {
+            ptr: many.buffer.ptr.wrapping_add(offset(range.start)),
+            len: offset(range.end - range.start),
+        };
+        let Some(whole) = self.ops.raw(op) else {
+            return;
+        };
+        let raw = RawOp {
+            what: RawWhat::Part(op),
+            ..*whole
+        };
+        // SAFETY: `recv_multi`'s caller lends the buffer until its last completion, and no other
+        // part has these bytes.
+        let memory = unsafe { Memory::of_piece(piece) };
+        let kind = OpKind::RecvTagged { source: None };
+        let id = self.ops.enter(kind, memory, Owner::Caller(raw));
+        self.ops.name_part(part, id);
+    }
+
+    /// A message in a buffer for many has ended; the last one gives the buffer back.
+    fn end_part(&mut self, whole: OpId, mut completion: RawCompletion) {
+        let mut error = None;
+        completion.released = false;
+        if let Some(many) = self.many_mut(whole) {
+            many.open_count -= 1;
+            completion.released = many.is_closed && many.open_count == 0;
+            error = many.error;
+        }
+        if !completion.released {
+            return self.complete_raw(completion);
+        }
+        let ended = self.take_raw(whole);
+        // What was withdrawn is told of by a completion of its own, the last.
+        completion.released = error.is_none();
+        self.complete_raw(completion);
+        if let (Some(_), Some(ended)) = (error, ended) {
+            self.complete_raw(RawCompletion {
+                error,
+                ..ended.raw.completion(ended.awaited_peer)
+            });
+        }
+    }
+}
+
+/// Hands `bytes` out to `pieces`.
+fn scatter(mut bytes: &[u8], pieces: &[RawPiece]) {
+    for piece in pieces {
+        let len = piece.len.min(bytes.len());
+        let (now, rest) = bytes.split_at(len);
+        if len > 0 {
+            // SAFETY: the caller of `recv` has promised that the piece may be written until the
+            // completion is handed out, which is later; `bytes` is memory of the library.
+            unsafe { ptr::copy_nonoverlapping(now.as_ptr(), piece.ptr, len) };
+        }
+        bytes = rest;
+    }
+}
