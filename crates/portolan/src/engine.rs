@@ -10,6 +10,7 @@ mod carry;
 mod close;
 mod completion;
 mod events;
+mod pending;
 mod place;
 mod remote;
 mod send;
@@ -26,6 +27,7 @@ pub(crate) use remote::{Call, RemoteState};
 pub(crate) use send::{BUFFERED_LEN_MAX, Submitted};
 pub(crate) use trouble::Unopened;
 
+use pending::Pending;
 use place::Intake;
 
 use crate::clock::Clock;
@@ -57,7 +59,7 @@ const RECEIVE_BUDGET: usize = 64;
 const NETWORK_BUDGET: usize = 32;
 
 /// Turns between looks at the clock: 25 ns in some 32 × 20 ns.
-const CLOCK_TURNS: u32 = 32;
+pub(crate) const CLOCK_TURNS: u32 = 32;
 
 /// Time without a look at the clock after which frames may have waited here: what is shorter does not
 /// shrink a window (the delay target of P3.13).
@@ -169,6 +171,9 @@ pub(crate) struct Inner {
     pub(crate) core: Core,
     pub(crate) ops: Ops,
     pub(crate) clock: Clock,
+    /// Looks at it.
+    #[cfg(test)]
+    pub(crate) clock_count: u64,
     /// Time of the last look at the clock.
     pub(crate) now: Instant,
     pub(crate) job: Job,
@@ -178,7 +183,7 @@ pub(crate) struct Inner {
     pub(crate) peers: Vec<PeerInfo>,
     /// Those that are waited for, suspected or doubted, and some that were until now.
     pub(crate) watched: Vec<PeerId>,
-    pub(crate) pending: send::Pending,
+    pub(crate) pending: Pending,
     /// By port number, as far as ports were opened.
     pub(crate) port_uses: Vec<PortUse>,
     pub(crate) turn: u32,
@@ -234,6 +239,8 @@ pub(crate) struct Engine {
     slow_at: Instant,
     /// Links that had no room for a frame, a bit each.
     pub(crate) full_mask: u8,
+    #[cfg(test)]
+    pub(crate) flush_count: u64,
 }
 
 impl Inner {
@@ -337,6 +344,10 @@ impl Inner {
     pub(crate) fn read_clock(&mut self) -> Instant {
         let before = self.now;
         self.now = self.clock.now();
+        #[cfg(test)]
+        {
+            self.clock_count += 1;
+        }
         if self.now.since(before) > LAPSE {
             self.begin_lapse();
         }
@@ -375,6 +386,8 @@ impl Engine {
             liveness,
             slow_at: Instant::default(),
             full_mask: 0,
+            #[cfg(test)]
+            flush_count: 0,
         }
     }
 
@@ -406,6 +419,8 @@ impl Engine {
             self.pull();
         }
         if !self.inner.pending.is_empty() {
+            // Says for whom.
+            self.drain();
             self.inner.retry_pending();
         }
         moved
@@ -477,7 +492,7 @@ impl Engine {
         spec: &SendSpec,
         bytes: &[u8],
     ) -> bool {
-        if !self.inner.pending.is_empty() {
+        if self.inner.pending.has(peer, spec) {
             return false;
         }
         let Some(direct) = self.inner.core.direct::<N>(peer, spec, bytes.len()) else {
@@ -519,6 +534,10 @@ impl Engine {
 
     /// Sends everything that the core has ready; returns how many frames or runs left.
     pub(crate) fn flush(&mut self) -> usize {
+        #[cfg(test)]
+        {
+            self.flush_count += 1;
+        }
         if self.inner.owner.is_another() {
             return self.abandon();
         }
@@ -653,6 +672,7 @@ impl Engine {
             self.inner.tell_unopened();
         }
         self.check_watched();
+        self.inner.pending.on_time(self.inner.now);
         self.inner.drain(&mut self.handlers, None);
     }
 

@@ -113,6 +113,8 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         peers: Vec::new(),
         table,
         watched: Vec::new(),
+        #[cfg(test)]
+        clock_count: 0,
         pending: Default::default(),
         port_uses: Vec::new(),
         turn: 0,

@@ -277,7 +277,8 @@ impl Engine {
             return true;
         }
         let inner = &mut self.inner;
-        let accepted = inner.pending.is_empty() && inner.core.append(peer, spec, bytes).is_some()
+        let is_open = !inner.pending.has(peer, spec);
+        let accepted = is_open && inner.core.append(peer, spec, bytes).is_some()
             || match inner.stage(peer, spec, &[bytes]) {
                 Ok(Some(hint)) => {
                     inner.flush_wanted |= hint == FlushHint::Full;

@@ -22,6 +22,8 @@ mod remote;
 mod removal;
 mod rest;
 mod share;
+#[cfg(test)]
+mod tests;
 
 pub use crate::raw::{
     Cookie, EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope,

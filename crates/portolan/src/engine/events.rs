@@ -414,7 +414,9 @@ impl Inner {
                 });
             }
             Event::BufferWanted { port, peer, len } => self.lend_buffer(handlers, port, peer, len),
+            Event::Writable(peer) => self.pending.wake(peer),
             Event::PeerUp(peer) => {
+                self.pending.wake(peer);
                 self.peers[peer.0 as usize].connecting_since = None;
                 if let Some(seals) = &mut self.seals
                     && let Some(ids) = self.core.session_ids(peer)

@@ -9,7 +9,6 @@ use crate::port::Target;
 use portolan_proto::{
     Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, Refused, SendSpec,
 };
-use std::collections::{BTreeMap, VecDeque};
 
 /// Longest message whose blocking send does not wait for its receiver to ask: what networks send
 /// without asking (`P4.5`). Shared memory lets the receiver read a longer one where it lies; up to this
@@ -19,53 +18,6 @@ pub(crate) const BUFFERED_LEN_MAX: usize = 64 * 1024;
 /// Bytes that a process may have sent to itself and not received, beside what credit lets it: room for
 /// a long message or thousands of short ones, and an end for a program that never receives them.
 const SELF_UNREAD_MAX: usize = 64 << 20;
-
-/// Sends that the core has refused for now, in order, per peer and lane.
-#[derive(Debug, Default)]
-pub(crate) struct Pending {
-    queues: BTreeMap<(PeerId, usize), VecDeque<(OpId, SendSpec)>>,
-}
-
-impl Pending {
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queues.is_empty()
-    }
-
-    #[inline]
-    pub(super) fn has(&self, peer: PeerId, spec: &SendSpec) -> bool {
-        !self.queues.is_empty() && self.queues.contains_key(&(peer, spec.lane.index()))
-    }
-
-    pub(super) fn push(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
-        self.queues
-            .entry((peer, spec.lane.index()))
-            .or_default()
-            .push_back((op, spec));
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (PeerId, OpId)> + '_ {
-        let queues = self.queues.iter();
-        queues.flat_map(|(&(peer, _), queue)| queue.iter().map(move |&(op, _)| (peer, op)))
-    }
-
-    /// Whether `op` waits to be sent to `peer`.
-    pub(crate) fn holds(&self, peer: PeerId, op: OpId) -> bool {
-        self.iter().any(|waiting| waiting == (peer, op))
-    }
-
-    /// Takes back everything that waits for `peer`.
-    pub(crate) fn take_peer(&mut self, peer: PeerId) -> Vec<OpId> {
-        let mut ops = Vec::new();
-        self.queues.retain(|&(queued, _), queue| {
-            if queued == peer {
-                ops.extend(queue.drain(..).map(|(op, _)| op));
-            }
-            queued != peer
-        });
-        ops
-    }
-}
 
 /// How far a submission got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,7 +163,7 @@ impl Inner {
     }
 
     /// Hands the message of `op` to the core; `false` if it must wait on.
-    fn try_op(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> bool {
+    pub(super) fn try_op(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> bool {
         if let Some(OpKind::Remote(_)) = self.ops.kind(op) {
             return self.try_queued_remote(peer, op);
         }
@@ -258,22 +210,6 @@ impl Inner {
         }
     }
 
-    /// Tries again what had to wait.
-    pub(crate) fn retry_pending(&mut self) {
-        let mut queues = std::mem::take(&mut self.pending.queues);
-        queues.retain(|&(peer, _), queue| {
-            while let Some((op, spec)) = queue.front().copied() {
-                if self.ops.exists(op) && !self.try_op(peer, &spec, op) {
-                    return true;
-                }
-                queue.pop_front();
-            }
-            false
-        });
-        // A handler cannot have run meanwhile: nothing was added.
-        self.pending.queues = queues;
-    }
-
     pub(crate) fn complete_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
         match (self.ops.owner(op), result) {
             (None, _) => {}
@@ -310,7 +246,8 @@ impl Inner {
         buffer: Buffer,
     ) -> Result<Request, Error> {
         let kind = OpKind::Send(peer);
-        let appended = self.pending.is_empty() && self.core.append(peer, &spec, &buffer).is_some();
+        let appended =
+            !self.pending.has(peer, &spec) && self.core.append(peer, &spec, &buffer).is_some();
         let submitted = match appended {
             true => Submitted::Accepted,
             false => self.try_eager(peer, &spec, &[&buffer])?,
@@ -340,7 +277,7 @@ impl Inner {
         spec: SendSpec,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        if self.pending.is_empty() && self.core.append(peer, &spec, bytes).is_some() {
+        if !self.pending.has(peer, &spec) && self.core.append(peer, &spec, bytes).is_some() {
             return Ok(());
         }
         if self.try_eager(peer, &spec, &[bytes])? == Submitted::Wait {

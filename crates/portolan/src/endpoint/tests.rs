@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What one peer needs costs the others nothing: counted, not timed.
+
+use super::*;
+use crate::engine::CLOCK_TURNS;
+use crate::launch::PathChoice;
+
+const PLAIN: RawSend = RawSend {
+    space: RawSpace::Plain,
+    imm: None,
+    delivered: false,
+};
+
+const ANY: RawRecv = RawRecv {
+    space: RawSpace::Plain,
+    ignore: 0,
+    source: None,
+};
+
+const TURNS: u32 = 10_000;
+
+/// Turns that look at the clock, and so may find something due, with one more for where they begin.
+const CLOCK_LOOKS: u64 = (TURNS / CLOCK_TURNS) as u64 + 1;
+
+fn open(path: PathChoice) -> Endpoint {
+    Endpoint::open(&EndpointConfig {
+        path,
+        interface: Some("lo".to_owned()),
+    })
+    .unwrap()
+}
+
+/// Two that have heard from one another, and what the first calls the second.
+fn acquainted() -> (Endpoint, Endpoint, PeerIndex) {
+    let (mut a, mut b) = (open(PathChoice::Auto), open(PathChoice::Auto));
+    let to_b = a.insert(&b.address()).unwrap();
+    let to_a = b.insert(&a.address()).unwrap();
+    a.inject(to_b, &PLAIN, b"ahoy").unwrap();
+    pass(&mut a, &mut b);
+    b.inject(to_a, &PLAIN, b"ahoy").unwrap();
+    pass(&mut b, &mut a);
+    (a, b, to_b)
+}
+
+/// Lets the next message to `to` arrive.
+fn pass(from: &mut Endpoint, to: &mut Endpoint) {
+    let mut got = [0; 4];
+    let piece = RawPiece {
+        ptr: got.as_mut_ptr(),
+        len: got.len(),
+    };
+    // SAFETY: `got` outlives the receive, whose completion is waited for.
+    unsafe { to.recv(&ANY, &[piece], Cookie::new(1)) }.unwrap();
+    let mut is_done = false;
+    while !is_done {
+        from.poll(&mut |_| {});
+        to.poll(&mut |done| is_done |= done.kind == RawKind::Recv);
+    }
+}
+
+#[test]
+fn a_peer_that_is_being_connected_costs_a_turn_nothing() {
+    // The other is there, and makes no call that could answer.
+    let (mut a, absent) = (open(PathChoice::Udp), open(PathChoice::Udp));
+    let to = a.insert(&absent.address()).unwrap();
+    a.inject(to, &PLAIN, b"ahoy").unwrap();
+    // Held, so that no helper works between the turns.
+    let engine = &mut *a.engine.enter();
+    assert!(!engine.inner.pending.is_empty());
+    let before = (engine.flush_count, engine.inner.clock_count);
+    (0..TURNS).for_each(|_| {
+        engine.progress();
+    });
+    let flushes = engine.flush_count - before.0;
+    let clocks = engine.inner.clock_count - before.1;
+    assert!(flushes <= CLOCK_LOOKS, "{flushes} flushes");
+    assert!(clocks <= 2 * CLOCK_LOOKS, "{clocks} looks at the clock");
+}
+
+#[test]
+fn what_waits_for_one_peer_is_not_tried_in_the_turns_of_another() {
+    let (mut a, mut b, _) = acquainted();
+    let absent = open(PathChoice::Udp);
+    let to = a.insert(&absent.address()).unwrap();
+    let to_a = b.insert(&a.address()).unwrap();
+    a.inject(to, &PLAIN, b"ahoy").unwrap();
+    let mut tried = 0;
+    for _ in 0..TURNS / 10 {
+        b.inject(to_a, &PLAIN, b"more").unwrap();
+        b.poll(&mut |_| {});
+        let engine = &mut *a.engine.enter();
+        let before = engine.inner.pending.tried_count();
+        (0..10).for_each(|_| {
+            engine.progress();
+        });
+        tried += engine.inner.pending.tried_count() - before;
+    }
+    assert!(tried <= CLOCK_LOOKS, "{tried} tries");
+}
+
+#[test]
+fn the_short_way_to_one_peer_stays_open_while_another_is_waited_for() {
+    let (mut a, _b, to_b) = acquainted();
+    let absent = open(PathChoice::Udp);
+    let to = a.insert(&absent.address()).unwrap();
+    a.inject(to, &PLAIN, b"ahoy").unwrap();
+    a.poll(&mut |_| {});
+    assert!(!a.engine.look().inner.pending.is_empty());
+    let before = a.counters();
+    let bytes = b"next";
+    let piece = RawPiece {
+        ptr: bytes.as_ptr().cast_mut(),
+        len: bytes.len(),
+    };
+    // SAFETY: the bytes live as long as the program.
+    let sent = unsafe { a.send(to_b, &PLAIN, &[piece], Cookie::new(2)) };
+    assert_eq!(sent, Ok(Sent::Done));
+    let after = a.counters();
+    assert_eq!(after.messages_sent, before.messages_sent + 1);
+    assert_eq!(
+        after.frames_sent, before.frames_sent,
+        "it went past frame buffers"
+    );
+}
