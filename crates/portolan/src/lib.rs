@@ -33,6 +33,7 @@ mod buffer;
 mod checksum;
 mod clock;
 mod collective;
+mod directory;
 mod endpoint;
 mod engine;
 mod error;
@@ -55,24 +56,25 @@ mod start;
 mod table;
 mod tagged;
 mod unexpected;
-mod wait;
 
 pub use address::Address;
 pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};
-pub use endpoint::{
-    Cookie, Endpoint, EndpointAddress, EndpointConfig, EndpointLimits, Idle, PeerIndex, RawAccess,
-    RawAtomic, RawClaim, RawCompletion, RawEnvelope, RawError, RawKind, RawPiece, RawRecv,
-    RawRemote, RawSend, RawSpace, Sent, SubmitError,
-};
+pub use directory::EndpointAddress;
+pub use endpoint::{Endpoint, EndpointConfig, RawAtomic};
+pub use engine::Context;
 pub use error::{Error, Reason};
 pub use group::{Barrier, Broadcast, Group};
 pub use launch::PathChoice;
 pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};
-pub use port::{Context, Lane, Message, PortConfig, Target};
+pub use port::{Lane, Message, PortConfig, Target};
 pub use portolan_proto::{Access, Cause, Counters, DropReason, RemoteFault};
+pub use raw::{
+    Cookie, EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope,
+    RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
+};
 pub use reduce::{ReduceOp, Reducible};
 pub use region::Region;
 pub use remote::{Exposed, PutNotice, RemoteKey, RemoteTarget};

@@ -74,6 +74,10 @@ impl AnyLink {
     }
 }
 
+/// Turns for which a link that moved a frame is looked at every time. A system call on a silent
+/// link costs as much as ten looks at shared memory.
+pub(crate) const HOT_TURNS: u32 = 4096;
+
 /// An open link.
 pub(crate) struct OpenLink {
     pub(crate) id: LinkId,
@@ -417,7 +421,7 @@ impl Links {
         };
         if result.is_ok() {
             // An answer is likely to come by the same link.
-            open.heat(turn, crate::engine::HOT_TURNS);
+            open.heat(turn, HOT_TURNS);
         }
         result
     }

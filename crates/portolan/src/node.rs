@@ -11,15 +11,15 @@ mod join;
 pub(crate) use collective::{Run, Sending, Wait};
 
 use crate::buffer::{self, Buffer};
-use crate::engine::{BUFFERED_LEN_MAX, Engine, Inner, PortUse, Submitted};
+use crate::engine::{
+    BUFFERED_LEN_MAX, Context, Descriptor, Engine, Inner, PortUse, Submitted, Waiter,
+};
 use crate::error::Error;
-use crate::event::EventSet;
 use crate::launch::Job;
 use crate::model;
 use crate::ops::{Completion, OpKind, Received, Request};
-use crate::port::{Context, Message, PortConfig, Target};
+use crate::port::{Message, PortConfig, Target};
 use crate::settings;
-use crate::wait::Waiter;
 use portolan_proto::{Counters, LinkId, PathStatus, PeerId, PortId, PortMode, SendSpec};
 use portolan_sys::gate::Gate;
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ pub struct Node {
     /// Beside the engine: asking for a rank must not take that back from its helper.
     job: Box<Job>,
     pub(crate) waiter: Waiter,
-    pub(crate) events: Option<Box<EventSet>>,
+    pub(crate) descriptor: Option<Box<Descriptor>>,
     collectives: collective::Collectives,
     clean: bool,
     /// It has left the job.

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports as programs see them: targets, settings, handlers and what handlers may do.
+//! Ports as programs see them: targets, settings, and the messages that come.
 
 use crate::buffer::Buffer;
-use crate::engine::{Inner, PortUse};
-use crate::error::Error;
-use crate::ops::Request;
 use portolan_proto::{LaneId, PortId, SendSpec};
 use std::fmt;
 
@@ -163,85 +160,3 @@ impl Message<'_> {
         self.buffer.take()
     }
 }
-
-impl Inner {
-    /// Takes a port of the program's for `claimed`.
-    pub(crate) fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
-        let uses = &mut self.port_uses;
-        let index = usize::from(port);
-        if uses.len() <= index {
-            uses.resize(index + 1, PortUse::Closed);
-        }
-        if uses[index] != PortUse::Closed {
-            return Err(Error::PortInUse { port });
-        }
-        uses[index] = claimed;
-        Ok(())
-    }
-
-    /// Whether a port of the program's has a handler.
-    pub(crate) fn has_handler(&self, port: u16) -> Result<bool, Error> {
-        match self.port_use(PortId::user(port)) {
-            PortUse::Closed => Err(Error::PortClosed { port }),
-            PortUse::Open => Ok(false),
-            PortUse::Handled => Ok(true),
-        }
-    }
-}
-
-/// What a handler may do. Everything here returns at once; what is sent leaves when the handler
-/// has returned.
-pub struct Context<'a> {
-    pub(crate) inner: &'a mut Inner,
-}
-
-impl Context<'_> {
-    /// Rank of this process.
-    #[must_use]
-    pub fn rank(&self) -> u32 {
-        self.inner.rank()
-    }
-
-    /// Processes in the job.
-    #[must_use]
-    pub fn size(&self) -> u32 {
-        self.inner.size()
-    }
-
-    /// Whether `port` has a handler, which gets the buffers that are posted there.
-    ///
-    /// # Errors
-    /// [`Error::PortClosed`].
-    pub fn has_handler(&self, port: u16) -> Result<bool, Error> {
-        self.inner.has_handler(port)
-    }
-
-    /// Sends a copy of `bytes`; there is nothing to wait for.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchRank`], [`Error::PeerGone`], [`Error::NoPath`].
-    pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
-        self.inner.send_copy(&to, bytes)
-    }
-
-    /// Sends `buffer`; wait for it outside of the handler.
-    ///
-    /// # Errors
-    /// As [`Context::send`].
-    pub fn isend(&mut self, to: Target, buffer: impl Into<Buffer>) -> Result<Request, Error> {
-        self.inner.isend(&to, buffer.into())
-    }
-
-    /// Posts `buffer` for the next message to `port`. If the port has a handler, the handler gets
-    /// it back; else wait for the request.
-    ///
-    /// # Errors
-    /// [`Error::PortClosed`], [`Error::BufferShared`].
-    pub fn post_recv(&mut self, port: u16, buffer: impl Into<Buffer>) -> Result<Request, Error> {
-        self.inner
-            .post_recv(PortId::user(port), buffer.into(), None)
-    }
-}
-
-/// A receiver handler.
-pub(crate) type Handler = Box<dyn FnMut(&mut Context<'_>, Message<'_>) + Send>;

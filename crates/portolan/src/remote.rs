@@ -17,12 +17,11 @@
 
 use crate::atomic::{AtomicOp, Datatype, Number};
 use crate::buffer::Buffer;
-use crate::engine::{Call, Engine, Inner};
+use crate::engine::{Call, Context, Engine, Inner, Waiter};
 use crate::error::Error;
 use crate::node::Node;
 use crate::ops::{OpKind, Request};
-use crate::port::{Context, Lane};
-use crate::wait::Waiter;
+use crate::port::Lane;
 use portolan_proto::{ATOMIC_LEN_MAX, Access, AtomicSpec, OpId, RegionSpec, RemoteSpec};
 
 /// Names a region of another process. Who knows it may use the region.

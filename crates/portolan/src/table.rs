@@ -3,7 +3,7 @@
 //! endpoint has met.
 
 use crate::address::Address;
-use crate::endpoint::Directory;
+use crate::directory::Directory;
 use portolan_proto::{LinkId, PeerId};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -6,11 +6,12 @@
 )]
 
 use crate::buffer::Buffer;
+use crate::engine::Context;
 use crate::engine::Inner;
 use crate::error::Error;
 use crate::node::Node;
 use crate::ops::{OpKind, Request};
-use crate::port::{Context, Lane};
+use crate::port::Lane;
 use portolan_proto::{ClaimId, Label, OpId, PeerId, Selector, SendSpec, Space};
 
 /// Where a tagged message goes, and with what.

@@ -13,9 +13,7 @@
     reason = "operations on memory that the caller names by address; see `RawPiece`"
 )]
 
-mod address;
 mod atomic;
-mod directory;
 mod message;
 mod open;
 mod remote;
@@ -25,19 +23,13 @@ mod share;
 #[cfg(test)]
 mod tests;
 
-pub use crate::raw::{
-    Cookie, EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope,
-    RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
-};
-pub use address::EndpointAddress;
 pub use atomic::RawAtomic;
 pub use open::EndpointConfig;
 
-pub(crate) use directory::Directory;
-
-use crate::engine::{Engine, PeerInfo};
+use crate::directory::{Directory, EndpointAddress};
+use crate::engine::{Engine, PeerInfo, Waiter};
 use crate::error::Error;
-use crate::wait::Waiter;
+use crate::raw::{PeerIndex, RawCompletion, SubmitError};
 use portolan_proto::{Counters, LinkId, OpId, PeerId};
 use portolan_sys::gate::Gate;
 use removal::Leaver;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening an endpoint.
 
-use super::address::{EndpointAddress, endpoint_key, shm_name};
+use super::Endpoint;
 use super::rest::Rest;
-use super::{Directory, Endpoint};
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::engine::{Engine, HELPER_NAME};
+use crate::directory::{Directory, EndpointAddress, endpoint_key, shm_name};
+use crate::engine::{Engine, HELPER_NAME, Waiter};
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
 use crate::links::{Links, Plan};
@@ -15,7 +15,6 @@ use crate::seal::Auth;
 use crate::settings;
 use crate::start::{self, new_core, new_inner, random};
 use crate::table::Table;
-use crate::wait::Waiter;
 use portolan_link::ShmConfig;
 use portolan_link::shm::OpenConfig;
 use portolan_sys::gate::Gate;

@@ -3,7 +3,8 @@
 //!
 //! The one invariant: a peer is forgotten only when nothing of it is under way, or it is gone.
 
-use super::{Endpoint, PeerIndex};
+use super::Endpoint;
+use crate::raw::PeerIndex;
 use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
 use std::time::Duration;
 

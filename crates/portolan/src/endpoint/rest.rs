@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting for an endpoint: spin for a short time, then yield, then sleep on one descriptor.
+//! When an endpoint's caller should spin, yield and sleep; the sleep itself is the engine's.
 
+use super::Endpoint;
 use super::share::Share;
-use super::{Endpoint, Idle, RawCompletion};
-use crate::engine::Engine;
+use crate::engine::{Descriptor, Engine};
 use crate::error::Error;
 use crate::links::Links;
-use crate::wait::sleep_max;
-use portolan_link::WakeSet;
+use crate::raw::{Idle, RawCompletion};
 use portolan_proto::LinkId;
-use portolan_sys::epoll::Epoll;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// Empty turns before a wait sleeps, where nobody else wants the core: some 60 µs, two round trips
@@ -33,9 +26,7 @@ const YIELDS: u32 = 16;
 
 /// How an endpoint waits.
 pub(super) struct Rest {
-    /// All links, and the timer.
-    epoll: Epoll,
-    timer: OwnedFd,
+    descriptor: Descriptor,
     is_armed: bool,
     idle_turns: u32,
     cores: usize,
@@ -46,26 +37,13 @@ pub(super) struct Rest {
 
 impl Rest {
     pub(super) fn new(links: &mut Links) -> Result<Rest, Error> {
-        let failed = |errno| Error::System {
-            what: "making a descriptor to wait for",
-            errno,
-        };
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags);
-        let timer = timer.map_err(|errno| failed(errno.into()))?;
-        let epoll = Epoll::new().map_err(failed)?;
-        epoll.add(&timer, 0).map_err(failed)?;
-        let mut wake = WakeSet::default();
-        links.arm(&mut wake);
+        let mut descriptor = Descriptor::new()?;
+        links.arm(&mut descriptor.wake);
         links.disarm();
-        for fd in wake.fds {
-            // SAFETY: the links own the descriptor, and have just named it.
-            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-            epoll.add(fd, 0).map_err(failed)?;
-        }
+        // A link of an endpoint sleeps on the same descriptors as long as it is open.
+        descriptor.watch()?;
         Ok(Rest {
-            epoll,
-            timer,
+            descriptor,
             is_armed: false,
             idle_turns: 0,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -120,24 +98,6 @@ impl Rest {
             _ => Idle::Sleep,
         }
     }
-
-    fn set_timer(&self, after: Option<Duration>) -> io::Result<()> {
-        let zero = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let value = after.map_or(zero, |after| Timespec {
-            tv_sec: 0,
-            // Zero would mean never.
-            tv_nsec: i64::from(after.subsec_nanos().max(1)),
-        });
-        let spec = Itimerspec {
-            it_interval: zero,
-            it_value: value,
-        };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec)?;
-        Ok(())
-    }
 }
 
 impl Endpoint {
@@ -145,7 +105,7 @@ impl Endpoint {
     /// [`Endpoint::arm`] has said that it has nothing now.
     #[must_use]
     pub fn wait_fd(&self) -> RawFd {
-        self.rest.epoll.as_fd().as_raw_fd()
+        self.rest.descriptor.as_fd().as_raw_fd()
     }
 
     /// Prepares for sleep on [`Endpoint::wait_fd`]; `false` if there is something to poll for. The
@@ -161,12 +121,10 @@ impl Endpoint {
         if engine.inner.has_done() || self.directory.has_fresh() {
             return false;
         }
-        let mut wake = WakeSet::default();
         self.rest.is_armed = true;
-        let is_quiet = engine.links.arm(&mut wake);
         let now = engine.inner.read_clock();
-        let timer = sleep_max(engine, now);
-        if !is_quiet || self.rest.set_timer(Some(timer)).is_err() {
+        let timer = engine.arm(&mut self.rest.descriptor.wake, now);
+        if timer.is_none() || self.rest.descriptor.set_timer(timer).is_err() {
             self.wake();
             return false;
         }
@@ -179,15 +137,11 @@ impl Endpoint {
             return;
         }
         self.rest.is_armed = false;
-        if let Err(error) = self.rest.set_timer(None) {
+        if let Err(error) = self.rest.descriptor.set_timer(None) {
             log::warn!("stopping a timer: {error}");
         }
         let engine = &mut *self.engine.enter();
-        engine.links.disarm();
-        engine.links.rouse(engine.inner.turn);
-        engine.inner.read_clock();
-        engine.look_around();
-        engine.on_timeout();
+        engine.disarm();
     }
 
     /// What to do after a poll that brought nothing.

@@ -4,6 +4,7 @@
 use super::*;
 use crate::engine::CLOCK_TURNS;
 use crate::launch::PathChoice;
+use crate::raw::{Cookie, PeerIndex, RawKind, RawPiece, RawRecv, RawSend, RawSpace, Sent};
 
 const PLAIN: RawSend = RawSend {
     space: RawSpace::Plain,
@@ -60,7 +61,7 @@ fn pass(from: &mut Endpoint, to: &mut Endpoint) {
 
 #[test]
 fn a_peer_that_is_being_connected_costs_a_turn_nothing() {
-    // The other is there, and makes no call that could answer.
+    // The other is there, and makes no call that would answer.
     let (mut a, absent) = (open(PathChoice::Udp), open(PathChoice::Udp));
     let to = a.insert(&absent.address()).unwrap();
     a.inject(to, &PLAIN, b"ahoy").unwrap();
@@ -84,6 +85,7 @@ fn what_waits_for_one_peer_is_not_tried_in_the_turns_of_another() {
     let to = a.insert(&absent.address()).unwrap();
     let to_a = b.insert(&a.address()).unwrap();
     a.inject(to, &PLAIN, b"ahoy").unwrap();
+    assert!(!a.engine.look().inner.pending.is_empty());
     let mut tried = 0;
     for _ in 0..TURNS / 10 {
         b.inject(to_a, &PLAIN, b"more").unwrap();

@@ -2,10 +2,10 @@
 //! Calls that return when their message has been sent or received: they lend their caller's memory
 //! to an operation and wait for its end.
 
-use super::{Engine, Inbox, Inner};
+use super::wait::LOOK_TURNS;
+use super::{Engine, Inbox, Inner, Waiter};
 use crate::error::Error;
 use crate::ops::Received;
-use crate::wait::{LOOK_TURNS, Waiter};
 use portolan_proto::{OpId, PeerId, PortId, SendSpec, Want};
 
 impl Engine {

@@ -4,11 +4,10 @@
 //! The one invariant: a message whose send has ended is acknowledged, or committed to a ring that its
 //! receiver reads on, before this process ends; or its peer is named in the result.
 
-use super::{Engine, Inner};
+use super::{Engine, Inner, Waiter};
 use crate::error::{Error, Reason};
 use crate::ops::Owner;
 use crate::raw::RawWhat;
-use crate::wait::Waiter;
 use portolan_proto::{Cause, Instant, OpId, PeerId, PeerStatus};
 use std::time::Duration;
 

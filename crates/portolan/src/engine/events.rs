@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Acting on the core's events while the frame they speak of is still at hand.
 
-use super::{Inner, PortUse};
+use super::{Context, Handler, Inner, PortUse};
 use crate::buffer::{self, Buffer};
 use crate::checksum;
 use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner, Received, Request, State};
-use crate::port::{Context, Handler, Message};
+use crate::port::Message;
 use crate::seal::Opened;
 use portolan_link::RxFrame;
 use portolan_proto::{

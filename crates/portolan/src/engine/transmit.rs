@@ -1,12 +1,173 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handing what the core transmits to the link it names, with payload from user memory.
+//! Sending: what the core transmits goes to the link it names, with payload from user memory; and the
+//! short way, past the core's frames.
 
+use super::{Engine, Inner};
 use crate::links::Links;
 use crate::ops::Ops;
 use crate::seal::Seals;
 use portolan_link::{Segments, TxError, TxFrame};
-use portolan_proto::{LinkId, OpId, PeerId, Transmit};
+use portolan_proto::{Address, Cause, Label, LinkId, OpId, PeerId, SendSpec, Transmit};
 use std::io::IoSlice;
+
+impl Engine {
+    /// Sends a message by the short way, if it is open.
+    #[inline]
+    pub(crate) fn send_direct(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
+        match spec.to {
+            Address::Port(_) => self.send_direct_as::<8>(peer, spec, bytes),
+            Address::Label(Label { imm: None, .. }) => self.send_direct_as::<16>(peer, spec, bytes),
+            Address::Label(_) => self.send_direct_as::<24>(peer, spec, bytes),
+        }
+    }
+
+    /// The same for a message whose header has `N` bytes.
+    #[inline]
+    fn send_direct_as<const N: usize>(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> bool {
+        if self.inner.pending.has(peer, spec) {
+            return false;
+        }
+        let Some(direct) = self.inner.core.direct::<N>(peer, spec, bytes.len()) else {
+            return false;
+        };
+        let payload = [IoSlice::new(bytes)];
+        let frame = TxFrame {
+            head: &direct.header,
+            payload: &payload,
+            segments: None,
+        };
+        if self
+            .links
+            .send(self.inner.turn, peer, direct.link, &frame)
+            .is_err()
+        {
+            self.inner.core.direct_refused(peer, spec, bytes.len());
+            return false;
+        }
+        if self.inner.core.wants_transmit() {
+            self.flush();
+        }
+        true
+    }
+
+    /// Sends what has gathered if it should leave before the next call.
+    #[inline]
+    pub(crate) fn flush_if_wanted(&mut self) {
+        if self.inner.flush_wanted {
+            self.flush();
+        }
+    }
+
+    /// Sends everything that the core has ready; returns how many frames or runs left.
+    pub(crate) fn flush(&mut self) -> usize {
+        #[cfg(test)]
+        {
+            self.flush_count += 1;
+        }
+        if self.inner.owner.is_another() {
+            return self.abandon();
+        }
+        self.inner.flush_wanted = false;
+        if self.full_mask != 0 {
+            for link in LinkId::ALL
+                .into_iter()
+                .filter(|l| self.full_mask >> l.as_u8() & 1 == 1)
+            {
+                self.inner.core.link_ready(link);
+            }
+            self.full_mask = 0;
+        }
+        // Shared memory needs no time stamps.
+        let now = if self.links.has_lossy {
+            self.inner.read_clock()
+        } else {
+            self.inner.now
+        };
+        let turn = self.inner.turn;
+        let mut count = 0;
+        loop {
+            if !self.inner.unreached.is_empty() {
+                self.reach();
+            }
+            let Inner {
+                core,
+                ops,
+                seals,
+                link_drops,
+                ..
+            } = &mut self.inner;
+            let Some(transmit) = core.poll_transmit(now) else {
+                break;
+            };
+            let (peer, link, result) = match seals {
+                None => self.links.transmit(turn, ops, &transmit),
+                Some(seals) => self.links.transmit_sealed(turn, ops, seals, &transmit),
+            };
+            match result {
+                Ok(()) => count += 1,
+                Err(TxError::Full) => {
+                    core.transmit_refused();
+                    self.full_mask |= 1 << link.as_u8();
+                }
+                Err(TxError::NotConnected(_)) if !self.links.is_connected(peer, link) => {
+                    core.transmit_refused();
+                    core.link_ready(link);
+                    self.inner.unreached.push(peer);
+                }
+                // Like a lost frame: the core repairs it, or finds out that the path is dead.
+                Err(error) => {
+                    *link_drops.entry("transmit_failed").or_default() += 1;
+                    log::debug!("{link} to {peer}: {error}");
+                }
+            }
+        }
+        count
+    }
+
+    /// Tells the links the addresses of peers that were never sent to.
+    #[cold]
+    fn reach(&mut self) {
+        for peer in std::mem::take(&mut self.inner.unreached) {
+            self.reach_peer(peer);
+        }
+    }
+
+    pub(crate) fn reach_peer(&mut self, peer: PeerId) {
+        let Inner { table, .. } = &self.inner;
+        let Some(other) = table.of(peer) else { return };
+        let mut has_left = false;
+        let mut lacking = None;
+        for link in table.own().common_links(&other) {
+            let Some(addr) = other.on(link) else { continue };
+            if self.links.is_connected(peer, link) {
+                continue;
+            }
+            if let Err(error) = self.links.connect(peer, link, addr) {
+                log::debug!("{link} to {peer}: {error}");
+                match error.lack() {
+                    Some(lack) => lacking = Some((lack, error.to_string())),
+                    None => has_left |= link == LinkId::SHM,
+                }
+            }
+        }
+        if let Some((lack, what)) = lacking {
+            return self.on_lacking(peer, &lack, what);
+        }
+        if has_left {
+            // Nobody listens there any more, or the link has just seen the peer leave, and knows
+            // how. What it sent before still counts, also by a connection of its own that is younger
+            // than the last look. `P8.11`
+            self.take_in();
+            self.await_report(peer);
+            self.inner.core.fail_peer(peer, Cause::ProcessGone);
+        }
+    }
+}
 
 impl Links {
     /// As [`Links::transmit`], sealed where the link is a network.

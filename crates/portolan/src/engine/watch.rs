@@ -3,16 +3,40 @@
 //!
 //! The one invariant: a peer is given up for a sign, or for silence while it was listened for.
 
-use super::{ASK_AFTER_MAX, ASK_AGAIN, Engine, Inner};
+use super::{Engine, Inner};
 use crate::liveness::Standing;
 use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
 use std::time::Duration;
+
+/// Without any sign of life for so long, a peer that is waited for is asked. Each question wakes both
+/// sides' threads: a process that waits for one peer is woken some 20 times a second. `P9.3`
+const ASK_AFTER_MAX: Duration = Duration::from_millis(200);
+
+/// A question without an answer is repeated after this: longer than a loaded host takes to answer, and
+/// many times within a peer's time to be silent, since questions and answers may be lost. `P9.3`
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A program that has not looked for so long does not wait any more. Less than a peer may be silent,
 /// so that none is given up when its message has been taken. `P9.3`
 const LOOKS_APART: Duration = Duration::from_millis(500);
 
 impl Engine {
+    /// From now on, silence of `peer` counts.
+    pub(crate) fn watch(&mut self, peer: PeerId, now: Instant) {
+        self.inner.watch_since(peer, now);
+        if peer.0 != self.inner.job.rank
+            && self.inner.core.peer_status(peer) == portolan_proto::PeerStatus::Unknown
+            && let Err(error) = self.inner.connect(peer)
+        {
+            // Its end of the connection may still come; sending would report the error.
+            log::debug!("watching {peer}: {error}");
+        }
+    }
+
+    pub(crate) fn unwatch(&mut self, peer: PeerId) {
+        self.inner.peers[peer.0 as usize].watched_since = None;
+    }
+
     /// As [`Engine::watch`], for as long as the program goes on looking.
     #[inline]
     pub(super) fn watch_from_look(&mut self, peer: PeerId) {
@@ -138,6 +162,22 @@ impl Engine {
 }
 
 impl Inner {
+    /// From `since` on, silence of `peer` counts.
+    pub(crate) fn watch_since(&mut self, peer: PeerId, since: Instant) {
+        let info = &mut self.peers[peer.0 as usize];
+        info.looked_for_at = None;
+        info.watched_since.get_or_insert(since);
+        self.list(peer);
+    }
+
+    pub(super) fn list(&mut self, peer: PeerId) {
+        let info = &mut self.peers[peer.0 as usize];
+        if !info.is_listed {
+            info.is_listed = true;
+            self.watched.push(peer);
+        }
+    }
+
     fn ask_after(&self) -> Duration {
         // Three more questions fit in before the peer is given up.
         ASK_AFTER_MAX.min(self.peer_timeout / 4)

@@ -6,7 +6,7 @@
 use super::Node;
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::engine::{Engine, HELPER_NAME, PeerInfo};
+use crate::engine::{Engine, HELPER_NAME, PeerInfo, Waiter};
 use crate::error::Error;
 use crate::launch::{Job, Launch, LaunchError};
 use crate::links::{Links, Plan};
@@ -14,7 +14,6 @@ use crate::liveness::{Liveness, Unstarted};
 use crate::seal::Auth;
 use crate::start::{new_core, new_inner, own_address, random};
 use crate::table::Table;
-use crate::wait::Waiter;
 use portolan_link::ShmConfig;
 use portolan_proto::PeerId;
 use portolan_sys::gate::Gate;
@@ -74,7 +73,7 @@ impl Node {
             ),
             job: own_job,
             waiter,
-            events: None,
+            descriptor: None,
             collectives: Default::default(),
             clean: true,
             closed: false,

@@ -4,7 +4,12 @@
 //! How long to spin adapts: a wait that ended soon after going to sleep should have spun on; one
 //! that slept long should have spun no longer than falling asleep and waking cost.
 
-use crate::engine::{Engine, Inner};
+mod descriptor;
+
+pub(crate) use descriptor::Descriptor;
+
+use super::{Engine, Inner};
+use crate::launch::Launch;
 use portolan_link::WakeSet;
 use portolan_proto::{Instant, PeerId};
 use std::time::Duration;
@@ -125,23 +130,14 @@ impl Waiter {
 
     /// Sleeps until something may have happened; returns for how long.
     fn sleep(&mut self, engine: &mut Engine, now: Instant) -> Duration {
-        self.wake.fds.clear();
-        if engine.links.arm(&mut self.wake) {
+        if let Some(timeout) = engine.arm(&mut self.wake, now) {
             engine.inner.is_idle = true;
-            if let Some(launch) = &engine.launch {
-                self.wake.fds.push(launch.fd());
-            }
-            let timeout = sleep_max(engine, now);
             if let Err(error) = portolan_sys::wait::wait_readable(&self.wake.fds, Some(timeout)) {
                 log::warn!("sleeping: {error}");
             }
         }
-        engine.links.disarm();
-        engine.links.rouse(engine.inner.turn);
-        let after = engine.inner.read_clock();
-        engine.look_around();
-        engine.on_timeout();
-        after.since(now)
+        engine.disarm();
+        engine.inner.now.since(now)
     }
 
     /// A short sleep right after a long one was the answer to a question whether the peer lives: it
@@ -158,39 +154,28 @@ impl Waiter {
     }
 }
 
-/// How long a process may sleep before something must be done.
-pub(crate) fn sleep_max(engine: &Engine, now: Instant) -> Duration {
-    let timer = engine.inner.core.poll_timeout().since(now);
-    let most = match engine.full_mask {
-        0 => engine.inner.sleep_max(),
-        _ => SLEEP_FULL,
-    };
-    timer.min(most)
-}
-
 impl Engine {
-    /// From now on, silence of `peer` counts.
-    pub(crate) fn watch(&mut self, peer: PeerId, now: Instant) {
-        self.inner.watch_since(peer, now);
-        if peer.0 != self.inner.job.rank
-            && self.inner.core.peer_status(peer) == portolan_proto::PeerStatus::Unknown
-            && let Err(error) = self.inner.connect(peer)
-        {
-            // Its end of the connection may still come; sending would report the error.
-            log::debug!("watching {peer}: {error}");
+    /// Has all that may happen ring the descriptors that `wake` names then; says how long to sleep on
+    /// them at most. `None`: something has happened.
+    pub(crate) fn arm(&mut self, wake: &mut WakeSet, now: Instant) -> Option<Duration> {
+        wake.fds.clear();
+        if !self.links.arm(wake) {
+            return None;
         }
+        wake.fds.extend(self.launch.as_ref().map(Launch::fd));
+        let most = match self.full_mask {
+            0 => self.inner.sleep_max(),
+            _ => SLEEP_FULL,
+        };
+        Some(self.inner.core.poll_timeout().since(now).min(most))
     }
 
-    pub(crate) fn unwatch(&mut self, peer: PeerId) {
-        self.inner.peers[peer.0 as usize].watched_since = None;
-    }
-
-    /// Does what the core's timers ask for.
-    pub(crate) fn on_timeout(&mut self) {
-        let now = self.inner.now;
-        if now >= self.inner.core.poll_timeout() {
-            self.inner.core.handle_timeout(now);
-            self.inner.drain(&mut self.handlers, None);
-        }
+    /// Ends what [`Engine::arm`] began, and does what has become due: timers, news of peers.
+    pub(crate) fn disarm(&mut self) {
+        self.links.disarm();
+        self.links.rouse(self.inner.turn);
+        self.inner.read_clock();
+        self.look_around();
+        self.on_timeout();
     }
 }

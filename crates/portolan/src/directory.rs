@@ -5,7 +5,11 @@
 //! Shared with the link of shared memory, which meets strangers by itself; the lock is taken on
 //! the control path only.
 
-use super::address::{EndpointAddress, endpoint_key};
+mod address;
+
+pub use address::EndpointAddress;
+pub(crate) use address::{endpoint_key, shm_name};
+
 use portolan_link::shm;
 use portolan_proto::{CARD_LEN, PeerId};
 use std::collections::HashMap;

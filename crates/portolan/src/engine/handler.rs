@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ports that are open, their handlers, and what handlers may do.
+
+use super::Inner;
+use crate::buffer::Buffer;
+use crate::error::Error;
+use crate::ops::Request;
+use crate::port::{Message, Target};
+use portolan_proto::PortId;
+
+/// What a port is open for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PortUse {
+    #[default]
+    Closed,
+    /// Receives that are waited for.
+    Open,
+    /// A handler.
+    Handled,
+}
+
+impl Inner {
+    /// What `port` is open for; the library's own ports always are.
+    pub(crate) fn port_use(&self, port: PortId) -> PortUse {
+        if port.system {
+            return PortUse::Open;
+        }
+        self.port_uses
+            .get(usize::from(port.number))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Takes a port of the program's for `claimed`.
+    pub(crate) fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
+        let uses = &mut self.port_uses;
+        let index = usize::from(port);
+        if uses.len() <= index {
+            uses.resize(index + 1, PortUse::Closed);
+        }
+        if uses[index] != PortUse::Closed {
+            return Err(Error::PortInUse { port });
+        }
+        uses[index] = claimed;
+        Ok(())
+    }
+
+    /// Whether a port of the program's has a handler.
+    pub(crate) fn has_handler(&self, port: u16) -> Result<bool, Error> {
+        match self.port_use(PortId::user(port)) {
+            PortUse::Closed => Err(Error::PortClosed { port }),
+            PortUse::Open => Ok(false),
+            PortUse::Handled => Ok(true),
+        }
+    }
+}
+
+/// What a handler may do. Everything here returns at once; what is sent leaves when the handler
+/// has returned.
+pub struct Context<'a> {
+    pub(crate) inner: &'a mut Inner,
+}
+
+impl Context<'_> {
+    /// Rank of this process.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.inner.rank()
+    }
+
+    /// Processes in the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.inner.size()
+    }
+
+    /// Whether `port` has a handler, which gets the buffers that are posted there.
+    ///
+    /// # Errors
+    /// [`Error::PortClosed`].
+    pub fn has_handler(&self, port: u16) -> Result<bool, Error> {
+        self.inner.has_handler(port)
+    }
+
+    /// Sends a copy of `bytes`; there is nothing to wait for.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::PeerGone`], [`Error::NoPath`].
+    pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
+        self.inner.send_copy(&to, bytes)
+    }
+
+    /// Sends `buffer`; wait for it outside of the handler.
+    ///
+    /// # Errors
+    /// As [`Context::send`].
+    pub fn isend(&mut self, to: Target, buffer: impl Into<Buffer>) -> Result<Request, Error> {
+        self.inner.isend(&to, buffer.into())
+    }
+
+    /// Posts `buffer` for the next message to `port`. If the port has a handler, the handler gets
+    /// it back; else wait for the request.
+    ///
+    /// # Errors
+    /// [`Error::PortClosed`], [`Error::BufferShared`].
+    pub fn post_recv(&mut self, port: u16, buffer: impl Into<Buffer>) -> Result<Request, Error> {
+        self.inner
+            .post_recv(PortId::user(port), buffer.into(), None)
+    }
+}
+
+/// A receiver handler.
+pub(crate) type Handler = Box<dyn FnMut(&mut Context<'_>, Message<'_>) + Send>;

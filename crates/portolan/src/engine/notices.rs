@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What links and the launcher tell: who is gone, what is lacking, what has changed.
+
+use super::Engine;
+use crate::launch::Launch;
+use portolan_link::Notice;
+use portolan_proto::{Cause, LinkId, PeerId, PeerStatus};
+use portolan_wire::SEAL_LEN;
+
+/// Turns in which what a process had sent before it ended is received: a ring of the shortest frames
+/// takes 256, and sockets hold less.
+const TAKE_IN_TURNS: u32 = 1024;
+
+impl Engine {
+    /// What links and the launcher tell.
+    pub(super) fn hear(&mut self) {
+        self.hear_notices();
+        self.hear_launcher();
+    }
+
+    pub(super) fn hear_launcher(&mut self) {
+        while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
+            let Some(info) = self.inner.peers.get_mut(gone.rank as usize) else {
+                continue;
+            };
+            info.report = (!gone.well).then_some(gone.cause);
+            info.has_ended = true;
+            self.inner.ended_count += 1;
+            self.take_in();
+            let peer = PeerId(gone.rank);
+            if self.inner.core.peer_status(peer) == PeerStatus::Unknown {
+                // What is asked of it from now on ends like what was asked before.
+                self.inner.core.connect(self.inner.now, peer);
+            }
+            self.give_up(peer, Cause::ProcessGone);
+        }
+    }
+
+    /// Receives what has come so far: what a process sent before it ended still counts.
+    pub(super) fn take_in(&mut self) {
+        // Its connection may not even have been accepted.
+        self.hear_notices();
+        for _ in 0..TAKE_IN_TURNS {
+            self.links.heat(self.inner.turn);
+            if self.receive(self.inner.turn, None) == 0 {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn hear_notices(&mut self) {
+        while let Some((link, notice)) = self.links.poll_notice() {
+            self.on_notice(link, notice);
+        }
+    }
+
+    fn on_notice(&mut self, link: LinkId, notice: Notice) {
+        match notice {
+            Notice::PeerGone(rank) => self.on_departure(PeerId(rank), link, Cause::ProcessGone),
+            Notice::PeerClosed(rank) => self.on_departure(PeerId(rank), link, Cause::Closed),
+            Notice::PeerLacks { peer, lack } => {
+                if let Some(info) = self.inner.peers.get_mut(peer as usize) {
+                    info.lacks = Some(lack.resource.summary());
+                    info.report = Some(lack.to_string());
+                }
+            }
+            Notice::Lacking { peer, lack, what } => self.on_lacking(PeerId(peer), &lack, what),
+            Notice::Refused(rank) => self.doubt(PeerId(rank)),
+            Notice::MtuShrunk {
+                peer,
+                frame_len_max,
+            } => {
+                let seal_len = self.inner.seals.as_ref().map_or(0, |_| SEAL_LEN);
+                let frame_len_max = frame_len_max.saturating_sub(seal_len);
+                self.inner
+                    .core
+                    .shrink_path(PeerId(peer), link, frame_len_max);
+            }
+            Notice::Capacity(len) => self.inner.core.set_buffer_len(link, len),
+            Notice::Dropped(name) => *self.inner.link_drops.entry(name).or_default() += 1,
+            Notice::Down(error) => log::warn!("{link} link does not work now: {error}"),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the engine knows of a peer beside the core.
+
+use crate::liveness::Silence;
+use portolan_proto::Instant;
+
+/// What the engine knows of a peer beside the core.
+#[derive(Debug, Default)]
+pub(crate) struct PeerInfo {
+    /// What the launcher said of its end, or it has said itself; what this process lacks for it.
+    pub(crate) report: Option<String>,
+    /// What it has said that it lacks.
+    pub(super) lacks: Option<&'static str>,
+    /// The launcher has told that its process has ended.
+    pub(crate) has_ended: bool,
+    /// When a session was asked for.
+    pub(crate) connecting_since: Option<Instant>,
+    /// Turn in which something was last sent without waiting for company.
+    pub(crate) sent_turn: u32,
+    /// Messages in that turn of which waiting might be asked, and whether those of the turn before
+    /// came in a burst.
+    sent_count: u32,
+    sends_bursts: bool,
+    /// Since when it is waited for, or suspected by the core.
+    pub(crate) watched_since: Option<Instant>,
+    /// It is watched only because a program looks for something of it, the last time then.
+    pub(super) looked_for_at: Option<Instant>,
+    /// Operations of an endpoint's caller that it alone can end.
+    pub(crate) awaited_count: u32,
+    /// When it was last asked whether it lives.
+    pub(super) asked_at: Instant,
+    /// How long it has been silent.
+    pub(super) silence: Silence,
+    /// The network has said that it is gone, and it has not answered since.
+    pub(super) is_doubted: bool,
+    /// Stands in the list of those that are watched or doubted.
+    pub(super) is_listed: bool,
+    /// Of an endpoint: its program has removed it.
+    pub(crate) is_removed: bool,
+}
+
+/// Messages of an endpoint, or of several frames, to one peer that leave one by one, although no
+/// progress is made between them: a program that sends a few and then computes does not come back to
+/// send what would wait.
+/// Those behind them travel together, and so do all but the first of a turn that follows a burst.
+pub(crate) const ALONE_MAX: u32 = 8;
+
+impl PeerInfo {
+    /// Whether nothing was sent in this turn before.
+    #[inline]
+    pub(crate) fn is_first(&mut self, turn: u32) -> bool {
+        if self.sent_turn == turn {
+            return false;
+        }
+        self.sends_bursts = self.sent_count > ALONE_MAX;
+        (self.sent_turn, self.sent_count) = (turn, 1);
+        true
+    }
+
+    /// Notes that a message is sent; `true` if it may wait for others to share a frame or a call with.
+    #[inline]
+    pub(crate) fn waits_for_company(&mut self, turn: u32) -> bool {
+        if !self.is_first(turn) {
+            self.sent_count = self.sent_count.wrapping_add(1);
+        }
+        self.sent_count > if self.sends_bursts { 1 } else { ALONE_MAX }
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A turn: receives from the links, acts on what has come, and sends what is ready; now and then it
+//! looks at the clock.
+
+use super::place::Intake;
+use super::{Engine, Inbox, Inner};
+use crate::links::HOT_TURNS;
+use portolan_proto::Instant;
+use std::time::Duration;
+
+/// Frames taken from one link per turn: a burst is worked off, and other links wait microseconds.
+const RECEIVE_BUDGET: usize = 64;
+
+/// The same from a network: fewer than a call of segmentation offload brings, so that what is to be
+/// said of one leaves before the next is looked at. A sender's window is a few calls.
+const NETWORK_BUDGET: usize = 32;
+
+/// Turns between looks at the clock: 25 ns in some 32 × 20 ns.
+pub(crate) const CLOCK_TURNS: u32 = 32;
+
+/// Time without a look at the clock after which frames may have waited here: what is shorter does not
+/// shrink a window (the delay target of P3.13).
+const LAPSE: Duration = Duration::from_micros(150);
+
+/// Looks at the clock after which what waited has been received: a whole round of turns, each of which
+/// takes a budget's worth from each link.
+const LAPSE_LOOKS: u8 = 2;
+
+/// Between looks at notices, new connections and the launcher: three system calls or so.
+const SLOW_INTERVAL: Duration = Duration::from_micros(200);
+
+impl Engine {
+    /// One turn; returns how many frames moved.
+    #[inline]
+    pub(crate) fn progress(&mut self) -> usize {
+        self.progress_into(None)
+    }
+
+    /// One turn, with a receive that waits for its message.
+    #[inline]
+    pub(crate) fn progress_into(&mut self, inbox: Option<&mut Inbox<'_>>) -> usize {
+        self.work(inbox) + self.leave()
+    }
+
+    /// The first half of a turn: receives, and acts on what has come.
+    #[inline]
+    pub(crate) fn work(&mut self, inbox: Option<&mut Inbox<'_>>) -> usize {
+        if self.inner.owner.is_another() {
+            return self.abandon();
+        }
+        let turn = self.inner.turn.wrapping_add(1);
+        self.inner.turn = turn;
+        let moved = self.receive(turn, inbox);
+        if turn.is_multiple_of(CLOCK_TURNS) {
+            self.look_at_clock();
+        }
+        if !self.inner.pulls.is_empty() {
+            self.pull();
+        }
+        if !self.inner.pending.is_empty() {
+            // Says for whom.
+            self.drain();
+            self.inner.retry_pending();
+        }
+        moved
+    }
+
+    /// The second half of a turn: sends what is ready.
+    #[inline]
+    pub(crate) fn leave(&mut self) -> usize {
+        if self.inner.core.wants_transmit() || self.full_mask != 0 {
+            return self.flush();
+        }
+        0
+    }
+
+    /// Instead of the second half where a wait has ended: leaves acknowledgements of short messages to
+    /// the program's next call. Most programs answer now, and an acknowledgement
+    /// that rides on the answer saves its own system calls at both ends.
+    #[inline]
+    pub(crate) fn leave_to_caller(&mut self) {
+        if self.inner.core.has_urgent_tx() {
+            self.flush();
+        }
+    }
+
+    #[inline]
+    pub(super) fn receive(&mut self, turn: u32, mut inbox: Option<&mut Inbox<'_>>) -> usize {
+        let mut moved = 0;
+        let any_hot = self.links.any_hot(turn);
+        for index in 0..self.links.len() {
+            let open = self.links.at(index);
+            if !open.is_hot(turn) && !turn.is_multiple_of(open.interval(any_hot)) {
+                continue;
+            }
+            let (inner, handlers) = (&mut self.inner, &mut self.handlers);
+            let id = open.id;
+            let count = if open.lossless {
+                open.link.receive(RECEIVE_BUDGET, |frame| {
+                    inner.on_frame(handlers, id, true, &frame, inbox.as_deref_mut());
+                })
+            } else {
+                let mut intake = Intake::new(inner, handlers, id, inbox.as_deref_mut());
+                let count = open.link.receive_placed(NETWORK_BUDGET, &mut intake);
+                inner.placement.end_batch();
+                count
+            };
+            if count > 0 {
+                open.heat(turn, HOT_TURNS);
+                moved += count;
+            }
+        }
+        moved
+    }
+
+    fn pull(&mut self) {
+        for job in std::mem::take(&mut self.inner.pulls) {
+            let len = usize::try_from(job.len).unwrap_or(usize::MAX);
+            let off = usize::try_from(job.off).unwrap_or(usize::MAX);
+            let dst = self.inner.ops.bytes_mut(job.op).get_mut(off..);
+            let dst = dst.and_then(|dst| dst.get_mut(..len));
+            let ok = dst.is_some_and(|dst| self.links.pull(job.peer, job.remote_addr, dst));
+            self.inner.core.pull_done(job.transfer, ok);
+            self.inner.drain(&mut self.handlers, None);
+        }
+    }
+
+    #[inline]
+    fn look_at_clock(&mut self) {
+        let now = self.inner.read_clock();
+        if self.inner.lapse_looks > 0 {
+            self.inner.end_lapse();
+        }
+        if now >= self.inner.core.poll_timeout() {
+            self.inner.core.handle_timeout(now);
+            self.inner.drain(&mut self.handlers, None);
+        }
+        if now >= self.slow_at {
+            self.slow_at = now + SLOW_INTERVAL;
+            self.look_around();
+        }
+    }
+
+    /// What needs system calls and seldom has news.
+    pub(crate) fn look_around(&mut self) {
+        self.hear();
+        if !self.inner.unopened.is_empty() {
+            self.inner.tell_unopened();
+        }
+        self.check_watched();
+        self.inner.pending.on_time(self.inner.now);
+        self.inner.drain(&mut self.handlers, None);
+    }
+
+    /// Does what the core's timers ask for.
+    pub(crate) fn on_timeout(&mut self) {
+        let now = self.inner.now;
+        if now >= self.inner.core.poll_timeout() {
+            self.inner.core.handle_timeout(now);
+            self.inner.drain(&mut self.handlers, None);
+        }
+    }
+}
+
+impl Inner {
+    #[inline]
+    pub(crate) fn read_clock(&mut self) -> Instant {
+        let before = self.now;
+        self.now = self.clock.now();
+        #[cfg(test)]
+        {
+            self.clock_count += 1;
+        }
+        if self.now.since(before) > LAPSE {
+            self.begin_lapse();
+        }
+        self.now
+    }
+
+    /// Frames that are received now may have waited, since the links were not looked at.
+    #[cold]
+    fn begin_lapse(&mut self) {
+        self.lapse_looks = LAPSE_LOOKS;
+        self.core.begin_lapse(self.now);
+    }
+
+    /// The clock is looked at once more; by then the links have been emptied.
+    #[cold]
+    fn end_lapse(&mut self) {
+        self.lapse_looks -= 1;
+        if self.lapse_looks == 0 {
+            self.core.end_lapse(self.now);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One descriptor for everything that may happen here: what the engine would sleep on, and a timer.
+
+use crate::error::Error;
+use portolan_link::WakeSet;
+use portolan_sys::epoll::Epoll;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    epoll: Epoll,
+    /// Rings when the protocol or the search for silent peers wants a turn.
+    timer: OwnedFd,
+    /// What the engine would sleep on, as [`super::Engine::arm`] names it.
+    pub(crate) wake: WakeSet,
+    /// Of these, what is in the set.
+    watched: Vec<RawFd>,
+}
+
+impl Descriptor {
+    /// # Errors
+    /// [`Error::System`] for want of descriptors.
+    pub(crate) fn new() -> Result<Descriptor, Error> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags);
+        let timer = timer.map_err(|errno| failed(errno.into()))?;
+        let epoll = Epoll::new().map_err(failed)?;
+        epoll.add(&timer, 0).map_err(failed)?;
+        Ok(Descriptor {
+            epoll,
+            timer,
+            wake: WakeSet::default(),
+            watched: Vec::new(),
+        })
+    }
+
+    /// What to sleep on, until it is readable.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Watches exactly what `wake` names. A number may since stand for another descriptor, so all are added each
+    /// time; those that are there already stay.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the system refuses.
+    pub(crate) fn watch(&mut self) -> Result<(), Error> {
+        let fds = &self.wake.fds;
+        for &fd in &self.watched {
+            if !fds.contains(&fd) {
+                self.epoll.remove_raw(fd);
+            }
+        }
+        for &fd in fds {
+            self.epoll.add_raw(fd, 0).map_err(failed)?;
+        }
+        self.watched.clone_from(fds);
+        Ok(())
+    }
+
+    /// Rings after that time; `None`: not by itself.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the system refuses.
+    pub(crate) fn set_timer(&self, after: Option<Duration>) -> Result<(), Error> {
+        let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+        let it_value = after.map_or(time(0, 0), |after| {
+            // Zero would stop the timer; a nanosecond rings at once.
+            let after = after.max(Duration::from_nanos(1));
+            let seconds = i64::try_from(after.as_secs()).unwrap_or(i64::MAX);
+            time(seconds, i64::from(after.subsec_nanos()))
+        });
+        let new = Itimerspec {
+            it_interval: time(0, 0),
+            it_value,
+        };
+        let set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &new);
+        set.map(drop).map_err(|errno| failed(errno.into()))
+    }
+}
+
+fn failed(errno: io::Error) -> Error {
+    Error::System {
+        what: "setting up a descriptor to wait for",
+        errno,
+    }
+}
