@@ -80,8 +80,8 @@ pub(crate) struct Inner {
     /// By port number, as far as ports were opened.
     pub(crate) port_uses: Vec<PortUse>,
     pub(crate) turn: u32,
-    /// Looks at the clock until what came in a lapse has been received; 0 without one.
-    pub(crate) lapse_looks: u8,
+    /// Looks at the clock until what came in a gap between polls has been received; 0 without one.
+    pub(crate) poll_gap_looks: u8,
     /// A queued frame should leave at the end of this call.
     pub(crate) flush_wanted: bool,
     /// Messages to fetch from peers' memory, after the link has been left.

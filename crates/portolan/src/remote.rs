@@ -138,7 +138,7 @@ impl Node {
         };
         let op = inner.ops.owned(OpKind::Region, memory);
         // A key that is drawn is never in use.
-        let key = inner.core.expose(op, &spec).unwrap_or(0);
+        let key = inner.core.register(op, &spec).unwrap_or(0);
         let key = RemoteKey(key);
         Ok(Exposed { op, key })
     }
@@ -159,7 +159,7 @@ impl Node {
     /// [`Error::RemoteRefused`].
     pub fn conceal(&mut self, region: Exposed) -> Buffer {
         let engine = &mut *self.engine.enter();
-        engine.inner.core.conceal(region.key.0);
+        engine.inner.core.deregister(region.key.0);
         let memory = engine.inner.ops.reclaim(region.op);
         engine.drain();
         engine.flush();

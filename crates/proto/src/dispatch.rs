@@ -378,12 +378,12 @@ impl Core {
     }
 
     /// Says that frames handed in from now on may have waited for this process.
-    pub fn begin_lapse(&mut self, now: Instant) {
+    pub fn begin_poll_gap(&mut self, now: Instant) {
         self.sh.ctx.begin_poll_gap(now);
     }
 
     /// Says that all those have been handed in.
-    pub fn end_lapse(&mut self, now: Instant) {
+    pub fn end_poll_gap(&mut self, now: Instant) {
         self.sh.ctx.end_poll_gap(now);
     }
 

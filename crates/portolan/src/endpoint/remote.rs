@@ -47,7 +47,7 @@ impl Endpoint {
                 write: access.write,
             },
         };
-        if inner.core.expose(op, &spec).is_none() {
+        if inner.core.register(op, &spec).is_none() {
             inner.ops.forget(op);
             return Err(Error::KeyInUse { key });
         }
@@ -61,7 +61,7 @@ impl Endpoint {
             return false;
         };
         let engine = &mut *self.engine.enter();
-        engine.inner.core.conceal(key);
+        engine.inner.core.deregister(key);
         engine.inner.ops.forget(op);
         engine.settle();
         true

@@ -443,8 +443,8 @@ impl Inner {
                 let error = self.op_error(OpId(u64::MAX), error);
                 log::warn!("{peer} on {} is held back: {error}", self.host_of(peer));
             }
-            Event::Stranger { card } => self.meet_stranger(&card),
-            Event::Portion {
+            Event::Unsolicited { card } => self.meet_stranger(&card),
+            Event::MultiRecvSegment {
                 op,
                 part,
                 off,

@@ -20,11 +20,11 @@ pub(crate) const CLOCK_TURNS: u32 = 32;
 
 /// Time without a look at the clock after which frames may have waited here: what is shorter does not
 /// shrink a window (the delay target of P3.13).
-const LAPSE: Duration = Duration::from_micros(150);
+const POLL_GAP: Duration = Duration::from_micros(150);
 
 /// Looks at the clock after which what waited has been received: a whole round of turns, each of which
 /// takes a budget's worth from each link.
-const LAPSE_LOOKS: u8 = 2;
+const POLL_GAP_LOOKS: u8 = 2;
 
 /// Between looks at notices, new connections and the launcher: three system calls or so.
 const SLOW_INTERVAL: Duration = Duration::from_micros(200);
@@ -128,8 +128,8 @@ impl Engine {
     #[inline]
     fn look_at_clock(&mut self) {
         let now = self.inner.read_clock();
-        if self.inner.lapse_looks > 0 {
-            self.inner.end_lapse();
+        if self.inner.poll_gap_looks > 0 {
+            self.inner.end_poll_gap();
         }
         if now >= self.inner.core.poll_timeout() {
             self.inner.core.handle_timeout(now);
@@ -171,25 +171,25 @@ impl Inner {
         {
             self.clock_count += 1;
         }
-        if self.now.since(before) > LAPSE {
-            self.begin_lapse();
+        if self.now.since(before) > POLL_GAP {
+            self.begin_poll_gap();
         }
         self.now
     }
 
     /// Frames that are received now may have waited, since the links were not looked at.
     #[cold]
-    fn begin_lapse(&mut self) {
-        self.lapse_looks = LAPSE_LOOKS;
-        self.core.begin_lapse(self.now);
+    fn begin_poll_gap(&mut self) {
+        self.poll_gap_looks = POLL_GAP_LOOKS;
+        self.core.begin_poll_gap(self.now);
     }
 
     /// The clock is looked at once more; by then the links have been emptied.
     #[cold]
-    fn end_lapse(&mut self) {
-        self.lapse_looks -= 1;
-        if self.lapse_looks == 0 {
-            self.core.end_lapse(self.now);
+    fn end_poll_gap(&mut self) {
+        self.poll_gap_looks -= 1;
+        if self.poll_gap_looks == 0 {
+            self.core.end_poll_gap(self.now);
         }
     }
 }

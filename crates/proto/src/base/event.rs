@@ -25,7 +25,7 @@ impl fmt::Display for PeerId {
 }
 
 /// An operation of the engine, by a number that the engine chose. Those with the highest bit set are
-/// parts of other operations, and chosen by the core ([`Event::Portion`]).
+/// parts of other operations, and chosen by the core ([`Event::MultiRecvSegment`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub u64);
 
@@ -254,7 +254,7 @@ pub enum Event {
     },
     /// A receive of many messages has taken one, into a part of its buffer. The part is an operation
     /// of its own from now on, and ends as such.
-    Portion {
+    MultiRecvSegment {
         /// The receive.
         op: OpId,
         /// The part.
@@ -376,7 +376,7 @@ pub enum Event {
     },
     /// A process without a job that nobody has introduced says hello, and knows the address of
     /// this one: [`crate::Core::introduce`] and [`crate::Core::greet`] it, or let it be.
-    Stranger {
+    Unsolicited {
         /// Its card.
         card: Box<Card>,
     },

@@ -24,7 +24,7 @@ use portolan_wire::{
 impl Core {
     /// Opens the memory of `op` to all peers that know its key, which is returned; `None` if the key
     /// is in use. `P12.1`
-    pub fn expose(&mut self, op: OpId, spec: &RegionSpec) -> Option<u64> {
+    pub fn register(&mut self, op: OpId, spec: &RegionSpec) -> Option<u64> {
         let Shared {
             remote, entropy, ..
         } = &mut self.sh;
@@ -33,7 +33,7 @@ impl Core {
 
     /// Closes a region and returns the operation whose memory it was; `None` if there is none with
     /// this key. Transfers into it and out of it end, and those who asked for them are told. `P12.7`
-    pub fn conceal(&mut self, key: u64) -> Option<OpId> {
+    pub fn deregister(&mut self, key: u64) -> Option<OpId> {
         let op = self.sh.remote.deregister(key)?;
         for transfer in self.sh.transfers.end_into(op) {
             if let Some(Some(peer)) = self.peers.get_mut(transfer.peer.index()) {

@@ -57,7 +57,7 @@ impl Core {
             Some(directory) => match directory.check_handshake(link, frame)? {
                 (hello, Ok(from)) => (hello, from),
                 (_, Err(card)) => {
-                    self.sh.ctx.emit(Event::Stranger { card });
+                    self.sh.ctx.emit(Event::Unsolicited { card });
                     return Ok(false);
                 }
             },

@@ -39,7 +39,7 @@ impl Core {
 
     /// Posts a buffer of `len` bytes for many messages that `selector` takes, behind one another as
     /// they match, until fewer than `free_min` bytes are left. Each is told by an
-    /// [`Event::Portion`] and ends as an operation of its own; one that is longer than what is left
+    /// [`Event::MultiRecvSegment`] and ends as an operation of its own; one that is longer than what is left
     /// is cut.
     pub fn post_many(&mut self, selector: &Selector, op: OpId, len: u64, free_min: u64) {
         let source = selector.source;

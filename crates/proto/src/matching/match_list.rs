@@ -98,7 +98,7 @@ impl Wanting {
         many.at += len;
         self.posted.len -= len;
         let is_last = self.posted.len < many.free_min.max(1);
-        let event = Event::Portion {
+        let event = Event::MultiRecvSegment {
             op: self.posted.op,
             part,
             off,

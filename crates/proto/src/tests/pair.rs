@@ -303,7 +303,7 @@ impl End {
                         truncated,
                     });
                 }
-                Event::Portion {
+                Event::MultiRecvSegment {
                     op,
                     part,
                     off,
@@ -366,7 +366,7 @@ impl End {
                 | Event::Writable(_)
                 | Event::BufferWanted { .. }
                 | Event::MemoryFull { .. }
-                | Event::Stranger { .. } => {}
+                | Event::Unsolicited { .. } => {}
             }
         }
     }

@@ -43,7 +43,7 @@ impl Scene {
             len: REGION_LEN as u64,
             access,
         };
-        let key = pair.ends[1].core.expose(region, &spec).unwrap();
+        let key = pair.ends[1].core.register(region, &spec).unwrap();
         Scene { pair, key, region }
     }
 
@@ -138,7 +138,10 @@ impl Scene {
     }
 
     fn finish(mut self) {
-        assert_eq!(self.pair.ends[1].core.conceal(self.key), Some(self.region));
+        assert_eq!(
+            self.pair.ends[1].core.deregister(self.key),
+            Some(self.region)
+        );
         self.pair.ends[1].memory.remove(&self.region.0);
         self.pair.run(200 * MS);
         self.pair.assert_clean();
@@ -367,12 +370,12 @@ fn closing_a_region_ends_what_is_under_way() {
             scene.pair.run(MS * 5 / 2);
             assert!(!scene.pair.ends[0].ended.contains_key(&op.0));
             assert_eq!(
-                scene.pair.ends[1].core.conceal(scene.key),
+                scene.pair.ends[1].core.deregister(scene.key),
                 Some(scene.region)
             );
             scene.pair.ends[1].memory.remove(&scene.region.0);
             assert_eq!(scene.fault(op), RemoteFault::Closed);
-            assert_eq!(scene.pair.ends[1].core.conceal(scene.key), None);
+            assert_eq!(scene.pair.ends[1].core.deregister(scene.key), None);
             let late = scene.put(&at, &[1; 8]);
             assert_eq!(scene.fault(late), RemoteFault::NoSuchKey);
             // The lane goes on.
@@ -462,9 +465,9 @@ fn a_key_can_be_chosen_once() {
         access: Access::BOTH,
     };
     let core = &mut scene.pair.ends[1].core;
-    assert_eq!(core.expose(other, &spec), Some(42));
-    assert_eq!(core.expose(scene.region, &spec), None);
-    assert_eq!(core.conceal(42), Some(other));
+    assert_eq!(core.register(other, &spec), Some(42));
+    assert_eq!(core.register(scene.region, &spec), None);
+    assert_eq!(core.deregister(42), Some(other));
     scene.pair.ends[1].memory.remove(&other.0);
     scene.finish();
 }
@@ -520,7 +523,7 @@ fn mad_requests_stay_within_the_region_and_within_bounds() {
         len: 1_000,
         access: Access::BOTH,
     };
-    pair.ends[0].core.expose(region, &spec).unwrap();
+    pair.ends[0].core.register(region, &spec).unwrap();
     let mut probe = FrameProbe::new(&mut pair);
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     for round in 0..40_000_u32 {

@@ -250,7 +250,7 @@ impl Node {
                 len: len as u64,
                 access: Access::BOTH,
             };
-            self.core.expose(op, &spec);
+            self.core.register(op, &spec);
         }
         if self.requests.is_empty() {
             let own = (0..cx.plan.remote.len()).filter(|&at| cx.plan.remote[at].src == self.id);
@@ -274,7 +274,7 @@ impl Node {
             return true;
         };
         self.memory.remove(&region);
-        self.core.conceal(KEY) == Some(OpId(region))
+        self.core.deregister(KEY) == Some(OpId(region))
     }
 
     /// Puts requests that are due behind the messages of their lanes.
