@@ -30,17 +30,17 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How long the owner stays away before its helper carries on: hundreds of calls of a busy program,
-/// which then carries on by itself, and far less than a person or a timeout notices. A look costs some
+/// which then carries on by itself, and far less than a person or a timeout notices. A poll costs some
 /// microseconds: less than 1 % of a core.
 pub const ABSENCE: Duration = Duration::from_millis(1);
 
-/// Longest pause between looks at something that does not move, since its peer computes: 25 a second
-/// are not seen in `top`.
+/// Longest pause between tries to move what is stuck, since its peer computes: 25 tries a second are
+/// not seen in `top`.
 const PAUSE_MAX: Duration = Duration::from_millis(40);
 
-/// Looks at an owner that holds its value before the helper sleeps until it is called: waking it
-/// costs the owner a system call, once in so many looks.
-const LOOKS: u32 = 10;
+/// Polls that find nothing left before the helper sleeps until it is called: a call costs the owner
+/// a system call, once in so many polls.
+const POLLS_MAX: u32 = 10;
 
 /// How far the helper got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +79,12 @@ unsafe impl<T: Send> Sync for Shared<T> {}
 /// See the module documentation.
 pub struct Gate<T: Carry> {
     shared: Arc<Shared<T>>,
-    /// The owner holds the baton.
-    is_held: Cell<bool>,
+    /// The owner has the baton.
+    has_baton: Cell<bool>,
     /// Readers' guards that are alive.
     looks: Cell<u32>,
-    /// Nothing is left to the helper before the next [`Gate::enter`].
-    is_kept: Cell<bool>,
+    /// By [`Gate::hold`]: nothing is left to the helper before the next [`Gate::enter`].
+    is_held: Cell<bool>,
     helper: OnceCell<Option<JoinHandle<()>>>,
     name: &'static str,
     /// The process that the helper lives in: a child that it forks has none.
@@ -100,9 +100,9 @@ impl<T: Carry> Gate<T> {
                 is_closed: AtomicBool::new(false),
                 value: UnsafeCell::new(value),
             }),
-            is_held: Cell::new(true),
+            has_baton: Cell::new(true),
             looks: Cell::new(0),
-            is_kept: Cell::new(false),
+            is_held: Cell::new(false),
             helper: OnceCell::new(),
             name,
             process: Owner::this_process(),
@@ -121,7 +121,7 @@ impl<T: Carry> Gate<T> {
     pub fn enter(&mut self) -> Entered<'_, T> {
         // Guards that were leaked, and references from `hold`, cannot be in use any more.
         self.looks.set(0);
-        self.is_kept.set(false);
+        self.is_held.set(false);
         self.begin();
         Entered(self)
     }
@@ -139,8 +139,8 @@ impl<T: Carry> Gate<T> {
     #[inline]
     pub fn hold(&self) -> &T {
         self.begin();
-        self.is_kept.set(true);
-        // SAFETY: the owner keeps the baton until the next `enter`, before which the reference ends.
+        self.is_held.set(true);
+        // SAFETY: the owner has the baton until the next `enter`, before which the reference ends.
         unsafe { &*self.shared.value.get() }
     }
 
@@ -148,14 +148,14 @@ impl<T: Carry> Gate<T> {
     #[inline]
     pub fn hold_mut(&mut self) -> &mut T {
         self.begin();
-        self.is_kept.set(true);
+        self.is_held.set(true);
         // SAFETY: as in `hold`; `&mut self` makes this the only reference.
         unsafe { &mut *self.shared.value.get() }
     }
 
     #[inline]
     fn begin(&self) {
-        if !self.is_held.get() {
+        if !self.has_baton.get() {
             self.take_back();
         }
     }
@@ -166,7 +166,7 @@ impl<T: Carry> Gate<T> {
         if !self.shared.baton.is_back() {
             self.await_helper();
         }
-        self.is_held.set(true);
+        self.has_baton.set(true);
     }
 
     #[cold]
@@ -187,8 +187,8 @@ impl<T: Carry> Gate<T> {
     /// Ends the last use: leaves the value to the helper if there is something to carry on.
     #[inline]
     fn end(&self) {
-        // SAFETY: the owner holds the baton, and nothing of the value is used any more.
-        if !self.is_kept.get() && unsafe { &*self.shared.value.get() }.has_left() {
+        // SAFETY: the owner has the baton, and nothing of the value is used any more.
+        if !self.is_held.get() && unsafe { &*self.shared.value.get() }.has_left() {
             self.leave();
         }
     }
@@ -203,7 +203,7 @@ impl<T: Carry> Gate<T> {
             None => self.start_helper(),
         };
         if let Some(helper) = helper {
-            self.is_held.set(false);
+            self.has_baton.set(false);
             if self.shared.baton.put_down() {
                 helper.thread().unpark();
             }
@@ -214,7 +214,7 @@ impl<T: Carry> Gate<T> {
     fn start_helper(&self) -> Option<&JoinHandle<()>> {
         let helper = spawn(&self.shared, self.name);
         if let Err(error) = &helper {
-            // SAFETY: the owner holds the baton, and has no guard.
+            // SAFETY: the owner has the baton, and has no guard.
             unsafe { &mut *self.shared.value.get() }.on_no_helper(error);
         }
         self.helper.get_or_init(|| helper.ok()).as_ref()
@@ -229,7 +229,7 @@ impl<T: Carry> Deref for Entered<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the owner holds the baton while a guard lives, and this one came from `&mut Gate`, so
+        // SAFETY: the owner has the baton while a guard lives, and this one came from `&mut Gate`, so
         // it is the only one.
         unsafe { &*self.0.shared.value.get() }
     }
@@ -258,7 +258,7 @@ impl<T: Carry> Deref for Look<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the owner holds the baton while a guard lives; others that live now are of this kind,
+        // SAFETY: the owner has the baton while a guard lives; others that live now are of this kind,
         // since `Gate::enter` takes `&mut self`.
         unsafe { &*self.0.shared.value.get() }
     }
@@ -277,7 +277,7 @@ impl<T: Carry> Drop for Look<'_, T> {
 
 impl<T: Carry> Drop for Gate<T> {
     fn drop(&mut self) {
-        if !self.is_held.get() {
+        if !self.has_baton.get() {
             self.take_back();
         }
         let Some(helper) = self.helper.take().flatten() else {
@@ -300,20 +300,20 @@ fn spawn<T: Carry>(shared: &Arc<Shared<T>>, name: &str) -> io::Result<JoinHandle
     crate::process::spawn_quiet(name, move || help(&shared))
 }
 
-/// What the helper does: looks whether the owner has left something and stays away.
+/// The helper's thread: carries on what the owner has left, once it stays away.
 fn help<T: Carry>(shared: &Shared<T>) {
     let mut pause = ABSENCE;
-    let mut looks = 0;
+    let mut polls = 0;
     // The last absence in which everything was done.
     let mut done = None;
     while !shared.is_closed.load(Ordering::SeqCst) {
         let absence = shared.baton.absence().filter(|now| Some(*now) != done);
         let Some(absence) = absence else {
-            looks += 1;
-            sleep(shared, looks > LOOKS, done);
+            polls += 1;
+            sleep(shared, polls > POLLS_MAX, done);
             continue;
         };
-        looks = 0;
+        polls = 0;
         thread::park_timeout(pause);
         let carried = if shared.baton.pick_up(absence) {
             let _back = GiveBack(shared);

@@ -51,7 +51,7 @@ fn what_is_left_is_carried_on_by_another_thread() {
         assert_eq!(gate.look().left, 0);
         if round % 7 == 0 {
             // Long enough for the helper to sleep until it is called.
-            thread::sleep(ABSENCE * (LOOKS + 5));
+            thread::sleep(ABSENCE * (POLLS_MAX + 5));
         }
     }
 }
@@ -109,22 +109,18 @@ fn a_look_ends_nothing_for_another() {
 #[test]
 fn an_owner_that_comes_back_all_the_time_meets_a_whole_value() {
     let (mut gate, seen) = gate();
-    let mut carried = 0_u32;
     for round in 0..2_000 {
         let before = {
             let mut entered = gate.enter();
             entered.left += 100;
             entered.left
         };
-        if round % 50 == 0 {
-            thread::sleep(ABSENCE * 3);
-        }
+        // Now and then the helper gets its chance, however busy the machine is.
+        let awaited = usize::from(round % 50 == 0 && seen.recv().is_ok());
         let after = gate.enter();
-        let steps = seen.try_iter().count();
+        let steps = awaited + seen.try_iter().count();
         assert_eq!(before - after.left, u32::try_from(steps).unwrap());
-        carried += before - after.left;
     }
-    assert!(carried > 0, "the helper never had a chance");
 }
 
 #[test]
