@@ -12,7 +12,7 @@
 use crate::buffer::Buffer;
 use crate::collective::{AT_ONCE, CollectiveKind, Head};
 use crate::error::Error;
-use crate::node::{Node, Run, Sending, Wait};
+use crate::node::{Node, Sending, Task, Wait};
 use portolan_proto::group::{
     barrier_partners, barrier_rounds, broadcast_children, broadcast_parent,
 };
@@ -124,7 +124,7 @@ impl Group {
 /// A barrier that is under way, for programs that do other things meanwhile.
 #[derive(Debug)]
 pub struct Barrier {
-    run: Run,
+    task: Task,
     round: u32,
     /// For the word of the member before this one, unless all have come.
     waiting: Option<Wait>,
@@ -133,7 +133,7 @@ pub struct Barrier {
 /// A broadcast that is under way, for programs that do other things meanwhile.
 #[derive(Debug)]
 pub struct Broadcast {
-    run: Run,
+    task: Task,
     /// Members that have to be sent to, the first last.
     children: Vec<u32>,
     step: Option<Step>,
@@ -157,26 +157,26 @@ impl Node {
     /// # Errors
     /// As [`Node::barrier_of`].
     pub fn begin_barrier(&mut self, group: &Group) -> Result<Barrier, Error> {
-        let run = self.begin_run(group, Head::new(CollectiveKind::Barrier, 0, 0))?;
+        let task = self.begin_task(group, Head::new(CollectiveKind::Barrier, 0, 0))?;
         let mut barrier = Barrier {
-            run,
+            task,
             round: 0,
             waiting: None,
         };
         let begun = self.begin_round(&mut barrier);
-        self.end_on_failure(&barrier.run, begun)?;
+        self.end_on_failure(&barrier.task, begun)?;
         Ok(barrier)
     }
 
     fn begin_round(&mut self, barrier: &mut Barrier) -> Result<(), Error> {
-        let Barrier { run, round, .. } = barrier;
-        let (own, size) = (run.group.rank(), run.group.size());
+        let Barrier { task, round, .. } = barrier;
+        let (own, size) = (task.group.rank(), task.group.size());
         if *round == barrier_rounds(size) {
             return Ok(());
         }
         let (to, from) = barrier_partners(own, size, *round);
-        barrier.waiting = Some(self.post_head_of(run, from)?);
-        self.begin_send(run, to, &[]).map(|_| ())
+        barrier.waiting = Some(self.post_head_of(task, from)?);
+        self.begin_send(task, to, &[]).map(|_| ())
     }
 
     /// Waits until every member has come to `barrier`, or `stop` says so: `true` when they have.
@@ -196,7 +196,7 @@ impl Node {
         if let Some(waiting) = barrier.waiting.take() {
             self.give_up(&waiting);
         }
-        self.end_run(&barrier.run, result)
+        self.end_task(&barrier.task, result)
     }
 
     fn try_barrier(
@@ -204,15 +204,15 @@ impl Node {
         barrier: &mut Barrier,
         stop: &dyn Fn() -> bool,
     ) -> Result<bool, Error> {
-        if barrier.waiting.is_none() && barrier.round < barrier_rounds(barrier.run.group.size()) {
-            self.check_whole(&barrier.run.group)?;
+        if barrier.waiting.is_none() && barrier.round < barrier_rounds(barrier.task.group.size()) {
+            self.check_whole(&barrier.task.group)?;
         }
         while let Some(waiting) = &mut barrier.waiting {
-            if !self.wait_run(&barrier.run, waiting, stop)? {
+            if !self.wait_task(&barrier.task, waiting, stop)? {
                 return Ok(false);
             }
             if let Some(done) = barrier.waiting.take() {
-                self.finish_inline(&barrier.run, &done, &mut [])?;
+                self.finish_inline(&barrier.task, &done, &mut [])?;
             }
             barrier.round += 1;
             self.begin_round(barrier)?;
@@ -238,11 +238,11 @@ impl Node {
             return Err(Error::BufferShared);
         }
         let head = Head::new(CollectiveKind::Broadcast, root, buffer.len());
-        let run = self.begin_run(group, head)?;
+        let task = self.begin_task(group, head)?;
         let mut children: Vec<u32> = broadcast_children(own, root, size).collect();
         children.reverse();
         let mut broadcast = Broadcast {
-            run,
+            task,
             children,
             step: None,
             data: None,
@@ -252,20 +252,20 @@ impl Node {
             Some(parent) => self.begin_receiving(&mut broadcast, parent),
             None => Ok(()),
         };
-        self.end_on_failure(&broadcast.run, begun)?;
+        self.end_on_failure(&broadcast.task, begun)?;
         Ok(broadcast)
     }
 
     fn begin_receiving(&mut self, broadcast: &mut Broadcast, parent: u32) -> Result<(), Error> {
-        let run = &broadcast.run;
-        broadcast.step = Some(Step::Head(self.post_head_of(run, parent)?));
+        let task = &broadcast.task;
+        broadcast.step = Some(Step::Head(self.post_head_of(task, parent)?));
         if broadcast
             .buffer
             .as_ref()
-            .is_some_and(|buffer| !Run::is_inline(buffer.len()))
+            .is_some_and(|buffer| !Task::is_inline(buffer.len()))
             && let Some(buffer) = broadcast.buffer.take()
         {
-            broadcast.data = self.post_data_of(run, parent, buffer)?;
+            broadcast.data = self.post_data_of(task, parent, buffer)?;
         }
         Ok(())
     }
@@ -290,7 +290,7 @@ impl Node {
         for wait in step.into_iter().chain(broadcast.data.take()) {
             self.give_up(&wait);
         }
-        self.end_run(&broadcast.run, result)
+        self.end_task(&broadcast.task, result)
     }
 
     fn try_broadcast(
@@ -301,7 +301,7 @@ impl Node {
         loop {
             if let Some(Step::Head(wait) | Step::Data(wait) | Step::Send(wait)) =
                 &mut broadcast.step
-                && !self.wait_run(&broadcast.run, wait, stop)?
+                && !self.wait_task(&broadcast.task, wait, stop)?
             {
                 return Ok(None);
             }
@@ -317,13 +317,13 @@ impl Node {
             }
             let Some(buffer) = broadcast.buffer.take() else {
                 // It has ended before: well, or because the group broke.
-                self.check_whole(&broadcast.run.group)?;
+                self.check_whole(&broadcast.task.group)?;
                 return Ok(None);
             };
             let Some(child) = broadcast.children.pop() else {
                 return Ok(Some(buffer));
             };
-            match self.begin_send_buffer(&broadcast.run, child, buffer)? {
+            match self.begin_send_buffer(&broadcast.task, child, buffer)? {
                 Sending::Done(buffer) => broadcast.buffer = Some(buffer),
                 Sending::UnderWay(wait) => broadcast.step = Some(Step::Send(wait)),
             }
@@ -336,7 +336,7 @@ impl Node {
             Some(buffer) => buffer.as_mut_slice().unwrap_or(&mut []),
             None => &mut [],
         };
-        self.finish_inline(&broadcast.run, wait, place)?;
+        self.finish_inline(&broadcast.task, wait, place)?;
         broadcast.step = broadcast.data.take().map(Step::Data);
         Ok(())
     }
@@ -356,17 +356,17 @@ impl Node {
     /// # Errors
     /// As [`Node::barrier`].
     pub fn barrier_of(&mut self, group: &Group) -> Result<(), Error> {
-        let run = self.begin_run(group, Head::new(CollectiveKind::Barrier, 0, 0))?;
-        let result = self.run_barrier(&run);
-        self.end_run(&run, result)
+        let task = self.begin_task(group, Head::new(CollectiveKind::Barrier, 0, 0))?;
+        let result = self.perform_barrier(&task);
+        self.end_task(&task, result)
     }
 
-    fn run_barrier(&mut self, run: &Run) -> Result<(), Error> {
-        let (own, size) = (run.group.rank(), run.group.size());
+    fn perform_barrier(&mut self, task: &Task) -> Result<(), Error> {
+        let (own, size) = (task.group.rank(), task.group.size());
         for round in 0..barrier_rounds(size) {
             let (to, from) = barrier_partners(own, size, round);
-            self.send_data(run, to, &[])?;
-            self.receive_data(run, from, &mut [])?;
+            self.send_data(task, to, &[])?;
+            self.receive_data(task, from, &mut [])?;
         }
         Ok(())
     }
@@ -394,18 +394,18 @@ impl Node {
     ) -> Result<(), Error> {
         check_root(root, group.size())?;
         let head = Head::new(CollectiveKind::Broadcast, root, bytes.len());
-        let run = self.begin_run(group, head)?;
-        let result = self.run_broadcast(&run, root, bytes);
-        self.end_run(&run, result)
+        let task = self.begin_task(group, head)?;
+        let result = self.perform_broadcast(&task, root, bytes);
+        self.end_task(&task, result)
     }
 
-    fn run_broadcast(&mut self, run: &Run, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
-        let (own, size) = (run.group.rank(), run.group.size());
+    fn perform_broadcast(&mut self, task: &Task, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
+        let (own, size) = (task.group.rank(), task.group.size());
         if let Some(parent) = broadcast_parent(own, root, size) {
-            self.receive_data(run, parent, bytes)?;
+            self.receive_data(task, parent, bytes)?;
         }
         for child in broadcast_children(own, root, size) {
-            self.send_data(run, child, bytes)?;
+            self.send_data(task, child, bytes)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 mod collective;
 mod join;
 
-pub(crate) use collective::{Run, Sending, Wait};
+pub(crate) use collective::{Sending, Task, Wait};
 
 use crate::buffer::{self, Buffer};
 use crate::engine::{

@@ -9,7 +9,7 @@ use crate::buffer;
 use crate::collective::{CollectiveKind, Head};
 use crate::error::Error;
 use crate::group::{Group, check_root};
-use crate::node::{Node, Run};
+use crate::node::{Node, Task};
 use portolan_proto::group::{broadcast_children, broadcast_parent};
 
 /// How two elements become one.
@@ -90,7 +90,7 @@ enum Side {
 
 /// A member's values on their way through a reduction.
 struct Reduction<'a, T> {
-    run: &'a Run,
+    task: &'a Task,
     op: ReduceOp,
     values: &'a mut [T],
     /// The same as bytes, for messages.
@@ -98,10 +98,10 @@ struct Reduction<'a, T> {
 }
 
 impl<'a, T: Reducible> Reduction<'a, T> {
-    fn new(run: &'a Run, op: ReduceOp, values: &'a mut [T]) -> Result<Self, Error> {
+    fn new(task: &'a Task, op: ReduceOp, values: &'a mut [T]) -> Result<Self, Error> {
         let bytes = buffer::zeroed("the values of a reduction", values.len() * T::LEN)?;
         Ok(Reduction {
-            run,
+            task,
             op,
             values,
             bytes,
@@ -110,7 +110,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
 
     fn send(&mut self, node: &mut Node, member: u32) -> Result<(), Error> {
         self.pack();
-        node.send_data(self.run, member, &self.bytes)
+        node.send_data(self.task, member, &self.bytes)
     }
 
     fn pack(&mut self) {
@@ -120,7 +120,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     }
 
     fn receive(&mut self, node: &mut Node, member: u32) -> Result<(), Error> {
-        node.receive_data(self.run, member, &mut self.bytes)
+        node.receive_data(self.task, member, &mut self.bytes)
     }
 
     /// Takes another's values instead of the own ones.
@@ -149,12 +149,12 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     /// other's receive before it begins its own.
     fn swap(&mut self, node: &mut Node, member: u32, side: Side) -> Result<(), Error> {
         self.pack();
-        let sent = node.begin_send(self.run, member, &self.bytes)?;
+        let sent = node.begin_send(self.task, member, &self.bytes)?;
         let joined = self.join(node, member, side);
         let Some(mut sent) = sent else {
             return joined;
         };
-        let ended = joined.and_then(|()| node.wait_run(self.run, &mut sent, &|| false));
+        let ended = joined.and_then(|()| node.wait_task(self.task, &mut sent, &|| false));
         if ended.is_err() {
             node.give_up(&sent);
         }
@@ -165,7 +165,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     /// Recursive doubling. What a power of two leaves over joins its neighbour before, and hears the
     /// result after.
     fn allreduce(&mut self, node: &mut Node) -> Result<(), Error> {
-        let (own, size) = (self.run.group.rank(), self.run.group.size());
+        let (own, size) = (self.task.group.rank(), self.task.group.size());
         let power = 1 << size.ilog2();
         let extra = size - power;
         let paired = own < 2 * extra;
@@ -199,7 +199,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
 
     /// Up the tree in which a broadcast would go down.
     fn reduce(&mut self, node: &mut Node, root: u32) -> Result<(), Error> {
-        let (own, size) = (self.run.group.rank(), self.run.group.size());
+        let (own, size) = (self.task.group.rank(), self.task.group.size());
         let mut children: Vec<u32> = broadcast_children(own, root, size).collect();
         // The child with the smallest subtree is done first.
         children.reverse();
@@ -240,10 +240,10 @@ impl Node {
         op: ReduceOp,
         values: &mut [T],
     ) -> Result<(), Error> {
-        let run = self.begin_run(group, head(CollectiveKind::Allreduce, 0, op, values))?;
-        let reduction = Reduction::new(&run, op, values);
+        let task = self.begin_task(group, head(CollectiveKind::Allreduce, 0, op, values))?;
+        let reduction = Reduction::new(&task, op, values);
         let result = reduction.and_then(|mut reduction| reduction.allreduce(self));
-        self.end_run(&run, result)
+        self.end_task(&task, result)
     }
 
     /// Combines the `values` of all processes of the job; see [`Node::allreduce_of`].
@@ -269,10 +269,10 @@ impl Node {
         values: &mut [T],
     ) -> Result<(), Error> {
         check_root(root, group.size())?;
-        let run = self.begin_run(group, head(CollectiveKind::Reduce, root, op, values))?;
-        let reduction = Reduction::new(&run, op, values);
+        let task = self.begin_task(group, head(CollectiveKind::Reduce, root, op, values))?;
+        let reduction = Reduction::new(&task, op, values);
         let result = reduction.and_then(|mut reduction| reduction.reduce(self, root));
-        self.end_run(&run, result)
+        self.end_task(&task, result)
     }
 
     /// Combines the `values` of all processes of the job at rank `root`; see [`Node::reduce_of`].

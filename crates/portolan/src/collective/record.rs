@@ -18,8 +18,9 @@ const TEXT_LEN_MAX: usize = 192;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: CollectiveKind,
-    /// Of reductions: index into [`OPERATIONS`], and into [`TYPES`].
+    /// Of reductions: place in a row of [`VALUES`], from 1; 0 is none.
     pub(crate) op: u8,
+    /// Of reductions: row of [`VALUES`], from 1; 0 is none.
     pub(crate) datatype: u8,
     pub(crate) root: u32,
     /// Which operation of the group this is, from 1.
@@ -28,8 +29,8 @@ pub(crate) struct Head {
     pub(crate) len: u64,
 }
 
-/// Names of what reductions do, by number on the wire; 0 is none.
-const OPERATIONS: [&str; 5] = ["", "Sum", "Product", "Min", "Max"];
+/// Operations of reductions.
+const OP_COUNT: usize = 4;
 
 macro_rules! names {
     ($($datatype:literal),*) => {
@@ -42,8 +43,8 @@ macro_rules! names {
     };
 }
 
-/// Names of operations on types, by their numbers on the wire, which begin at 1.
-const VALUES: [[&str; 4]; 6] = names!("i32", "i64", "u32", "u64", "f32", "f64");
+/// What reductions do, and with which type: a row for each type.
+const VALUES: [[&str; OP_COUNT]; 6] = names!("i32", "i64", "u32", "u64", "f32", "f64");
 
 impl Head {
     /// A call that has no number yet.
@@ -102,7 +103,7 @@ impl Head {
             4 => CollectiveKind::Reduce,
             _ => return None,
         };
-        let known = usize::from(op) < OPERATIONS.len() && usize::from(datatype) <= VALUES.len();
+        let known = usize::from(op) <= OP_COUNT && usize::from(datatype) <= VALUES.len();
         (version == VERSION && known).then_some(Head {
             kind,
             op,

@@ -47,12 +47,12 @@ struct Entry {
 
 /// A collective operation that is under way in this process.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub(crate) struct Task {
     pub(crate) group: Group,
     head: Head,
 }
 
-impl Run {
+impl Task {
     fn port(&self) -> PortId {
         PortId::system(self.group.port(self.head.slot()))
     }
@@ -90,7 +90,7 @@ fn spec(port: PortId) -> SendSpec {
 
 impl Node {
     /// Begins an operation of `group`: `call` says which.
-    pub(crate) fn begin_run(&mut self, group: &Group, call: Head) -> Result<Run, Error> {
+    pub(crate) fn begin_task(&mut self, group: &Group, call: Head) -> Result<Task, Error> {
         self.hear_news();
         self.check_whole(group)?;
         let me = self.rank();
@@ -100,41 +100,45 @@ impl Node {
             .state
             .begin(&call)
             .map_err(|_| Error::GroupBusy { group: group.id() })?;
-        let run = Run {
+        let task = Task {
             group: group.clone(),
             head,
         };
         let checked = entry.state.check_waiting(me, &head);
         let checked = checked.map_err(|pair| self.differ(group.id(), &pair));
-        self.end_on_failure(&run, checked)?;
-        Ok(run)
+        self.end_on_failure(&task, checked)?;
+        Ok(task)
     }
 
     /// The operation has ended, well or with an error that all members are told of.
-    pub(crate) fn end_run<T>(&mut self, run: &Run, result: Result<T, Error>) -> Result<T, Error> {
-        if let Some(entry) = self.collectives.groups.get_mut(&run.group.id()) {
-            entry.state.end(&run.head);
+    pub(crate) fn end_task<T>(
+        &mut self,
+        task: &Task,
+        result: Result<T, Error>,
+    ) -> Result<T, Error> {
+        if let Some(entry) = self.collectives.groups.get_mut(&task.group.id()) {
+            entry.state.end(&task.head);
         }
         // One that heard of the first cause may be gone now: what it told before counts.
         let result = result.or_else(|error| {
             self.hear_news();
-            self.check_whole(&run.group)?;
+            self.check_whole(&task.group)?;
             Err(error)
         });
         if let Err(error) = &result {
-            self.break_group(run.group.id(), fault_of(self.rank(), error));
+            self.break_group(task.group.id(), fault_of(self.rank(), error));
         }
         result
     }
 
-    /// [`Node::end_run`] for an operation that goes on unless `result` is an error.
+    /// [`Node::end_task`] for an operation that goes on unless `result` is an error.
     pub(crate) fn end_on_failure<T>(
         &mut self,
-        run: &Run,
+        task: &Task,
         result: Result<T, Error>,
     ) -> Result<T, Error> {
         match result {
-            Err(_) => self.end_run(run, result),
+            Err(_) => self.end_task(task, result),
             going_on => going_on,
         }
     }
@@ -296,14 +300,14 @@ impl Node {
 
     /// Drives the engine until the operation of `wait` has ended, or `stop` says so: whether it has
     /// ended.
-    pub(crate) fn wait_run(
+    pub(crate) fn wait_task(
         &mut self,
-        run: &Run,
+        task: &Task,
         wait: &mut Wait,
         stop: &dyn Fn() -> bool,
     ) -> Result<bool, Error> {
         loop {
-            self.check_whole(&run.group)?;
+            self.check_whole(&task.group)?;
             let (op, news) = (wait.op, self.collectives.news);
             let tell_at = (!wait.told).then_some(wait.tell_at);
             let mut engine = self.engine.enter();
@@ -319,10 +323,10 @@ impl Node {
             let now = engine.inner.now;
             drop(engine);
             self.hear_news();
-            self.check_whole(&run.group)?;
+            self.check_whole(&task.group)?;
             if !wait.told && now >= wait.tell_at {
                 wait.told = true;
-                let (group, head) = (run.group.id(), run.head);
+                let (group, head) = (task.group.id(), task.head);
                 self.tell(wait.peer, &News::Waiting { group, head });
                 self.engine.enter().flush();
             }
@@ -332,26 +336,31 @@ impl Node {
         }
     }
 
-    fn peer_of(&self, run: &Run, member: u32) -> Result<PeerId, Error> {
+    fn peer_of(&self, task: &Task, member: u32) -> Result<PeerId, Error> {
         self.engine
             .look()
             .inner
-            .check_rank(run.group.rank_of(member))
+            .check_rank(task.group.rank_of(member))
     }
 
     /// Sends `bytes` to `member`, and waits until they may be used again.
-    pub(crate) fn send_data(&mut self, run: &Run, member: u32, bytes: &[u8]) -> Result<(), Error> {
-        let peer = self.peer_of(run, member)?;
+    pub(crate) fn send_data(
+        &mut self,
+        task: &Task,
+        member: u32,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let peer = self.peer_of(task, member)?;
         let mut place = [0; INBOX_LEN_MAX];
-        if Run::is_inline(bytes.len()) {
-            return self.send_message(run, peer, run.whole(&mut place, bytes));
+        if Task::is_inline(bytes.len()) {
+            return self.send_message(task, peer, task.whole(&mut place, bytes));
         }
-        self.send_message(run, peer, run.whole(&mut place, &[]))?;
-        self.send_message(run, peer, bytes)
+        self.send_message(task, peer, task.whole(&mut place, &[]))?;
+        self.send_message(task, peer, bytes)
     }
 
-    fn send_message(&mut self, run: &Run, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
-        let spec = spec(run.port());
+    fn send_message(&mut self, task: &Task, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
+        let spec = spec(task.port());
         let mut engine = self.engine.enter();
         if engine.send_direct(peer, &spec, bytes) {
             return Ok(());
@@ -365,14 +374,14 @@ impl Node {
         engine.inner.submit_op(peer, spec, op);
         engine.flush();
         drop(engine);
-        self.finish_data(run, op, peer).map(|_| ())
+        self.finish_data(task, op, peer).map(|_| ())
     }
 
     /// Waits for an operation on lent memory, which is taken back whatever happens.
-    fn finish_data(&mut self, run: &Run, op: OpId, peer: PeerId) -> Result<usize, Error> {
+    fn finish_data(&mut self, task: &Task, op: OpId, peer: PeerId) -> Result<usize, Error> {
         let guard = LentGuard { node: self, op };
         let mut wait = guard.node.wait_for(op, peer);
-        guard.node.wait_run(run, &mut wait, &|| false)?;
+        guard.node.wait_task(task, &mut wait, &|| false)?;
         let done = guard.node.engine.enter().inner.ops.finish_lent(op);
         done.unwrap_or(Err(Error::StaleRequest))
             .map(|received| received.len)
@@ -381,52 +390,53 @@ impl Node {
     /// Begins to send a copy of `bytes` to `member`; long ones must be waited for.
     pub(crate) fn begin_send(
         &mut self,
-        run: &Run,
+        task: &Task,
         member: u32,
         bytes: &[u8],
     ) -> Result<Option<Wait>, Error> {
-        let peer = self.peer_of(run, member)?;
-        self.begin_head(run, peer, bytes)?;
-        if Run::is_inline(bytes.len()) {
+        let peer = self.peer_of(task, member)?;
+        self.begin_head(task, peer, bytes)?;
+        if Task::is_inline(bytes.len()) {
             return Ok(None);
         }
         let copy = Buffer::from(buffer::gathered("a copy of a message", &[bytes])?);
-        self.begin_payload(run, peer, copy).map(Some)
+        self.begin_payload(task, peer, copy).map(Some)
     }
 
     /// The same with `buffer`, which comes back at once or with the end of the wait.
     pub(crate) fn begin_send_buffer(
         &mut self,
-        run: &Run,
+        task: &Task,
         member: u32,
         buffer: Buffer,
     ) -> Result<Sending, Error> {
-        let peer = self.peer_of(run, member)?;
-        self.begin_head(run, peer, &buffer)?;
-        if Run::is_inline(buffer.len()) {
+        let peer = self.peer_of(task, member)?;
+        self.begin_head(task, peer, &buffer)?;
+        if Task::is_inline(buffer.len()) {
             return Ok(Sending::Done(buffer));
         }
-        self.begin_payload(run, peer, buffer).map(Sending::UnderWay)
+        self.begin_payload(task, peer, buffer)
+            .map(Sending::UnderWay)
     }
 
-    fn begin_head(&mut self, run: &Run, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
+    fn begin_head(&mut self, task: &Task, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
         let mut place = [0; INBOX_LEN_MAX];
-        let inline = if Run::is_inline(bytes.len()) {
+        let inline = if Task::is_inline(bytes.len()) {
             bytes
         } else {
             &[]
         };
-        let message = run.whole(&mut place, inline);
+        let message = task.whole(&mut place, inline);
         let engine = &mut *self.engine.enter();
-        let spec = spec(run.port());
+        let spec = spec(task.port());
         let sent = engine.inner.send_copy_spec(peer, spec, message);
         engine.flush();
         sent
     }
 
-    fn begin_payload(&mut self, run: &Run, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
+    fn begin_payload(&mut self, task: &Task, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
         let mut engine = self.engine.enter();
-        let begun = engine.inner.isend_spec(peer, spec(run.port()), buffer);
+        let begun = engine.inner.isend_spec(peer, spec(task.port()), buffer);
         engine.flush();
         drop(engine);
         Ok(self.wait_for(begun?.0, peer))
@@ -435,26 +445,26 @@ impl Node {
     /// Waits for what fills `into` from `member`.
     pub(crate) fn receive_data(
         &mut self,
-        run: &Run,
+        task: &Task,
         member: u32,
         into: &mut [u8],
     ) -> Result<(), Error> {
-        let peer = self.peer_of(run, member)?;
-        if !Run::is_inline(into.len()) {
-            return self.receive_long(run, peer, into);
+        let peer = self.peer_of(task, member)?;
+        if !Task::is_inline(into.len()) {
+            return self.receive_long(task, peer, into);
         }
         let mut place = [0; INBOX_LEN_MAX];
-        let len = self.receive_message(run, peer, &mut place)?;
-        self.take_inline(run, peer, &place[..len], into)
+        let len = self.receive_message(task, peer, &mut place)?;
+        self.take_inline(task, peer, &place[..len], into)
     }
 
     fn receive_message(
         &mut self,
-        run: &Run,
+        task: &Task,
         peer: PeerId,
         place: &mut [u8],
     ) -> Result<usize, Error> {
-        let (port, source) = (run.port(), Some(peer));
+        let (port, source) = (task.port(), Some(peer));
         let mut engine = self.engine.enter();
         if engine.inner.core.is_quiet(port)
             && let Some(got) = engine.recv_at_once(port, source, place, || false)
@@ -468,14 +478,14 @@ impl Node {
         inner.core.post_recv(port, op, len, source);
         engine.drain();
         drop(engine);
-        self.finish_data(run, op, peer)
+        self.finish_data(task, op, peer)
     }
 
     /// Head and data come one behind the other, and a buffer is posted for each before: long data
     /// find their place when they come.
-    fn receive_long(&mut self, run: &Run, peer: PeerId, into: &mut [u8]) -> Result<(), Error> {
-        let mut head = self.post_head(run, peer)?;
-        let (port, source) = (run.port(), Some(peer));
+    fn receive_long(&mut self, task: &Task, peer: PeerId, into: &mut [u8]) -> Result<(), Error> {
+        let mut head = self.post_head(task, peer)?;
+        let (port, source) = (task.port(), Some(peer));
         let len = into.len() as u64;
         let mut engine = self.engine.enter();
         // SAFETY: as in `receive_message`.
@@ -489,48 +499,48 @@ impl Node {
         drop(engine);
         let guard = LentGuard { node: self, op };
         guard.node.engine.enter().drain();
-        guard.node.finish_head(run, &mut head)?;
+        guard.node.finish_head(task, &mut head)?;
         let node = &mut *guard.node;
-        let got = node.finish_data(run, op, peer)?;
+        let got = node.finish_data(task, op, peer)?;
         node.check_len(peer, got as u64, len)
     }
 
     /// Waits for a head alone and checks it.
-    fn finish_head(&mut self, run: &Run, wait: &mut Wait) -> Result<(), Error> {
-        let waited = self.wait_run(run, wait, &|| false);
+    fn finish_head(&mut self, task: &Task, wait: &mut Wait) -> Result<(), Error> {
+        let waited = self.wait_task(task, wait, &|| false);
         if waited.is_err() {
             self.give_up(wait);
         }
         waited?;
         let message = self.finish_message(wait)?;
-        self.take_inline(run, wait.peer, &message, &mut [])
+        self.take_inline(task, wait.peer, &message, &mut [])
     }
 
     /// Posts a buffer for a head, and what short data come with it.
-    pub(crate) fn post_head(&mut self, run: &Run, peer: PeerId) -> Result<Wait, Error> {
-        self.post_data(run, peer, Buffer::from(vec![0; INBOX_LEN_MAX]))
+    pub(crate) fn post_head(&mut self, task: &Task, peer: PeerId) -> Result<Wait, Error> {
+        self.post_data(task, peer, Buffer::from(vec![0; INBOX_LEN_MAX]))
     }
 
     /// The same by the place of the sender in the group.
-    pub(crate) fn post_head_of(&mut self, run: &Run, member: u32) -> Result<Wait, Error> {
-        let peer = self.peer_of(run, member)?;
-        self.post_head(run, peer)
+    pub(crate) fn post_head_of(&mut self, task: &Task, member: u32) -> Result<Wait, Error> {
+        let peer = self.peer_of(task, member)?;
+        self.post_head(task, peer)
     }
 
     /// Posts a buffer for long data, behind that for their head.
     pub(crate) fn post_data_of(
         &mut self,
-        run: &Run,
+        task: &Task,
         member: u32,
         buffer: Buffer,
     ) -> Result<Option<Wait>, Error> {
-        let peer = self.peer_of(run, member)?;
-        self.post_data(run, peer, buffer).map(Some)
+        let peer = self.peer_of(task, member)?;
+        self.post_data(task, peer, buffer).map(Some)
     }
 
-    fn post_data(&mut self, run: &Run, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
+    fn post_data(&mut self, task: &Task, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
         let mut engine = self.engine.enter();
-        let posted = engine.inner.post_recv(run.port(), buffer, Some(peer))?;
+        let posted = engine.inner.post_recv(task.port(), buffer, Some(peer))?;
         engine.drain();
         drop(engine);
         Ok(self.wait_for(posted.0, peer))
@@ -551,17 +561,17 @@ impl Node {
     /// Takes short data out of the message that a finished wait for a head has brought.
     pub(crate) fn finish_inline(
         &mut self,
-        run: &Run,
+        task: &Task,
         wait: &Wait,
         into: &mut [u8],
     ) -> Result<(), Error> {
         let message = self.finish_message(wait)?;
-        self.take_inline(run, wait.peer, &message, into)
+        self.take_inline(task, wait.peer, &message, into)
     }
 
     fn take_inline(
         &mut self,
-        run: &Run,
+        task: &Task,
         peer: PeerId,
         message: &[u8],
         into: &mut [u8],
@@ -569,10 +579,10 @@ impl Node {
         let Some(theirs) = Head::parse(message) else {
             return Err(self.violation(peer, "a collective operation's data without a head"));
         };
-        let group = run.group.id();
+        let group = task.group.id();
         let entry = self.collectives.groups.entry(group).or_default();
         let me = self.job.rank;
-        if let Err(pair) = entry.state.check_data(me, peer.0, &theirs, &run.head) {
+        if let Err(pair) = entry.state.check_data(me, peer.0, &theirs, &task.head) {
             return Err(self.differ(group, &pair));
         }
         let data = &message[HEAD_LEN..];
