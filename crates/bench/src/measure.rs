@@ -69,6 +69,29 @@ impl Turn {
             halves: 2,
         }
     }
+
+    /// Notes a turn that took `turn_ns`.
+    fn record(self, times: &mut Histogram<u64>, turn_ns: u64) {
+        let turn_ps = turn_ns.saturating_mul(1000);
+        times.saturating_record(turn_ps / (self.messages * self.halves));
+    }
+
+    /// The figures of `turns` turns, which took `elapsed` together.
+    #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
+    fn sample(self, times: &Histogram<u64>, turns: u64, elapsed: Duration) -> Sample {
+        const PS_PER_US: f64 = 1e6;
+        let messages = turns * self.messages;
+        let parts = (messages * self.halves) as f64;
+        Sample {
+            iterations: messages,
+            p50_us: times.value_at_quantile(0.5) as f64 / PS_PER_US,
+            p99_us: times.value_at_quantile(0.99) as f64 / PS_PER_US,
+            mean_us: elapsed.as_secs_f64() * 1e6 / parts,
+            min_us: times.min() as f64 / PS_PER_US,
+            msgs_per_s: parts / elapsed.as_secs_f64(),
+            ..Sample::default()
+        }
+    }
 }
 
 /// Figures of one row in one round. Times are per message, or half a round trip.
@@ -125,9 +148,7 @@ pub(crate) fn drive(
 ) -> Result<Sample> {
     let clock = Clock::new();
     warm_up(pace, shape, &mut turn)?;
-    let mut times = Histogram::<u64>::new_with_bounds(1, TURN_PS_MAX, DIGITS)
-        .context("cannot make a histogram")?;
-    let divisor = shape.messages * shape.halves;
+    let mut times = histogram()?;
     let spent_before = process_time();
     let start = Instant::now();
     let mut turns = 0_u64;
@@ -137,7 +158,7 @@ pub(crate) fn drive(
         turn(false)?;
         let now = clock.raw();
         let turn_ns = clock.delta_as_nanos(before, now);
-        times.saturating_record(turn_ns.saturating_mul(1000) / divisor);
+        shape.record(&mut times, turn_ns);
         spent += Duration::from_nanos(turn_ns);
         before = now;
         turns += 1;
@@ -145,8 +166,12 @@ pub(crate) fn drive(
     let elapsed = start.elapsed();
     let cpu_s = (process_time() - spent_before).as_secs_f64();
     turn(true)?;
-    let sample = sample(&times, turns * shape.messages, shape.halves, elapsed);
+    let sample = shape.sample(&times, turns, elapsed);
     Ok(Sample { cpu_s, ..sample })
+}
+
+fn histogram() -> Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, TURN_PS_MAX, DIGITS).context("cannot make a histogram")
 }
 
 fn warm_up(pace: Pace, shape: Turn, turn: &mut impl FnMut(bool) -> Result<()>) -> Result<()> {
@@ -170,20 +195,6 @@ fn enough(pace: Pace, messages: u64, spent: Duration) -> bool {
     match pace {
         Pace::Seconds(seconds) => messages > 0 && spent.as_secs_f64() >= seconds,
         Pace::Iterations(count) => messages >= count,
-    }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
-fn sample(times: &Histogram<u64>, messages: u64, halves: u64, elapsed: Duration) -> Sample {
-    const PS_PER_US: f64 = 1e6;
-    Sample {
-        iterations: messages,
-        p50_us: times.value_at_quantile(0.5) as f64 / PS_PER_US,
-        p99_us: times.value_at_quantile(0.99) as f64 / PS_PER_US,
-        mean_us: elapsed.as_secs_f64() * 1e6 / (messages * halves) as f64,
-        min_us: times.min() as f64 / PS_PER_US,
-        msgs_per_s: (messages * halves) as f64 / elapsed.as_secs_f64(),
-        ..Sample::default()
     }
 }
 
@@ -227,23 +238,19 @@ mod tests {
     #[test]
     fn times_are_per_message_and_in_microseconds() {
         let shape = Turn::round_trips(5);
-        let nap = Duration::from_millis(10);
-        let sample = drive(Pace::Iterations(15), shape, |_| {
-            std::thread::sleep(nap);
-            Ok(())
-        })
-        .expect("no turn fails");
-        // Sleep is never shorter than asked for; the histogram rounds by a thousandth, and clocks
-        // differ a little.
-        assert!(sample.min_us > 990.0, "{sample:?}");
-        assert!(
-            sample.min_us <= sample.p50_us && sample.p50_us <= sample.p99_us,
-            "{sample:?}"
-        );
-        assert!(
-            sample.mean_us > 990.0 && sample.msgs_per_s < 1010.0,
-            "{sample:?}"
-        );
+        let mut times = histogram().expect("its bounds are sound");
+        for turn_ns in [10_000_000, 20_000_000, 30_000_000] {
+            shape.record(&mut times, turn_ns);
+        }
+        let sample = shape.sample(&times, 3, Duration::from_millis(60));
+        assert_eq!(sample.iterations, 15);
+        // The histogram rounds by a thousandth.
+        let is_near = |us: f64, wanted: f64| (us / wanted - 1.0).abs() < 0.002;
+        assert!(is_near(sample.min_us, 1000.0), "{sample:?}");
+        assert!(is_near(sample.p50_us, 2000.0), "{sample:?}");
+        assert!(is_near(sample.p99_us, 3000.0), "{sample:?}");
+        assert!(is_near(sample.mean_us, 2000.0), "{sample:?}");
+        assert!(is_near(sample.msgs_per_s, 500.0), "{sample:?}");
     }
 
     #[test]

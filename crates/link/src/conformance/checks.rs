@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The checks.
 
-use super::bench::{Bench, rank};
+use super::bench::{Bench, PATIENCE, rank};
 use super::plans;
 use crate::{Segments, TxError, TxFrame, WakeSet};
 use portolan_sys::net::wait_readable;
@@ -260,7 +260,7 @@ fn budget_is_honoured(bench: &mut Bench) {
     }
     let start = Instant::now();
     let mut handed = 0;
-    while handed < frames.len() && start.elapsed() < Duration::from_secs(5) {
+    while handed < frames.len() && start.elapsed() < PATIENCE {
         let now = bench.receive(1, 3);
         // "About": what the kernel put together is handed over together.
         assert!(
@@ -279,10 +279,7 @@ fn sleep_is_refused_while_frames_wait(bench: &mut Bench) {
     bench.send(0, 1, &TxFrame::whole(b"wake up"));
     let start = Instant::now();
     while arm(bench, 1) {
-        assert!(
-            start.elapsed() < Duration::from_secs(5),
-            "slept over a waiting frame"
-        );
+        assert!(start.elapsed() < PATIENCE, "slept over a waiting frame");
     }
     bench.expect(1, &[b"wake up".to_vec()]);
 }
@@ -305,7 +302,7 @@ fn sleeper_is_woken(bench: &mut Bench) {
         bench.links[0]
             .transmit(rank(1), &TxFrame::whole(b"wake up"))
             .expect("there is room");
-        let woken = wait_readable(&wake.fds, Duration::from_secs(10)).expect("poll works");
+        let woken = wait_readable(&wake.fds, PATIENCE).expect("poll works");
         assert!(woken, "not woken by a frame");
         bench.links[1].disarm();
         bench.expect(1, &[b"wake up".to_vec()]);
