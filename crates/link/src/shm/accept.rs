@@ -27,7 +27,8 @@ enum Entrance {
     OnceForgotten,
 }
 
-/// How long connections wait for descriptors that a program may have taken for a moment.
+/// How long connections wait for descriptors that a program may have taken for a moment; well within
+/// the ten seconds that whoever connects waits for a session (P9.5).
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Connections are not accepted for now.
@@ -61,7 +62,7 @@ impl Shm {
         }
         let is_over = |pause: &Pause| pause.since.elapsed() >= PAUSE_MAX;
         if self.accept_pause.as_ref().is_some_and(is_over) {
-            self.turn_waiting_away();
+            self.refuse_waiting();
         }
     }
 
@@ -69,7 +70,7 @@ impl Shm {
     pub(super) fn answer_waiting(&mut self) {
         self.accept_waiting();
         if self.accept_pause.is_some() {
-            self.turn_waiting_away();
+            self.refuse_waiting();
         }
     }
 
@@ -96,7 +97,7 @@ impl Shm {
     }
 
     /// Answers those that wait to be accepted, for whom there is no descriptor. `P8.13`
-    fn turn_waiting_away(&mut self) {
+    fn refuse_waiting(&mut self) {
         let Some(lack) = self.accept_pause.as_ref().and_then(|pause| pause.lack) else {
             return;
         };
@@ -124,15 +125,15 @@ impl Shm {
                 self.report_lacking(peer, lack);
             }
         }
-        self.confess(lack);
+        self.announce_lack(lack);
     }
 
     /// Closes the connection of `peer`, for which something is missing here. `P8.13`
-    fn turn_away(&mut self, socket: Seqpacket, peer: PeerId, lack: Lack) {
+    fn refuse_connection(&mut self, socket: Seqpacket, peer: PeerId, lack: Lack) {
         decline(&socket, &lack);
         drop(socket);
         self.report_lacking(peer, lack);
-        self.confess(lack);
+        self.announce_lack(lack);
     }
 
     fn report_lacking(&mut self, peer: PeerId, lack: Lack) {
@@ -164,7 +165,7 @@ impl Shm {
                 fd: None,
                 fd_lost: true,
                 ..
-            })) => self.miss_memory(socket, &buffer[..len]),
+            })) => self.on_lost_memory_file(socket, &buffer[..len]),
             Ok(Some(Record { fd: None, .. })) => Err("shm: hello without a memory file"),
             Ok(Some(Record {
                 len,
@@ -198,14 +199,18 @@ impl Shm {
     }
 
     /// A hello whose memory file found no free descriptor here.
-    fn miss_memory(&mut self, socket: Seqpacket, record: &[u8]) -> Result<(), &'static str> {
+    fn on_lost_memory_file(
+        &mut self,
+        socket: Seqpacket,
+        record: &[u8],
+    ) -> Result<(), &'static str> {
         self.check_user(&socket)?;
         let is_open = self.config.open.is_some();
         let hello = Hello::decode(record, &self.key, &self.name, is_open)?;
         let peer = self.check_hello(&hello)?;
         let lack = Lack::of(&io::Error::from_raw_os_error(libc::EMFILE));
         if let Some(lack) = lack {
-            self.turn_away(socket, peer, lack);
+            self.refuse_connection(socket, peer, lack);
         }
         Err("shm: no descriptor for a connection")
     }
@@ -226,7 +231,7 @@ impl Shm {
             Err(err) => {
                 log::warn!("shm link: hello of peer {peer}: {}", Explained(&err, None));
                 if let Some(lack) = Lack::of(&err) {
-                    self.turn_away(socket, peer, lack);
+                    self.refuse_connection(socket, peer, lack);
                 }
                 return Err("shm: unusable ring");
             }

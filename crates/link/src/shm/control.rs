@@ -97,7 +97,7 @@ impl Shm {
         if let Err(error) = &connected
             && let Some(lack) = error.lack()
         {
-            self.confess(lack);
+            self.announce_lack(lack);
         }
         connected
     }
@@ -185,7 +185,7 @@ impl Shm {
     }
 
     /// Says to all peers what this process lacks: it may end because of it. `P8.13`
-    pub(super) fn confess(&mut self, lack: Lack) {
+    pub(super) fn announce_lack(&mut self, lack: Lack) {
         if self.lack.replace(lack) == Some(lack) {
             return;
         }
@@ -209,11 +209,11 @@ impl Shm {
                 break;
             }
         }
-        self.heed(peer, &all);
+        self.on_heard(peer, &all);
     }
 
     /// Acts on what was heard of `peer`.
-    fn heed(&mut self, peer: PeerId, heard: &Heard) {
+    fn on_heard(&mut self, peer: PeerId, heard: &Heard) {
         if let Some(lack) = heard.lack
             && let Some(state) = self.peers.get_mut(&peer)
             && !std::mem::replace(&mut state.lacks, true)
@@ -282,14 +282,14 @@ impl Shm {
                 let outbound = self.outbound.get(peer as usize).and_then(Option::as_ref);
                 if let Some(socket) = outbound.and_then(Outbound::socket) {
                     let heard = hear(socket, event);
-                    self.heed(peer, &heard);
+                    self.on_heard(peer, &heard);
                 }
             }
             Token::Inbound(peer) => {
                 let inbound = self.inbound.iter().find(|inbound| inbound.peer == peer);
                 if let Some(inbound) = inbound {
                     let heard = hear(&inbound.socket, event);
-                    self.heed(peer, &heard);
+                    self.on_heard(peer, &heard);
                 }
             }
         }
@@ -421,7 +421,7 @@ impl Shm {
             return self.leave(peer, Departure::Died);
         };
         self.close(peer);
-        self.confess(lack);
+        self.announce_lack(lack);
         self.notices.push_back(Notice::Lacking {
             peer,
             lack,
@@ -464,8 +464,8 @@ fn connect_as(
     Ok(Some((socket, cred)))
 }
 
-/// Takes off what the other end has said. One that hides its end behind more than is taken off in
-/// one go counts as dead.
+/// Takes off what the other end has said. A hang-up counts as death where what would explain it has not
+/// been read yet.
 fn hear(socket: &Seqpacket, event: Ready) -> Heard {
     let mut heard = Heard::at(socket);
     if event.hung_up {
@@ -474,8 +474,8 @@ fn hear(socket: &Seqpacket, event: Ready) -> Heard {
     heard
 }
 
-/// A full backlog, or too many descriptors of this user under way: both pass when peers accept. The
-/// latter may be on their way between other processes, which will not; nobody waits for them for ever.
+/// A full backlog, or too many descriptors of this user in flight: both pass when peers accept. Those
+/// in flight between other processes may stay so, and are waited for no longer than `since` allows.
 fn is_temporary(err: &io::Error, since: Instant) -> bool {
     match err.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOBUFS) => true,
