@@ -427,7 +427,7 @@ impl Core {
                     let error = posted.and_then(|posted| OpError::truncated(len, posted.len));
                     let op = posted.map(|posted| posted.op);
                     let data = Data::Held(held);
-                    lanes.deliver(env, lane, id, op, len, data, error);
+                    lanes.deliver(env, lane, &id.into(), op, len, data, error);
                 }
                 ServedWhat::Request(asked, len, posted) => {
                     lanes.on_taken(env, lane, served.keeps_credit, charge(0));
@@ -464,7 +464,7 @@ impl Core {
         if let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) {
             let (op, data) = (Some(done.op), Data::Placed);
             let (lanes, env) = &mut peer.lanes(&mut self.sh);
-            lanes.deliver(env, done.lane, id, op, done.len, data, done.error);
+            lanes.deliver(env, done.lane, &done.to, op, done.len, data, done.error);
         }
         self.serve(id);
     }

@@ -3,9 +3,9 @@
 //! although they came by several paths (`P4.1`). The two lanes share nothing (`P4.2`).
 
 pub(crate) mod best_effort;
+mod deliver;
 mod end;
 mod held_back;
-mod label;
 mod lanes;
 mod parts;
 mod remote;
@@ -22,8 +22,7 @@ use crate::path::control::ControlQueue;
 use crate::rma::target::{Host, Job};
 use crate::shared::Shared;
 use crate::{
-    Address, Data, Dest, DropReason, Event, HeldId, LinkId, OpError, OpId, PeerId, PortId,
-    RemoteFault,
+    Address, Data, Dest, DropReason, Event, HeldId, LinkId, OpError, OpId, PeerId, RemoteFault,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -31,7 +30,7 @@ use alloc::vec::Vec;
 use best_effort::Seen;
 use core::ops::Range;
 use held_back::HeldBack;
-use portolan_wire::{DoneStatus, FRAME_HEADER_LEN, LaneId, Record, Records, RemoteWrite};
+use portolan_wire::{DoneStatus, FRAME_HEADER_LEN, LaneId, Message, Record, Records, RemoteWrite};
 use tx::LaneTx;
 
 /// Credit per peer and lane up to which messages are held although memory is full, so that what
@@ -159,12 +158,7 @@ impl Lanes {
             Record::Message(message) if message.best_effort => {
                 self.on_best_effort(env, message, payload)
             }
-            Record::Message(message) => match Address::of(message) {
-                Address::Port(port) => self.on_whole(env, message.lane, port, message.seq, payload),
-                Address::Label(label) => {
-                    self.on_labelled(env, message.lane, label, message.seq, payload)
-                }
-            },
+            Record::Message(message) => self.on_whole(env, message, payload),
             Record::Fragment(fragment) => self.on_fragment(env, fragment, payload),
             Record::Rts(rts) => self.on_request(env, data_link, rts),
             Record::RemoteWrite(write) => self.on_remote_write(env, write, payload),
@@ -235,38 +229,33 @@ impl Lanes {
 
     /// A whole eager message, at `payload` of the frame being handled.
     #[inline]
-    pub(crate) fn on_whole(
+    fn on_whole(
         &mut self,
         env: &mut Env<'_>,
-        lane: LaneId,
-        port: PortId,
-        seq: u16,
+        message: &Message,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
+        let (lane, to) = (message.lane, Address::of(message));
         let rx = &mut self.rx[lane.index()];
-        let charge = charge(payload.len());
-        if rx.is_next(seq) {
-            rx.admit(charge)?;
-            let found = env.sh.matching.find_at_port(port, env.peer, lane);
-            let (op, capacity) = match found {
-                Match::InPlace => (None, u64::MAX),
-                Match::Posted(posted) => (Some(posted.op), posted.len),
-                Match::Nothing | Match::Discarded => {
-                    return self.keep_whole(env, lane, port.into(), 0, payload);
-                }
-            };
-            rx.next_seq = rx.next_seq.wrapping_add(1);
-            let len = payload.len() as u64;
-            let error = (len > capacity).then_some(OpError::Truncated { message_len: len });
-            let data = Data::Frame(payload);
-            self.deliver(env, lane, port, op, len, data, error);
-            self.consume(env, lane, charge);
-            return Ok(());
-        }
+        let (charge, len) = (charge(payload.len()), payload.len() as u64);
         // P3.12: what has come by another path costs nothing a second time.
-        let index = rx.fresh(seq)?;
+        let index = rx.fresh(message.seq)?;
         rx.admit(charge)?;
-        self.keep_whole(env, lane, port.into(), index, payload)
+        if !rx.is_next(message.seq) {
+            return self.keep_whole(env, lane, to, index, payload);
+        }
+        let Shared { matching, ctx, .. } = &mut *env.sh;
+        let (op, error) = match matching.find_eager(ctx, (env.peer, lane), &to, len) {
+            Match::InPlace => (None, None),
+            Match::Posted(posted) => (Some(posted.op), OpError::truncated(len, posted.len)),
+            Match::Nothing | Match::Discarded => {
+                return self.keep_whole(env, lane, to, 0, payload);
+            }
+        };
+        rx.skip_next();
+        self.deliver(env, lane, &to, op, len, Data::Frame(payload), error);
+        self.consume(env, lane, charge);
+        Ok(())
     }
 
     /// Copies a message that cannot be delivered straight from its frame into held memory.
@@ -427,43 +416,16 @@ impl Lanes {
                 continue;
             }
             if let State::Aside = entry.state {
-                let free = label::credit_comes_back(env.sh, &entry.to);
+                let free = deliver::credit_comes_back(env.sh, &entry.to);
                 self.on_aside(env, lane, entry.charge, free);
                 continue;
             }
             if let State::Ready { op, data, error } = entry.state {
-                self.deliver_to(env, lane, &entry.to, op, entry.len, data, error);
+                self.deliver(env, lane, &entry.to, op, entry.len, data, error);
                 env.sh.matching.on_delivered(&entry.to);
             }
             self.consume(env, lane, entry.charge);
         }
-    }
-
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "one argument per field of the event"
-    )]
-    #[inline]
-    pub(crate) fn deliver(
-        &mut self,
-        env: &mut Env<'_>,
-        lane: LaneId,
-        port: PortId,
-        op: Option<OpId>,
-        len: u64,
-        data: Data,
-        error: Option<OpError>,
-    ) {
-        env.sh.ctx.count_received(len);
-        env.sh.ctx.emit(Event::Deliver {
-            peer: env.peer,
-            port,
-            lane,
-            op,
-            len,
-            data,
-            error,
-        });
     }
 
     /// Gives credit back and tells the peer when it is time. `P4.4`

@@ -104,7 +104,25 @@ impl Matching {
         }
     }
 
-    /// What takes a message of `len` bytes in its turn.
+    /// What takes an eager message of `len` bytes in its turn.
+    #[inline]
+    pub(crate) fn find_eager(
+        &mut self,
+        ctx: &mut Context,
+        (peer, lane): (PeerId, LaneId),
+        to: &Address,
+        len: u64,
+    ) -> Match {
+        match to {
+            Address::Port(id) => self.find_at_port(*id, peer, lane),
+            Address::Label(label) => {
+                let posted = self.lists.take_posted(peer, label, len, ctx);
+                posted.map_or(Match::Nothing, Match::Posted)
+            }
+        }
+    }
+
+    /// What takes a message of `len` bytes in its turn, which may have to wait.
     pub(crate) fn find(
         &mut self,
         ctx: &mut Context,

@@ -70,6 +70,15 @@ impl PortId {
         }
     }
 
+    /// The port that a message was sent to.
+    #[inline]
+    pub(crate) fn of(message: &Message) -> Self {
+        PortId {
+            number: message.port,
+            system: message.system,
+        }
+    }
+
     /// A port of the library.
     #[inline]
     #[must_use]
@@ -96,10 +105,7 @@ impl Address {
     pub(crate) fn of(message: &Message) -> Address {
         match message.label {
             Some(label) => Address::Label(label),
-            None => Address::Port(PortId {
-                number: message.port,
-                system: message.system,
-            }),
+            None => Address::Port(PortId::of(message)),
         }
     }
 

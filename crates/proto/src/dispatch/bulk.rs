@@ -80,7 +80,7 @@ impl Core {
             Origin::Receive => {
                 let (op, data) = (Some(done.op), Data::Placed);
                 let (lane, to) = (done.lane, &done.to);
-                lanes.deliver_to(&mut env, lane, to, op, done.len, data, done.error);
+                lanes.deliver(&mut env, lane, to, op, done.len, data, done.error);
             }
         }
         self.sh.start_late();

@@ -160,10 +160,7 @@ impl Core {
         if !lanes.may_take(message.lane, message.seq, charge) {
             return None;
         }
-        let port = PortId {
-            number: message.port,
-            system: message.system,
-        };
+        let port = PortId::of(&message);
         let found = self.sh.matching.port(port)?;
         let wanted = |want: &&Want| {
             want.port == port
@@ -237,10 +234,7 @@ impl Core {
         message: &Message,
         want: &Want,
     ) -> Option<Whole> {
-        let port = PortId {
-            number: message.port,
-            system: message.system,
-        };
+        let port = PortId::of(message);
         let (off, len) = (frame.at + MESSAGE_LEN, usize::from(message.len));
         let fits = off + len <= head_len.min(frame.total_len) && len <= want.len;
         let is_wanted = want.port == port && want.source.is_none_or(|from| from == frame.from);

@@ -139,7 +139,7 @@ impl Core {
             Waiting::Held(held) => {
                 let (op, error) = (Some(posted.op), OpError::truncated(arrived.len, posted.len));
                 let (lane, data) = (arrived.lane, Data::Held(held));
-                lanes.deliver_to(env, lane, &to, op, arrived.len, data, error);
+                lanes.deliver(env, lane, &to, op, arrived.len, data, error);
             }
             Waiting::Request(asked) => {
                 let request = Request {

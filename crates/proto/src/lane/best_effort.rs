@@ -74,10 +74,7 @@ impl Lanes {
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
         self.note_best_effort(&mut env.sh.ctx, message)?;
-        let port = PortId {
-            number: message.port,
-            system: message.system,
-        };
+        let port = PortId::of(message);
         let found = env.sh.matching.find_at_port(port, env.peer, message.lane);
         let len = payload.len() as u64;
         let (op, error) = match found {
@@ -89,7 +86,7 @@ impl Lanes {
         self.deliver(
             env,
             message.lane,
-            port,
+            &port.into(),
             op,
             len,
             Data::Frame(payload),

@@ -61,7 +61,7 @@ impl Lanes {
                     job.end(remains);
                 }
                 State::Ready { op, data, error } if keeps => {
-                    self.deliver_to(env, lane, &entry.to, op, entry.len, data, error);
+                    self.deliver(env, lane, &entry.to, op, entry.len, data, error);
                     env.sh.matching.on_delivered(&entry.to);
                 }
                 state => {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Delivery: to a port, or to the receive that match bits have found, whatever is under way before
+//! (`P11.4`).
+
+use super::{Env, Lanes};
+use crate::shared::Shared;
+use crate::{Address, Data, Event, OpError, OpId};
+use portolan_wire::LaneId;
+
+/// Of the memory for early and unexpected messages, up to which part messages with labels wait
+/// without holding up their lane: a quarter. Programs take them in another order than they were
+/// sent in, so a lane full of the one must not keep the other from coming; the rest of the memory
+/// is for what credit bounds.
+const WAITING_PART: usize = 4;
+
+impl Lanes {
+    /// Delivers a message to wherever it goes.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one argument per field of the event"
+    )]
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        env: &mut Env<'_>,
+        lane: LaneId,
+        to: &Address,
+        op: Option<OpId>,
+        len: u64,
+        data: Data,
+        error: Option<OpError>,
+    ) {
+        env.sh.ctx.count_received(len);
+        let peer = env.peer;
+        env.sh.ctx.emit(match (to, op) {
+            (Address::Port(port), op) => Event::Deliver {
+                peer,
+                port: *port,
+                lane,
+                op,
+                len,
+                data,
+                error,
+            },
+            (Address::Label(label), Some(op)) => Event::Matched {
+                peer,
+                op,
+                label: *label,
+                len,
+                data,
+                truncated: error.is_some(),
+            },
+            (Address::Label(_), None) => unreachable!("a receive takes each message with a label"),
+        });
+    }
+}
+
+/// Whether the credit of a message that waits comes back although nothing has taken it: while memory
+/// is ample. `P11.6`
+pub(super) fn credit_comes_back(sh: &Shared, to: &Address) -> bool {
+    let room = sh.ctx.limits().held_len_max / WAITING_PART;
+    matches!(to, Address::Label(_)) && sh.unexpected_len() <= room
+}
