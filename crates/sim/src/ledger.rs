@@ -319,6 +319,11 @@ impl Ledger {
         }))
     }
 
+    /// The session in which best-effort message `id` was sent.
+    pub(crate) fn session_of_best_effort(&self, id: u64) -> Option<u64> {
+        self.best_effort.get(&id).map(|sent| sent.session)
+    }
+
     /// Whether the session's own end still stands.
     pub(crate) fn is_open(&self, session: u64) -> bool {
         !self.sessions[index(session)].ended

@@ -84,6 +84,14 @@ fn flipped_header_bits_neither_panic_nor_grow_memory() {
     });
 }
 
+/// Messages without order that a closed process gets, or one that its sender has outlived.
+#[test]
+fn messages_without_order_are_told_apart_at_ends() {
+    for seed in [4937, 9781] {
+        simulate(&seeded(seed)).expect("holds");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in [7, 8, 9, 10] {

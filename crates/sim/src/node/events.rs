@@ -49,9 +49,10 @@ impl Node {
                 len: usize::try_from(len).unwrap_or(0),
             }),
             Event::BufferWanted { port, peer, .. } => {
-                // Long enough for any message here: which one takes it is the core's choice.
+                // Long enough for any message here: which one takes it is the core's choice. When the
+                // program has closed, for what tells which message it is.
                 let len = match self.program.is_closing() {
-                    true => 0,
+                    true => payload::NUMBER_LEN,
                     false => longest_message(cx, self.id, port),
                 };
                 self.post(port, len, Some(peer.0), false);
@@ -391,7 +392,10 @@ impl Node {
             Ok(entry) => entry,
             Err(what) => return cx.violate(what),
         };
-        if !entry.best_effort {
+        // One without order is of a session that is over, or it has overtaken what is.
+        let is_next =
+            !entry.best_effort || cx.ledger.session_of_best_effort(entry.id) == delivery.bound;
+        if is_next {
             self.peers[src as usize].take_left(port, lane);
         }
         let id = entry.id;
