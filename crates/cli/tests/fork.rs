@@ -17,7 +17,7 @@ use portolan::{
 };
 
 const PORT: u16 = 1;
-const UNOPENED: u16 = 2;
+const OWN_PORT: u16 = 2;
 
 /// Not a test of its own: what each rank does.
 #[test]
@@ -157,9 +157,9 @@ fn a_child_joins_a_job_of_its_own() {
     let parent = outlive_a_child(Node::join().unwrap(), |parents| {
         drop(parents);
         let mut own = Node::join().unwrap();
-        own.open(UNOPENED, PortConfig::default()).unwrap();
-        own.send(Target::new(0, UNOPENED), b"x").unwrap();
-        own.recv(UNOPENED, &mut [0]).is_ok()
+        own.open(OWN_PORT, PortConfig::default()).unwrap();
+        own.send(Target::new(0, OWN_PORT), b"x").unwrap();
+        own.recv(OWN_PORT, &mut [0]).is_ok()
     });
     drop(parent);
 }

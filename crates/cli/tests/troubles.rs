@@ -599,11 +599,8 @@ fn a_limit_too_low_for_the_job_is_named() {
         ended.err.contains(words) && ended.err.contains("ulimit -n"),
         "{shown}"
     );
-    let named = ended.out.lines().filter(|line| line.contains("refused: "));
-    assert!(
-        named.filter(|line| line.contains(words)).count() > 0,
-        "{shown}"
-    );
+    let mut refusals = ended.out.lines().filter(|line| line.contains("refused: "));
+    assert!(refusals.any(|line| line.contains(words)), "{shown}");
 }
 
 #[test]

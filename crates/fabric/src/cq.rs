@@ -175,8 +175,8 @@ fn progress(state: &mut Guard<'_, State>, index: usize) {
     }
 }
 
-/// The same for a read of `count` entries, unless there are more: sends put theirs there when they
-/// are called, and who reads after each must not keep the endpoints from working.
+/// The same before a read of `count` entries, unless more are there. Sends write their entries when
+/// they are called: a program that reads one after each send must not keep its endpoints from working.
 #[inline]
 fn progress_for(state: &mut Guard<'_, State>, index: usize, count: usize) {
     let queue = &state.cqs[index];

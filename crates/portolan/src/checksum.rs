@@ -119,9 +119,8 @@ pub(crate) fn behind_sum(datagram: &[u8]) -> &[u8] {
     }
 }
 
-/// Turns a bit of `datagram` as a wire may. A datagram that nothing in it protects is protected by the
-/// wire, whose own check it would not pass; what takes its place fails the check of the receiver's
-/// end, and is counted there. `P13.5`
+/// Turns a bit of `datagram` as a wire may. Without a check of its own it would be dropped by that of
+/// the wire, so it becomes one with a wrong sum, which the receiver drops and counts. `P13.5`
 pub(crate) fn spoil(datagram: &mut [u8], bit: usize) {
     let header = FrameHeader::parse_head(datagram, datagram.len());
     let is_handshake =
@@ -139,7 +138,7 @@ fn new_digest() -> Digest {
 }
 
 fn value(digest: &Digest) -> u32 {
-    // Of 32 bits, in the type of the longest sums of that crate.
+    // The crate returns sums of any width as 64 bits.
     u32::try_from(digest.finalize()).unwrap_or_default()
 }
 

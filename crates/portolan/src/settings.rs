@@ -336,6 +336,7 @@ mod tests {
                 assert!(listed, "{}: {variable:?} is not in `ALL`", file.display());
             }
             let reads = code.matches(".options.get(").count();
+            // There, for settings and for a program's own options.
             let allowed = 2 * usize::from(file.ends_with("settings.rs"));
             assert!(
                 reads <= allowed,

@@ -16,6 +16,8 @@ const PERCENT_DEFAULT: u64 = 25;
 const LEN_MIN: u64 = 16 << 20;
 /// Most for a process: what the numbers of held messages reach, less what credit lets come beyond it.
 const LEN_MAX: u64 = 32 << 30;
+/// Least that the setting may say in bytes: one of the longest eager messages.
+const LEN_MIN_ASKED: u64 = 64 << 10;
 /// Where the size of the memory cannot be read.
 const HOST_LEN_UNKNOWN: u64 = 1 << 30;
 
@@ -82,7 +84,7 @@ fn resolve(value: Option<&str>, host_len: u64, local_size: u32) -> Result<Unexpe
             .map(share)
             .ok_or_else(|| refuse("write a percentage of the host's memory from 1% to 90%"));
     }
-    let len = parse_len(value).filter(|len| (MIN_ASKED..=LEN_MAX).contains(len));
+    let len = parse_len(value).filter(|len| (LEN_MIN_ASKED..=LEN_MAX).contains(len));
     let len = len.ok_or_else(|| {
         refuse("write bytes for each process, from 64K to 32G, or a percentage, such as 25%")
     })?;
@@ -92,9 +94,6 @@ fn resolve(value: Option<&str>, host_len: u64, local_size: u32) -> Result<Unexpe
         local_size: 1,
     })
 }
-
-/// Who asks for little gets it: a few of the longest eager messages.
-const MIN_ASKED: u64 = 64 << 10;
 
 /// A number of bytes, with K, M or G for 2^10, 2^20 or 2^30.
 fn parse_len(text: &str) -> Option<u64> {

@@ -259,7 +259,8 @@ impl Control {
             }
             (RankState::Joined, End::Exit(0)) if left => {
                 *state = RankState::Ended { joined: true };
-                // Who waits for it would else find out by questions, or, of anybody, never.
+                // A process that waits for it would find out by questions only; one that receives from
+                // anybody, never.
                 self.orders.push_back(Order::Gone(Gone {
                     rank,
                     host: self.hosts[rank as usize].clone(),

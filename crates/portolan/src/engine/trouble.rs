@@ -192,7 +192,7 @@ impl Engine {
     pub(super) fn on_lacking(&mut self, peer: PeerId, lack: &Lack, what: String) {
         log::error!("{peer}: {what}");
         if let Some(launch) = &mut self.launch {
-            launch.complain(&what);
+            launch.tell_trouble(&what);
         }
         if let Some(info) = self.inner.peers.get_mut(peer.0 as usize) {
             info.report = Some(what);

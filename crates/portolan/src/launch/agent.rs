@@ -24,7 +24,7 @@ pub(super) struct Agent {
     /// The agent has not hung up.
     open: bool,
     exchanged: bool,
-    complained: bool,
+    trouble_told: bool,
     input: Input,
     gone: VecDeque<Gone>,
     job: Job,
@@ -67,7 +67,7 @@ impl Agent {
             stream,
             open: true,
             exchanged: false,
-            complained: false,
+            trouble_told: false,
             input,
             gone: VecDeque::new(),
             job: welcomed(welcome)?,
@@ -146,8 +146,8 @@ impl Agent {
     }
 
     /// Tells why this process may fail; the first reason counts.
-    pub(super) fn complain(&mut self, reason: &str) {
-        if !std::mem::replace(&mut self.complained, true) {
+    pub(super) fn tell_trouble(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.trouble_told, true) {
             self.send_if_open(&ToAgent::Trouble {
                 reason: reason.to_owned(),
             });

@@ -116,9 +116,9 @@ impl Launch {
 
     /// Tells why this process may fail, if it does: the launcher says so with its end. Only Portolan's
     /// own launcher listens.
-    pub fn complain(&mut self, reason: &str) {
+    pub fn tell_trouble(&mut self, reason: &str) {
         match &mut self.0 {
-            Kind::Agent(agent) => agent.complain(reason),
+            Kind::Agent(agent) => agent.tell_trouble(reason),
             Kind::Foreign(_) => {}
         }
     }

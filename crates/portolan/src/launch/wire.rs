@@ -2,10 +2,10 @@
 //! The messages between an agent and the processes it started: JSON, one message a line.
 //!
 //! The order: the agent sends [`ToProcess::Welcome`] at once; the process that joins sends
-//! [`ToAgent::Address`]; when all have, each gets [`ToProcess::Table`]; from then on
-//! [`ToProcess::Gone`] whenever a rank has ended,
-//! and the process says [`ToAgent::Lost`] of each peer whose loss it tells its program. A process takes its leave with
-//! [`ToAgent::Bye`].
+//! [`ToAgent::Address`]; when all have, each gets [`ToProcess::Table`], and from then on
+//! [`ToProcess::Gone`] whenever a rank has ended. The process sends [`ToAgent::Lost`] for each peer
+//! whose loss it tells its program, [`ToAgent::Trouble`] for what may make it fail, and
+//! [`ToAgent::Bye`] when it leaves.
 
 use super::Job;
 use serde::{Deserialize, Serialize};
