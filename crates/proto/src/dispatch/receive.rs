@@ -160,7 +160,7 @@ impl Core {
         let index = token_index(header.session);
         let peer = match self.peers.get_mut(index) {
             Some(Some(peer)) if peer.session().token_mine() == header.session => &mut **peer,
-            _ => return self.on_stranger(now, link, bytes, total_len),
+            _ => return self.on_unknown_session(now, link, bytes, total_len),
         };
         let from = peer.id();
         // P13.3
@@ -190,11 +190,7 @@ impl Core {
                 return Ok(None);
             }
             FrameKind::Data | FrameKind::Bulk => {
-                if self.on_numbered(now, (from, link), &header, frame)? {
-                    self.touch(from);
-                } else {
-                    self.touch_timed(from);
-                }
+                self.on_numbered(now, (from, link), &header, frame)?;
             }
             _ => return Err(DropReason::Misplaced),
         }
@@ -213,7 +209,7 @@ impl Core {
         }))
     }
 
-    /// Notes the number of a frame; whether an acknowledgement is owed at once. `P3.2`, `P3.10`
+    /// Notes the number of a frame, and that an acknowledgement is owed. `P3.2`, `P3.10`
     #[inline]
     fn on_numbered(
         &mut self,
@@ -221,7 +217,7 @@ impl Core {
         (from, link): (PeerId, LinkId),
         header: &FrameHeader,
         frame: &[u8],
-    ) -> Result<bool, DropReason> {
+    ) -> Result<(), DropReason> {
         let is_full = self.sh.is_full();
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::StaleSession);
@@ -251,12 +247,17 @@ impl Core {
             FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => self.sh.ctx.ack_times(),
             _ => self.sh.ctx.bulk_ack_times(),
         };
-        Ok(path.on_numbered(now, (num, attempt), ack))
+        if path.on_numbered(now, (num, attempt), ack) {
+            self.touch(from);
+        } else {
+            self.touch_timed(from);
+        }
+        Ok(())
     }
 
-    /// A frame of no session that is open: perhaps its sender rests.
+    /// A frame of no session that is open: perhaps its sender is dormant here.
     #[cold]
-    fn on_stranger(
+    fn on_unknown_session(
         &mut self,
         now: Instant,
         link: LinkId,

@@ -144,7 +144,7 @@ impl Core {
         true
     }
 
-    /// Answers a stranger's hello with one of this side, without insisting on a session. `P2.12`
+    /// Answers an unsolicited hello with one of this side, without insisting on a session. `P2.12`
     pub fn greet(&mut self, now: Instant, peer: PeerId) {
         if !self.is_live(peer) && peer.index() < self.peers.len() {
             self.renew(now, peer);

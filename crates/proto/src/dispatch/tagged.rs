@@ -126,7 +126,7 @@ impl Core {
     /// A message that waited has found its buffer.
     fn fill_late(&mut self, arrived: &Arrived, posted: Posted) {
         let peer = arrived.peer;
-        // What it left in an earlier session may be found while it rests.
+        // What it left in an earlier session may be found while it is dormant.
         self.is_live(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;

@@ -23,7 +23,7 @@ const MISSES: u8 = 3;
 const RETRY: Span = Span::from_millis(100);
 const RETRY_DOUBLINGS: u32 = 3;
 
-/// Timeouts in a row that make a path doubtful: the first may be an acknowledgement's bad luck.
+/// Timeouts in a row that make a path suspect: the first may be an acknowledgement's bad luck.
 pub(crate) const TIMEOUTS: u32 = 2;
 
 /// Rounds of questions to a peer's paths.

@@ -39,7 +39,7 @@ impl Directory {
         self.keys.get(peer.index()).unwrap_or(&NO_KEY)
     }
 
-    /// Checks a handshake frame, and says whose it is: a peer's, or the card of a stranger. `P2.11`
+    /// Checks a handshake frame, and says whose it is: a peer's, or the card of an unsolicited peer. `P2.11`
     pub(crate) fn check_handshake(
         &self,
         link: LinkId,
