@@ -384,18 +384,7 @@ impl Inner {
                     self.complete_send(op, peer, result);
                 }
             }
-            Event::RecvFailed { op, error: failed } => {
-                let error = self.op_error(op, failed);
-                match self.ops.owner(op) {
-                    None => {}
-                    Some(Owner::Caller(_)) => self.end_raw_recv_failed(op, failed),
-                    Some(Owner::Request(_)) => self.ops.fail(op, error),
-                    Some(Owner::Nobody) => {
-                        log::warn!("posted buffer: {error}");
-                        self.ops.forget(op);
-                    }
-                }
-            }
+            Event::RecvFailed { op, error } => self.fail_recv(op, error),
             Event::Pull {
                 transfer,
                 peer,
@@ -414,6 +403,21 @@ impl Inner {
                 });
             }
             Event::BufferWanted { port, peer, len } => self.lend_buffer(handlers, port, peer, len),
+            Event::PortUnopened { port, peer } => self.note_unopened(port, peer),
+            Event::MultiRecvSegment {
+                op,
+                part,
+                off,
+                len,
+                is_last,
+            } => self.begin_raw_part(op, part, off..off + len, is_last),
+            other => self.on_peer_event(frame, other),
+        }
+    }
+
+    /// Events that are about a peer rather than about an operation.
+    fn on_peer_event(&mut self, frame: Option<&RxFrame<'_>>, event: Event) {
+        match event {
             Event::Writable(peer) => self.pending.wake(peer),
             Event::PeerUp(peer) => {
                 self.pending.wake(peer);
@@ -438,20 +442,28 @@ impl Inner {
                 }
                 self.note_gone(peer);
             }
-            Event::PortUnopened { port, peer } => self.note_unopened(port, peer),
             Event::MemoryFull { peer, error } => {
                 let error = self.op_error(OpId(u64::MAX), error);
                 log::warn!("{peer} on {} is held back: {error}", self.host_of(peer));
             }
             Event::Unsolicited { card } => self.meet_stranger(&card),
-            Event::MultiRecvSegment {
-                op,
-                part,
-                off,
-                len,
-                is_last,
-            } => self.begin_raw_part(op, part, off..off + len, is_last),
             other => self.on_remote(frame, other),
+        }
+    }
+
+    /// A receive has ended without a message.
+    fn fail_recv(&mut self, op: OpId, error: OpError) {
+        match self.ops.owner(op) {
+            None => {}
+            Some(Owner::Caller(_)) => self.end_raw_recv_failed(op, error),
+            Some(Owner::Request(_)) => {
+                let error = self.op_error(op, error);
+                self.ops.fail(op, error);
+            }
+            Some(Owner::Nobody) => {
+                log::warn!("posted buffer: {}", self.op_error(op, error));
+                self.ops.forget(op);
+            }
         }
     }
 
