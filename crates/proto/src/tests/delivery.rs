@@ -44,21 +44,7 @@ pub(super) fn disturbed_mixture(
     let mut pair = Pair::new(links, seed);
     pair.faults = faults;
     pair.ends[1].core.connect(pair.now, A);
-    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0xabcd);
-    let lens = [
-        0, 1, 8, 64, 1000, 1470, 1500, 5000, 30_000, 40_000, 65_536, 65_537, 300_000,
-    ];
-    let mut plan: [Vec<(LaneId, Vec<u8>)>; 2] = Default::default();
-    for side in &mut plan {
-        for tag in 0..60 {
-            let lane = if rng.random_bool(0.3) {
-                LaneId::High
-            } else {
-                LaneId::Low
-            };
-            side.push((lane, pattern(tag, lens[rng.random_range(0..lens.len())])));
-        }
-    }
+    let plan = draw_messages(seed);
     for rank in 0..2 {
         let mode = if in_place {
             PortMode::InPlace
@@ -93,6 +79,32 @@ pub(super) fn disturbed_mixture(
         }
     }
     pair.run(Duration::from_secs(2));
+    check_messages(&pair, &plan, seed);
+    pair
+}
+
+/// What each side sends: 60 messages of all lengths, by both lanes.
+fn draw_messages(seed: u64) -> [Vec<(LaneId, Vec<u8>)>; 2] {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0xabcd);
+    let lens = [
+        0, 1, 8, 64, 1000, 1470, 1500, 5000, 30_000, 40_000, 65_536, 65_537, 300_000,
+    ];
+    let mut plan: [Vec<_>; 2] = Default::default();
+    for side in &mut plan {
+        for tag in 0..60 {
+            let lane = if rng.random_bool(0.3) {
+                LaneId::High
+            } else {
+                LaneId::Low
+            };
+            side.push((lane, pattern(tag, lens[rng.random_range(0..lens.len())])));
+        }
+    }
+    plan
+}
+
+/// Each lane has brought what was sent, in its order, and all sends have ended well.
+fn check_messages(pair: &Pair, plan: &[Vec<(LaneId, Vec<u8>)>; 2], seed: u64) {
     for rank in 0..2 {
         for lane in LaneId::ALL {
             let sent: Vec<_> = plan[1 - rank]
@@ -114,7 +126,6 @@ pub(super) fn disturbed_mixture(
         }
         assert!(pair.ends[rank].sent.values().all(Result::is_ok));
     }
-    pair
 }
 
 // P4.1, P4.5, P5.3, P5.7

@@ -228,81 +228,9 @@ impl End {
     pub(super) fn drain(&mut self, frame: &[u8]) {
         while let Some(event) = self.core.poll_event() {
             match event {
-                Event::Place { dest, src } => match dest {
-                    Dest::Op(op, off) => {
-                        let off = usize::try_from(off).unwrap();
-                        let memory = self.memory.get_mut(&op.0).unwrap();
-                        memory[off..off + src.len()].copy_from_slice(&frame[src]);
-                    }
-                    Dest::Held(id, off) => {
-                        let len = src.len();
-                        self.core.held_mut(id)[off..off + len].copy_from_slice(&frame[src]);
-                    }
-                },
-                Event::Deliver {
-                    port,
-                    lane,
-                    op,
-                    len,
-                    data,
-                    error,
-                    ..
-                } => {
-                    let whole = usize::try_from(len).unwrap();
-                    let bytes = match data {
-                        Data::Frame(range) => frame[range].to_vec(),
-                        Data::Held(id) => {
-                            let bytes = self.core.held(id).to_vec();
-                            self.core.release(id);
-                            bytes
-                        }
-                        Data::Placed => {
-                            let memory = &self.memory[&op.unwrap().0];
-                            let beyond = memory.get(whole..).unwrap_or_default();
-                            assert!(beyond.iter().all(|&byte| byte == 0xa5));
-                            memory[..whole.min(memory.len())].to_vec()
-                        }
-                    };
-                    if let Some(op) = op {
-                        self.memory.remove(&op.0);
-                    }
-                    self.got.push(Got {
-                        port,
-                        lane,
-                        bytes,
-                        error,
-                    });
-                }
-                Event::Matched {
-                    peer,
-                    op,
-                    label,
-                    len,
-                    data,
-                    truncated,
-                } => {
-                    let len = usize::try_from(len).unwrap();
-                    let mut bytes = self.memory.remove(&op.0).unwrap();
-                    let room = len.min(bytes.len());
-                    match data {
-                        Data::Frame(range) => bytes[..room].copy_from_slice(&frame[range][..room]),
-                        Data::Held(id) => {
-                            bytes[..room].copy_from_slice(&self.core.held(id)[..room]);
-                            self.core.release(id);
-                        }
-                        Data::Placed => {}
-                    }
-                    assert!(bytes[room..].iter().all(|&byte| byte == 0xa5));
-                    bytes.truncate(room);
-                    self.got_labelled.push(GotLabelled {
-                        op,
-                        from: peer,
-                        label,
-                        len,
-                        bytes,
-                        truncated,
-                    });
-                }
+                Event::Place { dest, src } => self.place(dest, &frame[src]),
+                Event::Deliver { .. } => self.on_deliver(frame, event),
+                Event::Matched { .. } => self.on_matched(frame, event),
                 Event::MultiRecvSegment {
                     op,
                     part,
@@ -324,50 +252,136 @@ impl End {
                 }
                 Event::PeerFailed { .. } | Event::Suspect { .. } => self.failed.push(event),
                 Event::Pull { transfer, .. } => self.core.pull_done(transfer, false),
-                Event::RemoteDone { op, result } => {
-                    self.ended.insert(op.0, result);
-                }
-                Event::RemoteWrite { region, off, held } => {
-                    let bytes = self.core.held(held).to_vec();
-                    self.core.release(held);
-                    self.region_mut(region, off, bytes.len())
-                        .copy_from_slice(&bytes);
-                }
-                Event::Discard { held } => self.core.release(held),
-                Event::RemoteRead { answer, len } => {
-                    let len = usize::try_from(len).unwrap();
-                    let bytes = self.region_mut(answer.region, answer.off, len).to_vec();
-                    if let Some(mut staging) = self.core.answer_read(&answer, len as u64, 0) {
-                        staging.push(&bytes);
-                    }
-                }
-                Event::RemoteAtomic {
-                    answer,
-                    atomic,
-                    data,
-                } => {
-                    let operands = match data {
-                        Data::Frame(range) => frame[range].to_vec(),
-                        Data::Held(held) => {
-                            let bytes = self.core.held(held).to_vec();
-                            self.core.release(held);
-                            bytes
-                        }
-                        Data::Placed => Vec::new(),
-                    };
-                    self.add(&answer, &atomic, &operands);
-                }
                 Event::PutNotice(notice) => self.notices.push(notice),
                 Event::BufferWanted { port, peer, len } if self.lends => {
                     self.post(port, usize::try_from(len).unwrap(), Some(peer));
                 }
                 Event::PortUnopened { port, peer } => self.unopened.push((port, peer)),
+                Event::Discard { held } => self.core.release(held),
                 Event::PeerUp(_)
                 | Event::Writable(_)
                 | Event::BufferWanted { .. }
                 | Event::MemoryFull { .. }
                 | Event::Unsolicited { .. } => {}
+                other => self.on_remote(frame, other),
             }
+        }
+    }
+
+    fn place(&mut self, dest: Dest, bytes: &[u8]) {
+        match dest {
+            Dest::Op(op, off) => {
+                let off = usize::try_from(off).unwrap();
+                let memory = self.memory.get_mut(&op.0).unwrap();
+                memory[off..off + bytes.len()].copy_from_slice(bytes);
+            }
+            Dest::Held(id, off) => {
+                self.core.held_mut(id)[off..off + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// What `data` names, if that is not in its place already.
+    fn take(&mut self, frame: &[u8], data: Data) -> Option<Vec<u8>> {
+        match data {
+            Data::Frame(range) => Some(frame[range].to_vec()),
+            Data::Held(id) => {
+                let bytes = self.core.held(id).to_vec();
+                self.core.release(id);
+                Some(bytes)
+            }
+            Data::Placed => None,
+        }
+    }
+
+    fn on_deliver(&mut self, frame: &[u8], event: Event) {
+        let Event::Deliver {
+            port,
+            lane,
+            op,
+            len,
+            data,
+            error,
+            ..
+        } = event
+        else {
+            return;
+        };
+        let whole = usize::try_from(len).unwrap();
+        let bytes = self.take(frame, data).unwrap_or_else(|| {
+            let memory = &self.memory[&op.unwrap().0];
+            let beyond = memory.get(whole..).unwrap_or_default();
+            assert!(beyond.iter().all(|&byte| byte == 0xa5));
+            memory[..whole.min(memory.len())].to_vec()
+        });
+        if let Some(op) = op {
+            self.memory.remove(&op.0);
+        }
+        self.got.push(Got {
+            port,
+            lane,
+            bytes,
+            error,
+        });
+    }
+
+    fn on_matched(&mut self, frame: &[u8], event: Event) {
+        let Event::Matched {
+            peer,
+            op,
+            label,
+            len,
+            data,
+            truncated,
+        } = event
+        else {
+            return;
+        };
+        let len = usize::try_from(len).unwrap();
+        let mut bytes = self.memory.remove(&op.0).unwrap();
+        let room = len.min(bytes.len());
+        if let Some(data) = self.take(frame, data) {
+            bytes[..room].copy_from_slice(&data[..room]);
+        }
+        assert!(bytes[room..].iter().all(|&byte| byte == 0xa5));
+        bytes.truncate(room);
+        self.got_labelled.push(GotLabelled {
+            op,
+            from: peer,
+            label,
+            len,
+            bytes,
+            truncated,
+        });
+    }
+
+    fn on_remote(&mut self, frame: &[u8], event: Event) {
+        match event {
+            Event::RemoteDone { op, result } => {
+                self.ended.insert(op.0, result);
+            }
+            Event::RemoteWrite { region, off, held } => {
+                let bytes = self.core.held(held).to_vec();
+                self.core.release(held);
+                self.region_mut(region, off, bytes.len())
+                    .copy_from_slice(&bytes);
+            }
+            Event::RemoteRead { answer, len } => {
+                let len = usize::try_from(len).unwrap();
+                let bytes = self.region_mut(answer.region, answer.off, len).to_vec();
+                if let Some(mut staging) = self.core.answer_read(&answer, len as u64, 0) {
+                    staging.push(&bytes);
+                }
+            }
+            Event::RemoteAtomic {
+                answer,
+                atomic,
+                data,
+            } => {
+                let operands = self.take(frame, data).unwrap_or_default();
+                self.add(&answer, &atomic, &operands);
+            }
+            other => panic!("{other:?}"),
         }
     }
 }

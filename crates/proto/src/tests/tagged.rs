@@ -488,40 +488,7 @@ fn it_matches_as_a_plain_list_would() {
         };
         let mut salt = 0;
         for _ in 0..60 {
-            for _ in 0..rng.random_range(0..8) {
-                salt += 1;
-                let tag = rng.random_range(0..4) | rng.random_range(0..2) << 40;
-                let lens = [8, 8, 8, 700, 5000, 70_000];
-                let len = lens[rng.random_range(0..lens.len())];
-                let label = Label {
-                    imm: Some(salt),
-                    ..label(tag)
-                };
-                send(&mut pair, label, &pattern(salt, len));
-                oracle.arrive(tag, salt);
-            }
-            pair.run(Duration::from_secs(1));
-            for _ in 0..rng.random_range(0..8) {
-                let selector = Selector {
-                    space: Space::Tagged,
-                    tag: rng.random_range(0..4),
-                    ignore: [0, 0, 0, 1 << 40, 3, u64::MAX][rng.random_range(0..6)],
-                    source: [None, Some(A), Some(B)][rng.random_range(0..3)],
-                };
-                if rng.random_bool(0.2) {
-                    claim(&mut pair, &mut oracle, &selector);
-                    continue;
-                }
-                let op = pair.ends[1].post_tagged(&selector, 70_000);
-                oracle.post(selector, op);
-            }
-            if rng.random_bool(0.3) && !oracle.posted.is_empty() {
-                let (_, op) = oracle
-                    .posted
-                    .remove(rng.random_range(0..oracle.posted.len()));
-                assert!(pair.ends[1].core.cancel_tagged(op));
-                pair.ends[1].memory.remove(&op.0);
-            }
+            draw_tagged_round(&mut pair, &mut oracle, &mut rng, &mut salt);
         }
         pair.run(Duration::from_secs(1));
         for (_, op) in oracle.posted.drain(..) {
@@ -544,6 +511,44 @@ fn it_matches_as_a_plain_list_would() {
         oracle.expected.sort_unstable();
         assert_eq!(got, oracle.expected, "seed {seed}");
         pair.assert_clean();
+    }
+}
+
+/// Some messages, then some receives and claims, and perhaps a receive that is withdrawn.
+fn draw_tagged_round(pair: &mut Pair, oracle: &mut Oracle, rng: &mut ChaCha8Rng, salt: &mut u64) {
+    for _ in 0..rng.random_range(0..8) {
+        *salt += 1;
+        let tag = rng.random_range(0..4) | rng.random_range(0..2) << 40;
+        let lens = [8, 8, 8, 700, 5000, 70_000];
+        let len = lens[rng.random_range(0..lens.len())];
+        let label = Label {
+            imm: Some(*salt),
+            ..label(tag)
+        };
+        send(pair, label, &pattern(*salt, len));
+        oracle.arrive(tag, *salt);
+    }
+    pair.run(Duration::from_secs(1));
+    for _ in 0..rng.random_range(0..8) {
+        let selector = Selector {
+            space: Space::Tagged,
+            tag: rng.random_range(0..4),
+            ignore: [0, 0, 0, 1 << 40, 3, u64::MAX][rng.random_range(0..6)],
+            source: [None, Some(A), Some(B)][rng.random_range(0..3)],
+        };
+        if rng.random_bool(0.2) {
+            claim(pair, oracle, &selector);
+            continue;
+        }
+        let op = pair.ends[1].post_tagged(&selector, 70_000);
+        oracle.post(selector, op);
+    }
+    if rng.random_bool(0.3) && !oracle.posted.is_empty() {
+        let (_, op) = oracle
+            .posted
+            .remove(rng.random_range(0..oracle.posted.len()));
+        assert!(pair.ends[1].core.cancel_tagged(op));
+        pair.ends[1].memory.remove(&op.0);
     }
 }
 
