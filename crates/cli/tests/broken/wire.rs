@@ -2,9 +2,9 @@
 //! A wire between two hosts of a lab that turns bits of frames: a man in the middle with a raw socket
 //! on each side, where the lab's bridge was.
 //!
-//! What reaches it are single frames of Ethernet length. As a NIC does, it puts checksums in that the
-//! system has left to it; then the wire is bad. What it hands on has no note of the system's that the
-//! checksum needs no look, so the receiver looks.
+//! What reaches it are single frames of Ethernet length. As a NIC does, it fills in the checksums that
+//! the system has left to it; then it turns bits. What it hands on is not marked as verified, so the
+//! receiver verifies it.
 
 use portolan_sys::net;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -31,7 +31,7 @@ pub(crate) struct Program {
     pub(crate) processes: Vec<Vec<Step>>,
 }
 
-/// A message that only its number has.
+/// A message; no two have the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Message {
     pub(crate) id: u32,

@@ -5,7 +5,8 @@ use crate::draw::{Drawn, EVERYBODYS, count_handled};
 use crate::model::predict;
 use crate::plan::{Message, Program, Step};
 
-/// Programs that may be tried while one is made small.
+/// Programs that may be tried while one is made small: some minutes of jobs, of which a hanging one
+/// takes seconds.
 const TRIES_MAX: usize = 300;
 
 /// A search for a smaller program that `differs`.

@@ -95,7 +95,8 @@ pub(super) enum Departure {
     Closed,
 }
 
-/// A process says what it lacks once for each thing; one that goes on is heard with the next look.
+/// Lacks that are read in one go: a process tells of each resource once. More are read with the next
+/// look.
 const LACKS_MAX: usize = 8;
 
 /// What the other end of a socket has said.
