@@ -7,7 +7,7 @@ mod common;
 
 use common::clean::{run_clean, unix_sockets};
 use common::payload::{check, payload};
-use common::ranks::role;
+use common::ranks::{role, run_ranks};
 use common::{can_make_labs, kill, wait_until};
 use portolan::{Error, Node, PortConfig, TagMatch, TagTarget, Target};
 use std::process::Command;
@@ -18,6 +18,9 @@ const VICTIM: u32 = 1;
 
 /// From its last message until it is killed: the others wait by then.
 const DELAY: Duration = Duration::from_millis(300);
+
+/// Between looks whether an operation has ended: often enough to be waiting (`P9.3`).
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 const PORT: u16 = 1;
 const SIDE_PORT: u16 = 2;
@@ -40,6 +43,7 @@ fn as_rank() {
         "stopped" => stopped(&mut node),
         "cut off" => cut_off(&mut node),
         "given up" => given_up(&mut node),
+        "looked for" => looked_for(&mut node),
         _ if node.rank() == VICTIM => {
             std::thread::sleep(DELAY);
             kill(i32::try_from(std::process::id()).unwrap(), "-9");
@@ -152,6 +156,29 @@ fn stopped(node: &mut Node) {
     node.barrier().unwrap();
     exchange(node, 0);
     println!("\nlives on");
+}
+
+/// The victim is stopped for longer than the others have patience, who do something else between two
+/// looks for its message.
+fn looked_for(node: &mut Node) {
+    if node.rank() == VICTIM {
+        let pid = std::process::id();
+        let script = format!("kill -STOP {pid}; sleep 5; kill -CONT {pid}");
+        let mut child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        child.wait().unwrap();
+        // Too late for whoever has given it up.
+        let _ = node.send(Target::new(0, PORT), &[1; 8]);
+    } else {
+        let request = node.post_recv_from(VICTIM, PORT, vec![0; 8]).unwrap();
+        let error = loop {
+            match node.test(request) {
+                Ok(Some(_)) => panic!("it was waited for as long as it was stopped"),
+                Ok(None) => std::thread::sleep(LOOK_PAUSE),
+                Err(error) => break error,
+            }
+        };
+        println!("\nnoticed: {error}");
+    }
 }
 
 /// The victim is stopped for longer than the neighbour that waits for it has patience. It learns
@@ -280,6 +307,14 @@ fn a_rank_on_another_host_that_is_stopped_for_a_moment_is_not_given_up() {
     for path in ["auto", "udp", "packet"] {
         assert_stopped(2, &["--new-lab", "2", "--path", path]);
     }
+}
+
+#[test]
+fn a_silent_rank_that_is_looked_for_now_and_then_is_given_up() {
+    let ended = run_ranks(2, "looked for", &["--path", "udp"]);
+    let told = "noticed: rank 1 on ";
+    assert!(ended.out.contains(told), "{}\n{}", ended.out, ended.err);
+    assert!(ended.out.contains("it no longer answers"), "{}", ended.out);
 }
 
 #[test]

@@ -24,10 +24,15 @@ use portolan_proto::{Counters, LinkId, PathStatus, PeerId, PortId, PortMode, Sen
 use portolan_sys::gate::Gate;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
+
+/// Time between two looks of a program that does more than look: far longer than a turn, far shorter
+/// than anybody's patience.
+const SELDOM: Duration = Duration::from_millis(1);
 
 /// A path to a peer, as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -456,6 +461,7 @@ impl Node {
             engine.progress();
             engine.inner.check_owner()?;
             if !engine.inner.ops.is_done(op) {
+                catch_up(engine);
                 engine.look_for(op);
             }
             if !engine.inner.ops.is_done(op) {
@@ -526,6 +532,16 @@ impl Node {
             launch.bye();
         }
         Ok(())
+    }
+}
+
+/// What turns do seldom, for a program that sleeps between its looks at an operation: few turns are then
+/// a long time. `P9.3`
+fn catch_up(engine: &mut Engine) {
+    let before = engine.inner.now;
+    if engine.inner.read_clock().since(before) >= SELDOM {
+        engine.look_around();
+        engine.on_timeout();
     }
 }
 
