@@ -189,7 +189,7 @@ impl Lanes {
                 Err(_) => break,
             };
             let rx = &self.rx[message.lane.index()];
-            if rx.outstanding() < reserve || rx.has_begun(message.seq) {
+            if rx.outstanding() < reserve || rx.is_due(message.seq) {
                 continue;
             }
             let to = Address::of(&message);
@@ -218,7 +218,7 @@ impl Lanes {
     fn must_hold_write(&self, write: &RemoteWrite, reserve: u32, ahead: &mut [u16; 2]) -> bool {
         let (lane, seq) = (write.head.lane.index(), write.head.seq);
         let rx = &self.rx[lane];
-        if rx.outstanding() < reserve || rx.has_begun(seq) {
+        if rx.outstanding() < reserve || rx.is_due(seq) {
             return false;
         }
         let is_whole = u32::from(write.len) == write.total_len;

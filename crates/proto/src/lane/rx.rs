@@ -182,10 +182,10 @@ impl LaneRx {
         self.arrived.wrapping_sub(self.consumed)
     }
 
-    /// A part of this message has arrived, and has its place.
-    pub(super) fn has_begun(&self, seq: u16) -> bool {
+    /// A part of this message has arrived, or a message behind it: what has come waits for it.
+    pub(super) fn is_due(&self, seq: u16) -> bool {
         self.index(seq)
-            .is_ok_and(|index| matches!(self.entries.get(index), Some(Some(_))))
+            .is_ok_and(|index| index < self.entries.len())
     }
 
     /// Nothing waits before the message with this number.

@@ -215,6 +215,30 @@ fn a_slow_program_holds_its_sender_back() {
     }
 }
 
+// P3.10
+#[test]
+fn what_came_early_and_fills_memory_does_not_keep_out_what_it_waits_for() {
+    for len in [8, 4000] {
+        let mut pair = ready(&[LinkId::UDP], 64 << 10);
+        pair.ends[1].core.open_port(PORT, PortMode::Posted);
+        let most = (4 << 20) / (len as u64 + 32);
+        let mut sent = 0;
+        for posted in 0..most {
+            while sent < most && pair.ends[0].send(B, &to(PORT), &[1; 4000][..len]).is_ok() {
+                sent += 1;
+            }
+            pair.ends[1].post(PORT, len, None);
+            // What was refused comes again, after its sender's longest timeout at the latest.
+            let received = (1..=200).any(|millis| {
+                pair.run(Duration::from_millis(millis));
+                pair.ends[1].core.counters().messages_received > posted
+            });
+            assert!(received, "message {posted} of {len} bytes");
+        }
+        assert_eq!(ended(&mut pair), []);
+    }
+}
+
 // P4.14
 #[test]
 fn nothing_is_lent_while_the_program_is_away() {
