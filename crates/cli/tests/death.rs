@@ -44,6 +44,7 @@ fn as_rank() {
         "cut off" => cut_off(&mut node),
         "given up" => given_up(&mut node),
         "looked for" => looked_for(&mut node),
+        "not waited for" => not_waited_for(&mut node),
         _ if node.rank() == VICTIM => {
             std::thread::sleep(DELAY);
             kill(i32::try_from(std::process::id()).unwrap(), "-9");
@@ -211,6 +212,24 @@ fn given_up(node: &mut Node) {
     println!("\nlives on");
 }
 
+/// The victim is stopped for longer than whoever waits for it has patience. Nobody does: the other has
+/// sent it something and makes no call.
+fn not_waited_for(node: &mut Node) {
+    if node.rank() == VICTIM {
+        let pid = std::process::id();
+        let script = format!("kill -STOP {pid}; sleep 2; kill -CONT {pid}");
+        let mut child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        child.wait().unwrap();
+        node.recv_from(0, PORT, &mut [0; 8]).unwrap();
+    } else {
+        std::thread::sleep(DELAY);
+        node.send(Target::new(VICTIM, PORT), b"later").unwrap();
+        std::thread::sleep(Duration::from_secs(3));
+    }
+    node.barrier().unwrap();
+    println!("\nlives on");
+}
+
 /// The victim takes its own interface down; both ends find out.
 fn cut_off(node: &mut Node) {
     let other = if node.rank() == VICTIM { 0 } else { VICTIM };
@@ -291,6 +310,12 @@ fn assert_stopped(count: u32, args: &[&str]) {
     let what = format!("{count} ranks, stopped, {args:?}");
     let out = run_clean(count, "stopped", args).succeeded(&what);
     assert_eq!(out.matches("lives on").count(), count as usize, "{out}");
+}
+
+#[test]
+fn a_silent_rank_that_nobody_waits_for_is_not_given_up() {
+    let out = run_ranks(2, "not waited for", &["--path", "udp"]).succeeded("stopped");
+    assert_eq!(out.matches("lives on").count(), 2, "{out}");
 }
 
 #[test]

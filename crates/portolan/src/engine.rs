@@ -114,6 +114,8 @@ pub(crate) struct Inner {
     pub(crate) is_idle: bool,
     /// A question to a peer is not answered yet.
     pub(crate) is_asking: bool,
+    /// The program makes no call, and its helper has the engine: nobody waits for peers.
+    pub(crate) is_away: bool,
     /// Processes of the job that have ended, as the launcher tells.
     pub(crate) ended_count: u32,
     /// The process whose session this is.

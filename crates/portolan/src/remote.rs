@@ -143,7 +143,8 @@ impl Node {
         Ok(Exposed { op, key })
     }
 
-    /// The bytes of exposed memory, as they are now.
+    /// The bytes of exposed memory, as they are now. They do not change before the next call, so what
+    /// earlier calls have left is not carried on until then.
     #[must_use]
     pub fn exposed(&self, region: &Exposed) -> &[u8] {
         self.engine.hold().inner.ops.bytes(region.op)

@@ -129,6 +129,7 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         self_unread: 0,
         is_idle: false,
         is_asking: false,
+        is_away: false,
         ended_count: 0,
         losses: None,
         unopened: Vec::new(),

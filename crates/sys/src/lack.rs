@@ -73,11 +73,18 @@ impl Lack {
         Some(Lack::new(resource))
     }
 
-    /// The same where a thread could not be started.
+    /// The same where a thread could not be started. The C library says "try again" also where its
+    /// stack found no room (`allocate_stack` of glibc's nptl).
     #[must_use]
     pub fn of_thread(error: &io::Error) -> Option<Lack> {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::AGAIN) => Some(Lack::new(Resource::Threads)),
+            Some(Errno::AGAIN) => {
+                let memory = Lack::new(Resource::AddressSpace);
+                match memory.limit {
+                    Some(_) => Some(memory),
+                    None => Some(Lack::new(Resource::Threads)),
+                }
+            }
             _ => Lack::of(error),
         }
     }

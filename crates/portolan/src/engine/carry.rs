@@ -35,9 +35,9 @@ impl Carry for Engine {
     }
 
     fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
-        self.inner.core.set_away(true);
+        self.set_away(true);
         let carried = self.carry_turns(is_wanted);
-        self.inner.core.set_away(false);
+        self.set_away(false);
         carried
     }
 
@@ -49,6 +49,11 @@ impl Carry for Engine {
 }
 
 impl Engine {
+    fn set_away(&mut self, is_away: bool) {
+        self.inner.is_away = is_away;
+        self.inner.core.set_away(is_away);
+    }
+
     fn carry_turns(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
         self.inner.read_clock();
         self.links.heat(self.inner.turn.wrapping_add(CARRY_TURNS));

@@ -65,7 +65,7 @@ impl Engine {
     /// stay silent, and those that are doubted with reason.
     pub(super) fn check_watched(&mut self) {
         self.inner.is_asking = false;
-        if self.inner.watched.is_empty() {
+        if self.inner.watched.is_empty() || self.inner.is_away {
             return;
         }
         let listed = std::mem::take(&mut self.inner.watched);
