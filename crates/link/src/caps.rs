@@ -44,6 +44,8 @@ pub struct LinkCaps {
     pub pull: bool,
     /// [`crate::Link::receive_placed`] follows plans.
     pub placement: bool,
+    /// A look for frames that finds none is a look at memory, not a system call.
+    pub looks_at_memory: bool,
     /// Bytes of payload that the receive side buffers while nobody receives (socket buffer or ring).
     pub rx_buffer_len: usize,
 }

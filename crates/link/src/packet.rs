@@ -19,10 +19,13 @@
 //! Frames between two processes behind one interface do not arrive, except on the loopback: an
 //! Ethernet does not send back. That is what shared memory is for.
 //!
-//! This file is the control path; `packet/data.rs` has the data path, `packet/filter.rs` the filter.
+//! This file is the control path; `packet/data.rs` and `packet/receiving.rs` have the data path,
+//! `packet/filter.rs` the filter.
 
 mod data;
 mod filter;
+mod receiving;
+mod trial;
 
 use crate::peers::PeerTable;
 use crate::{
@@ -30,6 +33,7 @@ use crate::{
     WakeSet,
 };
 use portolan_sys::net::{self, Interface, MacAddr};
+use receiving::Intake;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -54,6 +58,10 @@ pub(crate) const HEADER_LEN: usize = ETHERNET_LEN + 4;
 /// UDP link's.
 const GATHER_MAX: usize = 256;
 
+/// Bytes of receive buffer that a link has or wishes for: a ring of 2,560 frames at an MTU of 1500, a
+/// burst of 1.5 ms of frames; their headers and short frames still fit in a core's cache.
+const RECEIVE_BUFFER_LEN: usize = 4 << 20;
+
 /// Which interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceRef {
@@ -72,6 +80,19 @@ impl fmt::Display for InterfaceRef {
     }
 }
 
+/// How frames come in. The kernel offers both ways, and which is faster differs between machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReceiveBy {
+    /// By the way that a trial of 64 frames each on the loopback, when the link is opened, finds the
+    /// faster one; by the ring where there is no loopback.
+    #[default]
+    Measured,
+    /// By a mapped ring; by calls where there is no memory for one.
+    Ring,
+    /// By a system call for each frame.
+    Call,
+}
+
 /// How to open a [`Packet`] link.
 #[derive(Clone, Debug)]
 pub struct PacketConfig {
@@ -80,9 +101,11 @@ pub struct PacketConfig {
     /// This process's number behind the interface; no other process there may have it. The
     /// process's UDP port is such a number. Not [`ENDPOINT_ALL`].
     pub endpoint: u16,
-    /// Bytes of receive buffer to wish for; the kernel grants at most `net.core.rmem_max`.
-    /// Default 4 MiB.
+    /// Bytes of receive buffer: of the ring, which the kernel gives at once, or to wish for, where it
+    /// grants at most `net.core.rmem_max`. Default 4 MiB.
     pub receive_buffer_len: usize,
+    /// How frames come in. Default [`ReceiveBy::Measured`].
+    pub receive_by: ReceiveBy,
 }
 
 impl PacketConfig {
@@ -92,7 +115,8 @@ impl PacketConfig {
         PacketConfig {
             interface,
             endpoint,
-            receive_buffer_len: 4 << 20,
+            receive_buffer_len: RECEIVE_BUFFER_LEN,
+            receive_by: ReceiveBy::default(),
         }
     }
 }
@@ -108,11 +132,7 @@ pub struct Packet {
     peers: PeerTable<Header>,
     broadcast: Header,
     tx_buf: Box<[u8]>,
-    rx_buf: Box<[u8]>,
-    /// The last look found nothing waiting.
-    polled_empty: bool,
-    /// Received frames that were refused here, to be reported as notices.
-    refused: u32,
+    intake: Intake,
     /// Sends that were refused for want of room since the last that was not.
     refusals: u32,
     /// Frames that the kernel dropped, to be reported as notices.
@@ -140,7 +160,8 @@ impl Packet {
                 remedy,
             ));
         }
-        let interface = find_interface(name)?;
+        let all = list_interfaces()?;
+        let interface = find_interface(&all, name)?;
         let mac = interface.mac.ok_or_else(|| {
             let source = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
             system(
@@ -149,10 +170,20 @@ impl Packet {
                 "choose an Ethernet interface",
             )
         })?;
-        let socket = open_socket(&interface, mac, config)?;
-        let booked_len = net::receive_buffer_len(socket.as_fd()).unwrap_or(0);
+        let loopback = all.iter().find(|other| other.loopback && other.up);
+        let loopback = loopback.map(|interface| interface.index);
+        let prepare = || prepare_socket(interface, mac, config);
+        let (socket, intake) = receiving::open(config, interface, loopback, &prepare)?;
+        // By now the filter is there, so that no foreign frame ever gets in.
+        net::bind_packet(socket.as_fd(), interface.index, ETHER_TYPE).map_err(|source| {
+            system(
+                format!("bind a raw socket to {}", interface.name),
+                source,
+                "check that it exists and is up",
+            )
+        })?;
         Ok(Packet {
-            caps: caps(&interface, booked_len),
+            caps: caps(interface, &intake),
             mac,
             endpoint: config.endpoint,
             interface_index: interface.index,
@@ -160,9 +191,7 @@ impl Packet {
             peers: PeerTable::new(),
             broadcast: header(mac, config.endpoint, MacAddr([0xff; 6]), ENDPOINT_ALL),
             tx_buf: vec![0; ETHERNET_LEN + interface.mtu].into_boxed_slice(),
-            rx_buf: vec![0; ETHERNET_LEN + interface.mtu].into_boxed_slice(),
-            polled_empty: true,
-            refused: 0,
+            intake,
             drops_pending: 0,
             refusals: 0,
             down: None,
@@ -222,15 +251,16 @@ impl Link for Packet {
     }
 
     fn poll_notice(&mut self) -> Option<Notice> {
-        if let Some(error) = self.down.take() {
+        let socket = self.socket.as_fd();
+        if let Some(error) = self.down.take().or_else(|| self.intake.error(socket)) {
             return Some(Notice::Down(error));
         }
-        if self.refused > 0 {
-            self.refused -= 1;
+        if self.intake.refused > 0 {
+            self.intake.refused -= 1;
             return Some(Notice::Dropped("packet_bad_length"));
         }
         if self.drops_pending == 0 {
-            self.drops_pending = net::packet_drops(self.socket.as_fd()).unwrap_or(0);
+            self.drops_pending = self.intake.drops(socket);
         }
         self.drops_pending = self.drops_pending.checked_sub(1)?;
         Some(Notice::Dropped("packet_receive_buffer_full"))
@@ -238,19 +268,25 @@ impl Link for Packet {
 
     fn arm(&mut self, wake: &mut WakeSet) -> bool {
         wake.fds.push(self.socket.as_raw_fd());
-        !net::readiness(self.socket.as_fd()).readable && self.down.is_none()
+        !self.intake.has_frame(self.socket.as_fd()) && self.down.is_none()
     }
 }
 
-fn find_interface(name: &InterfaceRef) -> Result<Interface, LinkError> {
-    let all = net::interfaces().map_err(|source| {
+fn list_interfaces() -> Result<Vec<Interface>, LinkError> {
+    net::interfaces().map_err(|source| {
         system(
             "list the interfaces".into(),
             source,
             "check the host's limits on sockets",
         )
-    })?;
-    let found = all.into_iter().find(|interface| match name {
+    })
+}
+
+fn find_interface<'a>(
+    all: &'a [Interface],
+    name: &InterfaceRef,
+) -> Result<&'a Interface, LinkError> {
+    let found = all.iter().find(|interface| match name {
         InterfaceRef::Name(name) => interface.name == *name,
         InterfaceRef::Index(index) => interface.index == *index,
     });
@@ -274,9 +310,8 @@ fn find_interface(name: &InterfaceRef) -> Result<Interface, LinkError> {
     }
 }
 
-/// The order matters: the socket hears nothing before it is bound, and by then the filter is
-/// there, so that no foreign frame ever gets in.
-fn open_socket(
+/// A socket that only lacks being bound: before that it hears nothing.
+fn prepare_socket(
     interface: &Interface,
     mac: MacAddr,
     config: &PacketConfig,
@@ -304,17 +339,10 @@ fn open_socket(
     })?;
     // Refused by old kernels. A socket for one EtherType hears no outgoing frames there either.
     let _ = net::ignore_outgoing(fd);
-    net::bind_packet(fd, interface.index, ETHER_TYPE).map_err(|source| {
-        system(
-            format!("bind a raw socket to {name}"),
-            source,
-            "check that it exists and is up",
-        )
-    })?;
     Ok(socket)
 }
 
-fn caps(interface: &Interface, booked_len: usize) -> LinkCaps {
+fn caps(interface: &Interface, intake: &Intake) -> LinkCaps {
     LinkCaps {
         kind: LinkKind::Packet,
         frame_len_max: frame_len_max(interface.mtu),
@@ -322,11 +350,9 @@ fn caps(interface: &Interface, booked_len: usize) -> LinkCaps {
         gather_max: GATHER_MAX,
         lossless: false,
         pull: false,
-        // The kernel books a full frame with about 1.6 times its length where drivers use 2 KiB
-        // buffers, with about three times where they give each frame a page. Much shorter frames
-        // cost more: at least 768 bytes each.
         placement: false,
-        rx_buffer_len: booked_len / 3,
+        looks_at_memory: intake.is_ring(),
+        rx_buffer_len: intake.buffer_len,
     }
 }
 

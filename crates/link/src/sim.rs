@@ -77,6 +77,7 @@ impl SimNet {
             lossless: params.loss == 0.0 && params.delay.0 == params.delay.1,
             pull: false,
             placement: false,
+            looks_at_memory: true,
             rx_buffer_len: params.queue_frames_max * params.frame_len_max,
         };
         SimNet {

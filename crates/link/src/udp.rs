@@ -347,6 +347,7 @@ fn caps(config: &UdpConfig, interfaces: &[Interface], booked_max: usize) -> Link
         lossless: false,
         pull: false,
         placement: true,
+        looks_at_memory: false,
         rx_buffer_len: payload_capacity(booked_max),
     }
 }

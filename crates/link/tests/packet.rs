@@ -5,8 +5,8 @@
 
 mod common;
 
-use common::{Lab, open_packet};
-use portolan_link::packet::{BROADCAST, ENDPOINT_ALL, InterfaceRef, Packet, PacketConfig};
+use common::{Lab, WAYS, open_packet, packet_config};
+use portolan_link::packet::{BROADCAST, ENDPOINT_ALL, Packet, ReceiveBy};
 use portolan_link::{Link, LinkAddr, Notice, TxFrame};
 
 fn received(link: &mut Packet) -> Vec<Vec<u8>> {
@@ -20,11 +20,13 @@ fn frames_reach_the_endpoint_they_are_for() {
     let Some(lab) = Lab::try_new("frames_reach_the_endpoint_they_are_for") else {
         return;
     };
-    let [mut a, mut b, mut c] = [(); 3].map(|()| lab.on(0, || open_packet("lo")));
-    a.connect(2, &b.local_addr()).unwrap();
-    a.transmit(2, &TxFrame::whole(b"for b")).unwrap();
-    assert_eq!(received(&mut b), [b"for b"]);
-    assert!(received(&mut a).is_empty() && received(&mut c).is_empty());
+    for way in WAYS {
+        let [mut a, mut b, mut c] = [(); 3].map(|()| lab.on(0, || open_packet("lo", way)));
+        a.connect(2, &b.local_addr()).unwrap();
+        a.transmit(2, &TxFrame::whole(b"for b")).unwrap();
+        assert_eq!(received(&mut b), [b"for b"]);
+        assert!(received(&mut a).is_empty() && received(&mut c).is_empty());
+    }
 }
 
 #[test]
@@ -32,11 +34,13 @@ fn broadcast_reaches_all_but_its_sender() {
     let Some(lab) = Lab::try_new("broadcast_reaches_all_but_its_sender") else {
         return;
     };
-    let [mut a, mut b, mut c] = [(); 3].map(|()| lab.on(0, || open_packet("lo")));
-    a.transmit(BROADCAST, &TxFrame::whole(b"to all")).unwrap();
-    assert_eq!(received(&mut b), [b"to all"]);
-    assert_eq!(received(&mut c), [b"to all"]);
-    assert!(received(&mut a).is_empty());
+    for way in WAYS {
+        let [mut a, mut b, mut c] = [(); 3].map(|()| lab.on(0, || open_packet("lo", way)));
+        a.transmit(BROADCAST, &TxFrame::whole(b"to all")).unwrap();
+        assert_eq!(received(&mut b), [b"to all"]);
+        assert_eq!(received(&mut c), [b"to all"]);
+        assert!(received(&mut a).is_empty());
+    }
 }
 
 #[test]
@@ -44,25 +48,27 @@ fn overflow_is_reported_frame_by_frame() {
     let Some(lab) = Lab::try_new("overflow_is_reported_frame_by_frame") else {
         return;
     };
-    let mut a = lab.on(0, || open_packet("lo"));
-    let mut config = PacketConfig::new(InterfaceRef::Name("lo".into()), 5);
-    config.receive_buffer_len = 4096;
-    let mut b = lab.on(0, || Packet::open(&config).unwrap());
-    a.connect(0, &b.local_addr()).unwrap();
-    for _ in 0..100 {
-        a.transmit(0, &TxFrame::whole(&[0xa5; 1000])).unwrap();
+    for way in WAYS {
+        let mut a = lab.on(0, || open_packet("lo", way));
+        let mut config = packet_config("lo", way);
+        config.receive_buffer_len = 4096;
+        let mut b = lab.on(0, || Packet::open(&config).unwrap());
+        a.connect(0, &b.local_addr()).unwrap();
+        for _ in 0..100 {
+            a.transmit(0, &TxFrame::whole(&[0xa5; 1000])).unwrap();
+        }
+        let arrived = received(&mut b).len();
+        let mut dropped = 0;
+        while let Some(notice) = b.poll_notice() {
+            assert!(matches!(
+                notice,
+                Notice::Dropped("packet_receive_buffer_full")
+            ));
+            dropped += 1;
+        }
+        assert_eq!(arrived + dropped, 100);
+        assert!(dropped > 0);
     }
-    let arrived = received(&mut b).len();
-    let mut dropped = 0;
-    while let Some(notice) = b.poll_notice() {
-        assert!(matches!(
-            notice,
-            Notice::Dropped("packet_receive_buffer_full")
-        ));
-        dropped += 1;
-    }
-    assert_eq!(arrived + dropped, 100);
-    assert!(dropped > 0);
 }
 
 #[test]
@@ -70,7 +76,7 @@ fn group_addresses_are_no_peers() {
     let Some(lab) = Lab::try_new("group_addresses_are_no_peers") else {
         return;
     };
-    let mut a = lab.on(0, || open_packet("lo"));
+    let mut a = lab.on(0, || open_packet("lo", ReceiveBy::Call));
     let group = LinkAddr::Packet {
         mac: [0xff; 6],
         endpoint: 5,
@@ -81,4 +87,71 @@ fn group_addresses_are_no_peers() {
         endpoint: ENDPOINT_ALL,
     };
     assert!(a.connect(0, &everyone).is_err());
+}
+
+/// Several laps, with as many waiting as the ring has room for, and frames of all lengths.
+#[test]
+fn ring_hands_over_every_frame_lap_after_lap() {
+    let Some(lab) = Lab::try_new("ring_hands_over_every_frame_lap_after_lap") else {
+        return;
+    };
+    let mut a = lab.on(0, || open_packet("eth0", ReceiveBy::Ring));
+    let mut config = packet_config("eth0", ReceiveBy::Ring);
+    config.receive_buffer_len = 128 << 10;
+    let mut b = lab.on(1, || Packet::open(&config).unwrap());
+    a.connect(0, &b.local_addr()).unwrap();
+    let room = b.caps().rx_buffer_len / b.caps().frame_len_max;
+    assert_eq!(room, 80);
+    for lap in 0..5_usize {
+        let frame = |index: usize| vec![(lap * room + index).to_le_bytes()[0]; 100 + 17 * index];
+        for index in 0..room {
+            a.transmit(0, &TxFrame::whole(&frame(index))).unwrap();
+        }
+        assert_eq!(received(&mut b), (0..room).map(frame).collect::<Vec<_>>());
+        assert!(b.poll_notice().is_none(), "nothing was dropped");
+    }
+    // One too many, and the frame behind it: the ring is full, and then is not.
+    for _ in 0..=room {
+        a.transmit(0, &TxFrame::whole(&[7; 64])).unwrap();
+    }
+    assert_eq!(received(&mut b).len(), room);
+    let dropped = b.poll_notice();
+    assert!(matches!(dropped, Some(Notice::Dropped(_))), "{dropped:?}");
+    assert!(b.poll_notice().is_none());
+    a.transmit(0, &TxFrame::whole(&[8; 64])).unwrap();
+    assert_eq!(received(&mut b), [[8; 64]]);
+}
+
+/// The trial leaves nothing behind, whatever it finds.
+#[test]
+fn link_that_has_tried_both_ways_has_received_nothing() {
+    let Some(lab) = Lab::try_new("link_that_has_tried_both_ways_has_received_nothing") else {
+        return;
+    };
+    let mut a = lab.on(0, || open_packet("eth0", ReceiveBy::Measured));
+    let mut b = lab.on(1, || open_packet("eth0", ReceiveBy::Measured));
+    a.connect(0, &b.local_addr()).unwrap();
+    assert!(received(&mut a).is_empty() && received(&mut b).is_empty());
+    a.transmit(0, &TxFrame::whole(b"hello")).unwrap();
+    assert_eq!(received(&mut b), [b"hello"]);
+    assert!(a.poll_notice().is_none() && b.poll_notice().is_none());
+    lab.ip(0, &["link", "set", "lo", "down"]);
+    let c = lab.on(0, || open_packet("eth0", ReceiveBy::Measured));
+    assert!(c.caps().looks_at_memory, "without a loopback it has a ring");
+}
+
+/// A ring longer than the kernel counts.
+#[test]
+fn where_no_ring_can_be_frames_come_by_calls() {
+    let Some(lab) = Lab::try_new("where_no_ring_can_be_frames_come_by_calls") else {
+        return;
+    };
+    let mut config = packet_config("eth0", ReceiveBy::Ring);
+    config.receive_buffer_len = usize::MAX / 2;
+    let mut a = lab.on(0, || Packet::open(&config).unwrap());
+    assert!(!a.caps().looks_at_memory);
+    let mut b = lab.on(1, || open_packet("eth0", ReceiveBy::Ring));
+    b.connect(0, &a.local_addr()).unwrap();
+    b.transmit(0, &TxFrame::whole(b"hello")).unwrap();
+    assert_eq!(received(&mut a), [b"hello"]);
 }

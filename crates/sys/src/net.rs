@@ -7,7 +7,8 @@
 //! links' business.
 //!
 //! The one invariant: every pointer given to the kernel comes from a slice or a local that outlives
-//! the call it is given to, and the kernel keeps none of them.
+//! the call it is given to, and the kernel keeps none of them. Memory that the kernel shares is mapped by it
+//! (`packet_ring`).
 
 mod addr;
 mod datagram;
@@ -16,6 +17,7 @@ mod interfaces;
 mod netns;
 mod options;
 mod packet;
+mod packet_ring;
 mod poll;
 mod scatter;
 
@@ -31,8 +33,9 @@ pub use options::{
 };
 pub use packet::{
     FilterOp, attach_filter, bind_packet, bypass_qdisc, ignore_outgoing, packet_drops,
-    packet_socket,
+    packet_socket, pending_error,
 };
+pub use packet_ring::{PacketRing, RingFrame};
 pub use poll::{Readiness, readiness, wait_readable};
 pub use scatter::Scatter;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The data path of the raw Ethernet link.
 //!
-//! Plain `send` and `recv`: measured faster for small frames than the rings of packet(7), and the
-//! copy behind the prebuilt header costs nothing beside the call.
+//! Frames leave by plain `send`: a ring to send by saves no system call, and the copy behind the
+//! prebuilt header costs nothing beside it. How they come in is in `packet/receiving.rs`.
 
 use super::{BROADCAST, HEADER_LEN, Packet};
 use crate::cut::Run;
@@ -71,51 +71,16 @@ impl Packet {
         }
     }
 
-    /// Stops after a frame that came right behind a look that found nothing, for the same reason
-    /// as the UDP link: its answer need not wait for one more system call.
     #[inline]
     pub(super) fn receive_frames(
         &mut self,
         budget: usize,
         sink: &mut dyn FnMut(RxFrame<'_>),
     ) -> usize {
-        let mut handed = 0;
-        while handed < budget {
-            match net::recv(self.socket.as_fd(), &mut self.rx_buf) {
-                Ok(None) => {
-                    self.polled_empty = true;
-                    break;
-                }
-                Ok(Some(len)) => {
-                    handed += self.hand_over(len, sink);
-                    if std::mem::replace(&mut self.polled_empty, false) {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    self.down = Some(error);
-                    break;
-                }
-            }
-        }
-        handed
-    }
-
-    #[inline]
-    fn hand_over(&mut self, len: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        // `len` is the frame's own length, beyond the buffer if the sender's MTU is larger.
-        match self.rx_buf.get(HEADER_LEN..len) {
-            Some(head) => {
-                sink(RxFrame {
-                    from: None,
-                    head,
-                    body: None,
-                    marked: false,
-                });
-                1
-            }
-            None => {
-                self.refused = self.refused.saturating_add(1);
+        match self.intake.receive(self.socket.as_fd(), budget, sink) {
+            Ok(count) => count,
+            Err(error) => {
+                self.down = Some(error);
                 0
             }
         }

@@ -494,6 +494,7 @@ fn caps(config: &ShmConfig) -> LinkCaps {
         pull: config.allow_pull,
         // The rest may be padding, and space consumed but not yet given back.
         placement: false,
+        looks_at_memory: true,
         rx_buffer_len: config.ring_len / 2,
     }
 }

@@ -2,7 +2,8 @@
 //! Two hosts on one Ethernet, made of network namespaces.
 #![allow(dead_code, reason = "not every file of tests needs all of it")]
 
-use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
+use portolan_link::Link;
+use portolan_link::packet::{InterfaceRef, Packet, PacketConfig, ReceiveBy};
 use portolan_sys::net::enter_netns;
 use std::path::Path;
 use std::process::{self, Command};
@@ -86,15 +87,27 @@ impl Drop for Lab {
     }
 }
 
-/// A raw Ethernet link with an endpoint that no other of this process has.
-pub(crate) fn open_packet(interface: &str) -> Packet {
+/// Both ways in which raw Ethernet receives.
+pub(crate) const WAYS: [ReceiveBy; 2] = [ReceiveBy::Ring, ReceiveBy::Call];
+
+/// How to open a raw Ethernet link with an endpoint that no other of this process has.
+pub(crate) fn packet_config(interface: &str, receive_by: ReceiveBy) -> PacketConfig {
     static ENDPOINT: AtomicU16 = AtomicU16::new(1000);
     let endpoint = ENDPOINT.fetch_add(1, Ordering::Relaxed);
-    Packet::open(&PacketConfig::new(
-        InterfaceRef::Name(interface.into()),
-        endpoint,
-    ))
-    .unwrap()
+    let mut config = PacketConfig::new(InterfaceRef::Name(interface.into()), endpoint);
+    config.receive_by = receive_by;
+    config
+}
+
+/// A raw Ethernet link that receives by `receive_by`, which is checked.
+pub(crate) fn open_packet(interface: &str, receive_by: ReceiveBy) -> Packet {
+    let link = Packet::open(&packet_config(interface, receive_by)).unwrap();
+    match receive_by {
+        ReceiveBy::Ring => assert!(link.caps().looks_at_memory, "it has no ring"),
+        ReceiveBy::Call => assert!(!link.caps().looks_at_memory, "it has a ring"),
+        _ => {}
+    }
+    link
 }
 
 fn ip(args: &[&str]) -> Result<(), String> {

@@ -167,6 +167,7 @@ pub(super) trait Plain: Copy {}
 impl Plain for c_int {}
 impl Plain for [u32; 9] {}
 impl Plain for libc::sock_fprog {}
+impl Plain for libc::tpacket_req {}
 impl Plain for libc::tpacket_stats {}
 
 pub(super) fn set<T: Plain>(

@@ -107,3 +107,14 @@ pub fn packet_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let stats: libc::tpacket_stats = get(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
     Ok(stats.tp_drops)
 }
+
+/// The error that the socket has kept, which is gone with this: `ENETDOWN` after its interface went
+/// down.
+#[must_use]
+pub fn pending_error(fd: BorrowedFd<'_>) -> Option<io::Error> {
+    match get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
+        Ok(0) => None,
+        Ok(errno) => Some(io::Error::from_raw_os_error(errno)),
+        Err(error) => Some(error),
+    }
+}

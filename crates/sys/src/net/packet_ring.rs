@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The receive ring of a raw Ethernet socket: frames that the kernel has put into mapped memory.
+//!
+//! The kernel copies each frame into the next slot and then says so in the slot's status word; the
+//! owner reads the frame where it is and gives the slot back by the same word. Neither a look at an
+//! empty ring nor a frame costs a system call (packet(7), `PACKET_RX_RING`;
+//! Documentation/networking/packet_mmap.rst).
+//!
+//! Version 2 of the layout, a slot for each frame. In version 3 frames share blocks that the kernel
+//! gives out when they are full or after a millisecond at the earliest: too late for an answer.
+//!
+//! The one invariant: the memory of a slot is read only between the acquire of a status that says
+//! *user* and the release of one that says *kernel*. Who keeps it on the other side is the kernel,
+//! not another process: nobody else has the mapping, and the socket closes on `exec`. (A forked
+//! child inherits both; it is the caller's to let it touch neither.)
+//!
+//! SYNC pair *slot*: the kernel's barrier in front of the status *user* (`tpacket_rcv`), our acquire
+//! of it: the frame is readable. Our release of *kernel*, the kernel's barrier behind its read
+//! (`__packet_get_status`): the slot is writable again.
+#![allow(unsafe_code, reason = "reads and gives back slots of the mapping")]
+
+use super::options::set;
+use crate::mapping::Mapping;
+use libc::{c_int, tpacket2_hdr};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Shortest block. Blocks are what the kernel allocates, in pages that lie side by side if it can, and
+/// powers of two in any case. Longer ones waste less at their ends; of pages of any size (64 KiB at
+/// most) this is a multiple.
+const BLOCK_LEN_MIN: usize = 64 << 10;
+
+/// Where a frame begins in its slot: behind the slot's header and the sender's address, so that what
+/// follows the Ethernet header is aligned (`tpacket_rcv`, `netoff` and `macoff`).
+const FRAME_OFF: usize = (libc::TPACKET2_HDRLEN + 16).next_multiple_of(16) - 14;
+
+/// Slots begin at cache lines, so that no two share one.
+const SLOT_ALIGN: usize = 64;
+
+/// A frame in its slot.
+#[derive(Clone, Copy, Debug)]
+pub struct RingFrame<'a> {
+    /// The frame, Ethernet header first; its beginning where it is longer than slots are.
+    pub bytes: &'a [u8],
+    /// Bytes of the frame itself.
+    pub len: usize,
+    /// Frames before this one were dropped since the kernel was last asked for their number.
+    pub behind_drops: bool,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct PacketRing {
+    memory: Mapping,
+    slot_len: usize,
+    slots_per_block: usize,
+    block_len: usize,
+    slot_count: usize,
+    /// Where the next frame will be: byte in the mapping, and slots left in its block.
+    next_off: usize,
+    left_in_block: usize,
+}
+
+/// How a ring is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    slot_len: usize,
+    block_len: usize,
+    block_count: usize,
+}
+
+impl Layout {
+    fn new(frame_len: usize, ring_len: usize) -> Layout {
+        let slot_len = (FRAME_OFF + frame_len).next_multiple_of(SLOT_ALIGN);
+        // Two slots and their rest: at worst a third is wasted.
+        let block_len = (2 * slot_len).next_power_of_two().max(BLOCK_LEN_MIN);
+        Layout {
+            slot_len,
+            block_len,
+            block_count: (ring_len / block_len).max(1),
+        }
+    }
+
+    fn slots_per_block(&self) -> usize {
+        self.block_len / self.slot_len
+    }
+
+    fn slot_count(&self) -> usize {
+        self.slots_per_block() * self.block_count
+    }
+
+    /// In the kernel's form.
+    fn request(&self) -> io::Result<libc::tpacket_req> {
+        let field = |len: usize| u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput);
+        Ok(libc::tpacket_req {
+            tp_block_size: field(self.block_len)?,
+            tp_block_nr: field(self.block_count)?,
+            tp_frame_size: field(self.slot_len)?,
+            tp_frame_nr: field(self.slot_count())?,
+        })
+    }
+}
+
+impl PacketRing {
+    /// Has the raw Ethernet socket `fd` receive by a ring of about `ring_len` bytes, at least one
+    /// block, for frames of up to `frame_len` bytes with their Ethernet header. The kernel gives
+    /// the memory at once, and waits some milliseconds until nobody uses the socket without it.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is no memory for it, or no addresses; the socket then may or may not have
+    /// a ring, and is of no use but to be closed.
+    pub fn attach(fd: BorrowedFd<'_>, frame_len: usize, ring_len: usize) -> io::Result<PacketRing> {
+        let layout = Layout::new(frame_len, ring_len);
+        let version = libc::tpacket_versions::TPACKET_V2 as c_int;
+        set(fd, libc::SOL_PACKET, libc::PACKET_VERSION, version)?;
+        set(
+            fd,
+            libc::SOL_PACKET,
+            libc::PACKET_RX_RING,
+            layout.request()?,
+        )?;
+        // The mapping holds the socket, and the socket its ring.
+        let memory = Mapping::map(fd, layout.block_len * layout.block_count)?;
+        Ok(PacketRing {
+            memory,
+            slot_len: layout.slot_len,
+            slots_per_block: layout.slots_per_block(),
+            block_len: layout.block_len,
+            slot_count: layout.slot_count(),
+            next_off: 0,
+            left_in_block: layout.slots_per_block(),
+        })
+    }
+
+    /// Frames that wait at most.
+    #[must_use]
+    pub fn slot_count(&self) -> usize {
+        self.slot_count
+    }
+
+    /// Whether a frame waits.
+    #[inline]
+    #[must_use]
+    pub fn has_frame(&self) -> bool {
+        // SYNC: slot
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Hands the next frame to `look`, if one waits, and gives its slot back.
+    #[inline]
+    pub fn take<R>(&mut self, look: impl FnOnce(RingFrame<'_>) -> R) -> Option<R> {
+        // SYNC: slot
+        let status = self.status().load(Ordering::Acquire);
+        if status & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        let result = look(self.frame(status));
+        // SYNC: slot
+        self.status()
+            .store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.advance();
+        Some(result)
+    }
+
+    #[inline]
+    fn slot(&self) -> NonNull<tpacket2_hdr> {
+        // SAFETY: `advance` keeps `next_off` at the beginning of a slot of the mapping.
+        unsafe { self.memory.base().add(self.next_off) }.cast()
+    }
+
+    #[inline]
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: the word begins a slot, which is aligned to a cache line and lives as long as the
+        // mapping, which `self` owns; the kernel and we access it as one word only.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.slot().as_ptr()).tp_status) }
+    }
+
+    /// The frame of a slot that is ours, by its `status`.
+    #[inline]
+    fn frame(&self, status: u32) -> RingFrame<'_> {
+        let slot = self.slot().as_ptr();
+        // SAFETY: the status that was acquired says that the slot is ours: the kernel wrote the
+        // header before, and writes nothing until `take` gives the slot back. The same for all
+        // three.
+        let (off, kept, len) = unsafe {
+            (
+                (&raw const (*slot).tp_mac).read(),
+                (&raw const (*slot).tp_snaplen).read(),
+                (&raw const (*slot).tp_len).read(),
+            )
+        };
+        // The kernel cuts what is longer than the slot (`tpacket_rcv`).
+        let off = usize::from(off).min(self.slot_len);
+        let kept = (kept as usize).min(self.slot_len - off);
+        // SAFETY: within the slot by the lines above; ours, and written, as the header is. The
+        // reference ends before the slot is given back: `take` lends it to `look` only.
+        let bytes = unsafe { std::slice::from_raw_parts(slot.cast::<u8>().add(off), kept) };
+        RingFrame {
+            bytes,
+            len: len as usize,
+            behind_drops: status & libc::TP_STATUS_LOSING != 0,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.next_off += self.slot_len;
+        self.left_in_block -= 1;
+        if self.left_in_block == 0 {
+            self.left_in_block = self.slots_per_block;
+            // What is left of the block is shorter than a slot.
+            self.next_off = self.next_off.next_multiple_of(self.block_len);
+            if self.next_off == self.memory.len() {
+                self.next_off = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_take_frames_of_any_mtu_and_fill_their_blocks() {
+        for frame_len in [14 + 68, 14 + 1500, 14 + 9000, 14 + 65_535, 14 + 65_536] {
+            for ring_len in [0, 4096, 4 << 20] {
+                let layout = Layout::new(frame_len, ring_len);
+                assert!(layout.slot_len >= FRAME_OFF + frame_len, "{layout:?}");
+                assert_eq!(layout.slot_len % 16, 0, "TPACKET_ALIGNMENT");
+                assert_eq!(layout.block_len % BLOCK_LEN_MIN, 0, "{layout:?}");
+                assert!(layout.slot_count() > 0, "{layout:?}");
+                assert!(layout.block_len * layout.block_count <= ring_len.max(layout.block_len));
+                let waste = layout.block_len - layout.slots_per_block() * layout.slot_len;
+                assert!(waste < layout.slot_len, "{layout:?}");
+            }
+        }
+        assert_eq!(Layout::new(14 + 1500, 4 << 20).slot_count(), 40 * 64);
+        assert_eq!(Layout::new(14 + 9000, 4 << 20).slot_count(), 7 * 64);
+    }
+}
