@@ -12,6 +12,7 @@ mod completion;
 mod events;
 mod handler;
 mod notices;
+mod pace;
 mod peer;
 mod pending;
 mod place;
@@ -38,6 +39,7 @@ pub(crate) use trouble::Unopened;
 pub(crate) use turn::CLOCK_TURNS;
 pub(crate) use wait::{Descriptor, Waiter};
 
+use pace::Pace;
 use pending::Pending;
 
 use crate::clock::Clock;
@@ -80,8 +82,8 @@ pub(crate) struct Inner {
     /// By port number, as far as ports were opened.
     pub(crate) port_uses: Vec<PortUse>,
     pub(crate) turn: u32,
-    /// Looks at the clock until what came in a gap between polls has been received; 0 without one.
-    pub(crate) poll_gap_looks: u8,
+    /// Turn by which what came in a gap between polls has been received, after one.
+    pub(crate) poll_gap_end: Option<u32>,
     /// A queued frame should leave at the end of this call.
     pub(crate) flush_wanted: bool,
     /// Messages to fetch from peers' memory, after the link has been left.
@@ -132,6 +134,7 @@ pub(crate) struct Engine {
     pub(crate) launch: Option<Launch>,
     pub(crate) liveness: Option<Liveness>,
     slow_at: Instant,
+    pace: Pace,
     /// Links that had no room for a frame, a bit each.
     pub(crate) full_mask: u8,
     #[cfg(test)]
@@ -216,6 +219,7 @@ impl Engine {
         launch: Option<Launch>,
         liveness: Option<Liveness>,
     ) -> Self {
+        let pace = Pace::new(inner.turn);
         Engine {
             inner,
             links,
@@ -223,6 +227,7 @@ impl Engine {
             launch,
             liveness,
             slow_at: Instant::default(),
+            pace,
             full_mask: 0,
             #[cfg(test)]
             flush_count: 0,

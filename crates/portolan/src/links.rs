@@ -21,10 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// A link that is not hot, while another is, is looked at once in so many turns.
-const COLD_INTERVAL: u32 = 16;
-
-/// The same for a link that nobody is reached by: a system call in 5 µs of turns.
+/// Turns between looks at a link that nobody is reached by: a system call in 5 µs of turns.
 const DORMANT_INTERVAL: u32 = 256;
 
 /// Turns in which all links are looked at after a sleep: a burst on two links.
@@ -86,6 +83,8 @@ pub(crate) struct OpenLink {
     /// This side wants checksums here.
     checksum: bool,
     sums: Sums,
+    /// A look costs no system call.
+    looks_at_memory: bool,
     /// Turn until which it is looked at every time.
     hot_until: u32,
     /// Nobody is reached by it so far; frames of strangers may come.
@@ -95,17 +94,20 @@ pub(crate) struct OpenLink {
 
 impl OpenLink {
     #[inline]
-    pub(crate) fn is_hot(&self, turn: u32) -> bool {
+    fn is_hot(&self, turn: u32) -> bool {
         self.hot_until.wrapping_sub(turn) < 1 << 31
     }
 
-    /// In how many turns it is looked at once, while it is not hot.
+    /// Whether it is looked at in a turn. `others_matter` are looked at every time; a link that is not
+    /// expected to bring anything, and whose look is a system call, is then looked at when `cold_due`.
     #[inline]
-    pub(crate) fn interval(&self, any_hot: bool) -> u32 {
-        match (self.dormant, any_hot) {
-            (true, _) => DORMANT_INTERVAL,
-            (false, true) => COLD_INTERVAL,
-            (false, false) => 1,
+    pub(crate) fn is_due(&self, turn: u32, others_matter: bool, cold_due: bool) -> bool {
+        if self.is_hot(turn) {
+            return true;
+        }
+        match self.dormant {
+            true => turn.is_multiple_of(DORMANT_INTERVAL),
+            false => self.looks_at_memory || !others_matter || cold_due,
         }
     }
 
@@ -266,7 +268,8 @@ impl Links {
     }
 
     fn add(&mut self, id: LinkId, checksum: bool, link: AnyLink) {
-        let lossless = link.as_dyn().caps().lossless;
+        let caps = link.as_dyn().caps();
+        let (lossless, looks_at_memory) = (caps.lossless, caps.looks_at_memory);
         self.has_lossy |= !lossless;
         self.places[id.index()] = Some(self.open.len());
         self.open.push(OpenLink {
@@ -275,6 +278,7 @@ impl Links {
             checksum,
             sums: Sums::default(),
             link,
+            looks_at_memory,
             hot_until: 0,
             dormant: false,
             connected: Vec::new(),
@@ -343,9 +347,12 @@ impl Links {
         &mut self.open[index]
     }
 
+    /// Whether a turn should not be held up by looks in vain: something is expected on a link, or
+    /// would be seen at once on one.
     #[inline]
-    pub(crate) fn any_hot(&self, turn: u32) -> bool {
-        self.open.iter().any(|open| open.is_hot(turn))
+    pub(crate) fn are_hurried(&self, turn: u32) -> bool {
+        let hurried = |open: &OpenLink| open.is_hot(turn) || open.looks_at_memory && !open.dormant;
+        self.open.iter().any(hurried)
     }
 
     /// How many peers are reached by `link`.

@@ -118,7 +118,7 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         pending: Default::default(),
         port_uses: Vec::new(),
         turn: 0,
-        poll_gap_looks: 0,
+        poll_gap_end: None,
         flush_wanted: false,
         pulls: Vec::new(),
         unreached: Vec::new(),

@@ -2,6 +2,7 @@
 //! A turn: receives from the links, acts on what has come, and sends what is ready; now and then it
 //! looks at the clock.
 
+use super::pace::is_reached;
 use super::place::Intake;
 use super::{Engine, Inbox, Inner};
 use crate::links::HOT_TURNS;
@@ -15,16 +16,15 @@ const RECEIVE_BUDGET: usize = 64;
 /// said of one leaves before the next is looked at. A sender's window is a few calls.
 const NETWORK_BUDGET: usize = 32;
 
-/// Turns between looks at the clock: 25 ns in some 32 × 20 ns.
+/// Fewest turns between looks at the clock: 25 ns in some 32 × 20 ns.
 pub(crate) const CLOCK_TURNS: u32 = 32;
 
 /// Time without a look at the clock after which frames may have waited here: what is shorter does not
 /// shrink a window (the delay target of P3.13).
 const POLL_GAP: Duration = Duration::from_micros(150);
 
-/// Looks at the clock after which what waited has been received: a whole round of turns, each of which
-/// takes a budget's worth from each link.
-const POLL_GAP_LOOKS: u8 = 2;
+/// Turns after which what waited has been received: each takes a budget's worth from each link.
+const POLL_GAP_TURNS: u32 = 2 * CLOCK_TURNS;
 
 /// Between looks at notices, new connections and the launcher: three system calls or so.
 const SLOW_INTERVAL: Duration = Duration::from_micros(200);
@@ -51,7 +51,7 @@ impl Engine {
         let turn = self.inner.turn.wrapping_add(1);
         self.inner.turn = turn;
         let moved = self.receive(turn, inbox);
-        if turn.is_multiple_of(CLOCK_TURNS) {
+        if self.pace.clock_is_due(turn, moved) {
             self.look_at_clock();
         }
         if !self.inner.pulls.is_empty() {
@@ -87,10 +87,11 @@ impl Engine {
     #[inline]
     pub(super) fn receive(&mut self, turn: u32, mut inbox: Option<&mut Inbox<'_>>) -> usize {
         let mut moved = 0;
-        let any_hot = self.links.any_hot(turn);
+        let is_hurried = self.links.are_hurried(turn);
+        let cold_due = self.pace.cold_is_due(turn);
         for index in 0..self.links.len() {
             let open = self.links.at(index);
-            if !open.is_hot(turn) && !turn.is_multiple_of(open.interval(any_hot)) {
+            if !open.is_due(turn, is_hurried, cold_due) {
                 continue;
             }
             let (inner, handlers) = (&mut self.inner, &mut self.handlers);
@@ -128,7 +129,10 @@ impl Engine {
     #[inline]
     fn look_at_clock(&mut self) {
         let now = self.inner.read_clock();
-        if self.inner.poll_gap_looks > 0 {
+        self.pace.adapt(self.inner.turn, now);
+        if let Some(end) = self.inner.poll_gap_end
+            && is_reached(self.inner.turn, end)
+        {
             self.inner.end_poll_gap();
         }
         if now >= self.inner.core.poll_timeout() {
@@ -180,16 +184,14 @@ impl Inner {
     /// Frames that are received now may have waited, since the links were not looked at.
     #[cold]
     fn begin_poll_gap(&mut self) {
-        self.poll_gap_looks = POLL_GAP_LOOKS;
+        self.poll_gap_end = Some(self.turn.wrapping_add(POLL_GAP_TURNS));
         self.core.begin_poll_gap(self.now);
     }
 
-    /// The clock is looked at once more; by then the links have been emptied.
+    /// By now the links have been emptied.
     #[cold]
     fn end_poll_gap(&mut self) {
-        self.poll_gap_looks -= 1;
-        if self.poll_gap_looks == 0 {
-            self.core.end_poll_gap(self.now);
-        }
+        self.poll_gap_end = None;
+        self.core.end_poll_gap(self.now);
     }
 }

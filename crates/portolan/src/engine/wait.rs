@@ -23,7 +23,7 @@ const SPIN_MAX: Duration = Duration::from_millis(1);
 /// With more processes than cores, spinning takes the core from the one that is waited for.
 const SPIN_CROWDED: Duration = Duration::from_micros(2);
 
-/// Turns between looks at the clock while spinning.
+/// Turns between looks at how long this has lasted while spinning.
 pub(crate) const LOOK_TURNS: u32 = 64;
 
 /// Yields before going to sleep: each lets the others of a crowded host have a turn.
@@ -107,8 +107,8 @@ impl Waiter {
             if !drowsy && !turn.is_multiple_of(LOOK_TURNS) && yields == 0 {
                 continue;
             }
-            let now = engine.inner.read_clock();
-            if !drowsy && now.since(idle_since) < self.spin {
+            // The turns have read the clock.
+            if !drowsy && engine.inner.now.since(idle_since) < self.spin {
                 continue;
             }
             if !drowsy && yields < YIELDS {
@@ -116,6 +116,7 @@ impl Waiter {
                 std::thread::yield_now();
                 continue;
             }
+            let now = engine.inner.read_clock();
             let slept = self.sleep(engine, now);
             self.adapt(slept, drowsy);
             drowsy = slept > SPIN_MAX;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How many turns pass between looks that cost something: at the clock, and at links of which nothing
+//! is expected and whose look is a system call.
+//!
+//! A turn takes 15 ns where all looks are at memory, and microseconds where frames come. So the time
+//! of turns is measured where the clock is read anyway, and turns are counted.
+
+use super::turn::CLOCK_TURNS;
+use portolan_proto::Instant;
+
+/// Time that a frame waits at most on a link of which nothing is expected, while turns are as short as
+/// lately: about a half round trip by raw Ethernet, so such looks take less than a tenth of the time.
+const COLD_WAIT_NS: u64 = 2_000;
+
+/// The same where frames come: what is done with them makes turns long, and nobody spins.
+const COLD_WAIT_BUSY_NS: u64 = 8_000;
+
+/// Fewest turns between such looks: beside turns that take longer a look is cheap.
+const COLD_TURNS_MIN: u32 = 8;
+
+/// Most turns between looks: 2 µs of the shortest turns.
+const TURNS_MAX: u32 = 128;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Turns of the next looks.
+    clock_at: u32,
+    cold_at: u32,
+    /// Turns between looks at cold links.
+    cold_turns: u32,
+    /// Turn and time of the last look at the clock.
+    looked_turn: u32,
+    looked_at: Instant,
+    /// Frames have moved since.
+    is_busy: bool,
+}
+
+impl Pace {
+    /// For an engine whose last turn is `turn`.
+    pub(super) fn new(turn: u32) -> Pace {
+        Pace {
+            clock_at: turn.wrapping_add(CLOCK_TURNS),
+            cold_at: turn,
+            cold_turns: COLD_TURNS_MIN,
+            looked_turn: turn,
+            looked_at: Instant::default(),
+            is_busy: false,
+        }
+    }
+
+    /// Whether the clock is to be read in this turn, in which so many frames have moved.
+    #[inline]
+    pub(super) fn clock_is_due(&mut self, turn: u32, moved: usize) -> bool {
+        self.is_busy |= moved > 0;
+        is_reached(turn, self.clock_at)
+    }
+
+    /// Whether this is a turn to look at cold links in.
+    #[inline]
+    pub(super) fn cold_is_due(&mut self, turn: u32) -> bool {
+        let is_due = is_reached(turn, self.cold_at);
+        if is_due {
+            self.cold_at = turn.wrapping_add(self.cold_turns);
+        }
+        is_due
+    }
+
+    /// The clock was due, and was read.
+    #[inline]
+    pub(super) fn adapt(&mut self, turn: u32, now: Instant) {
+        let passed_ns = now.as_nanos().wrapping_sub(self.looked_at.as_nanos());
+        let passed_turns = u64::from(turn.wrapping_sub(self.looked_turn));
+        (self.looked_turn, self.looked_at) = (turn, now);
+        let wait_ns = match std::mem::take(&mut self.is_busy) {
+            true => COLD_WAIT_BUSY_NS,
+            false => COLD_WAIT_NS,
+        };
+        let turns = wait_ns.saturating_mul(passed_turns) / passed_ns.max(1);
+        let turns = u32::try_from(turns).unwrap_or(TURNS_MAX).min(TURNS_MAX);
+        self.cold_turns = turns.max(COLD_TURNS_MIN);
+        self.clock_at = turn.wrapping_add(turns.max(CLOCK_TURNS));
+    }
+}
+
+/// Whether it is turn `at` or a later one.
+#[inline]
+pub(super) fn is_reached(turn: u32, at: u32) -> bool {
+    turn.wrapping_sub(at) < 1 << 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks at the clock and at cold links in 1024 turns of so many nanoseconds, once adapted; with
+    /// a frame in each turn or in none. Turns wrap around meanwhile.
+    fn looks(turn_ns: u64, moved: usize) -> (usize, usize) {
+        let begin = u32::MAX - 2048;
+        let mut pace = Pace::new(begin);
+        let (mut clocks, mut colds) = (0, 0);
+        for count in 0..4096_u32 {
+            let turn = begin.wrapping_add(count);
+            let is_counted = count >= 3072;
+            colds += usize::from(pace.cold_is_due(turn) && is_counted);
+            if pace.clock_is_due(turn, moved) {
+                clocks += usize::from(is_counted);
+                pace.adapt(turn, Instant::from_nanos(u64::from(count) * turn_ns));
+            }
+        }
+        (clocks, colds)
+    }
+
+    #[test]
+    fn cold_links_are_looked_at_every_two_microseconds_however_long_turns_take() {
+        assert_eq!(looks(1, 0), (8, 8));
+        assert_eq!(looks(20, 0), (10, 10));
+        assert_eq!(looks(50, 0), (26, 26));
+        assert_eq!(looks(100, 0), (32, 51));
+        assert_eq!(looks(250, 0), (32, 128));
+        assert_eq!(looks(100_000, 0), (32, 128));
+    }
+
+    #[test]
+    fn turns_that_bring_frames_are_not_taken_for_the_length_of_turns_in_vain() {
+        assert_eq!(looks(80, 1), (10, 10));
+        assert_eq!(looks(1000, 1), (32, 128));
+    }
+}
