@@ -431,6 +431,7 @@ impl Node {
     pub fn wait(&mut self, request: Request) -> Result<Completion, Error> {
         let op = request.0;
         let engine = &mut *self.engine.enter();
+        engine.inner.check_owner()?;
         let ops = &engine.inner.ops;
         if ops.is_handled(op) {
             return Err(Error::StaleRequest);
@@ -454,12 +455,13 @@ impl Node {
     pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
         let op = request.0;
         let engine = &mut *self.engine.enter();
+        // Also where its end was there when the process was forked.
+        engine.inner.check_owner()?;
         if engine.inner.ops.is_handled(op) {
             return Err(Error::StaleRequest);
         }
         if !engine.inner.ops.is_done(op) {
             engine.progress();
-            engine.inner.check_owner()?;
             if !engine.inner.ops.is_done(op) {
                 catch_up(engine);
                 engine.look_for(op);
