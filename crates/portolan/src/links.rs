@@ -316,9 +316,9 @@ impl Links {
         self.has_lossy = false;
     }
 
-    /// Looks at the links that are seldom looked at in the next turns: one of them may have rung.
+    /// Looks at all links in the next turns: one of them may have rung.
     pub(crate) fn rouse(&mut self, turn: u32) {
-        for open in self.open.iter_mut().filter(|open| open.dormant) {
+        for open in self.open.iter_mut().filter(|open| !open.is_hot(turn)) {
             open.heat(turn, ROUSED_TURNS);
         }
     }

@@ -30,6 +30,9 @@ use std::time::Duration;
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
 
+/// Time between looks at an operation from which on each look is at all links: it costs a hundredth.
+const SLOW: Duration = Duration::from_micros(10);
+
 /// Time between two looks of a program that does more than look: far longer than a turn, far shorter
 /// than anybody's patience.
 const SELDOM: Duration = Duration::from_millis(1);
@@ -541,7 +544,11 @@ impl Node {
 /// a long time. `P9.3`
 fn catch_up(engine: &mut Engine) {
     let before = engine.inner.now;
-    if engine.inner.read_clock().since(before) >= SELDOM {
+    let passed = engine.inner.read_clock().since(before);
+    if passed >= SLOW {
+        engine.links.rouse(engine.inner.turn);
+    }
+    if passed >= SELDOM {
         engine.look_around();
         engine.on_timeout();
     }
