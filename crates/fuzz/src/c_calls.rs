@@ -37,6 +37,7 @@ unsafe extern "C" {
         len: usize,
         got: *mut portolan_received_t,
     ) -> c_int;
+    fn portolan_progress(n: *mut Node) -> c_int;
     fn portolan_post_recv(
         n: *mut Node,
         port: u32,
@@ -321,6 +322,19 @@ fn counters(site: &Site) -> [u64; 7] {
     ]
 }
 
+/// The counters when what earlier calls have left is done, which the library's own thread would do
+/// beside a call.
+fn settled_counters(site: &Site) -> [u64; 7] {
+    loop {
+        let before = counters(site);
+        // SAFETY: see `open`.
+        unsafe { portolan_progress(site.node) };
+        if counters(site) == before {
+            return before;
+        }
+    }
+}
+
 /// What a call with wrong arguments returns.
 const REFUSALS: [c_int; 6] = [
     PORTOLAN_ERR_NULL,
@@ -333,7 +347,7 @@ const REFUSALS: [c_int; 6] = [
 
 /// One call that must be refused for its arguments; `junk` is what is wrong with it.
 fn refuse(site: &Site, model: &Model, which: u8, junk: u8) {
-    let before = counters(site);
+    let before = settled_counters(site);
     let node = site.node;
     let size = usize::from(junk) % size_of::<portolan_received_t>();
     let far = u32::from(junk) + 1;
