@@ -386,12 +386,12 @@
 #define PORTOLAN_DOUBLE 9
 
 /**
- * Of portolan_expose(): others may get, and read by atomic operations.
+ * Of portolan_register(): others may get, and read by atomic operations.
  */
 #define PORTOLAN_READ_ACCESS 1
 
 /**
- * Of portolan_expose(): others may put, and change numbers by atomic operations.
+ * Of portolan_register(): others may put, and change numbers by atomic operations.
  */
 #define PORTOLAN_WRITE_ACCESS 2
 
@@ -1330,22 +1330,22 @@ int portolan_free(void *memory);
  * Opens `len` bytes of memory to all processes of the job that are told `*key`, which nobody can
  * guess. `access`: PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both. The program may go on using
  * the memory; what others change there appears during calls of the library or, within a host, at
- * any time. It must stay until portolan_conceal() or portolan_close().
+ * any time. It must stay until portolan_deregister() or portolan_close().
  *
  * Errors: PORTOLAN_ERR_ARGUMENT, PORTOLAN_ERR_NULL.
  */
-int portolan_expose(struct portolan_node_t *node,
-                    void *memory,
-                    size_t len,
-                    uint32_t access,
-                    uint64_t *key);
+int portolan_register(struct portolan_node_t *node,
+                      void *memory,
+                      size_t len,
+                      uint32_t access,
+                      uint64_t *key);
 
 /**
  * Closes a region. Whoever uses it meanwhile, or later, gets PORTOLAN_ERR_REMOTE_REFUSED.
  *
  * Errors: PORTOLAN_ERR_NO_REGION.
  */
-int portolan_conceal(struct portolan_node_t *node, uint64_t key);
+int portolan_deregister(struct portolan_node_t *node, uint64_t key);
 
 /**
  * Puts `len` bytes into the memory of another process; when it returns, they are there. What is

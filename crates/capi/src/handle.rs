@@ -10,7 +10,7 @@
 use crate::code::*;
 use crate::collective::Collective;
 use crate::failure::Failure;
-use portolan::{Claimed, Context, Error, Exposed, Node};
+use portolan::{Claimed, Context, Error, Node, Registration};
 use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ptr;
@@ -33,7 +33,7 @@ pub(crate) struct Joined {
     pub(crate) claims: BTreeMap<u64, Claimed>,
     pub(crate) claim_count: u64,
     /// Memory that is open to others, by key.
-    pub(crate) exposed: BTreeMap<u64, Exposed>,
+    pub(crate) registered: BTreeMap<u64, Registration>,
     /// Collective operations under way, by the numbers that they got.
     pub(crate) collectives: BTreeMap<u64, Collective>,
     pub(crate) collective_count: u64,
@@ -95,7 +95,7 @@ impl portolan_node_t {
                 node,
                 claims: BTreeMap::new(),
                 claim_count: 0,
-                exposed: BTreeMap::new(),
+                registered: BTreeMap::new(),
                 collectives: BTreeMap::new(),
                 collective_count: 0,
             })),

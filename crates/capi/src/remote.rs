@@ -42,11 +42,11 @@ pub(crate) unsafe fn target(place: *const portolan_remote_t) -> Result<RemoteTar
 /// Opens `len` bytes of memory to all processes of the job that are told `*key`, which nobody can
 /// guess. `access`: PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both. The program may go on using
 /// the memory; what others change there appears during calls of the library or, within a host, at
-/// any time. It must stay until portolan_conceal() or portolan_close().
+/// any time. It must stay until portolan_deregister() or portolan_close().
 ///
 /// Errors: PORTOLAN_ERR_ARGUMENT, PORTOLAN_ERR_NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn portolan_expose(
+pub unsafe extern "C" fn portolan_register(
     node: *mut portolan_node_t,
     memory: *mut c_void,
     len: usize,
@@ -71,9 +71,9 @@ pub unsafe extern "C" fn portolan_expose(
         // SAFETY: the program's promise.
         let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(memory, len)?) };
         let joined = entered.joined()?;
-        let exposed = joined.node.expose(buffer, access)?;
-        let number = key_of(exposed.key());
-        joined.exposed.insert(number, exposed);
+        let registered = joined.node.register(buffer, access)?;
+        let number = key_of(registered.key());
+        joined.registered.insert(number, registered);
         // SAFETY: not null; the program's promise is that it points to a key.
         unsafe { key.write(number) };
         Ok(PORTOLAN_OK)
@@ -84,17 +84,17 @@ pub unsafe extern "C" fn portolan_expose(
 ///
 /// Errors: PORTOLAN_ERR_NO_REGION.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn portolan_conceal(node: *mut portolan_node_t, key: u64) -> c_int {
+pub unsafe extern "C" fn portolan_deregister(node: *mut portolan_node_t, key: u64) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
         let mut entered = unsafe { enter(node)? };
         let joined = entered.joined()?;
-        let Some(exposed) = joined.exposed.remove(&key) else {
-            let text = "this process exposes no memory with that key, or has concealed it";
+        let Some(registered) = joined.registered.remove(&key) else {
+            let text = "this process registers no memory with that key, or has deregistered it";
             return Err(Failure::new(PORTOLAN_ERR_NO_REGION, text));
         };
         // Lent memory: dropping the buffer gives it back and does nothing else.
-        drop(joined.node.conceal(exposed));
+        drop(joined.node.deregister(registered));
         Ok(PORTOLAN_OK)
     })
 }

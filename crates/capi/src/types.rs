@@ -212,9 +212,9 @@ pub struct portolan_envelope_t {
 /// A message that no other receive takes any more. 0 is none.
 pub type portolan_claim_t = u64;
 
-/// Of portolan_expose(): others may get, and read by atomic operations.
+/// Of portolan_register(): others may get, and read by atomic operations.
 pub const PORTOLAN_READ_ACCESS: u32 = 1;
-/// Of portolan_expose(): others may put, and change numbers by atomic operations.
+/// Of portolan_register(): others may put, and change numbers by atomic operations.
 pub const PORTOLAN_WRITE_ACCESS: u32 = 2;
 
 /// Of portolan_remote_t: when a put is in place, the program there gets a notice.

@@ -2,23 +2,49 @@
 //! What `bench` and `tune` measure with: temporary labs, and jobs in them.
 
 use crate::lab::TemporaryLab;
+use crate::run::Failure;
 use crate::run::hosts::{self, Host, MapBy};
 use crate::run::{self, AgentOptions, Options, Workload};
 use anyhow::{Context, Result, bail};
 use portolan::launch::PathChoice;
 use portolan_bench::{GRACE, Job, Launcher, Path, Place, Site};
+use signal_hook::consts::SIGINT;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The first of the addresses that labs are documented to have.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
+/// Exit status of a program that SIGINT ended, as shells tell it.
+const INTERRUPTED_STATUS: i32 = 130;
+
 /// How long the second rank may report its own error after the first failed: it may be the cause.
 const ERROR_GRACE: Duration = Duration::from_millis(500);
 
 /// Labs and jobs of this command.
-pub(crate) struct Surroundings;
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    /// A person has sent SIGINT.
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Surroundings {
+    /// From now on SIGINT does not end this process but is told by [`Launcher::interrupted`]; a
+    /// second one does.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn heed_interrupts(&self) -> Result<()> {
+        let flag = || Arc::clone(&self.interrupted);
+        signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED_STATUS, flag())
+            .and_then(|_| signal_hook::flag::register(SIGINT, flag()))
+            .context("handling SIGINT")?;
+        Ok(())
+    }
+}
 
 impl Launcher for Surroundings {
     fn open_lab(&self, mtu: u32, count: u32) -> Result<Site> {
@@ -32,9 +58,19 @@ impl Launcher for Surroundings {
         Ok(Site::lab(mtu as usize, hosts, Box::new(lab)))
     }
 
+    fn interrupted(&self) -> bool {
+        self.interrupted.load(Relaxed)
+    }
+
     fn run_job(&self, job: &Job<'_>) -> Result<()> {
         match run::execute(&options_of(job)?)?.failure {
-            Some(failure) => bail!("{failure}"),
+            Some(failure) => {
+                // The launcher of the job has taken it; this command is meant, too.
+                if matches!(failure, Failure::Signal(libc::SIGINT)) {
+                    self.interrupted.store(true, Relaxed);
+                }
+                bail!("{failure}")
+            }
             None => Ok(()),
         }
     }

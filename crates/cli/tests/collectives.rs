@@ -6,7 +6,7 @@
 mod common;
 
 use common::ranks::{joined, role, run_ranks};
-use portolan::{Error, Group, Node, ReduceOp};
+use portolan::{Error, Group, Lane, Node, ReduceOp, Target};
 
 /// What members may call.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,8 @@ enum Call {
 }
 
 use Call::*;
+
+const PORT: u16 = 1;
 
 /// Longer than any message that goes without asking.
 const LONG: usize = 300_000;
@@ -165,6 +167,99 @@ fn mismatches(node: &mut Node) {
     }
 }
 
+/// A member's broadcast of its own, and then messages that have nothing to do with groups: whoever
+/// waits in the broadcast asks those that have done their part and left it.
+fn roots(node: &mut Node) {
+    let (own, size) = (node.rank(), node.size());
+    let all: Vec<u32> = (0..size).collect();
+    for (id, len) in [(1, 8), (2, 5_000), (3, LONG)] {
+        // All but the last agree. What the last waits for never comes.
+        let group = Group::new(node, id, &all).unwrap();
+        let call = Broadcast(u32::from(own == size - 1), len);
+        let failed = make(node, &group, call).err();
+        if own == size - 1 {
+            let told = failed.expect("it cannot end well").to_string();
+            assert!(
+                told.contains("from member 0") && told.contains("from member 1"),
+                "{told}"
+            );
+            for rank in 0..size - 1 {
+                node.send(Target::new(rank, PORT), b"told").unwrap();
+            }
+        } else {
+            node.recv_from(size - 1, PORT, &mut [0; 4]).unwrap();
+            let error = until_refused(node, &group, Barrier);
+            assert!(matches!(error, Error::CollectiveMismatch(_)), "{error}");
+        }
+        node.barrier().unwrap();
+    }
+}
+
+/// Every member is the root of a broadcast, and waits for nobody; it closes with what it found out.
+fn all_roots(mut node: Node) {
+    let (own, size) = (node.rank(), node.size());
+    // What the others have sent may have come by then.
+    let at_once = node.broadcast(own, &mut [1; 8]).err();
+    // Behind what the others have sent, as it goes by the same lane.
+    for rank in (0..size).filter(|rank| *rank != own) {
+        let target = Target::new(rank, PORT).lane(Lane::High);
+        node.send(target, b"done").unwrap();
+    }
+    for rank in (0..size).filter(|rank| *rank != own) {
+        node.recv_from(rank, PORT, &mut [0; 4]).unwrap();
+    }
+    let late = node.close().err();
+    let error = at_once.or(late).expect("nobody took what was broadcast");
+    assert!(matches!(error, Error::CollectiveMismatch(_)), "{error}");
+}
+
+/// Groups of one number whose members stand in another order at one rank, or are others.
+fn orders(node: &mut Node) {
+    let own: u32 = node.rank();
+    let all: Vec<u32> = (0..node.size()).collect();
+    let mut other = all.clone();
+    other.swap(0, 1);
+    let calls = [
+        Barrier,
+        Broadcast(0, 8),
+        Broadcast(0, LONG),
+        BeginBroadcast(1, LONG),
+        Allreduce(ReduceOp::Sum, 1),
+        Reduce(0, 1),
+    ];
+    for (id, call) in (1..).zip(calls) {
+        println!("\n{id}: {call:?}");
+        let ranks = if own == 0 { &other } else { &all };
+        let group = Group::new(node, id, ranks).unwrap();
+        let error = until_refused(node, &group, call);
+        let told = error.to_string();
+        assert!(matches!(error, Error::CollectiveMismatch(_)), "{told}");
+        let words = ["rank 0", "other members, or the same in another order"];
+        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+        node.barrier().unwrap();
+    }
+    if node.size() > 2 {
+        // The first two, and all: who is no member for the others is told, too.
+        let ranks = if own < 2 { &all[..2] } else { &all };
+        let group = Group::new(node, 100, ranks).unwrap();
+        let call = if own < 2 {
+            Broadcast(0, 8)
+        } else {
+            Broadcast(1, 8)
+        };
+        let failed = match own {
+            0 | 1 => make(node, &group, call).and_then(|()| node.barrier()).err(),
+            _ => Some(until_refused(node, &group, call)),
+        };
+        assert_eq!(failed.is_some(), own > 1, "{failed:?}");
+        if own > 1 {
+            node.barrier().unwrap();
+        }
+        let error = until_refused(node, &group, Barrier);
+        assert!(matches!(error, Error::CollectiveMismatch(_)), "{error}");
+    }
+}
+
 /// Two at once in one group, begun by all in the same order and ended in the other; no third.
 fn two_at_once(node: &mut Node) {
     let all = Group::all(node);
@@ -189,9 +284,14 @@ fn two_at_once(node: &mut Node) {
 /// Rank 1 dies while the others are in an operation; some of them wait for others than it.
 fn death(node: &mut Node) {
     node.barrier().unwrap();
+    // None of the others is still in the barrier when it dies: that would be told of the death, too.
     if node.rank() == 1 {
+        for _ in 1..node.size() {
+            node.recv(PORT, &mut [0]).unwrap();
+        }
         std::process::abort();
     }
+    node.send(Target::new(1, PORT), b"x").unwrap();
     let all: Vec<u32> = (0..node.size()).collect();
     let group = Group::new(node, 7, &all).unwrap();
     for group in [Group::all(node), group] {
@@ -223,7 +323,7 @@ fn late_panic(mut node: Node) {
 /// Not a test of its own: what each rank does.
 #[test]
 fn as_rank() {
-    let Some(mut node) = joined(&[]) else {
+    let Some(mut node) = joined(&[PORT]) else {
         return;
     };
     match role().as_deref() {
@@ -231,6 +331,9 @@ fn as_rank() {
         Some("two at once") => two_at_once(&mut node),
         Some("death") => return death(&mut node),
         Some("panics") => return late_panic(node),
+        Some("roots") => roots(&mut node),
+        Some("orders") => orders(&mut node),
+        Some("all roots") => all_roots(node),
         other => panic!("no role {other:?}"),
     }
     println!("\nall was told");
@@ -247,6 +350,28 @@ fn calls_that_differ_end_at_every_member_with_what_each_called() {
     play(2, "mismatches", "shm");
     play(3, "mismatches", "shm");
     play(2, "mismatches", "udp");
+}
+
+#[test]
+fn a_broadcast_from_different_roots_is_told_to_all_whatever_they_do_next() {
+    play(3, "roots", "shm");
+    play(4, "roots", "udp");
+}
+
+#[test]
+fn roots_that_wait_for_nobody_are_told_when_they_close() {
+    for (count, path) in [(2, "shm"), (3, "udp")] {
+        let ended = run_ranks(count, "all roots", &["--path", path]);
+        let told = ended.out.matches("all was told").count();
+        assert_eq!(told, count as usize, "{}{}", ended.out, ended.err);
+    }
+}
+
+#[test]
+fn groups_of_one_number_with_other_members_are_told_apart() {
+    play(2, "orders", "shm");
+    play(3, "orders", "shm");
+    play(4, "orders", "udp");
 }
 
 #[test]

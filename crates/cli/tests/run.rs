@@ -6,12 +6,13 @@
 mod common;
 
 use common::{
-    KillOnDrop, LOCAL_SSH, give_ssh, kill, portolan, processes_with, refused, run, unique_sleep,
-    wait_until,
+    Ended, KillOnDrop, LOCAL_SSH, give_ssh, kill, portolan, processes_with, refused, run,
+    unique_sleep, wait_until,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 fn sorted_lines(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
@@ -212,6 +213,20 @@ fn programs_that_cannot_start_are_named_with_the_remedy() {
     }
 }
 
+/// A process that finds no memory where nobody looks after that can only abort.
+#[test]
+fn the_limit_behind_an_abort_is_named() {
+    let script = r#"ulimit -v 8000000; exec "$0" run -- sh -c 'kill -ABRT $$'"#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_portolan")]);
+    let ended = Ended::from(command.output().unwrap());
+    assert_eq!(ended.status, 134, "{}", ended.err);
+    let words = "address space here is 8192000000 bytes; raise it (ulimit -v)";
+    assert!(ended.err.contains(words), "{}", ended.err);
+    let ended = run(&["run", "--", "sh", "-c", "kill -ABRT $$"]);
+    assert!(!ended.err.contains("ulimit"), "{}", ended.err);
+}
+
 #[test]
 fn mistakes_get_one_sentence_and_status_two() {
     let directory = tempfile::tempdir().unwrap();
@@ -240,6 +255,19 @@ fn mistakes_get_one_sentence_and_status_two() {
     assert!(refused(&["run", "-n", "4", "--per-host", "2", "--", "true"]).contains("--per-host"));
     assert!(refused(&["run", "-o", "x", "--", "true"]).contains("NAME=VALUE"));
     assert!(refused(&["run", "-x", "NOT_SET_ANYWHERE", "--", "true"]).contains("NOT_SET"));
+    for nameless in ["=x", "", "="] {
+        let err = refused(&["run", "-x", nameless, "--", "true"]);
+        assert!(
+            err.contains(nameless) && err.contains("write --env NAME=VALUE"),
+            "{err}"
+        );
+    }
+    for no_time in ["0", "-1", "nan", "inf", "x", "1e300", "1e19"] {
+        let ended = run(&["run", &format!("--timeout={no_time}"), "--", "true"]);
+        assert_eq!(ended.status, 2, "{no_time}: {}", ended.err);
+        let told = format!("'{no_time}' is not a time; use seconds from 0.001 to 31536000");
+        assert!(ended.err.contains(&told), "{}", ended.err);
+    }
     let err = refused(&["run", "--directory", "/no/such/dir", "--", "true"]);
     assert!(err.contains("/no/such/dir"), "{err}");
 }

@@ -47,6 +47,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
         ("PORTOLAN_FRAME_LEN_MAX", "x", ["frame_len_max", "512"]),
         ("PORTOLAN_FAULT", "x", ["fault", "drop="]),
         ("PORTOLAN_DIE", "x", ["die", "RANK"]),
+        ("PORTOLAN_DIE", "1:sent:1", ["die", "from 0 to 0"]),
         ("PORTOLAN_PEER_TIMEOUT", "x", ["peer_timeout", "100ms"]),
         ("PORTOLAN_PCAP", "/nonexistent", ["pcap", "directory"]),
         ("PORTOLAN_MODEL", "/nonexistent", ["model", "tune"]),
@@ -64,12 +65,38 @@ fn a_value_that_cannot_be_is_refused_by_name() {
         ("PORTOLAN_PLACEMENT", "x", ["placement", "bounce"]),
         ("PORTOLAN_AUTH", "x", ["auth", "aead"]),
     ] {
-        let ended = with(variable, value);
+        let mut command = alone("join");
+        let ended = Ended::from(command.env(variable, value).output().unwrap());
         let told = ended.out.lines().find(|line| line.contains("refused: "));
         let told = told.unwrap_or_else(|| panic!("{variable}={value}: {}", ended.out));
         assert!(words.iter().all(|word| told.contains(word)), "{told}");
     }
     assert!(with("PORTOLAN_VERBOSE", "0").out.contains("met: true"));
+}
+
+/// Told once, by the command, also where the program never joins; of the job's options and of variables
+/// alike.
+#[test]
+fn a_value_that_no_process_could_obey_starts_none() {
+    for (name, value, words) in [
+        ("frame_len_max", "x", ["frame_len_max", "512"]),
+        ("fault", "drop=2", ["fault", "drop"]),
+        ("die", "99:", ["die", "write RANK:sent:N"]),
+        ("die", "99:sent:1", ["die", "ranks from 0 to 1"]),
+        ("peer_timeout", "x", ["peer_timeout", "100ms"]),
+        ("schedule", "x", ["schedule", "fair"]),
+        ("unexpected_memory", "x", ["unexpected_memory", "64K"]),
+        ("placement", "x", ["placement", "bounce"]),
+        ("auth", "x", ["auth", "aead"]),
+        ("checksum", "x", ["checksum", "auto"]),
+    ] {
+        let option = format!("{name}={value}");
+        let variable = format!("PORTOLAN_{}={value}", name.to_uppercase());
+        for given in [["-o", &option], ["-x", &variable]] {
+            let err = refused(&[&["run", "-n", "2"], &given[..], &["--", "true"]].concat());
+            assert!(words.iter().all(|word| err.contains(word)), "{err}");
+        }
+    }
 }
 
 /// A script that takes a variable back with `NAME=` means what it says.
@@ -110,6 +137,11 @@ fn a_name_that_is_no_setting_is_refused_with_the_closest_one() {
         let err = refused(&["run", "-o", option, "--", "true"]);
         assert!(err.contains("the closest is "), "{err}");
     }
+    let err = refused(&["run", "-o", "app.=red", "--", "true"]);
+    assert!(
+        err.contains("write app.NAME") && !err.contains("app.app."),
+        "{err}"
+    );
     let err = refused(&["run", "-x", "PORTOLAN_SCHEDLE=fair", "--", "true"]);
     assert!(err.contains("is PORTOLAN_SCHEDULE,"), "{err}");
     assert_eq!(

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::clean::{run_clean, unix_sockets};
+use common::clean::{CAN_OWN_SHM, run_clean, unix_sockets};
 use common::payload::{check, mixed_len, payload};
 use common::ranks::role;
 use common::{can_make_labs, wait_until};
@@ -32,6 +32,8 @@ fn as_rank() {
         "starved" => return starved(),
         "unopened" => return unopened(),
         "all few descriptors" => return all_few_descriptors(),
+        "flooded" => return flooded(),
+        "litters" => return std::fs::write("/dev/shm/left", "").unwrap(),
         "other clock" => enter_other_time(),
         _ => {}
     }
@@ -316,6 +318,27 @@ fn little_memory() {
     join_and_exchange();
 }
 
+/// The victim waits for what comes behind more messages than its memory holds.
+fn flooded() {
+    // Ten times what is left; a thread's heap may have address space to spare.
+    const COUNT: u32 = 25_000;
+    say_refusal(|| {
+        let mut node = Node::join()?;
+        node.open(PORT, PortConfig::default())?;
+        node.open(SIDE_PORT, PortConfig::default())?;
+        node.barrier()?;
+        if node.rank() == VICTIM {
+            limit(Resource::RLIMIT_AS, address_space());
+            return node.recv_from(0, SIDE_PORT, &mut [0]).map(|_| ());
+        }
+        for _ in 0..COUNT {
+            // Longer ones ask on shared memory.
+            node.send(Target::new(VICTIM, PORT), &[1; 16_000])?;
+        }
+        node.send(Target::new(VICTIM, SIDE_PORT), b"x")
+    });
+}
+
 /// Bytes of address space in use.
 fn address_space() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -566,6 +589,34 @@ fn a_lack_is_told_by_everybody_as_what_it_is() {
             blame.contains("rank 1 on ") && blame.contains(words),
             "{shown}"
         );
+    }
+}
+
+/// `P4.15`: memory that a limit of the process leaves no more of is told as such, by whoever waits for
+/// what does not fit, however much the setting allows.
+#[test]
+fn a_flood_that_finds_no_memory_ends_with_the_limit_and_the_remedy() {
+    for path in ["shm", "udp"] {
+        let more = "PORTOLAN_TEST_MORE=40000000";
+        let args = ["--path", path, "--env", more, "-o", "unexpected_memory=1G"];
+        let ended = run_clean(2, "flooded", &args);
+        let shown = format!("{path}\n{}\n{}", ended.out, ended.err);
+        assert_eq!(ended.status, 3, "{shown}");
+        let words = ["refused: ", "the limit of address space is", "ulimit -v"];
+        let told = |line: &str| words.iter().all(|word| line.contains(word));
+        assert!(ended.out.lines().any(told), "{shown}");
+    }
+}
+
+/// Else the check that stands behind every test here could not fail.
+#[test]
+fn what_a_job_leaves_in_shared_memory_is_found() {
+    if *CAN_OWN_SHM {
+        let found = std::panic::catch_unwind(|| run_clean(1, "litters", &[]));
+        let found = found.err().expect("nothing was found");
+        let said = found.downcast_ref::<String>().unwrap();
+        assert!(said.contains("left in /dev/shm: left"), "{said}");
+        assert!(!std::path::Path::new("/dev/shm/left").exists());
     }
 }
 

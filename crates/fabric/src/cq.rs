@@ -146,21 +146,18 @@ extern "C" fn readfrom(cq: *mut FidCq, buf: *mut c_void, count: usize, sources: 
         unsafe {
             let object = Object::<FidCq>::of(cq);
             let mut state = object.domain.state.lock();
-            progress_for(&mut state, object.index, count);
-            take(
-                &mut state,
-                object.index,
-                &Arrays {
-                    buf,
-                    count,
-                    sources,
-                },
-            )
+            let into = Arrays {
+                buf,
+                count,
+                sources,
+            };
+            take_new(&mut state, object.index, &into)
         }
     })
 }
 
 /// Where a read puts what it takes; `sources` may be null.
+#[derive(Clone, Copy)]
 pub(crate) struct Arrays {
     pub(crate) buf: *mut c_void,
     pub(crate) count: usize,
@@ -175,13 +172,71 @@ fn progress(state: &mut Guard<'_, State>, index: usize) {
     }
 }
 
-/// The same before a read of `count` entries, unless more are there. Sends write their entries when
-/// they are called: a program that reads one after each send must not keep its endpoints from working.
-#[inline]
-fn progress_for(state: &mut Guard<'_, State>, index: usize, count: usize) {
-    let queue = &state.cqs[index];
-    if !queue.has_failed() && queue.len() <= count {
-        state.progress_all(|state| &state.cqs[index].eps);
+/// Hand out what is there, after a turn of the endpoints, unless more is there than the arrays take.
+/// Sends write their entries when they are called: a program that reads one after each send must not
+/// keep its endpoints from working.
+///
+/// # Errors
+/// As [`take`].
+///
+/// # Safety
+/// The arrays have room for their count.
+#[inline(always)]
+unsafe fn take_new(state: &mut State, index: usize, into: &Arrays) -> Result<isize, Errno> {
+    let queue = &mut state.cqs[index];
+    if queue.has_failed() || queue.len() > into.count {
+        // SAFETY: the caller's promise.
+        return unsafe { take(state, index, into) };
+    }
+    // SAFETY: as above, until the read has ended.
+    let mut reader = unsafe { Reader::new(index, queue.entry_len, into) };
+    while let Some(entry) = queue.pop() {
+        reader.put(&entry);
+    }
+    let is_forked = state.progress_read(&mut reader);
+    match reader.taken {
+        0 if is_forked => Err(Errno(EOPBADSTATE)),
+        0 if !state.cqs[index].has_news() => Err(Errno::AGAIN),
+        // SAFETY: as above.
+        0 => unsafe { take(state, index, into) },
+        taken => Ok(taken.cast_signed()),
+    }
+}
+
+/// A read under way: entries of its queue go straight to the application's arrays.
+pub(crate) struct Reader {
+    /// The queue.
+    pub(crate) cq: usize,
+    entry_len: usize,
+    into: Arrays,
+    taken: usize,
+}
+
+impl Reader {
+    /// # Safety
+    /// The arrays have room for their count of entries of this length while the reader lives.
+    #[inline]
+    unsafe fn new(cq: usize, entry_len: usize, into: &Arrays) -> Reader {
+        Reader {
+            cq,
+            entry_len,
+            into: *into,
+            taken: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.taken < self.into.count
+    }
+
+    /// Write an entry; there is room.
+    #[inline]
+    pub(crate) fn put(&mut self, entry: &Entry) {
+        debug_assert!(self.has_room());
+        // SAFETY: `new`'s caller has promised room for the count, and `taken` is below it.
+        unsafe { write(entry, self.entry_len, self.taken, &self.into) };
+        self.taken += 1;
     }
 }
 

@@ -255,7 +255,7 @@ impl Ep {
     }
 
     /// Open a region to peers.
-    pub(crate) fn expose(&mut self, mr: &Mr) -> Result<(), Errno> {
+    pub(crate) fn register(&mut self, mr: &Mr) -> Result<(), Errno> {
         let memory = RawPiece {
             ptr: mr.start as *mut u8,
             len: mr.len,
@@ -265,8 +265,8 @@ impl Ep {
             write: mr.writable,
         };
         // SAFETY: the application registered the memory, and keeps it until it closes the region,
-        // which conceals it.
-        unsafe { self.engine.expose(memory, access, mr.key, mr.base) }.map_err(
+        // which deregisters it.
+        unsafe { self.engine.register(memory, access, mr.key, mr.base) }.map_err(
             |error| match error {
                 Error::KeyInUse { .. } => Errno::NOKEY,
                 _ => Errno::INVAL,
@@ -292,7 +292,7 @@ pub(crate) extern "C" fn open(
         let mut ep = unsafe { new(engine, info) };
         let mut state = domain.state.lock();
         for (_, mr) in &state.mrs {
-            ep.expose(mr)?;
+            ep.register(mr)?;
         }
         let index = state.eps.insert(ep);
         drop(state);
@@ -447,7 +447,7 @@ fn data_of(data: u64, flags: u64) -> Option<u64> {
 }
 
 /// Run an operation of the data path on an endpoint's domain.
-#[inline]
+#[inline(always)]
 fn with(ep: *mut FidEp, operation: impl FnOnce(&mut State, usize) -> Result<(), Errno>) -> isize {
     done(|| {
         // SAFETY: an open endpoint of ours.

@@ -77,15 +77,19 @@ pub(crate) fn integer(body: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
 }
 
 /// The same for a call of the data path, which returns `ssize_t`.
+#[inline(always)]
 pub(crate) fn size(body: impl FnOnce() -> Result<isize, Errno>) -> isize {
     caught(body).unwrap_or_else(|error| -(error.0 as isize))
 }
 
 /// The same for one that returns nothing but success.
+#[inline(always)]
 pub(crate) fn done(body: impl FnOnce() -> Result<(), Errno>) -> isize {
     size(|| body().map(|()| 0))
 }
 
+/// Inlined, so that what a call of the data path captures stays in registers.
+#[inline(always)]
 fn caught<T>(body: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     // What a panic left half done belongs to the caller's objects alone, who sees an error and can
     // only close them.

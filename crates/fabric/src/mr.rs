@@ -31,7 +31,7 @@ static FID_OPS: Ops = Ops {
     ops_open: absent::ops_open,
 };
 
-/// A region, exposed by every endpoint of its domain.
+/// A region, registered by every endpoint of its domain.
 pub(crate) struct Mr {
     pub(crate) start: usize,
     pub(crate) len: usize,
@@ -138,7 +138,7 @@ fn register(domain: *mut Fid, wanted: &Wanted, out: *mut *mut FidMr) -> c_int {
         let mut state = domain.state.lock();
         let mr = plan(domain, &state, wanted)?;
         let key = mr.key;
-        expose(&mut state, &mr)?;
+        register_by_all(&mut state, &mr)?;
         let index = state.mrs.insert(mr);
         drop(state);
         let fid = fid(CLASS_MR, wanted.context, &FID_OPS);
@@ -185,21 +185,24 @@ fn plan(domain: &Domain, state: &State, wanted: &Wanted) -> Result<Mr, Errno> {
     })
 }
 
-/// Expose a region by all endpoints, or by none.
-fn expose(state: &mut State, mr: &Mr) -> Result<(), Errno> {
-    let failed = state.eps.iter_mut().find_map(|(_, ep)| ep.expose(mr).err());
+/// Register a region by all endpoints, or by none.
+fn register_by_all(state: &mut State, mr: &Mr) -> Result<(), Errno> {
+    let failed = state
+        .eps
+        .iter_mut()
+        .find_map(|(_, ep)| ep.register(mr).err());
     match failed {
         None => Ok(()),
         Some(error) => {
-            conceal(state, mr.key);
+            deregister_by_all(state, mr.key);
             Err(error)
         }
     }
 }
 
-fn conceal(state: &mut State, key: u64) {
+fn deregister_by_all(state: &mut State, key: u64) {
     for (_, ep) in &mut state.eps {
-        ep.engine.conceal(key);
+        ep.engine.deregister(key);
     }
 }
 
@@ -222,7 +225,7 @@ extern "C" fn close(mr: *mut Fid) -> c_int {
         let object = unsafe { Object::<FidMr>::take(mr) };
         let mut state = object.domain.state.lock();
         let mr = state.mrs.remove(object.index);
-        conceal(&mut state, mr.key);
+        deregister_by_all(&mut state, mr.key);
         Ok(())
     })
 }

@@ -7,7 +7,7 @@ use slab::Slab;
 use crate::abi;
 use crate::av::Av;
 use crate::cntr::Cntr;
-use crate::cq::{Entry, Failure, Queue};
+use crate::cq::{Entry, Failure, Queue, Reader};
 use crate::ep::{Ep, Op, Routes};
 use crate::errno;
 use crate::mr::Mr;
@@ -24,12 +24,20 @@ pub(crate) struct State {
 
 impl State {
     /// Let an endpoint work for one turn; what it completed is in its queues.
-    #[inline]
-    pub(crate) fn progress(&mut self, ep: usize) -> usize {
+    pub(crate) fn progress(&mut self, ep: usize) {
+        self.turn(ep, &mut None);
+    }
+
+    /// The same; what it completed was read, or is in its queues. Returns whether this process is a
+    /// child, which the endpoint does nothing for.
+    #[inline(always)]
+    fn turn(&mut self, ep: usize, reader: &mut Option<&mut Reader>) -> bool {
         let State {
             eps, cqs, cntrs, ..
         } = self;
-        let Some(ep) = eps.get_mut(ep) else { return 0 };
+        let Some(ep) = eps.get_mut(ep) else {
+            return false;
+        };
         let Ep {
             engine,
             routes,
@@ -37,13 +45,19 @@ impl State {
             ..
         } = ep;
         engine.poll(&mut |completion| {
-            Delivery { routes, cqs, cntrs }.complete(&completion);
-            if let Some(error @ RawError::PeerGone(cause)) = &completion.error
-                && *cause != Cause::Closed
-            {
+            let reader = reader.as_deref_mut();
+            Delivery {
+                routes,
+                cqs,
+                cntrs,
+                reader,
+            }
+            .complete(&completion);
+            if let Some(error) = &completion.error {
                 announce_loss(lost, routes, completion.peer, error);
             }
-        })
+        });
+        engine.is_forked()
     }
 
     /// Where the completions of an endpoint go.
@@ -53,17 +67,33 @@ impl State {
             eps, cqs, cntrs, ..
         } = self;
         let routes = &eps[ep].routes;
-        Delivery { routes, cqs, cntrs }
+        Delivery {
+            routes,
+            cqs,
+            cntrs,
+            reader: None,
+        }
     }
 
     /// Let all endpoints of a list work for one turn.
-    #[inline]
     pub(crate) fn progress_all(&mut self, eps: impl Fn(&State) -> &[usize]) {
         let mut next = 0;
         while let Some(&ep) = eps(self).get(next) {
             self.progress(ep);
             next += 1;
         }
+    }
+
+    /// Let the endpoints of a queue that is being read work for one turn. Returns whether this process
+    /// is a child, which they do nothing for.
+    #[inline(always)]
+    pub(crate) fn progress_read(&mut self, reader: &mut Reader) -> bool {
+        let (mut next, mut is_forked) = (0, false);
+        while let Some(&ep) = self.cqs[reader.cq].eps.get(next) {
+            is_forked |= self.turn(ep, &mut Some(&mut *reader));
+            next += 1;
+        }
+        is_forked
     }
 }
 
@@ -72,6 +102,8 @@ pub(crate) struct Delivery<'a> {
     pub(crate) routes: &'a Routes,
     pub(crate) cqs: &'a mut Slab<Queue>,
     pub(crate) cntrs: &'a mut Slab<Cntr>,
+    /// Somebody reads one of the queues.
+    reader: Option<&'a mut Reader>,
 }
 
 impl Delivery<'_> {
@@ -113,9 +145,9 @@ impl Delivery<'_> {
     #[inline]
     pub(crate) fn succeed(&mut self, op: &Op, entry: Entry) {
         if op.reported
-            && let Some(queue) = self.queue(op.flags)
+            && let Some(cq) = self.cq(op.flags)
         {
-            queue.push(entry);
+            self.push(cq, &entry);
         }
         self.count(op.flags);
     }
@@ -142,7 +174,8 @@ impl Delivery<'_> {
         if let Some(cntr) = self.counter(op.flags) {
             cntr.failed();
         }
-        if let Some(queue) = self.queue(op.flags).filter(|_| !op.silent) {
+        let cq = self.cq(op.flags).filter(|_| !op.silent);
+        if let Some(queue) = cq.and_then(|cq| self.cqs.get_mut(cq)) {
             queue.fail(failure);
         }
     }
@@ -168,20 +201,31 @@ impl Delivery<'_> {
             tag: 0,
             source: self.routes.source(completion.peer),
         };
-        if let Some(queue) = self.routes.rx_cq.and_then(|cq| self.cqs.get_mut(cq)) {
-            queue.push(entry);
+        if let Some(cq) = self.routes.rx_cq {
+            self.push(cq, &entry);
+        }
+    }
+
+    /// To who reads the queue now, unless something waits before it, else into the queue.
+    #[inline]
+    fn push(&mut self, cq: usize, entry: &Entry) {
+        let Some(queue) = self.cqs.get_mut(cq) else {
+            return;
+        };
+        match &mut self.reader {
+            Some(reader) if reader.cq == cq && reader.has_room() && !queue.has_news() => {
+                reader.put(entry);
+            }
+            _ => queue.push(*entry),
         }
     }
 
     #[inline]
-    fn queue(&mut self, flags: u64) -> Option<&mut Queue> {
-        let receives = flags & abi::RECV != 0;
-        let cq = if receives {
-            self.routes.rx_cq
-        } else {
-            self.routes.tx_cq
-        };
-        self.cqs.get_mut(cq?)
+    fn cq(&self, flags: u64) -> Option<usize> {
+        match flags & abi::RECV {
+            0 => self.routes.tx_cq,
+            _ => self.routes.rx_cq,
+        }
     }
 
     #[inline]
@@ -215,6 +259,9 @@ fn announce_loss(
     peer: Option<PeerIndex>,
     error: &RawError,
 ) {
+    if !matches!(error, RawError::PeerGone(cause) if *cause != Cause::Closed) {
+        return;
+    }
     let Some(gone) = peer.filter(|peer| !lost.contains(peer)) else {
         return;
     };

@@ -90,7 +90,7 @@ unsafe extern "C" {
         envelope: *mut portolan_envelope_t,
         claim: *mut u64,
     ) -> c_int;
-    fn portolan_expose(
+    fn portolan_register(
         n: *mut Node,
         at: *mut c_void,
         len: usize,
@@ -175,7 +175,7 @@ fn open() -> Site {
         assert_eq!(portolan_open(node, PORT), PORTOLAN_OK);
         let at = memory.as_mut_ptr().cast();
         assert_eq!(
-            portolan_expose(node, at, 8, PORTOLAN_WRITE_ACCESS, &mut key),
+            portolan_register(node, at, 8, PORTOLAN_WRITE_ACCESS, &mut key),
             PORTOLAN_OK
         );
     }

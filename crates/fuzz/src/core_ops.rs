@@ -4,7 +4,7 @@
 
 use crate::input::Input;
 use portolan_proto::{
-    Cause, Config, Core, Data, Dest, Event, Instant, Label, LaneId, Limits, LinkId, LinkParams,
+    Cause, Config, Core, Data, Dest, Event, Instant, LaneId, Limits, LinkId, LinkParams, MatchBits,
     OpId, PeerId, PortId, PortMode, Selector, SendSpec, Space, Transmit,
 };
 use std::collections::BTreeMap;
@@ -225,7 +225,7 @@ impl Pair {
 
     fn spec(input: &mut Input<'_>) -> SendSpec {
         let kind = input.byte();
-        let label = Label {
+        let match_bits = MatchBits {
             space: if kind & 1 == 0 {
                 Space::Tagged
             } else {
@@ -236,7 +236,7 @@ impl Pair {
         };
         SendSpec {
             to: match kind & 0xc {
-                0 => label.into(),
+                0 => match_bits.into(),
                 _ => PortId::user(u16::from(kind >> 2 & 3)).into(),
             },
             lane: LaneId::ALL[usize::from(kind >> 6 & 1)],

@@ -2,14 +2,14 @@
 //! Frames and records from bytes, and back to the same bytes.
 
 use portolan_wire::{
-    BulkHeader, FRAME_HEADER_LEN, FrameHeader, Hello, Record, Records, SealedFrame, card_of,
+    BulkHeader, FRAME_HEADER_LEN, FrameHeader, Hello, Record, Records, SealedFrame, endpoint_id_of,
 };
 
 /// Parses `data` in every way that a frame is parsed. What is read of a record must be what it
 /// says when it is written again.
 pub fn parser(data: &[u8]) {
     let _ = BulkHeader::parse(data);
-    let _ = card_of(data);
+    let _ = endpoint_id_of(data);
     let _ = FrameHeader::session_of_numbered(data);
     let _ = SealedFrame::is_sealed(data);
     let _ = SealedFrame::parse(data);
@@ -48,7 +48,7 @@ fn records(head: &[u8], at: usize, total_len: usize) {
 
 /// A record that was read is one that can be written, and read again.
 fn written_again(record: &Record, room: usize) {
-    // A record's own header and label are shorter than this; `room` is for what it announces.
+    // A record's own header and match bits are shorter than this; `room` is for what it announces.
     let mut bytes = vec![0; room + 256];
     match record {
         Record::Message(message) => message.emit(&mut bytes),

@@ -25,7 +25,6 @@
 mod data;
 mod filter;
 mod receiving;
-mod trial;
 
 use crate::peers::PeerTable;
 use crate::{
@@ -80,14 +79,11 @@ impl fmt::Display for InterfaceRef {
     }
 }
 
-/// How frames come in. The kernel offers both ways, and which is faster differs between machines.
+/// How frames come in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReceiveBy {
-    /// By the way that a trial of 64 frames each on the loopback, when the link is opened, finds the
-    /// faster one; by the ring where there is no loopback.
-    #[default]
-    Measured,
     /// By a mapped ring; by calls where there is no memory for one.
+    #[default]
     Ring,
     /// By a system call for each frame.
     Call,
@@ -104,7 +100,7 @@ pub struct PacketConfig {
     /// Bytes of receive buffer: of the ring, which the kernel gives at once, or to wish for, where it
     /// grants at most `net.core.rmem_max`. Default 4 MiB.
     pub receive_buffer_len: usize,
-    /// How frames come in. Default [`ReceiveBy::Measured`].
+    /// How frames come in. Default [`ReceiveBy::Ring`].
     pub receive_by: ReceiveBy,
 }
 
@@ -170,10 +166,8 @@ impl Packet {
                 "choose an Ethernet interface",
             )
         })?;
-        let loopback = all.iter().find(|other| other.loopback && other.up);
-        let loopback = loopback.map(|interface| interface.index);
         let prepare = || prepare_socket(interface, mac, config);
-        let (socket, intake) = receiving::open(config, interface, loopback, &prepare)?;
+        let (socket, intake) = receiving::open(config, interface, &prepare)?;
         // By now the filter is there, so that no foreign frame ever gets in.
         net::bind_packet(socket.as_fd(), interface.index, ETHER_TYPE).map_err(|source| {
             system(

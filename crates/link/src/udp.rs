@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The link for any network: UDP, with segmentation offload where the kernel has it.
 //!
-//! One unconnected, non-blocking socket for all peers. A single frame is one `sendto`; a run of
+//! One unconnected, non-blocking socket for all peers, and a connected one for a busy peer
+//! (`udp/socket.rs`). A single frame is one `sendto`; a run of
 //! segments is one `sendmsg` that the kernel, or the NIC, cuts into datagrams (`UDP_SEGMENT`), and
 //! runs that the kernel has put together on the receiving side arrive by one `recvmsg` (`UDP_GRO`).
 //! Nothing is ever fragmented by IP.
@@ -15,6 +16,7 @@
 mod booking;
 mod data;
 mod place;
+mod socket;
 
 use crate::peers::PeerTable;
 use crate::place::Unplanned;
@@ -25,6 +27,7 @@ use crate::{
 use booking::Booking;
 use place::Slots;
 use portolan_sys::net::{self, ErrorOrigin, Interface, Scatter, Sender, SockAddr, SocketError};
+use socket::{BUSY, Busy, COMMON, Socket};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -87,8 +90,11 @@ impl UdpConfig {
 /// The UDP link.
 pub struct Udp {
     caps: LinkCaps,
+    config: UdpConfig,
     local: SocketAddr,
-    socket: UdpSocket,
+    /// The common one, and the busy peer's, if there is one.
+    sockets: Vec<Socket>,
+    busy: Busy,
     peers: PeerTable<SockAddr>,
     /// The kernel cuts runs into segments.
     segmentation: bool,
@@ -96,15 +102,8 @@ pub struct Udp {
     rx_buf: Box<[u8]>,
     scatter: Scatter,
     slots: Slots,
-    /// The kernel tells of marks. It is asked to when the first run arrives: it tells with each call,
-    /// which costs some 40 ns, and who gets short messages alone fills no queue.
-    sees_marks: bool,
-    /// The last look found nothing waiting.
-    polled_empty: bool,
     booking: Booking,
     notices: VecDeque<Notice>,
-    /// The socket's own count of drops when last read.
-    drops_seen: u32,
     /// Drops that have not been reported yet.
     drops_pending: u32,
     /// Sends that were refused for want of room since the last that was not.
@@ -143,8 +142,10 @@ impl Udp {
         let rx_buffer_len = caps.rx_buffer_len;
         Ok(Udp {
             caps,
+            config: config.clone(),
             local,
-            socket,
+            sockets: vec![Socket::new(socket)],
+            busy: Busy::new(),
             peers: PeerTable::new(),
             segmentation,
             sender: Sender::new(),
@@ -152,24 +153,27 @@ impl Udp {
             rx_buf: vec![0; 1 << 16].into_boxed_slice(),
             scatter: Scatter::new(place::PIECES_MAX),
             slots: Slots::new(),
-            sees_marks: false,
-            polled_empty: true,
             booking: Booking::new(booked_max, rx_buffer_len),
             notices: VecDeque::with_capacity(NOTICES_MAX),
-            drops_seen: 0,
             drops_pending: 0,
             refusals: 0,
         })
     }
 
-    /// Takes all entries of the error queue as notices. Returns the largest frame that passes
+    /// Takes all entries of the error queues as notices. Returns the largest frame that passes
     /// towards `to`, if an entry told.
     fn drain_errors(&mut self, to: Option<IpAddr>) -> Option<usize> {
+        let places = 0..self.sockets.len();
+        let told = |place| self.drain_errors_of(place, to);
+        places.filter_map(told).last()
+    }
+
+    fn drain_errors_of(&mut self, place: usize, to: Option<IpAddr>) -> Option<usize> {
         let mut passes = None;
         // The queue is short: the kernel charges its entries to the receive buffer. The bound is
         // for a flood of ICMP messages that come in faster than they are read.
         for _ in 0..NOTICES_MAX {
-            let Ok(Some(error)) = net::recv_error(self.socket.as_fd()) else {
+            let Ok(Some(error)) = net::recv_error(self.sockets[place].as_fd()) else {
                 break;
             };
             let Some(destination) = error.destination else {
@@ -222,12 +226,38 @@ impl Udp {
     }
 
     #[cold]
-    fn look_for_marks(&mut self) {
-        self.sees_marks = true;
-        let ipv6 = self.local.is_ipv6();
-        if let Err(error) = net::report_marks(self.socket.as_fd(), ipv6) {
+    fn look_for_marks(&mut self, place: usize) {
+        let socket = &mut self.sockets[place];
+        socket.sees_marks = true;
+        if let Err(error) = net::report_marks(socket.as_fd(), self.local.is_ipv6()) {
             log::debug!("the kernel tells of no marks: {error}");
         }
+    }
+
+    /// Gives the peer at `to`, to which so many frames went, a socket to itself. What waits at that of
+    /// the one before is taken first: next time, then.
+    #[cold]
+    fn on_busy(&mut self, peer: PeerId, to: &SockAddr) {
+        let has_waiting = self.sockets.get(BUSY).is_some_and(|old| !old.polled_empty);
+        if has_waiting || self.local.ip().is_unspecified() {
+            return self.busy.set(self.busy.peer());
+        }
+        self.leave_busy();
+        match socket::open_beside(&self.sockets[COMMON], to, &self.config) {
+            Ok(socket) => {
+                self.sockets.push(socket);
+                self.busy.set(Some(peer));
+            }
+            Err(error) => log::debug!("no socket connected to peer {peer}: {error}"),
+        }
+    }
+
+    /// Nobody has a socket to itself any more. What it has dropped is still told.
+    fn leave_busy(&mut self) {
+        if let Some(mut socket) = self.sockets.drain(BUSY..).next() {
+            self.drops_pending += socket.drops();
+        }
+        self.busy.set(None);
     }
 
     fn push_notice(&mut self, notice: Notice) {
@@ -239,9 +269,7 @@ impl Udp {
     /// Datagrams that the kernel dropped since the last look become notices, one each.
     fn poll_drops(&mut self) -> Option<Notice> {
         if self.drops_pending == 0 {
-            let drops = net::receive_drops(self.socket.as_fd()).unwrap_or(self.drops_seen);
-            self.drops_pending = drops.wrapping_sub(self.drops_seen);
-            self.drops_seen = drops;
+            self.drops_pending = self.sockets.iter_mut().map(Socket::drops).sum();
         }
         self.drops_pending = self.drops_pending.checked_sub(1)?;
         Some(Notice::Dropped("udp_receive_buffer_full"))
@@ -274,10 +302,14 @@ impl Link for Udp {
         if socket.ip().is_unspecified() || socket.port() == 0 {
             return Err(unreachable("its address is unspecified"));
         }
+        self.disconnect(peer);
         self.peers.insert(LinkKind::Udp, peer, (*socket).into())
     }
 
     fn disconnect(&mut self, peer: PeerId) {
+        if self.busy.peer() == Some(peer) {
+            self.leave_busy();
+        }
         self.peers.remove(peer);
     }
 
@@ -307,13 +339,17 @@ impl Link for Udp {
     }
 
     fn arm(&mut self, wake: &mut WakeSet) -> bool {
-        let ready = net::readiness(self.socket.as_fd());
-        if ready.error {
-            // An entry in the error queue wakes every poll until it is taken.
-            self.drain_errors(None);
+        let mut has_waiting = false;
+        for place in 0..self.sockets.len() {
+            let ready = net::readiness(self.sockets[place].as_fd());
+            if ready.error {
+                // An entry in the error queue wakes every poll until it is taken.
+                self.drain_errors_of(place, None);
+            }
+            has_waiting |= ready.readable;
+            wake.fds.push(self.sockets[place].as_fd().as_raw_fd());
         }
-        wake.fds.push(self.socket.as_raw_fd());
-        !ready.readable && self.notices.is_empty()
+        !has_waiting && self.notices.is_empty()
     }
 }
 

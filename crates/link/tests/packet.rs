@@ -122,24 +122,6 @@ fn ring_hands_over_every_frame_lap_after_lap() {
     assert_eq!(received(&mut b), [[8; 64]]);
 }
 
-/// The trial leaves nothing behind, whatever it finds.
-#[test]
-fn link_that_has_tried_both_ways_has_received_nothing() {
-    let Some(lab) = Lab::try_new("link_that_has_tried_both_ways_has_received_nothing") else {
-        return;
-    };
-    let mut a = lab.on(0, || open_packet("eth0", ReceiveBy::Measured));
-    let mut b = lab.on(1, || open_packet("eth0", ReceiveBy::Measured));
-    a.connect(0, &b.local_addr()).unwrap();
-    assert!(received(&mut a).is_empty() && received(&mut b).is_empty());
-    a.transmit(0, &TxFrame::whole(b"hello")).unwrap();
-    assert_eq!(received(&mut b), [b"hello"]);
-    assert!(a.poll_notice().is_none() && b.poll_notice().is_none());
-    lab.ip(0, &["link", "set", "lo", "down"]);
-    let c = lab.on(0, || open_packet("eth0", ReceiveBy::Measured));
-    assert!(c.caps().looks_at_memory, "without a loopback it has a ring");
-}
-
 /// A ring longer than the kernel counts.
 #[test]
 fn where_no_ring_can_be_frames_come_by_calls() {

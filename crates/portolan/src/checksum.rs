@@ -14,6 +14,7 @@ pub(crate) use choice::Choice;
 use crc_fast::{CrcAlgorithm, Digest};
 use portolan_link::{Run, Segments, TxFrame};
 use portolan_proto::DropReason;
+use portolan_sys::effort;
 use portolan_wire::{CHECK_LEN, CheckedFrame, FrameHeader, FrameKind, SealedFrame};
 
 /// Puts sums in front of what leaves by one link.
@@ -43,6 +44,7 @@ impl Sums {
         self.heads.clear();
         if frame.payload.is_empty() {
             let sum = crc_fast::crc32_iscsi(frame.head);
+            effort::copies();
             self.heads.extend_from_slice(&CheckedFrame::front(sum));
             self.heads.extend_from_slice(frame.head);
         } else {

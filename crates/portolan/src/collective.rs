@@ -8,10 +8,11 @@
 
 mod record;
 
-pub(crate) use record::{HEAD_LEN, Head, NEWS_LEN_MAX, News};
+pub(crate) use record::{HEAD_LEN, Head, News};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
 /// Kind of a collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +74,8 @@ pub struct CollectiveMismatch {
     pub second: (u32, CollectiveCall),
     /// Which operations of the group these were, counted from 1 by each of the two.
     pub numbers: (u64, u64),
+    /// Whether the group has the same members, in the same order, for both.
+    pub has_same_members: bool,
 }
 
 impl CollectiveMismatch {
@@ -82,6 +85,7 @@ impl CollectiveMismatch {
         let (_, first) = self.first;
         let (_, second) = self.second;
         first.len != second.len
+            && self.has_same_members
             && self.numbers.0 == self.numbers.1
             && CollectiveCall {
                 len: second.len,
@@ -94,6 +98,16 @@ impl fmt::Display for CollectiveMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (one, first) = self.first;
         let (other, second) = self.second;
+        if !self.has_same_members {
+            return write!(
+                f,
+                "group {} has other members, or the same in another order, for rank {one}, which \
+                 called {first}, than for rank {other}, which called {second}; give all members the \
+                 same list of ranks, and another group another number: this one cannot be used any \
+                 more",
+                self.group
+            );
+        }
         write!(
             f,
             "members of group {} called different collective operations: rank {one} {first} (its \
@@ -115,6 +129,47 @@ pub(crate) enum Fault {
 
 /// Operations of a group that may be under way at once in a process: each has one of two ports.
 pub(crate) const AT_ONCE: usize = 2;
+
+/// Who is in a group, in their order, and its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Members {
+    id: u16,
+    ranks: Arc<[u32]>,
+    digest: u64,
+}
+
+impl Members {
+    /// Ports per group: one for each operation that may be under way.
+    #[allow(clippy::cast_possible_truncation, reason = "it is 2")]
+    pub(crate) const PORTS: u16 = AT_ONCE as u16;
+
+    pub(crate) fn new(id: u16, ranks: Arc<[u32]>) -> Members {
+        let bytes = ranks.iter().flat_map(|rank| rank.to_le_bytes());
+        // FNV-1a of 64 bits (Fowler, Noll, Vo): what differs by mistake shows, which is all it is for.
+        let digest = bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Members { id, ranks, digest }
+    }
+
+    pub(crate) fn id(&self) -> u16 {
+        self.id
+    }
+
+    pub(crate) fn ranks(&self) -> &[u32] {
+        &self.ranks
+    }
+
+    /// Of the ranks, in their order. `P14`
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// The system port of the operations whose numbers end with `slot`.
+    pub(crate) fn port(&self, slot: usize) -> u16 {
+        self.id * Self::PORTS + u16::from(slot != 0)
+    }
+}
 
 /// Operations that are remembered, to be compared with those that others say they are in. One that
 /// is further behind hears of a difference when its data comes.
@@ -190,11 +245,27 @@ impl State {
             self.waiting.insert(rank, *theirs);
             return Ok(());
         }
-        let own = self.history.iter().find(|head| head.seq == theirs.seq);
-        match own {
-            Some(own) if own != theirs => Err(Pair((rank, *theirs), (me, *own))),
-            _ => Ok(()),
+        self.compare(me, rank, theirs).unwrap_or(Ok(()))
+    }
+
+    /// Data of `rank` lie at a port of the group, and this process, `me`, has not asked for them.
+    pub(crate) fn on_unread(&self, me: u32, rank: u32, theirs: &Head) -> Result<(), Pair> {
+        match (self.compare(me, rank, theirs), self.history.back()) {
+            (Some(compared), _) => compared,
+            // Whatever was to be taken then has been.
+            (None, Some(last)) if theirs.seq < last.seq => Err(Pair((rank, *theirs), (me, *last))),
+            // This process has not come to it yet.
+            (None, _) => Ok(()),
         }
+    }
+
+    /// Whether this process has called the same of that number, if that is remembered.
+    fn compare(&self, me: u32, rank: u32, theirs: &Head) -> Option<Result<(), Pair>> {
+        let own = self.history.iter().find(|head| head.seq == theirs.seq)?;
+        Some(match own == theirs {
+            true => Ok(()),
+            false => Err(Pair((rank, *theirs), (me, *own))),
+        })
     }
 
     /// Whether others wait in other operations of the number of `own`, which has just begun.
@@ -220,7 +291,17 @@ impl Pair {
             first: (*one, first.call()),
             second: (*other, second.call()),
             numbers: (first.seq, second.seq),
+            has_same_members: first.members == second.members,
         })
+    }
+
+    pub(crate) fn news(&self, group: u16) -> News {
+        let Pair(first, second) = *self;
+        News::Mismatch {
+            group,
+            first,
+            second,
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whom an endpoint knows: numbers for addresses, those that its program has inserted and those of
-//! strangers that have said hello.
+//! unsolicited peers that have said hello.
 //!
-//! Shared with the link of shared memory, which meets strangers by itself; the lock is taken on
+//! Shared with the link of shared memory, which meets unsolicited peers by itself; the lock is taken on
 //! the control path only.
 
 mod address;
@@ -11,7 +11,7 @@ pub use address::EndpointAddress;
 pub(crate) use address::{endpoint_key, shm_name};
 
 use portolan_link::shm;
-use portolan_proto::{CARD_LEN, PeerId};
+use portolan_proto::{ENDPOINT_ID_LEN, PeerId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,9 +19,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Peers at most: what session tokens can name.
 const PEERS_MAX: usize = 1 << 20;
 
-/// Strangers at most. All of them know this endpoint's address; the bound keeps one of them from
+/// Unsolicited peers at most. All of them know this endpoint's address; the bound keeps one of them from
 /// filling the table with addresses that it makes up.
-const STRANGERS_MAX: usize = 1 << 16;
+const UNSOLICITED_MAX: usize = 1 << 16;
 
 /// Addresses of the endpoints that are open in this process.
 static HERE: Mutex<Vec<EndpointAddress>> = Mutex::new(Vec::new());
@@ -46,7 +46,7 @@ struct Known {
     /// By number. Numbers are not used again.
     entries: Vec<Entry>,
     fresh: Vec<PeerId>,
-    stranger_count: usize,
+    unsolicited_count: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ struct Entry {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    Stranger,
+    Unsolicited,
     Inserted,
     /// The program has removed it, and something is under way.
     Removed,
@@ -69,7 +69,7 @@ pub(crate) struct Fresh {
     pub(crate) peer: PeerId,
     pub(crate) address: EndpointAddress,
     /// It has said hello, and waits for an answer.
-    pub(crate) is_stranger: bool,
+    pub(crate) is_unsolicited: bool,
 }
 
 impl Directory {
@@ -99,8 +99,8 @@ impl Directory {
         let mut known = self.known();
         if let Some(&peer) = known.by_address.get(address) {
             let state = &mut known.entries[peer.0 as usize].state;
-            if std::mem::replace(state, State::Inserted) == State::Stranger {
-                known.stranger_count -= 1;
+            if std::mem::replace(state, State::Inserted) == State::Unsolicited {
+                known.unsolicited_count -= 1;
             }
             return Some(peer);
         }
@@ -113,11 +113,11 @@ impl Directory {
         if let Some(&peer) = known.by_address.get(address) {
             return Some(peer);
         }
-        if known.stranger_count >= STRANGERS_MAX {
+        if known.unsolicited_count >= UNSOLICITED_MAX {
             return None;
         }
-        known.stranger_count += 1;
-        self.add(&mut known, *address, State::Stranger)
+        known.unsolicited_count += 1;
+        self.add(&mut known, *address, State::Unsolicited)
     }
 
     fn add(&self, known: &mut Known, address: EndpointAddress, state: State) -> Option<PeerId> {
@@ -142,9 +142,9 @@ impl Directory {
         match entry.state {
             State::Removed | State::Forgotten => return false,
             State::Inserted => entry.state = State::Removed,
-            State::Stranger => {
+            State::Unsolicited => {
                 entry.state = State::Removed;
-                known.stranger_count -= 1;
+                known.unsolicited_count -= 1;
             }
         }
         true
@@ -190,7 +190,7 @@ impl Directory {
             Fresh {
                 peer,
                 address: entry.address,
-                is_stranger: entry.state == State::Stranger,
+                is_unsolicited: entry.state == State::Unsolicited,
             }
         });
         told.collect()
@@ -210,18 +210,18 @@ impl Drop for Directory {
 }
 
 impl shm::Directory for Directory {
-    fn own_card(&self) -> [u8; CARD_LEN] {
+    fn own_endpoint_id(&self) -> [u8; ENDPOINT_ID_LEN] {
         self.known()
             .own
-            .map_or([0; CARD_LEN], |own| *own.as_bytes())
+            .map_or([0; ENDPOINT_ID_LEN], |own| *own.as_bytes())
     }
 
     fn own_key(&self) -> [u8; 32] {
         self.key
     }
 
-    fn number_of(&self, card: &[u8; CARD_LEN]) -> Option<u32> {
-        let address = EndpointAddress::from_bytes(card).ok()?;
+    fn number_of(&self, endpoint_id: &[u8; ENDPOINT_ID_LEN]) -> Option<u32> {
+        let address = EndpointAddress::from_bytes(endpoint_id).ok()?;
         self.meet(&address).map(|peer| peer.0)
     }
 
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     fn address(port: u16) -> EndpointAddress {
-        let mut bytes = [0; CARD_LEN];
+        let mut bytes = [0; ENDPOINT_ID_LEN];
         bytes[0] = 1;
         bytes[2..4].copy_from_slice(&port.to_le_bytes());
         bytes[47] = 1;
@@ -243,15 +243,15 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_that_is_inserted_keeps_its_number() {
+    fn an_unsolicited_peer_that_is_inserted_keeps_its_number() {
         let directory = Directory::new(&[1; 16]);
-        let stranger = directory.meet(&address(1)).unwrap();
-        assert!(!directory.is_inserted(stranger));
+        let unsolicited = directory.meet(&address(1)).unwrap();
+        assert!(!directory.is_inserted(unsolicited));
         assert!(directory.has_fresh());
-        assert!(directory.take_fresh()[0].is_stranger);
+        assert!(directory.take_fresh()[0].is_unsolicited);
         assert!(!directory.has_fresh());
-        assert_eq!(directory.insert(&address(1)), Some(stranger));
-        assert!(directory.is_inserted(stranger));
+        assert_eq!(directory.insert(&address(1)), Some(unsolicited));
+        assert!(directory.is_inserted(unsolicited));
         assert!(!directory.has_fresh(), "the engine knows it");
     }
 
@@ -269,9 +269,9 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_bounded_and_inserting_is_not() {
+    fn unsolicited_peers_are_bounded_and_inserting_is_not() {
         let directory = Directory::new(&[1; 16]);
-        directory.known().stranger_count = STRANGERS_MAX;
+        directory.known().unsolicited_count = UNSOLICITED_MAX;
         assert_eq!(directory.meet(&address(1)), None);
         let peer = directory.insert(&address(1)).unwrap();
         assert_eq!(directory.meet(&address(1)), Some(peer));

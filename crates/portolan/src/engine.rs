@@ -8,6 +8,7 @@
 mod blocking;
 mod carry;
 mod close;
+mod collective;
 mod completion;
 mod events;
 mod handler;
@@ -26,6 +27,7 @@ mod wait;
 mod watch;
 
 pub(crate) use carry::HELPER_NAME;
+pub(crate) use collective::{Collectives, system_spec};
 pub(crate) use completion::Completions;
 pub(crate) use events::Inbox;
 pub use handler::Context;
@@ -114,6 +116,8 @@ pub(crate) struct Inner {
     pub(crate) self_unread: usize,
     /// Nothing was there when this wait went to sleep, and nothing has come since.
     pub(crate) is_idle: bool,
+    /// The program waits in a call for longer than some turns.
+    pub(crate) in_wait: bool,
     /// A question to a peer is not answered yet.
     pub(crate) is_asking: bool,
     /// The program makes no call, and its helper has the engine: nobody waits for peers.
@@ -124,6 +128,8 @@ pub(crate) struct Inner {
     pub(crate) owner: Owner,
     /// Messages that wait at ports which the program may have forgotten to open.
     pub(crate) unopened: Vec<Unopened>,
+    /// What is known of groups' operations; apart, as it is not used by every program.
+    pub(crate) collectives: Box<Collectives>,
 }
 
 /// See the module documentation.

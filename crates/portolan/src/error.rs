@@ -152,7 +152,7 @@ pub enum Error {
         paths: String,
     },
     /// What was waited for is behind messages that nobody has received, and the memory for those is
-    /// full.
+    /// full, or the system has none left for more of them.
     #[error("{}", memory_full(*.held_len, *.limit))]
     UnexpectedMemoryFull {
         /// Bytes that they take.
@@ -239,7 +239,9 @@ pub enum Error {
     #[error("a shared buffer cannot be posted for receiving; post a `Vec<u8>`")]
     BufferShared,
     /// Memory that others share cannot be opened for writing.
-    #[error("a shared buffer can be exposed for reading only; expose a `Vec<u8>` or a `Region`")]
+    #[error(
+        "a shared buffer can be registered for reading only; register a `Vec<u8>` or a `Region`"
+    )]
     RegionShared,
     /// This process is a child of the one that has joined.
     #[error(
@@ -260,13 +262,13 @@ pub enum Error {
         why: &'static str,
     },
     /// Another region has the key.
-    #[error("key {key:#x} is that of another region; choose another, or conceal that one first")]
+    #[error("key {key:#x} is that of another region; choose another, or deregister that one first")]
     KeyInUse {
         /// The key.
         key: u64,
     },
     /// A region that no program can have.
-    #[error("a region of {len} bytes is beyond half the address space; expose what is used")]
+    #[error("a region of {len} bytes is beyond half the address space; register what is used")]
     RegionTooLong {
         /// Bytes.
         len: usize,
@@ -303,6 +305,13 @@ impl fmt::Debug for Error {
 
 /// What is full, by how much, and what to do.
 pub(crate) fn memory_full(held_len: u64, limit: u64) -> String {
+    if held_len < limit {
+        return format!(
+            "{held_len} bytes of messages that no receive was posted for wait, and for more {}; or \
+             receive what has come before waiting for what is behind it",
+            Lack::memory()
+        );
+    }
     format!(
         "the memory for messages that no receive was posted for is full: {held_len} bytes of {limit}; \
          receive what has come before waiting for what is behind it, or raise unexpected_memory \

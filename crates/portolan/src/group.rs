@@ -6,31 +6,26 @@
 //!
 //! All members make the same calls in the same order, as in MPI. When they do not, or a member is
 //! gone, every member's call ends with an error that says who did what; a member whose part was
-//! done before is told by its next call. The group cannot be used any more then, which every later
+//! done before is told by its next call, or when it leaves the job. So is one that gave a group of the
+//! same number other members, or the same in another order. The group cannot be used any more then, which every later
 //! call on it says: the others may go on in a group of another number.
 
 use crate::buffer::Buffer;
-use crate::collective::{AT_ONCE, CollectiveKind, Head};
+use crate::collective::{CollectiveKind, Head, Members};
 use crate::error::Error;
 use crate::node::{Node, Sending, Task, Wait};
 use portolan_proto::group::{
     barrier_partners, barrier_rounds, broadcast_children, broadcast_parent,
 };
-use std::sync::Arc;
 
-/// Ports per group: one for each operation that may be under way.
-#[allow(clippy::cast_possible_truncation, reason = "it is 2")]
-const PORTS: u16 = AT_ONCE as u16;
-
-/// Groups in a job: the 2^16 system ports, by [`PORTS`], but for the last, to which news come.
+/// Groups in a job: the 2^16 system ports, by two, but for the last, to which news come.
 const GROUP_MAX: u16 = 32_767;
-const _: () = assert!(GROUP_MAX == u16::MAX / PORTS);
+const _: () = assert!(GROUP_MAX == u16::MAX / Members::PORTS);
 
 /// Some of the processes of a job, in an order of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    id: u16,
-    ranks: Arc<[u32]>,
+    members: Members,
     own: u32,
 }
 
@@ -38,10 +33,14 @@ impl Group {
     /// All processes of the job, in the order of their ranks. Its number is 0.
     #[must_use]
     pub fn all(node: &Node) -> Group {
+        node.all.clone()
+    }
+
+    /// The job of `size` processes, of which this is `rank`.
+    pub(crate) fn of_job(rank: u32, size: u32) -> Group {
         Group {
-            id: 0,
-            ranks: (0..node.size()).collect(),
-            own: node.rank(),
+            members: Members::new(0, (0..size).collect()),
+            own: rank,
         }
     }
 
@@ -85,8 +84,7 @@ impl Group {
             );
         };
         Ok(Group {
-            id,
-            ranks: ranks.into(),
+            members: Members::new(id, ranks.into()),
             own: u32::try_from(own).unwrap_or(0),
         })
     }
@@ -94,7 +92,7 @@ impl Group {
     /// Members.
     #[must_use]
     pub fn size(&self) -> u32 {
-        u32::try_from(self.ranks.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.members.ranks().len()).unwrap_or(u32::MAX)
     }
 
     /// This process's place in the group.
@@ -103,21 +101,12 @@ impl Group {
         self.own
     }
 
-    pub(crate) fn id(&self) -> u16 {
-        self.id
-    }
-
-    pub(crate) fn ranks(&self) -> &[u32] {
-        &self.ranks
-    }
-
-    /// The system port of the operations whose numbers end with `slot`.
-    pub(crate) fn port(&self, slot: usize) -> u16 {
-        self.id * PORTS + u16::from(slot != 0)
+    pub(crate) fn members(&self) -> &Members {
+        &self.members
     }
 
     pub(crate) fn rank_of(&self, member: u32) -> u32 {
-        self.ranks[member as usize]
+        self.members.ranks()[member as usize]
     }
 }
 
@@ -205,7 +194,7 @@ impl Node {
         stop: &dyn Fn() -> bool,
     ) -> Result<bool, Error> {
         if barrier.waiting.is_none() && barrier.round < barrier_rounds(barrier.task.group.size()) {
-            self.check_whole(&barrier.task.group)?;
+            self.check_whole(&barrier.task)?;
         }
         while let Some(waiting) = &mut barrier.waiting {
             if !self.wait_task(&barrier.task, waiting, stop)? {
@@ -317,7 +306,7 @@ impl Node {
             }
             let Some(buffer) = broadcast.buffer.take() else {
                 // It has ended before: well, or because the group broke.
-                self.check_whole(&broadcast.task.group)?;
+                self.check_whole(&broadcast.task)?;
                 return Ok(None);
             };
             let Some(child) = broadcast.children.pop() else {

@@ -71,12 +71,14 @@ pub use node::{Node, PathInfo};
 pub use ops::{Completion, Received, Request};
 pub use port::{Lane, Message, PortConfig, Target};
 pub use portolan_proto::{Access, Cause, Counters, DropReason, RemoteFault};
+pub use portolan_sys::effort::Effort;
 pub use raw::{
     Cookie, EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope,
     RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
 };
 pub use reduce::{ReduceOp, Reducible};
 pub use region::Region;
-pub use remote::{Exposed, PutNotice, RemoteKey, RemoteTarget};
+pub use remote::{PutNotice, Registration, RemoteKey, RemoteTarget};
+pub use start::check_settings;
 pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};
 pub use unexpected::{UnexpectedMemory, unexpected_memory};

@@ -16,8 +16,11 @@ use portolan_link::{
     TxError, TxFrame, WakeSet,
 };
 use portolan_proto::{LinkId, LinkParams, PeerId};
+use portolan_sys::effort;
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -35,10 +38,10 @@ pub(crate) enum AnyLink {
 }
 
 impl AnyLink {
-    #[inline]
+    #[inline(always)]
     fn transmit(&mut self, peer: u32, frame: &TxFrame<'_>) -> Result<(), TxError> {
         match self {
-            AnyLink::Shm(shm) => shm.transmit(peer, frame),
+            AnyLink::Shm(shm) => shm.transmit_now(peer, frame),
             AnyLink::Other(link) => link.transmit(peer, frame),
         }
     }
@@ -87,7 +90,7 @@ pub(crate) struct OpenLink {
     looks_at_memory: bool,
     /// Turn until which it is looked at every time.
     hot_until: u32,
-    /// Nobody is reached by it so far; frames of strangers may come.
+    /// Nobody is reached by it so far; frames of unsolicited peers may come.
     dormant: bool,
     connected: Vec<bool>,
 }
@@ -153,6 +156,52 @@ pub(crate) struct Network {
     pub(crate) prefix_len: u8,
 }
 
+/// What the settings say of links, whatever the machine has.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    fault: Option<FaultSpec>,
+    checksum: Choice,
+    die: Option<DieSpec>,
+    frame_len_max: Option<usize>,
+}
+
+impl Asked {
+    pub(crate) fn of(job: &Job) -> Result<Asked, Error> {
+        let die = parsed::<DieSpec>("die", settings::DIE.of(job))?;
+        // Endpoints are in no job and have no ranks.
+        let last = job.size.saturating_sub(1);
+        if let Some(die) = die.filter(|die| job.size > 0 && die.rank > last) {
+            return Err(Error::Setting {
+                name: "die",
+                value: die.to_string(),
+                why: format!("the job has ranks from 0 to {last}: name one of them"),
+            });
+        }
+        let frame_len_max = settings::FRAME_LEN_MAX.of(job);
+        Ok(Asked {
+            fault: parsed("fault", settings::FAULT.of(job))?,
+            checksum: Choice::of(job)?,
+            die,
+            frame_len_max: frame_len_max.map(parse_frame_len).transpose()?,
+        })
+    }
+}
+
+/// The value of a setting, if it is set.
+fn parsed<T: FromStr<Err: Display>>(
+    name: &'static str,
+    value: Option<String>,
+) -> Result<Option<T>, Error> {
+    let parsed = value.map(|text| {
+        text.parse().map_err(|error: T::Err| Error::Setting {
+            name,
+            value: text,
+            why: error.to_string(),
+        })
+    });
+    parsed.transpose()
+}
+
 impl Plan {
     /// Decides by the job's path setting and what `interfaces` there are.
     pub(crate) fn new(job: &Job) -> Result<Plan, Error> {
@@ -172,38 +221,18 @@ impl Plan {
             named if wants_network => named.or_else(|| Some(best_network(&interfaces))),
             _ => None,
         };
-        let fault = match settings::FAULT.of(job) {
-            Some(text) => Some(text.parse::<FaultSpec>().map_err(|error| Error::Setting {
-                name: "fault",
-                value: text,
-                why: error.to_string(),
-            })?),
-            None => None,
-        };
-        let die = match settings::DIE.of(job) {
-            Some(text) => Some(text.parse::<DieSpec>().map_err(|error| Error::Setting {
-                name: "die",
-                value: text,
-                why: error.to_string(),
-            })?),
-            None => None,
-        };
-        let frame_len_max = match settings::FRAME_LEN_MAX.of(job) {
-            Some(text) => Some(parse_frame_len(text)?),
-            None => None,
-        };
+        let asked = Asked::of(job)?;
+        let die = asked.die.filter(|spec| spec.rank == job.rank);
         Ok(Plan {
             shm: matches!(job.path, PathChoice::Auto | PathChoice::Shm),
             packet: wants_network && job.path != PathChoice::Udp,
             packet_required: job.path == PathChoice::Packet,
             network,
-            fault,
-            checksum: Choice::of(job)?,
-            die: die
-                .filter(|spec| spec.rank == job.rank)
-                .map(|spec| (spec, spec.countdown())),
+            fault: asked.fault,
+            checksum: asked.checksum,
+            die: die.map(|spec| (spec, spec.countdown())),
             pcap: recording(job)?,
-            frame_len_max,
+            frame_len_max: asked.frame_len_max,
             model: settings::MODEL.of(job),
         })
     }
@@ -338,13 +367,8 @@ impl Links {
     }
 
     #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.open.len()
-    }
-
-    #[inline]
-    pub(crate) fn at(&mut self, index: usize) -> &mut OpenLink {
-        &mut self.open[index]
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut OpenLink> {
+        self.open.iter_mut()
     }
 
     /// Whether a turn should not be held up by looks in vain: something is expected on a link, or
@@ -407,7 +431,8 @@ impl Links {
         open.link.as_dyn_mut().disconnect(peer.0);
     }
 
-    #[inline]
+    /// Always inlined: most of what a short message costs would else be the calls between the layers.
+    #[inline(always)]
     pub(crate) fn send(
         &mut self,
         turn: u32,
@@ -420,7 +445,11 @@ impl Links {
         };
         let open = &mut self.open[place];
         let result = match open.lossless {
-            true => open.link.transmit(peer.0, frame),
+            true => {
+                // Into the ring.
+                effort::copies();
+                open.link.transmit(peer.0, frame)
+            }
             false => {
                 let send = |frame: &TxFrame<'_>| open.link.transmit(peer.0, frame);
                 open.sums.transmit(frame, send)

@@ -30,7 +30,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 
@@ -46,6 +46,8 @@ struct Shared {
     rank: Option<u32>,
     clock: Clock,
     stop: AtomicBool,
+    /// Questions and answers that were sent.
+    sent: AtomicU64,
     members: RwLock<Members>,
 }
 
@@ -123,6 +125,7 @@ impl Unstarted {
             rank,
             clock,
             stop: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
             members: RwLock::new(members),
         });
         let in_thread = Arc::clone(&shared);
@@ -152,6 +155,11 @@ impl Liveness {
             // The thread's wake-up may have been spent on the attempts.
             self.shared.read_errors();
         }
+    }
+
+    /// Questions and answers that this process has sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
     }
 
     /// Tells of a peer of an endpoint, and of the secret in its address.
@@ -330,6 +338,7 @@ impl Shared {
     }
 
     fn send(&self, bytes: &[u8; LEN], to: SocketAddr) -> bool {
+        self.sent.fetch_add(1, Ordering::Relaxed);
         (0..SEND_ATTEMPTS).any(|_| match self.socket.send_to(bytes, to) {
             Ok(_) => true,
             Err(error) => {

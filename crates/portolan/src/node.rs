@@ -15,7 +15,9 @@ use crate::engine::{
     BUFFERED_LEN_MAX, Context, Descriptor, Engine, Inner, PortUse, Submitted, Waiter,
 };
 use crate::error::Error;
+use crate::group::Group;
 use crate::launch::Job;
+use crate::liveness::Liveness;
 use crate::model;
 use crate::ops::{Completion, OpKind, Received, Request};
 use crate::port::{Message, PortConfig, Target};
@@ -80,7 +82,8 @@ pub struct Node {
     job: Box<Job>,
     pub(crate) waiter: Waiter,
     pub(crate) descriptor: Option<Box<Descriptor>>,
-    collectives: collective::Collectives,
+    /// All processes of the job.
+    pub(crate) all: Group,
     clean: bool,
     /// It has left the job.
     closed: bool,
@@ -136,6 +139,14 @@ impl Node {
     #[must_use]
     pub fn turn_count(&self) -> u32 {
         self.engine.look().inner.turn
+    }
+
+    /// Questions whether a peer lives, and answers to those of others, that this process has sent so
+    /// far (`P9.3`). Each wakes it up to three times.
+    #[must_use]
+    pub fn question_count(&self) -> u64 {
+        let engine = self.engine.look();
+        engine.liveness.as_ref().map_or(0, Liveness::sent)
     }
 
     /// Everything that was dropped here, by reason, by the protocol and by the links.
@@ -520,7 +531,8 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::Undelivered`] when a process that may live was given up and may not have got
-    /// everything; the launcher then takes this process for failed.
+    /// everything; [`Error::CollectiveMismatch`] when another member called another operation of a group
+    /// than this process, which has not been told yet. The launcher then takes this process for failed.
     pub fn close(mut self) -> Result<(), Error> {
         self.leave_job()
     }
@@ -532,7 +544,10 @@ impl Node {
         if !self.clean {
             return Ok(());
         }
+        // What lies at ports is thrown away when a process closes.
+        engine.inner.check_groups();
         engine.close(&mut self.waiter)?;
+        engine.inner.check_told()?;
         if let Some(launch) = &mut engine.launch {
             launch.bye();
         }

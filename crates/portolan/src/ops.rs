@@ -12,8 +12,9 @@
 
 use crate::buffer::Buffer;
 use crate::error::Error;
-use crate::raw::{RawOp, RawPiece};
-use portolan_proto::{Label, OpId, PeerId, PortId};
+use crate::raw::{Cookie, RawKind, RawOp, RawPiece, RawWhat};
+use portolan_proto::{MatchBits, OpId, PeerId, PortId};
+use portolan_sys::effort;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
@@ -155,8 +156,8 @@ impl Memory {
 #[derive(Debug)]
 pub(crate) enum State {
     Pending,
-    /// With the label of a tagged message that was received.
-    Done(Received, Option<Label>),
+    /// With the match bits of a tagged message that was received.
+    Done(Received, Option<MatchBits>),
     /// Boxed, because errors are long and rare.
     Failed(Box<Error>),
 }
@@ -184,6 +185,15 @@ pub(crate) struct Ended {
     pub(crate) awaited_peer: Option<PeerId>,
     pub(crate) memory: Memory,
     pub(crate) raw: RawOp,
+}
+
+/// A receive of an endpoint's caller into one piece of its memory, out of the table.
+pub(crate) struct PlainRecv {
+    pub(crate) awaited_peer: Option<PeerId>,
+    pub(crate) cookie: Cookie,
+    pub(crate) kind: RawKind,
+    pub(crate) buf: *mut u8,
+    pub(crate) buf_len: usize,
 }
 
 /// No operation: generations begin at 1.
@@ -373,16 +383,64 @@ impl Ops {
     /// Takes an operation of an endpoint's caller out of the table.
     #[inline]
     pub(crate) fn take_raw(&mut self, id: OpId) -> Option<Ended> {
-        self.raw(id)?;
-        let op = self.remove(id)?;
-        let Owner::Caller(raw) = op.owner else {
+        let place = self.real(id);
+        let index = index_of(place);
+        let (generation, op) = self.places.get_mut(index)?;
+        let is_callers = |op: &mut Op| matches!(op.owner, Owner::Caller(_));
+        if u64::from(*generation) != place.0 >> 32 {
+            return None;
+        }
+        let Op {
+            kind,
+            memory,
+            owner: Owner::Caller(raw),
+        } = op.take_if(is_callers)?
+        else {
             return None;
         };
+        if id.is_part() {
+            self.parts.remove(&id);
+        }
+        self.free.push(u32::try_from(index).unwrap_or(0));
         Some(Ended {
-            awaited_peer: op.kind.awaited_peer(),
-            memory: op.memory,
+            awaited_peer: kind.awaited_peer(),
+            memory,
             raw,
         })
+    }
+
+    /// Takes the usual receive of an endpoint's caller out of the table, without moving it; `None` if
+    /// the operation is of another kind.
+    #[inline]
+    pub(crate) fn take_plain_recv(&mut self, id: OpId) -> Option<PlainRecv> {
+        let index = index_of(id);
+        // A part has another generation than any operation here.
+        let (generation, place) = self.places.get_mut(index)?;
+        if u64::from(*generation) != id.0 >> 32 {
+            return None;
+        }
+        let Some(Op {
+            kind,
+            memory: Memory::LentMut(buf, buf_len),
+            owner: Owner::Caller(raw),
+        }) = place
+        else {
+            return None;
+        };
+        if !matches!(raw.what, RawWhat::Recv) {
+            return None;
+        }
+        let recv = PlainRecv {
+            awaited_peer: kind.awaited_peer(),
+            cookie: raw.cookie,
+            kind: raw.kind,
+            buf: *buf,
+            buf_len: *buf_len,
+        };
+        // Nothing in it is to be dropped, which the compiler does not see.
+        std::mem::forget(place.take());
+        self.free.push(u32::try_from(index).unwrap_or(0));
+        Some(recv)
     }
 
     /// The operation's bytes for reading.
@@ -404,11 +462,12 @@ impl Ops {
         id: OpId,
         bytes: &[u8],
         source: u32,
-        label: Option<Label>,
+        match_bits: Option<MatchBits>,
     ) -> bool {
         let len = bytes.len();
+        effort::copies();
         self.bytes_mut(id)[..len].copy_from_slice(bytes);
-        self.complete_ok(id, Received { len, source }, label)
+        self.complete_ok(id, Received { len, source }, match_bits)
     }
 
     /// Completes an operation with success; `true` if a handler must be told.
@@ -417,11 +476,11 @@ impl Ops {
         &mut self,
         id: OpId,
         received: Received,
-        label: Option<Label>,
+        match_bits: Option<MatchBits>,
     ) -> bool {
         match self.get_mut(id).map(|op| &mut op.owner) {
             Some(Owner::Request(state)) => {
-                *state = State::Done(received, label);
+                *state = State::Done(received, match_bits);
                 false
             }
             Some(_) => true,
@@ -464,12 +523,12 @@ impl Ops {
             Memory::Lent(..) | Memory::LentMut(..) => None,
         };
         match op.owner {
-            Owner::Request(State::Done(got, label)) => Some(Ok(Completion {
+            Owner::Request(State::Done(got, match_bits)) => Some(Ok(Completion {
                 len: got.len,
                 source: got.source,
                 buffer,
-                tag: label.map_or(0, |label| label.tag),
-                imm: label.and_then(|label| label.imm),
+                tag: match_bits.map_or(0, |match_bits| match_bits.tag),
+                imm: match_bits.and_then(|match_bits| match_bits.imm),
             })),
             Owner::Request(State::Failed(error)) => Some(Err(*error)),
             _ => None,

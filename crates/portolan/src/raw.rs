@@ -75,7 +75,7 @@ pub struct RawClaim {
     pub(crate) is_tagged: bool,
 }
 
-/// Who may do what with exposed memory.
+/// Who may do what with registered memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawAccess {
     /// Get, and the values that atomic operations return.
@@ -87,7 +87,7 @@ pub struct RawAccess {
 /// A place in the memory of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRemote {
-    /// Address of the first byte, counted as the owner has said when it exposed the memory.
+    /// Address of the first byte, counted as the owner has said when it registered the memory.
     pub addr: u64,
     /// Key of the region.
     pub key: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Remote memory as programs see it: regions, put, get, and atomic operations.
 //!
-//! A process exposes memory and tells others its key, by a message for instance. They put into it
+//! A process registers memory and tells others its key, by a message for instance. They put into it
 //! and get out of it without a receive; the process itself takes part only by making calls of this
 //! library, as for messages.
 //!
@@ -42,15 +42,15 @@ impl RemoteKey {
     }
 }
 
-/// Memory of this process that is open to others, until [`Node::conceal`].
+/// Memory of this process that is open to others, until [`Node::deregister`].
 #[derive(Debug)]
-#[must_use = "memory that is exposed comes back by `conceal` alone"]
-pub struct Exposed {
+#[must_use = "memory that is registered comes back by `deregister` alone"]
+pub struct Registration {
     op: OpId,
     key: RemoteKey,
 }
 
-impl Exposed {
+impl Registration {
     /// What others name it by.
     #[must_use]
     pub fn key(&self) -> RemoteKey {
@@ -124,7 +124,11 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::RegionShared`] when others could write to memory that is shared.
-    pub fn expose(&mut self, memory: impl Into<Buffer>, access: Access) -> Result<Exposed, Error> {
+    pub fn register(
+        &mut self,
+        memory: impl Into<Buffer>,
+        access: Access,
+    ) -> Result<Registration, Error> {
         let mut memory = memory.into();
         if access.write && memory.as_mut_slice().is_none() {
             return Err(Error::RegionShared);
@@ -140,25 +144,25 @@ impl Node {
         // A key that is drawn is never in use.
         let key = inner.core.register(op, &spec).unwrap_or(0);
         let key = RemoteKey(key);
-        Ok(Exposed { op, key })
+        Ok(Registration { op, key })
     }
 
-    /// The bytes of exposed memory, as they are now. They do not change before the next call, so what
+    /// The bytes of registered memory, as they are now. They do not change before the next call, so what
     /// earlier calls have left is not carried on until then.
     #[must_use]
-    pub fn exposed(&self, region: &Exposed) -> &[u8] {
+    pub fn registered(&self, region: &Registration) -> &[u8] {
         self.engine.hold().inner.ops.bytes(region.op)
     }
 
     /// The same, to be changed; empty if the memory is shared.
     #[must_use]
-    pub fn exposed_mut(&mut self, region: &Exposed) -> &mut [u8] {
+    pub fn registered_mut(&mut self, region: &Registration) -> &mut [u8] {
         self.engine.hold_mut().inner.ops.bytes_mut(region.op)
     }
 
     /// Closes a region and gives its memory back. Whoever uses it meanwhile, or later, gets
     /// [`Error::RemoteRefused`].
-    pub fn conceal(&mut self, region: Exposed) -> Buffer {
+    pub fn deregister(&mut self, region: Registration) -> Buffer {
         let engine = &mut *self.engine.enter();
         engine.inner.core.deregister(region.key.0);
         let memory = engine.inner.ops.reclaim(region.op);

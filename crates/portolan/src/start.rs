@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::engine::{CONNECT_TIMEOUT, Completions, Inner, Placement};
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
-use crate::links::{Links, Plan};
+use crate::links::{Asked, Links, Plan};
 use crate::liveness::{self, Unstarted};
 use crate::model;
 use crate::ops::Ops;
@@ -128,11 +128,13 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         undelivered: Vec::new(),
         self_unread: 0,
         is_idle: false,
+        in_wait: false,
         is_asking: false,
         is_away: false,
         ended_count: 0,
         losses: None,
         unopened: Vec::new(),
+        collectives: Box::default(),
         owner: Owner::this_process(),
         completions: Completions::default(),
         connect_timeout: CONNECT_TIMEOUT,
@@ -152,6 +154,35 @@ fn schedule(job: &Job) -> Result<Schedule, Error> {
             why: "write shortest or fair".to_owned(),
         }),
     }
+}
+
+/// Refuses values of settings that no process of a job of `size` could obey, on whatever host, with these
+/// options and variables. What depends on a host, such as an interface or a file, is its processes' to
+/// refuse.
+///
+/// # Errors
+/// [`Error::Setting`].
+pub fn check_settings(
+    options: &BTreeMap<String, String>,
+    environment: &BTreeMap<String, String>,
+    size: u32,
+) -> Result<(), Error> {
+    let mut job = Job::alone([0; 16], [0; 32]);
+    job.size = size;
+    for setting in settings::ALL {
+        let Some(name) = setting.option else { continue };
+        let set = |variable: &&String| !variable.is_empty();
+        let variable = environment.get(setting.variable).filter(set);
+        if let Some(value) = options.get(name).or(variable) {
+            job.options.insert(name.to_owned(), value.clone());
+        }
+    }
+    Asked::of(&job)?;
+    Auth::asked(&job)?;
+    schedule(&job)?;
+    unexpected::of_job(&job, false)?;
+    liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?;
+    Placement::new(settings::PLACEMENT.of(&job), Clock::new()).map(|_| ())
 }
 
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::ops::{OpKind, Request};
 use crate::port::Lane;
-use portolan_proto::{ClaimId, Label, OpId, PeerId, Selector, SendSpec, Space};
+use portolan_proto::{ClaimId, MatchBits, OpId, PeerId, Selector, SendSpec, Space};
 
 /// Where a tagged message goes, and with what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,13 +53,13 @@ impl TagTarget {
     }
 
     fn spec(&self) -> SendSpec {
-        let label = Label {
+        let match_bits = MatchBits {
             space: Space::Tagged,
             tag: self.tag,
             imm: self.imm,
         };
         SendSpec {
-            to: label.into(),
+            to: match_bits.into(),
             lane: self.lane.into(),
             best_effort: false,
         }
@@ -125,9 +125,9 @@ impl From<portolan_proto::Envelope> for Envelope {
     fn from(envelope: portolan_proto::Envelope) -> Envelope {
         Envelope {
             source: envelope.peer.0,
-            tag: envelope.label.tag,
+            tag: envelope.match_bits.tag,
             len: usize::try_from(envelope.len).unwrap_or(usize::MAX),
-            imm: envelope.label.imm,
+            imm: envelope.match_bits.imm,
         }
     }
 }

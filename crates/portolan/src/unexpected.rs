@@ -6,6 +6,7 @@
 use crate::error::Error;
 use crate::launch::Job;
 use crate::settings;
+use portolan_sys::lack::Lack;
 use std::fs;
 use std::path::Path;
 
@@ -49,7 +50,12 @@ pub struct UnexpectedMemory {
 pub fn unexpected_memory(local_size: Option<u32>) -> Result<UnexpectedMemory, Error> {
     let value = settings::UNEXPECTED_MEMORY.from_env();
     let local_size = local_size.or_else(local_size_from_env);
-    resolve(value.as_deref(), host_len(), local_size.unwrap_or(1))
+    resolve(
+        value.as_deref(),
+        host_len(),
+        own_len(),
+        local_size.unwrap_or(1),
+    )
 }
 
 /// The same for a process of `job`; of an endpoint, which is in none, `local_size` is not known.
@@ -59,14 +65,24 @@ pub(crate) fn of_job(job: &Job, is_endpoint: bool) -> Result<usize, Error> {
         false => job.local_size,
     };
     let value = settings::UNEXPECTED_MEMORY.of(job);
-    let found = resolve(value.as_deref(), host_len(), local_size)?;
+    let found = resolve(value.as_deref(), host_len(), own_len(), local_size)?;
     Ok(usize::try_from(found.len).unwrap_or(usize::MAX))
 }
 
-fn resolve(value: Option<&str>, host_len: u64, local_size: u32) -> Result<UnexpectedMemory, Error> {
+/// `own_len` is what limits of its own leave this process, shared with nobody.
+fn resolve(
+    value: Option<&str>,
+    host_len: u64,
+    own_len: Option<u64>,
+    local_size: u32,
+) -> Result<UnexpectedMemory, Error> {
     let local_size = local_size.max(1);
+    let part = |percent: u64| {
+        let of_host = host_len / 100 * percent / u64::from(local_size);
+        own_len.map_or(of_host, |own_len| of_host.min(own_len / 100 * percent))
+    };
     let share = |percent: u64| UnexpectedMemory {
-        len: (host_len / 100 * percent / u64::from(local_size)).clamp(LEN_MIN, LEN_MAX),
+        len: part(percent).clamp(LEN_MIN, LEN_MAX),
         host_len,
         local_size,
     };
@@ -122,6 +138,11 @@ fn host_len() -> u64 {
     known.unwrap_or(HOST_LEN_UNKNOWN)
 }
 
+/// The limit of this process's address space, or data, if it has one (ulimit -v, -d).
+fn own_len() -> Option<u64> {
+    Lack::memory().limit
+}
+
 /// `MemTotal` of proc(5), which is in units of 1024 bytes.
 fn mem_total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
@@ -149,7 +170,7 @@ mod tests {
     const HOST: u64 = 32 << 30;
 
     fn len(value: Option<&str>, local_size: u32) -> u64 {
-        resolve(value, HOST, local_size).unwrap().len
+        resolve(value, HOST, None, local_size).unwrap().len
     }
 
     #[test]
@@ -163,6 +184,14 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_of_the_process_counts_as_its_part_of_the_host() {
+        let of = |own_len, size| resolve(None, HOST, own_len, size).unwrap().len;
+        assert_eq!(of(Some(400 << 20), 2), (400 << 20) / 100 * 25);
+        assert_eq!(of(Some(HOST), 4), of(None, 4));
+        assert_eq!(of(Some(1 << 20), 1), LEN_MIN);
+    }
+
+    #[test]
     fn bytes_are_taken_as_they_are() {
         assert_eq!(len(Some("123456"), 4), 123_456);
         assert_eq!(len(Some("64K"), 4), 65_536);
@@ -172,7 +201,7 @@ mod tests {
     #[test]
     fn what_is_no_amount_of_memory_is_refused_by_name() {
         for value in ["", "%", "0%", "91%", "-1", "1000", "33G", "1T", "lots", "K"] {
-            let said = resolve(Some(value), HOST, 1).unwrap_err().to_string();
+            let said = resolve(Some(value), HOST, None, 1).unwrap_err().to_string();
             assert!(
                 said.contains("unexpected_memory") && said.contains('%'),
                 "{said}"

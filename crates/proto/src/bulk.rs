@@ -23,7 +23,7 @@ pub(crate) enum Origin {
     Lane,
     /// To its port: its buffer came late.
     Port,
-    /// To its receive alone: it has a label. `P11.4`
+    /// To its receive alone: it has match bits. `P11.4`
     Receive,
     /// To its lane: it fills a region.
     Region,

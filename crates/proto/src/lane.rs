@@ -98,7 +98,7 @@ pub(crate) enum State {
         data: Data,
         error: Option<OpError>,
     },
-    /// Waits for a receive, at its port or among those with labels.
+    /// Waits for a receive, at its port or among the tagged ones.
     Aside,
     /// Goes on as a transfer that is no part of the lane, or failed.
     Gone,
@@ -543,7 +543,7 @@ fn match_request(
                         .start(&mut env.sh.ctx, &request, posted, Origin::Lane);
                 State::Transferring { transfer }
             } else {
-                env.sh.start_labelled(request, posted);
+                env.sh.start_tagged(request, posted);
                 State::Gone
             }
         }

@@ -49,14 +49,14 @@ pub use base::time::Instant;
 pub use bulk::prediction::ExpectedRun;
 pub use dispatch::Core;
 pub use dispatch::batch::TakenRun;
-pub use dispatch::lone::{Admitted, Direct, Labelled, Want, Whole, WholeDest};
+pub use dispatch::lone::{Admitted, Direct, Tagged, Want, Whole, WholeDest};
 pub use dispatch::transmit::Transmit;
 pub use lane::tx::CreditStatus;
 pub use matching::match_list::{ClaimId, Envelope, Selector};
 pub use path::PathStatus;
 pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
 pub use peer::PeerStatus;
-pub use portolan_wire::{CARD_LEN, Card, Label, LaneId, Space};
+pub use portolan_wire::{ENDPOINT_ID_LEN, EndpointId, LaneId, MatchBits, Space};
 pub use rma::{ATOMIC_LEN_MAX, Access, RegionSpec, RemoteSpec};
 pub use session::SessionIds;
 

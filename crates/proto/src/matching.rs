@@ -56,7 +56,7 @@ impl Matching {
         self.ports.get_mut(id)
     }
 
-    /// Receives by label, and what waits for them.
+    /// Receives by match bits, and what waits for them.
     #[inline]
     pub(crate) fn lists(&mut self) -> &mut MatchLists {
         &mut self.lists
@@ -115,8 +115,8 @@ impl Matching {
     ) -> Match {
         match to {
             Address::Port(id) => self.find_at_port(*id, peer, lane),
-            Address::Label(label) => {
-                let posted = self.lists.take_posted(peer, label, len, ctx);
+            Address::MatchBits(match_bits) => {
+                let posted = self.lists.take_posted(peer, match_bits, len, ctx);
                 posted.map_or(Match::Nothing, Match::Posted)
             }
         }
@@ -140,8 +140,8 @@ impl Matching {
                 let found = port.find(peer, lane, arrival == Arrival::Whole);
                 (found, port.discards())
             }
-            Address::Label(label) => {
-                let posted = self.lists.take_posted(peer, label, len, ctx);
+            Address::MatchBits(match_bits) => {
+                let posted = self.lists.take_posted(peer, match_bits, len, ctx);
                 let found = posted.map_or(Match::Nothing, Match::Posted);
                 (found, ctx.is_closing())
             }
@@ -168,7 +168,9 @@ impl Matching {
                 let takes = |port: &mut Port| port.would_take(peer, lane, eager, used);
                 self.ports.get_mut(*id).map_or(discards, takes)
             }
-            Address::Label(label) => discards || self.lists.would_take(peer, label, used),
+            Address::MatchBits(match_bits) => {
+                discards || self.lists.would_take(peer, match_bits, used)
+            }
         }
     }
 
@@ -200,10 +202,10 @@ impl Matching {
                 self.ports
                     .put_aside(*id, (peer, lane), len, keeps_credit, what);
             }
-            Address::Label(label) => self.lists.put_aside(&Arrived {
+            Address::MatchBits(match_bits) => self.lists.put_aside(&Arrived {
                 peer,
                 lane,
-                label: *label,
+                match_bits: *match_bits,
                 len,
                 keeps_credit,
                 what,

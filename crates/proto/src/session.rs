@@ -309,11 +309,11 @@ pub(crate) fn is_equal(a: [u8; MAC_LEN], b: [u8; MAC_LEN]) -> bool {
     widened(a) == widened(b)
 }
 
-/// First bytes of the keyed hash of the handshake, frame header included, and of the card behind
+/// First bytes of the keyed hash of the handshake, frame header included, and of the endpoint id behind
 /// it.
-pub(crate) fn authenticator(secret: &[u8; 32], body: &[u8], card: &[u8]) -> [u8; MAC_LEN] {
+pub(crate) fn authenticator(secret: &[u8; 32], body: &[u8], endpoint_id: &[u8]) -> [u8; MAC_LEN] {
     let mut hasher = blake3::Hasher::new_keyed(secret);
-    let hash = hasher.update(body).update(card).finalize();
+    let hash = hasher.update(body).update(endpoint_id).finalize();
     let mut mac = [0; MAC_LEN];
     mac.copy_from_slice(&hash.as_bytes()[..MAC_LEN]);
     mac

@@ -60,11 +60,11 @@ impl Shared {
     /// Their memory is used up. `P3.10`
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.unexpected_len() >= self.ctx.limits().held_len_max
+        self.held.is_exhausted() || self.unexpected_len() >= self.ctx.limits().held_len_max
     }
 
-    /// Begins the transfer of a message with a label, now or when there is room for it.
-    pub(crate) fn start_labelled(&mut self, request: Request, posted: Posted) {
+    /// Begins the transfer of a tagged message, now or when there is room for it.
+    pub(crate) fn start_tagged(&mut self, request: Request, posted: Posted) {
         if self.transfers.has_rx_room() {
             let transfers = &mut self.transfers;
             transfers.start(&mut self.ctx, &request, posted, Origin::Receive);

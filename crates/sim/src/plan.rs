@@ -6,7 +6,9 @@ mod ends;
 use crate::clock::Clock;
 use crate::faults::{Fault, FaultKind, Side};
 use crate::net::NetPlan;
-use portolan_proto::{Address, Label, LaneId, Limits, LinkId, LinkParams, PortId, PortMode, Space};
+use portolan_proto::{
+    Address, LaneId, Limits, LinkId, LinkParams, MatchBits, PortId, PortMode, Space,
+};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -307,7 +309,7 @@ impl Plan {
         if port.system || plan.is_none_or(|plan| !plan.tagged) {
             return port.into();
         }
-        Address::Label(Label {
+        Address::MatchBits(MatchBits {
             space: Space::Tagged,
             tag: tag_of(port),
             imm: Some(imm),

@@ -17,6 +17,8 @@ use std::sync::OnceLock;
 #[cfg(not(loom))]
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
+#[cfg(not(loom))]
+use crate::effort::{self, Call};
 #[cfg(loom)]
 use loom::sync::atomic::{Ordering, fence};
 
@@ -49,6 +51,7 @@ pub fn light() {
 pub fn heavy() -> bool {
     use rustix::thread::{MembarrierCommand, membarrier};
     full();
+    effort::calls(Call::Membarrier);
     register() && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
@@ -73,6 +76,7 @@ pub fn heavy_own() {
     full();
     if register_own() {
         // It succeeded when it was tried.
+        effort::calls(Call::Membarrier);
         let _ = membarrier(MembarrierCommand::PrivateExpedited);
     }
 }

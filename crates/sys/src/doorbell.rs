@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waking the process at the other end of a connected socket, and noticing that it is gone.
 
+use crate::effort::{self, Call};
 use crate::lack::Lack;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -52,6 +53,7 @@ pub fn tell_lack(socket: impl AsFd, lack: &Lack) {
 }
 
 fn send(socket: impl AsFd, record: &[u8]) {
+    effort::calls(Call::Sendto);
     let _ = net::send(socket, record, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
@@ -59,6 +61,7 @@ fn send(socket: impl AsFd, record: &[u8]) {
 pub fn drain(socket: impl AsFd) -> Drained {
     let mut record = [0u8; RECORD_LEN];
     for bells in 0..DRAIN_MAX {
+        effort::calls(Call::Recvfrom);
         match net::recv(socket.as_fd(), &mut record, RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Drained::HungUp,
             Ok(_) if record[0] == FAREWELL => return Drained::Farewell,
@@ -84,6 +87,7 @@ pub fn is_hung_up(socket: impl AsFd) -> bool {
         tv_nsec: 0,
     };
     let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    effort::calls(Call::Poll);
     poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(gone)
 }
 

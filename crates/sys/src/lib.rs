@@ -10,6 +10,7 @@
 pub mod barrier;
 pub mod descriptors;
 pub mod doorbell;
+pub mod effort;
 pub mod epoll;
 pub mod ethtool;
 pub mod foreign;

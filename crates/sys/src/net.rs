@@ -11,6 +11,7 @@
 //! (`packet_ring`).
 
 mod addr;
+mod beside;
 mod datagram;
 mod error_queue;
 mod interfaces;
@@ -22,6 +23,7 @@ mod poll;
 mod scatter;
 
 pub use addr::SockAddr;
+pub use beside::connect_beside;
 pub use datagram::{Received, Sender, recv, recv_segments, send, send_to};
 pub use error_queue::{ErrorOrigin, SocketError, recv_error, recv_error_quoting};
 pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces};

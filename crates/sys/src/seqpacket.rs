@@ -6,6 +6,7 @@
     reason = "getsockopt(SO_PEERCRED) with a peer that has no pid here"
 )]
 
+use crate::effort::{self, Call};
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -55,6 +56,7 @@ impl SeqpacketListener {
     /// # Errors
     /// Mostly for want of descriptors.
     pub fn accept(&self) -> io::Result<Option<Seqpacket>> {
+        effort::calls(Call::Accept4);
         match net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Ok(Some(Seqpacket(socket))),
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
@@ -163,6 +165,7 @@ impl Seqpacket {
             "space for one descriptor"
         );
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        effort::calls(Call::Sendmsg);
         net::sendmsg(&self.0, &[IoSlice::new(record)], &mut control, flags)?;
         Ok(())
     }
@@ -177,6 +180,7 @@ impl Seqpacket {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        effort::calls(Call::Recvmsg);
         let received =
             match net::recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(None),

@@ -2,6 +2,7 @@
 //! Reading another process's memory without its help, where the kernel allows it.
 #![allow(unsafe_code, reason = "process_vm_readv")]
 
+use crate::effort::{self, Call};
 use std::io;
 
 /// Copies `dst.len()` bytes from address `remote_addr` of process `pid`.
@@ -34,6 +35,7 @@ fn read_some(pid: libc::pid_t, remote_addr: u64, dst: &mut [u8]) -> io::Result<u
         iov_base: std::ptr::without_provenance_mut(remote_base),
         iov_len: dst.len(),
     };
+    effort::calls(Call::ProcessVmReadv);
     // SAFETY: `local` describes `dst`, borrowed mutably for the call; `remote` is an address of
     // another process, which the kernel checks there. If `pid` is this process, the caller named
     // memory of its own by number and gets a copy as from any other.

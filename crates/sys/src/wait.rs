@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleeping on descriptors that belong to others.
+//! Sleeping on descriptors that belong to others, and stepping aside.
 #![allow(unsafe_code, reason = "ppoll on descriptor numbers")]
 
+use crate::effort::{self, Call};
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr;
@@ -26,6 +27,7 @@ pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) -> io::Result<boo
         tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
     });
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    effort::calls(Call::Ppoll);
     // SAFETY: `entries` has `count` elements and `timeout` is null or points to a local; both live
     // through the call. Descriptors are only looked at; a stale number is reported as invalid.
     let ready = unsafe { libc::ppoll(entries.as_mut_ptr(), count, timeout, ptr::null()) };
@@ -36,6 +38,12 @@ pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) -> io::Result<boo
         err if err.kind() == io::ErrorKind::Interrupted => Ok(false),
         err => Err(err),
     }
+}
+
+/// Lets others have the core, if any want it.
+pub fn yield_now() {
+    effort::calls(Call::SchedYield);
+    std::thread::yield_now();
 }
 
 #[cfg(test)]

@@ -11,26 +11,28 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-mod card;
 mod check;
+mod endpoint_id;
 mod field;
 mod frame;
 mod hello;
-mod label;
 mod marks;
+mod match_bits;
 mod record;
 mod remote;
 mod seal;
 mod train;
 
-pub use card::{CARD_LEN, Card, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, card_of};
 pub use check::{CHECK_LEN, CheckedFrame};
+pub use endpoint_id::{
+    ENDPOINT_ID_LEN, EndpointId, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, endpoint_id_of,
+};
 pub use frame::{
     ATTEMPT_MAX, BULK_HEADER_LEN, BulkHeader, FRAME_HEADER_LEN, FrameHeader, FrameKind, VERSION,
 };
 pub use hello::{HELLO_LEN, Hello, MAC_LEN};
-pub use label::{LABEL_LEN_MAX, Label, Space};
 pub use marks::{MARKS_LEN, Marks};
+pub use match_bits::{LABEL_LEN_MAX, MatchBits, Space};
 pub use record::{
     ACK_FIXED_LEN, Ack, CHUNK_LEN, CREDIT_LEN, Chunk, Credit, DONE_LEN, Done, DoneStatus,
     FRAGMENT_LEN, Fragment, GRANT_LEN, Grant, LaneId, MESSAGE_LEN, MESSAGE_LEN_MAX, Message,

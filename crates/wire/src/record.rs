@@ -3,18 +3,18 @@
 
 use crate::Malformed;
 use crate::field::{put, u16_at, u32_at, u64_at};
-use crate::label::{LABEL_LEN_MAX, Label};
 use crate::marks::{KIND_MARKS, MARKS_LEN, Marks};
+use crate::match_bits::{LABEL_LEN_MAX, MatchBits};
 use crate::remote::{self, RemoteAnswer, RemoteGet, RemoteRts, RemoteSource, RemoteWrite};
 use core::ops::Range;
 
-/// Bytes of a message header, without its label.
+/// Bytes of a message header, without its match bits.
 pub const MESSAGE_LEN: usize = 8;
 /// Bytes of the longest message header.
 pub const MESSAGE_LEN_MAX: usize = MESSAGE_LEN + LABEL_LEN_MAX;
-/// Bytes of a fragment header, without its label.
+/// Bytes of a fragment header, without its match bits.
 pub const FRAGMENT_LEN: usize = 16;
-/// Bytes of a request to send, without its label.
+/// Bytes of a request to send, without its match bits.
 pub const RTS_LEN: usize = 32;
 /// Bytes of a grant.
 pub const GRANT_LEN: usize = 24;
@@ -39,11 +39,11 @@ const KIND_DONE: u8 = 6;
 const KIND_CREDIT: u8 = 7;
 const KIND_ACK: u8 = 8;
 const KIND_PROBE: u8 = 9;
-/// Between the kinds of a record at a port and of the same with a label: 16, 17, 18.
-const LABELLED: u8 = 15;
-const KIND_LABELLED_MESSAGE: u8 = KIND_MESSAGE + LABELLED;
-const KIND_LABELLED_FRAGMENT: u8 = KIND_FRAGMENT + LABELLED;
-const KIND_LABELLED_RTS: u8 = KIND_RTS + LABELLED;
+/// Between the kinds of a record at a port and of the same with match bits: 16, 17, 18.
+const TAGGED: u8 = 15;
+const KIND_TAGGED_MESSAGE: u8 = KIND_MESSAGE + TAGGED;
+const KIND_TAGGED_FRAGMENT: u8 = KIND_FRAGMENT + TAGGED;
+const KIND_TAGGED_RTS: u8 = KIND_RTS + TAGGED;
 // 32 to 47 are those of remote memory (`remote`).
 
 const FLAG_HIGH: u8 = 1;
@@ -87,14 +87,14 @@ pub struct Message {
     pub best_effort: bool,
     /// The port belongs to the library (groups), not to the program.
     pub system: bool,
-    /// Destination port; 0 for a message with a label.
+    /// Destination port; 0 for a tagged message.
     pub port: u16,
     /// Bytes of payload.
     pub len: u16,
     /// Number of the message in its lane.
     pub seq: u16,
     /// What it is matched by instead of a port.
-    pub label: Option<Label>,
+    pub match_bits: Option<MatchBits>,
 }
 
 impl Message {
@@ -116,12 +116,12 @@ impl Message {
             port: u16_at(bytes, 2),
             len: u16_at(bytes, 4),
             seq: u16_at(bytes, 6),
-            label: None,
+            match_bits: None,
         })
     }
 
-    /// Reads a header of `fixed_len` bytes and the label behind it. `P11.1`
-    fn parse_labelled(bytes: &[u8], fixed_len: usize) -> Result<Message, Malformed> {
+    /// Reads a header of `fixed_len` bytes and the match bits behind it. `P11.1`
+    fn parse_tagged(bytes: &[u8], fixed_len: usize) -> Result<Message, Malformed> {
         let (head, rest) = bytes
             .split_at_checked(fixed_len)
             .ok_or(Malformed::Truncated)?;
@@ -141,22 +141,22 @@ impl Message {
             port: 0,
             len: u16_at(head, 4),
             seq: u16_at(head, 6),
-            label: Some(Label::parse([head[2], head[3]], rest)?),
+            match_bits: Some(MatchBits::parse([head[2], head[3]], rest)?),
         })
     }
 
-    /// Bytes of the header, its label included.
+    /// Bytes of the header, its match bits included.
     #[inline]
     #[must_use]
     pub fn header_len(&self) -> usize {
-        MESSAGE_LEN + self.label_len()
+        MESSAGE_LEN + self.match_bits_len()
     }
 
-    /// Bytes of the label that stands behind the header.
+    /// Bytes of the match bits that stand behind the header.
     #[inline]
     #[must_use]
-    pub fn label_len(&self) -> usize {
-        self.label.as_ref().map_or(0, Label::wire_len)
+    pub fn match_bits_len(&self) -> usize {
+        self.match_bits.as_ref().map_or(0, MatchBits::wire_len)
     }
 
     /// Reads the header of a whole message; `None` if the record is of another kind or malformed.
@@ -169,18 +169,18 @@ impl Message {
         Message::parse(bytes).ok()
     }
 
-    /// Reads the header of a whole message with a label; `None` if the record is of another kind or
+    /// Reads the header of a whole tagged message; `None` if the record is of another kind or
     /// malformed.
     #[inline]
     #[must_use]
-    pub fn peek_labelled(bytes: &[u8]) -> Option<Message> {
-        if bytes.first() != Some(&KIND_LABELLED_MESSAGE) {
+    pub fn peek_tagged(bytes: &[u8]) -> Option<Message> {
+        if bytes.first() != Some(&KIND_TAGGED_MESSAGE) {
             return None;
         }
-        Message::parse_labelled(bytes, MESSAGE_LEN).ok()
+        Message::parse_tagged(bytes, MESSAGE_LEN).ok()
     }
 
-    /// Writes the common part of a record whose header has `fixed_len` bytes, and the label.
+    /// Writes the common part of a record whose header has `fixed_len` bytes, and the match bits.
     #[inline]
     fn emit_as(&self, kind: u8, fixed_len: usize, bytes: &mut [u8]) {
         let mut flags = 0;
@@ -198,9 +198,9 @@ impl Message {
         put(bytes, 2, self.port.to_le_bytes());
         put(bytes, 4, self.len.to_le_bytes());
         put(bytes, 6, self.seq.to_le_bytes());
-        if let Some(label) = &self.label {
-            bytes[0] = kind + LABELLED;
-            let form = label.emit(&mut bytes[fixed_len..]);
+        if let Some(match_bits) = &self.match_bits {
+            bytes[0] = kind + TAGGED;
+            let form = match_bits.emit(&mut bytes[fixed_len..]);
             put(bytes, 2, form);
         }
     }
@@ -245,13 +245,10 @@ impl Fragment {
     #[inline]
     #[must_use]
     pub fn is_at(frame: &[u8], at: usize) -> bool {
-        matches!(
-            frame.get(at),
-            Some(&(KIND_FRAGMENT | KIND_LABELLED_FRAGMENT))
-        )
+        matches!(frame.get(at), Some(&(KIND_FRAGMENT | KIND_TAGGED_FRAGMENT)))
     }
 
-    /// Reads the header of a fragment, with a label or without; `None` if the record is of another
+    /// Reads the header of a fragment, with match bits or without; `None` if the record is of another
     /// kind or malformed.
     #[inline]
     #[must_use]
@@ -261,17 +258,17 @@ impl Fragment {
         }
         let message = match bytes[0] {
             KIND_FRAGMENT => Message::parse(bytes),
-            KIND_LABELLED_FRAGMENT => Message::parse_labelled(bytes, FRAGMENT_LEN),
+            KIND_TAGGED_FRAGMENT => Message::parse_tagged(bytes, FRAGMENT_LEN),
             _ => return None,
         };
         Fragment::parse(message.ok()?, bytes).ok()
     }
 
-    /// Bytes of the header, its label included.
+    /// Bytes of the header, its match bits included.
     #[inline]
     #[must_use]
     pub fn header_len(&self) -> usize {
-        FRAGMENT_LEN + self.message.label_len()
+        FRAGMENT_LEN + self.message.match_bits_len()
     }
 
     /// Writes the header into the first [`Fragment::header_len`] bytes.
@@ -311,10 +308,10 @@ impl Rts {
         }
     }
 
-    /// Bytes of the record, its label included.
+    /// Bytes of the record, its match bits included.
     #[must_use]
     pub fn wire_len(&self) -> usize {
-        RTS_LEN + self.message.label_len()
+        RTS_LEN + self.message.match_bits_len()
     }
 
     /// Writes the record into the first [`Rts::wire_len`] bytes.
@@ -704,7 +701,7 @@ fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize),
             let rts = Rts::parse(Message::parse(bytes)?, bytes);
             (Record::Rts(rts), RTS_LEN, 0)
         }
-        KIND_LABELLED_MESSAGE..=KIND_LABELLED_RTS => parse_labelled(bytes)?,
+        KIND_TAGGED_MESSAGE..=KIND_TAGGED_RTS => parse_tagged(bytes)?,
         KIND_GRANT => (
             Record::Grant(Grant::parse(&bytes[..need(GRANT_LEN)?])),
             GRANT_LEN,
@@ -765,19 +762,19 @@ fn parse_remote(kind: u8, bytes: &[u8]) -> Result<(Record, usize, usize), Malfor
     })
 }
 
-/// The same for records with a label.
-fn parse_labelled(bytes: &[u8]) -> Result<(Record, usize, usize), Malformed> {
+/// The same for records with match bits.
+fn parse_tagged(bytes: &[u8]) -> Result<(Record, usize, usize), Malformed> {
     let fixed_len = match bytes[0] {
-        KIND_LABELLED_MESSAGE => MESSAGE_LEN,
-        KIND_LABELLED_FRAGMENT => FRAGMENT_LEN,
+        KIND_TAGGED_MESSAGE => MESSAGE_LEN,
+        KIND_TAGGED_FRAGMENT => FRAGMENT_LEN,
         _ => RTS_LEN,
     };
-    let message = Message::parse_labelled(bytes, fixed_len)?;
-    let header_len = fixed_len + message.label_len();
+    let message = Message::parse_tagged(bytes, fixed_len)?;
+    let header_len = fixed_len + message.match_bits_len();
     let payload_len = usize::from(message.len);
     Ok(match bytes[0] {
-        KIND_LABELLED_MESSAGE => (Record::Message(message), header_len, payload_len),
-        KIND_LABELLED_FRAGMENT => {
+        KIND_TAGGED_MESSAGE => (Record::Message(message), header_len, payload_len),
+        KIND_TAGGED_FRAGMENT => {
             let fragment = Fragment::parse(message, bytes)?;
             (Record::Fragment(fragment), header_len, payload_len)
         }

@@ -99,21 +99,27 @@ fn is_end(datagram: &[u8], end: usize) -> bool {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::label::{Label, Space};
+    use crate::match_bits::{MatchBits, Space};
     use crate::record::{LaneId, Message};
     use std::vec;
     use std::vec::Vec;
 
-    fn frame(num: u32, offset: u32, len: u16, label: Option<Label>, pad: usize) -> Vec<u8> {
+    fn frame(
+        num: u32,
+        offset: u32,
+        len: u16,
+        match_bits: Option<MatchBits>,
+        pad: usize,
+    ) -> Vec<u8> {
         let fragment = Fragment {
             message: Message {
                 lane: LaneId::High,
                 best_effort: false,
                 system: false,
-                port: if label.is_some() { 0 } else { 7 },
+                port: if match_bits.is_some() { 0 } else { 7 },
                 len,
                 seq: 9,
-                label,
+                match_bits,
             },
             message_len: 250,
             offset,
@@ -133,14 +139,14 @@ mod tests {
         bytes
     }
 
-    const LABELS: [Option<Label>; 3] = [
+    const LABELS: [Option<MatchBits>; 3] = [
         None,
-        Some(Label {
+        Some(MatchBits {
             space: Space::Tagged,
             tag: 77,
             imm: None,
         }),
-        Some(Label {
+        Some(MatchBits {
             space: Space::Tagged,
             tag: 77,
             imm: Some(1),
@@ -149,31 +155,31 @@ mod tests {
 
     #[test]
     fn frames_of_one_message_follow_one_another() {
-        for label in LABELS {
-            let first = frame(u32::MAX, 0, 100, label, 0);
+        for match_bits in LABELS {
+            let first = frame(u32::MAX, 0, 100, match_bits, 0);
             let parsed = FragmentFrame::parse(&first).unwrap();
             assert_eq!(first.len(), parsed.head_len() + parsed.part_len());
             let ahead = |bytes: &[u8], ahead| parsed.part_ahead(&first, bytes, ahead);
-            assert_eq!(ahead(&frame(0, 100, 100, label, 0), 1), Some(100));
-            assert_eq!(ahead(&frame(1, 200, 50, label, 0), 2), Some(50));
-            assert_eq!(ahead(&frame(1, 200, 50, label, 50), 2), Some(50));
+            assert_eq!(ahead(&frame(0, 100, 100, match_bits, 0), 1), Some(100));
+            assert_eq!(ahead(&frame(1, 200, 50, match_bits, 0), 2), Some(50));
+            assert_eq!(ahead(&frame(1, 200, 50, match_bits, 50), 2), Some(50));
             // Of another number, place or length, with padding or without.
-            assert_eq!(ahead(&frame(1, 100, 100, label, 0), 1), None);
-            assert_eq!(ahead(&frame(0, 101, 100, label, 0), 1), None);
-            assert_eq!(ahead(&frame(0, 100, 99, label, 1), 1), None);
-            assert_eq!(ahead(&frame(0, 100, 101, label, 0), 1), None);
-            assert_eq!(ahead(&frame(1, 200, 49, label, 0), 2), None);
-            assert_eq!(ahead(&frame(1, 200, 51, label, 0), 2), None);
-            assert_eq!(ahead(&frame(2, 300, 0, label, 0), 3), None);
+            assert_eq!(ahead(&frame(1, 100, 100, match_bits, 0), 1), None);
+            assert_eq!(ahead(&frame(0, 101, 100, match_bits, 0), 1), None);
+            assert_eq!(ahead(&frame(0, 100, 99, match_bits, 1), 1), None);
+            assert_eq!(ahead(&frame(0, 100, 101, match_bits, 0), 1), None);
+            assert_eq!(ahead(&frame(1, 200, 49, match_bits, 0), 2), None);
+            assert_eq!(ahead(&frame(1, 200, 51, match_bits, 0), 2), None);
+            assert_eq!(ahead(&frame(2, 300, 0, match_bits, 0), 3), None);
         }
     }
 
     #[test]
     fn whatever_else_differs_does_not_follow() {
-        for label in LABELS {
-            let first = frame(4, 0, 100, label, 0);
+        for match_bits in LABELS {
+            let first = frame(4, 0, 100, match_bits, 0);
             let parsed = FragmentFrame::parse(&first).unwrap();
-            let next = frame(5, 100, 100, label, 0);
+            let next = frame(5, 100, 100, match_bits, 0);
             assert_eq!(parsed.part_ahead(&first, &next, 1), Some(100));
             for at in 0..parsed.head_len() {
                 let mut other = next.clone();

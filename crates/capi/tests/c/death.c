@@ -45,7 +45,7 @@ int main(int argc, char **argv) {
     OK(portolan_join(&node));
     uint32_t rank = (uint32_t)portolan_rank(node), other = 1 - rank;
     OK(portolan_open(node, PORT));
-    if (rank == VICTIM) OK(portolan_expose(node, shared, LARGE, PORTOLAN_READ_ACCESS, &key));
+    if (rank == VICTIM) OK(portolan_register(node, shared, LARGE, PORTOLAN_READ_ACCESS, &key));
     OK(portolan_broadcast(node, NULL, VICTIM, &key, sizeof key));
     OK(portolan_barrier(node, NULL));
     if (rank == VICTIM) {

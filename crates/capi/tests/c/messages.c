@@ -333,7 +333,7 @@ static void remote(void) {
     portolan_request_t requests[2];
     OK(portolan_alloc(REGION_LEN, &region));
     OK(portolan_alloc(REGION_LEN, &back));
-    OK(portolan_expose(node, region, REGION_LEN, PORTOLAN_READ_ACCESS | PORTOLAN_WRITE_ACCESS, &own));
+    OK(portolan_register(node, region, REGION_LEN, PORTOLAN_READ_ACCESS | PORTOLAN_WRITE_ACCESS, &own));
     OK(portolan_send(node, previous, RING, &own, sizeof own, 0));
     OK(portolan_recv(node, RING, next, &theirs, sizeof theirs, NULL));
     portolan_remote_t place = PORTOLAN_SIZED(portolan_remote_t);
@@ -370,8 +370,8 @@ static void remote(void) {
     place.key ^= 1;
     OK(portolan_barrier(node, NULL));
     count_together(&place, region);
-    OK(portolan_conceal(node, own));
-    FAILS(PORTOLAN_ERR_NO_REGION, "concealed", portolan_conceal(node, own));
+    OK(portolan_deregister(node, own));
+    FAILS(PORTOLAN_ERR_NO_REGION, "deregistered", portolan_deregister(node, own));
     OK(portolan_barrier(node, NULL));
     FAILS(PORTOLAN_ERR_REMOTE_REFUSED, "refused", portolan_get(node, &place, back, 1));
     OK(portolan_barrier(node, NULL));
@@ -426,7 +426,7 @@ static void from_handlers(void) {
     int64_t region[3] = {0, 40, 70 + (int64_t)rank};
     uint64_t key;
     char in[8];
-    OK(portolan_expose(node, region, sizeof region, PORTOLAN_READ_ACCESS | PORTOLAN_WRITE_ACCESS,
+    OK(portolan_register(node, region, sizeof region, PORTOLAN_READ_ACCESS | PORTOLAN_WRITE_ACCESS,
                        &key));
     OK(portolan_open_active(node, ASK, PORTOLAN_IN_PLACE, on_ask, &answer));
     OK(portolan_barrier(node, NULL));
@@ -441,7 +441,7 @@ static void from_handlers(void) {
     CHECK(answer.got == 70 + (int64_t)previous && strcmp(answer.word, "back") == 0);
     OK(portolan_barrier(node, NULL));
     CHECK(memcmp(region, "put", 4) == 0 && region[1] == 41);
-    OK(portolan_conceal(node, key));
+    OK(portolan_deregister(node, key));
     OK(portolan_barrier(node, NULL));
 }
 

@@ -104,7 +104,7 @@ static void refused_calls_take_nothing(portolan_node_t *node) {
           portolan_post_recv(node, PORT, PORTOLAN_ANY_SOURCE, &byte, 1, NULL));
     OK(portolan_recv(node, PORT, 0, &byte, 1, NULL));
     CHECK(byte == 'c');
-    OK(portolan_expose(node, &byte, 1, PORTOLAN_WRITE_ACCESS, &key));
+    OK(portolan_register(node, &byte, 1, PORTOLAN_WRITE_ACCESS, &key));
     portolan_remote_t place = PORTOLAN_SIZED(portolan_remote_t);
     place.key = key;
     place.flags = PORTOLAN_NOTIFY;
@@ -112,7 +112,7 @@ static void refused_calls_take_nothing(portolan_node_t *node) {
     FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_next_notice(node, &notice));
     FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_wait_notice(node, &notice));
     CHECK(portolan_next_notice(node, NULL) == 1);
-    OK(portolan_conceal(node, key));
+    OK(portolan_deregister(node, key));
 }
 
 static void wrong_atomics(portolan_node_t *node) {
@@ -150,10 +150,10 @@ static void wrong_places(portolan_node_t *node) {
     uint64_t key;
     portolan_request_t request;
     portolan_remote_t place = PORTOLAN_SIZED(portolan_remote_t);
-    FAILS(PORTOLAN_ERR_ARGUMENT, "access", portolan_expose(node, &byte, 1, 0, &key));
-    FAILS(PORTOLAN_ERR_ARGUMENT, "access", portolan_expose(node, &byte, 1, 4, &key));
-    FAILS(PORTOLAN_ERR_NULL, "buffer", portolan_expose(node, NULL, 1, 1, &key));
-    FAILS(PORTOLAN_ERR_NO_REGION, "key", portolan_conceal(node, 12345));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "access", portolan_register(node, &byte, 1, 0, &key));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "access", portolan_register(node, &byte, 1, 4, &key));
+    FAILS(PORTOLAN_ERR_NULL, "buffer", portolan_register(node, NULL, 1, 1, &key));
+    FAILS(PORTOLAN_ERR_NO_REGION, "key", portolan_deregister(node, 12345));
     FAILS(PORTOLAN_ERR_NULL, "place", portolan_put(node, NULL, &byte, 1));
     FAILS(PORTOLAN_ERR_NULL, "request", portolan_iput(node, &place, &byte, 1, NULL));
     FAILS(PORTOLAN_ERR_REMOTE_REFUSED, "refused", portolan_get(node, &place, &byte, 1));

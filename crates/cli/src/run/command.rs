@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use portolan::launch::{FD_VARIABLE, PathChoice};
 use portolan::{model, settings};
+use portolan_bench::parse_seconds;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -134,6 +135,14 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
     let program = command.next().unwrap_or_default();
     check_program(&program)?;
     warn_of_model(&args.option);
+    let options: BTreeMap<String, String> = args
+        .option
+        .iter()
+        .map(|text| setting(text))
+        .collect::<Result<_>>()?;
+    let environment = environment(&args.env)?;
+    portolan::check_settings(&options, &environment, args.n)
+        .map_err(|error| UserError::new(error.to_string()))?;
     Ok(Options {
         rank_count: args.n,
         hosts,
@@ -144,12 +153,8 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
         limit: args.timeout,
         workload: Workload {
             path: args.path.into(),
-            options: args
-                .option
-                .iter()
-                .map(|text| setting(text))
-                .collect::<Result<_>>()?,
-            environment: environment(&args.env)?,
+            options,
+            environment,
             directory: directory(args.directory)?,
             program,
             args: command.collect(),
@@ -232,6 +237,9 @@ fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (text.as_str(), std::env::var(text).ok()),
         };
+        if name.is_empty() {
+            user_error!("{text:?} names no environment variable: write --env NAME=VALUE");
+        }
         let Some(value) = value else {
             user_error!(
                 "the environment variable {name} is not set here: write --env {name}=VALUE"
@@ -257,14 +265,9 @@ fn directory(asked: Option<PathBuf>) -> Result<String> {
     }
 }
 
+/// Until a job is ended: more than a year is a mistake.
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| format!("{text:?} is not a number of seconds"))?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(limit) if !limit.is_zero() => Ok(limit),
-        _ => Err("must be more than 0".to_owned()),
-    }
+    parse_seconds(text, 0.001..=31_536_000.0).map(Duration::from_secs_f64)
 }
 
 #[cfg(test)]

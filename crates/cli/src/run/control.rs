@@ -8,6 +8,7 @@
 use super::wire::{self, End, Order};
 use crate::output::Unwritten;
 use portolan::launch::Gone;
+use portolan_sys::lack::Lack;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -104,6 +105,17 @@ impl fmt::Display for Failure {
                 )
             }
         }
+    }
+}
+
+/// Why a rank has failed that ended so. What finds no memory and cannot say it aborts.
+fn cause_of(end: End) -> String {
+    match (end, Lack::memory().limit) {
+        (End::Signal(libc::SIGABRT), Some(limit)) => format!(
+            "{end}; if it found no memory: the limit of address space here is {limit} bytes; raise it \
+             (ulimit -v)"
+        ),
+        _ => end.to_string(),
     }
 }
 
@@ -271,7 +283,7 @@ impl Control {
             (_, End::Exit(0)) => {
                 self.fail(now, rank, "ended without leaving the job".into(), 1, false);
             }
-            (_, end) => self.fail(now, rank, end.to_string(), end.shell_status(), false),
+            (_, end) => self.fail(now, rank, cause_of(end), end.shell_status(), false),
         }
     }
 

@@ -25,7 +25,7 @@ use clap::ValueEnum;
 use measure::Order;
 use points::Points;
 use portolan::model::{self, Host, Model, SCHEMA};
-use portolan_bench::{Job, Launcher, Path, Site, SiteKind, pick_cores};
+use portolan_bench::{Job, Launcher, Path, Site, SiteKind, parse_seconds, pick_cores};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     lab: bool,
     /// Seconds of measurement, all paths together.
-    #[arg(long, value_name = "S", default_value_t = 40.0, value_parser = parse_seconds)]
+    #[arg(long, value_name = "S", default_value_t = 40.0, value_parser = seconds)]
     seconds: f64,
     /// MTU of the temporary lab.
     #[arg(long, value_name = "M", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
@@ -73,13 +73,8 @@ enum PathName {
     All,
 }
 
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.01..=600.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!(
-            "'{text}' is not a time; use seconds from 0.01 to 600"
-        )),
-    }
+fn seconds(text: &str) -> Result<f64, String> {
+    parse_seconds(text, 0.01..=600.0)
 }
 
 impl TuneArgs {
@@ -148,7 +143,7 @@ fn choose_site(args: &TuneArgs, paths: &[Path], notes: &mut Vec<String>) -> Resu
     if paths.iter().all(|path| *path == Path::Shm) {
         return Ok(Site::loopback(loopback, 2));
     }
-    match Surroundings.open_lab(args.mtu, 2) {
+    match Surroundings::default().open_lab(args.mtu, 2) {
         Ok(site) => Ok(site),
         Err(error) if args.lab => Err(error.context("--lab: no lab can be made here")),
         Err(error) => {
@@ -177,7 +172,7 @@ fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
         .context("this program's file has a name that is not text")?;
     let json = serde_json::to_string(&order)?;
     let command = [program, "tune-worker", "--order", &json].map(str::to_owned);
-    Surroundings.run_job(&Job {
+    Surroundings::default().run_job(&Job {
         command: &command,
         places: &places,
         path,

@@ -191,7 +191,7 @@ struct Region {
     /// Steps of the owner that looked at it.
     looks: Vec<usize>,
     /// The step of the owner that closed it.
-    concealed: Option<usize>,
+    deregistered: Option<usize>,
 }
 
 struct Machine<'a> {
@@ -365,13 +365,13 @@ impl<'a> Machine<'a> {
             Step::Barrier(_) | Step::Broadcast { .. } | Step::Reduce { .. } | Step::Group(_) => {
                 return self.together(rank, step);
             }
-            Step::ExposeShared => return fault(Fault::RegionShared),
-            Step::Expose {
+            Step::RegisterShared => return fault(Fault::RegionShared),
+            Step::Register {
                 region,
                 len,
                 read,
                 write,
-            } => self.expose(rank, region, (len, read, write))?,
+            } => self.register(rank, region, (len, read, write))?,
             Step::Access { .. } | Step::StartAccess { .. } => return self.access(rank, step),
             Step::Trespass(to) => {
                 if to >= self.size {
@@ -381,8 +381,8 @@ impl<'a> Machine<'a> {
                 self.needs.push((rank, self.pc(rank), to));
                 return fault(refused(to, "NoSuchKey"));
             }
-            Step::Look(region) | Step::Conceal(region) => {
-                let closes = matches!(step, Step::Conceal(_));
+            Step::Look(region) | Step::Deregister(region) => {
+                let closes = matches!(step, Step::Deregister(_));
                 return self.look(rank, region, closes).map(Some);
             }
             Step::Burst { to, .. } => self.needs.push((rank, self.pc(rank), to)),

@@ -188,14 +188,14 @@ pub(crate) enum Step {
     },
     /// Makes a group, for the error only.
     Group(Members),
-    Expose {
+    Register {
         region: u32,
         len: usize,
         read: bool,
         write: bool,
     },
-    /// Exposes shared memory for writing.
-    ExposeShared,
+    /// Registers shared memory for writing.
+    RegisterShared,
     /// Sends the key of a region, as a message of 8 bytes.
     GiveKey {
         to: Goal,
@@ -227,7 +227,7 @@ pub(crate) enum Step {
     /// The bytes of an own region.
     Look(u32),
     /// Closes an own region, and looks at its bytes.
-    Conceal(u32),
+    Deregister(u32),
     /// Posts as many receives at a port for best-effort messages.
     ExpectBursts {
         port: u16,
@@ -465,15 +465,15 @@ pub(crate) const STEPS: &[&str] = &[
     "Broadcast",
     "Reduce",
     "Group(",
-    "Expose {",
-    "ExposeShared",
+    "Register {",
+    "RegisterShared",
     "GiveKey",
     "TakeKey",
     "Access {",
     "StartAccess",
     "Trespass",
     "Look(",
-    "Conceal(",
+    "Deregister(",
     "ExpectBursts",
     "Burst {",
     "TakeBursts",

@@ -6,8 +6,9 @@ use crate::plan::{
     UNTOUCHED, Wanted, sum, sum_values, values,
 };
 use portolan::{
-    Access, AtomicOp, Buffer, Completion, Datatype, DropReason, Error, Exposed, Group, Lane, Node,
-    PortConfig, Received, ReduceOp, RemoteKey, RemoteTarget, Request, TagMatch, TagTarget, Target,
+    Access, AtomicOp, Buffer, Completion, Datatype, DropReason, Error, Group, Lane, Node,
+    PortConfig, Received, ReduceOp, Registration, RemoteKey, RemoteTarget, Request, TagMatch,
+    TagTarget, Target,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -29,7 +30,7 @@ pub(crate) struct Player {
     node: Option<Node>,
     slots: HashMap<u32, (Request, Kind)>,
     heard: HashMap<u16, Heard>,
-    regions: HashMap<u32, Exposed>,
+    regions: HashMap<u32, Registration>,
     keys: HashMap<u32, RemoteKey>,
     bursts: HashMap<u16, Vec<Request>>,
 }
@@ -336,20 +337,20 @@ impl Player {
 
     fn remote(&mut self, step: &Step) -> Result<Outcome, Error> {
         match *step {
-            Step::Expose {
+            Step::Register {
                 region,
                 len,
                 read,
                 write,
             } => {
-                let exposed = self.node().expose(vec![0; len], Access { read, write })?;
-                self.regions.insert(region, exposed);
+                let registered = self.node().register(vec![0; len], Access { read, write })?;
+                self.regions.insert(region, registered);
                 Ok(Outcome::Done)
             }
-            Step::ExposeShared => {
+            Step::RegisterShared => {
                 let shared: Arc<[u8]> = Arc::from([0_u8; 8]);
                 self.node()
-                    .expose(shared, Access::BOTH)
+                    .register(shared, Access::BOTH)
                     .map(|_| Outcome::Done)
             }
             Step::GiveKey { to, region } => {
@@ -378,13 +379,13 @@ impl Player {
                 Ok(Outcome::Done)
             }
             Step::Look(region) => {
-                let exposed = &self.regions[&region];
+                let registered = &self.regions[&region];
                 let node = self.node.as_ref().expect("nothing follows `Close`");
-                Ok(Outcome::Bytes(sum(node.exposed(exposed))))
+                Ok(Outcome::Bytes(sum(node.registered(registered))))
             }
-            Step::Conceal(region) => {
-                let exposed = self.regions.remove(&region).expect("exposed before");
-                Ok(Outcome::Bytes(sum(&self.node().conceal(exposed))))
+            Step::Deregister(region) => {
+                let registered = self.regions.remove(&region).expect("registered before");
+                Ok(Outcome::Bytes(sum(&self.node().deregister(registered))))
             }
             _ => unreachable!("not given to this function"),
         }

@@ -3,7 +3,7 @@
 
 use crate::common::payload::{check, mixed_len, payload};
 use portolan::{
-    Access, AtomicOp, Datatype, Error, Exposed, Lane, Node, PortConfig, Region, RemoteFault,
+    Access, AtomicOp, Datatype, Error, Lane, Node, PortConfig, Region, Registration, RemoteFault,
     RemoteKey, RemoteTarget, Target,
 };
 
@@ -38,11 +38,11 @@ fn index_of(index: usize) -> u32 {
     u32::try_from(index).unwrap()
 }
 
-/// Exposes a region to the previous rank, and learns the key of the next rank's.
-fn exchange(node: &mut Node, port: u16, access: Access) -> (Exposed, RemoteKey) {
+/// Registers a region to the previous rank, and learns the key of the next rank's.
+fn exchange(node: &mut Node, port: u16, access: Access) -> (Registration, RemoteKey) {
     node.open(port, PortConfig::default()).unwrap();
     let region = node
-        .expose(Region::new(REGION_LEN).unwrap(), access)
+        .register(Region::new(REGION_LEN).unwrap(), access)
         .unwrap();
     let key = region.key().to_bytes();
     node.send(Target::new(previous(node), port), &key).unwrap();
@@ -52,9 +52,9 @@ fn exchange(node: &mut Node, port: u16, access: Access) -> (Exposed, RemoteKey) 
 }
 
 /// Gives a region back when nobody uses it any more.
-fn end(node: &mut Node, region: Exposed) -> Vec<u8> {
+fn end(node: &mut Node, region: Registration) -> Vec<u8> {
     node.barrier().unwrap();
-    node.conceal(region).into_vec()
+    node.deregister(region).into_vec()
 }
 
 /// Puts and gets back, blocking and not.
@@ -101,7 +101,7 @@ fn message_behind(node: &mut Node) {
         let mut got = [0; 4];
         node.recv_from(from, 11, &mut got).unwrap();
         assert_eq!(u32::from_le_bytes(got), index);
-        check(&node.exposed(&region)[5..5 + len], from, 2, index, len);
+        check(&node.registered(&region)[5..5 + len], from, 2, index, len);
         node.wait(put).unwrap();
         // The next put may come only when this one was looked at.
         node.barrier().unwrap();
@@ -161,7 +161,7 @@ fn notices(node: &mut Node) {
 }
 
 /// Everybody tells everybody rank 0's key.
-fn key_of_first(node: &mut Node, region: &Exposed) -> RemoteKey {
+fn key_of_first(node: &mut Node, region: &Registration) -> RemoteKey {
     let mut bytes = region.key().to_bytes();
     node.broadcast(0, &mut bytes).unwrap();
     RemoteKey::from_bytes(bytes)
@@ -170,7 +170,7 @@ fn key_of_first(node: &mut Node, region: &Exposed) -> RemoteKey {
 /// All ranks count at rank 0; each sees every number once.
 fn counters(node: &mut Node) {
     const COUNT: u64 = 200;
-    let region = node.expose(vec![0; 16], Access::BOTH).unwrap();
+    let region = node.register(vec![0; 16], Access::BOTH).unwrap();
     let key = key_of_first(node, &region);
     let (at, sum) = (RemoteTarget::new(0, key, 0), RemoteTarget::new(0, key, 8));
     let mut last = None;
@@ -193,7 +193,7 @@ fn counters(node: &mut Node) {
 
 /// A lock that is taken by comparing keeps a plain sum right.
 fn locks(node: &mut Node) {
-    let region = node.expose(vec![0; 12], Access::BOTH).unwrap();
+    let region = node.register(vec![0; 12], Access::BOTH).unwrap();
     let key = key_of_first(node, &region);
     let (lock, sum) = (RemoteTarget::new(0, key, 0), RemoteTarget::new(0, key, 4));
     let own = node.rank() + 1;
@@ -290,7 +290,7 @@ fn not_open(node: &mut Node) {
     assert_eq!(fault(closed), RemoteFault::NoSuchKey);
     let shared: std::sync::Arc<[u8]> = [1; 4].into();
     assert!(matches!(
-        node.expose(shared, Access::BOTH),
+        node.register(shared, Access::BOTH),
         Err(Error::RegionShared)
     ));
     let nobody = node.put(RemoteTarget::new(node.size(), key, 0), &[]);

@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     pub(crate) buf: usize,
     pub(crate) data: u64,
     pub(crate) tag: u64,
-    /// Where a message came from, by the address vector; `ADDR_NOTAVAIL` for a stranger.
+    /// Where a message came from, by the address vector; `ADDR_NOTAVAIL` for an unsolicited peer.
     pub(crate) source: u64,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Incoming {
 ///
 /// # Safety
 /// The memory stays as it is until the completion.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn submit(
     ep: *mut FidEp,
     memory: impl Memory,
@@ -51,7 +51,7 @@ pub(super) unsafe fn submit(
 ///
 /// # Safety
 /// The memory is readable now.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn submit_copy(ep: *mut FidEp, memory: One, what: &Outgoing) -> isize {
     // SAFETY: the caller's promise.
     let bytes = unsafe { memory.bytes() };
@@ -62,7 +62,7 @@ pub(super) unsafe fn submit_copy(ep: *mut FidEp, memory: One, what: &Outgoing) -
 ///
 /// # Safety
 /// The memory is left alone until the completion.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn post(
     ep: *mut FidEp,
     memory: impl Memory,
@@ -161,7 +161,7 @@ impl Incoming {
 ///
 /// # Safety
 /// The pieces stay valid until the completion.
-#[inline]
+#[inline(always)]
 unsafe fn send(
     state: &mut State,
     at: usize,
@@ -208,7 +208,7 @@ unsafe fn send_copy(
 }
 
 /// Send a copy, without a completion.
-#[inline]
+#[inline(always)]
 fn inject(state: &mut State, at: usize, what: &Outgoing, bytes: &[u8]) -> Result<(), Errno> {
     let ep = &mut state.eps[at];
     let peer = ep.peer(what.to)?;
@@ -221,7 +221,7 @@ fn inject(state: &mut State, at: usize, what: &Outgoing, bytes: &[u8]) -> Result
 ///
 /// # Safety
 /// The pieces stay valid, and are not used, until the completion.
-#[inline]
+#[inline(always)]
 unsafe fn recv(
     state: &mut State,
     at: usize,

@@ -74,15 +74,68 @@ fn shorter_formats_are_read_with_their_own_stride() {
     assert_eq!(contexts, [10, 11, 12, 0]);
 }
 
-#[test]
-fn who_reads_one_entry_after_each_send_hears_of_others_meanwhile() {
+/// Two that have heard from one another, so that sends end within their calls.
+fn acquainted() -> (Party, Party) {
     let (a, b) = Party::pair(Plan::default());
-    // Acquainted, so that sends end within their calls.
     let mut word = [0; 8];
     b.trecv(&mut word, 0, TAG, 0, 1);
     a.tsend(b"greeting", TAG, 2);
     b.wait(&a);
     a.wait(&b);
+    (a, b)
+}
+
+/// The contexts of one read of up to `N` entries, the number of an error for none.
+fn read_contexts<const N: usize>(of: &Party) -> Result<Vec<usize>, isize> {
+    // SAFETY: plain bytes, of which zeros are a value; an open queue with the longest format.
+    let (entries, code) = unsafe {
+        let mut entries: [CqTaggedEntry; N] = std::mem::zeroed();
+        let out = entries.as_mut_ptr().cast();
+        let code = ((*(*of.cq).ops).read)(of.cq, out, N);
+        (entries, code)
+    };
+    let count = usize::try_from(code).map_err(|_| code)?;
+    let contexts = entries.iter().map(|entry| entry.op_context as usize);
+    Ok(contexts.take(count).collect())
+}
+
+#[test]
+fn what_an_array_has_no_room_for_is_read_next_and_in_order() {
+    let (a, b) = acquainted();
+    let mut bufs = [[0; 1]; 4];
+    for (at, buf) in bufs.iter_mut().enumerate() {
+        b.trecv(buf, 0, TAG, 0, 10 + at);
+        a.retry(|| (a.tagged().inject)(a.ep, b"x".as_ptr().cast(), 1, 0, TAG));
+    }
+    let (mut contexts, begun) = (Vec::new(), Instant::now());
+    while contexts.len() < 4 {
+        contexts.extend(read_contexts::<3>(&b).unwrap_or_default());
+        a.work();
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    assert_eq!(contexts, [10, 11, 12, 13]);
+}
+
+#[test]
+fn an_entry_that_waited_is_read_before_one_that_comes_with_the_read() {
+    let (a, b) = acquainted();
+    let mut word = [0; 8];
+    a.trecv(&mut word, 0, TAG, 0, 3);
+    b.tsend(b"answer", TAG, 4);
+    b.wait(&a);
+    // Its entry is written by the call.
+    a.tsend(b"question", TAG, 5);
+    let (mut contexts, begun) = (Vec::new(), Instant::now());
+    while contexts.len() < 2 {
+        contexts.extend(read_contexts::<4>(&a).unwrap_or_default());
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    assert_eq!(contexts, [5, 3]);
+}
+
+#[test]
+fn who_reads_one_entry_after_each_send_hears_of_others_meanwhile() {
+    let (a, b) = acquainted();
     let mut answer = [0; 1];
     a.trecv(&mut answer, 0, TAG, 0, 3);
     b.tsend(b"x", TAG, 4);

@@ -8,6 +8,7 @@ use super::{BROADCAST, HEADER_LEN, Packet};
 use crate::cut::Run;
 use crate::notice::is_refused_for_good;
 use crate::{PeerId, RxFrame, TxError, TxFrame};
+use portolan_sys::effort;
 use portolan_sys::net;
 use std::io;
 use std::os::fd::AsFd;
@@ -29,6 +30,7 @@ impl Packet {
                 frame_len_max: self.caps.frame_len_max,
             });
         }
+        effort::copies();
         self.tx_buf[..HEADER_LEN].copy_from_slice(header);
         let mut end = HEADER_LEN;
         for piece in std::iter::once(frame.head).chain(frame.payload.iter().map(|slice| &**slice)) {

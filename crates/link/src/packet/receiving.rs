@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The two ways in which frames come in: by a ring that the kernel fills, or by a call for each.
 //!
-//! By the ring neither a frame nor a look costs a system call, but the kernel fills slots that may
-//! lie in the other core's cache. Which is faster differs from machine to machine, so it is tried
-//! (`packet/trial.rs`).
+//! By the ring neither a frame nor a look costs a system call; what is called for is copied once more.
 
-use super::trial::Trial;
 use super::{ETHERNET_LEN, HEADER_LEN, PacketConfig, ReceiveBy, frame_len_max};
 use crate::{LinkError, RxFrame};
 use portolan_sys::lack::Explained;
@@ -20,10 +17,6 @@ const BOOKED_MAX: usize = 4;
 /// A silent ring's socket is asked for an error once in so many times that notices are: after some
 /// 10 ms of spinning.
 const SILENT_ASKS: u32 = 64;
-
-/// This part of a trial's result is noise; between equals the ring is chosen, beside which looks at
-/// other links need not wait for system calls.
-const NOISE: u32 = 20;
 
 /// Where received frames are.
 enum Way {
@@ -51,84 +44,36 @@ pub(super) struct Intake {
     pub(super) refused: u32,
 }
 
-/// Chooses the way, and makes a socket for it by `prepare`; it is still to be bound.
+/// Makes a socket by `prepare`, which is still to be bound: where a bound one gets a ring, it loses
+/// frames meanwhile.
 pub(super) fn open(
     config: &PacketConfig,
     interface: &Interface,
-    loopback: Option<u32>,
     prepare: &dyn Fn() -> Result<OwnedFd, LinkError>,
 ) -> Result<(OwnedFd, Intake), LinkError> {
-    let opening = Opening {
-        config,
-        interface,
-        prepare,
-    };
-    match (config.receive_by, loopback) {
-        (ReceiveBy::Call, _) => opening.by_calls(),
-        (ReceiveBy::Measured, Some(loopback)) => opening.by_trial(loopback),
-        (ReceiveBy::Measured, None) | (ReceiveBy::Ring, _) => opening.by_ring(),
-    }
-}
-
-struct Opening<'a> {
-    config: &'a PacketConfig,
-    interface: &'a Interface,
-    prepare: &'a dyn Fn() -> Result<OwnedFd, LinkError>,
-}
-
-impl Opening<'_> {
-    fn by_calls(&self) -> Result<(OwnedFd, Intake), LinkError> {
-        let socket = (self.prepare)()?;
-        let intake = Intake::by_calls(socket.as_fd(), self.interface.mtu);
-        Ok((socket, intake))
-    }
-
-    fn by_ring(&self) -> Result<(OwnedFd, Intake), LinkError> {
-        let socket = (self.prepare)()?;
-        match self.attach(socket.as_fd()) {
-            Some(ring) => Ok((socket, Intake::by_ring(ring, self.interface.mtu))),
-            None => self.by_calls(),
+    if config.receive_by == ReceiveBy::Ring {
+        let socket = prepare()?;
+        if let Some(ring) = attach(config, interface, socket.as_fd()) {
+            return Ok((socket, Intake::by_ring(ring, interface.mtu)));
         }
     }
+    let socket = prepare()?;
+    let intake = Intake::by_calls(socket.as_fd(), interface.mtu);
+    Ok((socket, intake))
+}
 
-    /// By whichever way is faster, on a socket that nothing of the trial can come to any more.
-    fn by_trial(&self, loopback: u32) -> Result<(OwnedFd, Intake), LinkError> {
-        let socket = (self.prepare)()?;
-        let fd = socket.as_fd();
-        let Some(trial) = Trial::begin(fd, loopback, self.config.endpoint) else {
-            return self.by_ring();
-        };
-        let mut buf = vec![0; ETHERNET_LEN + self.interface.mtu];
-        let call_cost = trial.cost(fd, || matches!(net::recv(fd, &mut buf), Ok(Some(_))));
-        let Some(mut ring) = self.attach(fd) else {
-            return self.by_calls();
-        };
-        let ring_cost = trial.cost(fd, || ring.take(|_| ()).is_some());
-        log::info!(
-            "raw Ethernet on {}: a frame takes {call_cost:?} by a call, {ring_cost:?} by the ring",
-            self.interface.name
-        );
-        match (call_cost, ring_cost) {
-            (Some(by_call), Some(by_ring)) if by_ring - by_ring / NOISE <= by_call => {
-                Ok((socket, Intake::by_ring(ring, self.interface.mtu)))
-            }
-            (Some(_), Some(_)) => self.by_calls(),
-            // A frame that did not come in time may still come.
-            _ => self.by_ring(),
-        }
-    }
-
-    fn attach(&self, socket: BorrowedFd<'_>) -> Option<PacketRing> {
-        let frame_len = ETHERNET_LEN + self.interface.mtu;
-        PacketRing::attach(socket, frame_len, self.config.receive_buffer_len)
-            .inspect_err(|error| {
-                let (name, why) = (&self.interface.name, Explained(error, None));
-                log::warn!(
-                    "raw Ethernet on {name} takes a call for each frame, having no ring: {why}"
-                );
-            })
-            .ok()
-    }
+fn attach(
+    config: &PacketConfig,
+    interface: &Interface,
+    socket: BorrowedFd<'_>,
+) -> Option<PacketRing> {
+    let frame_len = ETHERNET_LEN + interface.mtu;
+    PacketRing::attach(socket, frame_len, config.receive_buffer_len)
+        .inspect_err(|error| {
+            let (name, why) = (&interface.name, Explained(error, None));
+            log::warn!("raw Ethernet on {name} takes a call for each frame, having no ring: {why}");
+        })
+        .ok()
 }
 
 impl Intake {

@@ -265,9 +265,9 @@ impl Shm {
 
     /// `P8.6`: what the hash does not settle. Says who it is.
     fn check_hello(&self, hello: &Hello) -> Result<PeerId, &'static str> {
-        if let (Some(open), Some(card)) = (&self.config.open, &hello.card) {
+        if let (Some(open), Some(endpoint_id)) = (&self.config.open, &hello.endpoint_id) {
             // P8.10
-            let number = open.directory.number_of(card);
+            let number = open.directory.number_of(endpoint_id);
             return number.ok_or("shm: hello of a process without a place");
         }
         if hello.job_id != self.config.job_id {

@@ -375,7 +375,7 @@ impl Shm {
             to: peer,
             ring_len: self.config.ring_len as u64,
             nonce: rand::random(),
-            card: None,
+            endpoint_id: None,
         };
         let record = match &self.config.open {
             None => hello.encode(&self.key, name),
@@ -384,7 +384,7 @@ impl Shm {
                 let key = open.directory.key_of(peer);
                 let key = key.ok_or_else(|| unreachable(peer, "nobody has said who it is"))?;
                 (hello.from, hello.to) = (0, 0);
-                hello.card = Some(open.directory.own_card());
+                hello.endpoint_id = Some(open.directory.own_endpoint_id());
                 hello.encode(&HelloKey::derive(&key), name)
             }
         };

@@ -29,7 +29,7 @@ impl Scratch {
 }
 
 impl Shm {
-    #[inline]
+    #[inline(always)]
     pub(super) fn transmit_frame(
         &mut self,
         peer: PeerId,

@@ -5,20 +5,20 @@ use crate::PeerId;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes of a process's card: its address, as the caller writes it.
-pub const CARD_LEN: usize = 64;
+/// Bytes of a process's endpoint id: its address, as the caller writes it.
+pub const ENDPOINT_ID_LEN: usize = 64;
 
-/// Numbers processes by their cards. Called on the control path only.
+/// Numbers processes by their endpoint ids. Called on the control path only.
 pub trait Directory: Send + Sync {
-    /// The card of this process.
-    fn own_card(&self) -> [u8; CARD_LEN];
+    /// The endpoint id of this process.
+    fn own_endpoint_id(&self) -> [u8; ENDPOINT_ID_LEN];
 
     /// The key of hellos to this process.
     fn own_key(&self) -> [u8; 32];
 
-    /// The number of the process that has shown `card`, a new one for a stranger; `None` if it
+    /// The number of the process that has shown `endpoint_id`, a new one for an unsolicited peer; `None` if it
     /// may not come in.
-    fn number_of(&self, card: &[u8; CARD_LEN]) -> Option<PeerId>;
+    fn number_of(&self, endpoint_id: &[u8; ENDPOINT_ID_LEN]) -> Option<PeerId>;
 
     /// The key of hellos to `peer`; `None` if it is not known.
     fn key_of(&self, peer: PeerId) -> Option<[u8; 32]>;

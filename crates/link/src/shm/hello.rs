@@ -12,14 +12,14 @@
 //! 40  16  nonce
 //! 56  32  keyed BLAKE3 over the 56 bytes above and the name of the receiver's socket
 //! ```
-//! Between processes without a job (`P8.10`) the version is 2, the ranks are 0, and the card of the
+//! Between processes without a job (`P8.10`) the version is 2, the ranks are 0, and the endpoint id of the
 //! sender, 64 bytes, stands in front of the hash, which covers it.
 //!
 //! Integers are little-endian. The socket's name is random for each process, so a hello that was
 //! recorded is worth nothing to another incarnation of the receiver; the nonce makes equal hellos
 //! differ. The memory file travels beside it (`SCM_RIGHTS`).
 
-use super::directory::CARD_LEN;
+use super::directory::ENDPOINT_ID_LEN;
 use crate::PeerId;
 
 const MAGIC: [u8; 4] = *b"PSHM";
@@ -30,8 +30,8 @@ const MAC_OFF: usize = 56;
 /// Bytes of a hello.
 pub(super) const HELLO_LEN: usize = MAC_OFF + blake3::OUT_LEN;
 
-/// Bytes of a hello with a card.
-pub(super) const OPEN_HELLO_LEN: usize = HELLO_LEN + CARD_LEN;
+/// Bytes of a hello with an endpoint id.
+pub(super) const OPEN_HELLO_LEN: usize = HELLO_LEN + ENDPOINT_ID_LEN;
 
 /// Key of the hash, derived so that the job's secret is used for one purpose at a time.
 pub(super) struct HelloKey([u8; 32]);
@@ -56,7 +56,7 @@ pub(super) struct Hello {
     pub(super) to: PeerId,
     pub(super) ring_len: u64,
     pub(super) nonce: [u8; 16],
-    pub(super) card: Option<[u8; CARD_LEN]>,
+    pub(super) endpoint_id: Option<[u8; ENDPOINT_ID_LEN]>,
 }
 
 impl Hello {
@@ -64,7 +64,7 @@ impl Hello {
     pub(super) fn encode(&self, key: &HelloKey, name: &str) -> Vec<u8> {
         let mut record = vec![0; MAC_OFF];
         record[0..4].copy_from_slice(&MAGIC);
-        record[4] = match self.card {
+        record[4] = match self.endpoint_id {
             None => VERSION,
             Some(_) => VERSION_OPEN,
         };
@@ -73,7 +73,11 @@ impl Hello {
         record[16..24].copy_from_slice(&self.ring_len.to_le_bytes());
         record[24..40].copy_from_slice(&self.job_id);
         record[40..56].copy_from_slice(&self.nonce);
-        record.extend_from_slice(self.card.as_ref().map_or(&[], |card| card));
+        record.extend_from_slice(
+            self.endpoint_id
+                .as_ref()
+                .map_or(&[], |endpoint_id| endpoint_id),
+        );
         let hash = key.hash(&record, name);
         record.extend_from_slice(hash.as_bytes());
         record
@@ -114,7 +118,7 @@ impl Hello {
             ring_len: u64::from_le_bytes(field(record, 16)),
             job_id: field(record, 24),
             nonce: field(record, 40),
-            card: is_open.then(|| field(record, MAC_OFF)),
+            endpoint_id: is_open.then(|| field(record, MAC_OFF)),
         })
     }
 }
@@ -142,7 +146,7 @@ mod tests {
             to: 3,
             ring_len: 1 << 18,
             nonce: [4; 16],
-            card: None,
+            endpoint_id: None,
         }
     }
 
@@ -151,7 +155,7 @@ mod tests {
         let record = hello().encode(&key(), NAME);
         assert_eq!(Hello::decode(&record, &key(), NAME, false), Ok(hello()));
         let open = Hello {
-            card: Some([6; CARD_LEN]),
+            endpoint_id: Some([6; ENDPOINT_ID_LEN]),
             ..hello()
         };
         let mut record = open.encode(&key(), NAME);

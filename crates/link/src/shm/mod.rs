@@ -30,7 +30,7 @@ mod sleep;
 mod tests;
 
 pub use config::{RING_LEN_DEFAULT, ShmConfig};
-pub use directory::{CARD_LEN, Directory, OpenConfig};
+pub use directory::{Directory, ENDPOINT_ID_LEN, OpenConfig};
 
 use crate::{
     HostId, Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, RxFrame, TxError,
@@ -89,6 +89,15 @@ pub struct Shm {
 }
 
 impl Shm {
+    /// [`Link::transmit`], compiled into its caller.
+    ///
+    /// # Errors
+    /// As [`Link::transmit`].
+    #[inline(always)]
+    pub fn transmit_now(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        self.transmit_frame(peer, frame)
+    }
+
     /// [`Link::receive`] for a sink whose type is known, which then costs no call.
     #[inline]
     pub fn receive_with(&mut self, budget: usize, sink: &mut impl FnMut(RxFrame<'_>)) -> usize {

@@ -481,7 +481,7 @@ fn hello(to: &Shm, from: PeerId) -> Hello {
         to: to.config.rank,
         ring_len,
         nonce: [0; 16],
-        card: None,
+        endpoint_id: None,
     }
 }
 

@@ -2,6 +2,7 @@
 //! The data path of the UDP link.
 
 use super::place::Landed;
+use super::socket::{BUSY, COMMON};
 use super::{DATAGRAM_LEN_MAX, Notice, RxFrame, SEGMENTS_MAX, SockAddr, TxError, TxFrame, Udp};
 use crate::cut::Run;
 use crate::notice::is_refused_for_good;
@@ -10,32 +11,46 @@ use portolan_sys::net::{self, Received};
 use std::io;
 use std::os::fd::AsFd;
 
+/// The place of a socket, and the address that it sends to, if it is the common one.
+type Way<'a> = (usize, &'a SockAddr);
+
 impl Udp {
     #[inline]
     pub(super) fn send_frame(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
         let to = self.peers.find(peer)?;
+        let place = self.busy.place_of(peer);
+        if self.busy.has_changed() {
+            let to = *to;
+            self.on_busy(peer, &to);
+            return self.send_frame(peer, frame);
+        }
         if !frame.payload.is_empty() || frame.segments.is_some() {
             let to = *to;
-            return self.send_run(&to, frame);
+            return self.send_run((place, &to), frame);
         }
         if frame.head.len() > self.caps.frame_len_max {
             return Err(TxError::TooLong {
                 frame_len_max: self.caps.frame_len_max,
             });
         }
-        match net::send_to(self.socket.as_fd(), to, frame.head) {
+        let fd = self.sockets[place].as_fd();
+        let sent = match place {
+            COMMON => net::send_to(fd, to, frame.head),
+            _ => net::send(fd, frame.head),
+        };
+        match sent {
             Ok(_) => {
                 self.refusals = 0;
                 Ok(())
             }
             Err(error) => {
                 let to = *to;
-                self.send_again(&to, &Run::new(frame), error)
+                self.send_again((place, &to), &Run::new(frame), error)
             }
         }
     }
 
-    fn send_run(&mut self, to: &SockAddr, frame: &TxFrame<'_>) -> Result<(), TxError> {
+    fn send_run(&mut self, way: Way<'_>, frame: &TxFrame<'_>) -> Result<(), TxError> {
         let run = Run::new(frame);
         let too_long = run.datagram_len() > self.caps.frame_len_max
             || run.count > SEGMENTS_MAX
@@ -45,14 +60,15 @@ impl Udp {
                 frame_len_max: self.caps.frame_len_max,
             });
         }
-        match self.attempt(to, &run) {
+        match self.attempt(way, &run) {
             Ok(()) => Ok(()),
-            Err(error) => self.send_again(to, &run, error),
+            Err(error) => self.send_again(way, &run, error),
         }
     }
 
-    fn attempt(&mut self, to: &SockAddr, run: &Run<'_>) -> io::Result<()> {
-        let fd = self.socket.as_fd();
+    fn attempt(&mut self, (place, to): Way<'_>, run: &Run<'_>) -> io::Result<()> {
+        let fd = self.sockets[place].as_fd();
+        let to = (place == COMMON).then_some(to);
         let segment_len = run.datagram_len();
         if run.count > 1 && !self.segmentation {
             let sent = self.sender.send_each(fd, to, segment_len, run.pieces())?;
@@ -79,12 +95,7 @@ impl Udp {
     /// After a failed attempt: tells back-pressure from an error that belongs to an earlier
     /// datagram, which the socket reports instead of sending, and then tries once more.
     #[cold]
-    fn send_again(
-        &mut self,
-        to: &SockAddr,
-        run: &Run<'_>,
-        error: io::Error,
-    ) -> Result<(), TxError> {
+    fn send_again(&mut self, way: Way<'_>, run: &Run<'_>, error: io::Error) -> Result<(), TxError> {
         if is_full(&error) {
             return Err(self.refuse(error));
         }
@@ -93,9 +104,9 @@ impl Udp {
             // net/ipv4/udp.c): cut runs here from now on.
             self.segmentation = false;
         }
-        let destination = to.to_std().map(|to| to.ip());
+        let destination = way.1.to_std().map(|to| to.ip());
         self.drain_errors(destination);
-        let Err(error) = self.attempt(to, run) else {
+        let Err(error) = self.attempt(way, run) else {
             return Ok(());
         };
         let passes = self.drain_errors(destination);
@@ -121,30 +132,56 @@ impl Udp {
         }
     }
 
-    /// A frame that is found right after a look that found nothing is most likely alone. It is
-    /// handed over without looking for more, so that its answer need not wait for a system
-    /// call that brings nothing; the next call finds what else may have come.
+    /// Looks at the busy peer's socket, if there is one, and at the common one each time or, beside
+    /// that, now and then.
     #[inline]
     pub(super) fn receive_runs<R: Receiver + ?Sized>(
         &mut self,
         budget: usize,
         receiver: &mut R,
     ) -> usize {
-        if self.booking.is_due() && self.polled_empty {
-            return self.receive_measured(budget, receiver);
+        if self.sockets.len() == 1 {
+            return self.receive_at(COMMON, budget, receiver);
         }
-        self.receive_until_empty(budget, true, receiver)
+        let handed = self.receive_at(BUSY, budget, receiver);
+        if !self.busy.common_is_due() {
+            return handed;
+        }
+        let more = self.receive_at(COMMON, budget, receiver);
+        self.busy.on_common_look(more > 0);
+        handed + more
+    }
+
+    /// A frame that is found right after a look that found nothing is most likely alone. It is
+    /// handed over without looking for more, so that its answer need not wait for a system
+    /// call that brings nothing; the next call finds what else may have come.
+    #[inline]
+    fn receive_at<R: Receiver + ?Sized>(
+        &mut self,
+        place: usize,
+        budget: usize,
+        receiver: &mut R,
+    ) -> usize {
+        if self.booking.is_due() && self.sockets[place].polled_empty {
+            return self.receive_measured(place, budget, receiver);
+        }
+        self.receive_until_empty(place, budget, true, receiver)
     }
 
     /// The same, up to the end, with a look at what the kernel books for it.
     #[cold]
-    fn receive_measured<R: Receiver + ?Sized>(&mut self, budget: usize, receiver: &mut R) -> usize {
-        let booked = net::receive_booked_len(self.socket.as_fd()).unwrap_or(0);
+    fn receive_measured<R: Receiver + ?Sized>(
+        &mut self,
+        place: usize,
+        budget: usize,
+        receiver: &mut R,
+    ) -> usize {
+        let booked = net::receive_booked_len(self.sockets[place].as_fd()).unwrap_or(0);
         let before = self.booking.received();
         // A run, and the look after it that finds nothing.
         let budget = budget.max(SEGMENTS_MAX + 1);
-        let handed = self.receive_until_empty(budget, false, receiver);
-        if self.polled_empty && handed > 0 {
+        let handed = self.receive_until_empty(place, budget, false, receiver);
+        if self.sockets[place].polled_empty && handed > 0 {
             let len = self.booking.received().wrapping_sub(before);
             self.booking.on_look(booked, len);
         }
@@ -154,6 +191,7 @@ impl Udp {
     #[inline]
     fn receive_until_empty<R: Receiver + ?Sized>(
         &mut self,
+        place: usize,
         budget: usize,
         may_be_alone: bool,
         receiver: &mut R,
@@ -161,21 +199,22 @@ impl Udp {
         let mut handed = 0;
         let mut failed = false;
         while handed < budget {
-            match self.receive_run(receiver) {
+            match self.receive_run(place, receiver) {
                 Ok(None) => {
-                    self.polled_empty = true;
+                    self.sockets[place].polled_empty = true;
                     break;
                 }
                 Ok(Some(count)) => {
                     handed += count;
-                    if std::mem::replace(&mut self.polled_empty, false) && may_be_alone {
+                    let was_empty = &mut self.sockets[place].polled_empty;
+                    if std::mem::replace(was_empty, false) && may_be_alone {
                         break;
                     }
                 }
                 // An earlier datagram's error: take it from the queue, then look again, once.
                 Err(_) if !failed => {
                     failed = true;
-                    self.drain_errors(None);
+                    self.drain_errors_of(place, None);
                 }
                 Err(_) => break,
             }
@@ -185,39 +224,35 @@ impl Udp {
 
     /// One call, and what it brought; `None` when nothing was waiting.
     #[inline]
-    fn receive_run<R: Receiver + ?Sized>(&mut self, receiver: &mut R) -> io::Result<Option<usize>> {
+    fn receive_run<R: Receiver + ?Sized>(
+        &mut self,
+        place: usize,
+        receiver: &mut R,
+    ) -> io::Result<Option<usize>> {
+        let fd = self.sockets[place].as_fd();
         if let Some(plan) = receiver.plan()
             && self.slots.divide(&plan, self.rx_buf.len())
         {
             let pieces = self.slots.pieces(plan.dst, &mut self.rx_buf);
-            let Some(got) = self.scatter.receive(self.socket.as_fd(), pieces)? else {
+            let Some(got) = self.scatter.receive(fd, pieces)? else {
                 return Ok(None);
             };
-            self.booking.on_received(got.len);
             let landed = self.slots.settle(&plan, &got, &mut self.rx_buf);
-            return Ok(Some(self.hand_over_all(&got, Some(&landed), receiver)));
+            self.note_received(place, &got);
+            return Ok(Some(self.hand_over_landed(&got, &landed, receiver)));
         }
-        let got = net::recv_segments(self.socket.as_fd(), &mut self.rx_buf)?;
+        let got = net::recv_segments(fd, &mut self.rx_buf)?;
         Ok(got.map(|got| {
-            self.booking.on_received(got.len);
-            self.hand_over_all(&got, None, receiver)
+            self.note_received(place, &got);
+            self.hand_over(&got, got.len, receiver)
         }))
     }
 
-    /// Hands over what one call brought: `landed` if it had a plan.
     #[inline]
-    fn hand_over_all<R: Receiver + ?Sized>(
-        &mut self,
-        got: &Received,
-        landed: Option<&Landed>,
-        receiver: &mut R,
-    ) -> usize {
-        if got.segment_len < got.len && !self.sees_marks {
-            self.look_for_marks();
-        }
-        match landed {
-            Some(landed) => self.hand_over_landed(got, landed, receiver),
-            None => self.hand_over(got, got.len, receiver),
+    fn note_received(&mut self, place: usize, got: &Received) {
+        self.booking.on_received(got.len);
+        if got.segment_len < got.len && !self.sockets[place].sees_marks {
+            self.look_for_marks(place);
         }
     }
 

@@ -25,11 +25,16 @@ fn received(link: &mut Udp) -> Vec<Vec<u8>> {
 #[test]
 fn run_without_offload_arrives_as_with_it() {
     let body: Vec<u8> = (0..=255).cycle().take(4000).collect();
-    for offload in [true, false] {
+    for (offload, is_busy) in [(true, false), (true, true), (false, false), (false, true)] {
         let (mut a, mut b) = pair(|config| {
             config.offload = offload;
             config.frame_len_max = Some(1472);
         });
+        b.connect(0, &a.local_addr()).unwrap();
+        if is_busy {
+            make_busy(&mut a, 1, &mut b);
+            make_busy(&mut b, 0, &mut a);
+        }
         let payload = [IoSlice::new(&body[..100]), IoSlice::new(&body[100..])];
         let cut = Segments {
             header_len: 2,
@@ -61,6 +66,95 @@ fn refused_peer_is_named_and_costs_no_frame() {
     // The refusal is pending on the socket now, and must not eat this one.
     a.transmit(3, &TxFrame::whole(b"to somebody")).unwrap();
     assert_eq!(received(&mut own), [b"to somebody"]);
+    assert!(matches!(a.poll_notice(), Some(Notice::Refused(1))));
+    assert!(a.poll_notice().is_none());
+}
+
+/// Two links that know one another, of which the first has found the other, its peer 1, busy.
+fn busy_pair(change: impl Fn(&mut UdpConfig)) -> (Udp, Udp) {
+    let (mut a, mut b) = pair(change);
+    b.connect(0, &a.local_addr()).unwrap();
+    make_busy(&mut a, 1, &mut b);
+    (a, b)
+}
+
+fn make_busy(link: &mut Udp, peer: PeerId, other: &mut Udp) {
+    let mut count = 0_u32;
+    while link.busy.peer() != Some(peer) {
+        link.transmit(peer, &TxFrame::whole(&count.to_le_bytes()))
+            .unwrap();
+        assert_eq!(received(other), [count.to_le_bytes()]);
+        count += 1;
+    }
+}
+
+#[test]
+fn busy_peer_and_others_are_heard_whoever_is_busy() {
+    let (mut a, mut b) = busy_pair(|_| {});
+    let mut c = open(|_| {});
+    a.connect(2, &c.local_addr()).unwrap();
+    c.connect(0, &a.local_addr()).unwrap();
+    let hear_both = |a: &mut Udp, b: &mut Udp, c: &mut Udp| {
+        for round in 0..20_u8 {
+            b.transmit(0, &TxFrame::whole(&[b'b', round])).unwrap();
+            c.transmit(0, &TxFrame::whole(&[b'c', round])).unwrap();
+            let mut heard = Vec::new();
+            while heard.len() < 2 {
+                a.receive(16, &mut |frame| heard.push(frame.head.to_vec()));
+            }
+            heard.sort_unstable();
+            assert_eq!(heard, [[b'b', round], [b'c', round]]);
+            a.transmit(1, &TxFrame::whole(&[round])).unwrap();
+            a.transmit(2, &TxFrame::whole(&[round])).unwrap();
+            assert_eq!(
+                (received(b), received(c)),
+                (vec![vec![round]], vec![vec![round]])
+            );
+        }
+    };
+    hear_both(&mut a, &mut b, &mut c);
+    make_busy(&mut a, 2, &mut c);
+    assert_eq!(a.sockets.len(), 2, "one connected socket at most");
+    hear_both(&mut a, &mut b, &mut c);
+    a.disconnect(2);
+    assert_eq!(a.sockets.len(), 1);
+    b.transmit(0, &TxFrame::whole(b"still")).unwrap();
+    assert_eq!(received(&mut a), [b"still"]);
+}
+
+#[test]
+fn each_socket_wakes_a_sleeper() {
+    let (mut a, mut b) = busy_pair(|_| {});
+    let mut c = open(|_| {});
+    c.connect(0, &a.local_addr()).unwrap();
+    for other in [&mut b, &mut c] {
+        let mut wake = WakeSet::default();
+        assert!(a.arm(&mut wake));
+        other.transmit(0, &TxFrame::whole(b"wake up")).unwrap();
+        assert!(net::wait_readable(&wake.fds, std::time::Duration::from_secs(10)).unwrap());
+        assert!(!a.arm(&mut wake));
+        let mut heard = 0;
+        while heard == 0 {
+            heard += a.receive(16, &mut |_| {});
+        }
+    }
+}
+
+#[test]
+fn refusal_by_a_busy_peer_is_named_and_costs_no_frame() {
+    let (mut a, b) = busy_pair(|_| {});
+    let mut c = open(|_| {});
+    c.connect(0, &a.local_addr()).unwrap();
+    let LinkAddr::Udp { socket } = b.local_addr() else {
+        unreachable!()
+    };
+    drop(b);
+    a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
+    let heir = UdpSocket::bind(socket).unwrap();
+    // The refusal is pending on the connected socket now, and must not eat this one.
+    a.transmit(1, &TxFrame::whole(b"to somebody")).unwrap();
+    let mut buf = [0; 64];
+    assert_eq!(heir.recv(&mut buf).unwrap(), b"to somebody".len());
     assert!(matches!(a.poll_notice(), Some(Notice::Refused(1))));
     assert!(a.poll_notice().is_none());
 }
@@ -200,7 +294,7 @@ impl Receiver for Told {
 fn every_frame_of_a_marked_run_is_marked() {
     let (mut a, mut b) = pair(|config| config.frame_len_max = Some(1472));
     let mut told = |ecn, heads: &[u8]| {
-        net::set_ecn(a.socket.as_fd(), false, ecn).unwrap();
+        net::set_ecn(a.sockets[COMMON].as_fd(), false, ecn).unwrap();
         let payload = [0xa5; 4000];
         let payload = [IoSlice::new(&payload[..1000 * heads.len()])];
         let segments = Some(Segments {

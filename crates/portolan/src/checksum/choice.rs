@@ -7,7 +7,7 @@ use crate::settings;
 use portolan_link::{Interface, InterfaceKind, LinkKind};
 use portolan_sys::ethtool::Ethtool;
 
-/// Drivers of cards that a hypervisor presents. They take a neighbour's datagrams without a UDP
+/// Drivers of NICs that a hypervisor presents. They take a neighbour's datagrams without a UDP
 /// checksum, and say that it was right.
 const PARAVIRTUAL: [&str; 4] = ["virtio_net", "vif", "hv_netvsc", "vmxnet3"];
 

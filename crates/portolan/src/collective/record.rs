@@ -4,14 +4,19 @@
 use super::{AT_ONCE, CollectiveCall, CollectiveKind};
 
 /// Version of the records: in front of each, so that another one is told from garbage.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Bytes of a head.
-pub(crate) const HEAD_LEN: usize = 24;
+pub(crate) const HEAD_LEN: usize = 32;
 
 /// Bytes of the longest news: both heads, and a text that fits two lines of a terminal.
+#[cfg(test)]
 pub(crate) const NEWS_LEN_MAX: usize = NEWS_LEN + TEXT_LEN_MAX;
-const NEWS_LEN: usize = 64;
+const NEWS_LEN: usize = SECOND_AT + HEAD_LEN;
+/// Where the first head is, behind four fields; then a rank, and the second head.
+const FIRST_AT: usize = 8;
+const OTHER_AT: usize = FIRST_AT + HEAD_LEN;
+const SECOND_AT: usize = OTHER_AT + 8;
 const TEXT_LEN_MAX: usize = 192;
 
 /// One operation as a member has called it, in front of its data.
@@ -27,6 +32,8 @@ pub(crate) struct Head {
     pub(crate) seq: u64,
     /// Bytes that the member gave.
     pub(crate) len: u64,
+    /// Who the members are and in which order: a digest of it.
+    pub(crate) members: u64,
 }
 
 /// Operations of reductions.
@@ -56,6 +63,7 @@ impl Head {
             root,
             seq: 0,
             len: len as u64,
+            members: 0,
         }
     }
 
@@ -86,7 +94,8 @@ impl Head {
         bytes[..4].copy_from_slice(&[VERSION, kind, self.op, self.datatype]);
         bytes[4..8].copy_from_slice(&self.root.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.seq.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.len.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.len.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.members.to_le_bytes());
         bytes
     }
 
@@ -95,7 +104,8 @@ impl Head {
         let (&[version, kind, op, datatype], rest) = bytes.split_first_chunk()?;
         let (root, rest) = rest.split_first_chunk()?;
         let (seq, rest) = rest.split_first_chunk()?;
-        let (len, _) = rest.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (members, _) = rest.split_first_chunk()?;
         let kind = match kind {
             1 => CollectiveKind::Barrier,
             2 => CollectiveKind::Broadcast,
@@ -111,8 +121,13 @@ impl Head {
             root: u32::from_le_bytes(*root),
             seq: u64::from_le_bytes(*seq),
             len: u64::from_le_bytes(*len),
+            members: u64::from_le_bytes(*members),
         })
     }
+}
+
+fn put_head(place: &mut [u8], head: &Head) {
+    place[..HEAD_LEN].copy_from_slice(&head.to_bytes());
 }
 
 /// What a member tells others beside its data.
@@ -145,12 +160,12 @@ impl News {
         bytes[..2].copy_from_slice(&[VERSION, kind]);
         bytes[2..4].copy_from_slice(&group.to_le_bytes());
         match self {
-            News::Waiting { head, .. } => bytes[8..32].copy_from_slice(&head.to_bytes()),
+            News::Waiting { head, .. } => put_head(&mut bytes[FIRST_AT..], head),
             News::Mismatch { first, second, .. } => {
                 bytes[4..8].copy_from_slice(&first.0.to_le_bytes());
-                bytes[8..32].copy_from_slice(&first.1.to_bytes());
-                bytes[32..36].copy_from_slice(&second.0.to_le_bytes());
-                bytes[40..64].copy_from_slice(&second.1.to_bytes());
+                put_head(&mut bytes[FIRST_AT..], &first.1);
+                bytes[OTHER_AT..OTHER_AT + 4].copy_from_slice(&second.0.to_le_bytes());
+                put_head(&mut bytes[SECOND_AT..], &second.1);
             }
             News::Gone { rank, why, .. } => {
                 bytes[4..8].copy_from_slice(&rank.to_le_bytes());
@@ -171,16 +186,16 @@ impl News {
         }
         let group = u16::from_le_bytes(*rest.first_chunk()?);
         let rank = u32::from_le_bytes(*head[4..].first_chunk()?);
-        let other = u32::from_le_bytes(*head[32..].first_chunk()?);
+        let other = u32::from_le_bytes(*head[OTHER_AT..].first_chunk()?);
         match kind {
             WAITING => Some(News::Waiting {
                 group,
-                head: Head::parse(&head[8..])?,
+                head: Head::parse(&head[FIRST_AT..])?,
             }),
             MISMATCH => Some(News::Mismatch {
                 group,
-                first: (rank, Head::parse(&head[8..])?),
-                second: (other, Head::parse(&head[40..])?),
+                first: (rank, Head::parse(&head[FIRST_AT..])?),
+                second: (other, Head::parse(&head[SECOND_AT..])?),
             }),
             GONE => Some(News::Gone {
                 group,

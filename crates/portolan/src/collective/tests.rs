@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
+use super::record::NEWS_LEN_MAX;
 use super::*;
 
 fn head(kind: CollectiveKind, len: usize) -> Head {
@@ -9,7 +10,7 @@ fn head(kind: CollectiveKind, len: usize) -> Head {
 #[test]
 fn records_survive_their_way_over_the_wire() {
     let mut sum = head(CollectiveKind::Allreduce, 24);
-    (sum.op, sum.datatype, sum.seq) = (1, 6, 7);
+    (sum.op, sum.datatype, sum.seq, sum.members) = (1, 6, 7, u64::MAX);
     assert_eq!(Head::parse(&sum.to_bytes()), Some(sum));
     assert_eq!(sum.call().to_string(), "allreduce (Sum of f64) of 24 bytes");
     let from = Head::new(CollectiveKind::Broadcast, 3, 9);
@@ -103,6 +104,53 @@ fn another_operation_of_the_same_number_is_found_out_whoever_comes_first() {
     assert_eq!(early.on_waiting(0, 3, &own), Ok(()));
     assert_eq!(early.check_data(0, 3, &theirs, &own), Err(pair));
     assert_eq!(early.check_data(0, 3, &own, &own), Ok(()));
+}
+
+#[test]
+fn data_that_nobody_asked_for_are_of_another_operation() {
+    let mut state = State::default();
+    let from = |root| Head::new(CollectiveKind::Broadcast, root, 8);
+    let theirs = Head { seq: 1, ..from(1) };
+    // This process may come to it.
+    assert_eq!(state.on_unread(0, 1, &theirs), Ok(()));
+    let own = state.begin(&from(1)).unwrap();
+    assert_eq!(state.on_unread(0, 1, &theirs), Ok(()));
+    let other = Head { seq: 1, ..from(2) };
+    assert_eq!(
+        state.on_unread(0, 2, &other),
+        Err(Pair((2, other), (0, own)))
+    );
+    state.end(&own);
+    let mut last = own;
+    for _ in 0..HISTORY_LEN {
+        last = state.begin(&from(0)).unwrap();
+        state.end(&last);
+    }
+    assert_eq!(
+        state.on_unread(0, 1, &theirs),
+        Err(Pair((1, theirs), (0, last)))
+    );
+    assert_eq!(
+        state.on_waiting(0, 1, &theirs),
+        Ok(()),
+        "it may be on its way"
+    );
+}
+
+#[test]
+fn other_members_are_told_before_all_else() {
+    let own = head(CollectiveKind::Barrier, 0);
+    let theirs = Head {
+        members: 1,
+        len: 4,
+        ..own
+    };
+    let Fault::Mismatch(mismatch) = Pair((0, own), (1, theirs)).fault(7) else {
+        panic!("nobody is gone");
+    };
+    assert!(!mismatch.is_of_length());
+    let text = mismatch.to_string();
+    assert!(text.contains("group 7 has other members"), "{text}");
 }
 
 #[test]

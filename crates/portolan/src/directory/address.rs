@@ -16,7 +16,7 @@
 use crate::address::Address;
 use crate::error::Error;
 use portolan_link::{HostId, LinkAddr};
-use portolan_proto::CARD_LEN;
+use portolan_proto::ENDPOINT_ID_LEN;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -27,17 +27,17 @@ const FLAG_PACKET: u8 = 2;
 /// The address of an endpoint. Keep it to those who may send to the endpoint: it has a token in it
 /// that lets them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EndpointAddress([u8; CARD_LEN]);
+pub struct EndpointAddress([u8; ENDPOINT_ID_LEN]);
 
 impl EndpointAddress {
     /// Bytes of an address.
-    pub const LEN: usize = CARD_LEN;
+    pub const LEN: usize = ENDPOINT_ID_LEN;
 
     /// Reads an address that another endpoint has given out.
     ///
     /// # Errors
     /// [`Error::BadAddress`] when the bytes are not such an address, or one of another version.
-    pub fn from_bytes(bytes: &[u8; CARD_LEN]) -> Result<EndpointAddress, Error> {
+    pub fn from_bytes(bytes: &[u8; ENDPOINT_ID_LEN]) -> Result<EndpointAddress, Error> {
         let bad = |why| Err(Error::BadAddress { why });
         if bytes[0] != VERSION {
             return bad("it is of another version; use one version on all hosts");
@@ -55,13 +55,13 @@ impl EndpointAddress {
 
     /// The bytes to pass on.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8; CARD_LEN] {
+    pub fn as_bytes(&self) -> &[u8; ENDPOINT_ID_LEN] {
         &self.0
     }
 
     /// Puts the address of this process together. `own` has a UDP address.
     pub(crate) fn of(own: &Address, token: [u8; 16]) -> EndpointAddress {
-        let mut bytes = [0; CARD_LEN];
+        let mut bytes = [0; ENDPOINT_ID_LEN];
         bytes[0] = VERSION;
         for link in &own.links {
             match link {

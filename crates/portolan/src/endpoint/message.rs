@@ -10,8 +10,8 @@ use crate::raw::{
     RawRecv, RawSend, RawSpace, RawWhat, Sent, SubmitError,
 };
 use portolan_proto::{
-    ATOMIC_LEN_MAX, Cause, FlushHint, Label, LaneId, OpError, OpId, PeerId, PeerStatus, Selector,
-    SendSpec, Space,
+    ATOMIC_LEN_MAX, Cause, FlushHint, LaneId, MatchBits, OpError, OpId, PeerId, PeerStatus,
+    Selector, SendSpec, Space,
 };
 use portolan_sys::memory;
 
@@ -45,7 +45,7 @@ impl Endpoint {
     /// # Safety
     /// Each piece must be readable. If this returns [`Sent::Pending`], it must stay so and as it is
     /// until the completion was handed out.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn send(
         &mut self,
         to: PeerIndex,
@@ -269,7 +269,7 @@ impl Endpoint {
 
 impl Engine {
     /// Sends what goes into a frame at once; `false` if it must wait, or ask.
-    #[inline]
+    #[inline(always)]
     fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         let turn = self.inner.turn;
         let waits = self.inner.peers[peer.0 as usize].waits_for_company(turn);
@@ -303,7 +303,7 @@ impl Engine {
     ///
     /// # Safety
     /// As of [`Endpoint::recv`].
-    #[inline]
+    #[inline(always)]
     unsafe fn post(
         &mut self,
         pieces: &[RawPiece],
@@ -431,7 +431,7 @@ fn spec_of(spec: &RawSend) -> SendSpec {
     };
     let imm = spec.imm;
     SendSpec {
-        to: Label { space, tag, imm }.into(),
+        to: MatchBits { space, tag, imm }.into(),
         lane: LaneId::Low,
         best_effort: false,
     }
@@ -441,9 +441,9 @@ impl From<portolan_proto::Envelope> for RawEnvelope {
     fn from(envelope: portolan_proto::Envelope) -> RawEnvelope {
         RawEnvelope {
             source: PeerIndex(envelope.peer.0),
-            tag: envelope.label.tag,
+            tag: envelope.match_bits.tag,
             len: envelope.len,
-            imm: envelope.label.imm,
+            imm: envelope.match_bits.imm,
         }
     }
 }

@@ -49,7 +49,7 @@ pub struct Endpoint {
     address: EndpointAddress,
     waiter: Waiter,
     rest: Rest,
-    /// Exposed memory, by key.
+    /// Registration memory, by key.
     regions: HashMap<u64, OpId>,
     /// Peers that were removed and are not forgotten yet.
     leavers: Vec<Leaver>,
@@ -93,7 +93,7 @@ impl Endpoint {
             .filter(|_| !self.is_removed(peer))
     }
 
-    /// Whether the program has inserted `peer`; a stranger has come by itself.
+    /// Whether the program has inserted `peer`; an unsolicited peer has come by itself.
     #[must_use]
     pub fn is_inserted(&self, peer: PeerIndex) -> bool {
         self.directory.is_inserted(PeerId(peer.0))
@@ -126,7 +126,8 @@ impl Endpoint {
     /// completions and frames there were.
     ///
     /// After many turns without any it lets others have the core, where there are any that use it.
-    pub fn poll(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
+    #[inline]
+    pub fn poll(&mut self, sink: &mut (impl FnMut(RawCompletion) + ?Sized)) -> usize {
         if self.is_forked() {
             return 0;
         }
@@ -138,13 +139,13 @@ impl Endpoint {
             self.see_off();
         }
         let engine = &mut *self.engine.enter();
-        let moved = engine.work(None);
+        let mut count = engine.work(None);
         if engine.inner.has_done() {
             engine.leave_to_caller();
+            count += engine.inner.hand_out(sink);
         } else {
             engine.leave();
         }
-        let count = moved + engine.inner.hand_out(sink);
         self.rest.note(count, engine);
         count
     }
@@ -161,13 +162,13 @@ impl Endpoint {
                 inner.job.size = fresh.peer.0 + 1;
             }
             let links = inner.table.links_to(fresh.peer);
-            let (card, key) = (*fresh.address.as_bytes(), fresh.address.key());
-            inner.core.introduce(fresh.peer, card, key, &links);
+            let (endpoint_id, key) = (*fresh.address.as_bytes(), fresh.address.key());
+            inner.core.introduce(fresh.peer, endpoint_id, key, &links);
             if let Some(liveness) = liveness {
                 let at = inner.table.of(fresh.peer).and_then(|at| at.liveness);
                 liveness.add(fresh.peer, at, &key);
             }
-            if fresh.is_stranger {
+            if fresh.is_unsolicited {
                 let now = inner.read_clock();
                 inner.core.greet(now, fresh.peer);
             }
@@ -200,13 +201,15 @@ impl Engine {
         }
     }
 
-    /// Only `peer` can end the operation that was just submitted: its silence counts.
+    /// Only `peer` can end the operation that was just submitted: its silence counts, from the last
+    /// look at the clock, since one costs as much as the rest of a receive.
+    #[inline]
     fn wait_for(&mut self, peer: PeerId) {
         let inner = &mut self.inner;
         let count = &mut inner.peers[peer.0 as usize].awaited_count;
         *count += 1;
         if *count == 1 {
-            let now = inner.read_clock();
+            let now = inner.now;
             self.watch(peer, now);
         }
     }
@@ -242,14 +245,15 @@ impl fmt::Debug for Endpoint {
 
 impl crate::engine::Inner {
     /// Completions or notices wait to be handed out.
+    #[inline]
     pub(super) fn has_done(&self) -> bool {
         !self.completions.is_empty() || !self.remote.notices.is_empty()
     }
 
-    fn hand_out(&mut self, sink: &mut dyn FnMut(RawCompletion)) -> usize {
+    #[inline]
+    fn hand_out(&mut self, sink: &mut (impl FnMut(RawCompletion) + ?Sized)) -> usize {
         let done = self.completions.drain();
         let mut count = done.len();
-        // Only those that are there now: the sink may take its time.
         done.for_each(&mut *sink);
         while let Some(notice) = self.next_notice() {
             count += 1;
@@ -261,8 +265,8 @@ impl crate::engine::Inner {
     /// A process that knows this endpoint's address has said hello over a network. It will be
     /// introduced, and greeted, in the next turn.
     #[cold]
-    pub(crate) fn meet_stranger(&mut self, card: &portolan_proto::Card) {
-        match EndpointAddress::from_bytes(card) {
+    pub(crate) fn meet_unsolicited(&mut self, endpoint_id: &portolan_proto::EndpointId) {
+        match EndpointAddress::from_bytes(endpoint_id) {
             Ok(address)
                 if self
                     .directory
@@ -271,7 +275,7 @@ impl crate::engine::Inner {
             _ => {
                 *self
                     .link_drops
-                    .entry("stranger without a place")
+                    .entry("unsolicited peer without a place")
                     .or_default() += 1
             }
         }

@@ -23,8 +23,8 @@ impl Endpoint {
     ///
     /// # Safety
     /// The memory must be readable, and writable if it is open for writing, until
-    /// [`Endpoint::conceal`]; peers change it within calls of this endpoint.
-    pub unsafe fn expose(
+    /// [`Endpoint::deregister`]; peers change it within calls of this endpoint.
+    pub unsafe fn register(
         &mut self,
         memory: RawPiece,
         access: RawAccess,
@@ -56,7 +56,7 @@ impl Endpoint {
     }
 
     /// Closes a region: on return nobody touches its memory any more. `false` if there is none.
-    pub fn conceal(&mut self, key: u64) -> bool {
+    pub fn deregister(&mut self, key: u64) -> bool {
         let Some(op) = self.regions.remove(&key) else {
             return false;
         };

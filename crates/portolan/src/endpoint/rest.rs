@@ -40,7 +40,6 @@ impl Rest {
         let mut descriptor = Descriptor::new()?;
         links.arm(&mut descriptor.wake);
         links.disarm();
-        // A link of an endpoint sleeps on the same descriptors as long as it is open.
         descriptor.watch()?;
         Ok(Rest {
             descriptor,
@@ -81,7 +80,7 @@ impl Rest {
             self.share.on_crowd();
         }
         if now - self.idle_since >= self.share.patience() {
-            std::thread::yield_now();
+            portolan_sys::wait::yield_now();
             self.idle_since = Instant::now();
             self.share.on_yield(self.idle_since - now);
         }
@@ -123,8 +122,11 @@ impl Endpoint {
         }
         self.rest.is_armed = true;
         let now = engine.inner.read_clock();
-        let timer = engine.arm(&mut self.rest.descriptor.wake, now);
-        if timer.is_none() || self.rest.descriptor.set_timer(timer).is_err() {
+        let descriptor = &mut self.rest.descriptor;
+        let timer = engine.arm(&mut descriptor.wake, now);
+        // A link may sleep on other descriptors than before: UDP opens one for a busy peer.
+        let is_set = descriptor.watch().is_ok() && descriptor.set_timer(timer).is_ok();
+        if timer.is_none() || !is_set {
             self.wake();
             return false;
         }
@@ -132,10 +134,15 @@ impl Endpoint {
     }
 
     /// Undoes [`Endpoint::arm`].
+    #[inline]
     pub(super) fn wake(&mut self) {
-        if !self.rest.is_armed {
-            return;
+        if self.rest.is_armed {
+            self.wake_armed();
         }
+    }
+
+    #[cold]
+    fn wake_armed(&mut self) {
         self.rest.is_armed = false;
         if let Err(error) = self.rest.descriptor.set_timer(None) {
             log::warn!("stopping a timer: {error}");
@@ -170,7 +177,7 @@ impl Endpoint {
             }
             match self.idle() {
                 Idle::Spin => {}
-                Idle::Yield => std::thread::yield_now(),
+                Idle::Yield => portolan_sys::wait::yield_now(),
                 Idle::Sleep => self.sleep(left),
             }
         }

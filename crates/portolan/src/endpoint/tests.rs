@@ -124,3 +124,23 @@ fn the_short_way_to_one_peer_stays_open_while_another_is_waited_for() {
         "it went past frame buffers"
     );
 }
+
+#[test]
+fn a_receive_from_one_peer_looks_at_no_clock() {
+    let (mut a, _b, to_b) = acquainted();
+    let from_b = RawRecv {
+        source: Some(to_b),
+        ..ANY
+    };
+    let mut got = [0; 4];
+    let piece = RawPiece {
+        ptr: got.as_mut_ptr(),
+        len: got.len(),
+    };
+    let looks = |of: &Endpoint| of.engine.look().inner.clock_count;
+    let before = looks(&a);
+    // SAFETY: `got` outlives the receive, which is withdrawn.
+    unsafe { a.recv(&from_b, &[piece], Cookie::new(7)) }.unwrap();
+    assert_eq!(looks(&a), before);
+    assert!(a.cancel(7));
+}

@@ -11,8 +11,8 @@ use crate::ops::{Ended, Memory, OpKind, Owner};
 use crate::raw::{
     Cookie, Many, PeerIndex, RawCompletion, RawError, RawKind, RawOp, RawPiece, RawWhat,
 };
-use portolan_proto::{Label, OpError, OpId, PeerId};
-use std::collections::VecDeque;
+use portolan_proto::{MatchBits, OpError, OpId, PeerId};
+use portolan_sys::effort;
 use std::ops::Range;
 use std::ptr;
 
@@ -23,7 +23,7 @@ const ASKED_MAX: usize = 32_768;
 /// See the module documentation. Of a node it is empty.
 #[derive(Default)]
 pub(crate) struct Completions {
-    done: VecDeque<RawCompletion>,
+    done: Vec<RawCompletion>,
     next_number: u64,
     /// Operations that are no receives.
     asked_count: usize,
@@ -77,14 +77,20 @@ impl Inner {
     fn take_raw(&mut self, op: OpId) -> Option<Ended> {
         let ended = self.ops.take_raw(op)?;
         self.completions.asked_count -= usize::from(ended.raw.asks());
-        if let Some(peer) = ended.awaited_peer {
+        self.await_less(ended.awaited_peer);
+        Some(ended)
+    }
+
+    /// An operation has ended that only this peer could end.
+    #[inline]
+    fn await_less(&mut self, awaited_peer: Option<PeerId>) {
+        if let Some(peer) = awaited_peer {
             let info = &mut self.peers[peer.0 as usize];
             info.awaited_count -= 1;
             if info.awaited_count == 0 {
                 info.watched_since = None;
             }
         }
-        Some(ended)
     }
 
     /// Forgets an operation that was not accepted.
@@ -94,7 +100,7 @@ impl Inner {
 
     #[inline]
     fn complete_raw(&mut self, completion: RawCompletion) {
-        self.completions.done.push_back(completion);
+        self.completions.done.push(completion);
     }
 
     /// Whether a message that is short enough to leave at once must be announced all the same, so
@@ -139,21 +145,56 @@ impl Inner {
     }
 
     /// A receive of an endpoint has its message, of which as much as fits lies in its memory, or is
-    /// `payload`.
+    /// `payload`. `false`, and nothing has happened, if `op` is no endpoint's.
     #[inline]
     pub(super) fn end_raw_recv(
         &mut self,
         op: OpId,
         peer: PeerId,
-        label: &Label,
+        match_bits: &MatchBits,
         message_len: u64,
         payload: Option<&[u8]>,
-    ) {
+    ) -> bool {
+        let Some(recv) = self.ops.take_plain_recv(op) else {
+            return self.end_other_recv(op, peer, match_bits, message_len, payload);
+        };
+        self.await_less(recv.awaited_peer);
+        let len = message_len.min(recv.buf_len as u64);
+        if let Some(payload) = payload.filter(|payload| payload.len() <= recv.buf_len) {
+            // SAFETY: the caller of `recv` has lent the buffer until the completion, which is below;
+            // nobody else has the bytes that the frame was copied to.
+            unsafe { ptr::copy_nonoverlapping(payload.as_ptr(), recv.buf, payload.len()) };
+        }
+        self.complete_raw(RawCompletion {
+            cookie: recv.cookie,
+            kind: recv.kind,
+            peer: Some(PeerIndex(peer.0)),
+            len,
+            tag: match_bits.tag,
+            imm: match_bits.imm,
+            buf: recv.buf,
+            released: false,
+            error: (len < message_len).then_some(RawError::Truncated { message_len }),
+        });
+        true
+    }
+
+    /// The same for a receive into several pieces, or for many messages.
+    #[cold]
+    fn end_other_recv(
+        &mut self,
+        op: OpId,
+        peer: PeerId,
+        match_bits: &MatchBits,
+        message_len: u64,
+        payload: Option<&[u8]>,
+    ) -> bool {
         let Some(mut ended) = self.take_raw(op) else {
-            return;
+            return false;
         };
         let bytes = ended.memory.bytes_mut();
         if let Some(payload) = payload {
+            effort::copies();
             bytes[..payload.len()].copy_from_slice(payload);
         }
         let (buf, buf_len) = (bytes.as_mut_ptr(), bytes.len() as u64);
@@ -161,23 +202,27 @@ impl Inner {
         let mut completion = RawCompletion {
             peer: Some(PeerIndex(peer.0)),
             len,
-            tag: label.tag,
-            imm: label.imm,
+            tag: match_bits.tag,
+            imm: match_bits.imm,
             buf,
             error: (len < message_len).then_some(RawError::Truncated { message_len }),
             ..ended.raw.completion(None)
         };
         match ended.raw.what {
             RawWhat::Recv | RawWhat::Send(_) | RawWhat::Many(_) => {}
-            RawWhat::Silent => return,
+            RawWhat::Silent => return true,
             RawWhat::Scatter(pieces) => {
                 completion.buf = pieces.first().map_or(ptr::null_mut(), |first| first.ptr);
                 let len = usize::try_from(len).unwrap_or(0);
                 scatter(&ended.memory.bytes()[..len], &pieces);
             }
-            RawWhat::Part(whole) => return self.end_part(whole, completion),
+            RawWhat::Part(whole) => {
+                self.end_part(whole, completion);
+                return true;
+            }
         }
         self.complete_raw(completion);
+        true
     }
 
     /// A receive of an endpoint has ended without a message.
@@ -274,6 +319,7 @@ fn scatter(mut bytes: &[u8], pieces: &[RawPiece]) {
         let len = piece.len.min(bytes.len());
         let (now, rest) = bytes.split_at(len);
         if len > 0 {
+            effort::copies();
             // SAFETY: the caller of `recv` has promised that the piece may be written until the
             // completion is handed out, which is later; `bytes` is memory of the library.
             unsafe { ptr::copy_nonoverlapping(now.as_ptr(), piece.ptr, len) };

@@ -12,6 +12,7 @@ use portolan_link::RxFrame;
 use portolan_proto::{
     Cause, Data, Dest, Event, LinkId, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest,
 };
+use portolan_sys::effort;
 use std::ops::Range;
 
 /// Longest message for which a handler's port gets a buffer of the library's own accord.
@@ -38,6 +39,7 @@ pub(crate) struct Inbox<'a> {
 impl Inbox<'_> {
     #[inline]
     fn fill(&mut self, source: PeerId, bytes: &[u8]) {
+        effort::copies();
         self.bytes[..bytes.len()].copy_from_slice(bytes);
         self.got = Some(Received {
             len: bytes.len(),
@@ -70,6 +72,8 @@ impl Inner {
         mut inbox: Option<&mut Inbox<'_>>,
     ) {
         let admitted = if lossless {
+            // Out of the ring.
+            effort::copies();
             let body_len = frame.body.map_or(0, |body| body.len());
             let from = PeerId(frame.from.unwrap_or(u32::MAX));
             self.core
@@ -82,7 +86,7 @@ impl Inner {
                 let open = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
                 let want = open.as_ref().map(|inbox| &inbox.want);
                 let Some(whole) = self.core.take_whole(&mut admitted, frame.head, want) else {
-                    if !self.take_labelled(&mut admitted, frame.head) {
+                    if !self.take_tagged(&mut admitted, frame.head) {
                         break;
                     }
                     if admitted.is_done() {
@@ -128,6 +132,7 @@ impl Inner {
         };
         let dst = dst.unwrap_or_default().chunks_mut(run.part_len);
         for (dst, piece) in dst.zip(run.pieces(datagrams().map(checksum::behind_sum))) {
+            effort::copies();
             dst[..piece.len()].copy_from_slice(piece);
         }
         self.placement.count(run.count * frame_len);
@@ -248,13 +253,13 @@ impl Inner {
                 Event::Matched {
                     peer,
                     op,
-                    label,
+                    match_bits,
                     len,
                     data,
                     truncated,
                 } => {
                     self.place_whole(frame, op, data);
-                    self.complete_labelled(op, peer, label, len, truncated);
+                    self.complete_tagged(op, peer, match_bits, len, truncated);
                 }
                 other => self.on_rare(handlers, frame, other),
             }
@@ -307,6 +312,7 @@ impl Inner {
                 let src = self.core.held(id);
                 let dst = self.ops.bytes_mut(op);
                 let len = src.len().min(dst.len());
+                effort::copies();
                 dst[..len].copy_from_slice(&src[..len]);
                 self.core.release(id);
             }
@@ -363,6 +369,9 @@ impl Inner {
         bytes: &[u8],
         buffer: Option<Buffer>,
     ) {
+        if port.system {
+            return self.on_news(peer, bytes);
+        }
         let place = handlers.get_mut(usize::from(port.number));
         if let Some(Some(handler)) = place {
             let message = Message {
@@ -446,7 +455,7 @@ impl Inner {
                 let error = self.op_error(OpId(u64::MAX), error);
                 log::warn!("{peer} on {} is held back: {error}", self.host_of(peer));
             }
-            Event::Unsolicited { card } => self.meet_stranger(&card),
+            Event::Unsolicited { endpoint_id } => self.meet_unsolicited(&endpoint_id),
             other => self.on_remote(frame, other),
         }
     }
@@ -469,10 +478,8 @@ impl Inner {
 
     /// A port whose handler takes messages in place was sent one that does not travel in a frame.
     fn lend_buffer(&mut self, handlers: &Handlers, port: PortId, peer: PeerId, len: u64) {
-        if handlers
-            .get(usize::from(port.number))
-            .is_none_or(Option::is_none)
-        {
+        let handler = handlers.get(usize::from(port.number));
+        if port.system || handler.is_none_or(Option::is_none) {
             return;
         }
         if len > BUFFER_LEN_MAX {
@@ -584,6 +591,7 @@ impl Inner {
 #[inline]
 pub(super) fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mut [u8]) {
     let Some(frame) = frame else { return };
+    effort::copies();
     if let Some(bytes) = frame.head.get(src.clone()) {
         dst.copy_from_slice(bytes);
         return;

@@ -15,6 +15,10 @@ const COLD_WAIT_NS: u64 = 2_000;
 /// The same where frames come: what is done with them makes turns long, and nobody spins.
 const COLD_WAIT_BUSY_NS: u64 = 8_000;
 
+/// A link of which nothing is expected is looked at after so many times that wait at the latest, however
+/// soon after one another frames come by others.
+const COLD_WAITS_MAX: u32 = 16;
+
 /// Most turns between looks, for programs whose calls are turns and become rarer: 1.3 µs of turns that
 /// wait for raw Ethernet.
 const TURNS_MAX: u32 = 64;
@@ -25,6 +29,8 @@ pub(super) struct Pace {
     /// Turns of the next looks.
     clock_at: u32,
     cold_at: u32,
+    /// The latest turn that the next look at cold links is put off to.
+    cold_by: u32,
     /// Turns between looks at cold links.
     cold_turns: u32,
     /// Turn and time of the last look at the clock.
@@ -40,6 +46,7 @@ impl Pace {
         Pace {
             clock_at: turn.wrapping_add(CLOCK_TURNS),
             cold_at: turn,
+            cold_by: turn,
             cold_turns: 1,
             looked_turn: turn,
             looked_at: Instant::default(),
@@ -50,8 +57,22 @@ impl Pace {
     /// Whether the clock is to be read in this turn, in which so many frames have moved.
     #[inline]
     pub(super) fn clock_is_due(&mut self, turn: u32, moved: usize) -> bool {
-        self.is_busy |= moved > 0;
+        if moved > 0 {
+            self.is_busy = true;
+            self.put_cold_off(turn);
+        }
         is_reached(turn, self.clock_at)
+    }
+
+    /// A frame has come: whoever answers it promptly is not held up by looks in vain until it waits
+    /// again, and then not before it has waited in vain.
+    #[inline]
+    fn put_cold_off(&mut self, turn: u32) {
+        let at = turn.wrapping_add(self.cold_turns);
+        self.cold_at = match is_reached(at, self.cold_by) {
+            true => self.cold_by,
+            false => at,
+        };
     }
 
     /// Whether this is a turn to look at cold links in.
@@ -60,6 +81,7 @@ impl Pace {
         let is_due = is_reached(turn, self.cold_at);
         if is_due {
             self.cold_at = turn.wrapping_add(self.cold_turns);
+            self.cold_by = turn.wrapping_add(self.cold_turns * COLD_WAITS_MAX);
         }
         is_due
     }
@@ -124,7 +146,31 @@ mod tests {
 
     #[test]
     fn turns_that_bring_frames_are_not_taken_for_the_length_of_turns_in_vain() {
-        assert_eq!(looks(80, 1), (16, 16));
-        assert_eq!(looks(1000, 1), (32, 128));
+        let (clocks, colds) = looks(80, 1);
+        assert_eq!((clocks, colds), (16, 1));
+        let (clocks, colds) = looks(1000, 1);
+        assert_eq!((clocks, colds), (32, 1024 / 8 / COLD_WAITS_MAX as usize));
+    }
+
+    /// Frames come before the wait is over: looks at cold links are rare; a frame after it finds that
+    /// they were looked at.
+    #[test]
+    fn cold_links_are_looked_at_once_nothing_has_come_for_two_microseconds() {
+        let count = |frame_every: u32| {
+            let mut pace = Pace::new(0);
+            let mut colds = 0;
+            for turn in 0..64_000_u32 {
+                let is_adapted = turn >= 1_000;
+                colds += u32::from(pace.cold_is_due(turn) && is_adapted);
+                let moved = usize::from(turn.is_multiple_of(frame_every));
+                if pace.clock_is_due(turn, moved) {
+                    pace.adapt(turn, Instant::from_nanos(u64::from(turn) * 20));
+                }
+            }
+            colds
+        };
+        // 64 turns take less than 2 µs; 16 times as many pass between looks where frames come sooner.
+        assert!((61..=62).contains(&count(40)), "{}", count(40));
+        assert!((629..=631).contains(&count(100)), "{}", count(100));
     }
 }

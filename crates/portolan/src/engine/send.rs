@@ -9,6 +9,7 @@ use crate::port::Target;
 use portolan_proto::{
     Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, Refused, SendSpec,
 };
+use portolan_sys::effort;
 
 /// Longest message whose blocking send does not wait for its receiver to ask: what networks send
 /// without asking (`P4.5`). Shared memory lets the receiver read a longer one where it lies; up to this
@@ -70,6 +71,7 @@ impl Inner {
         match self.core.eager(peer, spec, len) {
             Ok(mut staging) => {
                 for piece in pieces {
+                    effort::copies();
                     staging.push(piece);
                 }
                 Ok(Some(staging.hint()))

@@ -7,7 +7,7 @@ use crate::links::Links;
 use crate::ops::Ops;
 use crate::seal::Seals;
 use portolan_link::{Segments, TxError, TxFrame};
-use portolan_proto::{Address, Cause, Label, LinkId, OpId, PeerId, SendSpec, Transmit};
+use portolan_proto::{Address, Cause, LinkId, MatchBits, OpId, PeerId, SendSpec, Transmit};
 use std::io::IoSlice;
 
 impl Engine {
@@ -16,13 +16,15 @@ impl Engine {
     pub(crate) fn send_direct(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         match spec.to {
             Address::Port(_) => self.send_direct_as::<8>(peer, spec, bytes),
-            Address::Label(Label { imm: None, .. }) => self.send_direct_as::<16>(peer, spec, bytes),
-            Address::Label(_) => self.send_direct_as::<24>(peer, spec, bytes),
+            Address::MatchBits(MatchBits { imm: None, .. }) => {
+                self.send_direct_as::<16>(peer, spec, bytes)
+            }
+            Address::MatchBits(_) => self.send_direct_as::<24>(peer, spec, bytes),
         }
     }
 
     /// The same for a message whose header has `N` bytes.
-    #[inline]
+    #[inline(always)]
     fn send_direct_as<const N: usize>(
         &mut self,
         peer: PeerId,

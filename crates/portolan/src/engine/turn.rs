@@ -79,7 +79,7 @@ impl Engine {
     /// that rides on the answer saves its own system calls at both ends.
     #[inline]
     pub(crate) fn leave_to_caller(&mut self) {
-        if self.inner.core.has_urgent_tx() {
+        if self.inner.core.wants_transmit() && self.inner.core.has_urgent_tx() {
             self.flush();
         }
     }
@@ -89,8 +89,7 @@ impl Engine {
         let mut moved = 0;
         let is_hurried = self.links.are_hurried(turn);
         let cold_due = self.pace.cold_is_due(turn);
-        for index in 0..self.links.len() {
-            let open = self.links.at(index);
+        for open in self.links.iter_mut() {
             if !open.is_due(turn, is_hurried, cold_due) {
                 continue;
             }
@@ -135,10 +134,7 @@ impl Engine {
         {
             self.inner.end_poll_gap();
         }
-        if now >= self.inner.core.poll_timeout() {
-            self.inner.core.handle_timeout(now);
-            self.inner.drain(&mut self.handlers, None);
-        }
+        self.on_timeout();
         if now >= self.slow_at {
             self.slow_at = now + SLOW_INTERVAL;
             self.look_around();
@@ -160,6 +156,8 @@ impl Engine {
     pub(crate) fn on_timeout(&mut self) {
         let now = self.inner.now;
         if now >= self.inner.core.poll_timeout() {
+            let Inner { turn, in_wait, .. } = self.inner;
+            self.inner.core.note_turn(turn, in_wait);
             self.inner.core.handle_timeout(now);
             self.inner.drain(&mut self.handlers, None);
         }

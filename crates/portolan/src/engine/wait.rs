@@ -81,6 +81,7 @@ impl Waiter {
         for peer in about {
             engine.watch(*peer, begin);
         }
+        engine.inner.in_wait = true;
         let mut idle_since = begin;
         let mut yields = 0;
         let mut turn = 0u32;
@@ -113,7 +114,7 @@ impl Waiter {
             }
             if !drowsy && yields < YIELDS {
                 yields += 1;
-                std::thread::yield_now();
+                portolan_sys::wait::yield_now();
                 continue;
             }
             let now = engine.inner.read_clock();
@@ -123,7 +124,7 @@ impl Waiter {
             idle_since = engine.inner.now;
             yields = 0;
         }
-        engine.inner.is_idle = false;
+        (engine.inner.in_wait, engine.inner.is_idle) = (false, false);
         for peer in about {
             engine.unwatch(*peer);
         }

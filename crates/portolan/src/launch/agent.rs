@@ -4,6 +4,7 @@
 use super::wire::{Gone, ToAgent, ToProcess, VERSION, Welcome};
 use super::{FD_VARIABLE, Job, LaunchError, LineBuffer, LossReporter};
 use crate::settings;
+use portolan_sys::effort::{self, Call};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use serde_json::Value;
@@ -262,6 +263,7 @@ impl Input {
     /// Reads once; the number of bytes, 0 at the end.
     fn read_more(&mut self, stream: &UnixStream, flags: RecvFlags) -> io::Result<usize> {
         loop {
+            effort::calls(Call::Recvfrom);
             match recv(stream, &mut self.bytes[..], flags) {
                 Err(Errno::INTR) => {}
                 // A process that was killed with unread bytes resets the connection.

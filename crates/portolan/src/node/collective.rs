@@ -8,17 +8,13 @@
 
 use super::{INBOX_LEN_MAX, Node};
 use crate::buffer::{self, Buffer};
-use crate::collective::{Fault, HEAD_LEN, Head, NEWS_LEN_MAX, News, Pair, State};
-use crate::engine::Submitted;
+use crate::collective::{HEAD_LEN, Head, News};
+use crate::engine::{Submitted, system_spec};
 use crate::error::Error;
 use crate::group::Group;
 use crate::ops::{Completion, OpKind, Request};
-use portolan_proto::{Cause, Instant, LaneId, OpId, PeerId, PortId, SendSpec};
-use std::collections::BTreeMap;
+use portolan_proto::{Cause, Instant, OpId, PeerId, PortId};
 use std::time::Duration;
-
-/// The system port that news of all groups come to. Groups have the lower ones.
-const NEWS_PORT: u16 = u16::MAX;
 
 /// How long a member waits for another before it tells that one what it waits in: longer than
 /// members are apart in a healthy program, shorter than a person's patience.
@@ -26,24 +22,6 @@ const TELL_AFTER: Duration = Duration::from_millis(100);
 
 /// Bytes that travel in one message with their head; more come as a message of their own.
 const INLINE_LEN_MAX: usize = INBOX_LEN_MAX - HEAD_LEN;
-
-/// A message of this library, which is for nobody in this version, is counted under this name.
-const MALFORMED: &str = "collective_malformed";
-
-/// What a node knows of its groups' operations.
-#[derive(Debug, Default)]
-pub(super) struct Collectives {
-    groups: BTreeMap<u16, Entry>,
-    /// The receive that is posted for news.
-    news: Option<OpId>,
-}
-
-#[derive(Debug, Default)]
-struct Entry {
-    /// Once this process has called an operation of it.
-    group: Option<Group>,
-    state: State,
-}
 
 /// A collective operation that is under way in this process.
 #[derive(Clone, Debug)]
@@ -54,7 +32,11 @@ pub(crate) struct Task {
 
 impl Task {
     fn port(&self) -> PortId {
-        PortId::system(self.group.port(self.head.slot()))
+        PortId::system(self.group.members().port(self.head.slot()))
+    }
+
+    fn group_id(&self) -> u16 {
+        self.group.members().id()
     }
 
     pub(crate) fn is_inline(len: usize) -> bool {
@@ -80,34 +62,16 @@ pub(crate) struct Wait {
     told: bool,
 }
 
-fn spec(port: PortId) -> SendSpec {
-    SendSpec {
-        to: port.into(),
-        lane: LaneId::High,
-        best_effort: false,
-    }
-}
-
 impl Node {
     /// Begins an operation of `group`: `call` says which.
     pub(crate) fn begin_task(&mut self, group: &Group, call: Head) -> Result<Task, Error> {
-        self.hear_news();
-        self.check_whole(group)?;
-        let me = self.rank();
-        let entry = self.collectives.groups.entry(group.id()).or_default();
-        entry.group.get_or_insert_with(|| group.clone());
-        let head = entry
-            .state
-            .begin(&call)
-            .map_err(|_| Error::GroupBusy { group: group.id() })?;
-        let task = Task {
+        let mut engine = self.engine.enter();
+        let begun = engine.inner.begin_collective(group.members(), &call);
+        engine.flush_if_wanted();
+        Ok(Task {
             group: group.clone(),
-            head,
-        };
-        let checked = entry.state.check_waiting(me, &head);
-        let checked = checked.map_err(|pair| self.differ(group.id(), &pair));
-        self.end_on_failure(&task, checked)?;
-        Ok(task)
+            head: begun?,
+        })
     }
 
     /// The operation has ended, well or with an error that all members are told of.
@@ -116,18 +80,21 @@ impl Node {
         task: &Task,
         result: Result<T, Error>,
     ) -> Result<T, Error> {
-        if let Some(entry) = self.collectives.groups.get_mut(&task.group.id()) {
-            entry.state.end(&task.head);
+        let engine = &mut *self.engine.enter();
+        let (inner, group) = (&mut engine.inner, task.group.members());
+        inner.end_collective(group, &task.head);
+        let result = match result {
+            Ok(value) => inner.check_unread(group).map(|()| value),
+            // One that heard of the first cause may be gone now: what it told before counts.
+            Err(error) => Err(inner.check_whole(group.id()).err().unwrap_or(error)),
+        };
+        if let Err(error) = &result
+            && !inner.is_broken(group.id())
+        {
+            let (rank, why) = blame(inner.rank(), error);
+            inner.break_group(group.id(), rank, why);
         }
-        // One that heard of the first cause may be gone now: what it told before counts.
-        let result = result.or_else(|error| {
-            self.hear_news();
-            self.check_whole(&task.group)?;
-            Err(error)
-        });
-        if let Err(error) = &result {
-            self.break_group(task.group.id(), fault_of(self.rank(), error));
-        }
+        engine.flush_if_wanted();
         result
     }
 
@@ -144,149 +111,8 @@ impl Node {
     }
 
     /// An error if the group is broken.
-    pub(crate) fn check_whole(&self, group: &Group) -> Result<(), Error> {
-        let entry = self.collectives.groups.get(&group.id());
-        match entry.and_then(|entry| entry.state.broken.as_ref()) {
-            Some(fault) => Err(self.told(fault)),
-            None => Ok(()),
-        }
-    }
-
-    fn told(&self, fault: &Fault) -> Error {
-        match fault {
-            Fault::Mismatch(mismatch) => Error::CollectiveMismatch(Box::new(*mismatch)),
-            Fault::Gone { rank, why } => {
-                let inner = &self.engine.look().inner;
-                let mut error = inner.gone_error(PeerId(*rank), Cause::ProcessGone);
-                if let Error::PeerGone { reason, .. } = &mut error {
-                    reason.report.get_or_insert_with(|| why.clone());
-                }
-                error
-            }
-        }
-    }
-
-    /// Two members are in different operations.
-    fn differ(&mut self, group: u16, pair: &Pair) -> Error {
-        let fault = pair.fault(group);
-        let error = self.told(&fault);
-        let Pair(first, second) = *pair;
-        self.break_by(
-            group,
-            fault,
-            &News::Mismatch {
-                group,
-                first,
-                second,
-            },
-        );
-        error
-    }
-
-    fn break_group(&mut self, group: u16, fault: Fault) {
-        let Fault::Gone { rank, why } = &fault else {
-            return;
-        };
-        let (rank, why) = (*rank, why.clone());
-        self.break_by(group, fault, &News::Gone { group, rank, why });
-    }
-
-    /// Notes, the first time, why the group is broken, and tells all other members.
-    fn break_by(&mut self, group: u16, fault: Fault, news: &News) {
-        let entry = self.collectives.groups.entry(group).or_default();
-        if entry.state.broken.is_some() {
-            return;
-        }
-        entry.state.broken = Some(fault);
-        let Some(members) = entry.group.clone() else {
-            return;
-        };
-        let me = self.rank();
-        for rank in members.ranks().iter().copied().filter(|rank| *rank != me) {
-            self.tell(PeerId(rank), news);
-        }
-        self.engine.enter().flush();
-    }
-
-    /// Sends news. A member that cannot be reached hears of it from its own links.
-    fn tell(&mut self, peer: PeerId, news: &News) {
-        let spec = spec(PortId::system(NEWS_PORT));
-        let inner = &mut self.engine.enter().inner;
-        if let Err(error) = inner.send_copy_spec(peer, spec, &news.to_bytes()) {
-            log::debug!("telling {peer} of a collective operation: {error}");
-        }
-    }
-
-    /// Takes in all news that have come, and posts a buffer for the next.
-    fn hear_news(&mut self) {
-        loop {
-            let Some(op) = self.collectives.news else {
-                let buffer = Buffer::from(vec![0; NEWS_LEN_MAX]);
-                let port = PortId::system(NEWS_PORT);
-                let engine = &mut *self.engine.enter();
-                let posted = engine.inner.post_recv(port, buffer, None);
-                self.collectives.news = posted.ok().map(|request| request.0);
-                engine.drain();
-                if self.collectives.news.is_none() {
-                    return;
-                }
-                continue;
-            };
-            let finished = {
-                let ops = &mut self.engine.enter().inner.ops;
-                if !ops.is_done(op) {
-                    return;
-                }
-                ops.finish(op)
-            };
-            self.collectives.news = None;
-            let Some(Ok(done)) = finished else {
-                self.count_malformed();
-                continue;
-            };
-            let bytes = done.buffer.as_deref().unwrap_or_default();
-            match News::parse(&bytes[..done.len.min(bytes.len())]) {
-                Some(news) => self.on_news(done.source, &news),
-                None => self.count_malformed(),
-            }
-        }
-    }
-
-    fn count_malformed(&mut self) {
-        *self
-            .engine
-            .enter()
-            .inner
-            .link_drops
-            .entry(MALFORMED)
-            .or_default() += 1;
-    }
-
-    fn on_news(&mut self, source: u32, news: &News) {
-        let (me, size) = (self.rank(), self.size());
-        let (group, fault) = match news {
-            News::Waiting { group, head } => {
-                let entry = self.collectives.groups.entry(*group).or_default();
-                if entry.state.broken.is_none()
-                    && let Err(pair) = entry.state.on_waiting(me, source, head)
-                {
-                    self.differ(*group, &pair);
-                }
-                return;
-            }
-            News::Mismatch {
-                group,
-                first,
-                second,
-            } => (*group, Pair(*first, *second).fault(*group)),
-            News::Gone { rank, .. } if *rank >= size => return self.count_malformed(),
-            News::Gone { group, rank, why } => {
-                let (rank, why) = (*rank, format!("rank {source} says: {why}"));
-                (*group, Fault::Gone { rank, why })
-            }
-        };
-        let entry = self.collectives.groups.entry(group).or_default();
-        entry.state.broken.get_or_insert(fault);
+    pub(crate) fn check_whole(&mut self, task: &Task) -> Result<(), Error> {
+        self.engine.enter().inner.check_whole(task.group_id())
     }
 
     fn wait_for(&mut self, op: OpId, peer: PeerId) -> Wait {
@@ -307,28 +133,26 @@ impl Node {
         stop: &dyn Fn() -> bool,
     ) -> Result<bool, Error> {
         loop {
-            self.check_whole(&task.group)?;
-            let (op, news) = (wait.op, self.collectives.news);
+            let (op, group) = (wait.op, task.group_id());
             let tell_at = (!wait.told).then_some(wait.tell_at);
-            let mut engine = self.engine.enter();
-            self.waiter.until(&mut engine, &[wait.peer], |inner| {
+            let engine = &mut *self.engine.enter();
+            engine.inner.check_whole(group)?;
+            self.waiter.until(engine, &[wait.peer], |inner| {
                 inner.ops.is_done(op)
-                    || news.is_some_and(|news| inner.ops.is_done(news))
+                    || inner.is_broken(group)
                     || stop()
                     || tell_at.is_some_and(|at| inner.now >= at)
             });
             if engine.inner.ops.is_done(op) {
                 return Ok(true);
             }
-            let now = engine.inner.now;
-            drop(engine);
-            self.hear_news();
-            self.check_whole(&task.group)?;
-            if !wait.told && now >= wait.tell_at {
+            engine.inner.check_whole(group)?;
+            if !wait.told && engine.inner.now >= wait.tell_at {
                 wait.told = true;
-                let (group, head) = (task.group.id(), task.head);
-                self.tell(wait.peer, &News::Waiting { group, head });
-                self.engine.enter().flush();
+                let head = task.head;
+                engine.inner.tell(wait.peer, &News::Waiting { group, head });
+                engine.inner.check_unread(task.group.members())?;
+                engine.flush();
             }
             if stop() {
                 return Ok(false);
@@ -360,7 +184,7 @@ impl Node {
     }
 
     fn send_message(&mut self, task: &Task, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
-        let spec = spec(task.port());
+        let spec = system_spec(task.port());
         let mut engine = self.engine.enter();
         if engine.send_direct(peer, &spec, bytes) {
             return Ok(());
@@ -428,7 +252,7 @@ impl Node {
         };
         let message = task.whole(&mut place, inline);
         let engine = &mut *self.engine.enter();
-        let spec = spec(task.port());
+        let spec = system_spec(task.port());
         let sent = engine.inner.send_copy_spec(peer, spec, message);
         engine.flush();
         sent
@@ -436,7 +260,9 @@ impl Node {
 
     fn begin_payload(&mut self, task: &Task, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
         let mut engine = self.engine.enter();
-        let begun = engine.inner.isend_spec(peer, spec(task.port()), buffer);
+        let begun = engine
+            .inner
+            .isend_spec(peer, system_spec(task.port()), buffer);
         engine.flush();
         drop(engine);
         Ok(self.wait_for(begun?.0, peer))
@@ -579,12 +405,12 @@ impl Node {
         let Some(theirs) = Head::parse(message) else {
             return Err(self.violation(peer, "a collective operation's data without a head"));
         };
-        let group = task.group.id();
-        let entry = self.collectives.groups.entry(group).or_default();
-        let me = self.job.rank;
-        if let Err(pair) = entry.state.check_data(me, peer.0, &theirs, &task.head) {
-            return Err(self.differ(group, &pair));
-        }
+        let group = task.group_id();
+        let (theirs, own) = (&theirs, &task.head);
+        self.engine
+            .enter()
+            .inner
+            .check_data(group, peer, theirs, own)?;
         let data = &message[HEAD_LEN..];
         self.check_len(peer, data.len() as u64, into.len() as u64)?;
         into.copy_from_slice(data);
@@ -632,12 +458,12 @@ pub(crate) enum Sending {
     UnderWay(Wait),
 }
 
-/// What the other members are told when an operation has failed with `error` at rank `me`.
-fn fault_of(me: u32, error: &Error) -> Fault {
-    let (rank, why) = match error {
+/// Whom the other members are told to be gone, and why, when an operation has failed with `error` at
+/// rank `me`.
+fn blame(me: u32, error: &Error) -> (u32, String) {
+    match error {
         Error::PeerGone { rank, reason, .. } => (*rank, reason.to_string()),
         Error::NoPath { rank, .. } | Error::NoAnswer { rank, .. } => (*rank, error.to_string()),
         other => (me, other.to_string()),
-    };
-    Fault::Gone { rank, why }
+    }
 }

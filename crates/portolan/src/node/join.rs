@@ -8,6 +8,7 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::engine::{Engine, HELPER_NAME, PeerInfo, Waiter};
 use crate::error::Error;
+use crate::group::Group;
 use crate::launch::{Job, Launch, LaunchError};
 use crate::links::{Links, Plan};
 use crate::liveness::{Liveness, Unstarted};
@@ -63,8 +64,10 @@ impl Node {
         let peers = table.iter().map(|_| PeerInfo::default()).collect();
         let table = Table::of_job(table, job.rank);
         let own_job = Box::new(job.clone());
+        let all = Group::of_job(job.rank, job.size);
         let mut inner = new_inner(job, auth, core, table)?;
         inner.peers = peers;
+        inner.open_news();
         inner.losses = launch.as_ref().and_then(Launch::loss_reporter);
         Ok(Node {
             engine: Gate::new(
@@ -74,7 +77,7 @@ impl Node {
             job: own_job,
             waiter,
             descriptor: None,
-            collectives: Default::default(),
+            all,
             clean: true,
             closed: false,
             model,

@@ -33,13 +33,19 @@ pub(crate) enum Cipher {
 
 impl Auth {
     pub(crate) fn of(job: &Job) -> Result<Auth, Error> {
+        let auth = Auth::asked(job)?;
+        if auth == Auth::None {
+            log::warn!("auth=none: whoever reaches this job's ports can join it");
+        }
+        Ok(auth)
+    }
+
+    /// What the setting says.
+    pub(crate) fn asked(job: &Job) -> Result<Auth, Error> {
         let value = settings::AUTH.of(job);
         Ok(match value.as_deref() {
             None | Some("token") => Auth::Token,
-            Some("none") => {
-                log::warn!("auth=none: whoever reaches this job's ports can join it");
-                Auth::None
-            }
+            Some("none") => Auth::None,
             Some("aead" | "aead-aes128") => Auth::Aead(Cipher::Aes128Gcm),
             Some("aead-aes256") => Auth::Aead(Cipher::Aes256Gcm),
             Some("aead-chacha20") => Auth::Aead(Cipher::ChaCha20Poly1305),

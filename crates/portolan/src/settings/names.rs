@@ -32,6 +32,11 @@ pub enum UnknownSetting {
         /// The option that is most like it.
         closest: &'static str,
     },
+    /// Of an option of the program's own, which has no name.
+    #[error(
+        "option {APP_PREFIX} names nothing: write {APP_PREFIX}NAME for one of the program's own"
+    )]
+    Nameless,
     /// Of a variable in the environment.
     #[error(
         "{name} in the environment: Portolan has no such setting; the closest is {closest}, and \
@@ -51,9 +56,10 @@ pub enum UnknownSetting {
 /// [`UnknownSetting`].
 pub fn check_option(name: &str) -> Result<(), UnknownSetting> {
     let known = || ALL.iter().filter_map(|setting| setting.option);
-    let is_own = name
-        .strip_prefix(APP_PREFIX)
-        .is_some_and(|own| !own.is_empty());
+    if name == APP_PREFIX {
+        return Err(UnknownSetting::Nameless);
+    }
+    let is_own = name.starts_with(APP_PREFIX);
     if is_own || known().any(|option| option == name) {
         return Ok(());
     }

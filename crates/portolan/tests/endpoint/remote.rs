@@ -14,13 +14,13 @@ const BOTH: RawAccess = RawAccess {
 };
 const KEY: u64 = 0xfeed;
 
-/// Two endpoints; `memory` of the second is exposed, with offsets.
+/// Two endpoints; `memory` of the second is registered, with offsets.
 fn pair(open: fn() -> Endpoint, memory: &mut [u8]) -> (Side, Side, PeerIndex) {
     let mut a = Side::new(open());
     let mut b = Side::new(open());
     let to_b = a.end.insert(&b.end.address()).unwrap();
     // SAFETY: the tests keep the memory for as long as the endpoint.
-    unsafe { b.end.expose(piece(memory), BOTH, KEY, 0) }.unwrap();
+    unsafe { b.end.register(piece(memory), BOTH, KEY, 0) }.unwrap();
     (a, b, to_b)
 }
 
@@ -138,7 +138,7 @@ fn memory_is_named_by_address_where_its_owner_says_so() {
     let mut other = [0_u8; 16];
     let base = other.as_ptr().addr() as u64;
     // SAFETY: it lives as long as the endpoint.
-    unsafe { b.end.expose(piece(&mut other), BOTH, 7, base) }.unwrap();
+    unsafe { b.end.register(piece(&mut other), BOTH, 7, base) }.unwrap();
     let there = RawRemote {
         addr: base + 4,
         key: 7,
@@ -164,9 +164,9 @@ fn what_may_not_be_is_refused_to_who_asks_and_nothing_changes() {
             write: false,
         };
         // SAFETY: it lives as long as the endpoint.
-        unsafe { b.end.expose(piece(&mut other), read, 7, 0) }.unwrap();
-        // SAFETY: nothing is exposed.
-        let twice = unsafe { b.end.expose(piece(&mut other), read, 7, 0) };
+        unsafe { b.end.register(piece(&mut other), read, 7, 0) }.unwrap();
+        // SAFETY: nothing is registered.
+        let twice = unsafe { b.end.register(piece(&mut other), read, 7, 0) };
         assert!(matches!(twice, Err(Error::KeyInUse { key: 7 })));
         let place = |key, addr| RawRemote { addr, key };
         for (place, fault) in [
@@ -184,8 +184,8 @@ fn what_may_not_be_is_refused_to_who_asks_and_nothing_changes() {
             let refused = pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
             assert_eq!(refused.error, Some(RawError::Remote(fault)));
         }
-        assert!(b.end.conceal(7));
-        assert!(!b.end.conceal(7));
+        assert!(b.end.deregister(7));
+        assert!(!b.end.deregister(7));
         let mut back = [0; 4];
         // SAFETY: it lives until the completion.
         unsafe {

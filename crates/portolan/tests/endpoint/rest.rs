@@ -59,6 +59,40 @@ fn an_idle_endpoint_sleeps_and_a_message_wakes_it() {
     }
 }
 
+/// By whatever descriptor its messages come once many have.
+#[test]
+fn a_sleeper_is_woken_by_whom_it_talks_with_most() {
+    const ROUNDS: u64 = 400;
+    let (mut a, mut b) = (Side::new(udp()), Side::new(udp()));
+    let to_b = a.end.insert(&b.end.address()).unwrap();
+    let to_a = b.end.insert(&a.end.address()).unwrap();
+    let mut buf = [0; 8];
+    for round in 0..ROUNDS {
+        b.recv(&ANY, &mut buf, round);
+        a.end.inject(to_b, &PLAIN, b"question").unwrap();
+        pump(&mut [&mut a, &mut b], |sides| sides[1].take(round));
+        a.recv(&ANY, &mut buf, round);
+        b.end.inject(to_a, &PLAIN, b"answer").unwrap();
+        pump(&mut [&mut a, &mut b], |sides| sides[0].take(round));
+    }
+    b.recv(&ANY, &mut buf, ROUNDS);
+    let begin = Instant::now();
+    // Acknowledged, so that no timer of the protocol is near.
+    while !b.end.arm() || is_readable(&b.end, Duration::from_millis(20)) {
+        a.poll();
+        b.poll();
+        assert!(begin.elapsed() < PATIENCE, "there is always something");
+    }
+    a.end.inject(to_b, &PLAIN, b"wake up").unwrap();
+    a.poll();
+    // The loopback delivers within the call that sends.
+    assert!(
+        is_readable(&b.end, Duration::from_millis(1)),
+        "nobody rings"
+    );
+    pump(&mut [&mut a, &mut b], |sides| sides[1].take(ROUNDS));
+}
+
 #[test]
 fn a_sleeper_looks_after_its_timers_without_being_told() {
     let mut end = udp();

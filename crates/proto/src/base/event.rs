@@ -5,7 +5,7 @@ use crate::{Answer, AtomicSpec, LinkId, PutNotice, RemoteFault};
 use alloc::boxed::Box;
 use core::fmt;
 use core::ops::Range;
-use portolan_wire::{Card, Label, LaneId, Message};
+use portolan_wire::{EndpointId, LaneId, MatchBits, Message};
 
 /// A peer: its rank in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,16 +95,16 @@ impl PortId {
 pub enum Address {
     /// The port that it goes to.
     Port(PortId),
-    /// Its label.
-    Label(Label),
+    /// Its match bits.
+    MatchBits(MatchBits),
 }
 
 impl Address {
     /// Where a message goes that has arrived.
     #[inline]
     pub(crate) fn of(message: &Message) -> Address {
-        match message.label {
-            Some(label) => Address::Label(label),
+        match message.match_bits {
+            Some(match_bits) => Address::MatchBits(match_bits),
             None => Address::Port(PortId::of(message)),
         }
     }
@@ -112,7 +112,7 @@ impl Address {
     /// Messages to both wait in one queue: at one port, or in one space.
     pub(crate) fn shares_queue(&self, other: &Address) -> bool {
         match (self, other) {
-            (Address::Label(one), Address::Label(other)) => one.space == other.space,
+            (Address::MatchBits(one), Address::MatchBits(other)) => one.space == other.space,
             (one, other) => one == other,
         }
     }
@@ -124,9 +124,9 @@ impl From<PortId> for Address {
     }
 }
 
-impl From<Label> for Address {
-    fn from(label: Label) -> Address {
-        Address::Label(label)
+impl From<MatchBits> for Address {
+    fn from(match_bits: MatchBits) -> Address {
+        Address::MatchBits(match_bits)
     }
 }
 
@@ -272,14 +272,14 @@ pub enum Event {
         /// The receive takes no more messages.
         is_last: bool,
     },
-    /// A message with a label has arrived, for a receive that takes it.
+    /// A tagged message has arrived, for a receive that takes it.
     Matched {
         /// Sender.
         peer: PeerId,
         /// The receive.
         op: OpId,
         /// What it was matched by, and its immediate data.
-        label: Label,
+        match_bits: MatchBits,
         /// Bytes of the message.
         len: u64,
         /// Where it is.
@@ -383,8 +383,8 @@ pub enum Event {
     /// A process without a job that nobody has introduced says hello, and knows the address of
     /// this one: [`crate::Core::introduce`] and [`crate::Core::greet`] it, or let it be.
     Unsolicited {
-        /// Its card.
-        card: Box<Card>,
+        /// Its endpoint id.
+        endpoint_id: Box<EndpointId>,
     },
     /// The peer can be sent to.
     PeerUp(PeerId),

@@ -7,8 +7,9 @@
 
 use crate::base::credit::charge;
 use crate::matching::port::Match;
+use crate::shared::Shared;
 use crate::{Core, LinkId, OpId, PeerId, PortId, PortMode, SendSpec};
-use portolan_wire::{Label, MESSAGE_LEN, Message};
+use portolan_wire::{MESSAGE_LEN, MatchBits, Message};
 
 /// A message that may leave at once: its header of `N` bytes, and by which link.
 #[derive(Clone, Copy, Debug)]
@@ -79,13 +80,13 @@ pub struct Whole {
     pub len: usize,
 }
 
-/// A message with a label that may be delivered at once, at `off..off + len` of its frame.
+/// A tagged message that may be delivered at once, at `off..off + len` of its frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Labelled {
+pub struct Tagged {
     /// The receive that takes it.
     pub op: OpId,
     /// What it was matched by.
-    pub label: Label,
+    pub match_bits: MatchBits,
     /// First byte of the payload.
     pub off: usize,
     /// Bytes of payload.
@@ -133,6 +134,14 @@ impl Core {
             .matching
             .port(port)
             .is_some_and(|port| port.is_quiet())
+    }
+
+    /// The messages that wait whole at `port`, by sender, in the order in which they are served.
+    pub fn waiting_at(&mut self, port: PortId) -> impl Iterator<Item = (PeerId, &[u8])> + '_ {
+        let Shared { matching, held, .. } = &mut self.sh;
+        let port = matching.port(port);
+        let waiting = port.into_iter().flat_map(|port| port.held());
+        waiting.map(|(peer, id)| (peer, held.bytes(id)))
     }
 
     /// Takes the next message of an admitted frame, if it is the next of its lane and finds a
@@ -188,10 +197,11 @@ impl Core {
         })
     }
 
-    /// [`Core::take_whole`] for a message with a label.
-    pub fn take_labelled(&mut self, frame: &mut Admitted, head: &[u8]) -> Option<Labelled> {
-        let message = Message::peek_labelled(head.get(frame.at..)?)?;
-        let label = message.label?;
+    /// [`Core::take_whole`] for a tagged message.
+    #[inline]
+    pub fn take_tagged(&mut self, frame: &mut Admitted, head: &[u8]) -> Option<Tagged> {
+        let message = Message::peek_tagged(head.get(frame.at..)?)?;
+        let match_bits = message.match_bits?;
         let len = usize::from(message.len);
         let off = frame.at + message.header_len();
         if !frame.reliable || off + len > head.len().min(frame.total_len) {
@@ -203,20 +213,16 @@ impl Core {
         if !lanes.may_take(message.lane, message.seq, charge) {
             return None;
         }
-        let posted = self
-            .sh
-            .matching
-            .lists()
-            .take_fitting(frame.from, &label, len)?;
+        let lists = self.sh.matching.lists();
+        let op = lists.take_fitting(frame.from, &match_bits, len)?;
         frame.at = off + len;
         self.sh.ctx.count_received(len as u64);
         if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
             self.touch(frame.from);
         }
-        let op = posted.op;
-        Some(Labelled {
+        Some(Tagged {
             op,
-            label,
+            match_bits,
             off,
             len,
         })

@@ -6,7 +6,7 @@ use crate::session::directory::{Directory, PEERS_MAX};
 use crate::session::{authenticator, is_equal, token_index};
 use crate::{Cause, Core, DropReason, Event, Instant, LinkId, OpError, PeerId, SessionIds};
 use alloc::boxed::Box;
-use portolan_wire::{Card, FrameHeader, FrameKind, Hello};
+use portolan_wire::{EndpointId, FrameHeader, FrameKind, Hello};
 
 impl Core {
     /// What sets the present session with `peer` apart, once the peer has named itself on a network;
@@ -56,8 +56,8 @@ impl Core {
             None => self.check_handshake(link, frame)?,
             Some(directory) => match directory.check_handshake(link, frame)? {
                 (hello, Ok(from)) => (hello, from),
-                (_, Err(card)) => {
-                    self.sh.ctx.emit(Event::Unsolicited { card });
+                (_, Err(endpoint_id)) => {
+                    self.sh.ctx.emit(Event::Unsolicited { endpoint_id });
                     return Ok(false);
                 }
             },
@@ -121,15 +121,21 @@ impl Core {
 }
 
 impl Core {
-    /// Makes this a process without a job, that is known by `card`; hellos to it are keyed with
+    /// Makes this a process without a job, that is known by `endpoint_id`; hellos to it are keyed with
     /// `key`. Before any peer is introduced.
-    pub fn open(&mut self, card: Card, key: [u8; 32]) {
-        self.sh.directory = Some(Box::new(Directory::new(card, key)));
+    pub fn open(&mut self, endpoint_id: EndpointId, key: [u8; 32]) {
+        self.sh.directory = Some(Box::new(Directory::new(endpoint_id, key)));
     }
 
-    /// Tells of a process that `card` belongs to: from now on it is `peer`, reached by `links`, and
+    /// Tells of a process that `endpoint_id` belongs to: from now on it is `peer`, reached by `links`, and
     /// hellos to it are keyed with `key`. `false` if the number is beyond what sessions can name.
-    pub fn introduce(&mut self, peer: PeerId, card: Card, key: [u8; 32], links: &[LinkId]) -> bool {
+    pub fn introduce(
+        &mut self,
+        peer: PeerId,
+        endpoint_id: EndpointId,
+        key: [u8; 32],
+        links: &[LinkId],
+    ) -> bool {
         let index = peer.index();
         let directory = self.sh.directory.as_mut();
         let Some(directory) = directory.filter(|_| index < PEERS_MAX) else {
@@ -139,7 +145,7 @@ impl Core {
             self.peers.resize_with(index + 1, || None);
             self.allowed.resize(index + 1, 0);
         }
-        directory.introduce(peer, card, key);
+        directory.introduce(peer, endpoint_id, key);
         self.allow(peer, links);
         true
     }

@@ -41,6 +41,12 @@ impl Core {
         self.sh.shortage.set_away(away);
     }
 
+    /// Notes which turn of its engine this is, for the timers that follow, and whether the program waits in
+    /// a call. `P4.15`
+    pub fn note_turn(&mut self, turn: u32, in_call: bool) {
+        self.sh.shortage.note_turn(turn, in_call);
+    }
+
     /// Why a message that is looked for, and not by a posted receive, cannot come; `None` while it may.
     /// `P4.15`
     #[must_use]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receives by label: posting, looking, claiming, withdrawing (`P11`).
+//! Receives by match bits: posting, looking, claiming, withdrawing (`P11`).
 
 use crate::base::request::Request;
 use crate::matching::match_list::{Arrived, Claimed, Many};
@@ -11,7 +11,7 @@ impl From<&Arrived> for Envelope {
     fn from(arrived: &Arrived) -> Envelope {
         Envelope {
             peer: arrived.peer,
-            label: arrived.label,
+            match_bits: arrived.match_bits,
             len: arrived.len,
         }
     }
@@ -57,8 +57,8 @@ impl Core {
         );
         while let Some(waiting) = self.sh.matching.lists().peek(selector) {
             let Shared { matching, ctx, .. } = &mut self.sh;
-            let (peer, label, len) = (waiting.peer, waiting.label, waiting.len);
-            let Some(part) = matching.lists().take_posted(peer, &label, len, ctx) else {
+            let (peer, match_bits, len) = (waiting.peer, waiting.match_bits, waiting.len);
+            let Some(part) = matching.lists().take_posted(peer, &match_bits, len, ctx) else {
                 return;
             };
             matching.lists().take_arrived(selector);
@@ -134,7 +134,7 @@ impl Core {
         let (keeps_credit, charge) = (arrived.keeps_credit, arrived.what.charge(arrived.len));
         let (lanes, env) = &mut state.lanes(&mut self.sh);
         lanes.on_taken(env, arrived.lane, keeps_credit, charge);
-        let to = arrived.label.into();
+        let to = arrived.match_bits.into();
         match arrived.what {
             Waiting::Held(held) => {
                 let (op, error) = (Some(posted.op), OpError::truncated(arrived.len, posted.len));
@@ -149,7 +149,7 @@ impl Core {
                     len: arrived.len,
                     asked,
                 };
-                self.sh.start_labelled(request, posted);
+                self.sh.start_tagged(request, posted);
             }
         }
         self.touch(peer);

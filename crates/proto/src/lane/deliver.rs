@@ -7,7 +7,7 @@ use crate::shared::Shared;
 use crate::{Address, Data, Event, OpError, OpId};
 use portolan_wire::LaneId;
 
-/// Of the memory for early and unexpected messages, up to which part messages with labels wait
+/// Of the memory for early and unexpected messages, up to which part tagged messages wait
 /// without holding up their lane: a quarter. Programs take them in another order than they were
 /// sent in, so a lane full of the one must not keep the other from coming; the rest of the memory
 /// is for what credit bounds.
@@ -42,15 +42,17 @@ impl Lanes {
                 data,
                 error,
             },
-            (Address::Label(label), Some(op)) => Event::Matched {
+            (Address::MatchBits(match_bits), Some(op)) => Event::Matched {
                 peer,
                 op,
-                label: *label,
+                match_bits: *match_bits,
                 len,
                 data,
                 truncated: error.is_some(),
             },
-            (Address::Label(_), None) => unreachable!("a receive takes each message with a label"),
+            (Address::MatchBits(_), None) => {
+                unreachable!("a receive takes each message with a match_bits")
+            }
         });
     }
 }
@@ -59,5 +61,5 @@ impl Lanes {
 /// is ample. `P11.6`
 pub(super) fn credit_comes_back(sh: &Shared, to: &Address) -> bool {
     let room = sh.ctx.limits().held_len_max / WAITING_PART;
-    matches!(to, Address::Label(_)) && sh.unexpected_len() <= room
+    matches!(to, Address::MatchBits(_)) && sh.unexpected_len() <= room
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages with labels and the receives that wait for them: which takes which (`P11.2`, `P11.3`).
+//! Tagged messages and the receives that wait for them: which takes which (`P11.2`, `P11.3`).
 //!
 //! The one invariant: no message that waits here matches a receive that waits here.
 
@@ -12,7 +12,7 @@ use crate::mem::held::HeldPool;
 use crate::mem::slab::Slab;
 use crate::{Event, OpError, OpId, PeerId};
 use alloc::vec::Vec;
-use portolan_wire::{Label, LaneId, Space};
+use portolan_wire::{LaneId, MatchBits, Space};
 
 /// Which messages a receive takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,8 +39,8 @@ impl Selector {
 pub struct Envelope {
     /// The sender.
     pub peer: PeerId,
-    /// Its label.
-    pub label: Label,
+    /// Its match bits.
+    pub match_bits: MatchBits,
     /// Bytes of the message.
     pub len: u64,
 }
@@ -54,7 +54,7 @@ pub struct ClaimId(pub(crate) u32);
 pub(crate) struct Arrived {
     pub(crate) peer: PeerId,
     pub(crate) lane: LaneId,
-    pub(crate) label: Label,
+    pub(crate) match_bits: MatchBits,
     pub(crate) len: u64,
     /// It counts as credit of its lane until it is taken: its session lasts.
     pub(crate) keeps_credit: bool,
@@ -171,18 +171,18 @@ impl MatchLists {
         }
     }
 
-    /// Takes the first receive for a message of this label and `len` bytes from `peer`, or a part of
+    /// Takes the first receive for a message of these match bits and `len` bytes from `peer`, or a part of
     /// it.
     #[inline]
     pub(crate) fn take_posted(
         &mut self,
         peer: PeerId,
-        label: &Label,
+        match_bits: &MatchBits,
         len: u64,
         ctx: &mut Context,
     ) -> Option<Posted> {
-        let queues = &mut self.spaces[label.space.index()];
-        let index = queues.find_posted(peer, label.tag)?;
+        let queues = &mut self.spaces[match_bits.space.index()];
+        let index = queues.find_posted(peer, match_bits.tag)?;
         let wanting = queues.posted.get_mut(index)?;
         if wanting.many.is_some() {
             let (part, event, is_last) = wanting.take_part(len, &mut self.part_count)?;
@@ -195,29 +195,31 @@ impl MatchLists {
         queues.posted.remove(index).map(|wanting| wanting.posted)
     }
 
-    /// The same, but only a whole receive, and only if its buffer holds `len` bytes.
+    /// The operation of such a receive, taken if it is a whole one whose buffer holds `len` bytes.
     #[inline]
     pub(crate) fn take_fitting(
         &mut self,
         peer: PeerId,
-        label: &Label,
+        match_bits: &MatchBits,
         len: usize,
-    ) -> Option<Posted> {
-        let queues = &mut self.spaces[label.space.index()];
-        let index = queues.find_posted(peer, label.tag)?;
+    ) -> Option<OpId> {
+        let queues = &mut self.spaces[match_bits.space.index()];
+        let index = queues.find_posted(peer, match_bits.tag)?;
         let wanting = queues.posted.get(index)?;
         if wanting.posted.len < len as u64 || wanting.many.is_some() {
             return None;
         }
-        queues.posted.remove(index).map(|wanting| wanting.posted)
+        let op = wanting.posted.op;
+        queues.posted.discard(index);
+        Some(op)
     }
 
-    /// Whether a receive is left for a message of this label when others have taken `used`.
-    pub(crate) fn would_take(&self, peer: PeerId, label: &Label, used: usize) -> bool {
+    /// Whether a receive is left for a message of these match bits when others have taken `used`.
+    pub(crate) fn would_take(&self, peer: PeerId, match_bits: &MatchBits, used: usize) -> bool {
         let takes = |wanting: &Wanting, tag: u64| {
-            (tag ^ label.tag) & !wanting.ignore == 0 && wanting.is_for(peer)
+            (tag ^ match_bits.tag) & !wanting.ignore == 0 && wanting.is_for(peer)
         };
-        let posted = &self.spaces[label.space.index()].posted;
+        let posted = &self.spaces[match_bits.space.index()].posted;
         // One of many messages may take but one more.
         posted.count_where(|tag, wanting| takes(wanting, tag)) > used
     }
@@ -240,7 +242,7 @@ impl MatchLists {
 
     /// Appends a message; no receive that waits matches it.
     pub(crate) fn put_aside(&mut self, arrived: &Arrived) {
-        self.spaces[arrived.label.space.index()]
+        self.spaces[arrived.match_bits.space.index()]
             .arrived
             .push(arrived);
     }
@@ -343,13 +345,13 @@ impl MatchLists {
             let mut broken = Vec::new();
             for index in queues.arrived.places_from(peer) {
                 let item = queues.arrived.get(index);
-                let keeps = remains.keeps_at(item.lane, &item.label.into());
+                let keeps = remains.keeps_at(item.lane, &item.match_bits.into());
                 if let (true, Waiting::Held(held)) = (keeps, item.what) {
                     queues.arrived.forget_credit(index);
                     pool.leave(held);
                     continue;
                 }
-                remains.broken.push((item.lane, item.label.into()));
+                remains.broken.push((item.lane, item.match_bits.into()));
                 if let Waiting::Held(held) = item.what {
                     remains.held.push(held);
                 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports: which messages wait for which buffers. Those with labels wait in [`super::labels`].
+//! Ports: which messages wait for which buffers. Tagged ones wait in [`super::match_list`].
 
 use super::remains::{Discarded, Remains};
 use crate::base::context::Context;
@@ -427,6 +427,16 @@ impl Port {
         self.unexpected.retain(|_, queue| !queue.is_empty());
     }
 
+    /// The messages that wait whole, by sender, in the order in which they are served.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (PeerId, HeldId)> + '_ {
+        let queues = self.unexpected.iter();
+        let items = queues.flat_map(|((peer, _), queue)| queue.iter().map(|item| (*peer, item)));
+        items.filter_map(|(peer, item)| match item.step {
+            Step::Held { held, .. } => Some((peer, held)),
+            _ => None,
+        })
+    }
+
     /// Withdraws the buffer that was posted for a request; `false` if there is none of this operation.
     fn cancel_reserved(&mut self, op: OpId) -> bool {
         let items = self.unexpected.values_mut().flatten();
@@ -586,11 +596,13 @@ impl Ports {
         self.waiting_count -= taken;
     }
 
-    /// Whether a receive, or a handler, waits for a message that `peer` may send.
+    /// Whether a receive, or a handler of the program's, waits for a message that `peer` may send.
     pub(crate) fn wants_from(&mut self, peer: PeerId) -> bool {
         let takes = |post: &Posted| post.source.is_none_or(|source| source == peer);
-        self.iter_mut()
-            .any(|(_, port)| port.mode == Some(PortMode::InPlace) || port.posted.iter().any(takes))
+        self.iter_mut().any(|(id, port)| {
+            let is_handled = port.mode == Some(PortMode::InPlace) && !id.system;
+            is_handled || port.posted.iter().any(takes)
+        })
     }
 
     /// Withdraws the receives that only `peer` could have filled.

@@ -85,6 +85,7 @@ impl<T> TagQueue<T> {
         self.len
     }
 
+    #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         self.nodes.get(index as usize)?.item.as_ref()
     }
@@ -132,12 +133,23 @@ impl<T> TagQueue<T> {
 
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
-        let node = self.nodes.get_mut(index as usize)?;
-        let item = node.item.take()?;
+        let item = self.nodes.get_mut(index as usize)?.item.take()?;
+        self.vacate(index);
+        Some(item)
+    }
+
+    /// Takes an entry out that [`TagQueue::get`] has shown, and leaves it where it is.
+    #[inline]
+    pub(crate) fn discard(&mut self, index: u32) {
+        self.nodes[index as usize].item = None;
+        self.vacate(index);
+    }
+
+    #[inline]
+    fn vacate(&mut self, index: u32) {
         self.unlink(index);
         self.free.push(index);
         self.len -= 1;
-        Some(item)
     }
 
     /// The first entry with this tag, of those that are found by it, that is `wanted`.
@@ -201,6 +213,7 @@ impl<T> TagQueue<T> {
         }
     }
 
+    #[inline]
     fn unlink(&mut self, index: u32) {
         let Link { prev, next } = self.nodes[index as usize].link;
         match prev {

@@ -14,7 +14,7 @@ use crate::{PeerId, Selector};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use portolan_wire::{Label, LaneId, Space};
+use portolan_wire::{LaneId, MatchBits, Space};
 
 /// Entries per piece of the table: pieces are never moved, so a long queue grows without copies and
 /// without room for as many again.
@@ -150,14 +150,14 @@ impl UnexpectedList {
         };
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         *self.at_mut(index) = Entry {
-            tag: arrived.label.tag,
-            imm: arrived.label.imm.unwrap_or(0),
+            tag: arrived.match_bits.tag,
+            imm: arrived.match_bits.imm.unwrap_or(0),
             links: [UNLINKED; 3],
             peer: arrived.peer.0,
             what,
             len: u32::try_from(arrived.len).unwrap_or(u32::MAX),
             flags: is_request
-                | flag(arrived.label.imm.is_some(), HAS_IMM)
+                | flag(arrived.match_bits.imm.is_some(), HAS_IMM)
                 | flag(arrived.lane == LaneId::High, HIGH_LANE)
                 | flag(arrived.keeps_credit, KEEPS_CREDIT),
         };
@@ -184,7 +184,7 @@ impl UnexpectedList {
         Arrived {
             peer: PeerId(entry.peer),
             lane,
-            label: Label {
+            match_bits: MatchBits {
                 space: self.space,
                 tag: entry.tag,
                 imm: (entry.flags & HAS_IMM != 0).then_some(entry.imm),
@@ -437,7 +437,7 @@ mod tests {
         Arrived {
             peer: PeerId(peer),
             lane: LaneId::Low,
-            label: Label {
+            match_bits: MatchBits {
                 space: Space::Tagged,
                 tag,
                 imm: None,
@@ -477,7 +477,7 @@ mod tests {
                 if rng.random_bool(growth[value as usize / 10_000 % 2]) {
                     let tag = rng.random_range(0..40) | rng.random_range(0..2) << 60;
                     let mut new = message(rng.random_range(0..3), tag, value);
-                    new.label.imm = rng.random_bool(0.5).then_some(u64::from(value));
+                    new.match_bits.imm = rng.random_bool(0.5).then_some(u64::from(value));
                     if rng.random_bool(0.1) {
                         new.what = Waiting::Request(Asked {
                             sender_transfer: value,
@@ -498,7 +498,7 @@ mod tests {
                     [None, Some(0), Some(2)][rng.random_range(0..3)],
                 );
                 let takes = |item: &Arrived| {
-                    (item.label.tag | wanted.ignore) == (wanted.tag | wanted.ignore)
+                    (item.match_bits.tag | wanted.ignore) == (wanted.tag | wanted.ignore)
                         && wanted.source.is_none_or(|source| source == item.peer)
                 };
                 let expected = oracle.iter().position(takes);
@@ -508,7 +508,10 @@ mod tests {
                     found.map(|item| number(&item)),
                     expected.map(|e| number(&e))
                 );
-                assert_eq!(found.map(|item| item.label), expected.map(|e| e.label));
+                assert_eq!(
+                    found.map(|item| item.match_bits),
+                    expected.map(|e| e.match_bits)
+                );
                 assert_eq!(found.map(|item| item.len), expected.map(|e| e.len));
                 assert_eq!(queue.len(), oracle.len());
             }

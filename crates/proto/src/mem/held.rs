@@ -25,6 +25,9 @@ const CHUNKS_MAX: usize = 1 << (u32::BITS - SLOT_BITS);
 /// Empty chunks kept for the next messages; more go back to the allocator, so that a burst leaves no
 /// lasting mark. Two windows' worth of long messages.
 const SPARE_LEN_MAX: usize = 4 * 1024 * 1024;
+/// Put by for when the allocator has none left, and not touched until then: what comes while peers
+/// learn of it, by credit that they have (`crate::Limits::credit_len`).
+const RESERVE_LEN: usize = 1024 * 1024;
 /// Counted for each message that waits at a port, beside what it holds: its place in the queue, twice
 /// since queues double.
 pub(crate) const WAITING_LEN: usize = 48;
@@ -53,6 +56,13 @@ struct Chunk {
 pub(crate) struct HeldPool {
     chunks: Vec<Option<Chunk>>,
     free_chunks: Vec<u32>,
+    /// Empty, with room for [`RESERVE_LEN`] bytes, once anything was held and while memory lasts.
+    reserve: Vec<u8>,
+    /// The allocator has refused, and what it was asked for came from the reserve.
+    is_exhausted: bool,
+    /// What it refuses beyond, in tests.
+    #[cfg(test)]
+    allowed: Option<usize>,
     /// Per class, chunks with free slots.
     open: [Vec<u32>; CLASS_COUNT],
     /// Bytes of the chunks with a message.
@@ -123,7 +133,7 @@ impl HeldPool {
         if chunk.used == 0 {
             self.total_len -= chunk.cost();
             self.spare_len += chunk.cost();
-            if self.spare_len > SPARE_LEN_MAX {
+            if self.spare_len > SPARE_LEN_MAX || self.is_exhausted {
                 self.free_chunk(index);
             }
         }
@@ -150,15 +160,53 @@ impl HeldPool {
         self.left_len
     }
 
+    /// No more should be held: the allocator has none left, whatever the limits say.
+    #[inline]
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.is_exhausted
+    }
+
     /// Bytes in use, as the allocator gave them.
     pub(crate) fn total_len(&self) -> usize {
         self.total_len
+    }
+
+    /// Memory of `len` bytes that is there, as far as can be told: none if the allocator refuses.
+    fn room_for(&self, len: usize) -> Option<Vec<u8>> {
+        #[cfg(test)]
+        {
+            let used = self.total_len + self.spare_len;
+            if self.allowed.is_some_and(|allowed| used + len > allowed) {
+                return None;
+            }
+        }
+        let mut room = Vec::new();
+        room.try_reserve_exact(len).ok()?;
+        Some(room)
+    }
+
+    /// Makes sure that `len` bytes can be allocated, from the reserve if need be.
+    fn ensure(&mut self, len: usize) {
+        if self.room_for(len).is_none() {
+            self.reserve = Vec::new();
+            self.is_exhausted = true;
+        }
+        self.fill_reserve();
+    }
+
+    /// Puts by what was taken from the reserve, or was never there.
+    fn fill_reserve(&mut self) {
+        if !self.is_exhausted && self.reserve.capacity() == 0 {
+            self.reserve = self.room_for(RESERVE_LEN).unwrap_or_default();
+            self.is_exhausted = self.reserve.capacity() == 0;
+        }
     }
 
     #[cold]
     fn add_chunk(&mut self, class: usize) -> u32 {
         let slot_len = SLOT_LEN_MIN << class;
         let count = (CHUNK_LEN / slot_len).max(1);
+        self.ensure(slot_len * count);
         let last: u32 = narrow(count - 1);
         let next = |slot| if slot == last { NONE } else { slot + 1 };
         let chunk = Chunk {
@@ -198,6 +246,11 @@ impl HeldPool {
             && let Some(moved) = &mut self.chunks[moved as usize]
         {
             moved.open_at = chunk.open_at;
+        }
+        drop(chunk);
+        if self.is_exhausted {
+            self.is_exhausted = false;
+            self.fill_reserve();
         }
     }
 }
@@ -260,6 +313,30 @@ mod tests {
         }
         assert_eq!(pool.total_len(), 0);
         assert!(pool.spare_len <= SPARE_LEN_MAX);
+    }
+
+    #[test]
+    fn without_memory_the_reserve_is_used_and_filled_again() {
+        let mut pool = HeldPool {
+            allowed: Some(RESERVE_LEN + 3 * 128 * 1024),
+            ..HeldPool::default()
+        };
+        let mut held = Vec::new();
+        while !pool.is_exhausted() {
+            held.push(pool.take(70_000));
+        }
+        assert!(held.len() > 8, "the reserve comes first: {}", held.len());
+        // What comes all the same is held.
+        held.push(pool.take(70_000));
+        for id in held.drain(..) {
+            assert_eq!(pool.bytes(id).len(), 70_000);
+            pool.release(id);
+        }
+        assert!(!pool.is_exhausted());
+        assert_eq!(pool.reserve.capacity(), RESERVE_LEN);
+        let id = pool.take(70_000);
+        assert!(!pool.is_exhausted());
+        pool.release(id);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct SendSpec {
     pub to: Address,
     /// Priority.
     pub lane: LaneId,
-    /// Not to be repaired when lost. A message longer than a frame, or with a label, is sent
+    /// Not to be repaired when lost. A message longer than a frame, or with match bits, is sent
     /// reliably all the same: best effort is a floor.
     pub best_effort: bool,
 }
@@ -27,9 +27,9 @@ impl SendSpec {
     /// The header of a message, of a fragment of it, or of its request to send.
     #[inline]
     pub(crate) fn message(&self, len: u16, seq: u16) -> Message {
-        let (port, system, label) = match self.to {
+        let (port, system, match_bits) = match self.to {
             Address::Port(port) => (port.number, port.system, None),
-            Address::Label(label) => (0, false, Some(label)),
+            Address::MatchBits(match_bits) => (0, false, Some(match_bits)),
         };
         Message {
             lane: self.lane,
@@ -38,7 +38,7 @@ impl SendSpec {
             port,
             len,
             seq,
-            label,
+            match_bits,
         }
     }
 
@@ -57,14 +57,14 @@ impl SendSpec {
     #[inline]
     #[must_use]
     pub fn header_len(&self) -> usize {
-        MESSAGE_LEN + self.label_len()
+        MESSAGE_LEN + self.match_bits_len()
     }
 
     #[inline]
-    fn label_len(&self) -> usize {
+    fn match_bits_len(&self) -> usize {
         match &self.to {
             Address::Port(_) => 0,
-            Address::Label(label) => label.wire_len(),
+            Address::MatchBits(match_bits) => match_bits.wire_len(),
         }
     }
 }

@@ -58,9 +58,9 @@ impl Peer {
             path: link.as_u8(),
             checksum: params.checksum,
         };
-        let card = sh.directory.as_ref().map(|open| open.card());
-        let card = card.map_or(&[][..], |card| card);
-        let frame_len = FRAME_HEADER_LEN + HELLO_LEN + card.len();
+        let endpoint_id = sh.directory.as_ref().map(|open| open.endpoint_id());
+        let endpoint_id = endpoint_id.map_or(&[][..], |endpoint_id| endpoint_id);
+        let frame_len = FRAME_HEADER_LEN + HELLO_LEN + endpoint_id.len();
         let out = sh.scratch.start(frame_len);
         let header = FrameHeader {
             kind,
@@ -75,13 +75,13 @@ impl Peer {
             },
         };
         header.emit(out);
-        out[FRAME_HEADER_LEN + HELLO_LEN..].copy_from_slice(card);
+        out[FRAME_HEADER_LEN + HELLO_LEN..].copy_from_slice(endpoint_id);
         // P2.10: only who has the receiver's address has its key.
         let key = match &sh.directory {
             Some(open) => open.key_of(self.id),
             None => &sh.ctx.config().secret,
         };
-        hello.emit(out, |body| authenticator(key, body, card));
+        hello.emit(out, |body| authenticator(key, body, endpoint_id));
         Some(Outgoing {
             link,
             bytes: Bytes::Scratch,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sessions between processes without a common launcher (`P2.10` to `P2.13`).
 //!
-//! Such a process is known by its card: the address at which it is reached, with a random token in
-//! it. The key of its handshakes is derived from the card by the engine, so who does not have the
-//! card cannot say hello; and each hello brings the card of its sender, so the answer can be keyed.
+//! Such a process is known by its endpoint id: the address at which it is reached, with a random token in
+//! it. The key of its handshakes is derived from the endpoint id by the engine, so who does not have the
+//! endpoint id cannot say hello; and each hello brings the endpoint id of its sender, so the answer can be keyed.
 //! Peers are numbered by the engine as it meets them, and each side has numbers of its own.
 
 use super::{authenticator, is_equal};
@@ -11,7 +11,7 @@ use crate::{DropReason, LinkId, PeerId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use portolan_wire::{Card, Hello, OPEN_JOB_ID, card_of};
+use portolan_wire::{EndpointId, Hello, OPEN_JOB_ID, endpoint_id_of};
 
 /// The key of a peer that was never introduced; nobody has it.
 const NO_KEY: [u8; 32] = [0; 32];
@@ -22,16 +22,16 @@ pub(crate) const PEERS_MAX: usize = 1 << 20;
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    card: Card,
+    endpoint_id: EndpointId,
     key: [u8; 32],
-    by_card: BTreeMap<Card, PeerId>,
+    by_endpoint_id: BTreeMap<EndpointId, PeerId>,
     /// By number of the peer.
     keys: Vec<[u8; 32]>,
 }
 
 impl Directory {
-    pub(crate) fn card(&self) -> &Card {
-        &self.card
+    pub(crate) fn endpoint_id(&self) -> &EndpointId {
+        &self.endpoint_id
     }
 
     /// What the hellos to `peer` are keyed with.
@@ -39,48 +39,48 @@ impl Directory {
         self.keys.get(peer.index()).unwrap_or(&NO_KEY)
     }
 
-    /// Checks a handshake frame, and says whose it is: a peer's, or the card of an unsolicited peer. `P2.11`
+    /// Checks a handshake frame, and says whose it is: a peer's, or the endpoint id of an unsolicited peer. `P2.11`
     pub(crate) fn check_handshake(
         &self,
         link: LinkId,
         frame: &[u8],
-    ) -> Result<(Hello, Result<PeerId, Box<Card>>), DropReason> {
+    ) -> Result<(Hello, Result<PeerId, Box<EndpointId>>), DropReason> {
         let (hello, body, mac) = Hello::parse(frame)?;
         if hello.job_id != OPEN_JOB_ID {
             return Err(DropReason::OtherJob);
         }
-        let card = card_of(frame)?;
-        if !is_equal(authenticator(&self.key, body, &card), mac) {
+        let endpoint_id = endpoint_id_of(frame)?;
+        if !is_equal(authenticator(&self.key, body, &endpoint_id), mac) {
             return Err(DropReason::BadMac);
         }
         if hello.path != link.as_u8() {
             return Err(DropReason::WrongRank);
         }
-        let from = self.by_card.get(&card).copied();
-        Ok((hello, from.ok_or_else(|| Box::new(card))))
+        let from = self.by_endpoint_id.get(&endpoint_id).copied();
+        Ok((hello, from.ok_or_else(|| Box::new(endpoint_id))))
     }
 
-    /// A process that is known by `card`, hellos to which are keyed with `key`.
-    pub(crate) fn new(card: Card, key: [u8; 32]) -> Self {
+    /// A process that is known by `endpoint_id`, hellos to which are keyed with `key`.
+    pub(crate) fn new(endpoint_id: EndpointId, key: [u8; 32]) -> Self {
         Directory {
-            card,
+            endpoint_id,
             key,
-            by_card: BTreeMap::new(),
+            by_endpoint_id: BTreeMap::new(),
             keys: Vec::new(),
         }
     }
 
-    /// `card` belongs to `peer`, and hellos to it are keyed with `key`.
-    pub(crate) fn introduce(&mut self, peer: PeerId, card: Card, key: [u8; 32]) {
+    /// `endpoint_id` belongs to `peer`, and hellos to it are keyed with `key`.
+    pub(crate) fn introduce(&mut self, peer: PeerId, endpoint_id: EndpointId, key: [u8; 32]) {
         if peer.index() >= self.keys.len() {
             self.keys.resize(peer.index() + 1, NO_KEY);
         }
         self.keys[peer.index()] = key;
-        self.by_card.insert(card, peer);
+        self.by_endpoint_id.insert(endpoint_id, peer);
     }
 
     /// Forgets who `peer` was.
     pub(crate) fn forget(&mut self, peer: PeerId) {
-        self.by_card.retain(|_, known| *known != peer);
+        self.by_endpoint_id.retain(|_, known| *known != peer);
     }
 }

@@ -42,35 +42,35 @@ fn message(seed: u64, len: usize) -> Vec<u8> {
 // P4.12
 #[test]
 fn messages_that_are_ready_together_share_calls() {
-    for (len, labelled) in [(4096, false), (16 * 1024, true), (LONGEST, false)] {
+    for (len, tagged) in [(4096, false), (16 * 1024, true), (LONGEST, false)] {
         let mut pair = pair();
-        let label = Label {
+        let match_bits = MatchBits {
             space: Space::Tagged,
             tag: 5,
             imm: None,
         };
         let selector = Selector {
-            space: label.space,
+            space: match_bits.space,
             source: None,
             tag: 5,
             ignore: 0,
         };
         let sent: Vec<_> = (0..8).map(|seed| message(seed, len)).collect();
         for bytes in &sent {
-            match labelled {
+            match tagged {
                 true => pair.ends[1].post_tagged(&selector, len),
                 false => pair.ends[1].post(PORT, len, None),
             };
-            let spec = if labelled { to(label) } else { to(PORT) };
+            let spec = if tagged { to(match_bits) } else { to(PORT) };
             pair.ends[0].send(B, &spec, bytes).unwrap();
         }
         pair.run(Duration::from_secs(1));
         let frames: usize = pair.calls.iter().sum();
         assert_eq!(frames, 8 * len.div_ceil(1472 - 32), "{len}");
         assert_eq!(pair.calls.len(), frames.div_ceil(44), "{:?}", pair.calls);
-        let got: Vec<_> = match labelled {
+        let got: Vec<_> = match tagged {
             true => pair.ends[1]
-                .got_labelled
+                .got_tagged
                 .iter()
                 .map(|got| got.bytes.clone())
                 .collect(),

@@ -10,7 +10,7 @@ use core::time::Duration;
 const PORT: PortId = PortId::user(3);
 const UNOPENED: PortId = PortId::user(4);
 const HANDLED: PortId = PortId::user(5);
-const LABEL: Label = Label {
+const MATCH_BITS: MatchBits = MatchBits {
     space: Space::Tagged,
     tag: 7,
     imm: None,
@@ -54,7 +54,7 @@ fn a_process_that_closes_is_given_nothing_but_to_its_handlers() {
             pair.run(Duration::from_millis(20));
             pair.ends[1].core.open_port(HANDLED, PortMode::InPlace);
             pair.ends[1].core.open_port(PORT, PortMode::Posted);
-            let places = [PORT.into(), UNOPENED.into(), LABEL.into()];
+            let places = [PORT.into(), UNOPENED.into(), MATCH_BITS.into()];
             if early {
                 for to in places {
                     send_all(&mut pair.ends[0], B, to);
@@ -62,7 +62,7 @@ fn a_process_that_closes_is_given_nothing_but_to_its_handlers() {
                 pair.run(Duration::from_millis(20));
             }
             let posted = pair.ends[1].post(PORT, 70_000, Some(B));
-            let labelled = pair.ends[1].post_tagged(
+            let tagged = pair.ends[1].post_tagged(
                 &Selector {
                     source: Some(B),
                     ..SELECTOR
@@ -71,7 +71,7 @@ fn a_process_that_closes_is_given_nothing_but_to_its_handlers() {
             );
             pair.ends[1].core.discard_unread();
             // The receives are the program's again.
-            for op in [posted, labelled] {
+            for op in [posted, tagged] {
                 pair.ends[1].memory.remove(&op.0);
             }
             if !early {
@@ -83,7 +83,7 @@ fn a_process_that_closes_is_given_nothing_but_to_its_handlers() {
             pair.run(Duration::from_millis(50));
             let got: Vec<_> = pair.ends[1].got.iter().map(|got| got.port).collect();
             assert_eq!(got, [HANDLED]);
-            assert_eq!(pair.ends[1].got_labelled, []);
+            assert_eq!(pair.ends[1].got_tagged, []);
             assert_refused(&pair.ends[0], B, 3);
             assert!(!pair.ends[0].core.has_unfinished());
             let charged = pair.ends[0].core.credit(B, LaneId::Low).unwrap().charged;
@@ -110,12 +110,12 @@ fn receives_are_withdrawn_when_their_process_closes() {
                 pair.ends[1].memory.remove(&op.0);
             }
         }
-        for to in [PORT.into(), LABEL.into()] {
+        for to in [PORT.into(), MATCH_BITS.into()] {
             send_all(&mut pair.ends[0], B, to);
         }
         pair.run(Duration::from_millis(50));
         assert!(pair.ends[1].got.is_empty());
-        assert!(pair.ends[1].got_labelled.is_empty());
+        assert!(pair.ends[1].got_tagged.is_empty());
         assert_refused(&pair.ends[0], B, 2);
         pair.assert_clean();
     }
@@ -125,7 +125,7 @@ fn receives_are_withdrawn_when_their_process_closes() {
 #[test]
 fn two_that_close_with_messages_queued_for_one_another_both_end() {
     for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
-        for to in [LABEL.into(), PORT.into()] {
+        for to in [MATCH_BITS.into(), PORT.into()] {
             let mut pair = Pair::new(links, 33);
             pair.run(Duration::from_millis(20));
             let mut queued = [0, 0];
@@ -145,7 +145,7 @@ fn two_that_close_with_messages_queued_for_one_another_both_end() {
             for end in &pair.ends {
                 assert!(!end.core.has_unfinished());
                 assert_eq!(end.core.unfinished_transfers().count(), 0);
-                assert!(end.got.is_empty() && end.got_labelled.is_empty());
+                assert!(end.got.is_empty() && end.got_tagged.is_empty());
             }
             pair.assert_clean();
         }

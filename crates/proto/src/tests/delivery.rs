@@ -560,17 +560,17 @@ fn what_was_acknowledged_outlives_its_sender_though_memory_is_full() {
     for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
         let mut pair = Pair::new(links, 24);
         pair.run(Duration::from_millis(20));
-        let label = Label {
+        let match_bits = MatchBits {
             space: Space::Tagged,
             tag: 1,
             imm: None,
         };
-        let labelled = SendSpec {
-            to: Address::Label(label),
+        let tagged = SendSpec {
+            to: Address::MatchBits(match_bits),
             ..LOW
         };
         pair.ends[0].send(B, &LOW, &pattern(1, 5000)).unwrap();
-        pair.ends[0].send(B, &labelled, &pattern(2, 300)).unwrap();
+        pair.ends[0].send(B, &tagged, &pattern(2, 300)).unwrap();
         pair.run(Duration::from_millis(20));
         assert!(!pair.ends[0].core.has_unfinished());
         pair.ends[1].core.shared_mut().ctx.limits_mut().held_len_max = 1000;
@@ -585,7 +585,7 @@ fn what_was_acknowledged_outlives_its_sender_though_memory_is_full() {
         pair.ends[1].post_tagged(&any, 300);
         pair.run(Duration::from_millis(1));
         assert_eq!(pair.ends[1].got[0].bytes, pattern(1, 5000));
-        assert_eq!(pair.ends[1].got_labelled[0].bytes, pattern(2, 300));
+        assert_eq!(pair.ends[1].got_tagged[0].bytes, pattern(2, 300));
         assert_eq!(pair.ends[1].core.usage(), (0, 0, 0));
     }
 }

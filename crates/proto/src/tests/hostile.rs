@@ -157,7 +157,7 @@ fn message(best_effort: bool) -> [u8; 12] {
         port: 1,
         len: 4,
         seq: 0,
-        label: None,
+        match_bits: None,
     };
     message.emit(&mut bytes);
     bytes
@@ -320,7 +320,7 @@ impl FrameProbe {
         rng.fill(&mut frame[16..]);
         frame[16] = match rng.random_bool(0.8) {
             true => rng.random_range(0..12),
-            // With a label, often a good one.
+            // With match bits, often a good one.
             false => rng.random_range(15..20),
         };
         frame[18] &= 3;

@@ -30,12 +30,12 @@ pub(super) struct Got {
     pub(super) error: Option<OpError>,
 }
 
-/// A message that came by its label, as the program would see it.
+/// A message that came by its match bits, as the program would see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GotLabelled {
     pub(super) op: OpId,
     pub(super) from: PeerId,
-    pub(super) label: Label,
+    pub(super) match_bits: MatchBits,
     pub(super) len: usize,
     /// As far as the buffer reached.
     pub(super) bytes: Vec<u8>,
@@ -47,7 +47,7 @@ pub(super) struct End {
     pub(super) memory: BTreeMap<u64, Vec<u8>>,
     next_op: u64,
     pub(super) got: Vec<Got>,
-    pub(super) got_labelled: Vec<GotLabelled>,
+    pub(super) got_tagged: Vec<GotLabelled>,
     /// (receive, part, offset, last) of receives of many.
     pub(super) portions: Vec<(OpId, OpId, u64, bool)>,
     pub(super) sent: BTreeMap<u64, Result<(), OpError>>,
@@ -147,7 +147,7 @@ impl End {
             memory: BTreeMap::new(),
             next_op: 1,
             got: Vec::new(),
-            got_labelled: Vec::new(),
+            got_tagged: Vec::new(),
             portions: Vec::new(),
             sent: BTreeMap::new(),
             failed: Vec::new(),
@@ -329,7 +329,7 @@ impl End {
         let Event::Matched {
             peer,
             op,
-            label,
+            match_bits,
             len,
             data,
             truncated,
@@ -345,10 +345,10 @@ impl End {
         }
         assert!(bytes[room..].iter().all(|&byte| byte == 0xa5));
         bytes.truncate(room);
-        self.got_labelled.push(GotLabelled {
+        self.got_tagged.push(GotLabelled {
             op,
             from: peer,
-            label,
+            match_bits,
             len,
             bytes,
             truncated,

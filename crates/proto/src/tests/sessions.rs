@@ -31,6 +31,8 @@ fn a_session_opens_on_every_path_and_proves_its_frame_length() {
             assert!(status.rtt_min.is_some());
         }
         assert!(end.core.path_status(peer, LinkId::UDP).unwrap().bulk);
+        // As fast as the other, as far as was measured.
+        assert!(end.core.path_status(peer, LinkId::PACKET).unwrap().small);
     }
 }
 

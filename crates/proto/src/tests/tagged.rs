@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages with labels: matched as a plain list would match them, and none lost, stuck or leaked.
+//! Tagged messages: matched as a plain list would match them, and none lost, stuck or leaked.
 
 use super::pair::*;
 use crate::*;
@@ -14,17 +14,17 @@ const SHARED: &[LinkId] = &[LinkId::SHM];
 /// One that fits a frame, a run of fragments (on shared memory a frame of its own), one that asks.
 const LENS: [usize; 4] = [0, 60, 9000, 90_000];
 
-fn label(tag: u64) -> Label {
-    Label {
+fn match_bits(tag: u64) -> MatchBits {
+    MatchBits {
         space: Space::Tagged,
         tag,
         imm: None,
     }
 }
 
-fn spec(label: Label) -> SendSpec {
+fn spec(match_bits: MatchBits) -> SendSpec {
     SendSpec {
-        to: label.into(),
+        to: match_bits.into(),
         lane: LaneId::Low,
         best_effort: false,
     }
@@ -60,26 +60,26 @@ fn ready(links: &[LinkId], seed: u64) -> Pair {
     pair
 }
 
-fn send(pair: &mut Pair, label: Label, bytes: &[u8]) {
-    pair.ends[0].send(B, &spec(label), bytes).unwrap();
+fn send(pair: &mut Pair, match_bits: MatchBits, bytes: &[u8]) {
+    pair.ends[0].send(B, &spec(match_bits), bytes).unwrap();
 }
 
 /// (operation, tag) of what end 1 got since the last time.
 fn take_got(pair: &mut Pair) -> Vec<(OpId, u64)> {
-    let got = core::mem::take(&mut pair.ends[1].got_labelled);
-    got.iter().map(|got| (got.op, got.label.tag)).collect()
+    let got = core::mem::take(&mut pair.ends[1].got_tagged);
+    got.iter().map(|got| (got.op, got.match_bits.tag)).collect()
 }
 
 // P11.1, P11.2
 #[test]
-fn messages_of_all_lengths_bring_their_label() {
+fn messages_of_all_lengths_bring_their_match_bits() {
     for links in [NETWORK, SHARED] {
         for early in [true, false] {
             let mut pair = ready(links, 1);
             for (salt, len) in (0..).zip(LENS) {
                 for (space, imm) in [(Space::Tagged, None), (Space::Plain, Some(!salt))] {
                     let tag = if space == Space::Plain { 0 } else { salt + 7 };
-                    let label = Label { space, tag, imm };
+                    let match_bits = MatchBits { space, tag, imm };
                     let selector = Selector {
                         space,
                         source: Some(A),
@@ -88,15 +88,15 @@ fn messages_of_all_lengths_bring_their_label() {
                     if early {
                         pair.ends[1].post_tagged(&selector, len + 3);
                     }
-                    send(&mut pair, label, &pattern(salt, len));
+                    send(&mut pair, match_bits, &pattern(salt, len));
                     pair.run(Duration::from_millis(20));
                     if !early {
-                        assert_eq!(pair.ends[1].got_labelled, []);
+                        assert_eq!(pair.ends[1].got_tagged, []);
                         pair.ends[1].post_tagged(&selector, len + 3);
                         pair.run(Duration::from_millis(20));
                     }
-                    let got = pair.ends[1].got_labelled.pop().unwrap();
-                    assert_eq!((got.from, got.label, got.len), (A, label, len));
+                    let got = pair.ends[1].got_tagged.pop().unwrap();
+                    assert_eq!((got.from, got.match_bits, got.len), (A, match_bits, len));
                     assert!(got.bytes == pattern(salt, len) && !got.truncated);
                 }
             }
@@ -120,7 +120,7 @@ fn receives_match_in_the_order_of_posting() {
     let third = end.post_tagged(&exact(0x1201), 9);
     let fourth = end.post_tagged(&any(), 9);
     for tag in [0x1201, 0x1201, 0x1201, 0x1201] {
-        send(&mut pair, label(tag), b"x");
+        send(&mut pair, match_bits(tag), b"x");
     }
     pair.run(Duration::from_millis(1));
     let ops: Vec<_> = take_got(&mut pair).into_iter().map(|got| got.0).collect();
@@ -134,7 +134,7 @@ fn receives_match_in_the_order_of_posting() {
 fn messages_that_wait_match_in_the_order_of_arrival() {
     let mut pair = ready(NETWORK, 3);
     for tag in [5, 6, 5, 7, 6] {
-        send(&mut pair, label(tag), b"x");
+        send(&mut pair, match_bits(tag), b"x");
     }
     pair.run(Duration::from_millis(1));
     let selectors = [exact(6), any(), any(), exact(6), any(), any()];
@@ -166,7 +166,7 @@ fn the_spaces_and_the_ports_take_nothing_from_one_another() {
     };
     let at_port = pair.ends[1].post(port, 9, None);
     let in_plain = pair.ends[1].post_tagged(&plain, 9);
-    send(&mut pair, label(0), b"tagged");
+    send(&mut pair, match_bits(0), b"tagged");
     pair.run(Duration::from_millis(1));
     assert_eq!(take_got(&mut pair), []);
     let in_tagged = pair.ends[1].post_tagged(&any(), 9);
@@ -182,8 +182,8 @@ fn a_long_message_does_not_hold_up_those_behind_it() {
     let mut pair = ready(&[LinkId::UDP], 5);
     let long = pair.ends[1].post_tagged(&exact(1), 4_000_000);
     let short = pair.ends[1].post_tagged(&exact(2), 10);
-    send(&mut pair, label(1), &pattern(1, 4_000_000));
-    send(&mut pair, label(2), b"short");
+    send(&mut pair, match_bits(1), &pattern(1, 4_000_000));
+    send(&mut pair, match_bits(2), b"short");
     pair.run(Duration::from_micros(30));
     assert_eq!(take_got(&mut pair), [(short, 2)]);
     pair.run(Duration::from_secs(2));
@@ -201,13 +201,13 @@ fn a_message_that_is_too_long_is_cut_and_says_so() {
                 if early {
                     pair.ends[1].post_tagged(&exact(1), 50);
                 }
-                send(&mut pair, label(1), &pattern(3, len));
+                send(&mut pair, match_bits(1), &pattern(3, len));
                 pair.run(Duration::from_millis(20));
                 if !early {
                     pair.ends[1].post_tagged(&exact(1), 50);
                     pair.run(Duration::from_secs(1));
                 }
-                let got = &pair.ends[1].got_labelled[0];
+                let got = &pair.ends[1].got_tagged[0];
                 assert!(got.truncated && got.len == len);
                 assert_eq!(got.bytes, pattern(3, len)[..50]);
                 pair.run(Duration::from_secs(1));
@@ -222,8 +222,8 @@ fn a_message_that_is_too_long_is_cut_and_says_so() {
 fn looking_leaves_a_message_and_claiming_takes_it() {
     for len in [30, 90_000] {
         let mut pair = ready(NETWORK, 7);
-        send(&mut pair, label(1), &pattern(1, len));
-        send(&mut pair, label(1), &pattern(2, len));
+        send(&mut pair, match_bits(1), &pattern(1, len));
+        send(&mut pair, match_bits(1), &pattern(2, len));
         assert_eq!(pair.ends[1].core.peek_tagged(&any()), None);
         pair.run(Duration::from_millis(20));
         let core = &mut pair.ends[1].core;
@@ -232,8 +232,8 @@ fn looking_leaves_a_message_and_claiming_takes_it() {
         assert_eq!(core.peek_tagged(&exact(2)), None);
         let (claim, claimed) = core.claim_tagged(&any()).unwrap();
         assert_eq!(claimed, envelope);
-        let (peer, expected) = (A, label(1));
-        assert_eq!((claimed.peer, claimed.label), (peer, expected));
+        let (peer, expected) = (A, match_bits(1));
+        assert_eq!((claimed.peer, claimed.match_bits), (peer, expected));
         assert_eq!(claimed.len, len as u64);
         // Another receive gets the second one.
         let second = pair.ends[1].post_tagged(&any(), len);
@@ -243,7 +243,7 @@ fn looking_leaves_a_message_and_claiming_takes_it() {
         assert!(core.recv_claimed(claim, first, len as u64));
         assert!(!core.recv_claimed(claim, first, len as u64));
         pair.run(Duration::from_secs(1));
-        let got = core::mem::take(&mut pair.ends[1].got_labelled);
+        let got = core::mem::take(&mut pair.ends[1].got_tagged);
         assert_eq!([got[0].op, got[1].op], [second, first]);
         assert!(got[0].bytes == pattern(2, len) && got[1].bytes == pattern(1, len));
         pair.run(Duration::from_secs(1));
@@ -256,7 +256,7 @@ fn looking_leaves_a_message_and_claiming_takes_it() {
 fn a_peer_that_goes_leaves_what_is_whole_and_ends_the_rest() {
     let mut pair = ready(NETWORK, 8);
     for (tag, len) in [(1, 10), (2, 20), (3, 90_000), (4, 30)] {
-        send(&mut pair, label(tag), &pattern(tag, len));
+        send(&mut pair, match_bits(tag), &pattern(tag, len));
     }
     pair.run(Duration::from_millis(20));
     let core = &mut pair.ends[1].core;
@@ -315,11 +315,11 @@ fn a_transfer_that_its_sender_leaves_ends_its_receive() {
         let op = match early {
             true => {
                 let op = pair.ends[1].post_tagged(&any(), bytes.len());
-                send(&mut pair, label(1), &bytes);
+                send(&mut pair, match_bits(1), &bytes);
                 op
             }
             false => {
-                send(&mut pair, label(1), &bytes);
+                send(&mut pair, match_bits(1), &bytes);
                 pair.run(Duration::from_millis(20));
                 pair.ends[1].post_tagged(&any(), bytes.len())
             }
@@ -345,7 +345,7 @@ fn what_nobody_takes_holds_up_neither_its_lane_nor_memory() {
         let mut sent = 0;
         for _ in 0..4000 {
             let bytes = pattern(1, 1000);
-            match pair.ends[0].send(B, &spec(label(1)), &bytes) {
+            match pair.ends[0].send(B, &spec(match_bits(1)), &bytes) {
                 Ok(()) => sent += 1,
                 Err(refused) => assert_eq!(refused, Refused::Busy),
             }
@@ -366,7 +366,7 @@ fn what_nobody_takes_holds_up_neither_its_lane_nor_memory() {
         pair.run(Duration::from_secs(1));
         assert_eq!(take_got(&mut pair).len(), sent);
         pair.ends[1].post_tagged(&any(), 1000);
-        send(&mut pair, label(1), &pattern(1, 1000));
+        send(&mut pair, match_bits(1), &pattern(1, 1000));
         pair.run(Duration::from_secs(1));
         assert_eq!(take_got(&mut pair).len(), 1);
         pair.assert_clean();
@@ -378,7 +378,10 @@ fn what_nobody_takes_holds_up_neither_its_lane_nor_memory() {
 fn the_last_of_many_can_be_taken_first() {
     let mut pair = ready(&[LinkId::UDP], 10);
     for tag in 0..3000 {
-        while pair.ends[0].send(B, &spec(label(tag)), &[7; 300]).is_err() {
+        while pair.ends[0]
+            .send(B, &spec(match_bits(tag)), &[7; 300])
+            .is_err()
+        {
             pair.run(Duration::from_micros(100));
         }
     }
@@ -400,20 +403,20 @@ fn a_receive_of_many_takes_messages_until_it_is_used_up() {
         let lens = [100, 0, 70_000, 9000, 60];
         // Two wait, the others come; the last finds what is left too short.
         for (salt, len) in (0..).zip(lens).take(2) {
-            send(&mut pair, label(salt), &pattern(salt, len));
+            send(&mut pair, match_bits(salt), &pattern(salt, len));
         }
         pair.run(Duration::from_millis(20));
         let many = OpId(500);
         pair.ends[1].core.post_many(&any(), many, 79_130, 31);
         for (salt, len) in (0..).zip(lens).skip(2) {
-            send(&mut pair, label(salt), &pattern(salt, len));
+            send(&mut pair, match_bits(salt), &pattern(salt, len));
             pair.run(Duration::from_secs(1));
         }
         let portions = core::mem::take(&mut pair.ends[1].portions);
         let ends: Vec<_> = portions.iter().map(|at| (at.0, at.2, at.3)).collect();
         let expected = [(0, false), (100, false), (100, false), (70_100, true)];
         assert_eq!(ends, expected.map(|(off, is_last)| (many, off, is_last)));
-        let got = pair.ends[1].got_labelled.iter();
+        let got = pair.ends[1].got_tagged.iter();
         for (((salt, len), portion), got) in (0..).zip(lens).zip(&portions).zip(got) {
             assert_eq!((got.op, got.len, got.truncated), (portion.1, len, false));
             assert!(got.bytes == pattern(salt, len));
@@ -422,7 +425,7 @@ fn a_receive_of_many_takes_messages_until_it_is_used_up() {
         assert!(!pair.ends[1].core.cancel_tagged(many));
         pair.ends[1].core.post_many(&any(), many, 50, 10);
         pair.run(Duration::from_secs(1));
-        let got = pair.ends[1].got_labelled.pop().unwrap();
+        let got = pair.ends[1].got_tagged.pop().unwrap();
         assert!(got.truncated && got.len == 60 && got.bytes == pattern(4, 60)[..50]);
         assert!(pair.ends[1].portions[0].3);
         pair.run(Duration::from_secs(1));
@@ -501,8 +504,8 @@ fn it_matches_as_a_plain_list_would() {
         }
         pair.run(Duration::from_secs(1));
         let mut got = Vec::new();
-        for message in &pair.ends[1].got_labelled {
-            let salt = message.label.imm.unwrap();
+        for message in &pair.ends[1].got_tagged {
+            let salt = message.match_bits.imm.unwrap();
             assert!(message.bytes == pattern(salt, message.len), "seed {seed}");
             got.push((message.op, salt));
         }
@@ -521,11 +524,11 @@ fn draw_tagged_round(pair: &mut Pair, oracle: &mut Oracle, rng: &mut ChaCha8Rng,
         let tag = rng.random_range(0..4) | rng.random_range(0..2) << 40;
         let lens = [8, 8, 8, 700, 5000, 70_000];
         let len = lens[rng.random_range(0..lens.len())];
-        let label = Label {
+        let match_bits = MatchBits {
             imm: Some(*salt),
-            ..label(tag)
+            ..match_bits(tag)
         };
-        send(pair, label, &pattern(*salt, len));
+        send(pair, match_bits, &pattern(*salt, len));
         oracle.arrive(tag, *salt);
     }
     pair.run(Duration::from_secs(1));
@@ -563,7 +566,7 @@ fn claim(pair: &mut Pair, oracle: &mut Oracle, selector: &Selector) {
         return;
     };
     let salt = oracle.waiting.remove(expected.unwrap()).1;
-    assert_eq!(envelope.label.imm, Some(salt));
+    assert_eq!(envelope.match_bits.imm, Some(salt));
     let op = end.op(vec![0xa5; 70_000]);
     assert!(end.core.recv_claimed(claim, op, 70_000));
     oracle.expected.push((op, salt));

@@ -16,8 +16,8 @@ fn to(to: impl Into<Address>) -> SendSpec {
     }
 }
 
-fn label(tag: u64) -> Label {
-    Label {
+fn match_bits(tag: u64) -> MatchBits {
+    MatchBits {
         space: Space::Tagged,
         tag,
         imm: None,
@@ -80,14 +80,14 @@ fn the_last_of_a_flood_is_taken_first() {
         let count = 60_000;
         let mut pair = ready(links, 16 << 20);
         let last = pair.ends[1].post_tagged(&exact(count - 1), 8);
-        assert_eq!(flood(&mut pair, count, |tag| to(label(tag)), 8), count);
-        let got: Vec<_> = pair.ends[1].got_labelled.drain(..).collect();
+        assert_eq!(flood(&mut pair, count, |tag| to(match_bits(tag)), 8), count);
+        let got: Vec<_> = pair.ends[1].got_tagged.drain(..).collect();
         assert_eq!(got.iter().map(|got| got.op).collect::<Vec<_>>(), [last]);
         for tag in 0..count - 1 {
             pair.ends[1].post_tagged(&exact(tag), 8);
         }
         pair.run(Duration::from_secs(1));
-        let tags = pair.ends[1].got_labelled.iter().map(|got| got.label.tag);
+        let tags = pair.ends[1].got_tagged.iter().map(|got| got.match_bits.tag);
         assert!(tags.eq(0..count - 1));
         pair.assert_clean();
     }
@@ -118,14 +118,20 @@ fn what_waits_at_one_port_does_not_keep_another_from_its_message() {
 #[test]
 fn a_message_of_eight_bytes_costs_less_than_128() {
     const COUNT: u64 = 200_000;
-    for labelled in [true, false] {
+    for tagged in [true, false] {
         let mut pair = ready(&[LinkId::SHM], 256 << 20);
-        let spec = |tag| if labelled { to(label(tag)) } else { to(PORT) };
+        let spec = |tag| {
+            if tagged {
+                to(match_bits(tag))
+            } else {
+                to(PORT)
+            }
+        };
         // Somebody waits for what does not come, so all of it is let in.
         pair.ends[1].post(PortId::user(9), 8, None);
         assert_eq!(flood(&mut pair, COUNT, spec, 8), COUNT);
         let each = pair.ends[1].core.usage().1 as u64 / COUNT;
-        super::std::println!("labelled {labelled}: {each} bytes a message");
+        super::std::println!("tagged {tagged}: {each} bytes a message");
         assert!((20..128).contains(&each), "{each}");
     }
 }
@@ -142,7 +148,7 @@ fn a_receive_that_memory_is_too_short_for_ends_and_says_so() {
             ..exact(u64::MAX)
         };
         let other = pair.ends[1].post_tagged(&other, 8);
-        let sent = flood(&mut pair, 100_000, |tag| to(label(tag)), 8);
+        let sent = flood(&mut pair, 100_000, |tag| to(match_bits(tag)), 8);
         assert!((10_000..100_000).contains(&sent), "{sent}");
         let held_len = pair.ends[1].core.usage().1;
         let credit = pair.ends[1].core.shared_mut().ctx.credit_len() as usize;
@@ -160,7 +166,7 @@ fn a_receive_that_memory_is_too_short_for_ends_and_says_so() {
             pair.ends[1].post_tagged(&exact(tag), 8);
         }
         pair.run(Duration::from_secs(10));
-        assert_eq!(pair.ends[1].got_labelled.len() as u64, sent);
+        assert_eq!(pair.ends[1].got_tagged.len() as u64, sent);
         pair.run(Duration::from_secs(10));
         pair.assert_clean();
     }
@@ -172,7 +178,10 @@ fn who_looks_for_a_message_is_told_as_well() {
     let mut pair = ready(&[LinkId::SHM], 1 << 20);
     let mut sent = 0;
     for _ in 0..600 {
-        while pair.ends[0].send(B, &to(label(sent)), &[7; 64]).is_ok() {
+        while pair.ends[0]
+            .send(B, &to(match_bits(sent)), &[7; 64])
+            .is_ok()
+        {
             sent += 1;
         }
         pair.run(Duration::from_millis(21));

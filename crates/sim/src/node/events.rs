@@ -9,7 +9,7 @@ use crate::payload;
 use crate::plan::tag_of;
 use crate::trace::Item;
 use portolan_proto::{
-    Data, Dest, Event, Label, Labelled, OpError, OpId, PeerId, PortId, PortMode, Whole, WholeDest,
+    Data, Dest, Event, MatchBits, OpError, OpId, PeerId, PortId, PortMode, Tagged, Whole, WholeDest,
 };
 use portolan_wire::{MESSAGE_LEN, Message};
 use std::ops::Range;
@@ -151,7 +151,7 @@ impl Node {
         let Event::Matched {
             peer,
             op,
-            label,
+            match_bits,
             len,
             data,
             truncated,
@@ -180,19 +180,13 @@ impl Node {
             ));
         }
         match bytes {
-            Some(bytes) => self.present_tagged(cx, (peer, op, port), &label, len, &bytes),
+            Some(bytes) => self.present_tagged(cx, (peer, op, port), &match_bits, len, &bytes),
             None => cx.violate_always(format!("node {id}: a message of {len} bytes is nowhere")),
         }
     }
 
     /// A message has matched by its tag the short way, out of `frame`.
-    pub(super) fn on_labelled(
-        &mut self,
-        cx: &mut Context,
-        from: u32,
-        frame: &[u8],
-        taken: &Labelled,
-    ) {
+    pub(super) fn on_tagged(&mut self, cx: &mut Context, from: u32, frame: &[u8], taken: &Tagged) {
         let port = self.port_of(taken.op);
         let room = self.take_buffer(cx, taken.op, PeerId(from)).len();
         let bytes = frame.get(taken.off..taken.off + taken.len);
@@ -204,7 +198,7 @@ impl Node {
             return;
         };
         let about = (PeerId(from), taken.op, port);
-        self.present_tagged(cx, about, &taken.label, taken.len, bytes);
+        self.present_tagged(cx, about, &taken.match_bits, taken.len, bytes);
     }
 
     /// The port that a receive is for.
@@ -219,7 +213,7 @@ impl Node {
         &mut self,
         cx: &mut Context,
         (peer, op, port): (PeerId, OpId, PortId),
-        label: &Label,
+        match_bits: &MatchBits,
         len: usize,
         bytes: &[u8],
     ) {
@@ -227,9 +221,11 @@ impl Node {
         if self.peers[src as usize].session.is_none() && cx.has(Canary::ForgetAcked) {
             return;
         }
-        let id = label.imm.unwrap_or(0);
-        if label.tag != tag_of(port) {
-            cx.violate(format!("node {dst}: {label:?} was matched at {port:?}"));
+        let id = match_bits.imm.unwrap_or(0);
+        if match_bits.tag != tag_of(port) {
+            cx.violate(format!(
+                "node {dst}: {match_bits:?} was matched at {port:?}"
+            ));
         }
         let delivery = TaggedDelivery {
             src,

@@ -417,7 +417,7 @@ impl Node {
         if out.best_effort {
             cx.ledger
                 .accept_best_effort(session, (lane, out.port), entry);
-        } else if matches!(spec.to, Address::Label(_)) {
+        } else if matches!(spec.to, Address::MatchBits(_)) {
             cx.ledger.accept_tagged(session, lane, out.port, entry);
         } else {
             cx.ledger.accept(session, lane, out.port, entry);
@@ -453,7 +453,7 @@ impl Node {
         let header = match spec.to {
             _ if !is_open => None,
             Address::Port(_) => self.direct_header::<8>(peer, spec, bytes.len()),
-            Address::Label(_) => self.direct_header::<24>(peer, spec, bytes.len()),
+            Address::MatchBits(_) => self.direct_header::<24>(peer, spec, bytes.len()),
         };
         let Some(header) = header else {
             return false;

@@ -46,6 +46,11 @@ impl SockAddr {
         self.len
     }
 
+    /// Whether it is as long as one of IPv6.
+    pub(super) fn is_ipv6(&self) -> bool {
+        self.len == socklen_of::<libc::sockaddr_in6>()
+    }
+
     /// The address, if it is an internet one.
     #[must_use]
     pub fn to_std(&self) -> Option<SocketAddr> {

@@ -11,6 +11,7 @@
 
 use super::options::{ECN_BITS, ECN_MET};
 use super::{SockAddr, checked_len, socklen_of};
+use crate::effort::{self, Call};
 use libc::{c_int, iovec, mmsghdr, msghdr};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -23,6 +24,7 @@ use std::ptr;
 /// then was not sent.
 #[inline]
 pub fn send_to(fd: BorrowedFd<'_>, to: &SockAddr, bytes: &[u8]) -> io::Result<usize> {
+    effort::calls(Call::Sendto);
     // SAFETY: `bytes` and `to` are live with the lengths given; the kernel copies both.
     checked_len(unsafe {
         libc::syscall(
@@ -43,6 +45,7 @@ pub fn send_to(fd: BorrowedFd<'_>, to: &SockAddr, bytes: &[u8]) -> io::Result<us
 /// The errno of `send`.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    effort::calls(Call::Sendto);
     // SAFETY: `bytes` is live with the length given; the kernel copies it.
     checked_len(unsafe {
         libc::syscall(
@@ -64,6 +67,7 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 /// The errno of `recv`.
 #[inline]
 pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
+    effort::calls(Call::Recvfrom);
     // SAFETY: `buf` is live and exclusively borrowed, with the length given.
     let returned = unsafe {
         libc::syscall(
@@ -119,9 +123,10 @@ pub(super) unsafe fn recv_into(
     iov: &mut [iovec],
 ) -> io::Result<Option<Received>> {
     let mut control = [Control::EMPTY; 2];
-    let mut message = message_header(ptr::null(), 0, iov.as_mut_ptr(), iov.len());
+    let mut message = message_header(None, iov.as_mut_ptr(), iov.len());
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = size_of_val(&control);
+    effort::calls(Call::Recvmsg);
     // SAFETY: `message` points at `iov` and `control`, live and exclusively ours, with their
     // lengths; what the entries point at is as the caller promises.
     let returned = unsafe {
@@ -237,8 +242,8 @@ impl Sender {
         }
     }
 
-    /// Sends the gathered `pieces` to `to`: as one datagram, or, with `segment_len`, cut by the
-    /// kernel into datagrams of that many bytes.
+    /// Sends the gathered `pieces` to `to`, or, without it, to whom `fd` is connected with: as one
+    /// datagram, or, with `segment_len`, cut by the kernel into datagrams of that many bytes.
     ///
     /// # Errors
     /// The errno of `sendmsg`: `EMSGSIZE` and `EINVAL` for a segment or a run that is too long,
@@ -246,19 +251,19 @@ impl Sender {
     pub fn send_gathered<'a>(
         &mut self,
         fd: BorrowedFd<'_>,
-        to: &SockAddr,
+        to: Option<&SockAddr>,
         segment_len: Option<u16>,
         pieces: impl Iterator<Item = &'a [u8]>,
     ) -> io::Result<usize> {
         self.iov.clear();
         self.iov.extend(pieces.map(iovec_of));
-        let mut message =
-            message_header(to.as_ptr(), to.len(), self.iov.as_mut_ptr(), self.iov.len());
+        let mut message = message_header(to, self.iov.as_mut_ptr(), self.iov.len());
         let mut control = Control::segment(segment_len.unwrap_or(0));
         if segment_len.is_some() {
             message.msg_control = (&raw mut control).cast();
             message.msg_controllen = size_of::<Control>();
         }
+        effort::calls(Call::Sendmsg);
         // SAFETY: `message` points at `to`, at `control` and at our vector, whose entries point
         // at pieces borrowed for 'a, which outlives this call; the kernel only reads them.
         checked_len(unsafe {
@@ -271,7 +276,7 @@ impl Sender {
         } as isize)
     }
 
-    /// Sends the gathered `pieces` to `to` in one system call as datagrams of `segment_len` bytes,
+    /// Sends the gathered `pieces`, to the same, in one system call as datagrams of `segment_len` bytes,
     /// the last perhaps shorter, without help from the kernel's segmentation. No piece may reach
     /// across the end of a datagram. Returns how many datagrams were sent, at least one.
     ///
@@ -280,7 +285,7 @@ impl Sender {
     pub fn send_each<'a>(
         &mut self,
         fd: BorrowedFd<'_>,
-        to: &SockAddr,
+        to: Option<&SockAddr>,
         segment_len: usize,
         pieces: impl Iterator<Item = &'a [u8]>,
     ) -> io::Result<usize> {
@@ -305,6 +310,7 @@ impl Sender {
         }
         self.point_messages_at_pieces();
         let count = c_uint_of(self.messages.len());
+        effort::calls(Call::Sendmmsg);
         // SAFETY: the messages point at `to` and at our vector of pieces, which does not grow any
         // more; the pieces are borrowed for 'a, which outlives this call; the kernel only reads.
         let sent = unsafe {
@@ -318,8 +324,8 @@ impl Sender {
         checked_len(sent as isize)
     }
 
-    fn push_message(&mut self, to: &SockAddr, piece_count: usize) {
-        let msg_hdr = message_header(to.as_ptr(), to.len(), ptr::null_mut(), piece_count);
+    fn push_message(&mut self, to: Option<&SockAddr>, piece_count: usize) {
+        let msg_hdr = message_header(to, ptr::null_mut(), piece_count);
         self.messages.push(mmsghdr {
             msg_hdr,
             msg_len: 0,
@@ -355,17 +361,14 @@ fn c_uint_of(count: usize) -> libc::c_uint {
     count as libc::c_uint
 }
 
-fn message_header(
-    name: *const libc::sockaddr,
-    name_len: libc::socklen_t,
-    iov: *mut iovec,
-    iov_count: usize,
-) -> msghdr {
+fn message_header(to: Option<&SockAddr>, iov: *mut iovec, iov_count: usize) -> msghdr {
     // SAFETY: a C structure of numbers and pointers, for all of which zero is valid. It has private
     // padding on some systems, hence no literal.
     let mut message: msghdr = unsafe { std::mem::zeroed() };
-    message.msg_name = name.cast_mut().cast();
-    message.msg_namelen = name_len;
+    if let Some(to) = to {
+        message.msg_name = to.as_ptr().cast_mut().cast();
+        message.msg_namelen = to.len();
+    }
     message.msg_iov = iov;
     message.msg_iovlen = iov_count;
     message

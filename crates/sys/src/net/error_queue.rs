@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "control messages are walked by pointer")]
 
 use super::{SockAddr, checked_len};
+use crate::effort::{self, Call};
 use libc::{cmsghdr, msghdr, sock_extended_err};
 use std::io;
 use std::net::SocketAddr;
@@ -71,6 +72,7 @@ pub fn recv_error_quoting(
     message.msg_iovlen = pieces.len();
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = CONTROL_LEN;
+    effort::calls(Call::Recvmsg);
     // SAFETY: `message` points at `name`, `control` and `pieces`, live locals, with their lengths;
     // an `IoSliceMut` has the layout of an `iovec`.
     let returned = unsafe {

@@ -6,6 +6,7 @@
 )]
 
 use super::{checked, socklen_of};
+use crate::effort::{self, Call};
 use libc::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -176,6 +177,7 @@ pub(super) fn set<T: Plain>(
     name: c_int,
     value: T,
 ) -> io::Result<()> {
+    effort::calls(Call::Setsockopt);
     // SAFETY: `value` is a live local of exactly the length that is given with it.
     checked(unsafe {
         libc::setsockopt(
@@ -192,6 +194,7 @@ pub(super) fn get<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io
     // SAFETY: `Plain` types are valid for any bytes, so for zeroes.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut len = socklen_of::<T>();
+    effort::calls(Call::Getsockopt);
     // SAFETY: `value` and `len` are live locals; the kernel writes at most `len` bytes.
     checked(unsafe {
         libc::getsockopt(

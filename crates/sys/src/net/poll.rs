@@ -2,6 +2,7 @@
 //! Waiting for descriptors.
 #![allow(unsafe_code, reason = "poll takes a pointer to an array")]
 
+use crate::effort::{self, Call};
 use libc::{c_int, pollfd};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -55,6 +56,7 @@ pub fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<bool> {
 }
 
 fn poll(set: &mut [pollfd], timeout_ms: c_int) -> io::Result<c_int> {
+    effort::calls(Call::Poll);
     // SAFETY: `set` is live and exclusively borrowed, with its length.
     let count = unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, timeout_ms) };
     if count < 0 {

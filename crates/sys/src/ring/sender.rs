@@ -57,7 +57,7 @@ impl RingSender {
     ///
     /// # Errors
     /// [`PushError`]; nothing was written.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, head: &[u8], payload: &[IoSlice<'_>]) -> Result<Bell, PushError> {
         let len = payload
             .iter()

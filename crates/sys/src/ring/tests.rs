@@ -51,6 +51,38 @@ fn pop(receiver: &mut RingReceiver) -> Option<Vec<u8>> {
 }
 
 #[test]
+fn frames_of_every_short_length_arrive_as_they_were_sent_from_one_piece_or_two() {
+    let (mut sender, mut receiver) = pair();
+    let bytes: Vec<u8> = (1..=80).collect();
+    for len in 0..=bytes.len() {
+        for head in [0, len / 3, len] {
+            let payload = [IoSlice::new(&bytes[head..len])];
+            let _ = sender.push(&bytes[..head], &payload).unwrap();
+            assert_eq!(
+                pop(&mut receiver).unwrap(),
+                &bytes[..len],
+                "{head} of {len}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_frame_is_copied_to_its_length_alone() {
+    let (mut sender, mut receiver) = pair();
+    let bytes: Vec<u8> = (1..=80).collect();
+    let _ = sender.push(&bytes, &[]).unwrap();
+    let entry = receiver.peek().unwrap().unwrap();
+    for len in 0..=64 {
+        let mut got = [0xa5; 80];
+        entry.copy_to(3, &mut got[8..8 + len]);
+        assert_eq!(got[..8], [0xa5; 8]);
+        assert_eq!(got[8..8 + len], bytes[3..3 + len]);
+        assert!(got[8 + len..].iter().all(|byte| *byte == 0xa5), "{len}");
+    }
+}
+
+#[test]
 fn ring_agrees_with_a_queue() {
     let (mut sender, mut receiver) = pair();
     let mut oracle: VecDeque<Vec<u8>> = VecDeque::new();

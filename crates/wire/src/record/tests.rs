@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
-use crate::label::Space;
+use crate::match_bits::Space;
 
 fn message() -> Message {
     Message {
@@ -10,12 +10,12 @@ fn message() -> Message {
         port: 515,
         len: 3,
         seq: 9,
-        label: None,
+        match_bits: None,
     }
 }
 
-fn labelled(imm: Option<u64>) -> Message {
-    let label = Label {
+fn tagged(imm: Option<u64>) -> Message {
+    let match_bits = MatchBits {
         space: Space::Plain,
         tag: 0x1122_3344_5566_7788,
         imm,
@@ -23,7 +23,7 @@ fn labelled(imm: Option<u64>) -> Message {
     Message {
         system: false,
         port: 0,
-        label: Some(label),
+        match_bits: Some(match_bits),
         ..message()
     }
 }
@@ -219,19 +219,19 @@ fn random_bytes_never_read_outside() {
 
 // P11.1
 #[test]
-fn labelled_records_round_trip() {
+fn tagged_records_round_trip() {
     for imm in [None, Some(u64::MAX - 1)] {
-        let label_len = if imm.is_some() { 16 } else { 8 };
-        let message = labelled(imm);
+        let match_bits_len = if imm.is_some() { 16 } else { 8 };
+        let message = tagged(imm);
         let mut frame = emitted::<64>(|b| {
             b.fill(0);
             message.emit(b);
         });
-        let at = MESSAGE_LEN + label_len;
+        let at = MESSAGE_LEN + match_bits_len;
         assert_eq!(message.header_len(), at);
         let first = Records::new(&frame, 0, 64).next().unwrap().unwrap();
         assert_eq!(first, (Record::Message(message), at..at + 3));
-        assert_eq!(Message::peek_labelled(&frame), Some(message));
+        assert_eq!(Message::peek_tagged(&frame), Some(message));
         assert_eq!(Message::peek(&frame), None);
 
         let fragment = Fragment {
@@ -240,7 +240,7 @@ fn labelled_records_round_trip() {
             offset: 7,
         };
         fragment.emit(&mut frame);
-        let at = FRAGMENT_LEN + label_len;
+        let at = FRAGMENT_LEN + match_bits_len;
         let first = Records::new(&frame, 0, 64).next().unwrap().unwrap();
         assert_eq!(first, (Record::Fragment(fragment), at..at + 3));
 
@@ -251,7 +251,7 @@ fn labelled_records_round_trip() {
             remote_addr: 9,
         };
         rts.emit(&mut frame);
-        let at = RTS_LEN + label_len;
+        let at = RTS_LEN + match_bits_len;
         assert_eq!(rts.wire_len(), at);
         let first = Records::new(&frame, 0, 64).next().unwrap().unwrap();
         assert_eq!(first, (Record::Rts(rts), at..at));
@@ -260,9 +260,9 @@ fn labelled_records_round_trip() {
 
 // P1.6, P1.7, P11.1
 #[test]
-fn labels_that_cannot_be_are_refused() {
+fn match_bits_that_cannot_be_are_refused() {
     let mut frame = [0; 24];
-    labelled(Some(1)).emit(&mut frame);
+    tagged(Some(1)).emit(&mut frame);
     let parse = |frame: &[u8]| Records::new(frame, 0, frame.len()).next().unwrap();
     for (at, value) in [(1, 2), (1, 4), (1, 8), (2, 2), (3, 2), (3, 3)] {
         let mut bad = frame;

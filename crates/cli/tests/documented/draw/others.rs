@@ -81,7 +81,7 @@ impl Drawing {
         let (read, write) = (self.chance(85), self.chance(85));
         self.push(
             owner,
-            Step::Expose {
+            Step::Register {
                 region,
                 len,
                 read,
@@ -178,7 +178,7 @@ impl Drawing {
         }
         let late = late + 9;
         let port = KEY_PORT + u16::try_from(region).unwrap();
-        self.put_off(late, owner, Step::Conceal(region));
+        self.put_off(late, owner, Step::Deregister(region));
         // The user hears of it, and tries again.
         let message = self.message_of(1);
         let to = Goal::port(user, port, false);
@@ -230,7 +230,7 @@ impl Drawing {
             Step::PostShared(PORTS[0]),
             Step::PostShared(CLOSED_PORT),
             Step::Open(PORTS[1]),
-            Step::ExposeShared,
+            Step::RegisterShared,
             Step::Trespass(nobody),
             Step::Trespass((rank + 1) % size),
             Step::Group(Members {

@@ -4,7 +4,7 @@
 use super::*;
 
 impl Machine<'_> {
-    pub(super) fn expose(
+    pub(super) fn register(
         &mut self,
         rank: u32,
         region: u32,
@@ -18,10 +18,10 @@ impl Machine<'_> {
             bytes: vec![0; len],
             touches: Vec::new(),
             looks: Vec::new(),
-            concealed: None,
+            deregistered: None,
         };
         match self.regions.insert(region, new) {
-            Some(_) => unsound("a region is exposed twice"),
+            Some(_) => unsound("a region is registered twice"),
             None => Ok(()),
         }
     }
@@ -112,7 +112,7 @@ impl Machine<'_> {
                 return unsound("two accesses at once");
             }
         }
-        for &look in region.looks.iter().chain(&region.concealed) {
+        for &look in region.looks.iter().chain(&region.deregistered) {
             if !self.knows(rank, owner, look) {
                 return unsound("an access beside a look");
             }
@@ -137,7 +137,7 @@ impl Machine<'_> {
             Remote::FetchAdd(_) => (true, true),
         };
         let _ = rank;
-        if region.owner != to || region.concealed.is_some() {
+        if region.owner != to || region.deregistered.is_some() {
             return Outcome::Fault(refused(to, "NoSuchKey"));
         }
         if reads && !region.read || writes && !region.write {
@@ -176,7 +176,7 @@ impl Machine<'_> {
         let Some(held) = self.regions.get(&region) else {
             return unsound("no such region");
         };
-        if held.owner != rank || held.concealed.is_some() {
+        if held.owner != rank || held.deregistered.is_some() {
             return unsound("not the owner's region");
         }
         for &index in &held.touches {
@@ -196,7 +196,7 @@ impl Machine<'_> {
         }
         let held = self.regions.get_mut(&region).expect("looked up above");
         match closes {
-            true => held.concealed = Some(here),
+            true => held.deregistered = Some(here),
             false => held.looks.push(here),
         }
         Ok(Expected::Is(Outcome::Bytes(sum(&held.bytes))))

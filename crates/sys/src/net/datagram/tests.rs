@@ -14,7 +14,7 @@ fn pair() -> (UdpSocket, UdpSocket, SockAddr) {
 fn gathered_pieces_arrive_as_one_datagram() {
     let (sender, receiver, to) = pair();
     let pieces: [&[u8]; 3] = [b"head", b"", b"body"];
-    let sent = Sender::new().send_gathered(sender.as_fd(), &to, None, pieces.into_iter());
+    let sent = Sender::new().send_gathered(sender.as_fd(), Some(&to), None, pieces.into_iter());
     assert_eq!(sent.unwrap(), 8);
     let mut buf = [0xa5; 64];
     let got = recv_segments(receiver.as_fd(), &mut buf).unwrap().unwrap();
@@ -37,7 +37,7 @@ fn segmented_run_arrives_in_one_piece_when_asked_for() {
     enable_receive_offload(receiver.as_fd()).unwrap();
     let bytes: Vec<u8> = (0..250).collect();
     Sender::new()
-        .send_gathered(sender.as_fd(), &to, Some(100), bytes.chunks(30))
+        .send_gathered(sender.as_fd(), Some(&to), Some(100), bytes.chunks(30))
         .unwrap();
     let mut buf = [0xa5; 512];
     let got = recv_segments(receiver.as_fd(), &mut buf).unwrap().unwrap();
@@ -60,7 +60,7 @@ fn send_each_cuts_at_the_segment_length() {
     let pieces = bytes.chunks(10).flat_map(|datagram| datagram.chunks(6));
     assert_eq!(
         Sender::new()
-            .send_each(sender.as_fd(), &to, 10, pieces)
+            .send_each(sender.as_fd(), Some(&to), 10, pieces)
             .unwrap(),
         3
     );
@@ -103,7 +103,7 @@ fn marks_are_told_of_runs_and_of_lone_datagrams() {
             set_ecn(tx, ipv6, bits).unwrap();
             let bytes = [&[7; 250][..]].into_iter();
             Sender::new()
-                .send_gathered(tx, &to, segment_len, bytes)
+                .send_gathered(tx, Some(&to), segment_len, bytes)
                 .unwrap();
             let mut buf = [0xa5; 512];
             let got = recv_segments(rx, &mut buf).unwrap().unwrap();

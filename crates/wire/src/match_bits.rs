@@ -4,7 +4,7 @@
 use crate::Malformed;
 use crate::field::{put, u64_at};
 
-/// Bytes of the longest label.
+/// Bytes of the longest match bits.
 pub const LABEL_LEN_MAX: usize = 16;
 
 const FLAG_IMMEDIATE: u8 = 1;
@@ -39,19 +39,19 @@ impl Space {
 /// 2 | space u8 | flags u8 |     behind the header: | tag u64 | [immediate u64] |
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Label {
+pub struct MatchBits {
     /// The set it is matched in.
     pub space: Space,
     /// The tag.
     pub tag: u64,
-    /// Immediate data: no part of the message, and known as soon as its label is.
+    /// Immediate data: no part of the message, and known as soon as its match bits are.
     pub imm: Option<u64>,
 }
 
-impl Label {
-    /// Reads a label from the two bytes in the header and what stands `behind` it.
+impl MatchBits {
+    /// Reads match bits from the two bytes in the header and what stands `behind` it.
     #[inline]
-    pub(crate) fn parse(header: [u8; 2], behind: &[u8]) -> Result<Label, Malformed> {
+    pub(crate) fn parse(header: [u8; 2], behind: &[u8]) -> Result<MatchBits, Malformed> {
         let space = match header[0] {
             0 => Space::Tagged,
             1 => Space::Plain,
@@ -65,7 +65,7 @@ impl Label {
         if behind.len() < if has_imm { 16 } else { 8 } {
             return Err(Malformed::Truncated);
         }
-        Ok(Label {
+        Ok(MatchBits {
             space,
             tag: u64_at(behind, 0),
             imm: has_imm.then(|| u64_at(behind, 8)),

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a thread has asked of the system: counts of system calls by name, and of copies.
+//!
+//! Every door of this crate that the data path goes through counts, always: an addition to memory of
+//! the thread's own, beside a system call of hundreds of cycles. Doors that are used when something is
+//! opened or closed do not.
+
+use std::cell::Cell;
+
+/// What is counted; system calls by the names that `strace` gives them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+#[allow(missing_docs, reason = "each is the call of its name")]
+pub enum Call {
+    Sendto,
+    Sendmsg,
+    Sendmmsg,
+    Recvfrom,
+    Recvmsg,
+    Getsockopt,
+    Setsockopt,
+    Poll,
+    Ppoll,
+    ProcessVmReadv,
+    SchedYield,
+    Membarrier,
+    Accept4,
+}
+
+/// Names, in the order of [`Call`].
+const NAMES: [&str; 13] = [
+    "sendto",
+    "sendmsg",
+    "sendmmsg",
+    "recvfrom",
+    "recvmsg",
+    "getsockopt",
+    "setsockopt",
+    "poll",
+    "ppoll",
+    "process_vm_readv",
+    "sched_yield",
+    "membarrier",
+    "accept4",
+];
+
+const _: () = assert!(Call::Accept4 as usize + 1 == NAMES.len());
+
+thread_local! {
+    static CALLS: [Cell<u64>; NAMES.len()] = const { [const { Cell::new(0) }; NAMES.len()] };
+    static COPIES: Cell<u64> = const { Cell::new(0) };
+}
+
+fn add_one(count: &Cell<u64>) {
+    count.set(count.get().wrapping_add(1));
+}
+
+/// This thread makes `call`.
+#[inline]
+pub fn calls(call: Call) {
+    CALLS.with(|counts| add_one(&counts[call as usize]));
+}
+
+/// This thread copies the payload of a message, or a piece of one, within its own memory or that of a
+/// ring.
+#[inline]
+pub fn copies() {
+    COPIES.with(add_one);
+}
+
+/// Counts of one thread so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    calls: [u64; NAMES.len()],
+    /// Copies of payload, or of pieces of it.
+    pub copies: u64,
+}
+
+impl Effort {
+    /// Of the calling thread.
+    #[must_use]
+    pub fn of_this_thread() -> Effort {
+        Effort {
+            calls: CALLS.with(|counts| std::array::from_fn(|index| counts[index].get())),
+            copies: COPIES.with(Cell::get),
+        }
+    }
+
+    /// What was added since `earlier`, a count of the same thread.
+    #[must_use]
+    pub fn since(&self, earlier: &Effort) -> Effort {
+        let added = |index: usize| self.calls[index].wrapping_sub(earlier.calls[index]);
+        Effort {
+            calls: std::array::from_fn(added),
+            copies: self.copies.wrapping_sub(earlier.copies),
+        }
+    }
+
+    /// System calls by name, without those that were not made.
+    pub fn calls(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let all = NAMES.into_iter().zip(self.calls);
+        all.filter(|(_, count)| *count > 0)
+    }
+
+    /// How often the thread has slept until something happened, or until a time.
+    #[must_use]
+    pub fn wake_ups(&self) -> u64 {
+        self.calls[Call::Ppoll as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_a_thread_s_own() {
+        let before = Effort::of_this_thread();
+        calls(Call::Sendto);
+        calls(Call::Sendto);
+        calls(Call::Ppoll);
+        copies();
+        let here = Effort::of_this_thread().since(&before);
+        assert_eq!(
+            here.calls().collect::<Vec<_>>(),
+            [("sendto", 2), ("ppoll", 1)]
+        );
+        assert_eq!((here.copies, here.wake_ups()), (1, 1));
+        let elsewhere = std::thread::spawn(Effort::of_this_thread).join().unwrap();
+        assert_eq!(elsewhere, Effort::default());
+    }
+}
