@@ -78,6 +78,11 @@ for json in "$out"/*.json; do
     renew_table "$name"
 done
 
+# What no document shows is not kept.
+for figure in "$figures"/*.svg; do
+    grep -qF "figures/$(basename "$figure")" README.md docs/*.md || rm "$figure"
+done
+
 if [[ ${#failed[@]} -gt 0 ]]; then
     printf 'bulk-figures: INCOMPLETE: %s\n' "${failed[@]}" >&2
     exit 1

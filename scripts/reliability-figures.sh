@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Measures goodput against loss (about five minutes on a quiet machine, as root for the lab), leaves
-# the JSON in a directory, and renews the table of docs/reliability.md and docs/figures/loss-*.svg.
+# the JSON in a directory, and renews the table of docs/reliability.md and docs/figures/loss.svg.
 #
 #   scripts/reliability-figures.sh [DIRECTORY]      default: target/reliability-figures
 #
@@ -35,5 +35,6 @@ awk -v table="$out/loss.txt" '
     }
 ' "$document" >"$out/document.new"
 mv "$out/document.new" "$document"
-"$portolan" plot --out docs/figures "$out/loss.json"
-say "renewed $document and docs/figures/loss-stream.svg"
+"$portolan" plot --out "$out" "$out/loss.json"
+cp "$out/loss.svg" docs/figures
+say "renewed $document and docs/figures/loss.svg"

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan bench`: the measurements of [`portolan_bench`], with this command's labs and jobs.
 
-use crate::error::UserError;
-use crate::output;
+use crate::error::{UserError, user_error};
+use crate::output::{self, out};
 use crate::surroundings::Surroundings;
 use anyhow::Result;
-use portolan_bench::BenchArgs;
+use portolan_bench::{Action, BenchArgs, Report};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs `portolan bench`. The exit status is 1 when a row of Portolan itself is missing.
@@ -13,12 +16,57 @@ use std::process::ExitCode;
 /// # Errors
 /// The request makes no sense, or the results cannot be written.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
+    if let Some(Action::Compare { before, after }) = &args.action {
+        let changes = portolan_bench::changes(&earlier(before)?, &earlier(after)?);
+        out!("{changes}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
     args.check()
         .map_err(|error| UserError::new(error.to_string()))?;
-    let json = args.json.as_deref();
+    let earlier = args.resume.as_deref().map(earlier).transpose()?;
+    let json = args.json.as_deref().or(args.resume.as_deref());
     output::check_file(json)?;
-    let outcome = portolan_bench::run(args, &Surroundings);
+    let surroundings = Surroundings::default();
+    surroundings.heed_interrupts()?;
+    let outcome = portolan_bench::run(args, &surroundings, earlier.as_ref())
+        .map_err(|error| UserError::new(error.to_string()))?;
     let table = portolan_bench::render(&outcome.report);
     output::publish(&table, &outcome.report, json)?;
+    if let Some(file) = &args.history {
+        remember(file, &outcome.report)?;
+    }
     Ok(ExitCode::from(u8::from(!outcome.complete)))
+}
+
+/// The JSON of a run of `portolan bench`.
+///
+/// # Errors
+/// A sentence that names the file, and what to do.
+pub(crate) fn earlier(file: &Path) -> Result<Report> {
+    let shown = file.display();
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) => {
+            user_error!("{shown} cannot be read ({error}): name a file that --json wrote")
+        }
+    };
+    match serde_json::from_str(&text) {
+        Ok(report) => Ok(report),
+        Err(error) => user_error!(
+            "{shown} is not a result of `portolan bench` ({error}): name a file that its --json wrote"
+        ),
+    }
+}
+
+/// Appends the medians of `report` to the history in `file`.
+fn remember(file: &Path, report: &Report) -> Result<()> {
+    let line = portolan_bench::history_line(report)? + "\n";
+    let opened = File::options().create(true).append(true).open(file);
+    match opened.and_then(|mut history| history.write_all(line.as_bytes())) {
+        Ok(()) => Ok(()),
+        Err(error) => user_error!(
+            "the history {} cannot be written ({error}): name another --history",
+            file.display()
+        ),
+    }
 }

@@ -16,6 +16,7 @@ mod orphans;
 mod output;
 mod plot;
 mod program;
+mod report;
 mod run;
 mod signals;
 mod surroundings;
@@ -49,6 +50,8 @@ enum Command {
     Bench(portolan_bench::BenchArgs),
     /// Draw the results of `bench` and `tune` as SVG.
     Plot(plot::PlotArgs),
+    /// Tell results of `bench` on a page: whether Portolan is faster, and what papers printed then.
+    Report(report::ReportArgs),
     /// Measure this machine's paths, and store the model that jobs here decide by.
     Tune(tune::TuneArgs),
     /// One end of what `tune` measures; not for people.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::main(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Plot(args) => plot::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::TuneWorker(args) => tune::work(&args),
         Command::BenchWorker(args) => portolan_bench::work(&args),

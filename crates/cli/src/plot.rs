@@ -2,15 +2,12 @@
 //! `portolan plot`: the JSON of `portolan bench` and `portolan tune` as SVG.
 //!
 //! Each input gives the charts that it has figures for, `STEM-CHART.svg`, so that runs at several
-//! MTUs stand side by side. Nothing is computed here that is not in the input, but for the end-to-
-//! end throughput, which is the size over half the round trip.
-
-mod chart;
-mod pick;
+//! MTUs stand side by side. A file that is unreadable is named, and the others are drawn.
 
 use crate::error::{UserError, user_error};
 use crate::output::outln;
 use anyhow::{Context, Result};
+use portolan_report::{Figure, Place};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +27,7 @@ pub(crate) struct PlotArgs {
 /// Draws, and prints the name of each chart.
 ///
 /// # Errors
-/// A file is not what `bench` or `tune` writes, holds nothing to draw, or a chart cannot be written.
+/// No file is what `bench` or `tune` writes, or a chart cannot be written.
 pub(crate) fn run(args: &PlotArgs) -> Result<ExitCode> {
     fs::create_dir_all(&args.out).map_err(|error| {
         let out = args.out.display();
@@ -38,29 +35,62 @@ pub(crate) fn run(args: &PlotArgs) -> Result<ExitCode> {
             "the directory {out} cannot be made ({error}): name another --out"
         ))
     })?;
-    for file in &args.files {
+    each(&args.files, |file| {
         let stem = file
             .file_stem()
             .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-        let charts = charts(file)?;
-        if charts.is_empty() {
-            user_error!(
-                "{} holds nothing to draw: a line needs two sizes, bars need a row of stream, \
-                 loaded or incast",
-                file.display()
-            );
-        }
-        for (name, svg) in charts {
-            let path = args.out.join(format!("{stem}-{name}.svg"));
+        for (name, svg) in charts(file)? {
+            // `latency.json` gives `latency.svg`.
+            let name = if stem == name {
+                stem.clone()
+            } else {
+                format!("{stem}-{name}")
+            };
+            let path = args.out.join(format!("{name}.svg"));
             fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
             outln!("{}", path.display())?;
         }
+        Ok(())
+    })
+}
+
+/// Does `work` with each of `files`. What is wrong with one is said in a sentence, and the others
+/// go on; the exit status tells it.
+///
+/// # Errors
+/// What is wrong with the only file.
+pub(crate) fn each(
+    files: &[PathBuf],
+    mut work: impl FnMut(&Path) -> Result<()>,
+) -> Result<ExitCode> {
+    let mut status = ExitCode::SUCCESS;
+    for file in files {
+        match work(file) {
+            Err(error) if files.len() > 1 && error.is::<UserError>() => {
+                eprintln!("portolan: {error:#}");
+                status = ExitCode::from(crate::error::USER_STATUS);
+            }
+            worked => worked?,
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(status)
 }
 
 /// Names and contents of what can be drawn of a file.
 fn charts(file: &Path) -> Result<Vec<(&'static str, String)>> {
+    let figures = figures(file)?;
+    if figures.is_empty() {
+        user_error!(
+            "{} holds nothing to draw: a line needs two sizes, bars need a row of rate, stream, \
+             loaded or incast",
+            file.display()
+        );
+    }
+    let svg = |figure: Figure| Ok((figure.name, figure.chart.svg(Place::File)?));
+    figures.into_iter().map(svg).collect()
+}
+
+fn figures(file: &Path) -> Result<Vec<Figure>> {
     let shown = file.display();
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -73,22 +103,11 @@ fn charts(file: &Path) -> Result<Vec<(&'static str, String)>> {
             "{shown} is not JSON: name a file that --json of `portolan bench` or `tune` wrote"
         );
     };
-    let Some(picked) = pick::pick(&json) else {
-        user_error!(
+    match portolan_report::figures(&json) {
+        Some(figures) => Ok(figures),
+        None => user_error!(
             "{shown} is JSON, but not of `portolan bench` or `portolan tune`: it has neither \
              results nor rows"
-        );
-    };
-    let lines = picked
-        .lines
-        .into_iter()
-        .map(|(name, lines)| Ok((name, lines.svg()?)));
-    let bars = picked
-        .bars
-        .into_iter()
-        .map(|(name, bars)| Ok((name, bars.svg()?)));
-    lines.chain(bars).collect()
+        ),
+    }
 }
-
-#[cfg(test)]
-mod tests;

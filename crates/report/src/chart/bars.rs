@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bars that lie, each with its figure at its end; on a logarithmic axis dots, since bars have no
+//! beginning there.
+
+use super::Place;
+use super::canvas::{Anchor, Canvas, Ink, draw, width_of};
+use super::scale::{Axis, Scale};
+use anyhow::{Result, bail};
+
+/// One system's figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Its colour, where there is one kind only.
+    pub ink: Ink,
+    /// As many as there are kinds.
+    pub values: Vec<f64>,
+}
+
+/// Groups of bars, one bar a kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// What is shown.
+    pub title: String,
+    /// To the right.
+    pub across: Axis,
+    /// What the bars of a group are.
+    pub kinds: Vec<(String, Ink)>,
+    /// The systems.
+    pub groups: Vec<Group>,
+}
+
+impl Bars {
+    /// The chart as SVG.
+    ///
+    /// # Errors
+    /// There is nothing to draw.
+    pub(super) fn svg(&self, place: Place) -> Result<String> {
+        let font = place.font();
+        let sheet = Sheet {
+            chart: self,
+            place,
+            left: font * 0.8,
+            right: f64::from(place.width()) - font * 6.5,
+            top: font * if place == Place::File { 3.0 } else { 1.0 },
+        };
+        let values = self.groups.iter().flat_map(|group| &group.values).copied();
+        let Some(x) = Scale::new(&self.across, values, (sheet.left, sheet.right)) else {
+            bail!("{}: nothing to draw", self.title);
+        };
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a few hundred pixels"
+        )]
+        let height = (sheet.top + sheet.legend() + sheet.body() + font * 3.6).ceil() as u32;
+        draw(&self.title, place, height, |canvas| sheet.draw(canvas, &x))
+    }
+}
+
+struct Sheet<'a> {
+    chart: &'a Bars,
+    place: Place,
+    left: f64,
+    right: f64,
+    top: f64,
+}
+
+impl Sheet<'_> {
+    fn font(&self) -> f64 {
+        self.place.font()
+    }
+
+    /// Pixels from one bar to the next.
+    fn pitch(&self) -> f64 {
+        self.font()
+            * if self.chart.across.logarithmic {
+                1.25
+            } else {
+                1.35
+            }
+    }
+
+    /// Pixels of the explanation of the kinds; a single one needs none.
+    fn legend(&self) -> f64 {
+        if self.chart.kinds.len() < 2 {
+            0.0
+        } else {
+            self.font() * (1.0 + 1.6 * self.legend_rows().len() as f64)
+        }
+    }
+
+    /// Kinds by rows that are no wider than the chart.
+    fn legend_rows(&self) -> Vec<Vec<usize>> {
+        let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
+        let mut width = 0.0;
+        for (index, (name, _)) in self.chart.kinds.iter().enumerate() {
+            let needed = width_of(name, self.font()) + self.font() * 2.6;
+            if width + needed > f64::from(self.place.width()) - self.left && width > 0.0 {
+                rows.push(Vec::new());
+                width = 0.0;
+            }
+            width += needed;
+            if let Some(row) = rows.last_mut() {
+                row.push(index);
+            }
+        }
+        rows
+    }
+
+    /// Pixels of a group: its name, its bars and some air.
+    fn group(&self) -> f64 {
+        self.font() * 2.2 + self.pitch() * self.chart.kinds.len() as f64
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a handful of groups")]
+    fn body(&self) -> f64 {
+        self.group() * self.chart.groups.len() as f64
+    }
+
+    fn draw(&self, canvas: &Canvas<'_>, x: &Scale) -> Result<()> {
+        let font = self.font();
+        if self.place == Place::File {
+            let style = (font * 1.2, Ink::Text, Anchor::Start);
+            canvas.text(&self.chart.title, (self.left, font * 1.5), style)?;
+        }
+        self.draw_legend(canvas)?;
+        let top = self.top + self.legend();
+        let bottom = top + self.body();
+        for (at, label) in x.ticks(font * 4.6) {
+            canvas.stroke(&[(at, top), (at, bottom)], Ink::Grid, 1, false)?;
+            let style = (font, Ink::Muted, Anchor::Middle);
+            canvas.text(&label, (at.max(self.left + font), bottom + font), style)?;
+        }
+        let style = (font, Ink::Muted, Anchor::Middle);
+        let middle = f64::midpoint(self.left, self.right);
+        canvas.text(
+            &self.chart.across.name,
+            (middle, bottom + font * 2.5),
+            style,
+        )?;
+        let mut at = top;
+        for group in &self.chart.groups {
+            self.draw_group(canvas, x, group, at)?;
+            at += self.group();
+        }
+        Ok(())
+    }
+
+    fn draw_legend(&self, canvas: &Canvas<'_>) -> Result<()> {
+        if self.chart.kinds.len() < 2 {
+            return Ok(());
+        }
+        let font = self.font();
+        let mut y = self.top + font * 0.8;
+        for row in self.legend_rows() {
+            let mut x = self.left;
+            for index in row {
+                let (name, ink) = &self.chart.kinds[index];
+                canvas.dot((x + font * 0.4, y), 5, *ink)?;
+                let style = (font, Ink::Text, Anchor::Start);
+                canvas.text(name, (x + font * 1.2, y), style)?;
+                x += width_of(name, font) + font * 2.6;
+            }
+            y += font * 1.6;
+        }
+        Ok(())
+    }
+
+    fn draw_group(&self, canvas: &Canvas<'_>, x: &Scale, group: &Group, top: f64) -> Result<()> {
+        let font = self.font();
+        let style = (font, Ink::Text, Anchor::Start);
+        canvas.text(&group.name, (self.left, top + font), style)?;
+        let mut at = top + font * 1.9 + self.pitch() / 2.0;
+        let several = self.chart.kinds.len() > 1;
+        for (value, (_, ink)) in group.values.iter().zip(&self.chart.kinds) {
+            let ink = if several { ink } else { &group.ink };
+            let end = x.at(*value);
+            if self.chart.across.logarithmic {
+                canvas.stroke(&[(self.left, at), (end, at)], Ink::Grid, 1, false)?;
+                canvas.dot((end, at), 5, *ink)?;
+            } else {
+                let thick = self.pitch() * 0.38;
+                canvas.block(
+                    (self.left, at - thick),
+                    (end.max(self.left + 1.0), at + thick),
+                    *ink,
+                )?;
+            }
+            let figure = self.chart.across.unit.write(*value);
+            canvas.text(
+                &figure,
+                (end + font * 0.7, at),
+                (font, Ink::Text, Anchor::Start),
+            )?;
+            at += self.pitch();
+        }
+        Ok(())
+    }
+}

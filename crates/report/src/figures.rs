@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which charts a run of `portolan bench` has figures for, and what is seen on them.
+
+use crate::answers::float;
+use crate::chart::{Axis, Bars, Chart, Group, Ink, Line, Lines, Unit};
+use crate::data::Data;
+use crate::systems;
+use crate::units;
+use portolan_bench::{Metric, Path, Report, Row, throughput};
+
+/// A chart with its name in files, and a sentence about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Part of a file's name.
+    pub name: &'static str,
+    /// The chart.
+    pub chart: Chart,
+    /// What is seen, and what is drawn.
+    pub caption: String,
+}
+
+/// Parts per million in a percent.
+const PPM_PER_PERCENT: f64 = 10_000.0;
+
+/// The charts that `report` has figures for.
+pub(crate) fn of_bench(report: &Report) -> Vec<Figure> {
+    let all = [
+        latency(report),
+        advantage(report),
+        end_to_end(report),
+        stream(report),
+        bidir(report),
+        loss(report),
+        interference(report),
+        conditions(report),
+        cpu(report),
+        rate(report),
+        loaded(report),
+        incast(report),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn undisturbed(row: &&Row) -> bool {
+    row.conditions.loss_ppm == 0 && row.conditions.interfere == 0
+}
+
+/// One line a system, of those with two points or more.
+fn lines<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    point: impl Fn(&Row) -> Option<(f64, f64)>,
+) -> Vec<Line> {
+    let mut all: Vec<Line> = Vec::new();
+    for row in rows {
+        let (Some(system), Some(point)) = (systems::of(row), point(row)) else {
+            continue;
+        };
+        match all.iter_mut().find(|line| line.name == system.name) {
+            // The kernel's rows stand once beside each path.
+            Some(line) if line.points.iter().any(|known| known.0 == point.0) => {}
+            Some(line) => line.points.push(point),
+            None => all.push(Line {
+                name: system.name,
+                short: system.short,
+                ink: system.ink,
+                dashed: system.is_limit,
+                points: vec![point],
+            }),
+        }
+    }
+    all.retain(|line| line.points.len() > 1);
+    for line in &mut all {
+        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    all
+}
+
+fn by_size<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    metric: Metric,
+    value: impl Fn(&Row) -> f64,
+) -> Vec<Line> {
+    let rows = rows.filter(|row| row.metric == metric).filter(undisturbed);
+    lines(rows, |row| {
+        let value = value(row);
+        (value > 0.0).then(|| (float(row.size), value))
+    })
+}
+
+fn figure(
+    name: &'static str,
+    (title, caption): (&str, String),
+    (across, upwards): (Axis, Axis),
+    lines: Vec<Line>,
+) -> Option<Figure> {
+    let chart = Lines {
+        title: title.into(),
+        across,
+        upwards,
+        lines,
+        mark: None,
+    };
+    (!chart.lines.is_empty()).then_some(Figure {
+        name,
+        chart: Chart::Lines(chart),
+        caption,
+    })
+}
+
+fn sizes_axis() -> Axis {
+    Axis::logarithmic("message size", Unit::Bytes)
+}
+
+/// The first and the last point of the line that `name` begins, in words.
+fn ends(lines: &[Line], name: &str, write: impl Fn(f64) -> String) -> Option<String> {
+    let line = lines.iter().find(|line| line.name.starts_with(name))?;
+    let (first, last) = (line.points.first()?, line.points.last()?);
+    Some(format!(
+        "{}: {} at {}, {} at {}",
+        line.name,
+        write(first.1),
+        units::bytes(first.0),
+        write(last.1),
+        units::bytes(last.0)
+    ))
+}
+
+fn ends_of_all(lines: &[Line], write: impl Fn(f64) -> String) -> String {
+    let systems = lines.iter().filter(|line| !line.dashed);
+    let told: Vec<String> = systems
+        .filter_map(|line| ends(lines, &line.name, &write))
+        .collect();
+    told.join(". ")
+}
+
+const DASHED: &str = "Dashed: the same work on the bare socket or memory, without a protocol.";
+
+/// `caption`, and what dashed lines are, if there are any.
+fn with_limits(caption: String, lines: &[Line]) -> String {
+    if lines.iter().any(|line| line.dashed) {
+        format!("{caption}. {DASHED}")
+    } else {
+        format!("{caption}.")
+    }
+}
+
+fn latency(report: &Report) -> Option<Figure> {
+    let lines = by_size(report.results.iter(), Metric::Pingpong, |row| row.p50_us);
+    let caption = with_limits(ends_of_all(&lines, units::time), &lines);
+    figure(
+        "latency",
+        ("Half round trip by message size", caption),
+        (
+            sizes_axis(),
+            Axis::logarithmic("half round trip, median", Unit::Micros),
+        ),
+        lines,
+    )
+}
+
+/// How many times faster than TCP; above 1 Portolan is.
+fn advantage(report: &Report) -> Option<Figure> {
+    let data = Data { report };
+    let ours = data
+        .rows(Metric::Pingpong)
+        .filter(|row| row.system == "portolan");
+    let lines = lines(ours, |row| {
+        let tcp = data.tcp(Metric::Pingpong, row.path == Path::Shm, row.size)?;
+        Some((float(row.size), tcp.p50_us / row.p50_us))
+    });
+    let caption = lines
+        .iter()
+        .map(|line| format!("{}: {}", line.name, ahead(&line.points)));
+    let caption = caption.collect::<Vec<_>>().join(". ") + ".";
+    let mut figure = figure(
+        "advantage",
+        ("How many times faster than TCP", caption),
+        (
+            sizes_axis(),
+            Axis::logarithmic("TCP's half round trip, in Portolan's", Unit::Times),
+        ),
+        lines,
+    )?;
+    if let Chart::Lines(chart) = &mut figure.chart {
+        chart.mark = Some((1.0, "as fast as TCP".into()));
+    }
+    Some(figure)
+}
+
+/// Where a line is above 1, in words.
+fn ahead(points: &[(f64, f64)]) -> String {
+    let mut runs: Vec<(f64, f64)> = Vec::new();
+    let mut before = false;
+    for (size, times) in points {
+        match runs.last_mut() {
+            Some(run) if before && *times >= 1.0 => run.1 = *size,
+            _ if *times >= 1.0 => runs.push((*size, *size)),
+            _ => {}
+        }
+        before = *times >= 1.0;
+    }
+    let range = |run: &(f64, f64)| match run {
+        (first, last) if first == last => format!("at {}", units::bytes(*first)),
+        (first, last) => format!("from {} to {}", units::bytes(*first), units::bytes(*last)),
+    };
+    if runs.is_empty() {
+        return "behind TCP at all sizes".into();
+    }
+    let ranges: Vec<String> = runs.iter().map(range).collect();
+    format!("ahead of TCP {}", ranges.join(" and "))
+}
+
+fn end_to_end(report: &Report) -> Option<Figure> {
+    let lines = by_size(report.results.iter(), Metric::Pingpong, throughput);
+    let caption = with_limits(
+        format!(
+            "Size over half the round trip: one message at a time, in both directions alternately. \
+             {}",
+            ends_of_all(&lines, units::rate)
+        ),
+        &lines,
+    );
+    figure(
+        "end-to-end",
+        ("End-to-end throughput by message size", caption),
+        (
+            sizes_axis(),
+            Axis::linear("end-to-end throughput", Unit::MegabytesPerSecond),
+        ),
+        lines,
+    )
+}
+
+fn stream(report: &Report) -> Option<Figure> {
+    let lines = by_size(report.results.iter(), Metric::Stream, |row| {
+        row.mbytes_per_s
+    });
+    let caption = with_limits(ends_of_all(&lines, units::rate), &lines);
+    figure(
+        "throughput",
+        ("Stream in one direction by message size", caption),
+        (
+            sizes_axis(),
+            Axis::linear("throughput", Unit::MegabytesPerSecond),
+        ),
+        lines,
+    )
+}
+
+fn bidir(report: &Report) -> Option<Figure> {
+    let lines = by_size(report.results.iter(), Metric::Bidir, |row| row.mbytes_per_s);
+    let caption = with_limits(
+        format!(
+            "Both directions added. {}",
+            ends_of_all(&lines, units::rate)
+        ),
+        &lines,
+    );
+    figure(
+        "bidir",
+        ("Streams in both directions at once", caption),
+        (
+            sizes_axis(),
+            Axis::linear("throughput, both directions", Unit::MegabytesPerSecond),
+        ),
+        lines,
+    )
+}
+
+/// Rows of streams of the largest size measured.
+fn longest(report: &Report) -> impl Iterator<Item = &Row> {
+    let streams = report
+        .results
+        .iter()
+        .filter(|row| row.metric == Metric::Stream);
+    let size = streams.clone().map(|row| row.size).max();
+    streams.filter(move |row| Some(row.size) == size)
+}
+
+fn loss(report: &Report) -> Option<Figure> {
+    let rows = longest(report).filter(|row| row.conditions.interfere == 0 && row.system != "limit");
+    let lines = lines(rows, |row| {
+        let percent = f64::from(row.conditions.loss_ppm) / PPM_PER_PERCENT;
+        (row.mbytes_per_s > 0.0).then_some((percent, row.mbytes_per_s))
+    });
+    let kept = lines.iter().filter_map(|line| {
+        let (first, last) = (line.points.first()?, line.points.last()?);
+        Some(format!(
+            "{}: {} without loss, {} at {} % lost",
+            line.name,
+            units::rate(first.1),
+            units::rate(last.1),
+            units::digits(last.0)
+        ))
+    });
+    let caption = kept.collect::<Vec<_>>().join(". ") + ".";
+    figure(
+        "loss",
+        ("Goodput of a stream over random loss", caption),
+        (
+            Axis::logarithmic("packets lost, each way", Unit::Percent),
+            Axis::logarithmic("goodput", Unit::MegabytesPerSecond),
+        ),
+        lines,
+    )
+}
+
+fn interference(report: &Report) -> Option<Figure> {
+    const PERCENT: f64 = 100.0;
+    let rows = longest(report).filter(|row| row.conditions.loss_ppm == 0);
+    let rows = rows.filter(|row| row.system == "portolan");
+    let lines = lines(rows, |row| {
+        let foreign = match row.conditions.interfere {
+            0 => 0.0,
+            each => PERCENT / f64::from(each),
+        };
+        Some((foreign, row.mbytes_per_s))
+    });
+    let caption =
+        "Datagrams from elsewhere among those of the stream; each spoils the guess where \
+                   the next belong."
+            .into();
+    figure(
+        "interference",
+        ("Throughput under interference", caption),
+        (
+            Axis::logarithmic(
+                "datagrams from elsewhere, beside those of the stream",
+                Unit::Percent,
+            ),
+            Axis::linear("throughput", Unit::MegabytesPerSecond),
+        ),
+        lines,
+    )
+}
+
+/// Systems by what a row says of them, each once.
+fn groups<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    values: impl Fn(&Row) -> Option<Vec<f64>>,
+) -> Vec<Group> {
+    let mut all: Vec<Group> = Vec::new();
+    for row in rows {
+        let (Some(system), Some(values)) = (systems::of(row), values(row)) else {
+            continue;
+        };
+        if all.iter().all(|known| known.name != system.name) {
+            all.push(Group {
+                name: system.name,
+                ink: system.ink,
+                values,
+            });
+        }
+    }
+    all
+}
+
+fn bars(
+    name: &'static str,
+    (title, caption): (String, &str),
+    across: Axis,
+    kinds: &[(&str, Ink)],
+    groups: Vec<Group>,
+) -> Option<Figure> {
+    let kinds = kinds.iter().map(|(name, ink)| ((*name).to_owned(), *ink));
+    let chart = Bars {
+        title,
+        across,
+        kinds: kinds.collect(),
+        groups,
+    };
+    (!chart.groups.is_empty()).then(|| Figure {
+        name,
+        chart: Chart::Bars(chart),
+        caption: caption.into(),
+    })
+}
+
+/// Inks of the two kinds of most bars.
+const FIRST: Ink = Ink::System(0);
+const SECOND: Ink = Ink::System(1);
+
+/// A stream of one size under several settings of Portolan.
+fn conditions(report: &Report) -> Option<Figure> {
+    let told = |row: &Row| !row.conditions.describe().is_empty();
+    let rows = longest(report).filter(undisturbed);
+    let size = longest(report)
+        .find(|row| undisturbed(row) && told(row))?
+        .size;
+    let title = format!(
+        "Stream of {} messages by setting",
+        units::bytes(float(size))
+    );
+    bars(
+        "stream",
+        (title, "Systems and settings, each with its median."),
+        Axis::linear("throughput", Unit::MegabytesPerSecond),
+        &[("throughput", FIRST)],
+        groups(rows, |row| Some(vec![row.mbytes_per_s])),
+    )
+}
+
+fn cpu(report: &Report) -> Option<Figure> {
+    let rows = longest(report).filter(undisturbed);
+    let size = longest(report).map(|row| row.size).max()?;
+    bars(
+        "cpu",
+        (
+            format!(
+                "Processor time of a stream of {} messages",
+                units::bytes(float(size))
+            ),
+            "Of the whole process, in user and in kernel mode. An end that spins costs its core for \
+             as long as the transfer lasts.",
+        ),
+        Axis::linear("processor seconds per 10⁹ bytes", Unit::SecondsPerGigabyte),
+        &[("sender", FIRST), ("receiver", SECOND)],
+        groups(rows, |row| {
+            let cpu = row.extra.cpu?;
+            Some(vec![cpu.sender_s_per_gb, cpu.receiver_s_per_gb])
+        }),
+    )
+}
+
+fn rate(report: &Report) -> Option<Figure> {
+    let data = Data { report };
+    let size = *data.sizes(Metric::Rate).first()?;
+    let rows = data.rows(Metric::Rate).filter(move |row| row.size == size);
+    bars(
+        "rate",
+        (
+            format!("Messages of {} a second", units::bytes(float(size))),
+            "In windows of 64 with an acknowledgement. What is ready together shares a frame; TCP's \
+             figure is that of one write a window, if that was faster than one a message.",
+        ),
+        Axis::logarithmic("messages a second", Unit::Messages),
+        &[("messages", FIRST)],
+        groups(rows, |row| Some(vec![row.msgs_per_s])),
+    )
+}
+
+fn loaded(report: &Report) -> Option<Figure> {
+    let rows = report
+        .results
+        .iter()
+        .filter(|row| row.metric == Metric::Loaded);
+    bars(
+        "loaded",
+        (
+            "Half round trip alone, and beside a stream".into(),
+            "The same ping-pong first alone, then while a stream runs between the same processes.",
+        ),
+        Axis::logarithmic("half round trip", Unit::Micros),
+        &[
+            ("alone, median", Ink::System(5)),
+            ("alone, 99 %", FIRST),
+            ("beside a stream, median", Ink::System(4)),
+            ("beside a stream, 99 %", SECOND),
+        ],
+        groups(rows, |row| {
+            let idle = row.extra.idle?;
+            Some(vec![idle.p50_us, idle.p99_us, row.p50_us, row.p99_us])
+        }),
+    )
+}
+
+fn incast(report: &Report) -> Option<Figure> {
+    let rows = report
+        .results
+        .iter()
+        .filter(|row| row.metric == Metric::Incast);
+    bars(
+        "incast",
+        (
+            "Several senders, one receiver".into(),
+            "What arrives of all senders together, beside what one of them alone achieves.",
+        ),
+        Axis::linear("throughput", Unit::MegabytesPerSecond),
+        &[("a single sender", FIRST), ("all senders", SECOND)],
+        groups(rows, |row| {
+            Some(vec![row.extra.single_mbytes_per_s?, row.mbytes_per_s])
+        }),
+    )
+}

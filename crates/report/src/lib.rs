@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `portolan bench` and `portolan tune` measured, for people: charts, and a page that tells what
+//! a user wants to know first and puts today's figures beside those that papers printed.
+//!
+//! Nothing is measured here, and nothing computed but ratios and what the papers define by formula.
+
+mod answers;
+mod chart;
+mod data;
+mod figures;
+mod page;
+mod papers;
+mod systems;
+mod tune;
+mod units;
+
+pub use chart::{Axis, Bars, Chart, Group, Ink, Line, Lines, Place, Unit};
+pub use figures::Figure;
+pub use page::page;
+
+use portolan_bench::Report;
+use serde_json::Value;
+
+/// The charts that `json` has figures for; `None` if neither `bench` nor `tune` wrote it.
+pub fn figures(json: &Value) -> Option<Vec<Figure>> {
+    if let Ok(report) = serde_json::from_value::<Report>(json.clone()) {
+        let figures = figures::of_bench(&report);
+        return Some(
+            figures
+                .into_iter()
+                .map(|figure| titled(figure, report.machine.mtu))
+                .collect(),
+        );
+    }
+    tune::of_tune(json)
+}
+
+/// With the MTU in its title, for charts that stand alone.
+fn titled(mut figure: Figure, mtu: usize) -> Figure {
+    let title = match &mut figure.chart {
+        Chart::Lines(lines) => &mut lines.title,
+        Chart::Bars(bars) => &mut bars.title,
+    };
+    title.push_str(&format!(", MTU {mtu}"));
+    figure
+}
+
+#[cfg(test)]
+mod tests;

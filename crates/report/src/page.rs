@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page: one file that needs nothing else, no script, and no network.
+
+use crate::answers::{answers, float};
+use crate::chart::Place;
+use crate::data::{Data, Standing};
+use crate::figures::{Figure, of_bench};
+use crate::papers::{self, Table};
+use crate::units;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use portolan_bench::{Metric, Report, SiteKind};
+
+/// Charts that stand in the first part, beside the answer; the others follow it.
+const FIRST: [&str; 2] = ["latency", "advantage"];
+
+/// A page about `reports`, in their order; those of one machine and MTU are taken together.
+pub fn page(reports: &[Report]) -> String {
+    let runs = labelled(joined(reports));
+    let title = "Portolan, measured";
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(include_str!("page.css"))) }
+            }
+            body {
+                header {
+                    h1 { (title) }
+                    @for (label, run) in &runs { p.lead-in { (summary(run)) (label) } }
+                }
+                main {
+                    @for (label, run) in &runs { (first(run, label)) }
+                    @for (label, run) in &runs { (further(run, label)) }
+                    @for (label, run) in &runs { (then_and_now(run, label)) }
+                    @for (label, run) in &runs { (machine(run, label)) }
+                }
+                footer.facts {
+                    p { "Made by " code { "portolan report" } " of Portolan " (env!("CARGO_PKG_VERSION")) "." }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// Runs on the same machine with the same MTU, as one.
+fn joined(reports: &[Report]) -> Vec<Report> {
+    let mut runs: Vec<Report> = Vec::new();
+    for report in reports {
+        let (of, now) = (&report.machine, report);
+        let same = |run: &&mut Report| {
+            let known = &run.machine;
+            (&known.cpu, &known.kernel, known.mtu, known.site)
+                == (&of.cpu, &of.kernel, of.mtu, of.site)
+        };
+        match runs.iter_mut().find(same) {
+            Some(run) => {
+                run.results.extend(now.results.iter().cloned());
+                run.half_power.extend(now.half_power.iter().cloned());
+                run.long_gaps.extend(now.long_gaps.iter().cloned());
+                run.notes.extend(now.notes.iter().cloned());
+                let command = &mut run.machine.environment.command;
+                command.push("\n".into());
+                command.extend(of.environment.command.iter().cloned());
+            }
+            None => runs.push(report.clone()),
+        }
+    }
+    runs
+}
+
+fn summary(run: &Report) -> String {
+    let machine = &run.machine;
+    let site = match machine.site {
+        SiteKind::Lab => "two network namespaces joined by a veth pair",
+        SiteKind::Loopback => "this host's loopback interface",
+    };
+    let date = machine.date.split('T').next().unwrap_or_default();
+    let virtual_machine = match machine.hypervisor.as_str() {
+        "none" => String::new(),
+        "virtual machine" => ", a virtual machine".into(),
+        vendor => format!(", a virtual machine ({vendor})"),
+    };
+    format!(
+        "{date}. {}, {} cores{virtual_machine}, Linux {}. Between hosts: {site}, MTU {}. Medians of \
+         {} rounds in alternation.",
+        machine.cpu, machine.cores, machine.kernel, machine.mtu, machine.rounds
+    )
+}
+
+/// ` (run 2, MTU 9000)` where there are several runs to tell apart.
+fn labelled(runs: Vec<Report>) -> Vec<(String, Report)> {
+    let several = runs.len() > 1;
+    let label = |(index, run): (usize, Report)| {
+        let label = match several {
+            true => format!(" (run {}, MTU {})", index + 1, run.machine.mtu),
+            false => String::new(),
+        };
+        (label, run)
+    };
+    runs.into_iter().enumerate().map(label).collect()
+}
+
+fn first(run: &Report, label: &str) -> Markup {
+    let data = Data { report: run };
+    let answers = answers(&data);
+    let figures = of_bench(run);
+    let shown = figures.iter().filter(|figure| FIRST.contains(&figure.name));
+    html! {
+        section {
+            h2 { "Is it faster for my sizes?" (label) }
+            @if let Some((answer, rest)) = answers.split_first() {
+                p.answer { (bound(answer)) }
+                @if !rest.is_empty() {
+                    ul.answers { @for answer in rest { li { (bound(answer)) } } }
+                }
+            } @else {
+                p { "This run holds no ping-pong or stream of both Portolan and TCP, which would answer it: " code { "portolan report --run" } " measures them." }
+            }
+            @for (index, figure) in shown.enumerate() {
+                (chart(figure))
+                @if index == 0 { (sizes(&data)) }
+            }
+        }
+    }
+}
+
+/// Portolan beside TCP, by size.
+fn sizes(data: &Data<'_>) -> Markup {
+    let places = [("Between two hosts", false), ("Within a host", true)];
+    let of = |within| data.pairs(Metric::Pingpong, within);
+    if places.iter().all(|(_, within)| of(*within).is_empty()) {
+        return html! {};
+    }
+    html! {
+        div.scroll {
+            table.sizes {
+                thead { tr {
+                    th { "message" } th { "Portolan" } th { "TCP" } th { "times faster" } th { "Portolan, 99.9 %" } th { "TCP, 99.9 %" }
+                } }
+                @for (name, within) in places {
+                    @let pairs = of(within);
+                    @if !pairs.is_empty() {
+                        tbody {
+                            tr { th.era colspan="6" { (name) } }
+                            @for pair in &pairs {
+                                tr {
+                                    td { (units::bytes(float(pair.size))) }
+                                    td { (units::time(pair.portolan.p50_us)) }
+                                    td { (units::time(pair.tcp.p50_us)) }
+                                    td { (match pair.standing() {
+                                        Standing::Alike => "alike".to_owned(),
+                                        _ => units::ratio(pair.advantage()),
+                                    }) }
+                                    td { (tail(pair.portolan.tail.p99_9_us)) }
+                                    td { (tail(pair.tcp.tail.p99_9_us)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        p.facts { "Half round trips: medians, and what one in a thousand exceeds. Below 1, TCP is faster. “Alike” is what cannot be told apart: the middle halves of the two systems' rounds overlap." }
+    }
+}
+
+/// With figures and their units kept on one line.
+fn bound(text: &str) -> String {
+    const NO_BREAK: char = '\u{a0}';
+    let mut bound = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    let mut before = ' ';
+    while let Some(letter) = letters.next() {
+        let unit = letters
+            .peek()
+            .is_some_and(|next| "nµmKMGBs%×".contains(*next));
+        let joins = letter == ' ' && before.is_ascii_digit() && unit;
+        bound.push(if joins { NO_BREAK } else { letter });
+        before = letter;
+    }
+    bound
+}
+
+fn tail(us: f64) -> String {
+    if us > 0.0 {
+        units::time(us)
+    } else {
+        "–".into()
+    }
+}
+
+fn further(run: &Report, label: &str) -> Markup {
+    let figures = of_bench(run);
+    let rest: Vec<&Figure> = figures
+        .iter()
+        .filter(|figure| !FIRST.contains(&figure.name))
+        .collect();
+    html! {
+        @if !rest.is_empty() {
+            section {
+                h2 { "Throughput, rate, loss, load" (label) }
+                @for figure in rest { (chart(figure)) }
+            }
+        }
+    }
+}
+
+/// A chart twice: as wide as a page, and as wide as a phone.
+fn chart(figure: &Figure) -> Markup {
+    let drawn = |place| figure.chart.svg(place).unwrap_or_default();
+    html! {
+        figure id=(figure.name) {
+            h3 { (figure.chart.title()) }
+            div.screen { (PreEscaped(drawn(Place::Page))) }
+            div.phone { (PreEscaped(drawn(Place::Phone))) }
+            figcaption { (bound(&figure.caption)) }
+        }
+    }
+}
+
+fn then_and_now(run: &Report, label: &str) -> Markup {
+    let data = Data { report: run };
+    let tables = papers::tables(&data);
+    let missing = papers::missing(&data);
+    html! {
+        section {
+            h2 { "Then and now" (label) }
+            p { "What five papers on fast messages printed, above what this run measured. Then there was a wire between two machines; the commands of this page measure across a wire only where two hosts have one. Rely on the ratios within a block." }
+            @for table in &tables { (then(table)) }
+            @if !missing.is_empty() {
+                p.facts { "Not in this run:" }
+                ul.facts { @for what in missing { li { (what) } } }
+            }
+        }
+    }
+}
+
+fn then(table: &Table) -> Markup {
+    let block = |rows: &[Vec<String>]| {
+        html! { @for row in rows { tr { @for cell in row { td { (bound(cell)) } } } } }
+    };
+    html! {
+        h3 { (table.title) }
+        div.scroll {
+            table {
+                thead { tr { @for head in &table.head { th { (head) } } } }
+                tbody {
+                    tr { th.era colspan=(table.head.len()) { "then" } }
+                    (block(&table.then))
+                }
+                tbody.now {
+                    tr { th.era colspan=(table.head.len()) { "now" } }
+                    (block(&table.now))
+                }
+            }
+        }
+        p.facts { (table.caption) " Then: " (table.source) "." }
+    }
+}
+
+fn machine(run: &Report, label: &str) -> Markup {
+    let machine = &run.machine;
+    let around = &machine.environment;
+    let mut facts = vec![
+        (
+            "processor",
+            format!("{}, {} cores", machine.cpu, machine.cores),
+        ),
+        ("hypervisor", machine.hypervisor.clone()),
+        ("kernel", machine.kernel.clone()),
+        ("date", machine.date.clone()),
+        ("Portolan", machine.portolan.clone()),
+        ("MTU", machine.mtu.to_string()),
+        ("clock", machine.clock.clone()),
+        ("governor", around.governor.clone()),
+        ("idle states", around.idle_states.join(", ")),
+        ("interface", around.offloads.join(", ")),
+    ];
+    if let Some(mhz) = around.frequency_mhz {
+        facts.push(("clock rate", format!("{mhz:.0} MHz")));
+    }
+    if let Some(steal) = around.steal_percent {
+        facts.push(("time stolen by others", format!("{steal:.1} %")));
+    }
+    let mitigations = around.mitigations.iter();
+    let told: Vec<String> = mitigations
+        .map(|(attack, told)| format!("{attack}: {told}"))
+        .collect();
+    facts.push(("mitigations", told.join("; ")));
+    let command = around.command.join(" ").replace(" \n ", "\n");
+    html! {
+        section {
+            h2 { "Machine and command" (label) }
+            dl {
+                @for (name, fact) in facts.iter().filter(|(_, fact)| !fact.is_empty()) {
+                    dt { (name) } dd { (fact) }
+                }
+            }
+            @if !command.is_empty() { pre { (command) } }
+            @for note in &run.notes { p.facts { "Note: " (note) } }
+        }
+    }
+}

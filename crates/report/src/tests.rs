@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Charts and pages of small reports: that they are well-formed, the same every time, and hold what
+//! was given.
+
+use super::*;
+use serde_json::json;
+
+fn row(system: &str, path: &str, metric: &str, size: u64, extra: &Value) -> Value {
+    let us = if system == "portolan" { 3.0 } else { 6.0 } + size as f64 / 1000.0;
+    let mut row = json!({
+        "system": system, "path": path, "metric": metric, "size": size, "iterations": 9,
+        "p50_us": us, "p99_us": 90.0, "mean_us": 12.0, "mbytes_per_s": 1234.5,
+        "msgs_per_s": 1000.0, "per_round": [us, us * 1.01, us * 1.02]
+    });
+    if let (Some(row), Some(extra)) = (row.as_object_mut(), extra.as_object()) {
+        row.extend(extra.clone());
+    }
+    row
+}
+
+fn report(results: Vec<Value>) -> Value {
+    json!({"schema": 1, "results": results, "machine": {
+        "kernel": "6.18", "cpu": "one", "cores": 2, "pinned": [0, 1], "hypervisor": "none",
+        "date": "2026-01-02T03:04:05Z", "portolan": "0.1.0", "mtu": 9000, "site": "lab",
+        "rounds": 3, "clock": "a clock", "environment": {"command": ["portolan", "bench"]}
+    }})
+}
+
+fn full() -> Value {
+    let cpu = json!({"cpu": {"sender_s_per_gb": 0.3, "receiver_s_per_gb": 0.4}});
+    let none = json!({});
+    let mut rows = Vec::new();
+    for size in [0, 1, 64, 65536] {
+        for (system, path) in [
+            ("portolan", "packet"),
+            ("limit", "packet"),
+            ("tcp", "packet"),
+            ("portolan", "udp"),
+            ("tcp", "udp"),
+            ("portolan", "shm"),
+            ("tcp", "shm"),
+        ] {
+            rows.push(row(system, path, "half_rtt", size, &none));
+        }
+    }
+    for ppm in [0, 10_000, 50_000] {
+        let lost = json!({"loss_ppm": ppm, "cpu": cpu["cpu"]});
+        rows.push(row("portolan", "udp", "stream", 1 << 20, &lost));
+        rows.push(row("tcp", "udp", "stream", 1 << 20, &lost));
+    }
+    rows.push(row(
+        "portolan",
+        "udp",
+        "stream",
+        1 << 20,
+        &json!({"placement": "speculative"}),
+    ));
+    rows.push(row("portolan", "udp", "bidir", 1 << 20, &none));
+    rows.push(row("portolan", "udp", "rate", 8, &none));
+    rows.push(row("tcp", "udp", "rate", 8, &none));
+    let idle = json!({"idle": {"p50_us": 3.0, "p99_us": 9.0}});
+    rows.push(row("portolan", "udp", "loaded", 64, &idle));
+    rows.push(row(
+        "portolan",
+        "udp",
+        "incast",
+        4 << 20,
+        &json!({"single_mbytes_per_s": 1500.0}),
+    ));
+    let logp = json!({"logp": {"l_us": -0.1, "os_us": 2.0, "or_us": 1.0, "g_us": 0.2}});
+    rows.push(row("portolan", "packet", "logp", 8, &logp));
+    report(rows)
+}
+
+fn draw(json: &Value) -> Vec<(&'static str, String)> {
+    let figures = figures(json).expect("a report");
+    let svg = |figure: &Figure| figure.chart.svg(Place::File).expect("drawn");
+    figures
+        .iter()
+        .map(|figure| (figure.name, svg(figure)))
+        .collect()
+}
+
+/// Every element that is opened is closed, in order, and no text breaks out of its place.
+fn assert_well_formed(text: &str) {
+    const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
+    let mut open = Vec::new();
+    for tag in text.split('<').skip(1) {
+        let (tag, text) = tag.split_once('>').expect("a tag ends");
+        assert!(
+            !text.contains('>') || open.contains(&"style") || tag == "style",
+            "{text}"
+        );
+        let name = tag
+            .trim_start_matches('/')
+            .split([' ', '\n', '/'])
+            .next()
+            .expect("a name");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "closed in order");
+        } else if !tag.ends_with('/') && !VOID.contains(&name) {
+            open.push(name);
+        }
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+}
+
+#[test]
+fn a_full_report_gives_all_charts_and_each_is_well_formed() {
+    let charts = draw(&full());
+    let names: Vec<_> = charts.iter().map(|(name, _)| *name).collect();
+    let all = [
+        "latency",
+        "advantage",
+        "end-to-end",
+        "loss",
+        "stream",
+        "cpu",
+        "rate",
+        "loaded",
+        "incast",
+    ];
+    assert_eq!(names, all);
+    for (name, svg) in &charts {
+        assert!(
+            svg.starts_with("<svg") && svg.contains("MTU 9000"),
+            "{name}"
+        );
+        assert_well_formed(svg);
+    }
+}
+
+#[test]
+fn a_system_has_one_line_however_many_paths_it_is_compared_on() {
+    let latency = &draw(&full())[0].1;
+    assert_eq!(latency.matches("\nTCP\n").count(), 1, "{latency}");
+    let loss = &draw(&full())[3].1;
+    assert_eq!(loss.matches("\nPortolan, UDP\n").count(), 1);
+    assert!(loss.contains("packets lost"), "{loss}");
+}
+
+#[test]
+fn the_same_figures_give_the_same_bytes() {
+    assert_eq!(draw(&full()), draw(&full()));
+}
+
+#[test]
+fn the_model_stands_beside_the_measurement() {
+    let row = |len: u64| {
+        json!({"path": "udp", "len": len, "variant": "usual", "kind": "lone", "predicted_us": 5.0,
+            "measured_us": 6.0, "error": 0.1, "fitted": true})
+    };
+    let pair = json!({"predicted_us": 1.0, "measured_us": 2.0});
+    let pieces = |len: u64| json!({"len": len, "lone_whole": pair, "lone_pieces": pair});
+    let json = json!({"rows": [row(64), row(4096)], "pieces": [pieces(64), pieces(128)]});
+    let charts = draw(&json);
+    let names: Vec<_> = charts.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["model", "pieces-lone"]);
+    assert!(charts[0].1.contains("udp, predicted") && charts[0].1.contains("udp, measured"));
+}
+
+#[test]
+fn names_from_the_file_cannot_break_a_chart_or_the_page() {
+    let evil = |size| row("<script>\"&", "udp", "half_rtt", size, &json!({}));
+    let json = report(vec![evil(1), evil(64)]);
+    for (_, svg) in draw(&json) {
+        assert_well_formed(&svg);
+        assert!(!svg.contains("<script"));
+    }
+    let report: Report = serde_json::from_value(json).expect("a report");
+    assert!(!page(&[report]).contains("<script"));
+}
+
+#[test]
+fn a_page_needs_nothing_from_elsewhere_and_says_the_answer_first() {
+    let report: Report = serde_json::from_value(full()).expect("a report");
+    let page = page(&[report.clone(), report]).replace('\u{a0}', " ");
+    assert_well_formed(&page);
+    for foreign in ["http:", "https:", "<script", "@import", "url("] {
+        let elsewhere = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!elsewhere.contains(foreign), "{foreign}");
+    }
+    let answer = page
+        .find("A message of 1 B between two hosts takes")
+        .expect("the answer");
+    assert!(answer < page.find("Then and now").expect("the tables"));
+    assert!(page.contains("2 times faster than TCP"), "{page}");
+    for printed in ["9.5 µs", "18.23 µs", "108.44 MB/s"] {
+        assert!(page.contains(printed), "{printed}");
+    }
+    assert!(page.contains("prefers-color-scheme: dark") && page.contains("var(--system-0)"));
+}
+
+#[test]
+fn an_empty_report_is_a_page_that_says_so() {
+    let report: Report = serde_json::from_value(report(vec![])).expect("a report");
+    let page = page(&[report]);
+    assert_well_formed(&page);
+    assert!(page.contains("portolan report --run"));
+    assert_eq!(figures(&json!({"a": 1})), None);
+}
