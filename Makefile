@@ -11,7 +11,7 @@ PROGRAMS ?= 10000
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test test-launch test-faults test-documented test-mpi swarm fuzz lint demo install clean
+.PHONY: help setup build bench test test-launch test-faults test-documented test-mpi swarm fuzz lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ setup: ## install what is missing on this machine
 build: setup ## build target/release/portolan, portolan-sim, heat and the C libraries
 	$(CARGO) build --release --workspace
 	@scripts/build-libraries.sh
+
+bench: build ## measure for some two minutes, and append the medians to bench-history.jsonl
+	@scripts/bench.sh
 
 test: setup ## check the core's independence and run all tests
 	@scripts/test.sh

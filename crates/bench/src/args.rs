@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -15,7 +16,11 @@ const SIZE_MAX: usize = 1 << 30;
 
 /// Options of `portolan bench`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct BenchArgs {
+    /// Something else than measuring.
+    #[command(subcommand)]
+    pub action: Option<Action>,
     /// What to measure; several are measured one after another.
     #[arg(required = true, value_enum)]
     pub(crate) metrics: Vec<Metric>,
@@ -27,7 +32,7 @@ pub struct BenchArgs {
         default_value = "all"
     )]
     pub(crate) paths: Vec<PathChoice>,
-    /// Message sizes, such as 8,64,1k,1M (k and M are powers of 1024).
+    /// Message sizes, such as 0,8,64,1k,1M (k and M are powers of 1024).
     #[arg(long = "size", value_name = "LIST")]
     pub(crate) sizes: Option<SizeList>,
     /// Systems to compare with.
@@ -36,14 +41,27 @@ pub struct BenchArgs {
     /// Also do the same work on the bare socket or memory, with no protocol.
     #[arg(long)]
     pub(crate) limits: bool,
+    /// Also count the system calls, copies and wake-ups that a message of Portolan's costs each end.
+    #[arg(long)]
+    pub(crate) calls: bool,
     /// Write the results as JSON to FILE; `-` is the standard output.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write all times as HdrHistogram logs to DIR, one file a measurement.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) hdr: Option<PathBuf>,
+    /// Go on with an interrupted run: what FILE, its JSON, holds is not measured again. Without
+    /// --json the results are written back to it.
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+    /// Append commit, machine and medians to FILE, a line of JSON a run.
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
     /// Messages per row and round, instead of a time.
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = iterations())]
     pub(crate) iterations: Option<u64>,
     /// Seconds of measurement per row, all rounds together.
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub(crate) seconds: f64,
     /// MTU of the temporary lab.
     #[arg(long, value_name = "M", default_value_t = 1500, value_parser = mtus())]
@@ -73,6 +91,18 @@ pub struct BenchArgs {
     /// Stay on this host's loopback interface even where a lab would be allowed.
     #[arg(long)]
     pub(crate) loopback: bool,
+}
+
+/// What `portolan bench` does besides measuring.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Action {
+    /// Say what changed from one run to another by more than their rounds differ.
+    Compare {
+        /// The JSON of the first run.
+        before: PathBuf,
+        /// The JSON of the second.
+        after: PathBuf,
+    },
 }
 
 impl BenchArgs {
@@ -252,6 +282,10 @@ pub enum Metric {
     Loaded,
     /// Bytes per second of several senders into one receiver.
     Incast,
+    /// Bytes per second of large messages in both directions at once, added.
+    Bidir,
+    /// LogP's latency, overheads and gap, and LogGP's gap per byte.
+    Logp,
 }
 
 impl Metric {
@@ -262,20 +296,31 @@ impl Metric {
             Metric::Rate => &[8],
             Metric::Loaded => &[64],
             Metric::Incast => &[4 << 20],
+            Metric::Bidir => &[1 << 20],
+            Metric::Logp => &[8, 1 << 10, 16 << 10, 64 << 10, 256 << 10],
         }
     }
 
     /// Bytes of the smallest message that can carry the row's check mark.
     pub(crate) fn size_min(self) -> usize {
         match self {
-            Metric::Pingpong | Metric::Stream | Metric::Loaded | Metric::Incast => 1,
-            Metric::Rate => 8,
+            Metric::Pingpong => 0,
+            Metric::Stream | Metric::Loaded | Metric::Incast | Metric::Bidir => 1,
+            Metric::Rate | Metric::Logp => 8,
         }
+    }
+
+    /// Whether its figure is a time: less is better.
+    pub fn is_time(self) -> bool {
+        matches!(self, Metric::Pingpong | Metric::Loaded | Metric::Logp)
     }
 
     /// Whether large messages are part of it.
     pub(crate) fn is_bulk(self) -> bool {
-        matches!(self, Metric::Stream | Metric::Loaded | Metric::Incast)
+        matches!(
+            self,
+            Metric::Stream | Metric::Loaded | Metric::Incast | Metric::Bidir
+        )
     }
 }
 
@@ -287,6 +332,8 @@ impl fmt::Display for Metric {
             Metric::Rate => "rate",
             Metric::Loaded => "loaded",
             Metric::Incast => "incast",
+            Metric::Bidir => "bidir",
+            Metric::Logp => "logp",
         })
     }
 }
@@ -381,7 +428,6 @@ fn parse_size(text: &str) -> Result<usize, String> {
         .parse()
         .map_err(|_| format!("'{text}' is not a size; write bytes, such as 8, 64, 1k or 1M"))?;
     match count.checked_mul(1 << shift) {
-        Some(0) => Err("messages of 0 bytes are not measured; use at least 1".into()),
         Some(size) if size <= SIZE_MAX => Ok(size),
         _ => Err(format!(
             "'{text}' is more than a message may have; use at most 1024M"
@@ -431,12 +477,22 @@ fn parse_loss(text: &str) -> Result<u32, String> {
     }
 }
 
-fn parse_seconds(text: &str) -> Result<f64, String> {
+/// An hour a row is a mistake; below a millisecond a round may hold no message at all.
+fn seconds(text: &str) -> Result<f64, String> {
+    parse_seconds(text, 0.001..=3600.0)
+}
+
+/// An argument that is a time in seconds.
+///
+/// # Errors
+/// It is none, or beyond `allowed`.
+pub fn parse_seconds(text: &str, allowed: RangeInclusive<f64>) -> Result<f64, String> {
     match text.parse::<f64>() {
-        // An hour a row is a mistake; below a millisecond a round may hold no message at all.
-        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        Ok(seconds) if allowed.contains(&seconds) => Ok(seconds),
         _ => Err(format!(
-            "'{text}' is not a time; use seconds from 0.001 to 3600"
+            "'{text}' is not a time; use seconds from {} to {}",
+            allowed.start(),
+            allowed.end()
         )),
     }
 }
@@ -460,7 +516,6 @@ mod tests {
             "",
             "8,",
             "k",
-            "0",
             "-1",
             "1.5k",
             "8 64",
@@ -478,9 +533,9 @@ mod tests {
 
     #[test]
     fn seconds_refuse_nonsense() {
-        assert_eq!(parse_seconds("0.5"), Ok(0.5));
+        assert_eq!(seconds("0.5"), Ok(0.5));
         for text in ["0", "-1", "nan", "inf", "x", "3601"] {
-            assert!(parse_seconds(text).is_err(), "{text}");
+            assert!(seconds(text).is_err(), "{text}");
         }
     }
 

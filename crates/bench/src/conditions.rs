@@ -93,7 +93,7 @@ pub struct Conditions {
     pub loss_ppm: u32,
     /// Datagrams of the stream to one from elsewhere; 0 is none from elsewhere.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) interfere: u32,
+    pub interfere: u32,
 }
 
 impl Conditions {

@@ -53,8 +53,8 @@ impl End {
             Program::ShmPingpong(lines) => rows::shm_pingpong::run(self, lines),
             Program::ShmStream(copying) => rows::shm_stream::run(self, copying),
             Program::ShmRate(publish) => rows::shm_rate::run(self, publish),
-            Program::PacketPingpong => rows::pingpong::packet(self),
-            Program::UdpPingpong => rows::pingpong::udp(self),
+            Program::PacketPingpong(intake) => rows::pingpong::packet(self, intake),
+            Program::UdpPingpong(aim) => rows::pingpong::udp(self, aim),
             Program::TcpPingpong => rows::pingpong::tcp(self),
             Program::PacketFlow(cargo) => rows::flow::packet(self, cargo),
             Program::UdpFlow(cargo) => rows::flow::udp(self, cargo),
@@ -63,6 +63,10 @@ impl End {
             Program::TcpGoodput(_) => rows::tcp_goodput::run(self),
             Program::TcpLoaded(chunk) => rows::tcp_loaded::run(self, chunk),
             Program::TcpRate(writes) => rows::tcp::rate(self, writes),
+            Program::TcpBidir(chunk) => rows::tcp_bidir::run(self, chunk),
+            Program::TcpLogp => rows::logp::tcp(self),
+            Program::UdpLogp => rows::logp::udp(self),
+            Program::PacketLogp => rows::logp::packet(self),
             Program::Portolan(..) => bail!("a Portolan row is run by the launcher"),
         }
     }

@@ -2,7 +2,10 @@
 //! What some rows tell beyond times and throughput.
 
 use crate::cpu::Cpu;
+use crate::effort::Costs;
+use crate::logp::LogP;
 use crate::rounds::median;
+use crate::verdict::Versus;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -20,6 +23,9 @@ pub struct Latency {
 pub(crate) struct Account {
     /// Processor seconds per 10^9 bytes received.
     pub(crate) cpu_s_per_gb: Option<f64>,
+    /// What a message costs it.
+    #[serde(default)]
+    pub(crate) effort: Costs,
     /// What was counted, by name.
     #[serde(default)]
     pub(crate) counters: BTreeMap<String, u64>,
@@ -41,12 +47,21 @@ pub struct Extra {
     /// that of a single sender (`incast`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) relative: Option<f64>,
+    /// Beside the same work by other systems, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub versus: BTreeMap<String, Versus>,
     /// `incast`: what one sender alone achieves in the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single_mbytes_per_s: Option<f64>,
     /// `incast`: when each sender's message was complete, in the order of the senders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) finish_us: Vec<f64>,
+    /// `logp`: the model's parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logp: Option<LogP>,
+    /// What a message of one end costs it, by the end, if that was asked for.
+    #[serde(default, flatten)]
+    pub(crate) effort: Costs,
     /// What was counted at either end, all rounds together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) counters: BTreeMap<String, u64>,
@@ -75,8 +90,16 @@ impl Extra {
             idle: idle.map(|(p50_us, p99_us)| Latency { p50_us, p99_us }),
             bulk_mbytes_per_s: figure(|extra| extra.bulk_mbytes_per_s),
             relative: None,
+            versus: BTreeMap::new(),
             single_mbytes_per_s: figure(|extra| extra.single_mbytes_per_s),
             finish_us: finishing_times(rounds),
+            logp: LogP::of_rounds(
+                &rounds
+                    .iter()
+                    .filter_map(|extra| extra.logp)
+                    .collect::<Vec<_>>(),
+            ),
+            effort: Costs::of_rounds(rounds.iter().map(|extra| &extra.effort)),
             counters,
         }
     }

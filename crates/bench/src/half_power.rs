@@ -11,23 +11,34 @@ const SIZES_MIN: usize = 4;
 
 /// Of one system on one path, from a series of ping-pongs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct HalfPower {
+pub struct HalfPower {
     /// As in the rows.
-    pub(crate) system: String,
+    pub system: String,
     /// As in the rows.
-    pub(crate) path: Path,
+    pub path: Path,
     /// Best end-to-end throughput of the series, in 10^6 bytes per second.
-    pub(crate) peak_mbytes_per_s: f64,
+    pub peak_mbytes_per_s: f64,
     /// Size of message that reached it.
-    pub(crate) peak_size: usize,
+    pub peak_size: usize,
     /// Size of message that would reach half of it, between the two measured sizes around.
-    pub(crate) half_power_bytes: f64,
+    pub half_power_bytes: f64,
+    /// Half the round trip of the shortest message, D(S_min).
+    #[serde(default)]
+    pub latency_us: f64,
+    /// B = (S - S_min) / (D(S) - D(S_min)) of the longest message S, as GAMMA's papers define the
+    /// asymptotic bandwidth; 0 where the longest is not slower.
+    #[serde(default)]
+    pub asymptotic_mbytes_per_s: f64,
+    /// Size of message whose throughput would be B / 2; absent where none is that fast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asymptotic_half_power_bytes: Option<f64>,
 }
 
 /// The half-power points of all series in `rows` that are long enough.
 pub(crate) fn of(rows: &[Row]) -> Vec<HalfPower> {
     let mut points: Vec<HalfPower> = Vec::new();
     for row in rows.iter().filter(|row| row.metric == Metric::Pingpong) {
+        // A condition of the row, such as a cipher, is not part of a point's name.
         let known = |point: &HalfPower| point.system == row.system && point.path == row.path;
         if !points.iter().any(known) {
             points.extend(of_series(row, rows));
@@ -38,11 +49,15 @@ pub(crate) fn of(rows: &[Row]) -> Vec<HalfPower> {
 
 fn of_series(of: &Row, rows: &[Row]) -> Option<HalfPower> {
     let same = |row: &&Row| {
-        (row.metric, &row.system, row.path) == (of.metric, &of.system, of.path) && row.p50_us > 0.0
+        (row.metric, &row.system, row.path) == (of.metric, &of.system, of.path)
+            && row.conditions == of.conditions
+            && row.p50_us > 0.0
     };
+    let asymptote = asymptote(rows.iter().filter(same))?;
     let mut series: Vec<(usize, f64)> = rows
         .iter()
         .filter(same)
+        .filter(|row| row.size > 0)
         .map(|row| (row.size, throughput(row)))
         .collect();
     series.sort_by_key(|(size, _)| *size);
@@ -56,7 +71,22 @@ fn of_series(of: &Row, rows: &[Row]) -> Option<HalfPower> {
         peak_mbytes_per_s: peak,
         peak_size,
         half_power_bytes: crossing(&series, peak / 2.0)?,
+        latency_us: asymptote.0,
+        asymptotic_mbytes_per_s: asymptote.1,
+        asymptotic_half_power_bytes: crossing(&series, asymptote.1 / 2.0),
     })
+}
+
+/// D(S_min), and B of the longest message.
+#[allow(clippy::cast_precision_loss, reason = "sizes stay below 2^30")]
+fn asymptote<'a>(series: impl Iterator<Item = &'a Row> + Clone) -> Option<(f64, f64)> {
+    let shortest = series.clone().min_by_key(|row| row.size)?;
+    let longest = series.max_by_key(|row| row.size)?;
+    let (bytes, us) = (
+        (longest.size - shortest.size) as f64,
+        longest.p50_us - shortest.p50_us,
+    );
+    Some((shortest.p50_us, if us > 0.0 { bytes / us } else { 0.0 }))
 }
 
 /// 10^6 bytes per second end to end.
@@ -108,6 +138,12 @@ mod tests {
             "{point:?}"
         );
         assert_eq!(point.peak_size, 1 << 23);
+        let near = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 0.05;
+        assert!(near(point.asymptotic_mbytes_per_s, 100.0), "{point:?}");
+        assert!(
+            near(point.asymptotic_half_power_bytes.expect("reached"), 1000.0),
+            "{point:?}"
+        );
     }
 
     #[test]

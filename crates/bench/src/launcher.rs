@@ -20,6 +20,11 @@ pub trait Launcher {
     /// # Errors
     /// It cannot be started, or a rank fails.
     fn run_job(&self, job: &Job<'_>) -> Result<()>;
+
+    /// Whether a person wants to see what there is, and no more measured.
+    fn interrupted(&self) -> bool {
+        false
+    }
 }
 
 /// A job of one rank at each of `places`.

@@ -10,27 +10,37 @@
 //! Labs, jobs, files and exit statuses are the command's business; it gives them by [`Launcher`].
 
 mod args;
+mod bidir;
+mod compare;
 mod conditions;
+mod congestion;
 mod control;
 mod cpu;
+mod effort;
 mod end;
+mod environment;
 mod extra;
 mod half_power;
+mod history;
 mod incast;
 mod interfere;
 mod launcher;
 mod loaded;
+mod logp;
+mod logp_table;
 mod loss;
 mod machine;
 mod measure;
 mod patience;
 mod pattern;
+mod percentiles;
 mod place;
 mod plan;
 mod portolan_account;
 mod portolan_rows;
 mod progress;
 mod relative;
+mod resume;
 mod rounds;
 mod rows;
 mod schema;
@@ -38,30 +48,45 @@ mod socket;
 mod spec;
 mod sys;
 mod table;
+mod verdict;
 mod worker;
 
-pub use args::{ArgsError, BenchArgs, Metric, Path};
+pub use args::{Action, ArgsError, BenchArgs, Metric, Path, parse_seconds};
+pub use compare::changes;
 pub use conditions::Conditions;
 pub use cpu::Cpu;
+pub use environment::Environment;
 pub use extra::{Extra, Latency};
-pub use half_power::throughput;
+pub use half_power::{HalfPower, throughput};
+pub use history::history_line;
 pub use launcher::{Job, Launcher};
+pub use logp::{LogP, LongGap};
+pub use percentiles::Tail;
 pub use place::{Place, Site, SiteKind, pick_cores, pin};
+pub use resume::ResumeError;
 pub use schema::{Machine, Report, Row};
 pub use table::render;
+pub use verdict::{Versus, compare, quartiles};
 pub use worker::{GRACE, WorkerArgs, work};
 
 use anyhow::{Context, Result};
+use environment::Stolen;
 use loss::Loss;
 use measure::{Pace, Sample};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use percentiles::Logs;
 use plan::Measurement;
 use progress::Progress;
 use schema::SCHEMA;
 use spec::{Burst, Program, Role, Spec};
+use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+
+/// What the report of a run says that was stopped.
+const INTERRUPTED: &str = "interrupted: these are the results so far; the same command with \
+                           --resume FILE, the JSON of this run, measures the rest";
 
 /// What a run of the benchmark brought.
 pub struct Outcome {
@@ -71,8 +96,16 @@ pub struct Outcome {
     pub complete: bool,
 }
 
-/// Measures what `args` ask for. What cannot be measured is a note of the report.
-pub fn run(args: &BenchArgs, launcher: &dyn Launcher) -> Outcome {
+/// Measures what `args` ask for and `earlier` does not hold. What cannot be measured is a note of the
+/// report.
+///
+/// # Errors
+/// The figures of `earlier` are of another machine, or were measured in another manner.
+pub fn run(
+    args: &BenchArgs,
+    launcher: &dyn Launcher,
+    earlier: Option<&Report>,
+) -> Result<Outcome, ResumeError> {
     let mut notes = Vec::new();
     let site = choose_site(args, launcher, 2, &mut notes);
     let crowd = args
@@ -85,17 +118,30 @@ pub fn run(args: &BenchArgs, launcher: &dyn Launcher) -> Outcome {
         results: vec![],
         slower_variants: vec![],
         half_power: vec![],
+        long_gaps: vec![],
         notes,
     };
+    if let Some(earlier) = earlier {
+        resume::check(&earlier.machine, &report.machine)?;
+    }
+    let stolen = Stolen::now();
     let bench = Bench {
         args,
         launcher,
         site,
         crowd,
+        logs: RefCell::new(Logs::new(args.hdr.clone())),
     };
-    let complete = bench.measure_all(&mut report);
+    let complete = bench.measure_all(&mut report, earlier);
+    if let Err(error) = bench.logs.borrow().write() {
+        report.notes.push(format!("--hdr: {error:#}"));
+    }
+    report.machine.environment.steal_percent = stolen
+        .zip(Stolen::now())
+        .and_then(|(before, now)| before.percent_until(now));
     report.half_power = half_power::of(&report.results);
-    Outcome { report, complete }
+    report.long_gaps = logp::long_gaps(&report.results);
+    Ok(Outcome { report, complete })
 }
 
 /// A lab where a network path was asked for and a lab is allowed, otherwise this host.
@@ -121,11 +167,12 @@ struct Bench<'a> {
     site: Site,
     /// The hosts of an incast.
     crowd: Option<Site>,
+    logs: RefCell<Logs>,
 }
 
 impl Bench<'_> {
     /// Measures everything and says whether Portolan's own rows are all there.
-    fn measure_all(&self, report: &mut Report) -> bool {
+    fn measure_all(&self, report: &mut Report, earlier: Option<&Report>) -> bool {
         let metrics = self.args.metrics.iter();
         let work: Vec<_> = metrics
             .flat_map(|metric| {
@@ -133,13 +180,26 @@ impl Bench<'_> {
                 sizes.map(|size| (*metric, size, plan::rows(self.args, *metric, size)))
             })
             .collect();
-        let counts = work.iter().map(|(.., rows)| plan::measurements(rows).len());
+        let known = |(metric, size, rows): &(Metric, usize, Vec<plan::Wanted>)| {
+            earlier.and_then(|earlier| resume::rows(earlier, (*metric, *size), rows))
+        };
+        let missing = work.iter().filter(|work| known(work).is_none());
+        let counts = missing.map(|(.., rows)| plan::measurements(rows).len());
         let mut progress = Progress::new(counts.sum::<usize>() * self.args.repeat as usize);
         let mut complete = true;
-        for (metric, size, rows) in &work {
-            complete &= self.add(report, (*metric, *size), rows, &mut progress);
+        for work in &work {
+            if let Some((rows, slower)) = known(work) {
+                report.results.extend(rows);
+                report.slower_variants.extend(slower);
+            } else if !self.launcher.interrupted() {
+                let (metric, size, rows) = work;
+                complete &= self.add(report, (*metric, *size), rows, &mut progress);
+            }
         }
-        complete
+        if self.launcher.interrupted() {
+            report.notes.push(INTERRUPTED.into());
+        }
+        complete && !self.launcher.interrupted()
     }
 
     /// Measures one size.
@@ -150,9 +210,15 @@ impl Bench<'_> {
         wanted: &[plan::Wanted],
         progress: &mut Progress,
     ) -> bool {
-        let outcome = rounds::run(wanted, (metric, size), self.args.repeat, |measurement| {
-            progress.begin(&format!("{metric}, {size} bytes, {}", measurement.name()));
-            self.measure(measurement, size)
+        let stopped = || self.launcher.interrupted();
+        let repeat = self.args.repeat;
+        let outcome = rounds::run(wanted, (metric, size), repeat, stopped, |measurement| {
+            let name = measurement.name();
+            progress.begin(&format!("{metric}, {size} bytes, {name}"));
+            let sample = self.measure(measurement, size)?;
+            let mut logs = self.logs.borrow_mut();
+            logs.keep((metric, size), &name, &sample);
+            Ok(sample)
         });
         report.results.extend(relative::related(outcome.rows));
         report.slower_variants.extend(outcome.slower);
@@ -225,8 +291,14 @@ impl Bench<'_> {
         Spec {
             program: measurement.program,
             conditions: measurement.conditions,
+            congestion: measurement.congestion,
+            calls: self.args.calls,
             role: Role::Driver,
-            size,
+            // A stream has no message of 0 bytes, and a bare one no other mark of its end.
+            size: match measurement.program {
+                Program::Portolan(..) => size,
+                _ => size.max(1),
+            },
             pace,
             mtu: self.site.mtu,
             cores: place::pick_cores(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The record of the machine that figures belong to.
 
+use crate::environment::Environment;
 use crate::measure::CLOCK_NAME;
 use crate::place::{Site, pick_cores};
 use crate::schema::Machine;
@@ -32,6 +33,7 @@ pub(crate) fn describe(site: &Site, rounds: u32) -> Machine {
         site: site.kind,
         rounds,
         clock: CLOCK_NAME.into(),
+        environment: Environment::look(site),
     }
 }
 

@@ -7,9 +7,12 @@
 //! report is the mean of each batch.
 
 use crate::cpu::process_time;
+use crate::effort::Costs;
 use crate::extra::{Account, Extra};
+use crate::percentiles::{PS_PER_US, Tail, packed};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
+use portolan::Effort;
 use quanta::Clock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -79,7 +82,6 @@ impl Turn {
     /// The figures of `turns` turns, which took `elapsed` together.
     #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
     fn sample(self, times: &Histogram<u64>, turns: u64, elapsed: Duration) -> Sample {
-        const PS_PER_US: f64 = 1e6;
         let messages = turns * self.messages;
         let parts = (messages * self.halves) as f64;
         Sample {
@@ -89,6 +91,7 @@ impl Turn {
             mean_us: elapsed.as_secs_f64() * 1e6 / parts,
             min_us: times.min() as f64 / PS_PER_US,
             msgs_per_s: parts / elapsed.as_secs_f64(),
+            tail: Tail::of(times),
             ..Sample::default()
         }
     }
@@ -109,6 +112,12 @@ pub(crate) struct Sample {
     pub(crate) min_us: f64,
     /// Messages per second over the whole measurement.
     pub(crate) msgs_per_s: f64,
+    /// The other percentiles.
+    #[serde(flatten)]
+    pub(crate) tail: Tail,
+    /// All times, in picoseconds, as HdrHistogram packs them.
+    #[serde(default)]
+    pub(crate) times: Vec<u8>,
     /// Processor seconds of the process that measured, over the whole measurement.
     #[serde(default)]
     pub(crate) cpu_s: f64,
@@ -124,6 +133,7 @@ impl Sample {
     /// Adds what the receiver says.
     pub(crate) fn take(&mut self, account: Account) {
         self.receiver_cpu_s_per_gb = account.cpu_s_per_gb;
+        self.extra.effort.add(account.effort);
         self.add("receiver", account.counters);
     }
 
@@ -150,6 +160,7 @@ pub(crate) fn drive(
     warm_up(pace, shape, &mut turn)?;
     let mut times = histogram()?;
     let spent_before = process_time();
+    let effort_before = Effort::of_this_thread();
     let start = Instant::now();
     let mut turns = 0_u64;
     let mut before = clock.raw();
@@ -165,9 +176,13 @@ pub(crate) fn drive(
     }
     let elapsed = start.elapsed();
     let cpu_s = (process_time() - spent_before).as_secs_f64();
+    let effort = Effort::of_this_thread().since(&effort_before);
     turn(true)?;
-    let sample = shape.sample(&times, turns, elapsed);
-    Ok(Sample { cpu_s, ..sample })
+    let mut sample = shape.sample(&times, turns, elapsed);
+    sample.cpu_s = cpu_s;
+    sample.times = packed(&times)?;
+    sample.extra.effort = Costs::of("sender", &effort, turns * shape.messages);
+    Ok(sample)
 }
 
 fn histogram() -> Result<Histogram<u64>> {

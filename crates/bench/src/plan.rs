@@ -3,9 +3,12 @@
 
 use crate::args::{BenchArgs, Metric, Path, Versus};
 use crate::conditions::Conditions;
+use crate::congestion::Congestion;
 use crate::rows::pingpong::UDP_SIZE_MAX;
+use crate::socket::datagram_len;
 use crate::spec::{
-    Burst, Cargo, Chunk, Copying, Gather, Lines, Program, Publish, Scatter, Wait, Writes,
+    Aim, Burst, Cargo, Chunk, Copying, Gather, Intake, Lines, Program, Publish, Scatter, Wait,
+    Writes,
 };
 
 /// Bytes of the smallest message whose stream has a limit row: below it, a bare row that sends each
@@ -21,6 +24,8 @@ pub(crate) struct Measurement {
     pub(crate) between_hosts: bool,
     /// Under which conditions.
     pub(crate) conditions: Conditions,
+    /// TCP's congestion control, if not the kernel's default.
+    pub(crate) congestion: Option<Congestion>,
 }
 
 impl Measurement {
@@ -28,6 +33,7 @@ impl Measurement {
     pub(crate) fn variant(&self) -> String {
         let words = [
             self.program.variant().to_owned(),
+            self.congestion.map_or(String::new(), String::from),
             self.conditions.describe(),
         ];
         let words: Vec<String> = words
@@ -39,11 +45,14 @@ impl Measurement {
 
     /// How a person knows the work.
     pub(crate) fn name(&self) -> String {
-        let name = self.program.name();
-        match self.conditions.describe() {
-            conditions if conditions.is_empty() => name,
-            conditions => format!("{name} ({conditions})"),
+        let mut name = self.program.name();
+        let congestion = self.congestion.map_or(String::new(), String::from);
+        for words in [congestion, self.conditions.describe()] {
+            if !words.is_empty() {
+                name = format!("{name} ({words})");
+            }
         }
+        name
     }
 }
 
@@ -59,6 +68,20 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// Each way with each of TCP's congestion controls.
+    fn with_each_congestion(mut self) -> Self {
+        let allowed = Congestion::allowed();
+        let each = |one: Measurement| {
+            let with = |congestion: &Option<Congestion>| Measurement {
+                congestion: *congestion,
+                ..one
+            };
+            allowed.iter().map(with).collect::<Vec<_>>()
+        };
+        self.candidates = self.candidates.into_iter().flat_map(each).collect();
+        self
+    }
+
     fn under(mut self, conditions: Conditions) -> Self {
         for candidate in &mut self.candidates {
             candidate.conditions = conditions;
@@ -117,6 +140,7 @@ fn wanted(system: &'static str, path: Path, programs: Vec<Program>) -> Wanted {
         program,
         between_hosts,
         conditions: Conditions::default(),
+        congestion: None,
     });
     Wanted {
         system,
@@ -134,8 +158,12 @@ fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
                 Program::ShmPingpong(Lines::Two),
             ]
         }
-        (Metric::Pingpong, Path::Packet) if size <= mtu => vec![Program::PacketPingpong],
-        (Metric::Pingpong, Path::Udp) if size <= UDP_SIZE_MAX => vec![Program::UdpPingpong],
+        (Metric::Pingpong, Path::Packet) if size <= mtu => [Intake::Ring, Intake::Call]
+            .map(Program::PacketPingpong)
+            .to_vec(),
+        (Metric::Pingpong, Path::Udp) if size <= UDP_SIZE_MAX => [Aim::Connected, Aim::Each]
+            .map(Program::UdpPingpong)
+            .to_vec(),
         (Metric::Stream, Path::Shm) if size >= STREAM_LIMIT_MIN => {
             vec![
                 Program::ShmStream(Copying::Pipelined),
@@ -159,6 +187,8 @@ fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
         }
         (Metric::Rate, Path::Packet) if size == 8 => vec![Program::PacketFlow(Cargo::Full)],
         (Metric::Rate, Path::Udp) if size == 8 => vec![Program::UdpFlow(Cargo::Full)],
+        (Metric::Logp, Path::Packet) if size <= mtu => vec![Program::PacketLogp],
+        (Metric::Logp, Path::Udp) if size <= datagram_len(mtu) => vec![Program::UdpLogp],
         (_, Path::Auto) => {
             let mut either = limit(metric, Path::Packet, size, mtu);
             either.extend(limit(metric, Path::Udp, size, mtu));
@@ -192,7 +222,9 @@ fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
         } else {
             tcp(metric)
         };
-        wanted("tcp", path, programs).under(conditions)
+        wanted("tcp", path, programs)
+            .with_each_congestion()
+            .under(conditions)
     };
     args.losses(metric, path).into_iter().map(row).collect()
 }
@@ -205,6 +237,8 @@ fn tcp(metric: Metric) -> Vec<Program> {
         ],
         Metric::Incast => Vec::new(),
         Metric::Pingpong => vec![Program::TcpPingpong],
+        Metric::Bidir => [Chunk::Small, Chunk::Large].map(Program::TcpBidir).to_vec(),
+        Metric::Logp => vec![Program::TcpLogp],
         Metric::Stream => vec![
             Program::TcpStream(Wait::Block),
             Program::TcpStream(Wait::Spin),
@@ -245,7 +279,8 @@ mod tests {
     fn network_paths_share_the_measurement_of_tcp_and_shm_has_its_own() {
         let rows = plan("pingpong --path all --vs tcp", 64);
         let tcp = |m: &&Measurement| m.program == Program::TcpPingpong;
-        assert_eq!(measurements(&rows).iter().filter(tcp).count(), 2);
+        let count = 2 * Congestion::allowed().len();
+        assert_eq!(measurements(&rows).iter().filter(tcp).count(), count);
     }
 
     #[test]

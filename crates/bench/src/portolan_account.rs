@@ -2,6 +2,7 @@
 //! What the ranks of a Portolan row count, and how the others tell rank 0.
 
 use crate::cpu::Meter;
+use crate::effort::Costs;
 use crate::extra::Account;
 use anyhow::{Context, Result};
 use portolan::{Node, Target};
@@ -22,6 +23,7 @@ pub(crate) const FULL_BUFFERS: &str = "lost to full socket buffers";
 pub(crate) fn of(node: &Node, meter: &Meter) -> Account {
     Account {
         cpu_s_per_gb: meter.s_per_gb(),
+        effort: Costs::default(),
         counters: counters(node),
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::args::{Metric, Path};
 use crate::cpu::Meter;
+use crate::effort::Costs;
 use crate::interfere::Conductor;
 use crate::launcher::{Job, Launcher};
 use crate::measure::{SHM_BATCH, Sample, Turn, drive};
@@ -15,9 +16,9 @@ use crate::portolan_account;
 use crate::rows::turn_flags;
 use crate::spec::{Program, Role, Spec, window};
 use crate::worker;
-use crate::{incast, interfere, loaded};
+use crate::{bidir, incast, interfere, loaded, logp};
 use anyhow::{Context, Result, bail, ensure};
-use portolan::{Node, PortConfig, Target};
+use portolan::{Effort, Node, PortConfig, Target};
 use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
@@ -26,6 +27,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 /// Port that carries messages to the answerer, and port that carries answers back.
 const DATA: u16 = 1;
 const ANSWERS: u16 = 2;
+
+/// Port of LogP's loops, at either rank.
+const LOOPS: u16 = 7;
 
 /// The receiver's word that a window has arrived; four bytes, as in the OSU benchmarks.
 const ACK: [u8; 4] = *b"done";
@@ -111,6 +115,11 @@ fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
         Metric::Pingpong => serve(node, spec),
         Metric::Stream => send_stream(node, spec),
         Metric::Rate => send_rate(node, spec),
+        Metric::Bidir => {
+            node.open(ANSWERS, PortConfig::default())?;
+            bidir::measure(node, spec)
+        }
+        Metric::Logp => logp::measure(&mut Loops::open(node)?, spec),
         Metric::Loaded => {
             node.open(ANSWERS, PortConfig::default())?;
             loaded::measure(node, spec)
@@ -118,6 +127,9 @@ fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
         Metric::Incast => incast::receive(node, spec),
     }?;
     let own = portolan_account::of(node, &Meter::default()).counters;
+    if !spec.calls {
+        sample.extra.effort = Costs::default();
+    }
     if metric == Metric::Incast {
         sample.add("receiver", own);
     } else {
@@ -138,14 +150,24 @@ fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
     let foreign = (spec.conditions.interfere > 0)
         .then(|| interfere::count(node))
         .transpose()?;
-    match metric {
+    let before = Effort::of_this_thread();
+    let messages = match metric {
         Metric::Pingpong => answer(node, spec),
         Metric::Stream => receive_stream(node, spec, &mut meter),
         Metric::Rate => receive_rate(node, spec),
-        Metric::Loaded => loaded::answer(node),
+        Metric::Bidir => {
+            let bytes = 2 * window(spec.size) * spec.size as u64;
+            bidir::answer(node, spec, || meter.turn(bytes)).map(|()| 0)
+        }
+        Metric::Logp => logp::answer(&mut Loops::open(node)?, spec).map(|()| 0),
+        Metric::Loaded => loaded::answer(node).map(|()| 0),
         Metric::Incast => bail!("rank 1 of an incast is a sender like the others"),
     }?;
+    let effort = Effort::of_this_thread().since(&before);
     let mut account = portolan_account::of(node, &meter);
+    if spec.calls && messages > 0 {
+        account.effort = Costs::of("receiver", &effort, messages);
+    }
     if let Some(foreign) = foreign {
         let (foreign, stream) = (foreign.load(Relaxed), meter.bytes() / spec.size as u64);
         account.counters.insert("foreign messages".into(), foreign);
@@ -156,25 +178,74 @@ fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
     portolan_account::tell(node, Target::new(0, ANSWERS), &account)
 }
 
+/// Rank 0's or rank 1's part in LogP's loops.
+struct Loops<'a> {
+    node: &'a mut Node,
+    peer: Target,
+}
+
+impl<'a> Loops<'a> {
+    fn open(node: &'a mut Node) -> Result<Self> {
+        node.open(LOOPS, PortConfig::default())?;
+        node.barrier()?;
+        let peer = Target::new(1 - node.rank(), LOOPS);
+        Ok(Loops { node, peer })
+    }
+}
+
+impl logp::Talk for Loops<'_> {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        Ok(self.node.send(self.peer, message)?)
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8]) -> Result<()> {
+        let received = self.node.recv(LOOPS, message)?;
+        ensure!(
+            received.len == message.len(),
+            "a message of {} bytes",
+            received.len
+        );
+        Ok(())
+    }
+
+    fn send_windows(&mut self, spec: &Spec) -> Result<Sample> {
+        if spec.size < logp::LONG_MIN {
+            send_rate(self.node, spec)
+        } else {
+            send_stream(self.node, spec)
+        }
+    }
+
+    fn receive_windows(&mut self, spec: &Spec) -> Result<()> {
+        if spec.size < logp::LONG_MIN {
+            receive_rate(self.node, spec).map(|_| ())
+        } else {
+            receive_stream(self.node, spec, &mut Meter::default()).map(|_| ())
+        }
+    }
+}
+
 fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(ANSWERS, PortConfig::default())?;
     node.barrier()?;
-    let (mut tx, mut rx) = (vec![0; spec.size], vec![0; spec.size]);
+    let (mut tx, mut rx) = (vec![0; spec.size.max(1)], vec![0; spec.size.max(1)]);
     let mut seq = 0;
     let messages = if uses_memory(spec) { SHM_BATCH } else { 1 };
     drive(spec.pace, Turn::round_trips(messages), |last| {
         for index in 1..=messages {
             let flags = turn_flags(seq, last && index == messages);
-            stamp(&mut tx, seq, flags);
-            node.send(Target::new(1, DATA), &tx)?;
+            let message = stamped(&mut tx, spec.size, seq, flags);
+            node.send(Target::new(1, DATA), message)?;
             let received = node.recv(ANSWERS, &mut rx)?;
             ensure!(
-                received.len == rx.len(),
+                received.len == message.len(),
                 "an answer of {} bytes",
                 received.len
             );
             ensure!(
-                verify(&rx, seq)? == flags,
+                received.len == 0 || verify(&rx, seq)? == flags,
                 "the answer's flags are not the question's"
             );
             seq += 1;
@@ -183,25 +254,39 @@ fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
     })
 }
 
-fn answer(node: &mut Node, spec: &Spec) -> Result<()> {
+/// Returns the number of messages, as the others do.
+fn answer(node: &mut Node, spec: &Spec) -> Result<u64> {
     node.open(DATA, PortConfig::default())?;
     node.barrier()?;
-    let (mut tx, mut rx) = (vec![0; spec.size], vec![0; spec.size]);
+    let (mut tx, mut rx) = (vec![0; spec.size.max(1)], vec![0; spec.size.max(1)]);
     let mut flags = Flags::NONE;
     let mut seq = 0;
     while !flags.last {
         let received = node.recv(DATA, &mut rx)?;
+        if received.len > 0 {
+            flags = verify(&rx, seq)?;
+        }
+        let message = stamped(&mut tx, spec.size, seq, flags);
         ensure!(
-            received.len == rx.len(),
+            received.len == message.len(),
             "a message of {} bytes",
             received.len
         );
-        flags = verify(&rx, seq)?;
-        stamp(&mut tx, seq, flags);
-        node.send(Target::new(0, ANSWERS), &tx)?;
+        node.send(Target::new(0, ANSWERS), message)?;
         seq += 1;
     }
-    Ok(())
+    Ok(seq)
+}
+
+/// Message `seq` of a ping-pong in `buffer`. One of 0 bytes has no room for a stamp; the last of
+/// them has a byte, which says so.
+#[inline]
+fn stamped(buffer: &mut [u8], size: usize, seq: u64, flags: Flags) -> &[u8] {
+    if size == 0 && !flags.last {
+        return &[];
+    }
+    stamp(buffer, seq, flags);
+    buffer
 }
 
 /// One buffer for all sends of a window, as in the bare rows: it is written between windows, when
@@ -238,7 +323,7 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
 
 /// Keeps [`POSTED`] receives posted, so that the next message is asked for while this one is looked
 /// at.
-fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<()> {
+fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<u64> {
     node.open(DATA, PortConfig::default())?;
     let mut posted = VecDeque::new();
     for _ in 0..POSTED {
@@ -269,7 +354,7 @@ fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<()>
             meter.turn(window(spec.size) * spec.size as u64);
         }
     }
-    Ok(())
+    Ok(seq * window(spec.size))
 }
 
 /// A window of sends that are not waited for, then its acknowledgement, in the manner of
@@ -292,7 +377,7 @@ fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
 }
 
 /// A receiver handler checks the messages where they lie and answers each full window.
-fn receive_rate(node: &mut Node, spec: &Spec) -> Result<()> {
+fn receive_rate(node: &mut Node, spec: &Spec) -> Result<u64> {
     let seen = Arc::new(Tally::default());
     let (tally, size, messages) = (Arc::clone(&seen), spec.size, window(spec.size));
     // Counted down: a division per message would cost as much as receiving it.
@@ -317,7 +402,7 @@ fn receive_rate(node: &mut Node, spec: &Spec) -> Result<()> {
         );
         node.progress();
     }
-    Ok(())
+    Ok(seen.number.load(Relaxed))
 }
 
 /// What the handler of the rate row has seen. One thread uses it; atomics only because handlers

@@ -2,6 +2,7 @@
 //! One line on a terminal that says how far the measurements have come; nothing where nobody looks.
 
 use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 /// Columns of the line: what every terminal has, so that it never breaks into two.
 const COLUMNS: usize = 79;
@@ -15,6 +16,7 @@ pub(super) struct Progress {
     shown: bool,
     begun: usize,
     count: usize,
+    since: Instant,
 }
 
 impl Progress {
@@ -24,6 +26,7 @@ impl Progress {
             shown: std::io::stderr().is_terminal(),
             begun: 0,
             count,
+            since: Instant::now(),
         }
     }
 
@@ -34,8 +37,20 @@ impl Progress {
     }
 
     fn line(&self, what: &str) -> String {
-        let line = format!("{} of {}: {what}", self.begun, self.count);
+        let left = self.left(self.since.elapsed());
+        let line = format!("{} of {}{left}: {what}", self.begun, self.count);
         line.chars().take(COLUMNS).collect()
+    }
+
+    /// The time that the rest will take if it is like what was done in `elapsed`.
+    fn left(&self, elapsed: Duration) -> String {
+        let done = u32::try_from(self.begun.saturating_sub(1)).unwrap_or(u32::MAX);
+        let rest = u32::try_from(self.count.saturating_sub(done as usize)).unwrap_or(u32::MAX);
+        match (elapsed / done.max(1) * rest).as_secs() {
+            _ if done == 0 => String::new(),
+            seconds @ ..60 => format!(", {seconds} s left"),
+            seconds => format!(", {} min left", seconds.div_ceil(60)),
+        }
     }
 
     fn show(&self, text: &str) {
@@ -63,7 +78,17 @@ mod tests {
         progress.shown = false;
         progress.begin("one");
         progress.begin("two");
-        assert_eq!(progress.line("pingpong"), "2 of 12: pingpong");
+        assert!(progress.line("pingpong").starts_with("2 of 12"));
+        assert!(progress.line("pingpong").ends_with(": pingpong"));
         assert_eq!(progress.line(&"µ".repeat(100)).chars().count(), COLUMNS);
+    }
+
+    #[test]
+    fn the_time_left_is_that_of_what_was_done() {
+        let mut progress = Progress::new(11);
+        assert_eq!(progress.left(Duration::from_secs(9)), "");
+        progress.begun = 2;
+        assert_eq!(progress.left(Duration::from_secs(3)), ", 30 s left");
+        assert_eq!(progress.left(Duration::from_secs(9)), ", 2 min left");
     }
 }

@@ -3,21 +3,42 @@
 
 use crate::args::Metric;
 use crate::schema::Row;
+use crate::verdict::{Versus, compare};
+use std::collections::BTreeMap;
 
 /// `rows`, with [`crate::extra::Extra::relative`] where there is something to relate to.
 pub(crate) fn related(mut rows: Vec<Row>) -> Vec<Row> {
     let relative: Vec<Option<f64>> = rows.iter().map(|row| base(row, &rows)).collect();
-    for (row, relative) in rows.iter_mut().zip(relative) {
+    let versus: Vec<_> = rows.iter().map(|row| versus(row, &rows)).collect();
+    for ((row, relative), versus) in rows.iter_mut().zip(relative).zip(versus) {
         row.extra.relative = relative;
+        row.extra.versus = versus;
     }
     rows
+}
+
+/// `row` beside the limit and the kernel's protocols.
+fn versus(row: &Row, rows: &[Row]) -> BTreeMap<String, Versus> {
+    const YARDSTICKS: [&str; 3] = ["limit", "tcp", "udp"];
+    let of = |system: &str| {
+        let same = |other: &&Row| {
+            other.system == system
+                && (other.path, other.size) == (row.path, row.size)
+                && other.conditions.of_network() == row.conditions.of_network()
+        };
+        let other = rows.iter().find(same).filter(|_| row.system != system)?;
+        Some((system.to_owned(), compare(row, other)?))
+    };
+    YARDSTICKS.into_iter().filter_map(of).collect()
 }
 
 fn base(row: &Row, rows: &[Row]) -> Option<f64> {
     let base = match row.metric {
         Metric::Incast => row.extra.single_mbytes_per_s?,
         Metric::Stream => undisturbed(row, rows)?.mbytes_per_s,
-        Metric::Pingpong | Metric::Rate | Metric::Loaded => return None,
+        Metric::Pingpong | Metric::Rate | Metric::Loaded | Metric::Bidir | Metric::Logp => {
+            return None;
+        }
     };
     (base > 0.0).then(|| row.mbytes_per_s / base)
 }

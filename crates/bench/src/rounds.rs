@@ -6,6 +6,7 @@ use crate::args::Metric;
 use crate::cpu::{Cpu, per_gb};
 use crate::extra::Extra;
 use crate::measure::Sample;
+use crate::percentiles::Tail;
 use crate::plan::{Measurement, Wanted, measurements};
 use crate::schema::Row;
 use anyhow::Result;
@@ -22,11 +23,12 @@ pub(crate) struct Outcome {
 }
 
 /// Takes all measurements of `wanted`, `rounds` times, by `measure`. A measurement that fails is
-/// not repeated, and its figures so far do not count.
+/// not repeated, and its figures so far do not count. Once `stopped` says so, nothing more is measured.
 pub(crate) fn run(
     wanted: &[Wanted],
     (metric, size): (Metric, usize),
     rounds: u32,
+    stopped: impl Fn() -> bool,
     mut measure: impl FnMut(&Measurement) -> Result<Sample>,
 ) -> Outcome {
     let mut outcome = Outcome::default();
@@ -35,17 +37,23 @@ pub(crate) fn run(
         .map(|measurement| (measurement, Vec::new()))
         .collect();
     for _ in 0..rounds {
-        taken.retain_mut(|(measurement, samples)| match measure(measurement) {
-            Ok(sample) => {
-                samples.push(sample);
-                true
+        taken.retain_mut(|(measurement, samples)| {
+            if stopped() {
+                return true;
             }
-            Err(error) => {
-                outcome.failures.push((*measurement, format!("{error:#}")));
-                false
+            match measure(measurement) {
+                Ok(sample) => samples.push(sample),
+                // Whoever stops the command stops the row that is being measured, too.
+                Err(_) if stopped() => {}
+                Err(error) => {
+                    outcome.failures.push((*measurement, format!("{error:#}")));
+                    return false;
+                }
             }
+            true
         });
     }
+    taken.retain(|(_, samples)| !samples.is_empty());
     for row in wanted {
         let candidates = row.candidates.iter().filter_map(|candidate| {
             let (_, samples) = taken
@@ -98,6 +106,7 @@ fn summarize(
             .iter()
             .map(|sample| sample.min_us)
             .fold(f64::INFINITY, f64::min),
+        tail: Tail::of_rounds(samples),
         mbytes_per_s: msgs_per_s * megabytes,
         msgs_per_s,
         per_round: Vec::new(),
@@ -106,8 +115,8 @@ fn summarize(
     summary.per_round = samples
         .iter()
         .map(|sample| match metric {
-            Metric::Pingpong => sample.p50_us,
-            Metric::Stream | Metric::Incast => sample.msgs_per_s * megabytes,
+            Metric::Pingpong | Metric::Logp => sample.p50_us,
+            Metric::Stream | Metric::Incast | Metric::Bidir => sample.msgs_per_s * megabytes,
             Metric::Loaded => sample.p99_us,
             Metric::Rate => sample.msgs_per_s,
         })
@@ -119,7 +128,7 @@ fn summarize(
 fn extras(metric: Metric, size: usize, samples: &[Sample]) -> Vec<Extra> {
     let of = |sample: &Sample| {
         let mut extra = sample.extra.clone();
-        if metric == Metric::Stream {
+        if matches!(metric, Metric::Stream | Metric::Bidir) {
             let sender = per_gb(sample.cpu_s, sample.iterations * size as u64);
             extra.cpu = sender
                 .zip(sample.receiver_cpu_s_per_gb)
@@ -170,6 +179,7 @@ mod tests {
             program,
             between_hosts: true,
             conditions: Conditions::default(),
+            congestion: None,
         }
     }
 
@@ -189,11 +199,17 @@ mod tests {
     #[test]
     fn rounds_interleave_and_medians_are_reported() {
         let mut order = Vec::new();
-        let outcome = run(&wanted(), (Metric::Pingpong, 64), 3, |m| {
-            order.push(m.program);
-            // 1, 2, 3 | 4, 5, 6 | 7, 8, 9
-            Ok(sample(f64::from(u32::try_from(order.len())?)))
-        });
+        let outcome = run(
+            &wanted(),
+            (Metric::Pingpong, 64),
+            3,
+            || false,
+            |m| {
+                order.push(m.program);
+                // 1, 2, 3 | 4, 5, 6 | 7, 8, 9
+                Ok(sample(f64::from(u32::try_from(order.len())?)))
+            },
+        );
         assert_eq!(order[..3], order[3..6]);
         assert_eq!(order.len(), 9);
         let [limit, tcp] = &outcome.rows[..] else {
@@ -208,13 +224,19 @@ mod tests {
 
     #[test]
     fn the_faster_way_of_a_stream_is_the_one_with_more_bytes() {
-        let outcome = run(&wanted()[..1], (Metric::Stream, 1 << 20), 1, |m| {
-            Ok(sample(if m.program == Program::ShmPingpong(Lines::Two) {
-                1.0
-            } else {
-                2.0
-            }))
-        });
+        let outcome = run(
+            &wanted()[..1],
+            (Metric::Stream, 1 << 20),
+            1,
+            || false,
+            |m| {
+                Ok(sample(if m.program == Program::ShmPingpong(Lines::Two) {
+                    1.0
+                } else {
+                    2.0
+                }))
+            },
+        );
         assert_eq!(
             outcome.rows[0].variant,
             Program::ShmPingpong(Lines::Two).variant()
@@ -224,20 +246,45 @@ mod tests {
     #[test]
     fn what_fails_is_named_once_and_not_repeated() {
         let mut calls = 0;
-        let outcome = run(&wanted()[1..], (Metric::Pingpong, 64), 3, |_| {
-            calls += 1;
-            if calls == 2 {
-                bail!("refused")
-            } else {
-                Ok(sample(1.0))
-            }
-        });
+        let outcome = run(
+            &wanted()[1..],
+            (Metric::Pingpong, 64),
+            3,
+            || false,
+            |_| {
+                calls += 1;
+                if calls == 2 {
+                    bail!("refused")
+                } else {
+                    Ok(sample(1.0))
+                }
+            },
+        );
         assert_eq!(calls, 2);
         assert!(outcome.rows.is_empty());
         assert_eq!(
             outcome.failures,
             [(measurement(Program::TcpPingpong), "refused".into())]
         );
+    }
+
+    #[test]
+    fn what_was_measured_before_a_stop_is_kept() {
+        let calls = std::cell::Cell::new(0);
+        let stopped = || calls.get() >= 4;
+        // Three ways a round: the fourth measurement is that of the one that is stopped.
+        let outcome = run(&wanted(), (Metric::Pingpong, 64), 3, stopped, |_| {
+            calls.set(calls.get() + 1);
+            if calls.get() == 4 {
+                bail!("interrupted")
+            } else {
+                Ok(sample(1.0))
+            }
+        });
+        assert_eq!(calls.get(), 4);
+        assert!(outcome.failures.is_empty());
+        assert_eq!(outcome.rows.len(), 2);
+        assert_eq!(outcome.rows[0].per_round, [1.0]);
     }
 
     #[test]

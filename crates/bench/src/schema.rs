@@ -3,8 +3,11 @@
 
 use crate::args::{Metric, Path};
 use crate::conditions::Conditions;
+use crate::environment::Environment;
 use crate::extra::Extra;
 use crate::half_power::HalfPower;
+use crate::logp::LongGap;
+use crate::percentiles::Tail;
 use crate::place::SiteKind;
 use serde::{Deserialize, Serialize};
 
@@ -15,51 +18,57 @@ pub(crate) const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
-    pub(crate) schema: u32,
+    pub schema: u32,
     /// Where and how it was measured.
     pub machine: Machine,
     /// One row per system, path, metric and size.
     pub results: Vec<Row>,
     /// Other ways of doing the work of a `limit`, `tcp` or `udp` row, which were slower.
     #[serde(default)]
-    pub(crate) slower_variants: Vec<Row>,
+    pub slower_variants: Vec<Row>,
     /// Half-power points, of systems whose ping-pong was measured at enough sizes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) half_power: Vec<HalfPower>,
+    pub half_power: Vec<HalfPower>,
+    /// LogGP's G, of systems whose LogP was measured at two long sizes or more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub long_gaps: Vec<LongGap>,
     /// Rows that were asked for and are missing, with the reason.
     #[serde(default)]
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// The machine, and what else the figures depend on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Kernel release.
-    pub(crate) kernel: String,
+    pub kernel: String,
     /// Processor model.
-    pub(crate) cpu: String,
+    pub cpu: String,
     /// Cores that the command may use.
-    pub(crate) cores: usize,
+    pub cores: usize,
     /// Cores that the two ends were pinned to; absent where they were not.
-    pub(crate) pinned: Option<[usize; 2]>,
+    pub pinned: Option<[usize; 2]>,
     /// Name of the hypervisor if there is one, `none` if not.
-    pub(crate) hypervisor: String,
+    pub hypervisor: String,
     /// Date and time in UTC, RFC 3339.
-    pub(crate) date: String,
+    pub date: String,
     /// Version of Portolan.
-    pub(crate) portolan: String,
+    pub portolan: String,
     /// MTU of network paths.
     pub mtu: usize,
     /// Bytes of the largest receive buffer that sockets may have (`net.core.rmem_max`, 212,992 unless
     /// it was raised): what a stream may have under way. 0 where it is not known.
     #[serde(default)]
-    pub(crate) socket_buffer_len: usize,
+    pub socket_buffer_len: usize,
     /// Where network paths were measured.
-    pub(crate) site: SiteKind,
+    pub site: SiteKind,
     /// Rounds whose medians the rows give.
-    pub(crate) rounds: u32,
+    pub rounds: u32,
     /// How time was taken.
-    pub(crate) clock: String,
+    pub clock: String,
+    /// What else moves the figures.
+    #[serde(default)]
+    pub environment: Environment,
 }
 
 /// Figures of one system. The times are per message, or half a round trip; each is the median of
@@ -77,29 +86,32 @@ pub struct Row {
     pub size: usize,
     /// Way of doing the work, where there are several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) variant: String,
+    pub variant: String,
     /// Under which conditions; absent fields are the default.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// Messages measured, all rounds together.
-    pub(crate) iterations: u64,
+    pub iterations: u64,
     /// Median.
     pub p50_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
     /// Mean.
-    pub(crate) mean_us: f64,
+    pub mean_us: f64,
     /// Least of all rounds.
     #[serde(default)]
-    pub(crate) min_us: f64,
+    pub min_us: f64,
+    /// The other percentiles.
+    #[serde(flatten)]
+    pub tail: Tail,
     /// 10^6 bytes of payload per second.
     pub mbytes_per_s: f64,
     /// Messages per second.
-    pub(crate) msgs_per_s: f64,
+    pub msgs_per_s: f64,
     /// The row's headline figure (`p50_us`, `mbytes_per_s` or `msgs_per_s`, by the metric) in each
     /// round.
     #[serde(default)]
-    pub(crate) per_round: Vec<f64>,
+    pub per_round: Vec<f64>,
     /// What only some rows tell.
     #[serde(flatten)]
     pub extra: Extra,
@@ -107,20 +119,21 @@ pub struct Row {
 
 impl Row {
     /// The figure that the metric is about.
-    pub(crate) fn headline(&self) -> f64 {
+    pub fn headline(&self) -> f64 {
         match self.metric {
-            Metric::Pingpong => self.p50_us,
-            Metric::Stream | Metric::Incast => self.mbytes_per_s,
+            Metric::Pingpong | Metric::Logp => self.p50_us,
+            Metric::Stream | Metric::Incast | Metric::Bidir => self.mbytes_per_s,
             Metric::Loaded => self.p99_us,
             Metric::Rate => self.msgs_per_s,
         }
     }
 
     /// Whether it did the same better than `other`.
-    pub(crate) fn beats(&self, other: &Row) -> bool {
-        match self.metric {
-            Metric::Pingpong | Metric::Loaded => self.headline() < other.headline(),
-            Metric::Stream | Metric::Rate | Metric::Incast => self.headline() > other.headline(),
+    pub fn beats(&self, other: &Row) -> bool {
+        if self.metric.is_time() {
+            self.headline() < other.headline()
+        } else {
+            self.headline() > other.headline()
         }
     }
 }
@@ -141,6 +154,7 @@ pub(crate) mod tests {
             p99_us: 2.1,
             mean_us: 1.7,
             min_us: 1.5,
+            tail: Tail::default(),
             mbytes_per_s: 37.6,
             msgs_per_s: 588_235.0,
             conditions: Conditions::default(),
@@ -160,6 +174,7 @@ pub(crate) mod tests {
             rounds: 3,
             clock: "a clock".into(),
             socket_buffer_len: 212_992,
+            environment: Environment::default(),
         };
         let notes = vec!["one".into()];
         Report {
@@ -168,6 +183,7 @@ pub(crate) mod tests {
             results: vec![row],
             slower_variants: vec![],
             half_power: vec![],
+            long_gaps: vec![],
             notes,
         }
     }

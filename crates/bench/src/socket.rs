@@ -3,7 +3,7 @@
 
 use crate::control::Offer;
 use crate::end::End;
-use crate::sys::{packet_mac, packet_socket};
+use crate::sys::{Ring, bind_packet, packet_mac, packet_socket};
 use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::ErrorKind;
@@ -33,15 +33,39 @@ const UDP_SEND_MAX: usize = 65_507;
 /// # Errors
 /// No CAP_NET_RAW, or no such interface.
 pub(crate) fn packet(end: &mut End) -> Result<(OwnedFd, [u8; ETHERNET])> {
-    let here = end.here();
-    let socket =
-        packet_socket(&here.interface, ETHER_TYPES[end.spec.role.index()]).with_context(|| {
-            format!(
-                "cannot open a raw Ethernet socket on {}; it needs CAP_NET_RAW (run as root, or: \
-                 setcap cap_net_raw+ep portolan)",
-                here.interface
-            )
-        })?;
+    let socket = open_packet(end)?;
+    let header = introduce_packet(end, &socket)?;
+    Ok((socket, header))
+}
+
+/// The same with a receive ring for frames of `frame_len` bytes.
+///
+/// # Errors
+/// Those, or no memory for the ring.
+pub(crate) fn packet_ring(
+    end: &mut End,
+    frame_len: usize,
+) -> Result<(OwnedFd, Ring, [u8; ETHERNET])> {
+    let socket = open_packet(end)?;
+    let ring = Ring::new(&socket, frame_len).context("no PACKET_RX_RING here")?;
+    let header = introduce_packet(end, &socket)?;
+    Ok((socket, ring, header))
+}
+
+fn open_packet(end: &End) -> Result<OwnedFd> {
+    packet_socket().with_context(|| {
+        format!(
+            "cannot open a raw Ethernet socket on {}; it needs CAP_NET_RAW (run as root, or: \
+             setcap cap_net_raw+ep portolan)",
+            end.here().interface
+        )
+    })
+}
+
+fn introduce_packet(end: &mut End, socket: &OwnedFd) -> Result<[u8; ETHERNET]> {
+    let interface = end.here().interface;
+    bind_packet(socket, &interface, ETHER_TYPES[end.spec.role.index()])
+        .with_context(|| format!("cannot bind a raw Ethernet socket to {interface}"))?;
     let mac = packet_mac(socket.as_fd()).context("cannot learn the hardware address")?;
     let peer = end.exchange(&Offer {
         mac: Some(mac),
@@ -54,7 +78,7 @@ pub(crate) fn packet(end: &mut End) -> Result<(OwnedFd, [u8; ETHERNET])> {
     header[..6].copy_from_slice(&peer_mac);
     header[6..12].copy_from_slice(&mac);
     header[12..].copy_from_slice(&ETHER_TYPES[end.spec.role.peer().index()].to_be_bytes());
-    Ok((socket, header))
+    Ok(header)
 }
 
 /// Opens this end's UDP socket, connected to the other's, with segmentation offload in
@@ -63,6 +87,19 @@ pub(crate) fn packet(end: &mut End) -> Result<(OwnedFd, [u8; ETHERNET])> {
 /// # Errors
 /// The system refuses.
 pub(crate) fn udp(end: &mut End, segment_len: Option<usize>) -> Result<OwnedFd> {
+    let (socket, to) = udp_apart(end, segment_len)?;
+    socket.connect(to)?;
+    Ok(socket.into())
+}
+
+/// The same, but not connected; returns it with the address of the other's.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn udp_apart(
+    end: &mut End,
+    segment_len: Option<usize>,
+) -> Result<(UdpSocket, SocketAddr)> {
     let socket = UdpSocket::bind(SocketAddr::new(end.here().addr, 0));
     let socket = socket.with_context(|| format!("cannot bind to {}", end.here().addr))?;
     if let Some(len) = segment_len {
@@ -79,8 +116,7 @@ pub(crate) fn udp(end: &mut End, segment_len: Option<usize>) -> Result<OwnedFd> 
         ..Offer::default()
     })?;
     let port = peer.port.context("the other end did not say its port")?;
-    socket.connect(SocketAddr::new(end.there().addr, port))?;
-    Ok(socket.into())
+    Ok((socket, SocketAddr::new(end.there().addr, port)))
 }
 
 /// Bytes of the datagrams that an MTU lets pass.
@@ -160,6 +196,9 @@ fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
         }
     }
     for stream in &streams {
+        if let Some(congestion) = end.spec.congestion {
+            congestion.set(stream)?;
+        }
         stream.set_nodelay(true)?;
     }
     streams

@@ -3,6 +3,7 @@
 
 use crate::args::{Metric, Path};
 use crate::conditions::Conditions;
+use crate::congestion::Congestion;
 use crate::measure::Pace;
 use crate::place::Place;
 use serde::{Deserialize, Serialize};
@@ -21,11 +22,11 @@ pub(crate) enum Program {
     /// Records through a ring in shared memory.
     ShmRate(Publish),
     /// Raw Ethernet frames there and back.
-    PacketPingpong,
+    PacketPingpong(Intake),
     /// Raw Ethernet frames as fast as they go.
     PacketFlow(Cargo),
     /// Datagrams there and back.
-    UdpPingpong,
+    UdpPingpong(Aim),
     /// Segmentation offload, with a header in each datagram.
     UdpStream(Gather, Scatter),
     /// Datagrams as fast as they go.
@@ -40,6 +41,14 @@ pub(crate) enum Program {
     TcpRate(Writes),
     /// Bytes there and back beside a stream.
     TcpLoaded(Chunk),
+    /// Windows of messages in both directions at once.
+    TcpBidir(Chunk),
+    /// LogP's loops.
+    TcpLogp,
+    /// LogP's loops.
+    UdpLogp,
+    /// LogP's loops.
+    PacketLogp,
 }
 
 impl Program {
@@ -48,13 +57,20 @@ impl Program {
         let name = match self {
             Program::Portolan(_, path) => return format!("portolan over {path}"),
             Program::ShmPingpong(_) | Program::ShmStream(_) | Program::ShmRate(_) => "bare memory",
-            Program::PacketPingpong | Program::PacketFlow(_) => "bare Ethernet",
-            Program::UdpPingpong | Program::UdpFlow(_) | Program::UdpStream(..) => "bare UDP",
+            Program::PacketPingpong(_) | Program::PacketFlow(_) | Program::PacketLogp => {
+                "bare Ethernet"
+            }
+            Program::UdpPingpong(_)
+            | Program::UdpFlow(_)
+            | Program::UdpStream(..)
+            | Program::UdpLogp => "bare UDP",
             Program::TcpPingpong
             | Program::TcpStream(_)
             | Program::TcpGoodput(_)
             | Program::TcpRate(_)
-            | Program::TcpLoaded(_) => "TCP",
+            | Program::TcpLoaded(_)
+            | Program::TcpBidir(_)
+            | Program::TcpLogp => "TCP",
         };
         match self.variant() {
             "" => name.into(),
@@ -65,8 +81,12 @@ impl Program {
     /// How the JSON and the table name this way of doing the work; empty where there is only one.
     pub(crate) fn variant(self) -> &'static str {
         match self {
-            Program::Portolan(..) | Program::PacketPingpong | Program::UdpPingpong => "",
-            Program::TcpPingpong => "spinning, TCP_NODELAY",
+            Program::Portolan(..) | Program::UdpLogp | Program::PacketLogp => "",
+            Program::PacketPingpong(Intake::Ring) => "mapped ring",
+            Program::PacketPingpong(Intake::Call) => "recv",
+            Program::UdpPingpong(Aim::Connected) => "connected",
+            Program::UdpPingpong(Aim::Each) => "an address with each",
+            Program::TcpPingpong | Program::TcpLogp => "spinning, TCP_NODELAY",
             Program::ShmPingpong(Lines::One) => "one line",
             Program::ShmPingpong(Lines::Two) => "one line each way",
             Program::ShmStream(Copying::Pipelined) => "pipelined copy",
@@ -85,6 +105,8 @@ impl Program {
             Program::TcpGoodput(Burst::Segments) => "spinning, without segmentation offload",
             Program::TcpLoaded(Chunk::Small) => "spinning, TCP_NODELAY, stream in 64 KB calls",
             Program::TcpLoaded(Chunk::Large) => "spinning, TCP_NODELAY, stream in 1 MB calls",
+            Program::TcpBidir(Chunk::Small) => "one connection, spinning, 64 KB calls",
+            Program::TcpBidir(Chunk::Large) => "one connection, spinning, 1 MB calls",
             Program::TcpRate(Writes::Each) => "one write per message",
             Program::TcpRate(Writes::Window) => "one write per window",
         }
@@ -98,6 +120,24 @@ pub(crate) enum Lines {
     One,
     /// Each end writes its own.
     Two,
+}
+
+/// How frames come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Intake {
+    /// By a ring that the kernel fills.
+    Ring,
+    /// By a call for each.
+    Call,
+}
+
+/// How a socket knows where datagrams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Aim {
+    /// It is connected.
+    Connected,
+    /// Each call says it.
+    Each,
 }
 
 /// How bytes get from one process to the other within a host.
@@ -182,8 +222,18 @@ pub(crate) enum Burst {
 pub(crate) enum Chunk {
     /// 64 KB: what the kernel moves at a time.
     Small,
-    /// A whole message.
+    /// A whole message of up to 1 MB.
     Large,
+}
+
+impl Chunk {
+    /// Bytes of a call, at most.
+    pub(crate) fn call_len(self) -> usize {
+        match self {
+            Chunk::Small => 64 << 10,
+            Chunk::Large => 1 << 20,
+        }
+    }
 }
 
 /// How many messages a `write` carries.
@@ -213,6 +263,12 @@ pub(crate) struct Spec {
     /// Under which conditions.
     #[serde(default)]
     pub(crate) conditions: Conditions,
+    /// TCP's congestion control, if not the kernel's default.
+    #[serde(default)]
+    pub(crate) congestion: Option<Congestion>,
+    /// Count what a message costs, in Portolan's rows.
+    #[serde(default)]
+    pub(crate) calls: bool,
     /// The part in it. Ignored by Portolan rows, where the rank says it.
     pub(crate) role: Role,
     /// Bytes of a message.

@@ -5,15 +5,20 @@
 //! thing measured against it would move with it.
 #![allow(unsafe_code, reason = "mmap, AF_PACKET and sendmmsg have no safe form")]
 
+mod ring;
+
+pub(crate) use ring::Ring;
+
 use std::fs::File;
 use std::io;
 use std::mem;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::socket::{SockaddrLike, SockaddrStorage};
 
 /// Memory that another process may write at any moment; it is copied in and out, never borrowed.
 pub(crate) struct SharedMap {
@@ -28,11 +33,19 @@ impl SharedMap {
     /// The file is empty or the system refuses.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
         let file_len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        let len = NonZeroUsize::new(file_len).ok_or_else(|| io::Error::other("empty file"))?;
+        SharedMap::of(file.as_fd(), file_len)
+    }
+
+    /// Maps the first `len` bytes of `fd`.
+    ///
+    /// # Errors
+    /// `len` is zero or the system refuses.
+    fn of(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        let len = NonZeroUsize::new(len).ok_or_else(|| io::Error::other("nothing to map"))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
         // SAFETY: without an address the kernel chooses one that nothing of this process occupies.
-        let base = unsafe { mmap(None, len, prot, flags, file, 0) }?;
+        let base = unsafe { mmap(None, len, prot, flags, fd, 0) }?;
         Ok(SharedMap {
             base: base.cast(),
             len,
@@ -50,6 +63,17 @@ impl SharedMap {
         // processes touch this word through atomics only, or through `read` of bytes they own by
         // protocol.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(off).cast()) }
+    }
+
+    /// The aligned half of a word at `off`.
+    ///
+    /// # Panics
+    /// When it is not inside the mapping or not aligned.
+    #[inline]
+    fn half_word(&self, off: usize) -> &AtomicU32 {
+        assert!(off.is_multiple_of(4) && off + 4 <= self.len.get());
+        // SAFETY: as in `word`; the other side is the kernel.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(off).cast()) }
     }
 
     /// Copies `bytes` to `off`.
@@ -88,13 +112,12 @@ impl Drop for SharedMap {
     }
 }
 
-/// Opens a non-blocking raw Ethernet socket on `interface` that receives frames of `ether_type` and
-/// sends past the queueing discipline.
+/// Opens a non-blocking raw Ethernet socket that sends past the queueing discipline, and receives
+/// nothing before [`bind_packet`].
 ///
 /// # Errors
-/// No such interface, or no CAP_NET_RAW.
-pub(crate) fn packet_socket(interface: &str, ether_type: u16) -> io::Result<OwnedFd> {
-    let index = nix::net::if_::if_nametoindex(interface)?;
+/// No CAP_NET_RAW.
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // Protocol 0: nothing is received before `bind` says what and where from.
     // SAFETY: no pointer is passed.
@@ -112,6 +135,15 @@ pub(crate) fn packet_socket(interface: &str, ether_type: u16) -> io::Result<Owne
             socklen::<libc::c_int>(),
         )
     })?;
+    Ok(socket)
+}
+
+/// Has `socket` receive frames of `ether_type` on `interface`.
+///
+/// # Errors
+/// No such interface.
+pub(crate) fn bind_packet(socket: &OwnedFd, interface: &str, ether_type: u16) -> io::Result<()> {
+    let index = nix::net::if_::if_nametoindex(interface)?;
     // SAFETY: all zero is a valid sockaddr_ll.
     let mut addr: libc::sockaddr_ll = unsafe { mem::zeroed() };
     addr.sll_family = u16::try_from(libc::AF_PACKET).map_err(io::Error::other)?;
@@ -120,12 +152,12 @@ pub(crate) fn packet_socket(interface: &str, ether_type: u16) -> io::Result<Owne
     // SAFETY: `addr` is a sockaddr_ll of the length given.
     check(unsafe {
         libc::bind(
-            raw,
+            socket.as_raw_fd(),
             (&raw const addr).cast(),
             socklen::<libc::sockaddr_ll>(),
         )
     })?;
-    Ok(socket)
+    Ok(())
 }
 
 /// The hardware address that a packet socket sends from.
@@ -159,6 +191,31 @@ pub(crate) fn allow_any_tracer() {
 pub(crate) fn try_send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<bool> {
     // SAFETY: the kernel reads `bytes`, which outlives the call.
     let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+    Ok(none_if_full(count(sent))?.is_some())
+}
+
+/// Sends one datagram to `to` on a non-blocking socket; `false` when there is no room now.
+///
+/// # Errors
+/// The system's.
+#[inline]
+pub(crate) fn try_send_to(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    to: &SockaddrStorage,
+) -> io::Result<bool> {
+    let (name, len) = (to.as_ptr(), to.len());
+    // SAFETY: the kernel reads `bytes` and `to`, which outlive the call, at their lengths.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            0,
+            name,
+            len,
+        )
+    };
     Ok(none_if_full(count(sent))?.is_some())
 }
 

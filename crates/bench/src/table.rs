@@ -3,6 +3,7 @@
 
 use crate::args::Metric;
 use crate::half_power::HalfPower;
+use crate::logp_table;
 use crate::place::SiteKind;
 use crate::portolan_account::FULL_BUFFERS;
 use crate::schema::{Machine, Report, Row};
@@ -21,8 +22,31 @@ pub fn render(report: &Report) -> String {
         text.push_str(&section(first.metric, table));
         rest = others;
     }
+    if !report.long_gaps.is_empty() {
+        text.push_str(&logp_table::gaps(&report.long_gaps));
+    }
     if !report.half_power.is_empty() {
         text.push_str(&half_power_section(&report.half_power));
+    }
+    let noise = |row: &Row| {
+        let mut versus = row.extra.versus.values();
+        versus.any(|versus| versus.distinguishable == Some(false))
+    };
+    if report.results.iter().any(noise) {
+        text.push_str(
+            "~: not distinguishable, the middle halves of the two systems' rounds overlap\n",
+        );
+    }
+    if let Some(steal) = report
+        .machine
+        .environment
+        .steal_percent
+        .filter(|steal| *steal >= 1.0)
+    {
+        let _ = writeln!(
+            text,
+            "note: the hypervisor gave {steal:.0} % of the processors' time to others meanwhile"
+        );
     }
     for note in &report.notes {
         // Writing to a String cannot fail.
@@ -61,8 +85,14 @@ fn section(metric: Metric, rows: &[Row]) -> String {
         Metric::Rate => "rate: messages in one direction",
         Metric::Loaded => "loaded: half round trip beside a stream",
         Metric::Incast => "incast: several senders, one receiver",
+        Metric::Bidir => "bidir: both directions at once, added",
+        Metric::Logp => "logp: half round trip",
     };
     let mut text = format!("\n{title}\n");
+    if metric == Metric::Logp {
+        text.push_str(&logp_table::section(rows));
+        return text;
+    }
     let with_cpu = rows.iter().any(|row| row.extra.cpu.is_some());
     let cpu_title = if with_cpu {
         "   send s/GB   recv s/GB"
@@ -90,10 +120,13 @@ fn section(metric: Metric, rows: &[Row]) -> String {
             time(row.p99_us),
             row.mbytes_per_s,
             row.msgs_per_s / 1e6,
-            ratio(row, rows, "limit"),
-            ratio(row, rows, "tcp"),
+            ratio(row, "limit"),
+            ratio(row, "tcp"),
             remarks(row)
         );
+        for line in row.extra.effort.lines() {
+            let _ = writeln!(text, "        {line}");
+        }
     }
     text
 }
@@ -111,6 +144,9 @@ fn time(us: f64) -> String {
 fn remarks(row: &Row) -> String {
     let extra = &row.extra;
     let mut words = vec![row.variant.clone()];
+    if row.size == 0 && row.system != "portolan" {
+        words.push("1 byte, the least".into());
+    }
     if let Some(idle) = &extra.idle {
         words.push(format!(
             "idle p50 {:.3} p99 {:.3}",
@@ -153,18 +189,23 @@ fn half_power_section(points: &[HalfPower]) -> String {
     let mut text = String::from("\nhalf-power points (size / half round trip)\n");
     let _ = writeln!(
         text,
-        "{:7} {:12} {:>12} {:>10} {:>10}",
-        "path", "system", "bytes", "best MB/s", "at"
+        "{:7} {:12} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "path", "system", "bytes", "best MB/s", "at", "D(min) us", "B MB/s", "T = B/2 at"
     );
     for point in points {
         let _ = writeln!(
             text,
-            "{:7} {:12} {:>12.0} {:>10.1} {:>10}",
+            "{:7} {:12} {:>12.0} {:>10.1} {:>10} {:>10.3} {:>10.1} {:>10}",
             point.path,
             point.system,
             point.half_power_bytes,
             point.peak_mbytes_per_s,
-            size(point.peak_size)
+            size(point.peak_size),
+            point.latency_us,
+            point.asymptotic_mbytes_per_s,
+            point
+                .asymptotic_half_power_bytes
+                .map_or_else(|| "-".into(), |bytes| format!("{bytes:.0}"))
         );
     }
     text
@@ -181,23 +222,17 @@ fn cpu_cells(row: &Row) -> String {
     }
 }
 
-/// The row's headline figure divided by that of `system` on the same path and size.
-fn ratio(row: &Row, rows: &[Row], system: &str) -> String {
-    let same = |other: &&Row| {
-        other.system == system
-            && other.path == row.path
-            && other.size == row.size
-            && other.conditions.of_network() == row.conditions.of_network()
-    };
-    match rows.iter().find(same) {
-        Some(other) if row.system != system && other.headline() > 0.0 => {
-            format!("{:.2}", row.headline() / other.headline())
-        }
-        _ => "-".into(),
+/// The row's headline figure divided by that of `system` on the same path and size; with a `~` where
+/// the two are not distinguishable.
+fn ratio(row: &Row, system: &str) -> String {
+    match row.extra.versus.get(system) {
+        Some(versus) if versus.distinguishable == Some(false) => format!("~{:.2}", versus.ratio),
+        Some(versus) => format!("{:.2}", versus.ratio),
+        None => "-".into(),
     }
 }
 
-fn size(bytes: usize) -> String {
+pub(crate) fn size(bytes: usize) -> String {
     match bytes {
         0 => "0".into(),
         _ if bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
@@ -231,6 +266,7 @@ mod tests {
             ..limit
         };
         report.results.extend([portolan, tcp, other_size]);
+        report.results = crate::relative::related(report.results);
         let text = render(&report);
         let line = text
             .lines()

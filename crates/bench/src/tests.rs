@@ -8,7 +8,8 @@ use crate::end::End;
 use crate::measure::{Pace, Sample};
 use crate::place::Place;
 use crate::spec::{
-    Burst, Cargo, Copying, Gather, Lines, Program, Publish, Role, Scatter, Spec, Wait, Writes,
+    Aim, Burst, Cargo, Chunk, Copying, Gather, Intake, Lines, Program, Publish, Role, Scatter,
+    Spec, Wait, Writes,
 };
 use crate::{BenchArgs, share};
 use anyhow::Result;
@@ -19,10 +20,12 @@ use std::thread;
 /// Rows spin: two at once on two cores would wait for one another's time slices.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn spec(program: Program, size: usize) -> Spec {
+pub(crate) fn spec(program: Program, size: usize) -> Spec {
     Spec {
         program,
         conditions: Conditions::default(),
+        congestion: None,
+        calls: false,
         role: Role::Driver,
         size,
         pace: Pace::Iterations(200),
@@ -105,8 +108,10 @@ fn shared_memory_rate() {
 
 #[test]
 fn packet_rows() {
-    check(Program::PacketPingpong, 64);
-    check(Program::PacketPingpong, 1500);
+    for intake in [Intake::Ring, Intake::Call] {
+        check(Program::PacketPingpong(intake), 64);
+        check(Program::PacketPingpong(intake), 1500);
+    }
     for cargo in [Cargo::Single, Cargo::Full, Cargo::Pieces] {
         check(
             Program::PacketFlow(cargo),
@@ -118,7 +123,8 @@ fn packet_rows() {
 #[test]
 fn udp_rows() {
     for size in [1, 64, 5000, 64 << 10] {
-        check(Program::UdpPingpong, size);
+        check(Program::UdpPingpong(Aim::Connected), size);
+        check(Program::UdpPingpong(Aim::Each), size);
     }
     check(Program::UdpFlow(Cargo::Single), 8);
     check(Program::UdpFlow(Cargo::Full), 8);
@@ -150,8 +156,31 @@ fn tcp_rows() {
 }
 
 #[test]
+fn both_directions_at_once() {
+    for chunk in [Chunk::Small, Chunk::Large] {
+        check(Program::TcpBidir(chunk), 300_001);
+    }
+}
+
+#[test]
+fn the_loops_of_logp() {
+    for program in [Program::TcpLogp, Program::UdpLogp, Program::PacketLogp] {
+        match run(program, 64) {
+            Ok(sample) => {
+                let logp = sample.extra.logp.expect("measured");
+                assert!(logp.g_us > 0.0 && logp.sum_us() > 0.0, "{logp:?}");
+            }
+            Err(error) if format!("{error:#}").contains("CAP_NET_RAW") => {
+                eprintln!("SKIPPED {program:?}: {error:#}");
+            }
+            Err(error) => panic!("{program:?}: {error:#}"),
+        }
+    }
+}
+
+#[test]
 fn an_end_that_cannot_work_says_why() {
-    let error = run(Program::PacketPingpong, 4000).expect_err("longer than a frame");
+    let error = run(Program::PacketPingpong(Intake::Ring), 4000).expect_err("longer than a frame");
     assert!(format!("{error:#}").contains("1500"), "{error:#}");
 }
 

@@ -7,11 +7,13 @@
 
 mod cargo;
 pub(crate) mod flow;
+pub(crate) mod logp;
 pub(crate) mod pingpong;
 pub(crate) mod shm_pingpong;
 pub(crate) mod shm_rate;
 pub(crate) mod shm_stream;
 pub(crate) mod tcp;
+pub(crate) mod tcp_bidir;
 pub(crate) mod tcp_goodput;
 pub(crate) mod tcp_loaded;
 pub(crate) mod udp_stream;

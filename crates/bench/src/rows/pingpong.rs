@@ -6,8 +6,10 @@ use crate::measure::{Sample, Turn};
 use crate::patience::Patience;
 use crate::pattern::{Flags, stamp, verify};
 use crate::socket::{self, ETHERNET, datagram_len, segments_max};
-use crate::sys;
+use crate::spec::{Aim, Intake};
+use crate::sys::{self, Ring};
 use anyhow::{Result, ensure};
+use nix::sys::socket::SockaddrStorage;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -18,30 +20,41 @@ pub(crate) const UDP_SIZE_MAX: usize = 64 << 10;
 ///
 /// # Errors
 /// A payload was wrong, nothing came, or the socket is refused.
-pub(crate) fn packet(end: &mut End) -> Result<Option<Sample>> {
+pub(crate) fn packet(end: &mut End, intake: Intake) -> Result<Option<Sample>> {
     let size = end.spec.size;
     let mtu = end.spec.mtu;
     ensure!(size <= mtu, "a bare frame carries {mtu} bytes, not {size}");
-    let (socket, header) = socket::packet(end)?;
+    let (socket, ring, header) = match intake {
+        Intake::Ring => {
+            let (socket, ring, header) = socket::packet_ring(end, ETHERNET + mtu)?;
+            (socket, Some(ring), header)
+        }
+        Intake::Call => {
+            let (socket, header) = socket::packet(end)?;
+            (socket, None, header)
+        }
+    };
     let mut tx = vec![0; ETHERNET + size];
     tx[..ETHERNET].copy_from_slice(&header);
     let rx = vec![0; ETHERNET + size];
+    let patience = end.patience();
     play(
         end,
         Frames {
             socket,
+            ring,
             tx,
             rx,
-            patience: end.patience(),
+            patience,
         },
     )
 }
 
-/// Connected UDP sockets; segmentation offload where the message is longer than a datagram.
+/// UDP sockets; segmentation offload where the message is longer than a datagram.
 ///
 /// # Errors
 /// A payload was wrong, or nothing came.
-pub(crate) fn udp(end: &mut End) -> Result<Option<Sample>> {
+pub(crate) fn udp(end: &mut End, aim: Aim) -> Result<Option<Sample>> {
     let size = end.spec.size;
     ensure!(
         size <= UDP_SIZE_MAX,
@@ -49,13 +62,19 @@ pub(crate) fn udp(end: &mut End) -> Result<Option<Sample>> {
     );
     let segment = datagram_len(end.spec.mtu);
     let offload = (size > segment).then_some(segment);
-    let socket = socket::udp(end, offload)?;
-    let call_len = segment * segments_max(segment);
+    let (socket, to) = match aim {
+        Aim::Connected => (socket::udp(end, offload)?, None),
+        Aim::Each => {
+            let (socket, to) = socket::udp_apart(end, offload)?;
+            (socket.into(), Some(to.into()))
+        }
+    };
     let datagrams = Datagrams {
         socket,
+        to,
         tx: vec![0; size],
         rx: vec![0; size],
-        call_len,
+        call_len: segment * segments_max(segment),
         patience: end.patience(),
     };
     play(end, datagrams)
@@ -129,6 +148,8 @@ fn answer(channel: &mut impl Channel) -> Result<Option<Sample>> {
 
 struct Frames {
     socket: OwnedFd,
+    /// Where frames come in, if not by calls.
+    ring: Option<Ring>,
     /// Header and message.
     tx: Vec<u8>,
     rx: Vec<u8>,
@@ -152,7 +173,11 @@ impl Channel for Frames {
     #[inline]
     fn receive(&mut self) -> Result<&[u8]> {
         loop {
-            if let Some(len) = sys::try_receive(self.socket.as_fd(), &mut self.rx)? {
+            let got = match &mut self.ring {
+                Some(ring) => ring.try_receive(&mut self.rx),
+                None => sys::try_receive(self.socket.as_fd(), &mut self.rx)?,
+            };
+            if let Some(len) = got {
                 ensure!(
                     len == self.rx.len(),
                     "a frame of {len} bytes came, not {}",
@@ -168,6 +193,8 @@ impl Channel for Frames {
 
 struct Datagrams {
     socket: OwnedFd,
+    /// Where they go, if the socket is not connected.
+    to: Option<SockaddrStorage>,
     tx: Vec<u8>,
     rx: Vec<u8>,
     /// Bytes that one call carries.
@@ -184,7 +211,10 @@ impl Channel for Datagrams {
     #[inline]
     fn send(&mut self) -> Result<()> {
         for call in self.tx.chunks(self.call_len) {
-            while !sys::try_send(self.socket.as_fd(), call)? {
+            while !match &self.to {
+                Some(to) => sys::try_send_to(self.socket.as_fd(), call, to)?,
+                None => sys::try_send(self.socket.as_fd(), call)?,
+            } {
                 self.patience.wait()?;
             }
         }

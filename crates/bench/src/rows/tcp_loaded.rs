@@ -28,13 +28,9 @@ pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
     small.set_nonblocking(true)?;
     large.set_nonblocking(true)?;
     let patience = end.patience();
-    let call_len = match chunk {
-        Chunk::Small => 64 << 10,
-        Chunk::Large => BULK_LEN,
-    };
     let bulk = Bulk {
         stream: large,
-        call_len,
+        call_len: chunk.call_len(),
         message: vec![0; BULK_LEN],
         done: 0,
         seq: 0,

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams in both directions at once: Portolan's row, and how both ends of any row learn the end.
+//!
+//! In a turn each end sends a window and receives one. The answerer sends its window without having
+//! seen the driver's, so it cannot know that a turn is the last: the driver announces that one turn
+//! ahead, by a last turn of two windows. The alternating case, a message there and the same back,
+//! is the ping-pong: its throughput is the size over half the round trip.
+
+use crate::measure::{Sample, Turn, drive};
+use crate::pattern::{Flags, stamp, verify};
+use crate::rows::turn_flags;
+use crate::spec::{Spec, window};
+use anyhow::{Context, Result, ensure};
+use portolan::{Node, PortConfig, Request, Target};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Port of the messages, at either rank.
+const DATA: u16 = 6;
+
+/// Receives posted at a time, as in the one-way stream.
+const POSTED: usize = 2;
+
+/// Says that the next window is the last.
+const ANNOUNCE: Flags = Flags {
+    last: true,
+    check: false,
+};
+
+/// Runs `exchange`, which sends a window with such flags and returns those of the window that came,
+/// until the time is up; the driver's part.
+///
+/// # Errors
+/// The first error of an exchange.
+pub(crate) fn drive_windows(
+    spec: &Spec,
+    mut exchange: impl FnMut(u64, Flags) -> Result<Flags>,
+) -> Result<Sample> {
+    let mut seq = 0;
+    let mut next = |flags| {
+        seq += 1;
+        exchange(seq - 1, flags)
+    };
+    let mut begun = false;
+    drive(spec.pace, Turn::one_way(2 * window(spec.size)), |last| {
+        if !last {
+            let flags = turn_flags(u64::from(begun), false);
+            begun = true;
+            return next(flags).map(drop);
+        }
+        next(ANNOUNCE)?;
+        let flags = next(Flags::LAST)?;
+        ensure!(flags == Flags::LAST, "the other end did not end");
+        Ok(())
+    })
+}
+
+/// The same for the answerer, until the driver's last window; `turned` is told of each but that.
+///
+/// # Errors
+/// The first error of an exchange.
+pub(crate) fn answer_windows(
+    mut exchange: impl FnMut(u64, Flags) -> Result<Flags>,
+    mut turned: impl FnMut(),
+) -> Result<()> {
+    let mut flags = Flags::FIRST;
+    for seq in 0.. {
+        let heard = exchange(seq, flags)?;
+        if heard == Flags::LAST {
+            break;
+        }
+        turned();
+        flags = if heard == ANNOUNCE {
+            Flags::LAST
+        } else {
+            Flags::NONE
+        };
+    }
+    Ok(())
+}
+
+/// Rank 0.
+///
+/// # Errors
+/// A payload was wrong, or the other rank is gone.
+pub(crate) fn measure(node: &mut Node, spec: &Spec) -> Result<Sample> {
+    let mut end = End::open(node, spec)?;
+    drive_windows(spec, |seq, flags| end.exchange(seq, flags))
+}
+
+/// Rank 1.
+///
+/// # Errors
+/// A payload was wrong, or the other rank is gone.
+pub(crate) fn answer(node: &mut Node, spec: &Spec, turned: impl FnMut()) -> Result<()> {
+    let mut end = End::open(node, spec)?;
+    answer_windows(|seq, flags| end.exchange(seq, flags), turned)
+}
+
+struct End<'a> {
+    node: &'a mut Node,
+    peer: Target,
+    messages: u64,
+    /// One buffer for all sends of a window: it is written between windows, when no send holds it.
+    message: Arc<[u8]>,
+    posted: VecDeque<Request>,
+    sends: Vec<Request>,
+}
+
+impl<'a> End<'a> {
+    fn open(node: &'a mut Node, spec: &Spec) -> Result<Self> {
+        node.open(DATA, PortConfig::default())?;
+        let mut posted = VecDeque::new();
+        for _ in 0..POSTED {
+            posted.push_back(node.post_recv(DATA, vec![0; spec.size])?);
+        }
+        node.barrier()?;
+        Ok(End {
+            peer: Target::new(1 - node.rank(), DATA),
+            node,
+            messages: window(spec.size),
+            message: vec![0; spec.size].into(),
+            posted,
+            sends: Vec::new(),
+        })
+    }
+
+    fn exchange(&mut self, seq: u64, flags: Flags) -> Result<Flags> {
+        let bytes =
+            Arc::get_mut(&mut self.message).context("a completed send still holds its buffer")?;
+        stamp(bytes, seq, flags);
+        for _ in 0..self.messages {
+            let message = Arc::clone(&self.message);
+            self.sends.push(self.node.isend(self.peer, message)?);
+        }
+        let mut heard = Flags::NONE;
+        for _ in 0..self.messages {
+            let request = self
+                .posted
+                .pop_front()
+                .context("a receive is always posted")?;
+            let completion = self.node.wait(request)?;
+            let len = completion.len;
+            ensure!(len == self.message.len(), "a message of {len} bytes");
+            let buffer = completion.buffer;
+            let message = buffer
+                .context("a receive gives its buffer back")?
+                .into_vec();
+            heard = verify(&message, seq)?;
+            self.posted.push_back(self.node.post_recv(DATA, message)?);
+        }
+        for request in self.sends.drain(..) {
+            self.node.wait(request)?;
+        }
+        Ok(heard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Pace;
+    use std::cell::RefCell;
+
+    #[test]
+    fn both_ends_send_their_last_window_in_the_same_turn() {
+        let spec = Spec {
+            pace: Pace::Iterations(3),
+            ..crate::tests::spec(crate::spec::Program::TcpPingpong, 1 << 30)
+        };
+        let driven = RefCell::new(Vec::new());
+        drive_windows(&spec, |seq, flags| {
+            driven.borrow_mut().push((seq, flags));
+            Ok(flags)
+        })
+        .expect("works");
+        let driven = driven.into_inner();
+        let mut answered = Vec::new();
+        answer_windows(
+            |seq, flags| {
+                answered.push((seq, flags));
+                Ok(driven[usize::try_from(seq)?].1)
+            },
+            || {},
+        )
+        .expect("works");
+        assert_eq!(answered.len(), driven.len());
+        assert_eq!(answered.last().map(|last| last.1), Some(Flags::LAST));
+        assert_eq!(answered[0].1, Flags::FIRST);
+    }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TCP's congestion controls: of those that the kernel offers to anybody, the fastest one counts.
+
+use anyhow::{Context, Result};
+use nix::sys::socket::{setsockopt, sockopt};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::net::TcpStream;
+
+/// Names of those that need no privilege, separated by spaces (tcp(7)).
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+
+/// Bytes of a name (`TCP_CA_NAME_MAX` of include/net/tcp.h, the end's zero counted).
+const NAME_LEN: usize = 16;
+
+/// The name of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Congestion([u8; NAME_LEN]);
+
+impl Congestion {
+    /// Those that the kernel lets anybody choose; `None`, its default, where it does not say.
+    pub(crate) fn allowed() -> Vec<Option<Congestion>> {
+        let names = fs::read_to_string(ALLOWED).unwrap_or_default();
+        let named = names
+            .split_whitespace()
+            .filter_map(|name| Congestion::try_from(name.to_owned()).ok());
+        let all: Vec<_> = named.map(Some).collect();
+        match all.is_empty() {
+            true => vec![None],
+            false => all,
+        }
+    }
+
+    /// Has `stream` use it.
+    ///
+    /// # Errors
+    /// The kernel has it no more.
+    pub(crate) fn set(self, stream: &TcpStream) -> Result<()> {
+        let name = String::from(self);
+        setsockopt(stream, sockopt::TcpCongestion, &OsString::from(&name))
+            .with_context(|| format!("TCP_CONGESTION {name}"))
+    }
+}
+
+impl TryFrom<String> for Congestion {
+    type Error = &'static str;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        let mut bytes = [0; NAME_LEN];
+        let place = bytes[..NAME_LEN - 1].get_mut(..name.len());
+        place
+            .ok_or("longer than such a name may be")?
+            .copy_from_slice(name.as_bytes());
+        Ok(Congestion(bytes))
+    }
+}
+
+impl From<Congestion> for String {
+    fn from(name: Congestion) -> String {
+        let len = name
+            .0
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(NAME_LEN);
+        String::from_utf8_lossy(&name.0[..len]).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn names_survive_and_long_ones_are_refused() {
+        let bbr = Congestion::try_from("bbr".to_owned()).expect("short");
+        let text = serde_json::to_string(&bbr).expect("serializes");
+        assert_eq!(text, "\"bbr\"");
+        assert_eq!(
+            serde_json::from_str::<Congestion>(&text).expect("parses"),
+            bbr
+        );
+        assert!(Congestion::try_from("x".repeat(NAME_LEN)).is_err());
+    }
+
+    #[test]
+    fn what_is_allowed_can_be_set() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
+        for congestion in Congestion::allowed().into_iter().flatten() {
+            congestion.set(&stream).expect("allowed");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What else than the program moves figures: other guests of the machine, its clock rate, what the
+//! kernel does against attacks, what the interface does for it. As far as the system tells.
+
+use crate::place::Site;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// See the module documentation. What is not told is empty or absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The command line, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Share of the processors' time that the hypervisor gave to others meanwhile, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_percent: Option<f64>,
+    /// Which clock rate the kernel chooses (`scaling_governor`).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub governor: String,
+    /// Clock rate at the beginning, of the fastest core, in MHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency_mhz: Option<f64>,
+    /// States in which an idle core may be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle_states: Vec<String>,
+    /// What the kernel does against attacks on this processor, by the attack's name, where the
+    /// processor is affected.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub mitigations: BTreeMap<String, String>,
+    /// What the interface is set to do for the kernel (`ethtool -k`), and how it gathers interrupts
+    /// (`ethtool -c`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offloads: Vec<String>,
+}
+
+impl Environment {
+    /// Of this machine, now, and of the interface of the first host of `site`.
+    pub(crate) fn look(site: &Site) -> Environment {
+        let cpu = "/sys/devices/system/cpu";
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        Environment {
+            command: std::env::args().collect(),
+            steal_percent: None,
+            governor: read(&format!("{cpu}/cpu0/cpufreq/scaling_governor")),
+            frequency_mhz: frequency(&cpuinfo),
+            idle_states: entries(&format!("{cpu}/cpu0/cpuidle"))
+                .map(|state| read(&format!("{cpu}/cpu0/cpuidle/{state}/name")))
+                .filter(|name| !name.is_empty())
+                .collect(),
+            mitigations: entries(&format!("{cpu}/vulnerabilities"))
+                .map(|attack| {
+                    let told = read(&format!("{cpu}/vulnerabilities/{attack}"));
+                    (attack, told)
+                })
+                .filter(|(_, told)| !told.is_empty() && told != "Not affected")
+                .collect(),
+            offloads: offloads(site),
+        }
+    }
+}
+
+/// Time of all processors so far, and how much of it others had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stolen {
+    steal: u64,
+    all: u64,
+}
+
+impl Stolen {
+    /// So far.
+    pub(crate) fn now() -> Option<Stolen> {
+        Stolen::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// `cpu user nice system idle iowait irq softirq steal …` of proc(5).
+    fn parse(stat: &str) -> Option<Stolen> {
+        const STEAL: usize = 7;
+        let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let ticks: Vec<u64> = line
+            .split_whitespace()
+            .map(|word| word.parse().unwrap_or(0))
+            .collect();
+        Some(Stolen {
+            steal: *ticks.get(STEAL)?,
+            all: ticks[..=STEAL].iter().sum(),
+        })
+    }
+
+    /// Since then, in percent.
+    #[allow(clippy::cast_precision_loss, reason = "two digits are reported")]
+    pub(crate) fn percent_until(self, later: Stolen) -> Option<f64> {
+        let all = later.all.checked_sub(self.all).filter(|all| *all > 0)?;
+        Some(later.steal.saturating_sub(self.steal) as f64 / all as f64 * 100.0)
+    }
+}
+
+fn frequency(cpuinfo: &str) -> Option<f64> {
+    let rates = cpuinfo
+        .lines()
+        .filter_map(|line| line.strip_prefix("cpu MHz")?.split_once(':'))
+        .filter_map(|(_, rate)| rate.trim().parse::<f64>().ok());
+    rates.max_by(f64::total_cmp)
+}
+
+/// Names of what is in `directory`, in order.
+fn entries(directory: &str) -> impl Iterator<Item = String> {
+    let names: BTreeSet<String> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.into_iter()
+}
+
+fn offloads(site: &Site) -> Vec<String> {
+    let Some(host) = site.hosts.first() else {
+        return Vec::new();
+    };
+    let ask = |option: &str| {
+        let mut words: Vec<&str> = Vec::new();
+        if let Some(netns) = &host.netns {
+            words.extend(["ip", "netns", "exec", netns]);
+        }
+        words.extend(["ethtool", option, &host.interface]);
+        let output = Command::new(words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .output();
+        output.map_or_else(
+            |_| String::new(),
+            |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    };
+    let mut told = switched_on(&ask("-k"));
+    told.extend(coalescing(&ask("-c")));
+    told
+}
+
+/// Features that can be switched and are on, of `ethtool -k`.
+fn switched_on(features: &str) -> Vec<String> {
+    features
+        .lines()
+        .filter(|line| !line.starts_with([' ', '\t']))
+        .filter_map(|line| line.strip_suffix(": on"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Delays of interrupts that are set, of `ethtool -c`.
+fn coalescing(settings: &str) -> Vec<String> {
+    let is_set =
+        |line: &&str| line.contains("usecs:") && !line.ends_with(": 0") && !line.ends_with("n/a");
+    settings.lines().filter(is_set).map(str::to_owned).collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steal_is_a_share_of_the_time_between() {
+        let at = |steal: u64, idle: u64| {
+            let stat = format!("cpu  10 0 10 {idle} 0 0 0 {steal} 0 0\ncpu0 1 2 3\n");
+            Stolen::parse(&stat).expect("a line")
+        };
+        let percent = at(5, 100).percent_until(at(15, 190)).expect("time passed");
+        assert!((percent - 10.0).abs() < 1e-9, "{percent}");
+        assert_eq!(at(5, 100).percent_until(at(5, 100)), None);
+        assert_eq!(Stolen::parse("cpu  1 2 3\n"), None);
+    }
+
+    #[test]
+    fn what_the_system_tells_is_picked() {
+        assert_eq!(
+            frequency("cpu MHz\t\t: 2000.5\ncpu MHz : 2500\n"),
+            Some(2500.0)
+        );
+        assert_eq!(frequency(""), None);
+        let features = "Features for eth0:\nrx-checksumming: on\n\ttx-ipv4: on\ntso: off\n";
+        assert_eq!(switched_on(features), ["rx-checksumming"]);
+        let delays = "rx-usecs: 50\nrx-frames: 0\ntx-usecs: 0\nrx-usecs-irq: n/a\n";
+        assert_eq!(coalescing(delays), ["rx-usecs: 50"]);
+    }
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The parameters of LogP per message size, by the three loops of the evaluation of GM and
+//! BIP on Myrinet, and LogGP's G.
+//!
+//! (a) a ping-pong gives half the round trip; (b) a sender that sends and then spins for D: with D
+//! of 0 its interval is g, with a D longer than g it is o_s + D; (c) a receiver that receives and
+//! then spins for D, behind a sender that is ahead of it: its interval is o_r + D.
+//!
+//! The paper computes L as what these leave of half the round trip. Here it is measured apart: in
+//! (b) with the long D each message is alone, and both ends read the same clock, so the time from a
+//! send to the end of its receive is known. L is that less o_s and o_r, and their sum can be
+//! compared with the half round trip of (a), which is another loop. Where the kernel hands a
+//! message over before the sender's call returns, both ends work at once and L is negative.
+
+use crate::measure::{Pace, Sample, Turn, drive};
+use crate::pattern::{stamp, verify};
+use crate::rounds::median;
+use crate::rows::turn_flags;
+use crate::spec::{Spec, window};
+use anyhow::{Result, ensure};
+use quanta::Clock;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Loops that share a row's time.
+const LOOPS: u32 = 4;
+
+/// D of loops (b) and (c) in half round trips: longer than the interval of a sender that does not
+/// spin, and long enough that a message is received before the next is sent.
+const DELAY_HALF_TRIPS: f64 = 4.0;
+
+/// Least D: against it, reading the clock is short.
+const DELAY_MIN: Duration = Duration::from_micros(2);
+
+/// Messages between two words of the receiver in loops (b) and (c).
+const BURST_MAX: u64 = 32;
+
+/// The receiver's word that a window has arrived.
+const ACK: [u8; 4] = *b"done";
+
+/// Bytes of a moment in the receiver's word.
+const MOMENT: usize = 8;
+
+/// LogP's parameters for one size, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogP {
+    /// From the end of the sender's work to the beginning of the receiver's.
+    pub l_us: f64,
+    /// Work of the sender a message.
+    pub os_us: f64,
+    /// Work of the receiver a message.
+    pub or_us: f64,
+    /// Interval of messages that are sent one behind the other.
+    pub g_us: f64,
+}
+
+impl LogP {
+    /// What a message takes from one process to the other: o_s + L + o_r.
+    pub fn sum_us(&self) -> f64 {
+        self.os_us + self.l_us + self.or_us
+    }
+
+    /// The medians of `rounds`.
+    pub(crate) fn of_rounds(rounds: &[LogP]) -> Option<LogP> {
+        let of = |field: fn(&LogP) -> f64| median(rounds.iter().map(field).collect());
+        (!rounds.is_empty()).then(|| LogP {
+            l_us: of(|logp| logp.l_us),
+            os_us: of(|logp| logp.os_us),
+            or_us: of(|logp| logp.or_us),
+            g_us: of(|logp| logp.g_us),
+        })
+    }
+}
+
+/// An end of a row, as the loops see it.
+pub(crate) trait Talk {
+    /// Sends `message`; the buffer is free afterwards.
+    fn send(&mut self, message: &[u8]) -> Result<()>;
+    /// Waits for a message that fills `message`.
+    fn receive(&mut self, message: &mut [u8]) -> Result<()>;
+
+    /// Loop (b) with no delay, the sender's part: windows as in the metric `rate`, of
+    /// long messages as in `stream`.
+    fn send_windows(&mut self, spec: &Spec) -> Result<Sample> {
+        let mut message = vec![0; spec.size];
+        let mut ack = [0; ACK.len()];
+        let mut seq = 0;
+        drive(spec.pace, Turn::one_way(window(spec.size)), |last| {
+            stamp(&mut message, seq, turn_flags(seq, last));
+            for _ in 0..window(spec.size) {
+                self.send(&message)?;
+            }
+            seq += 1;
+            self.receive(&mut ack)?;
+            ensure!(ack == ACK, "the acknowledgement is {ack:?}");
+            Ok(())
+        })
+    }
+
+    /// The receiver's part of it.
+    fn receive_windows(&mut self, spec: &Spec) -> Result<()> {
+        let mut message = vec![0; spec.size];
+        for seq in 0.. {
+            for _ in 0..window(spec.size) {
+                self.receive(&mut message)?;
+            }
+            let flags = verify(&message, seq)?;
+            self.send(&ACK)?;
+            if flags.last {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The driver's part.
+///
+/// # Errors
+/// A payload was wrong, or the other end is gone.
+pub(crate) fn measure(talk: &mut impl Talk, spec: &Spec) -> Result<Sample> {
+    let spec = quartered(spec);
+    let mut loops = Loops::new(talk, &spec);
+    let mut sample = loops.round_trips()?;
+    let delay = delay(&sample);
+    // The other end is told it by the stamps' own means: a message of its own.
+    let delay_ns = u64::try_from(delay.as_nanos())?;
+    loops.talk.send(&delay_ns.to_le_bytes())?;
+    let gap = loops.talk.send_windows(&spec)?;
+    let (os_us, trip_us) = loops.send_delayed(delay)?;
+    let or_us = loops.send_ahead()?;
+    sample.extra.logp = Some(LogP {
+        l_us: trip_us - os_us - or_us,
+        os_us,
+        or_us,
+        g_us: gap.p50_us,
+    });
+    Ok(sample)
+}
+
+/// The answerer's part.
+///
+/// # Errors
+/// A payload was wrong, or the other end is gone.
+pub(crate) fn answer(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
+    let spec = quartered(spec);
+    let mut loops = Loops::new(talk, &spec);
+    loops.answer_round_trips()?;
+    let mut delay_ns = [0; 8];
+    loops.talk.receive(&mut delay_ns)?;
+    loops.talk.receive_windows(&spec)?;
+    loops.receive_at_once()?;
+    loops.receive_delayed(Duration::from_nanos(u64::from_le_bytes(delay_ns)))
+}
+
+fn quartered(spec: &Spec) -> Spec {
+    let pace = match spec.pace {
+        Pace::Seconds(seconds) => Pace::Seconds(seconds / f64::from(LOOPS)),
+        Pace::Iterations(count) => Pace::Iterations(count.div_ceil(u64::from(LOOPS))),
+    };
+    Spec {
+        pace,
+        ..spec.clone()
+    }
+}
+
+fn delay(round_trips: &Sample) -> Duration {
+    let trips = round_trips.p50_us * DELAY_HALF_TRIPS;
+    DELAY_MIN.max(Duration::from_secs_f64(trips / 1e6))
+}
+
+struct Loops<'a, T> {
+    talk: &'a mut T,
+    clock: Clock,
+    pace: Pace,
+    burst: u64,
+    message: Vec<u8>,
+}
+
+impl<'a, T: Talk> Loops<'a, T> {
+    fn new(talk: &'a mut T, spec: &Spec) -> Self {
+        Loops {
+            talk,
+            clock: Clock::new(),
+            pace: spec.pace,
+            burst: window(spec.size).min(BURST_MAX),
+            message: vec![0; spec.size],
+        }
+    }
+
+    /// Loop (a).
+    fn round_trips(&mut self) -> Result<Sample> {
+        let mut seq = 0;
+        drive(self.pace, Turn::round_trips(1), |last| {
+            let flags = turn_flags(seq, last);
+            stamp(&mut self.message, seq, flags);
+            self.talk.send(&self.message)?;
+            self.talk.receive(&mut self.message)?;
+            let answered = verify(&self.message, seq)?;
+            ensure!(answered == flags, "the answer is not the question");
+            seq += 1;
+            Ok(())
+        })
+    }
+
+    fn answer_round_trips(&mut self) -> Result<()> {
+        for seq in 0.. {
+            self.talk.receive(&mut self.message)?;
+            let flags = verify(&self.message, seq)?;
+            stamp(&mut self.message, seq, flags);
+            self.talk.send(&self.message)?;
+            if flags.last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Loop (b) with a long delay: o_s, and the time from a send to the end of its receive.
+    fn send_delayed(&mut self, delay: Duration) -> Result<(f64, f64)> {
+        let spin_us = self.spin_cost_us(delay);
+        let (mut intervals, mut trips) = (Vec::new(), Vec::new());
+        let mut word = vec![0; usize::try_from(self.burst)? * MOMENT];
+        let mut sent = Vec::new();
+        let mut seq = 0;
+        drive(self.pace, Turn::one_way(self.burst), |last| {
+            sent.clear();
+            stamp(&mut self.message, seq, turn_flags(seq, last));
+            let began = self.clock.raw();
+            for _ in 0..self.burst {
+                sent.push(self.clock.raw());
+                self.talk.send(&self.message)?;
+                self.spin(delay);
+            }
+            intervals.push(self.since_us(began) / messages(self.burst) - spin_us);
+            self.talk.receive(&mut word)?;
+            for (sent, moment) in sent.iter().zip(word.chunks_exact(MOMENT)) {
+                let mut bytes = [0; MOMENT];
+                bytes.copy_from_slice(moment);
+                trips.push(self.between_us(*sent, u64::from_le_bytes(bytes)));
+            }
+            seq += 1;
+            Ok(())
+        })?;
+        Ok((median(intervals), median(trips)))
+    }
+
+    /// The receiver of it, who tells when each message had come.
+    fn receive_at_once(&mut self) -> Result<()> {
+        for seq in 0.. {
+            let mut word = Vec::new();
+            for _ in 0..self.burst {
+                self.talk.receive(&mut self.message)?;
+                word.extend(self.clock.raw().to_le_bytes());
+            }
+            let flags = verify(&self.message, seq)?;
+            self.talk.send(&word)?;
+            if flags.last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The sender of loop (c). The receiver's word is its interval less the delay.
+    fn send_ahead(&mut self) -> Result<f64> {
+        let mut intervals = Vec::new();
+        let mut word = [0; 8];
+        let mut seq = 0;
+        drive(self.pace, Turn::one_way(self.burst + 1), |last| {
+            stamp(&mut self.message, seq, turn_flags(seq, last));
+            for _ in 0..=self.burst {
+                self.talk.send(&self.message)?;
+            }
+            self.talk.receive(&mut word)?;
+            intervals.push(f64::from_le_bytes(word));
+            seq += 1;
+            Ok(())
+        })?;
+        Ok(median(intervals))
+    }
+
+    /// Loop (c). The first message is waited for, and not timed.
+    fn receive_delayed(&mut self, delay: Duration) -> Result<()> {
+        let spin_us = self.spin_cost_us(delay);
+        for seq in 0.. {
+            self.talk.receive(&mut self.message)?;
+            let flags = verify(&self.message, seq)?;
+            let began = self.clock.raw();
+            for _ in 0..self.burst {
+                self.spin(delay);
+                self.talk.receive(&mut self.message)?;
+            }
+            let interval = self.since_us(began) / messages(self.burst) - spin_us;
+            self.talk.send(&interval.to_le_bytes())?;
+            if flags.last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn spin(&self, delay: Duration) {
+        let until = delay.as_nanos();
+        let began = self.clock.raw();
+        while u128::from(self.clock.delta_as_nanos(began, self.clock.raw())) < until {}
+    }
+
+    /// What spinning for `delay` really takes.
+    fn spin_cost_us(&self, delay: Duration) -> f64 {
+        const TRIALS: u64 = 64;
+        let trial = |_| {
+            let began = self.clock.raw();
+            self.spin(delay);
+            self.since_us(began)
+        };
+        median((0..TRIALS).map(trial).collect())
+    }
+
+    fn since_us(&self, began: u64) -> f64 {
+        self.between_us(began, self.clock.raw())
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
+    fn between_us(&self, began: u64, ended: u64) -> f64 {
+        self.clock.delta_as_nanos(began, ended) as f64 / 1e3
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "at most BURST_MAX")]
+fn messages(burst: u64) -> f64 {
+    burst as f64
+}
+
+/// LogGP's G of one system on one path: time per byte of long messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LongGap {
+    /// As in the rows.
+    pub system: String,
+    /// As in the rows.
+    pub path: crate::args::Path,
+    /// Nanoseconds a byte: the slope of g over the sizes of [`LONG_MIN`] bytes and more.
+    pub ns_per_byte: f64,
+}
+
+/// Bytes of a message that is long: its sender lends it instead of having it copied.
+pub(crate) const LONG_MIN: usize = 16 << 10;
+
+/// G of all systems and paths in `rows` with two long sizes or more: the least squares' slope.
+pub(crate) fn long_gaps(rows: &[crate::schema::Row]) -> Vec<LongGap> {
+    let mut gaps: Vec<LongGap> = Vec::new();
+    for row in rows {
+        let known = |gap: &LongGap| gap.system == row.system && gap.path == row.path;
+        if gaps.iter().any(known) {
+            continue;
+        }
+        let same = rows.iter().filter(|other| {
+            (&other.system, other.path) == (&row.system, row.path) && other.size >= LONG_MIN
+        });
+        #[allow(clippy::cast_precision_loss, reason = "sizes stay below 2^30")]
+        let points: Vec<(f64, f64)> = same
+            .filter_map(|row| Some((row.size as f64, row.extra.logp?.g_us * 1e3)))
+            .collect();
+        gaps.extend(slope(&points).map(|ns_per_byte| LongGap {
+            system: row.system.clone(),
+            path: row.path,
+            ns_per_byte,
+        }));
+    }
+    gaps
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a handful of points")]
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let (x, y) = points
+        .iter()
+        .fold((0.0, 0.0), |(x, y), point| (x + point.0, y + point.1));
+    let (x, y) = (x / count, y / count);
+    let (xy, xx) = points.iter().fold((0.0, 0.0), |(xy, xx), point| {
+        let dx = point.0 - x;
+        (xy + dx * (point.1 - y), xx + dx * dx)
+    });
+    (points.len() > 1 && xx > 0.0).then(|| xy / xx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_is_that_of_the_line() {
+        let line = |x: f64| (x, 7.0 + 0.25 * x);
+        let slope_of = slope(&[line(1.0), line(2.0), line(10.0)]).expect("a line");
+        assert!((slope_of - 0.25).abs() < 1e-12);
+        assert_eq!(slope(&[line(1.0)]), None);
+        assert_eq!(slope(&[]), None);
+    }
+
+    #[test]
+    fn the_sum_is_the_way_of_a_message() {
+        let rounds = [1.0, 3.0, 2.0].map(|us| LogP {
+            l_us: us,
+            os_us: 0.5,
+            or_us: 0.25,
+            g_us: 0.1,
+        });
+        let logp = LogP::of_rounds(&rounds).expect("rounds");
+        assert!((logp.sum_us() - 2.75).abs() < 1e-12);
+        assert_eq!(LogP::of_rounds(&[]), None);
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an earlier run has measured already.
+
+use crate::args::Metric;
+use crate::plan::Wanted;
+use crate::schema::{Machine, Report, Row};
+
+/// Why a run cannot be gone on with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the earlier run had another {what} ({before}, now {now}): figures of both do not belong into \
+     one table; measure anew without --resume"
+)]
+pub struct ResumeError {
+    what: &'static str,
+    before: String,
+    now: String,
+}
+
+/// Refuses figures of another machine, or of another manner of measuring.
+///
+/// # Errors
+/// [`ResumeError`] names the first difference.
+pub(crate) fn check(before: &Machine, now: &Machine) -> Result<(), ResumeError> {
+    let facts = |machine: &Machine| {
+        [
+            ("processor", machine.cpu.clone()),
+            ("kernel", machine.kernel.clone()),
+            ("version of Portolan", machine.portolan.clone()),
+            ("MTU", machine.mtu.to_string()),
+            ("place", format!("{:?}", machine.site).to_lowercase()),
+            ("number of rounds", machine.rounds.to_string()),
+        ]
+    };
+    for ((what, before), (_, now)) in facts(before).into_iter().zip(facts(now)) {
+        if before != now {
+            return Err(ResumeError { what, before, now });
+        }
+    }
+    Ok(())
+}
+
+/// The rows of `report` for `wanted`, with the ways that were slower, if all are there with all
+/// their rounds.
+pub(crate) fn rows(
+    report: &Report,
+    (metric, size): (Metric, usize),
+    wanted: &[Wanted],
+) -> Option<(Vec<Row>, Vec<Row>)> {
+    let rounds = report.machine.rounds as usize;
+    let of_size = |row: &&Row| (row.metric, row.size) == (metric, size);
+    let found = wanted.iter().map(|wanted| {
+        let conditions = wanted.candidates.first()?.conditions;
+        let same = |row: &&Row| {
+            (row.system.as_str(), row.path, row.conditions)
+                == (wanted.system, wanted.path, conditions)
+        };
+        let row = report.results.iter().filter(of_size).find(same)?;
+        (row.per_round.len() == rounds).then(|| row.clone())
+    });
+    let rows: Vec<Row> = found.collect::<Option<_>>()?;
+    let slower = report.slower_variants.iter().filter(of_size).cloned();
+    Some((rows, slower.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Path;
+    use crate::conditions::Conditions;
+    use crate::plan::Measurement;
+    use crate::schema::tests::report;
+    use crate::spec::{Intake, Program};
+
+    fn wanted(system: &'static str) -> Wanted {
+        Wanted {
+            system,
+            path: Path::Packet,
+            candidates: vec![Measurement {
+                program: Program::PacketPingpong(Intake::Ring),
+                between_hosts: true,
+                conditions: Conditions::default(),
+                congestion: None,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_size_is_taken_over_when_every_row_has_all_rounds() {
+        let of = |report: &Report, size, rows_wanted: &[Wanted]| {
+            rows(report, (Metric::Pingpong, size), rows_wanted).map(|(rows, _)| rows.len())
+        };
+        let mut earlier = report();
+        assert_eq!(of(&earlier, 64, &[wanted("limit")]), Some(1));
+        assert_eq!(of(&earlier, 65, &[wanted("limit")]), None);
+        assert_eq!(of(&earlier, 64, &[wanted("limit"), wanted("tcp")]), None);
+        earlier.results[0].per_round.pop();
+        assert_eq!(of(&earlier, 64, &[wanted("limit")]), None);
+    }
+
+    #[test]
+    fn another_machine_is_refused_by_its_difference() {
+        let earlier = report().machine;
+        assert_eq!(check(&earlier, &earlier), Ok(()));
+        let other = Machine {
+            kernel: "7.0".into(),
+            ..earlier.clone()
+        };
+        let error = check(&earlier, &other)
+            .expect_err("another kernel")
+            .to_string();
+        assert!(
+            error.contains("kernel") && error.contains("7.0") && error.contains("without --resume"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The loops of LogP over bare sockets, both ends spinning.
+
+use crate::end::End;
+use crate::logp::{self, Talk};
+use crate::measure::Sample;
+use crate::patience::Patience;
+use crate::rows::tcp::{read_spinning, write_spinning};
+use crate::socket::{self, ETHERNET, datagram_len};
+use crate::sys;
+use anyhow::{Result, ensure};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A TCP connection without Nagle's algorithm.
+///
+/// # Errors
+/// A payload was wrong, or the connection broke.
+pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
+    let stream = socket::tcp(end)?;
+    stream.set_nonblocking(true)?;
+    let patience = end.patience();
+    play(end, &mut Bytes { stream, patience })
+}
+
+/// Connected UDP sockets, one datagram a message.
+///
+/// # Errors
+/// A payload was wrong, nothing came, or a message is longer than a datagram.
+pub(crate) fn udp(end: &mut End) -> Result<Option<Sample>> {
+    let (size, most) = (end.spec.size, datagram_len(end.spec.mtu));
+    ensure!(
+        size <= most,
+        "a bare datagram carries {most} bytes, not {size}"
+    );
+    let socket = socket::udp(end, None)?;
+    play(end, &mut Units::new(end, socket, Vec::new()))
+}
+
+/// Raw Ethernet, one frame a message.
+///
+/// # Errors
+/// A payload was wrong, nothing came, the socket is refused, or a message is longer than a frame.
+pub(crate) fn packet(end: &mut End) -> Result<Option<Sample>> {
+    let (size, most) = (end.spec.size, end.spec.mtu);
+    ensure!(
+        size <= most,
+        "a bare frame carries {most} bytes, not {size}"
+    );
+    let (socket, header) = socket::packet(end)?;
+    play(end, &mut Units::new(end, socket, header.to_vec()))
+}
+
+fn play(end: &End, talk: &mut impl Talk) -> Result<Option<Sample>> {
+    if end.drives() {
+        logp::measure(talk, &end.spec).map(Some)
+    } else {
+        logp::answer(talk, &end.spec)?;
+        Ok(None)
+    }
+}
+
+struct Bytes {
+    stream: TcpStream,
+    patience: Patience,
+}
+
+impl Talk for Bytes {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        write_spinning(&mut self.stream, message, &mut self.patience)
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8]) -> Result<()> {
+        read_spinning(&mut self.stream, message, &mut self.patience)
+    }
+}
+
+/// Frames, or datagrams, whose header is empty.
+struct Units {
+    socket: OwnedFd,
+    header_len: usize,
+    /// Header and message.
+    tx: Vec<u8>,
+    rx: Vec<u8>,
+    patience: Patience,
+}
+
+impl Units {
+    fn new(end: &End, socket: OwnedFd, header: Vec<u8>) -> Self {
+        Units {
+            socket,
+            header_len: header.len(),
+            tx: header,
+            rx: vec![0; ETHERNET + end.spec.mtu],
+            patience: end.patience(),
+        }
+    }
+}
+
+impl Talk for Units {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        self.tx.truncate(self.header_len);
+        self.tx.extend_from_slice(message);
+        while !sys::try_send(self.socket.as_fd(), &self.tx)? {
+            self.patience.wait()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8]) -> Result<()> {
+        loop {
+            if let Some(len) = sys::try_receive(self.socket.as_fd(), &mut self.rx)? {
+                let wanted = self.header_len + message.len();
+                ensure!(len == wanted, "{len} bytes came, not {wanted}");
+                message.copy_from_slice(&self.rx[self.header_len..len]);
+                self.patience.reward();
+                return Ok(());
+            }
+            self.patience.wait()?;
+        }
+    }
+}

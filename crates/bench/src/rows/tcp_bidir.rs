@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams in both directions of one TCP connection, which is made for that. One thread an end, as
+//! in Portolan's row, spins and moves what each direction takes.
+
+use crate::bidir::{answer_windows, drive_windows};
+use crate::end::End;
+use crate::measure::Sample;
+use crate::patience::Patience;
+use crate::pattern::{Flags, stamp, verify};
+use crate::socket;
+use crate::spec::{Chunk, window};
+use anyhow::{Result, bail};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+/// Runs this end.
+///
+/// # Errors
+/// A payload was wrong, or the connection broke.
+pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
+    let stream = socket::tcp(end)?;
+    stream.set_nonblocking(true)?;
+    let size = end.spec.size;
+    let mut both = Both {
+        stream,
+        call_len: chunk.call_len(),
+        tx: vec![0; size],
+        rx: vec![0; size],
+        messages: usize::try_from(window(size))?,
+        patience: end.patience(),
+    };
+    if end.drives() {
+        return drive_windows(&end.spec, |seq, flags| both.exchange(seq, flags)).map(Some);
+    }
+    let meter = &mut end.meter;
+    let bytes = 2 * window(size) * size as u64;
+    answer_windows(|seq, flags| both.exchange(seq, flags), || meter.turn(bytes))?;
+    Ok(None)
+}
+
+struct Both {
+    stream: TcpStream,
+    /// Bytes that a call may move before the other direction is looked at.
+    call_len: usize,
+    tx: Vec<u8>,
+    rx: Vec<u8>,
+    /// Messages of a window.
+    messages: usize,
+    patience: Patience,
+}
+
+impl Both {
+    fn exchange(&mut self, seq: u64, flags: Flags) -> Result<Flags> {
+        stamp(&mut self.tx, seq, flags);
+        let total = self.messages * self.tx.len();
+        let (mut sent, mut received) = (0, 0);
+        let mut heard = Flags::NONE;
+        while sent < total || received < total {
+            let wrote = self.write_some(sent, total)?;
+            let read = self.read_some(received, total)?;
+            (sent, received) = (sent + wrote, received + read);
+            if read > 0 && received.is_multiple_of(self.rx.len()) {
+                heard = verify(&self.rx, seq)?;
+            }
+            match wrote + read {
+                0 => self.patience.wait()?,
+                _ => self.patience.reward(),
+            }
+        }
+        Ok(heard)
+    }
+
+    /// Up to the end of the message that byte `done` of the window is in.
+    fn part(&self, done: usize, total: usize) -> std::ops::Range<usize> {
+        let len = self.tx.len();
+        let from = done % len;
+        let left = if done == total { 0 } else { len - from };
+        from..from + left.min(self.call_len)
+    }
+
+    fn write_some(&mut self, sent: usize, total: usize) -> Result<usize> {
+        let part = self.part(sent, total);
+        if part.is_empty() {
+            return Ok(0);
+        }
+        match self.stream.write(&self.tx[part]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            written => Ok(written?),
+        }
+    }
+
+    fn read_some(&mut self, received: usize, total: usize) -> Result<usize> {
+        let part = self.part(received, total);
+        if part.is_empty() {
+            return Ok(0);
+        }
+        match self.stream.read(&mut self.rx[part]) {
+            Ok(0) => bail!("the other end closed the connection"),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            read => Ok(read?),
+        }
+    }
+}
