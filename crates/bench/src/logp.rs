@@ -339,7 +339,7 @@ pub struct LongGap {
     pub system: String,
     /// As in the rows.
     pub path: crate::args::Path,
-    /// Nanoseconds a byte: the slope of g over the sizes of [`LONG_MIN`] bytes and more.
+    /// Nanoseconds a byte: the slope of g over the long sizes.
     pub ns_per_byte: f64,
 }
 

@@ -17,7 +17,7 @@ pub(crate) const SCHEMA: u32 = 1;
 /// A run of `portolan bench`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// [`SCHEMA`].
+    /// 1: what the fields mean.
     pub schema: u32,
     /// Where and how it was measured.
     pub machine: Machine,

@@ -31,6 +31,9 @@ const RESERVE_LEN: usize = 1024 * 1024;
 /// Counted for each message that waits at a port, beside what it holds: its place in the queue, twice
 /// since queues double.
 pub(crate) const WAITING_LEN: usize = 48;
+/// Must be left beside what a chunk takes and tables may double into: a few allocations of everything
+/// else. The allocator does not say which one fails first, and only this one may.
+const MARGIN_LEN: usize = 64 * 1024;
 /// Set in the length of a slot that is free; the other bits name the next free one.
 const FREE_BIT: u32 = 1 << 31;
 /// Set in the length of a message whose session is over: no credit bounds it.
@@ -69,6 +72,8 @@ pub(crate) struct HeldPool {
     total_len: usize,
     /// Bytes of those without.
     spare_len: usize,
+    /// Messages held.
+    count: usize,
     /// Bytes of messages whose sessions are over, places in queues included.
     left_len: usize,
 }
@@ -91,6 +96,7 @@ impl HeldPool {
         chunk.free_slot = chunk.lens[slot as usize] & !FREE_BIT;
         chunk.lens[slot as usize] = narrow(len);
         chunk.used += 1;
+        self.count += 1;
         if chunk.free_slot == NONE {
             chunk.open_at = NONE;
             self.open[class].pop();
@@ -125,6 +131,7 @@ impl HeldPool {
         chunk.lens[slot as usize] = chunk.free_slot | FREE_BIT;
         chunk.free_slot = slot;
         chunk.used -= 1;
+        self.count -= 1;
         let open = &mut self.open[usize::from(chunk.class)];
         if chunk.open_at == NONE {
             chunk.open_at = narrow(open.len());
@@ -185,9 +192,11 @@ impl HeldPool {
         Some(room)
     }
 
-    /// Makes sure that `len` bytes can be allocated, from the reserve if need be.
+    /// Makes sure that `len` bytes can be allocated, and that all tables can double which grow with the
+    /// messages; from the reserve if need be.
     fn ensure(&mut self, len: usize) {
-        if self.room_for(len).is_none() {
+        let tables = self.count * WAITING_LEN + self.chunks.len() * 2 * size_of::<Option<Chunk>>();
+        if self.room_for(len + tables + MARGIN_LEN).is_none() {
             self.reserve = Vec::new();
             self.is_exhausted = true;
         }
@@ -206,7 +215,7 @@ impl HeldPool {
     fn add_chunk(&mut self, class: usize) -> u32 {
         let slot_len = SLOT_LEN_MIN << class;
         let count = (CHUNK_LEN / slot_len).max(1);
-        self.ensure(slot_len * count);
+        self.ensure((slot_len + size_of::<u32>()) * count);
         let last: u32 = narrow(count - 1);
         let next = |slot| if slot == last { NONE } else { slot + 1 };
         let chunk = Chunk {
@@ -337,6 +346,26 @@ mod tests {
         let id = pool.take(70_000);
         assert!(!pool.is_exhausted());
         pool.release(id);
+    }
+
+    /// A queue that doubles asks for all its room at once, and a failure there could not be told.
+    #[test]
+    fn memory_counts_as_exhausted_while_queues_can_still_double() {
+        const ALLOWED: usize = 16 * 1024 * 1024;
+        for len in [0, 8, 100, 16_000] {
+            let mut pool = HeldPool {
+                allowed: Some(ALLOWED),
+                ..HeldPool::default()
+            };
+            while !pool.is_exhausted() {
+                pool.take(len);
+            }
+            let queues = pool.count * WAITING_LEN;
+            let wanted = pool.total_len + queues + MARGIN_LEN;
+            // The chunk that found it so is there, too, and the reserve is free for it.
+            assert!(wanted <= ALLOWED + RESERVE_LEN / 2, "{len}: too late");
+            assert!(wanted > ALLOWED - RESERVE_LEN, "{len}: too early");
+        }
     }
 
     #[test]
