@@ -17,15 +17,16 @@ use std::time::Duration;
 /// How long a rank waits.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Wake-ups in that time: 25 a second. Some 15 are seen: 5 to ask whether the rank that is waited for
-/// lives, 10 by its answers, to the program's thread and to that which asks.
+/// Wake-ups in that time: 25 a second. Some 10 are seen: 5 to ask whether the rank that is waited for
+/// lives, 5 by its answers.
 const WAKEUPS_MAX: u64 = 5 * 25;
 
-/// Questions and answers in that time: 5 a second each. What a loaded machine keeps for longer than 50 ms
-/// is asked again (`P9.3`), and has its own wake-ups.
-const QUESTIONS: u64 = 5 * 10;
+/// Questions or answers in that time: 5 a second, to the rank that is waited for or to the one that
+/// waits. What a loaded machine keeps for longer is asked again (`P9.3`), as is another rank that leaves
+/// something unacknowledged, and has its own wake-ups.
+const QUESTIONS: u64 = 5 * 5;
 
-/// By the timer after which a question is asked again, and by its answers to two threads.
+/// By the question's timer, by its answer, and to send again what was not acknowledged.
 const WAKEUPS_PER_QUESTION: u64 = 3;
 
 /// Turns in that time: a millisecond of spinning has fewer, five seconds have a hundred million.

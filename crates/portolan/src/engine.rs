@@ -122,6 +122,8 @@ pub(crate) struct Inner {
     pub(crate) is_asking: bool,
     /// The program makes no call, and its helper has the engine: nobody waits for peers.
     pub(crate) is_away: bool,
+    /// Turns that the helper has made.
+    pub(crate) carried_turns: u32,
     /// Processes of the job that have ended, as the launcher tells.
     pub(crate) ended_count: u32,
     /// The process whose session this is.

@@ -134,11 +134,12 @@ impl Node {
         self.engine.look().inner.core.counters().clone()
     }
 
-    /// Turns of the engine so far, modulo 2^32: in each it has looked at what may have come. A process
-    /// that waits takes few.
+    /// Turns of the engine in calls of the program so far, modulo 2^32: in each it has looked at what
+    /// may have come. A process that waits takes few.
     #[must_use]
     pub fn turn_count(&self) -> u32 {
-        self.engine.look().inner.turn
+        let engine = self.engine.look();
+        engine.inner.turn.wrapping_sub(engine.inner.carried_turns)
     }
 
     /// Questions whether a peer lives, and answers to those of others, that this process has sent so

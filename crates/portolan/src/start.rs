@@ -130,6 +130,7 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         is_idle: false,
         in_wait: false,
         is_asking: false,
+        carried_turns: 0,
         is_away: false,
         ended_count: 0,
         losses: None,

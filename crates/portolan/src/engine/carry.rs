@@ -62,7 +62,7 @@ impl Engine {
             self.drain();
         }
         self.on_timeout();
-        let mut has_moved = false;
+        let (mut has_moved, begin) = (false, self.inner.turn);
         for _ in 0..CARRY_TURNS {
             let moved = self.carry_turn();
             has_moved |= moved > 0;
@@ -70,6 +70,8 @@ impl Engine {
                 break;
             }
         }
+        let turns = self.inner.turn.wrapping_sub(begin);
+        self.inner.carried_turns = self.inner.carried_turns.wrapping_add(turns);
         self.inner.core.look_for_outstanding();
         match (self.has_left(), has_moved) {
             (false, _) => Carried::Done,

@@ -29,6 +29,8 @@ pub(crate) struct PeerInfo {
     pub(crate) awaited_count: u32,
     /// When it was last asked whether it lives.
     pub(super) asked_at: Instant,
+    /// Questions since it was last heard.
+    pub(super) unanswered: u8,
     /// How long it has been silent.
     pub(super) silence: Silence,
     /// The network has said that it is gone, and it has not answered since.

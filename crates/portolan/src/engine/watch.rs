@@ -8,12 +8,13 @@ use crate::liveness::Standing;
 use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
 use std::time::Duration;
 
-/// Without any sign of life for so long, a peer that is waited for is asked. Each question wakes both
-/// sides' threads: a process that waits for one peer is woken some 20 times a second. `P9.3`
-const ASK_AFTER_MAX: Duration = Duration::from_millis(200);
+/// Longest sleep of a process that waits for a peer, which is asked then if it was silent for most of it.
+/// The question wakes this process, and the answer: some 10 times a second. `P9.3`
+const SLEEP_MAX: Duration = Duration::from_millis(200);
 
-/// A question without an answer is repeated after this: longer than a loaded host takes to answer, and
-/// many times within a peer's time to be silent, since questions and answers may be lost. `P9.3`
+/// A second question without an answer is repeated after this, and so on: longer than a loaded host takes
+/// to answer, and many times within a peer's time to be silent, since questions and answers may be lost.
+/// The first one is lost seldom, and is not worth a look of its own. `P9.3`
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A program that has not looked for so long does not wait any more. Less than a peer may be silent,
@@ -69,6 +70,7 @@ impl Engine {
             return;
         }
         let listed = std::mem::take(&mut self.inner.watched);
+        let mut asks = false;
         for peer in listed {
             let now = self.inner.now;
             let info = &mut self.inner.peers[peer.0 as usize];
@@ -81,27 +83,28 @@ impl Engine {
             }
             if info.watched_since.is_some() || info.is_doubted {
                 self.inner.list(peer);
-                self.check_one(peer);
+                asks |= self.check_one(peer, asks);
             }
         }
     }
 
-    fn check_one(&mut self, peer: PeerId) {
+    /// `asks`: another peer is asked in this look. Returns whether this one is.
+    fn check_one(&mut self, peer: PeerId, asks: bool) -> bool {
         let now = self.inner.now;
         if self.check_standing(peer, now) == Standing::Gone {
             self.give_up(peer, Cause::ProcessGone);
-            return;
+            return false;
         }
         let info = &mut self.inner.peers[peer.0 as usize];
         let Some(since) = info.watched_since else {
-            return;
+            return false;
         };
         let status = self.inner.core.peer_status(peer);
         if matches!(status, PeerStatus::Up | PeerStatus::Unknown) {
             info.connecting_since = None;
         }
         let heard = self.inner.core.last_heard(peer).unwrap_or_default();
-        self.check_peer(peer, now, heard.max(since));
+        self.check_peer(peer, now, heard.max(since), asks)
     }
 
     /// Whether `peer` is gone, as the network says and its silence confirms. `P9.4`
@@ -121,37 +124,49 @@ impl Engine {
         standing
     }
 
-    /// `P9.3`, and `P9.5` for a session that does not open.
-    fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant) {
+    /// `P9.3`, and `P9.5` for a session that does not open. As [`Engine::check_one`].
+    fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant, asks: bool) -> bool {
         let Some(liveness) = &self.liveness else {
-            return;
+            return false;
         };
         let heard = heard.max(liveness.seen(peer));
-        let ask_after = self.inner.ask_after();
+        let (sleep, ask_after) = (self.inner.calm_sleep(), self.inner.ask_after());
         let info = &mut self.inner.peers[peer.0 as usize];
         // Longer than the longest sleep of a wait.
-        let look = info.silence.look(now, heard, ask_after * 5 / 4);
+        let look = info.silence.look(now, heard, sleep * 5 / 4);
         let silent_for = look.silent_for;
         // Nor could its side of a session be heard meanwhile.
         info.connecting_since = info.connecting_since.map(|since| since + look.missed);
-        if silent_for >= ask_after && now.since(info.asked_at) >= ASK_AGAIN.min(ask_after) {
+        if info.asked_at <= heard {
+            info.unanswered = 0;
+        }
+        let pause = match info.unanswered {
+            1 => ask_after,
+            _ => ASK_AGAIN.min(ask_after),
+        };
+        // Early beside another, so that several peers wake this process no more often than one.
+        let is_silent = silent_for >= if asks { ask_after / 2 } else { ask_after };
+        let asks = is_silent && now.since(info.asked_at) >= pause;
+        if asks {
             info.asked_at = now;
+            info.unanswered = info.unanswered.saturating_add(1);
             liveness.ask(peer);
             // Also by the protocol: a peer that has given this session up says so.
             self.inner.core.ask(peer);
         }
-        self.inner.is_asking |= info.asked_at > heard;
+        self.inner.is_asking |= self.inner.peers[peer.0 as usize].unanswered > 1;
         if silent_for >= self.inner.peer_timeout {
             let links = self.inner.table.links_to(peer);
             let link = links.first().copied().unwrap_or(LinkId::UDP);
             self.give_up(peer, Cause::Silent(link));
-            return;
+            return asks;
         }
         let since = self.inner.peers[peer.0 as usize].connecting_since;
         let timeout = self.inner.connect_timeout;
         if since.is_some_and(|since| now.since(since) >= timeout) {
             self.give_up(peer, Cause::NoPath);
         }
+        asks
     }
 
     /// As [`Inner::give_up`], and hangs up its ring, by which it learns that it was given up. `P8.8`
@@ -178,16 +193,23 @@ impl Inner {
         }
     }
 
-    fn ask_after(&self) -> Duration {
+    /// Longest sleep while nobody that is waited for has left two questions unanswered.
+    fn calm_sleep(&self) -> Duration {
         // Three more questions fit in before the peer is given up.
-        ASK_AFTER_MAX.min(self.peer_timeout / 4)
+        SLEEP_MAX.min(self.peer_timeout / 4)
+    }
+
+    /// Silence after which a peer is asked: less than a sleep, at whose end the answer to the question
+    /// before is that old.
+    fn ask_after(&self) -> Duration {
+        self.calm_sleep() * 3 / 4
     }
 
     /// Longest sleep after which a peer that is waited for is asked in time.
     pub(crate) fn sleep_max(&self) -> Duration {
         match self.is_asking {
             true => ASK_AGAIN.min(self.ask_after()),
-            false => self.ask_after(),
+            false => self.calm_sleep(),
         }
     }
 }

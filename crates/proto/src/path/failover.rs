@@ -163,7 +163,7 @@ impl Paths {
         let someone = someone
             .filter(|path| path.is_usable())
             .any(|path| path.standing.answered);
-        let mut blamed = None;
+        let (mut blamed, mut asked) = (None, false);
         for path in self
             .by_link
             .iter_mut()
@@ -175,6 +175,7 @@ impl Paths {
             let Some(asked_at) = standing.asked_at.take() else {
                 continue;
             };
+            asked = true;
             // What a path carries that way alone is acknowledged by another.
             if standing.answered || acked_at > asked_at {
                 standing.misses = 0;
@@ -190,7 +191,9 @@ impl Paths {
         }
         if someone {
             self.suspicion.quiet_count = 0;
-        } else if self.suspicion.rounds_left == 0 {
+        } else if self.suspicion.rounds_left == 0 || asked && self.suspicion.quiet_count > 0 {
+            // The peer does not look: one round tells whether it still does not.
+            self.suspicion.rounds_left = 0;
             let pause = RETRY.doubled(self.suspicion.quiet_count.min(RETRY_DOUBLINGS));
             self.suspicion.quiet_until = now + pause;
             self.suspicion.quiet_count += 1;

@@ -17,6 +17,10 @@ const ROUNDS: u8 = 32;
 /// Wait for an answer before a probe counts as lost; a peer that sleeps answers within this.
 const PATIENCE: Span = Span::from_millis(20);
 
+/// Lost measurements in a row before no more are made, each after twice the wait of the one before: a
+/// peer that computes for 5 s is measured when it has looked again, and is sent little meanwhile. `P6.3`
+const MEASURE_TRIES: u8 = 8;
+
 /// Lost probes of one length before a shorter one is tried.
 const TRIES: u8 = 3;
 
@@ -134,11 +138,18 @@ impl Path {
     /// When [`Path::on_probe_timer`] has something to do.
     pub(super) fn probe_timer(&self) -> Instant {
         if self.probe.waiting {
-            self.probe.sent_at + PATIENCE
+            self.probe.sent_at + self.probe_patience()
         } else if self.frame_len < self.probe.widest && self.is_usable() {
             self.probe.regrow_at
         } else {
             Instant::NEVER
+        }
+    }
+
+    fn probe_patience(&self) -> Span {
+        match self.probe.trying {
+            0 => PATIENCE * (1 << self.probe.tries.min(MEASURE_TRIES)),
+            _ => PATIENCE,
         }
     }
 
@@ -206,7 +217,7 @@ impl Path {
         self.probe.tries += 1;
         if self.probe.trying == 0 {
             // A lost measurement; the peer may be busy with other things than progress.
-            if self.probe.tries >= ROUNDS {
+            if self.probe.tries >= MEASURE_TRIES {
                 self.probe.rounds = ROUNDS;
             }
         } else if self.probe.tries >= TRIES {
@@ -246,8 +257,11 @@ impl Path {
         }
         if self.probe.trying == 0 {
             let sample = now.span_since(self.probe.sent_at);
-            self.rtt.on_sample(sample);
-            self.probe.best = Some(self.probe.best.map_or(sample, |best| best.min(sample)));
+            // A later answer says for how long the peer did not look.
+            if sample <= PATIENCE {
+                self.rtt.on_sample(sample);
+                self.probe.best = Some(self.probe.best.map_or(sample, |best| best.min(sample)));
+            }
             self.probe.rounds += 1;
         } else {
             self.frame_len = self.probe.trying;
