@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a program as a job of real processes, and compares what they tell with the prediction.
 
+use crate::anybody;
 use crate::common::{Ended, portolan};
-use crate::model::{AnyClass, Chain, Expected, Link, Prediction, Streams, received};
-use crate::plan::{Fault, Message, Outcome, Path, Place, Program, Step, sum};
+use crate::model::{AnyClass, Chain, Expected, Link, Prediction};
+use crate::plan::{Fault, Outcome, Path, Program, Step};
 use crate::play;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs::{File, read_to_string, write};
 use std::io::Write;
 use std::path::PathBuf;
@@ -133,47 +134,8 @@ impl Run {
         None
     }
 
-    /// The receives of a class take the messages of each sender in order, and none twice.
     fn in_class(&self, class: &AnyClass) -> Option<String> {
-        let told = &self.told[class.rank as usize];
-        let mut streams = class.streams.clone();
-        for &(step, buffer) in &class.receives {
-            // A process that did not come so far has been told of.
-            let outcome = told.get(step)?;
-            let is_blocking = matches!(outcome, Outcome::Cut { .. });
-            let found = streams.iter_mut().find_map(|(&(source, _), stream)| {
-                let &(message, place) = stream.front()?;
-                let wanted = received(message, place, source, buffer, is_blocking);
-                (wanted == *outcome).then_some(stream)
-            });
-            let Some(stream) = found else {
-                return Some(format!(
-                    "rank {}, step {step}: {outcome:?} is no next message of anybody; next are {:?}",
-                    class.rank,
-                    heads(&streams)
-                ));
-            };
-            stream.pop_front();
-        }
-        let Outcome::Handled(heard) = told.get(class.handled?)? else {
-            return None;
-        };
-        for &(source, len, bytes) in heard {
-            let found = streams.iter_mut().find_map(|(&(from, _), stream)| {
-                let (message, _) = stream.front()?;
-                let own = message.len as u64 == len && sum(&message.bytes()) == bytes;
-                (from == source && own).then_some(stream)
-            });
-            let Some(stream) = found else {
-                return Some(format!(
-                    "the handler of rank {} got {len} bytes from rank {source}; next are {:?}",
-                    class.rank,
-                    heads(&streams)
-                ));
-            };
-            stream.pop_front();
-        }
-        None
+        anybody::difference(class, &self.told[class.rank as usize])
     }
 
     fn in_chain(&self, chain: &Chain) -> Option<String> {
@@ -232,13 +194,6 @@ impl Run {
         let told = err.contains(&named) && err.contains("SIGKILL");
         (!told).then(|| format!("the launcher does not say that rank {killed} was killed"))
     }
-}
-
-fn heads(streams: &Streams) -> HashMap<(u32, bool), (Message, Place)> {
-    let heads = streams
-        .iter()
-        .filter_map(|(key, stream)| Some((*key, *stream.front()?)));
-    heads.collect()
 }
 
 fn is_expected(expected: &Expected, outcome: &Outcome) -> bool {

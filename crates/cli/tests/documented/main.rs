@@ -12,6 +12,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod anybody;
 #[path = "../common/mod.rs"]
 mod common;
 mod draw;
