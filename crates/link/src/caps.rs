@@ -12,6 +12,8 @@ pub enum LinkKind {
     Udp,
     /// AF_PACKET sockets on one Ethernet.
     Packet,
+    /// Kernel TCP connections, to which pages are lent.
+    Stream,
     /// In-memory network for tests.
     Sim,
 }
@@ -22,6 +24,7 @@ impl fmt::Display for LinkKind {
             LinkKind::Shm => "shm",
             LinkKind::Udp => "udp",
             LinkKind::Packet => "packet",
+            LinkKind::Stream => "stream",
             LinkKind::Sim => "sim",
         })
     }

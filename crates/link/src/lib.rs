@@ -27,6 +27,7 @@ mod peers;
 mod place;
 pub mod shm;
 pub mod sim;
+pub mod stream;
 pub mod udp;
 
 pub use addr::{HostId, LinkAddr};

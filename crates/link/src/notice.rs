@@ -144,6 +144,10 @@ pub enum Notice {
     Down(io::Error),
     /// The link buffers so many bytes of bulk payload, as far as is known now.
     Capacity(usize),
+    /// A stream to this peer stands.
+    StreamUp(PeerId),
+    /// A stream to this peer could not be opened, or has ended; others may stand.
+    StreamDown(PeerId),
     /// A frame was refused; the reason is a fixed name for a counter.
     Dropped(&'static str),
 }

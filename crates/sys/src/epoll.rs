@@ -85,6 +85,22 @@ impl Epoll {
         )?)
     }
 
+    /// Has `source`, which was added before with `token`, count as ready also when it has room to write,
+    /// or no more.
+    ///
+    /// # Errors
+    /// What `epoll_ctl` says.
+    pub fn watch_room(&self, source: impl AsFd, token: u64, wanted: bool) -> io::Result<()> {
+        let mut flags = EventFlags::IN | EventFlags::RDHUP;
+        flags.set(EventFlags::OUT, wanted);
+        Ok(epoll::modify(
+            &self.0,
+            source,
+            EventData::new_u64(token),
+            flags,
+        )?)
+    }
+
     /// Removes `source`. Closing alone is not enough where a forked child holds a copy.
     pub fn remove(&self, source: impl AsFd) {
         // Fails only for a descriptor that is not in the set, which is what was wanted.

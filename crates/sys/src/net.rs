@@ -7,7 +7,8 @@
 //! links' business.
 //!
 //! The one invariant: every pointer given to the kernel comes from a slice or a local that outlives
-//! the call it is given to, and the kernel keeps none of them. Memory that the kernel shares is mapped by it
+//! the call it is given to, and the kernel keeps none of them (of what is lent by `stream`, it keeps the
+//! pages). Memory that the kernel shares is mapped by it
 //! (`packet_ring`).
 
 mod addr;
@@ -21,6 +22,7 @@ mod packet;
 mod packet_ring;
 mod poll;
 mod scatter;
+mod stream;
 
 pub use addr::SockAddr;
 pub use beside::connect_beside;
@@ -40,6 +42,10 @@ pub use packet::{
 pub use packet_ring::{PacketRing, RingFrame};
 pub use poll::{Readiness, readiness, wait_readable};
 pub use scatter::Scatter;
+pub use stream::{
+    Pipe, abort_stream, begin_connect, listen_stream, prepare_stream, send_stream, stream_stands,
+    stream_timeouts,
+};
 
 use std::io;
 

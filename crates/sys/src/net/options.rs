@@ -170,6 +170,7 @@ impl Plain for [u32; 9] {}
 impl Plain for libc::sock_fprog {}
 impl Plain for libc::tpacket_req {}
 impl Plain for libc::tpacket_stats {}
+impl Plain for libc::tcp_info {}
 
 pub(super) fn set<T: Plain>(
     fd: BorrowedFd<'_>,

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How the two ends of a new connection prove that they are of one session. Nothing else is said, and
+//! nothing believed, before.
+
+use crate::PeerId;
+use portolan_sys::net;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+const MAGIC: [u8; 4] = *b"PSTR";
+const VERSION: u8 = 1;
+
+/// Bytes of a greeting, and of its answer.
+const GREETING_LEN: usize = 24;
+
+/// What the two ends of a session have given one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tokens {
+    /// That of this side.
+    pub mine: u64,
+    /// That of the peer.
+    pub theirs: u64,
+}
+
+impl Tokens {
+    /// As the bytes that prove them to the peer: its own first.
+    pub(super) fn encode(&self) -> [u8; GREETING_LEN] {
+        let mut bytes = [0; GREETING_LEN];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = VERSION;
+        bytes[8..16].copy_from_slice(&self.theirs.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.mine.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; GREETING_LEN]) -> Option<Tokens> {
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        let is_ours = bytes[..4] == MAGIC && bytes[4..8] == [VERSION, 0, 0, 0];
+        is_ours.then(|| Tokens {
+            mine: word(8),
+            theirs: word(16),
+        })
+    }
+}
+
+/// A connection that has not proven whose it is.
+pub(super) struct Greeter {
+    pub(super) socket: TcpStream,
+    pub(super) number: u32,
+    pub(super) until: Instant,
+    /// Of one that this side opens: with whom, in which session, and whether the greeting has left.
+    opening: Option<(PeerId, Tokens, bool)>,
+    got: [u8; GREETING_LEN],
+    got_len: usize,
+}
+
+/// What a greeter has said.
+pub(super) enum Heard {
+    Nothing,
+    /// The connection stands, and the greeting has left.
+    Connected,
+    Proven(PeerId),
+    Ended,
+}
+
+impl Greeter {
+    pub(super) fn opening(
+        socket: TcpStream,
+        peer: PeerId,
+        tokens: Tokens,
+        until: Instant,
+    ) -> Greeter {
+        Greeter {
+            opening: Some((peer, tokens, false)),
+            ..Greeter::accepted(socket, until)
+        }
+    }
+
+    pub(super) fn accepted(socket: TcpStream, until: Instant) -> Greeter {
+        Greeter {
+            socket,
+            number: 0,
+            until,
+            opening: None,
+            got: [0; GREETING_LEN],
+            got_len: 0,
+        }
+    }
+
+    /// With whom this side opens it.
+    pub(super) fn peer(&self) -> Option<PeerId> {
+        self.opening.map(|(peer, ..)| peer)
+    }
+
+    pub(super) fn opens(&self, peer: PeerId) -> bool {
+        self.peer() == Some(peer)
+    }
+
+    /// Does what can be done now.
+    pub(super) fn hear(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) -> Heard {
+        self.try_hear(owner).unwrap_or(Heard::Ended)
+    }
+
+    fn try_hear(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) -> io::Result<Heard> {
+        if let Some((peer, tokens, false)) = self.opening {
+            if !net::stream_stands(&self.socket)? {
+                return Ok(Heard::Nothing);
+            }
+            // Nothing was sent before: there is room.
+            return match self.socket.write(&tokens.encode())? {
+                GREETING_LEN => {
+                    self.opening = Some((peer, tokens, true));
+                    Ok(Heard::Connected)
+                }
+                _ => Ok(Heard::Ended),
+            };
+        }
+        match self.socket.read(&mut self.got[self.got_len..]) {
+            Ok(0) => return Ok(Heard::Ended),
+            Ok(len) => self.got_len += len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Heard::Nothing),
+            Err(error) => return Err(error),
+        }
+        if self.got_len < GREETING_LEN {
+            return Ok(Heard::Nothing);
+        }
+        let Some(said) = Tokens::decode(&self.got) else {
+            return Ok(Heard::Ended);
+        };
+        if let Some((peer, tokens, _)) = self.opening {
+            let proven = said == tokens && owner(&said) == Some(peer);
+            return Ok(if proven {
+                Heard::Proven(peer)
+            } else {
+                Heard::Ended
+            });
+        }
+        let Some(peer) = owner(&said) else {
+            return Ok(Heard::Ended);
+        };
+        match self.socket.write(&said.encode())? {
+            GREETING_LEN => Ok(Heard::Proven(peer)),
+            _ => Ok(Heard::Ended),
+        }
+    }
+}

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The link against itself, strangers and impostors, on the loopback.
+#![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+use super::*;
+use std::collections::HashMap;
+use std::io::{IoSlice, Read, Write};
+use std::net::Ipv4Addr;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One end, with what has come and whom it believes.
+struct End {
+    link: Stream,
+    known: HashMap<u64, (PeerId, u64)>,
+    inbox: Inbox,
+    up: usize,
+    down: usize,
+    strangers: usize,
+}
+
+#[derive(Default)]
+struct Inbox {
+    /// By sender, what is here of the present part.
+    open: HashMap<PeerId, Vec<u8>>,
+    parts: Vec<(PeerId, Vec<u8>, Vec<u8>)>,
+    /// Parts whose head begins so have no place; or end the connection.
+    nowhere: Option<u8>,
+    end: Option<u8>,
+    /// Bytes at most for which there is a place at a time.
+    step: usize,
+}
+
+impl PartReceiver for Inbox {
+    fn place(&mut self, part: &Part) -> Place<'_> {
+        let first = part.head().first().copied();
+        if first.is_some() && first == self.end {
+            return Place::End;
+        }
+        if first.is_some() && first == self.nowhere {
+            return Place::Nowhere;
+        }
+        let bytes = self.open.entry(part.from).or_default();
+        bytes.resize(part.len, 0xa5);
+        let end = part.len.min(part.landed + self.step.max(1));
+        Place::At(&mut bytes[part.landed..end])
+    }
+
+    fn landed(&mut self, part: &mut Part, bytes: Landing<'_>) -> bool {
+        let len = match bytes {
+            Landing::There(len) => len,
+            Landing::Lost(bytes) => bytes.len(),
+        };
+        part.note += len as u64;
+        assert_eq!(part.note, (part.landed + len) as u64);
+        if part.landed + len == part.len {
+            let bytes = self.open.remove(&part.from).unwrap_or_default();
+            self.parts.push((part.from, part.head().to_vec(), bytes));
+        }
+        true
+    }
+}
+
+impl End {
+    fn new(lends: bool) -> End {
+        End {
+            link: Stream::open((Ipv4Addr::LOCALHOST, 0).into(), lends).unwrap(),
+            known: HashMap::new(),
+            inbox: Inbox {
+                step: usize::MAX / 2,
+                ..Inbox::default()
+            },
+            up: 0,
+            down: 0,
+            strangers: 0,
+        }
+    }
+
+    fn turn(&mut self) {
+        let End { link, known, .. } = self;
+        link.service(&mut |tokens| {
+            let (peer, theirs) = known.get(&tokens.mine)?;
+            (*theirs == tokens.theirs).then_some(*peer)
+        });
+        self.link.receive(4, &mut self.inbox);
+        while let Some(notice) = self.link.poll_notice() {
+            match notice {
+                Notice::StreamUp(_) => self.up += 1,
+                Notice::StreamDown(_) => self.down += 1,
+                Notice::Dropped("stream_stranger") => self.strangers += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+fn turn_until(ends: &mut [&mut End], done: impl Fn(&[&mut End]) -> bool) {
+    let start = Instant::now();
+    while !done(ends) {
+        assert!(start.elapsed() < PATIENCE, "it takes for ever");
+        for end in ends.iter_mut() {
+            end.turn();
+        }
+    }
+}
+
+/// Two ends that know one another's tokens; 0 is peer 1 of the other, and the other way round.
+fn acquainted(lends: bool) -> (End, End) {
+    let (mut one, mut two) = (End::new(lends), End::new(lends));
+    one.known.insert(11, (1, 22));
+    two.known.insert(22, (0, 11));
+    (one, two)
+}
+
+fn connected(lends: bool) -> (End, End) {
+    let (mut one, mut two) = acquainted(lends);
+    let tokens = Tokens {
+        mine: 11,
+        theirs: 22,
+    };
+    one.link.open_to(1, two.link.local_addr(), tokens);
+    turn_until(&mut [&mut one, &mut two], |ends| {
+        ends.iter().all(|end| end.up == 1)
+    });
+    (one, two)
+}
+
+fn pattern(len: usize, salt: usize) -> Vec<u8> {
+    let byte = |at: usize| (at * 31 + at / 251 + salt * 17 + 1).to_le_bytes()[0];
+    (0..len).map(byte).collect()
+}
+
+fn send(from: &mut End, to: &mut End, peer: PeerId, head: &[u8], payload: &[u8]) {
+    let slices = [IoSlice::new(payload)];
+    let frame = TxFrame {
+        head,
+        payload: &slices,
+        segments: None,
+    };
+    let start = Instant::now();
+    while let Err(error) = from.link.transmit(peer, &frame) {
+        assert!(matches!(error, TxError::Full), "{error}");
+        assert!(start.elapsed() < PATIENCE, "no room for ever");
+        from.turn();
+        to.turn();
+    }
+}
+
+#[test]
+fn parts_of_all_lengths_arrive_at_their_place() {
+    for (lends, step) in [
+        (true, usize::MAX / 2),
+        (true, 5000),
+        (false, usize::MAX / 2),
+    ] {
+        let (mut one, mut two) = connected(lends);
+        two.inbox.step = step;
+        let lens = [
+            0,
+            1,
+            7,
+            4096,
+            16 * 1024,
+            16 * 1024 + 1,
+            65_537,
+            PAYLOAD_LEN_MAX - 1,
+        ];
+        // Pages that are lent stay as they are until all has been received.
+        let sent: Vec<_> = lens.map(|len| pattern(len + 3, len)).to_vec();
+        for _ in 0..3 {
+            for bytes in &sent {
+                let head = bytes.len().to_le_bytes();
+                send(&mut one, &mut two, 1, &head, &bytes[3..]);
+            }
+        }
+        let count = 3 * sent.len();
+        turn_until(&mut [&mut one, &mut two], |ends| {
+            ends[1].inbox.parts.len() == count
+        });
+        for (got, sent) in two.inbox.parts.iter().zip(sent.iter().cycle()) {
+            assert_eq!((got.0, &got.1[..]), (0, &sent.len().to_le_bytes()[..]));
+            assert!(got.2 == sent[3..], "a part of {} bytes", sent.len() - 3);
+        }
+    }
+}
+
+#[test]
+fn both_ends_send_at_once_by_one_connection() {
+    let (mut one, mut two) = connected(true);
+    let sent: Vec<_> = (0..40).map(|salt| pattern(200_000, salt)).collect();
+    for bytes in &sent {
+        send(&mut one, &mut two, 1, b"to two", bytes);
+        send(&mut two, &mut one, 0, b"to one", bytes);
+    }
+    turn_until(&mut [&mut one, &mut two], |ends| {
+        ends.iter().all(|end| end.inbox.parts.len() == sent.len())
+    });
+    for end in [&one, &two] {
+        assert_eq!(end.link.counts(), (1, 0));
+        assert!(
+            end.inbox
+                .parts
+                .iter()
+                .zip(&sent)
+                .all(|(got, sent)| got.2 == *sent)
+        );
+    }
+}
+
+#[test]
+fn one_that_has_no_room_says_so_and_loses_nothing() {
+    let (mut one, mut two) = connected(true);
+    let bytes = pattern(PAYLOAD_LEN_MAX, 1);
+    let slices = [IoSlice::new(&bytes)];
+    let frame = TxFrame {
+        head: b"head",
+        payload: &slices,
+        segments: None,
+    };
+    let mut accepted = 0;
+    while one.link.transmit(1, &frame).is_ok() {
+        accepted += 1;
+        assert!(accepted < 10_000, "what does not lose has a bound");
+    }
+    assert!(one.link.has_unsent());
+    assert!(accepted > 0);
+    turn_until(&mut [&mut one, &mut two], |ends| {
+        ends[1].inbox.parts.len() == accepted
+    });
+    assert!(two.inbox.parts.iter().all(|part| part.2 == bytes));
+    assert!(!one.link.has_unsent());
+}
+
+#[test]
+fn a_part_without_a_place_disturbs_no_other() {
+    let (mut one, mut two) = connected(true);
+    two.inbox.nowhere = Some(b'x');
+    let sent = pattern(100_000, 5);
+    for head in [b"x", b"y", b"x", b"y"] {
+        send(&mut one, &mut two, 1, head, &sent);
+    }
+    turn_until(&mut [&mut one, &mut two], |ends| {
+        ends[1].inbox.parts.len() == 4
+    });
+    for part in &two.inbox.parts {
+        assert!(part.2 == if part.1 == b"x" { &[][..] } else { &sent[..] });
+    }
+}
+
+#[test]
+fn who_sends_what_cannot_be_loses_the_connection() {
+    let (mut one, mut two) = connected(true);
+    two.inbox.end = Some(b'!');
+    send(&mut one, &mut two, 1, b"!", &pattern(100_000, 5));
+    turn_until(&mut [&mut one, &mut two], |ends| {
+        ends.iter().all(|end| end.down == 1)
+    });
+    assert_eq!((one.link.counts(), two.link.counts()), ((0, 0), (0, 0)));
+    let frame = TxFrame::whole(b"too late");
+    let error = one.link.transmit(1, &frame).unwrap_err();
+    assert!(matches!(error, TxError::NotConnected(1)));
+}
+
+#[test]
+fn strangers_cost_little_and_go() {
+    let (mut one, mut two) = acquainted(true);
+    let to = one.link.local_addr();
+    let garbage: [&[u8]; 4] = [
+        b"",
+        b"GET / HTTP/1.0\r\n\r\n is no greeting",
+        &[0xff; 4096],
+        b"PSTR",
+    ];
+    let mut strangers: Vec<_> = (0..60)
+        .map(|at| {
+            let mut stranger = TcpStream::connect(to).unwrap();
+            stranger.write_all(garbage[at % 4]).unwrap();
+            stranger
+        })
+        .collect();
+    // A greeting with a token that is nobody's, and one whose answer would be somebody else's.
+    for (theirs, mine) in [(77, 22), (11, 78)] {
+        let mut stranger = TcpStream::connect(to).unwrap();
+        stranger
+            .write_all(&Tokens { mine, theirs }.encode())
+            .unwrap();
+        strangers.push(stranger);
+    }
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(200) {
+        one.turn();
+        assert!(one.link.counts().1 <= GREETERS_MAX);
+        assert_eq!(one.up, 0);
+    }
+    // Those that say nothing go, too, in their time; then one that is known has a place.
+    let tokens = Tokens {
+        mine: 22,
+        theirs: 11,
+    };
+    turn_until(&mut [&mut one, &mut two], |ends| {
+        ends[0].strangers == strangers.len()
+    });
+    for stranger in &mut strangers {
+        let mut answer = Vec::new();
+        let _ = stranger.read_to_end(&mut answer);
+        assert!(answer.is_empty(), "strangers are told nothing");
+    }
+    two.link.open_to(0, to, tokens);
+    turn_until(&mut [&mut one, &mut two], |ends| {
+        ends.iter().all(|end| end.up == 1)
+    });
+}
+
+#[test]
+fn one_that_answers_with_another_token_gets_no_payload() {
+    let (mut one, _) = acquainted(true);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tokens = Tokens {
+        mine: 11,
+        theirs: 22,
+    };
+    one.link.open_to(1, listener.local_addr().unwrap(), tokens);
+    let mut impostor = listener.accept().unwrap().0;
+    let mut greeting = [0; 24];
+    impostor.set_nonblocking(true).unwrap();
+    let mut got = 0;
+    while got < greeting.len() {
+        one.turn();
+        got += impostor.read(&mut greeting[got..]).unwrap_or(0);
+    }
+    impostor
+        .write_all(
+            &Tokens {
+                mine: 22,
+                theirs: 12,
+            }
+            .encode(),
+        )
+        .unwrap();
+    turn_until(&mut [&mut one], |ends| ends[0].down == 1);
+    assert_eq!((one.up, one.link.counts()), (0, (0, 0)));
+}
+
+#[test]
+fn a_connection_that_is_refused_is_told_of() {
+    let (mut one, two) = acquainted(true);
+    let to = two.link.local_addr();
+    drop(two);
+    let tokens = Tokens {
+        mine: 11,
+        theirs: 22,
+    };
+    one.link.open_to(1, to, tokens);
+    turn_until(&mut [&mut one], |ends| ends[0].down == 1);
+    assert_eq!(one.link.counts(), (0, 0));
+}
+
+#[test]
+fn idle_connections_are_closed_and_opened_again() {
+    let (mut one, mut two) = connected(true);
+    one.link.close_idle();
+    assert_eq!(one.link.counts().0, 1, "it was just used");
+    one.link.close_idle();
+    assert_eq!(one.link.counts().0, 0);
+    turn_until(&mut [&mut one, &mut two], |ends| {
+        ends.iter().all(|end| end.down == 1)
+    });
+    let tokens = Tokens {
+        mine: 11,
+        theirs: 22,
+    };
+    one.link.open_to(1, two.link.local_addr(), tokens);
+    turn_until(&mut [&mut one, &mut two], |ends| {
+        ends.iter().all(|end| end.up == 2)
+    });
+    assert!(pipes_of_this_process() < 100);
+}
+
+fn pipes_of_this_process() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn a_sleeper_is_woken_by_a_part_and_by_room() {
+    let (mut one, mut two) = connected(true);
+    one.turn();
+    two.turn();
+    let mut wake = WakeSet::default();
+    assert!(two.link.arm(&mut wake), "nothing waits");
+    assert!(!net::wait_readable(&wake.fds, Duration::from_millis(5)).unwrap());
+    let bytes = pattern(PAYLOAD_LEN_MAX, 2);
+    send(&mut one, &mut two, 1, b"wake", &bytes);
+    assert!(net::wait_readable(&wake.fds, PATIENCE).unwrap());
+    turn_until(&mut [&mut one, &mut two], |ends| {
+        ends[1].inbox.parts.len() == 1
+    });
+    // Until there is no room.
+    let slices = [IoSlice::new(&bytes)];
+    let frame = TxFrame {
+        head: b"more",
+        payload: &slices,
+        segments: None,
+    };
+    while one.link.transmit(1, &frame).is_ok() {}
+    one.turn();
+    let mut wake = WakeSet::default();
+    assert!(one.link.arm(&mut wake), "there is no room");
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(300) {
+                two.turn();
+            }
+        });
+        assert!(net::wait_readable(&wake.fds, PATIENCE).unwrap());
+        reader.join().unwrap();
+    });
+}

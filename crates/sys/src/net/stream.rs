@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TCP connections that pages are lent to: what the standard library lacks of connecting, sending
+//! and looking at them.
+//!
+//! [`Pipe::lend`] takes references to pages of this process (`vmsplice`), and [`Pipe::pass_on`] hands
+//! them on to a socket (`splice`): nothing is copied, so what the peer receives is what the pages hold
+//! when the bytes are taken from them. Whoever lends must leave them as they are until the peer has
+//! said that it has the bytes.
+#![allow(
+    unsafe_code,
+    reason = "vmsplice and splice are not in the standard library"
+)]
+
+use super::options::{get, set};
+use super::{checked, checked_len};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// Connections that may wait to be accepted; more are refused, and tried again later.
+const BACKLOG: i32 = 64;
+
+/// Listens at `at`, non-blocking.
+///
+/// # Errors
+/// What `bind` says: the port is taken.
+pub fn listen_stream(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = new_socket(at.ip())?;
+    // Without SO_REUSEADDR: the port is this process's alone.
+    rustix::net::bind(&socket, &at)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}
+
+/// Begins to connect to `to` from the address `from`; the socket is writable when it has, or has
+/// failed.
+///
+/// # Errors
+/// What `connect` says at once.
+pub fn begin_connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = new_socket(to.ip())?;
+    if !from.is_unspecified() {
+        rustix::net::bind(&socket, &SocketAddr::new(from, 0))?;
+    }
+    match rustix::net::connect(&socket, &to) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn new_socket(ip: IpAddr) -> io::Result<OwnedFd> {
+    let family = match ip {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let kind = SocketType::STREAM;
+    Ok(rustix::net::socket_with(
+        family,
+        kind,
+        flags,
+        Some(ipproto::TCP),
+    )?)
+}
+
+/// Sends each part when it is complete, and takes `congestion` for the connection if the system has
+/// it and lets this process choose it.
+pub fn prepare_stream(fd: BorrowedFd<'_>, congestion: &str) {
+    // Neither is needed: without the first a part may leave later, without the second by what the
+    // system prefers.
+    let _ = set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as libc::c_int);
+    let _ = rustix::net::sockopt::set_tcp_congestion(fd, congestion);
+}
+
+/// Closes `stream` at once: the peer is told so by a reset, and what it has not acknowledged is dropped.
+pub fn abort_stream(stream: TcpStream) {
+    // If it fails, the system says farewell in the usual way.
+    let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO));
+}
+
+/// Times in a row that the connection's retransmission timer has expired: what was sent gets through
+/// no more.
+///
+/// # Errors
+/// The errno of `getsockopt`.
+pub fn stream_timeouts(fd: BorrowedFd<'_>) -> io::Result<u8> {
+    let info: libc::tcp_info = get(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok(info.tcpi_retransmits)
+}
+
+/// Sends some of `bytes` on a connected socket; `more` says that what completes them follows at once.
+///
+/// # Errors
+/// The errno of `send`.
+pub fn send_stream(fd: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usize> {
+    let more = if more { libc::MSG_MORE } else { 0 };
+    // SAFETY: `bytes` is live with the length given; the kernel copies it.
+    checked_len(unsafe {
+        libc::send(
+            fd.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more,
+        )
+    })
+}
+
+/// A pipe: holds references to pages on their way from user memory to a socket.
+#[derive(Debug)]
+pub struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+impl Pipe {
+    /// A pipe that holds `len` bytes of whole pages, or what the system lets it.
+    ///
+    /// # Errors
+    /// For want of descriptors.
+    pub fn new(len: usize) -> io::Result<Pipe> {
+        let mut ends = [-1; 2];
+        // SAFETY: the kernel writes two descriptors.
+        checked(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
+        // SAFETY: both were just made for this process, and nobody else has them.
+        let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        // Less room is less at a time: users have a limit for all their pipes together.
+        let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
+        // SAFETY: no pointer is given.
+        unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, len) };
+        Ok(Pipe { read, write })
+    }
+
+    /// Lends the pages of `bytes`, as far as the pipe has room for them; returns how many of the first
+    /// bytes that are. They must stay as they are until whoever they are sent to has them.
+    ///
+    /// # Errors
+    /// The errno of `vmsplice`: `EAGAIN` for no room.
+    pub fn lend(&self, bytes: &[u8]) -> io::Result<usize> {
+        let iov = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        // SAFETY: `iov` describes `bytes`, which the kernel only reads; it holds on to the pages and
+        // not to the addresses, so that nothing is accessed that was unmapped or freed since.
+        checked_len(unsafe {
+            libc::vmsplice(
+                self.write.as_raw_fd(),
+                &raw const iov,
+                1,
+                libc::SPLICE_F_NONBLOCK,
+            )
+        })
+    }
+
+    /// Hands up to `len` bytes of what the pipe holds to `socket`; `more` says that what completes them
+    /// follows at once.
+    ///
+    /// # Errors
+    /// The errno of `splice`: `EAGAIN` when the socket has no room.
+    pub fn pass_on(&self, socket: BorrowedFd<'_>, len: usize, more: bool) -> io::Result<usize> {
+        let more = if more { libc::SPLICE_F_MORE } else { 0 };
+        // SAFETY: no pointer but null is given.
+        without_sigpipe(|| {
+            checked_len(unsafe {
+                libc::splice(
+                    self.read.as_raw_fd(),
+                    ptr::null_mut(),
+                    socket.as_raw_fd(),
+                    ptr::null_mut(),
+                    len,
+                    libc::SPLICE_F_NONBLOCK | more,
+                )
+            })
+        })
+    }
+}
+
+/// Calls `splice` where it raises no `SIGPIPE`: it has no flag for that, and programs in C would end by it.
+fn without_sigpipe(splice: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+    let mut set = MaybeUninit::zeroed();
+    let mut before = MaybeUninit::zeroed();
+    // SAFETY: the set is made empty, then has one signal that there is; `before` is written, and valid
+    // as zeros if it is not.
+    let (set, before): (libc::sigset_t, libc::sigset_t) = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+        (set.assume_init(), before.assume_init())
+    };
+    let result = splice();
+    if result
+        .as_ref()
+        .is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    {
+        let no_time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the set and the time are live; nothing is asked of the signal that is taken.
+        unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const no_time) };
+    }
+    // SAFETY: `before` is what the thread had.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
+    result
+}
+
+/// Whether a connection that was begun stands; `false` while it is not decided.
+///
+/// # Errors
+/// Why it does not.
+pub fn stream_stands(stream: &TcpStream) -> io::Result<bool> {
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    match stream.peer_addr() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::Ipv4Addr;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = listen_stream((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let to = listener.local_addr().unwrap();
+        let near = begin_connect(Ipv4Addr::LOCALHOST.into(), to).unwrap();
+        let far = loop {
+            match listener.accept() {
+                Ok((far, _)) => break far,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        };
+        while !stream_stands(&near).unwrap() {}
+        far.set_nonblocking(false).unwrap();
+        far.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        (near, far)
+    }
+
+    #[test]
+    fn lent_pages_arrive_behind_what_was_sent_before_them() {
+        let (near, mut far) = pair();
+        prepare_stream(near.as_fd(), "cubic");
+        let pipe = Pipe::new(1 << 20).unwrap();
+        let bytes: Vec<u8> = (0..300_001u32)
+            .map(|at| at.to_le_bytes()[at as usize % 3])
+            .collect();
+        assert_eq!(send_stream(near.as_fd(), b"head", true).unwrap(), 4);
+        let mut got = vec![0xa5; 4 + bytes.len() - 1];
+        std::thread::scope(|scope| {
+            scope.spawn(|| far.read_exact(&mut got).unwrap());
+            let mut lent = &bytes[1..];
+            while !lent.is_empty() {
+                let count = pipe.lend(lent).unwrap();
+                lent = &lent[count..];
+                let mut left = count;
+                while left > 0 {
+                    match pipe.pass_on(near.as_fd(), left, !lent.is_empty()) {
+                        Ok(count) => left -= count,
+                        Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                    }
+                }
+            }
+        });
+        assert_eq!(got[..4], *b"head");
+        assert!(got[4..] == bytes[1..]);
+        assert_eq!(stream_timeouts(near.as_fd()).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_full_pipe_lends_no_more() {
+        let pipe = Pipe::new(16 * 4096).unwrap();
+        let bytes = vec![7; 40 * 4096];
+        let lent = pipe.lend(&bytes).unwrap();
+        assert!((1..bytes.len()).contains(&lent), "{lent}");
+        let error = pipe.lend(&bytes).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_connection_that_was_reset_is_an_error_and_no_signal() {
+        let (near, far) = pair();
+        abort_stream(far);
+        let pipe = Pipe::new(4096).unwrap();
+        let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        for _ in 0..3 {
+            // The first is told of the reset, the others that nothing can be sent any more.
+            let _ = pipe.lend(b"gone");
+            pipe.pass_on(near.as_fd(), 4, false).unwrap_err();
+        }
+        // SAFETY: the disposition that it had.
+        unsafe { libc::signal(libc::SIGPIPE, before) };
+    }
+
+    #[test]
+    fn a_port_that_nobody_listens_at_refuses() {
+        let free = listen_stream((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let to = free.local_addr().unwrap();
+        drop(free);
+        let near = begin_connect(Ipv4Addr::LOCALHOST.into(), to).unwrap();
+        let refused = loop {
+            match stream_stands(&near) {
+                Ok(stands) => assert!(!stands),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
