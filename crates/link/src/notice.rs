@@ -147,7 +147,12 @@ pub enum Notice {
     /// A stream to this peer stands.
     StreamUp(PeerId),
     /// A stream to this peer could not be opened, or has ended; others may stand.
-    StreamDown(PeerId),
+    StreamDown {
+        /// Peer concerned.
+        peer: PeerId,
+        /// It was closed because it carried nothing, at this end or the other.
+        is_idle: bool,
+    },
     /// A frame was refused; the reason is a fixed name for a counter.
     Dropped(&'static str),
 }

@@ -135,6 +135,17 @@ pub(crate) fn spoil(datagram: &mut [u8], bit: usize) {
     }
 }
 
+/// The sum of bytes that have the sum `before`, and `more` behind them.
+pub(crate) fn crc_behind(before: Option<u32>, more: &[u8]) -> Option<u32> {
+    let sum = crc_fast::crc32_iscsi(more);
+    let Some(before) = before else {
+        return Some(sum);
+    };
+    let algorithm = CrcAlgorithm::Crc32Iscsi;
+    let both = crc_fast::checksum_combine(algorithm, before.into(), sum.into(), more.len() as u64);
+    u32::try_from(both).ok()
+}
+
 fn new_digest() -> Digest {
     Digest::new(CrcAlgorithm::Crc32Iscsi)
 }

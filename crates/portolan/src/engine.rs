@@ -19,6 +19,7 @@ mod pending;
 mod place;
 mod remote;
 mod send;
+mod stream;
 mod tagged;
 mod transmit;
 mod trouble;
@@ -90,6 +91,8 @@ pub(crate) struct Inner {
     pub(crate) flush_wanted: bool,
     /// Messages to fetch from peers' memory, after the link has been left.
     pub(crate) pulls: Vec<events::Pull>,
+    /// What is to be done about streams, after the link has been left.
+    pub(crate) stream_calls: Vec<stream::StreamCall>,
     /// Peers whose links must be told before their frames can leave.
     pub(crate) unreached: Vec<PeerId>,
     /// Copies of messages for handlers, where the message does not lie in one piece.

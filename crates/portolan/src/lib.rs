@@ -53,6 +53,7 @@ mod remote;
 mod seal;
 pub mod settings;
 mod start;
+mod streams;
 mod table;
 mod tagged;
 mod unexpected;

@@ -5,6 +5,7 @@ use crate::checksum::{self, Choice, Sums};
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
 use crate::settings;
+use crate::streams::{self, Streams};
 use portolan_link::die::{Die, DieSpec};
 use portolan_link::fault::{Fault, FaultSpec};
 use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
@@ -15,7 +16,7 @@ use portolan_link::{
     Interface, InterfaceKind, Link, LinkAddr, LinkError, LinkKind, Notice, Receiver, RxFrame,
     TxError, TxFrame, WakeSet,
 };
-use portolan_proto::{LinkId, LinkParams, PeerId};
+use portolan_proto::{LinkId, LinkParams, PeerId, StreamUse};
 use portolan_sys::effort;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
@@ -126,6 +127,8 @@ pub(crate) struct Links {
     /// Places in `open`, by the protocol's number of the link.
     places: [Option<usize>; LinkId::COUNT],
     pub(crate) has_lossy: bool,
+    /// No link of frames: parts of transfers go by it.
+    pub(crate) streams: Option<Box<Streams>>,
 }
 
 /// What is to be opened, from the job's settings and the machine.
@@ -143,6 +146,7 @@ pub(crate) struct Plan {
     frame_len_max: Option<usize>,
     /// File of the model, or `off`.
     model: Option<String>,
+    stream: StreamUse,
 }
 
 /// The interface that a job's network traffic takes.
@@ -234,7 +238,16 @@ impl Plan {
             pcap: recording(job)?,
             frame_len_max: asked.frame_len_max,
             model: settings::MODEL.of(job),
+            stream: streams::usage(job)?,
         })
+    }
+
+    /// Whether transfers may go by streams, as far as `links` have any.
+    pub(crate) fn stream_use(&self, links: &Links) -> StreamUse {
+        match links.streams {
+            Some(_) => self.stream,
+            None => StreamUse::Off,
+        }
     }
 
     pub(crate) fn network(&self) -> Option<&Network> {
@@ -264,7 +277,12 @@ impl Links {
         };
         let mut config = UdpConfig::new(network.addr);
         config.frame_len_max = plan.frame_len_max;
-        let udp = Udp::open(&config)?;
+        let mut udp = Udp::open(&config)?;
+        if plan.stream != StreamUse::Off {
+            let over_wire = network.over.as_ref().is_some_and(|over| !over.loopback);
+            let sums = plan.checksum.wants(LinkKind::Udp, network.over.as_ref());
+            links.streams = Streams::open(&mut udp, &config, over_wire, sums)?;
+        }
         let LinkAddr::Udp { socket } = udp.local_addr() else {
             return Ok(links);
         };
@@ -293,6 +311,7 @@ impl Links {
             open: Vec::new(),
             places: [None; LinkId::COUNT],
             has_lossy: false,
+            streams: None,
         }
     }
 
@@ -490,6 +509,9 @@ impl Links {
         let mut quiet = true;
         for open in &mut self.open {
             quiet &= open.link.as_dyn_mut().arm(wake);
+        }
+        if let Some(streams) = &mut self.streams {
+            quiet &= streams.arm(wake);
         }
         quiet
     }

@@ -106,6 +106,16 @@ pub const PLACEMENT: Setting = Setting {
     meaning: "bulk data on udp: speculative (received at its place), bounce (copied there) or auto",
 };
 
+/// Whether bulk data goes by TCP.
+pub const STREAM: Setting = Setting {
+    option: Some("stream"),
+    variable: "PORTOLAN_STREAM",
+    default: "off",
+    meaning: "bulk data between hosts by kernel TCP connections that pages are lent to: on, off, or auto \
+              (where a trial at the first transfers to a peer shows that it is faster); never with \
+              auth=aead, fault or pcap",
+};
+
 /// Checksums in frames.
 pub const CHECKSUM: Setting = Setting {
     option: Some("checksum"),
@@ -186,6 +196,7 @@ pub const ALL: &[Setting] = &[
     PLACEMENT,
     AUTH,
     CHECKSUM,
+    STREAM,
     LAUNCH_FD,
     LAUNCHER,
     PATH,

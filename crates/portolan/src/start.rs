@@ -72,12 +72,16 @@ pub(crate) fn new_core(
         seed: random()?,
         limits: Limits {
             schedule: schedule(job)?,
+            stream: plan.stream_use(links),
             held_len_max: unexpected::of_job(job, is_endpoint)?,
             ..Limits::default()
         },
     });
     for (link, params) in links.params() {
         core.add_link(link, auth.narrow(params)?);
+    }
+    if let Some(streams) = &links.streams {
+        core.set_buffer_len(LinkId::STREAM, streams.buffer_len());
     }
     if job.path == PathChoice::Packet {
         core.prefer(LinkId::PACKET);
@@ -121,6 +125,7 @@ pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Resul
         poll_gap_end: None,
         flush_wanted: false,
         pulls: Vec::new(),
+        stream_calls: Vec::new(),
         unreached: Vec::new(),
         scratch: Vec::new(),
         link_drops: BTreeMap::new(),

@@ -3,18 +3,21 @@
 //! buffer (`P5`): announced, granted, sent and received here.
 
 mod grant;
+pub(crate) mod part;
 pub(crate) mod prediction;
 mod receive;
 pub(crate) mod send;
+pub(crate) mod trial;
 
 use crate::base::context::Context;
 use crate::base::coverage::Coverage;
 use crate::matching::port::Posted;
 use crate::mem::slab::{SLAB_LEN_MAX, Slab};
-use crate::{Address, Event, LinkId, OpError, OpId, PeerId};
+use crate::{Address, Event, Instant, LinkId, OpError, OpId, PeerId};
 use grant::Scheduler;
 use portolan_wire::LaneId;
 use prediction::Prediction;
+use trial::Way;
 
 /// Where the end of a transfer must be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,8 @@ pub(crate) struct RxTransfer {
     /// The transfer whose fragments came in the batch after the last one of this.
     followed_by: u32,
     fragment_len: u16,
+    /// Some of it has come by a stream: its sender waits to be told of the end. `P15.6`
+    streamed: bool,
     origin: Origin,
     to: Address,
     lane: LaneId,
@@ -86,6 +91,11 @@ pub(crate) struct TxTransfer {
     fragment_len: u16,
     /// Stands in the peer's queue of transfers to send.
     queued: bool,
+    /// Chosen when it is first granted.
+    way: Option<Way>,
+    granted_at: Instant,
+    /// All bytes below have arrived, as the receiver has said.
+    confirmed: u64,
 }
 
 /// A transfer to this process that has ended.

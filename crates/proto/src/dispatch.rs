@@ -12,6 +12,7 @@ mod remote;
 mod send;
 mod session;
 mod shortage;
+mod stream;
 mod tagged;
 mod timer;
 pub(crate) mod transmit;
@@ -195,6 +196,7 @@ impl Core {
     #[must_use]
     pub fn path_status(&self, peer: PeerId, link: LinkId) -> Option<PathStatus> {
         match self.peers.get(peer.index())? {
+            Some(peer) if link == LinkId::STREAM => peer.stream_status(),
             Some(peer) => peer.paths().status(link),
             None => self.dormant.get(&peer)?.path_status(link),
         }

@@ -37,7 +37,7 @@ mod session;
 mod shared;
 
 pub use base::config::{
-    Choice, Config, LONE_STEPS, Limits, LinkId, LinkParams, LoneStep, Schedule,
+    Choice, Config, LONE_STEPS, Limits, LinkId, LinkParams, LoneStep, Schedule, StreamUse,
 };
 pub use base::counters::{Counters, DropReason};
 pub use base::event::{
@@ -46,6 +46,7 @@ pub use base::event::{
 pub use base::group;
 pub use base::remote::{Answer, AtomicSpec, PutNotice, RemoteFault};
 pub use base::time::Instant;
+pub use bulk::part::PartPlace;
 pub use bulk::prediction::ExpectedRun;
 pub use dispatch::Core;
 pub use dispatch::batch::TakenRun;

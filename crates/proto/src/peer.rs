@@ -4,19 +4,25 @@
 pub(crate) mod dormant;
 mod handshake;
 mod piggyback;
+pub(crate) mod stream;
 mod submit;
 mod transmit;
 
 use crate::base::config::Times;
 use crate::base::context::Context;
+use crate::base::narrow::narrow;
+use crate::bulk::part::PART_LEN_MAX;
 use crate::bulk::send::SendQueue;
+use crate::bulk::trial::Trial;
 use crate::lane::{Env, Lanes};
 use crate::path::control::ControlQueue;
 use crate::path::{Path, Paths};
 use crate::session::SessionState;
 use crate::shared::Shared;
-use crate::{Cause, CreditStatus, Event, Instant, LinkId, PeerId, PortId};
+use crate::{Cause, CreditStatus, Event, Instant, LinkId, PathStatus, PeerId, PortId};
+use core::time::Duration;
 use portolan_wire::LaneId;
+use stream::StreamState;
 
 /// How things stand with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +48,7 @@ pub(crate) struct Peer {
     control: ControlQueue,
     /// What of transfers waits to be sent.
     send_queue: SendQueue,
+    stream: StreamState,
     last_heard: Instant,
     /// Stands in the queue of peers with something to transmit.
     queued: bool,
@@ -63,6 +70,7 @@ impl Peer {
             lanes: Lanes::new(credit_len),
             control: ControlQueue::default(),
             send_queue: SendQueue::default(),
+            stream: StreamState::default(),
             last_heard: Instant::default(),
             queued: false,
             timed: false,
@@ -107,8 +115,48 @@ impl Peer {
         &mut self.control
     }
 
-    pub(crate) fn send_queue(&mut self) -> &mut SendQueue {
-        &mut self.send_queue
+    /// What of transfers waits, and the stream by which it may go.
+    pub(crate) fn bulk_parts(&mut self) -> (&mut SendQueue, &mut StreamState) {
+        (&mut self.send_queue, &mut self.stream)
+    }
+
+    /// Its paths, and where the ends of transfers are noted.
+    pub(crate) fn paths_and_trial(&mut self) -> (&mut Paths, &mut Trial) {
+        (&mut self.paths, self.stream.trial())
+    }
+
+    pub(crate) fn stream_mut(&mut self) -> &mut StreamState {
+        &mut self.stream
+    }
+
+    /// How things stand with a stream to it, if there is one.
+    pub(crate) fn stream_status(&self) -> Option<PathStatus> {
+        self.stream.is_open().then(|| PathStatus {
+            link: LinkId::STREAM,
+            up: true,
+            small: false,
+            bulk: true,
+            frame_len: narrow(PART_LEN_MAX),
+            rtt_min: None,
+            rtt: Duration::ZERO,
+            inflight_count: 0,
+            window: None,
+        })
+    }
+
+    /// See [`Core::stream_closed`](crate::Core::stream_closed).
+    pub(crate) fn on_stream_closed(&mut self, now: Instant, sh: &mut Shared, by_fault: bool) {
+        self.stream.on_closed(now, by_fault);
+        sh.transfers.on_stream_closed(self.id, &mut self.send_queue);
+    }
+
+    /// By which link what was announced by `link` will come, and whether it is lossless. From a peer with
+    /// a stream it may come by that, which buffers more.
+    pub(crate) fn data_link(&self, link: LinkId) -> (LinkId, bool) {
+        match self.paths.data_link(link) {
+            (_, false) if self.stream.is_open() => (LinkId::STREAM, false),
+            link => link,
+        }
     }
 
     /// Its lanes, with what their messages are matched with.
@@ -178,6 +226,7 @@ impl Peer {
     pub(crate) fn unmark_timed(&mut self, times: &Times) -> bool {
         let is_idle = self.timer(times) == Instant::NEVER
             && !self.queued
+            && !self.stream.is_blocked()
             && !self.paths.iter().any(Path::is_blocked);
         self.timed &= !is_idle;
         is_idle

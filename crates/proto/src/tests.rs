@@ -14,6 +14,7 @@ mod placement;
 mod remote;
 mod resting;
 mod sessions;
+mod streams;
 mod tagged;
 mod transfers;
 mod unexpected;

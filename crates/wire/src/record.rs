@@ -337,6 +337,8 @@ pub struct Grant {
     pub receiver_transfer: u32,
     /// Bytes that may be sent, from the start of the message. Only grows.
     pub limit: u64,
+    /// All that lies so many bytes before the limit has arrived; 0 says nothing of that. `P15.7`
+    pub behind: u32,
 }
 
 impl Grant {
@@ -346,6 +348,7 @@ impl Grant {
             transfer: u32_at(bytes, 4),
             receiver_transfer: u32_at(bytes, 8),
             limit: u64_at(bytes, 16),
+            behind: u32_at(bytes, 12),
         }
     }
 
@@ -359,7 +362,7 @@ impl Grant {
         put(bytes, 1, [0; 3]);
         put(bytes, 4, self.transfer.to_le_bytes());
         put(bytes, 8, self.receiver_transfer.to_le_bytes());
-        put(bytes, 12, [0; 4]);
+        put(bytes, 12, self.behind.to_le_bytes());
         put(bytes, 16, self.limit.to_le_bytes());
     }
 }

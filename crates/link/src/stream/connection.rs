@@ -139,6 +139,11 @@ impl Connection {
         std::mem::take(&mut self.used) || self.has_unsent() || self.part.is_some()
     }
 
+    /// No frame is under way in either direction, as far as this end knows.
+    pub(super) fn is_between_frames(&self) -> bool {
+        !self.has_unsent() && self.part.is_none() && self.incoming_len == 0
+    }
+
     pub(super) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty() || self.in_pipe > 0 || !self.unsent_end.is_empty()
     }

@@ -136,7 +136,7 @@ impl Stream {
         let greeter = |socket| Greeter::opening(socket, peer, tokens, Instant::now() + PATIENCE);
         if let Err(error) = begun.and_then(|socket| self.add_greeter(greeter(socket), true)) {
             log::debug!("stream link: connect to peer {peer} at {to}: {error}");
-            self.notices.push_back(Notice::StreamDown(peer));
+            self.notices.push_back(fault(peer));
         }
     }
 
@@ -162,23 +162,26 @@ impl Stream {
     pub fn close_idle(&mut self) {
         for index in (0..self.connections.len()).rev() {
             if !self.connections[index].take_used() {
-                self.end(index, "idle");
+                self.end(index, idle, "idle");
             }
         }
     }
 
-    /// Times in a row that a connection with `peer` had to send again what is not acknowledged.
-    #[must_use]
-    pub fn timeouts(&self, peer: PeerId) -> u8 {
-        let with_peer = self.connections.iter().filter(|one| one.peer() == peer);
-        with_peer.map(Connection::timeouts).max().unwrap_or(0)
+    /// Ends connections that have had to send again, so many times in a row, what is not acknowledged;
+    /// whom they were with is told.
+    pub fn give_up_stalled(&mut self, timeouts_max: u8) {
+        for index in (0..self.connections.len()).rev() {
+            if self.connections[index].timeouts() >= timeouts_max {
+                self.end(index, fault, "nothing gets through");
+            }
+        }
     }
 
-    /// Ends the connections with `peer`, which is told.
-    pub fn give_up(&mut self, peer: PeerId, why: &'static str) {
-        while let Some(index) = self.connections.iter().position(|one| one.peer() == peer) {
-            self.end(index, why);
-        }
+    /// Whether a frame to `peer` would be refused for want of room.
+    pub fn is_full(&mut self, peer: PeerId) -> bool {
+        let mut connections = self.connections.iter_mut();
+        let connection = connections.find(|one| one.peer() == peer);
+        connection.is_some_and(|one| one.has_unsent() && matches!(one.push(), Ok(false)))
     }
 
     /// Sends one frame to `peer`: a head of up to [`HEAD_LEN_MAX`] bytes, and payload, which is lent if it
@@ -210,7 +213,7 @@ impl Stream {
             }
             Err(error) => {
                 log::debug!("stream link: peer {peer}: {error}");
-                self.end(index, "send failed");
+                self.end(index, fault, "send failed");
                 Err(TxError::NotConnected(peer))
             }
         }
@@ -238,7 +241,9 @@ impl Stream {
                 Ok(count) => moved += count,
                 Err(error) => {
                     log::debug!("stream link: peer {}: {error}", connection.peer());
-                    self.end(index, "connection lost");
+                    let is_idle = connection.is_between_frames();
+                    let notice = if is_idle { idle } else { fault };
+                    self.end(index, notice, "connection lost");
                     continue;
                 }
             }
@@ -248,8 +253,10 @@ impl Stream {
     }
 
     /// Accepts, greets, and ends what has taken too long. `owner` says which peer's session has these
-    /// tokens. A system call when nothing has happened.
-    pub fn service(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) {
+    /// tokens. A system call when nothing has happened. Returns whether a connection has something to
+    /// be received.
+    pub fn service(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) -> bool {
+        let mut has_news = false;
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
         if self.epoll.look(&mut ready).is_ok() {
@@ -257,7 +264,7 @@ impl Stream {
                 match event.token & !0xffff_ffff {
                     LISTENER => self.accept(),
                     GREETER => self.hear(event.token, owner),
-                    _ => {}
+                    _ => has_news = true,
                 }
             }
         }
@@ -268,6 +275,7 @@ impl Stream {
                 self.end_greeter(index);
             }
         }
+        has_news
     }
 
     /// What happened since.
@@ -350,7 +358,7 @@ impl Stream {
                 self.listen(true);
                 if let Err(error) = self.begin(peer, greeter.socket) {
                     log::debug!("stream link: peer {peer}: {error}");
-                    self.notices.push_back(Notice::StreamDown(peer));
+                    self.notices.push_back(fault(peer));
                 }
             }
             Heard::Ended => self.end_greeter(index),
@@ -372,20 +380,20 @@ impl Stream {
         self.epoll.remove(&greeter.socket);
         self.listen(true);
         match greeter.peer() {
-            Some(peer) => self.notices.push_back(Notice::StreamDown(peer)),
+            Some(peer) => self.notices.push_back(fault(peer)),
             None => self.notices.push_back(Notice::Dropped("stream_stranger")),
         }
         self.notices.truncate(NOTICES_MAX);
         net::abort_stream(greeter.socket);
     }
 
-    fn end(&mut self, index: usize, why: &'static str) {
+    fn end(&mut self, index: usize, notice: fn(PeerId) -> Notice, why: &'static str) {
         let connection = self.connections.remove(index);
         let peer = connection.peer();
         log::debug!("stream link: the connection with peer {peer} ends: {why}");
         self.epoll.remove(connection.socket());
         connection.abort();
-        self.notices.push_back(Notice::StreamDown(peer));
+        self.notices.push_back(notice(peer));
     }
 
     fn end_where(
@@ -413,6 +421,20 @@ impl Stream {
             // Without it, what waits is tried again when the caller comes back by itself.
             let _ = self.epoll.watch_room(connection.socket(), token, wanted);
         }
+    }
+}
+
+fn fault(peer: PeerId) -> Notice {
+    Notice::StreamDown {
+        peer,
+        is_idle: false,
+    }
+}
+
+fn idle(peer: PeerId) -> Notice {
+    Notice::StreamDown {
+        peer,
+        is_idle: true,
     }
 }
 

@@ -86,7 +86,7 @@ impl End {
         while let Some(notice) = self.link.poll_notice() {
             match notice {
                 Notice::StreamUp(_) => self.up += 1,
-                Notice::StreamDown(_) => self.down += 1,
+                Notice::StreamDown { .. } => self.down += 1,
                 Notice::Dropped("stream_stranger") => self.strangers += 1,
                 other => panic!("{other:?}"),
             }

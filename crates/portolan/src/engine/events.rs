@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Acting on the core's events while the frame they speak of is still at hand.
 
+use super::stream::StreamCall;
 use super::{Context, Handler, Inner, PortUse};
 use crate::buffer::{self, Buffer};
 use crate::checksum;
@@ -428,6 +429,7 @@ impl Inner {
     fn on_peer_event(&mut self, frame: Option<&RxFrame<'_>>, event: Event) {
         match event {
             Event::Writable(peer) => self.pending.wake(peer),
+            Event::StreamWanted(peer) => self.stream_calls.push(StreamCall::Open(peer)),
             Event::PeerUp(peer) => {
                 self.pending.wake(peer);
                 self.peers[peer.0 as usize].connecting_since = None;
@@ -446,6 +448,7 @@ impl Inner {
                 cause,
                 unheard,
             } => {
+                self.stream_calls.push(StreamCall::Close(peer));
                 if unheard {
                     self.note_undelivered(peer, cause);
                 }

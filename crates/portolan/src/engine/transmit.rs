@@ -107,6 +107,9 @@ impl Engine {
                 break;
             };
             let (peer, link, result) = match seals {
+                None if transmit.way().1 == LinkId::STREAM => {
+                    self.links.transmit_part(turn, ops, &transmit)
+                }
                 None => self.links.transmit(turn, ops, &transmit),
                 Some(seals) => self.links.transmit_sealed(turn, ops, seals, &transmit),
             };
@@ -115,6 +118,12 @@ impl Engine {
                 Err(TxError::Full) => {
                     core.transmit_refused();
                     self.full_mask |= 1 << link.as_u8();
+                }
+                // What it carried goes by a path.
+                Err(error) if link == LinkId::STREAM => {
+                    log::debug!("{link} to {peer}: {error}");
+                    core.transmit_refused();
+                    core.stream_closed(now, peer, true);
                 }
                 Err(TxError::NotConnected(_)) if !self.links.is_connected(peer, link) => {
                     core.transmit_refused();
@@ -261,7 +270,7 @@ impl Links {
 /// Part of an operation's buffer; `None` if it was forgotten, when its transfer fails at the peer's
 /// end.
 #[inline]
-fn payload_of(ops: &Ops, op: OpId, off: u64, len: usize) -> Option<&[u8]> {
+pub(super) fn payload_of(ops: &Ops, op: OpId, off: u64, len: usize) -> Option<&[u8]> {
     let off = usize::try_from(off).unwrap_or(usize::MAX);
     ops.bytes(op).get(off..)?.get(..len)
 }

@@ -50,7 +50,10 @@ impl Engine {
         }
         let turn = self.inner.turn.wrapping_add(1);
         self.inner.turn = turn;
-        let moved = self.receive(turn, inbox);
+        let mut moved = self.receive(turn, inbox);
+        if self.links.streams.is_some() {
+            moved += self.work_on_streams(turn);
+        }
         if self.pace.clock_is_due(turn, moved) {
             self.look_at_clock();
         }
@@ -144,6 +147,9 @@ impl Engine {
     /// What needs system calls and seldom has news.
     pub(crate) fn look_around(&mut self) {
         self.hear();
+        if self.links.streams.is_some() {
+            self.look_after_streams();
+        }
         if !self.inner.unopened.is_empty() {
             self.inner.tell_unopened();
         }

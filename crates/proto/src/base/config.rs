@@ -39,10 +39,13 @@ impl LinkId {
     pub const UDP: LinkId = LinkId(1);
     /// Raw Ethernet frames.
     pub const PACKET: LinkId = LinkId(2);
+    /// Kernel TCP connections. No path: it carries parts of transfers that were announced by another
+    /// link (`P15`).
+    pub const STREAM: LinkId = LinkId(3);
     /// How many there are.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
     /// All of them.
-    pub const ALL: [LinkId; Self::COUNT] = [Self::SHM, Self::UDP, Self::PACKET];
+    pub const ALL: [LinkId; Self::COUNT] = [Self::SHM, Self::UDP, Self::PACKET, Self::STREAM];
 
     /// The link with this number.
     #[inline]
@@ -68,7 +71,7 @@ impl LinkId {
 
 impl fmt::Display for LinkId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(["shm", "udp", "packet"][self.index()])
+        f.write_str(["shm", "udp", "packet", "stream"][self.index()])
     }
 }
 
@@ -98,6 +101,18 @@ pub enum Schedule {
     ShortestFirst,
     /// Each in turn: all get the same share, and equal ones end together.
     Fair,
+}
+
+/// Whether transfers over networks may go by streams. `P15.1`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamUse {
+    /// Never, and none is accepted.
+    #[default]
+    Off,
+    /// Where a short trial shows that it is faster.
+    Auto,
+    /// Wherever one can be opened.
+    On,
 }
 
 /// Sizes and times with a reason each; every holder of memory in the core is bounded by one.
@@ -134,6 +149,8 @@ pub struct Limits {
     pub congestion_control: bool,
     /// Whose bulk data comes first when several send to this process.
     pub schedule: Schedule,
+    /// Whether transfers may go by streams.
+    pub stream: StreamUse,
 }
 
 impl Limits {
@@ -164,6 +181,7 @@ impl Default for Limits {
             grant_len_max: 0,
             congestion_control: true,
             schedule: Schedule::default(),
+            stream: StreamUse::default(),
         }
     }
 }

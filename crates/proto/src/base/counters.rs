@@ -130,6 +130,8 @@ pub struct Counters {
     pub frames_marked: u64,
     /// Frames sent of which peers said that they were marked so.
     pub marks_heard: u64,
+    /// Bytes of transfers that came by streams.
+    pub stream_bytes: u64,
     /// Frames whose sending the link put off.
     pub link_full: u64,
     /// What was dropped, in the order of [`DropReason::ALL`].

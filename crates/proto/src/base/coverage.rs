@@ -46,6 +46,11 @@ impl Coverage {
         high - low - known
     }
 
+    /// All bytes below have arrived.
+    pub(crate) fn prefix(&self) -> u64 {
+        self.prefix
+    }
+
     /// Nothing has arrived from here on.
     pub(crate) fn end(&self) -> u64 {
         self.ranges.last().map_or(self.prefix, |range| range.1)

@@ -386,6 +386,9 @@ pub enum Event {
         /// Its endpoint id.
         endpoint_id: Box<EndpointId>,
     },
+    /// A transfer to the peer would go by a stream, if there were one: open it, then call
+    /// [`crate::Core::stream_opened`] or [`crate::Core::stream_closed`].
+    StreamWanted(PeerId),
     /// The peer can be sent to.
     PeerUp(PeerId),
     /// The peer takes messages again after a refusal.

@@ -115,6 +115,12 @@ impl Transfers {
         core::mem::take(&mut self.scheduler.dirty) && !self.scheduler.active.is_empty()
     }
 
+    /// Bytes that were granted to come by `link` have not come.
+    #[inline]
+    pub(crate) fn expects_by(&self, link: LinkId) -> bool {
+        self.scheduler.accounts[link.index()].outstanding > 0
+    }
+
     /// The next grant for bytes that come by `link`, and to whom.
     pub(crate) fn next_grant(
         &mut self,
@@ -178,12 +184,23 @@ impl Transfers {
             transfer: transfer.sender_transfer,
             receiver_transfer: key,
             limit: transfer.granted,
+            behind: transfer.behind(),
         };
         Some((transfer.peer, record))
     }
 }
 
 impl RxTransfer {
+    /// How far behind the limit that was granted last all has arrived; 0 to say nothing. `P15.7`
+    fn behind(&self) -> u32 {
+        let behind = self.granted - self.arrived.prefix();
+        if self.streamed {
+            u32::try_from(behind).unwrap_or(0)
+        } else {
+            0
+        }
+    }
+
     /// Bytes that are not granted yet.
     fn wanted(&self) -> u64 {
         self.len - self.granted

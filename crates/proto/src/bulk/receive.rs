@@ -37,6 +37,7 @@ impl Transfers {
             served_at: self.scheduler.stamp(),
             followed_by: 0,
             fragment_len: asked.fragment_len,
+            streamed: false,
             origin,
             to: request.to,
             lane: request.lane,
@@ -149,7 +150,7 @@ impl Transfers {
     }
 
     /// Accounts for `part` new bytes of a transfer, the last of which lies before `end`.
-    fn on_arrived(&mut self, key: u32, end: u64, part: u64) -> Option<FinishedRx> {
+    pub(super) fn on_arrived(&mut self, key: u32, end: u64, part: u64) -> Option<FinishedRx> {
         let transfer = self.rx.get_mut(key)?;
         transfer.received += part;
         // P5.10
@@ -216,8 +217,8 @@ impl Transfers {
             len: transfer.len,
             origin: transfer.origin,
             error: OpError::truncated(transfer.len, transfer.posted.len),
-            // P8.4
-            owed_done: transfer.lossless.then_some(transfer.sender_transfer),
+            // P8.4, P15.6
+            owed_done: (transfer.lossless || transfer.streamed).then_some(transfer.sender_transfer),
         })
     }
 
@@ -226,6 +227,12 @@ impl Transfers {
     pub(crate) fn first_rx(&self) -> (u64, u64, u64) {
         let transfer = self.rx.iter().next().unwrap();
         (transfer.granted, transfer.frontier, transfer.received)
+    }
+
+    /// The number of the first transfer.
+    #[cfg(test)]
+    pub(crate) fn first_rx_key(&self) -> u32 {
+        self.rx.keys_where(|_| true)[0]
     }
 
     /// Ends the transfers into the memory of `op`, and returns them.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sending side of bulk data: runs of fragments of granted transfers, and chunks on lossless links.
 
+use super::trial::{Trial, Way};
 use super::{Transfers, TxRole, TxTransfer};
 use crate::base::config::BATCH_LEN_MAX;
 use crate::base::context::Context;
@@ -48,6 +49,20 @@ impl SendQueue {
 
     pub(crate) fn push_parts(&mut self, parts: Vec<FragmentPart>) {
         self.parts.extend(parts);
+    }
+
+    /// The first transfer that is `wanted`, and where it stands.
+    pub(super) fn find_ready(&self, wanted: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
+        let place = self.ready.iter().position(|&key| wanted(key))?;
+        Some((place, self.ready[place]))
+    }
+
+    pub(super) fn remove_ready(&mut self, place: usize) {
+        self.ready.remove(place);
+    }
+
+    pub(super) fn push_ready(&mut self, key: u32) {
+        self.ready.push_back(key);
     }
 
     pub(crate) fn clear(&mut self) {
@@ -103,17 +118,23 @@ impl Transfers {
             acked: 0,
             fragment_len,
             queued: false,
+            way: None,
+            granted_at: Instant::default(),
+            confirmed: 0,
         };
         let key = self.tx.insert(transfer).ok()?;
         Some((key, fragment_len))
     }
 
-    /// The receiver takes a transfer's bytes up to a limit. `P5.5`
+    /// The receiver takes a transfer's bytes up to a limit. With its first grant a transfer begins to
+    /// go, by the way that `choose` says. `P5.5`, `P15.1`
     pub(crate) fn on_grant(
         &mut self,
+        now: Instant,
         from: PeerId,
         grant: &Grant,
         queue: &mut SendQueue,
+        choose: impl FnOnce(u64) -> Way,
     ) -> Result<(), DropReason> {
         let transfer = self.tx.get_mut(grant.transfer);
         let transfer = transfer.filter(|transfer| transfer.peer == from);
@@ -122,6 +143,18 @@ impl Transfers {
         };
         transfer.receiver_transfer = grant.receiver_transfer;
         transfer.granted = transfer.granted.max(grant.limit.min(transfer.len));
+        if transfer.way.is_none() {
+            transfer.way = Some(match transfer.fragment_len {
+                // On a lossless link it goes by chunks.
+                0 => Way::Fragments,
+                _ => choose(transfer.len),
+            });
+            transfer.granted_at = now;
+        }
+        if grant.behind > 0 {
+            let confirmed = grant.limit.saturating_sub(grant.behind.into());
+            transfer.confirmed = transfer.confirmed.max(confirmed.min(transfer.len));
+        }
         if !transfer.queued && transfer.next_off < transfer.granted {
             transfer.queued = true;
             queue.ready.push_back(grant.transfer);
@@ -132,9 +165,11 @@ impl Transfers {
     /// The receiver says how a transfer has ended.
     pub(crate) fn on_done(
         &mut self,
+        now: Instant,
         ctx: &mut Context,
         from: PeerId,
         done: &Done,
+        trial: &mut Trial,
     ) -> Result<(), DropReason> {
         let transfer = self.tx.get(done.transfer);
         if transfer.is_none_or(|transfer| transfer.peer != from) {
@@ -146,8 +181,18 @@ impl Transfers {
             DoneStatus::Refused => Err(OpError::PeerGone(from, Cause::Closed)),
             DoneStatus::Other(_) => Err(OpError::Refused),
         };
+        self.note_end(now, done.transfer, trial);
         self.end_send(ctx, done.transfer, result);
         Ok(())
+    }
+
+    /// A transfer that has gone its way to the end is one more for the trial.
+    fn note_end(&self, now: Instant, key: u32, trial: &mut Trial) {
+        if let Some(transfer) = self.tx.get(key)
+            && let Some(way) = transfer.way
+        {
+            trial.on_end(way, transfer.len, (transfer.granted_at, now));
+        }
     }
 
     /// A transfer from this process has ended: tells a message's sender.
@@ -191,12 +236,19 @@ impl Transfers {
     }
 
     /// `len` bytes of a transfer have arrived; the last ones end the send. `P5.7`
-    pub(crate) fn on_acked(&mut self, ctx: &mut Context, key: u32, len: u64) {
+    pub(crate) fn on_acked(
+        &mut self,
+        now: Instant,
+        ctx: &mut Context,
+        (key, len): (u32, u64),
+        trial: &mut Trial,
+    ) {
         let Some(transfer) = self.tx.get_mut(key) else {
             return;
         };
         transfer.acked += len;
         if transfer.acked >= transfer.len {
+            self.note_end(now, key, trial);
             self.end_send(ctx, key, Ok(()));
         }
     }
@@ -430,8 +482,11 @@ impl Transfers {
 
 impl TxTransfer {
     /// By which link it goes: the one that its fragments were made for, while it works and carries
-    /// them; else the one for bulk data.
+    /// them; else the one for bulk data; `None` if it goes by a stream.
     fn route(&self, paths: &Paths) -> Option<LinkId> {
+        if self.way == Some(Way::Stream) {
+            return None;
+        }
         let whole = usize::from(self.fragment_len) + BULK_HEADER_LEN;
         let own = self.link.and_then(|link| paths.get(link));
         let own = own.filter(|path| path.is_usable() && path.frame_len() >= whole);
@@ -460,7 +515,13 @@ impl TxTransfer {
     }
 
     /// `len` bytes of it from `off` on, behind headers in the scratch buffer.
-    fn bytes(&self, off: u64, len: usize, header_len: usize, fragment_len: usize) -> Bytes {
+    pub(super) fn bytes(
+        &self,
+        off: u64,
+        len: usize,
+        header_len: usize,
+        fragment_len: usize,
+    ) -> Bytes {
         Bytes::Gathered {
             op: self.op,
             off: self.base + off,

@@ -305,13 +305,20 @@ impl Core {
         match record {
             Record::Chunk(chunk) => self.on_chunk(from, chunk, payload),
             Record::Grant(grant) => {
-                match self.sh.transfers.on_grant(from, grant, peer.send_queue()) {
+                let Shared { transfers, ctx, .. } = &mut self.sh;
+                let (queue, stream) = peer.bulk_parts();
+                let choose = |len| stream.choose(now, ctx, from, len);
+                match transfers.on_grant(now, from, grant, queue, choose) {
                     // P5.11: one that is said again may come late.
                     Err(DropReason::StaleTransfer) if !frame.reliable => Ok(()),
                     result => result,
                 }
             }
-            Record::Done(done) => self.sh.transfers.on_done(&mut self.sh.ctx, from, done),
+            Record::Done(done) => {
+                let Shared { transfers, ctx, .. } = &mut self.sh;
+                peer.stream_mut().on_success();
+                transfers.on_done(now, ctx, from, done, peer.stream_mut().trial())
+            }
             Record::Credit(credit) => {
                 peer.lanes_mut().tx(credit.lane).on_credit(credit.limit);
                 Ok(())
@@ -339,7 +346,7 @@ impl Core {
             | Record::RemoteWrite(_)
             | Record::RemoteRts(_)
             | Record::RemoteGet(_) => {
-                let data_link = peer.paths().data_link(link);
+                let data_link = peer.data_link(link);
                 let (lanes, env) = &mut peer.lanes(&mut self.sh);
                 lanes.on_record(env, record, payload, data_link)
             }
@@ -357,7 +364,8 @@ impl Core {
             return Err(DropReason::StaleSession);
         };
         let link = LinkId::from_u8(ack.path).ok_or(DropReason::BadAck)?;
-        let path = peer.paths_mut().get_mut(link).ok_or(DropReason::BadAck)?;
+        let (paths, trial) = peer.paths_and_trial();
+        let path = paths.get_mut(link).ok_or(DropReason::BadAck)?;
         let Shared {
             ctx,
             slots,
@@ -372,7 +380,8 @@ impl Core {
         let (mut run, mut run_len) = (0, 0);
         let mut on_part = |transfer, frame_len: u16, header_len| {
             if transfer != run {
-                transfers.on_acked(ctx, run, core::mem::take(&mut run_len));
+                let part = (run, core::mem::take(&mut run_len));
+                transfers.on_acked(now, ctx, part, trial);
                 run = transfer;
             }
             run_len += usize::from(frame_len).saturating_sub(header_len) as u64;
@@ -384,7 +393,7 @@ impl Core {
             Contents::Nothing => {}
         });
         if run_len > 0 {
-            transfers.on_acked(ctx, run, run_len);
+            transfers.on_acked(now, ctx, (run, run_len), trial);
         }
         result
     }

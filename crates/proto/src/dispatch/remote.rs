@@ -284,7 +284,7 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::StaleSession);
         };
-        let (link, lossless) = peer.paths().data_link(link);
+        let (link, lossless) = peer.data_link(link);
         // P5.1
         let is_sound = lossless || source.fragment_len > 0;
         if !is_sound || !self.sh.transfers.has_rx_room() {

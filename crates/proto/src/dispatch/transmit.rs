@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Asking for frames to send, and saying what became of them.
 
-use crate::path::Path;
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
 use crate::{Core, Instant, LinkId, OpId, PeerId};
 
@@ -142,7 +141,12 @@ impl Core {
             let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
                 continue;
             };
-            if peer.paths_mut().get_mut(link).is_some_and(Path::unblock) {
+            let path = peer.paths_mut().get_mut(link);
+            let was_blocked = match path {
+                Some(path) => path.unblock(),
+                None => link == LinkId::STREAM && peer.stream_mut().unblock(),
+            };
+            if was_blocked {
                 self.touch(id);
             }
         }

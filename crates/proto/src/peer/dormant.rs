@@ -39,6 +39,7 @@ impl Peer {
             && self.timer(times) == Instant::NEVER
             && !self.has_control()
             && self.send_queue.is_empty()
+            && !self.stream.is_open()
             && self.lanes.are_settled()
             && self.paths.are_settled()
     }
@@ -57,6 +58,8 @@ impl From<Peer> for DormantPeer {
             // Nothing waits; the transfer of the last grant has ended.
             control: _,
             send_queue: _,
+            // There is none; what was learnt of them is learnt again.
+            stream: _,
             last_heard,
             queued: _,
             timed: _,

@@ -26,6 +26,20 @@ impl Peer {
             .into_iter()
             .rev()
             .find_map(|link| self.next_on_path(now, sh, link))
+            .or_else(|| self.next_stream_part(sh))
+    }
+
+    /// The next part of a transfer that goes by a stream. `P15.4`
+    #[inline]
+    fn next_stream_part(&mut self, sh: &mut Shared) -> Option<Outgoing> {
+        if self.send_queue.is_empty() || !self.stream.takes_parts() {
+            return None;
+        }
+        let checked = self.paths.bulk_path().is_some_and(Path::is_checked);
+        let Shared {
+            transfers, scratch, ..
+        } = sh;
+        transfers.next_stream_part(&mut self.send_queue, scratch, checked)
     }
 
     #[inline]
@@ -241,6 +255,8 @@ impl Peer {
         if let Some(path) = self.paths.get_mut(outgoing.link) {
             path.block();
             path.take_back(&mut sh.slots, outgoing.kind);
+        } else if outgoing.link == LinkId::STREAM {
+            self.stream.block();
         }
         if let OutgoingKind::Chunk { transfer, off } = outgoing.kind {
             sh.transfers.rewind(&mut self.send_queue, transfer, off);

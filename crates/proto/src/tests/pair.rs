@@ -59,6 +59,8 @@ pub(super) struct End {
     pub(super) notices: Vec<PutNotice>,
     /// Ports at which a message waits although they were not opened, and whose it is.
     pub(super) unopened: Vec<(PortId, PeerId)>,
+    /// How often a stream was asked for.
+    pub(super) streams_wanted: usize,
 }
 
 struct Wire {
@@ -84,6 +86,8 @@ pub(super) struct Pair {
     pub(super) swallow: Option<Vec<u8>>,
     /// Bulk data is received at its place, where the core expects it.
     pub(super) speculates: bool,
+    /// So many parts find no room in the stream.
+    pub(super) streams_refused: usize,
     /// Frames that were taken as parts of runs.
     pub(super) runs_taken: usize,
     /// Bytes of a frame that corruption may touch.
@@ -155,6 +159,7 @@ impl End {
             ended: BTreeMap::new(),
             notices: Vec::new(),
             unopened: Vec::new(),
+            streams_wanted: 0,
         }
     }
 
@@ -258,6 +263,7 @@ impl End {
                 }
                 Event::PortUnopened { port, peer } => self.unopened.push((port, peer)),
                 Event::Discard { held } => self.core.release(held),
+                Event::StreamWanted(_) => self.streams_wanted += 1,
                 Event::PeerUp(_)
                 | Event::Writable(_)
                 | Event::BufferWanted { .. }
@@ -398,6 +404,7 @@ impl Pair {
             narrow: None,
             swallow: None,
             speculates: false,
+            streams_refused: 0,
             runs_taken: 0,
             spoilt_len: 16,
             calls: Vec::new(),
@@ -451,7 +458,13 @@ impl Pair {
         let mut frames: VecDeque<(LinkId, Vec<u8>)> = VecDeque::new();
         let end = &mut self.ends[index];
         end.drain(&[]);
+        end.core.link_ready(LinkId::STREAM);
         while let Some(transmit) = end.core.poll_transmit(self.now) {
+            if self.streams_refused > 0 && transmit.way().1 == LinkId::STREAM {
+                self.streams_refused -= 1;
+                end.core.transmit_refused();
+                continue;
+            }
             match transmit {
                 Transmit::Frame { link, bytes, .. } => frames.push_back((link, bytes.to_vec())),
                 Transmit::Run {
@@ -487,13 +500,11 @@ impl Pair {
             }
         }
         for (link, frame) in frames {
-            let limit = self.ends[index]
-                .core
-                .shared_mut()
-                .ctx
-                .link(link)
-                .unwrap()
-                .frame_len_max;
+            let params = self.ends[index].core.shared_mut().ctx.link(link);
+            let limit = match link {
+                LinkId::STREAM => usize::MAX,
+                _ => params.unwrap().frame_len_max,
+            };
             let sum_len = match portolan_wire::CheckedFrame::wants_sum(&frame) {
                 true => portolan_wire::CHECK_LEN,
                 false => 0,
@@ -516,7 +527,7 @@ impl Pair {
         {
             return;
         }
-        let lossless = link == LinkId::SHM;
+        let lossless = matches!(link, LinkId::SHM | LinkId::STREAM);
         let roll = |rng: &mut ChaCha8Rng, p: f64| !lossless && p > 0.0 && rng.random_bool(p);
         if roll(&mut self.rng, self.faults.drop) {
             return;
@@ -556,6 +567,11 @@ impl Pair {
         let due = self.wires.partition_point(|wire| wire.at <= self.now);
         let mut due = VecDeque::from_iter(self.wires.drain(..due));
         while let Some(first) = due.front() {
+            if first.link == LinkId::STREAM {
+                let wire = due.pop_front().unwrap();
+                self.deliver_part(&wire);
+                continue;
+            }
             if first.link != LinkId::SHM {
                 match self.speculates {
                     true => self.deliver_batch(&mut due),
@@ -604,6 +620,49 @@ impl Pair {
             end.core.handle_placed(self.now, link, head, payload.len());
             end.drain(&[]);
         }
+    }
+
+    /// Receives a part as it comes by a stream: piece by piece.
+    fn deliver_part(&mut self, wire: &Wire) {
+        let end = &mut self.ends[wire.to];
+        let from = PeerId(u32::try_from(1 - wire.to).unwrap());
+        let mut records = portolan_wire::Records::new(&wire.frame, 0, wire.frame.len());
+        let Some(Ok((portolan_wire::Record::Chunk(chunk), payload))) = records.next() else {
+            panic!("no part: {:?}", &wire.frame[..24]);
+        };
+        let payload = &wire.frame[payload];
+        let mut at = 0;
+        while at < payload.len() {
+            let left = payload.len() - at;
+            let piece = self.rng.random_range(1..=left);
+            let taken = match end.core.part_place(from, &chunk, at as u64, piece as u64) {
+                PartPlace::Wrong => panic!("{chunk:?} + {at}: {piece} bytes"),
+                PartPlace::Nowhere => piece,
+                PartPlace::At { op, off, len } => {
+                    let (off, len) = (usize::try_from(off).unwrap(), usize::try_from(len).unwrap());
+                    end.memory.get_mut(&op.0).unwrap()[off..off + len]
+                        .copy_from_slice(&payload[at..at + len]);
+                    len
+                }
+            };
+            end.core
+                .handle_part(self.now, from, &chunk, at as u64, taken as u64);
+            end.drain(&[]);
+            at += taken;
+        }
+    }
+
+    /// Opens a stream, which both ends use from now on if they may.
+    pub(super) fn open_stream(&mut self) {
+        self.ends[0].core.stream_opened(B);
+        self.ends[1].core.stream_opened(A);
+    }
+
+    /// Ends it, with all that is on its way.
+    pub(super) fn close_stream(&mut self) {
+        self.wires.retain(|wire| wire.link != LinkId::STREAM);
+        self.ends[0].core.stream_closed(self.now, B, true);
+        self.ends[1].core.stream_closed(self.now, A, true);
     }
 
     /// Receives frames of one length as a link that gets them with one call would.

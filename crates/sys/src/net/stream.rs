@@ -75,10 +75,11 @@ pub fn prepare_stream(fd: BorrowedFd<'_>, congestion: &str) {
     let _ = rustix::net::sockopt::set_tcp_congestion(fd, congestion);
 }
 
-/// Closes `stream` at once: the peer is told so by a reset, and what it has not acknowledged is dropped.
+/// Closes `stream` at once: the peer is told so by a reset, and what it has not acknowledged is dropped;
+/// also while a forked child holds a copy of the descriptor.
 pub fn abort_stream(stream: TcpStream) {
     // If it fails, the system says farewell in the usual way.
-    let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO));
+    let _ = rustix::net::connect_unspec(&stream);
 }
 
 /// Times in a row that the connection's retransmission timer has expired: what was sent gets through

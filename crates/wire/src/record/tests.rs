@@ -61,6 +61,7 @@ fn every_record_round_trips() {
         transfer: 5,
         receiver_transfer: 6,
         limit: 1 << 33,
+        behind: 1 << 20,
     };
     let bytes = emitted::<GRANT_LEN>(|b| grant.emit(b));
     assert_eq!(only(&bytes).0, Record::Grant(grant));

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Transfers by streams: parts leave from user memory and land in it; streams are opened when the core
+//! asks for them, and closed when nobody uses them (`P15`).
+//!
+//! The one invariant: whatever ends a stream, the core is told, and what it carried goes by a path.
+
+use super::events::Handlers;
+use super::transmit::payload_of;
+use super::{Engine, Inner};
+use crate::checksum::crc_behind;
+use crate::links::{HOT_TURNS, Links};
+use crate::ops::Ops;
+use crate::streams::{IDLE, STALL_LOOKS};
+use portolan_link::stream::{Landing, Part, PartReceiver, Place, Tokens};
+use portolan_link::{LinkAddr, Notice, TxError, TxFrame};
+use portolan_proto::{DropReason, LinkId, PartPlace, PeerId, Transmit};
+use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records};
+use std::io::IoSlice;
+
+/// Calls by which one connection is received from in a turn: what takes as long as short messages may
+/// wait.
+const RECEIVE_BUDGET: usize = 2;
+
+/// Timeouts of TCP in a row after which what was sent goes by a path: one may be a lost tail, two are
+/// half a second without progress.
+const TIMEOUTS_MAX: u8 = 2;
+
+/// What is to be done when the links are at hand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StreamCall {
+    Open(PeerId),
+    Close(PeerId),
+}
+
+impl Engine {
+    /// Receives parts, and sends on what had no room.
+    #[inline]
+    pub(super) fn work_on_streams(&mut self, turn: u32) -> usize {
+        if !self.inner.stream_calls.is_empty() {
+            self.make_stream_calls();
+        }
+        let Some(streams) = &mut self.links.streams else {
+            return 0;
+        };
+        let is_awaited = streams.is_hot(turn) || self.inner.core.expects_parts();
+        if streams.link.counts().0 == 0 || !is_awaited && !streams.link.has_unsent() {
+            return 0;
+        }
+        let mut intake = PartIntake {
+            wants_sums: streams.wants_sums,
+            is_fresh: false,
+            inner: &mut self.inner,
+            handlers: &mut self.handlers,
+        };
+        let moved = streams.link.receive(RECEIVE_BUDGET, &mut intake);
+        if moved > 0 {
+            streams.hot_until = turn.wrapping_add(HOT_TURNS);
+        }
+        self.hear_of_streams();
+        moved
+    }
+
+    #[cold]
+    fn make_stream_calls(&mut self) {
+        for call in std::mem::take(&mut self.inner.stream_calls) {
+            let Some(streams) = &mut self.links.streams else {
+                return;
+            };
+            match call {
+                StreamCall::Close(peer) => streams.link.close(peer.0),
+                StreamCall::Open(peer) => {
+                    let ids = self.inner.core.session_ids(peer);
+                    let other = self.inner.table.of(peer);
+                    let addr = other.as_deref().and_then(|other| other.on(LinkId::UDP));
+                    let (Some(ids), Some(LinkAddr::Udp { socket })) = (ids, addr) else {
+                        let now = self.inner.now;
+                        self.inner.core.stream_closed(now, peer, true);
+                        continue;
+                    };
+                    let tokens = Tokens {
+                        mine: ids.mine.1,
+                        theirs: ids.theirs.1,
+                    };
+                    streams.link.open_to(peer.0, *socket, tokens);
+                }
+            }
+        }
+        self.look_after_streams();
+    }
+
+    /// What needs system calls and seldom has news: new connections, and those that are idle or get
+    /// nothing through.
+    #[cold]
+    pub(super) fn look_after_streams(&mut self) {
+        let Engine { inner, links, .. } = self;
+        let Some(streams) = &mut links.streams else {
+            return;
+        };
+        let core = &inner.core;
+        let has_news = streams
+            .link
+            .service(&mut |tokens| Some(core.stream_owner(tokens.mine, tokens.theirs)?.0));
+        if has_news {
+            streams.hot_until = inner.turn.wrapping_add(HOT_TURNS);
+        }
+        if inner.now >= streams.idle_at {
+            streams.idle_at = inner.now + IDLE;
+            streams.link.close_idle();
+        }
+        if inner.now >= streams.stall_at {
+            streams.stall_at = inner.now + STALL_LOOKS;
+            streams.link.give_up_stalled(TIMEOUTS_MAX);
+        }
+        self.hear_of_streams();
+    }
+
+    fn hear_of_streams(&mut self) {
+        let Engine { inner, links, .. } = self;
+        let Some(streams) = &mut links.streams else {
+            return;
+        };
+        while let Some(notice) = streams.link.poll_notice() {
+            match notice {
+                Notice::StreamUp(peer) => {
+                    inner.core.stream_opened(PeerId(peer));
+                    streams.hot_until = inner.turn.wrapping_add(HOT_TURNS);
+                }
+                Notice::StreamDown { peer, is_idle } => {
+                    inner.core.stream_closed(inner.now, PeerId(peer), !is_idle);
+                    if streams.link.is_open(peer) {
+                        // There were two, opened by both at the same time.
+                        inner.core.stream_opened(PeerId(peer));
+                    }
+                }
+                Notice::Dropped(name) => *inner.link_drops.entry(name).or_default() += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Links {
+    /// Sends a part of a transfer by the stream to its peer.
+    pub(super) fn transmit_part(
+        &mut self,
+        turn: u32,
+        ops: &Ops,
+        transmit: &Transmit<'_>,
+    ) -> (PeerId, LinkId, Result<(), TxError>) {
+        let (peer, link) = transmit.way();
+        let Transmit::Bulk {
+            op,
+            off,
+            len,
+            headers,
+            ..
+        } = *transmit
+        else {
+            return (peer, link, Ok(()));
+        };
+        let Some(streams) = &mut self.streams else {
+            return (peer, link, Err(TxError::NotConnected(peer.0)));
+        };
+        // Of an operation that is forgotten, something must leave that its place in the stream is
+        // for: the transfer fails at the peer's end.
+        let bytes = payload_of(ops, op, off, len).unwrap_or_default();
+        let mut head = [0; CHECK_LEN + portolan_wire::CHUNK_LEN];
+        let head = &mut head[..headers.len()];
+        head.copy_from_slice(headers);
+        if streams.link.is_full(peer.0) {
+            return (peer, link, Err(TxError::Full));
+        }
+        if let Some((front, chunk)) = head.split_at_mut_checked(CHECK_LEN)
+            && CheckedFrame::has_sum(front)
+        {
+            let sum = crc_behind(crc_behind(None, chunk), bytes);
+            front.copy_from_slice(&CheckedFrame::front(sum.unwrap_or_default()));
+        }
+        let payload = [IoSlice::new(bytes)];
+        let frame = TxFrame {
+            head,
+            payload: &payload,
+            segments: None,
+        };
+        let result = streams.link.transmit(peer.0, &frame);
+        if result.is_ok() {
+            streams.hot_until = turn.wrapping_add(HOT_TURNS);
+        }
+        (peer, link, result)
+    }
+}
+
+/// Stands between the streams and the core for one call.
+struct PartIntake<'a> {
+    inner: &'a mut Inner,
+    handlers: &'a mut Handlers,
+    wants_sums: bool,
+    /// The clock was read for this call.
+    is_fresh: bool,
+}
+
+/// The head of a part: which part of which transfer, and its sum.
+fn parse(part: &Part) -> Option<(Chunk, Option<u32>)> {
+    let (bytes, sum) = match CheckedFrame::split_front(part.head()) {
+        Some((bytes, sum)) => (bytes, Some(sum)),
+        None => (part.head(), None),
+    };
+    match Records::new(bytes, 0, bytes.len() + part.len).next() {
+        Some(Ok((Record::Chunk(chunk), payload))) if payload.start == bytes.len() => {
+            Some((chunk, sum))
+        }
+        _ => None,
+    }
+}
+
+impl PartIntake<'_> {
+    /// The memory that `len` bytes of a part belong into, from `off` behind its begin on.
+    fn memory(&mut self, part: &Part, chunk: &Chunk, len: usize) -> Result<Option<&mut [u8]>, ()> {
+        let (off, from) = (part.landed as u64, PeerId(part.from));
+        match self.inner.core.part_place(from, chunk, off, len as u64) {
+            PartPlace::Wrong => Err(()),
+            PartPlace::Nowhere => Ok(None),
+            PartPlace::At { op, off, len } => {
+                let (off, len) = (usize::try_from(off), usize::try_from(len));
+                let (Ok(off), Ok(len)) = (off, len) else {
+                    return Ok(None);
+                };
+                let bytes = self.inner.ops.bytes_mut(op).get_mut(off..);
+                Ok(bytes.and_then(|bytes| bytes.get_mut(..len)))
+            }
+        }
+    }
+
+    /// Tells the core of bytes that have landed.
+    fn tell(&mut self, part: &Part, chunk: &Chunk, off: usize, len: usize) {
+        if !std::mem::replace(&mut self.is_fresh, true) {
+            self.inner.read_clock();
+        }
+        let Inner { core, now, .. } = &mut *self.inner;
+        core.handle_part(*now, PeerId(part.from), chunk, off as u64, len as u64);
+        self.inner.drain(self.handlers, None);
+    }
+}
+
+impl PartReceiver for PartIntake<'_> {
+    fn place(&mut self, part: &Part) -> Place<'_> {
+        let wants_sums = self.wants_sums;
+        let Some((chunk, sum)) = parse(part) else {
+            return Place::End;
+        };
+        if wants_sums && sum.is_none() {
+            self.inner.core.note_dropped(DropReason::Unchecked);
+            return Place::End;
+        }
+        match self.memory(part, &chunk, part.len - part.landed) {
+            Err(()) => Place::End,
+            Ok(None) => Place::Nowhere,
+            Ok(Some(bytes)) => Place::At(bytes),
+        }
+    }
+
+    fn landed(&mut self, part: &mut Part, landing: Landing<'_>) -> bool {
+        let Some((chunk, sum)) = parse(part) else {
+            return false;
+        };
+        let len = match landing {
+            Landing::There(len) => len,
+            Landing::Lost(bytes) => bytes.len(),
+        };
+        let Some(sum) = sum else {
+            self.tell(part, &chunk, part.landed, len);
+            return true;
+        };
+        // Counted when all of it is here and right. `P15.5`
+        let before = u32::try_from(part.note).unwrap_or_default();
+        let before = match part.landed {
+            0 => crc_behind(None, &part.head()[CHECK_LEN..]),
+            _ => Some(before),
+        };
+        let after = match landing {
+            Landing::Lost(bytes) => crc_behind(before, bytes),
+            Landing::There(len) => match self.memory(part, &chunk, len) {
+                Ok(Some(bytes)) => crc_behind(before, bytes),
+                _ => return false,
+            },
+        };
+        part.note = u64::from(after.unwrap_or_default());
+        if part.landed + len < part.len {
+            return true;
+        }
+        if after != Some(sum) {
+            self.inner.core.note_dropped(DropReason::BadChecksum);
+            return false;
+        }
+        self.tell(part, &chunk, 0, part.len);
+        true
+    }
+}

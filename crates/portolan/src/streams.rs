@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The streams of this process: kernel TCP connections by which transfers go (`P15`), beside the links
+//! of frames. Whether there are any is a setting; each is opened when the core asks for it.
+
+use crate::error::Error;
+use crate::launch::Job;
+use crate::settings;
+use portolan_link::stream::Stream;
+use portolan_link::udp::{Udp, UdpConfig};
+use portolan_link::{Link, LinkAddr, WakeSet};
+use portolan_proto::{Instant, StreamUse};
+use std::time::Duration;
+
+/// Ports of UDP that are tried until TCP's of the same number is free: others of the host have some
+/// hundreds of the 28,000.
+const PORTS_TRIED: usize = 8;
+
+/// A connection that carried nothing for so long, or up to twice as long, is closed. Opening one costs
+/// a round trip or two, for which transfers go by a path.
+pub(crate) const IDLE: Duration = Duration::from_secs(2);
+
+/// Between looks whether connections get through: a fraction of the shortest timeout of TCP.
+pub(crate) const STALL_LOOKS: Duration = Duration::from_millis(50);
+
+/// See the module documentation.
+pub(crate) struct Streams {
+    pub(crate) link: Stream,
+    /// Parts without a checksum are not believed. `P15.5`
+    pub(crate) wants_sums: bool,
+    /// Turn until which they are looked at every time.
+    pub(crate) hot_until: u32,
+    pub(crate) idle_at: Instant,
+    pub(crate) stall_at: Instant,
+}
+
+impl Streams {
+    /// Listens at the port of `udp`, so that peers know it; another `udp` if that one's is taken. `None`
+    /// where none is free: transfers then go by paths alone.
+    ///
+    /// # Errors
+    /// When UDP cannot be opened again.
+    pub(crate) fn open(
+        udp: &mut Udp,
+        config: &UdpConfig,
+        over_wire: bool,
+        wants_sums: bool,
+    ) -> Result<Option<Box<Streams>>, Error> {
+        for _ in 0..PORTS_TRIED {
+            let LinkAddr::Udp { socket } = udp.local_addr() else {
+                return Ok(None);
+            };
+            // Within one system the peer's queue would hold this process's own pages; what becomes of
+            // them when a peer is given up is found out by checksums, which a loopback has not.
+            match Stream::open(socket, over_wire) {
+                Ok(link) => {
+                    return Ok(Some(Box::new(Streams {
+                        link,
+                        wants_sums,
+                        hot_until: 0,
+                        idle_at: Instant::default(),
+                        stall_at: Instant::default(),
+                    })));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    *udp = Udp::open(config)?;
+                }
+                Err(error) => {
+                    log::info!("without streams: {error}");
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes that a connection buffers.
+    pub(crate) fn buffer_len(&self) -> usize {
+        self.link.caps().rx_buffer_len
+    }
+
+    pub(crate) fn is_hot(&self, turn: u32) -> bool {
+        self.hot_until.wrapping_sub(turn) < 1 << 31
+    }
+
+    pub(crate) fn arm(&mut self, wake: &mut WakeSet) -> bool {
+        self.link.arm(wake)
+    }
+}
+
+/// What the job has chosen. Sealed frames, faults and recordings are of paths alone.
+pub(crate) fn usage(job: &Job) -> Result<StreamUse, Error> {
+    let usage = match settings::STREAM.of(job).as_deref() {
+        None | Some("off") => StreamUse::Off,
+        Some("auto") => StreamUse::Auto,
+        Some("on") => StreamUse::On,
+        Some(other) => {
+            return Err(Error::Setting {
+                name: "stream",
+                value: other.to_owned(),
+                why: "write on, off or auto".to_owned(),
+            });
+        }
+    };
+    let is_sealed = settings::AUTH
+        .of(job)
+        .is_some_and(|auth| auth.starts_with("aead"));
+    let of_paths = [settings::FAULT, settings::PCAP];
+    let is_excluded = is_sealed || of_paths.iter().any(|setting| setting.of(job).is_some());
+    Ok(if is_excluded { StreamUse::Off } else { usage })
+}

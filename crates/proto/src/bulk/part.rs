@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Parts of transfers that go by a stream (`P15`): cut from what was granted, and accounted for when
+//! they have landed. What a stream loses with its end goes on as fragments.
+//!
+//! The one invariant: a transfer goes by its stream from its first byte until the stream ends, and as
+//! fragments from then on; so no byte counts as acknowledged twice.
+
+use super::send::SendQueue;
+use super::trial::Way;
+use super::{FinishedRx, Transfers};
+use crate::base::context::Context;
+use crate::mem::scratch::Scratch;
+use crate::path::outgoing::{Outgoing, OutgoingKind};
+use crate::{LinkId, OpId, PeerId};
+use portolan_wire::{CHECK_LEN, CHUNK_LEN, CheckedFrame, Chunk};
+
+/// Bytes of a part at most. Receiving it takes some 50 µs, for which short messages wait; longer ones
+/// were not faster.
+pub(crate) const PART_LEN_MAX: u64 = 256 * 1024;
+
+/// Parts of a transfer begin where pages do, if its buffer does.
+const PAGE_LEN: u64 = 4096;
+
+/// Where the next bytes of a part belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartPlace {
+    /// So many bytes into the buffer of `op`, at `off`.
+    At {
+        /// Whose buffer.
+        op: OpId,
+        /// Where in it.
+        off: u64,
+        /// How many bytes.
+        len: u64,
+    },
+    /// Nobody wants them: the transfer has ended, or its buffer.
+    Nowhere,
+    /// They contradict their transfer. `P15.5`
+    Wrong,
+}
+
+impl Transfers {
+    /// The next part for the stream to their peer, with room for a checksum in front if `checked`.
+    pub(crate) fn next_stream_part(
+        &mut self,
+        queue: &mut SendQueue,
+        scratch: &mut Scratch,
+        checked: bool,
+    ) -> Option<Outgoing> {
+        let streamed = |key| {
+            self.tx
+                .get(key)
+                .is_some_and(|tx| tx.way == Some(Way::Stream))
+        };
+        let (place, key) = queue.find_ready(streamed)?;
+        let transfer = self.tx.get_mut(key)?;
+        let off = transfer.next_off;
+        let left = transfer.granted - off;
+        // Evenly, so that both ends have as much to do with each.
+        let even = left.div_ceil(left.div_ceil(PART_LEN_MAX).max(1));
+        let part = left.min(even.next_multiple_of(PAGE_LEN));
+        transfer.next_off += part;
+        if transfer.next_off >= transfer.granted {
+            transfer.queued = false;
+            queue.remove_ready(place);
+        }
+        let chunk = Chunk {
+            transfer: transfer.receiver_transfer,
+            offset: off,
+        };
+        let header_len = CHUNK_LEN + if checked { CHECK_LEN } else { 0 };
+        let out = scratch.start(header_len);
+        if checked {
+            // The sum is for who has the bytes.
+            out[..CHECK_LEN].copy_from_slice(&CheckedFrame::front(0));
+        }
+        chunk.emit(&mut out[header_len - CHUNK_LEN..]);
+        let len = usize::try_from(part).unwrap_or(usize::MAX);
+        Some(Outgoing {
+            link: LinkId::STREAM,
+            bytes: transfer.bytes(off, len, header_len, len),
+            kind: OutgoingKind::Chunk { transfer: key, off },
+        })
+    }
+
+    /// A stream to `peer` has ended: what it carried, and is not known to have arrived, goes as
+    /// fragments. `P15.7`
+    pub(crate) fn on_stream_closed(&mut self, peer: PeerId, queue: &mut SendQueue) {
+        for key in self
+            .tx
+            .keys_where(|tx| tx.peer == peer && tx.way == Some(Way::Stream))
+        {
+            let Some(transfer) = self.tx.get_mut(key) else {
+                continue;
+            };
+            transfer.way = Some(Way::Moved);
+            let fragment_len = u64::from(transfer.fragment_len.max(1));
+            let known = transfer.confirmed.min(transfer.next_off);
+            transfer.next_off = known - known % fragment_len;
+            transfer.acked = transfer.next_off;
+            if !transfer.queued && transfer.next_off < transfer.granted {
+                transfer.queued = true;
+                queue.push_ready(key);
+            }
+        }
+    }
+
+    /// Whether a transfer to `peer` goes by a stream.
+    pub(crate) fn has_streamed_to(&self, peer: PeerId) -> bool {
+        let mut transfers = self.tx.iter();
+        transfers.any(|tx| tx.peer == peer && tx.way == Some(Way::Stream))
+    }
+
+    /// Where bytes `off..off + len` of a transfer from `from` belong. `P15.5`
+    pub(crate) fn part_place(&self, from: PeerId, chunk: &Chunk, off: u64, len: u64) -> PartPlace {
+        let transfer = self.rx.get(chunk.transfer);
+        let Some(transfer) = transfer.filter(|rx| rx.peer == from && !rx.lossless) else {
+            return PartPlace::Nowhere;
+        };
+        let at = chunk.offset.checked_add(off);
+        let Some((at, end)) = at.and_then(|at| Some((at, at.checked_add(len)?))) else {
+            return PartPlace::Wrong;
+        };
+        if end > transfer.granted {
+            return PartPlace::Wrong;
+        }
+        match transfer.posted.len.saturating_sub(at).min(len) {
+            0 => PartPlace::Nowhere,
+            len => PartPlace::At {
+                op: transfer.posted.op,
+                off: transfer.posted.base + at,
+                len,
+            },
+        }
+    }
+
+    /// Bytes `off..off + len` of a part have landed; returns the transfer if it has ended.
+    pub(crate) fn on_part_landed(
+        &mut self,
+        ctx: &mut Context,
+        from: PeerId,
+        chunk: &Chunk,
+        off: u64,
+        len: u64,
+    ) -> Option<FinishedRx> {
+        if self.part_place(from, chunk, off, len) == PartPlace::Wrong {
+            return None;
+        }
+        let transfer = self.rx.get_mut(chunk.transfer)?;
+        if transfer.peer != from || transfer.lossless || len == 0 {
+            return None;
+        }
+        let (start, end) = (chunk.offset + off, chunk.offset + off + len);
+        transfer.streamed = true;
+        let new = transfer.arrived.insert(start, end);
+        ctx.counters_mut().stream_bytes += new;
+        self.on_arrived(chunk.transfer, end, new)
+    }
+}

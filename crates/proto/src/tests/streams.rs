@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Transfers by streams: every byte arrives once, whenever a stream begins and ends.
+
+use super::pair::*;
+use crate::*;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use portolan_wire::Chunk;
+
+const PORT: PortId = PortId::user(5);
+const LOW: SendSpec = SendSpec {
+    to: Address::Port(PORT),
+    lane: LaneId::Low,
+    best_effort: false,
+};
+
+fn pair(usage: StreamUse, seed: u64) -> Pair {
+    let mut pair = Pair::new(&[LinkId::UDP], seed);
+    for end in &mut pair.ends {
+        end.core.shared_mut().ctx.limits_mut().stream = usage;
+        end.core.set_buffer_len(LinkId::STREAM, 4 << 20);
+    }
+    pair.run(Duration::from_millis(50));
+    pair
+}
+
+/// The same with a link that buffers so little that a transfer takes many round trips.
+fn slow_pair(seed: u64) -> Pair {
+    let mut pair = pair(StreamUse::On, seed);
+    for end in &mut pair.ends {
+        end.core.set_buffer_len(LinkId::STREAM, 600_000);
+    }
+    pair.open_stream();
+    pair
+}
+
+fn pattern(len: usize, salt: usize) -> Vec<u8> {
+    let byte = |at: usize| (at * 31 + at / 253 + salt * 17).to_le_bytes()[0];
+    (0..len).map(byte).collect()
+}
+
+/// Sends messages of these lengths from one end to the other, and begins to receive them.
+fn begin(pair: &mut Pair, from: usize, lens: &[usize]) -> Vec<Vec<u8>> {
+    let to = PeerId(u32::try_from(1 - from).unwrap());
+    let mut messages = Vec::new();
+    for (salt, &len) in lens.iter().enumerate() {
+        let bytes = pattern(len, salt + from);
+        pair.ends[1 - from].post(PORT, len, None);
+        pair.ends[from].send(to, &LOW, &bytes).unwrap();
+        messages.push(bytes);
+    }
+    messages
+}
+
+fn assert_got(pair: &Pair, at: usize, messages: &[Vec<u8>]) {
+    let got = &pair.ends[at].got;
+    assert_eq!(got.len(), messages.len());
+    for (got, sent) in got.iter().zip(messages) {
+        assert!(got.bytes == *sent, "{} bytes differ", sent.len());
+    }
+}
+
+fn stream_bytes(pair: &Pair, at: usize) -> u64 {
+    pair.ends[at].core.counters().stream_bytes
+}
+
+// P15.4, P15.6
+#[test]
+fn transfers_of_all_lengths_go_by_the_stream_in_both_directions() {
+    let mut pair = pair(StreamUse::On, 1);
+    pair.open_stream();
+    let lens = [65_537, 262_144, 262_145, 500_000, 1 << 20, (5 << 20) + 1];
+    let there = begin(&mut pair, 0, &lens);
+    let back = begin(&mut pair, 1, &lens);
+    pair.run(Duration::from_millis(100));
+    assert_got(&pair, 1, &there);
+    assert_got(&pair, 0, &back);
+    let total: usize = lens.iter().sum();
+    assert_eq!(stream_bytes(&pair, 0), total as u64);
+    assert_eq!(stream_bytes(&pair, 1), total as u64);
+    pair.assert_clean();
+}
+
+// P15.1
+#[test]
+fn a_stream_is_asked_for_by_the_first_transfer_and_again_after_a_while() {
+    for usage in [StreamUse::Auto, StreamUse::On] {
+        let mut pair = pair(usage, 2);
+        begin(&mut pair, 0, &[1000]);
+        pair.run(Duration::from_millis(10));
+        assert_eq!(pair.ends[0].streams_wanted, 0, "a short message");
+        begin(&mut pair, 0, &[100_000; 8]);
+        pair.run(Duration::from_millis(10));
+        assert_eq!(pair.ends[0].streams_wanted, 1);
+        assert_eq!(pair.ends[1].streams_wanted, 0, "it sends nothing");
+        pair.ends[0].core.stream_closed(pair.now, B, true);
+        begin(&mut pair, 0, &[100_000; 8]);
+        pair.run(Duration::from_millis(10));
+        assert_eq!(pair.ends[0].streams_wanted, 1, "it has just failed");
+        pair.now = pair.now + Duration::from_secs(2);
+        begin(&mut pair, 0, &[100_000; 8]);
+        pair.run(Duration::from_millis(10));
+        assert_eq!(pair.ends[0].streams_wanted, 2);
+        assert_eq!(stream_bytes(&pair, 1), 0);
+        assert_eq!(pair.ends[1].got.len(), 25);
+        pair.assert_clean();
+    }
+    let mut pair = pair(StreamUse::Off, 2);
+    begin(&mut pair, 0, &[100_000; 8]);
+    pair.run(Duration::from_millis(10));
+    assert_eq!(pair.ends[0].streams_wanted, 0);
+}
+
+// P15.7
+#[test]
+fn what_a_stream_loses_with_its_end_goes_as_fragments() {
+    for seed in 0..60 {
+        let mut pair = pair(StreamUse::On, seed);
+        pair.open_stream();
+        if seed % 3 == 1 {
+            pair.faults.drop = 0.05;
+            pair.faults.reorder = 0.05;
+        }
+        let lens = [300_000, 3_000_000, 70_000, 1_000_001];
+        let there = begin(&mut pair, 0, &lens);
+        let back = begin(&mut pair, 1, &lens);
+        // At some time, with more or less on its way; it may end for one side before the other.
+        pair.run(Duration::from_micros(seed * 7 % 60));
+        if seed % 2 == 0 {
+            pair.ends[0].core.stream_closed(pair.now, B, true);
+            pair.run(Duration::from_micros(seed % 40));
+        }
+        pair.close_stream();
+        pair.run(Duration::from_millis(500));
+        assert_got(&pair, 1, &there);
+        assert_got(&pair, 0, &back);
+        pair.assert_clean();
+    }
+}
+
+// P15.7
+#[test]
+fn what_is_known_to_have_arrived_is_not_sent_again() {
+    let mut pair = slow_pair(3);
+    let len = 20_000_000;
+    let sent = begin(&mut pair, 0, &[len]);
+    pair.run(Duration::from_micros(200));
+    let before = stream_bytes(&pair, 1);
+    assert!(before > 5_000_000 && before < len as u64, "{before}");
+    let received = pair.ends[1].core.counters().frames_received;
+    pair.close_stream();
+    pair.run(Duration::from_millis(500));
+    assert_got(&pair, 1, &sent);
+    let frames = pair.ends[1].core.counters().frames_received - received;
+    let most = (len as u64 - before + 1_200_000) / 1400 + 200;
+    assert!(frames < most, "{frames} frames, {most} are enough");
+    pair.assert_clean();
+}
+
+#[test]
+fn a_short_transfer_overtakes_a_long_one() {
+    let mut pair = slow_pair(4);
+    let high = SendSpec {
+        lane: LaneId::High,
+        ..LOW
+    };
+    pair.ends[1].post(PORT, 50_000_000, None);
+    pair.ends[0].send(B, &LOW, &vec![1; 50_000_000]).unwrap();
+    pair.run(Duration::from_micros(100));
+    pair.ends[1].post(PORT, 100_000, None);
+    pair.ends[0].send(B, &high, &vec![2; 100_000]).unwrap();
+    pair.run(Duration::from_micros(100));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    assert_eq!(pair.ends[1].got[0].bytes.len(), 100_000);
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.ends[1].got.len(), 2);
+    pair.assert_clean();
+}
+
+#[test]
+fn a_stream_without_room_is_tried_again_when_it_has() {
+    let mut pair = pair(StreamUse::On, 5);
+    pair.open_stream();
+    pair.streams_refused = 2;
+    let sent = begin(&mut pair, 0, &[400_000, 100_000]);
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.streams_refused, 0);
+    assert_eq!(pair.ends[0].core.counters().link_full, 2);
+    assert_got(&pair, 1, &sent);
+    pair.assert_clean();
+}
+
+// P15.5
+#[test]
+fn parts_that_contradict_their_transfer_touch_nothing() {
+    let mut pair = slow_pair(6);
+    let sent = begin(&mut pair, 0, &[30_000_000]);
+    pair.run(Duration::from_micros(100));
+    let core = &mut pair.ends[1].core;
+    let (granted, _, received) = core.shared_mut().transfers.first_rx();
+    let transfer = core.shared_mut().transfers.first_rx_key();
+    let chunk = |transfer, offset| Chunk { transfer, offset };
+    for (chunk, off, len) in [
+        (chunk(transfer, granted), 0, 1),
+        (chunk(transfer, 0), 0, granted + 1),
+        (chunk(transfer, u64::MAX), 1, 1),
+        (chunk(transfer, 1), u64::MAX - 1, 5),
+        (chunk(transfer, 1), 1, u64::MAX),
+    ] {
+        assert_eq!(core.part_place(A, &chunk, off, len), PartPlace::Wrong);
+        core.handle_part(pair.now, A, &chunk, off, len);
+    }
+    for (from, chunk) in [
+        (A, chunk(transfer + 1, 0)),
+        (A, chunk(0, 0)),
+        (B, chunk(transfer, 0)),
+    ] {
+        assert_eq!(core.part_place(from, &chunk, 0, 10), PartPlace::Nowhere);
+        core.handle_part(pair.now, from, &chunk, 0, 10);
+    }
+    assert_eq!(core.shared_mut().transfers.first_rx().2, received);
+    pair.run(Duration::from_millis(100));
+    assert_got(&pair, 1, &sent);
+    pair.assert_clean();
+}
+
+// P4.9
+#[test]
+fn a_message_longer_than_its_buffer_is_cut() {
+    let mut pair = pair(StreamUse::On, 7);
+    pair.open_stream();
+    pair.ends[1].post(PORT, 100_000, None);
+    pair.ends[0].send(B, &LOW, &pattern(900_000, 1)).unwrap();
+    pair.run(Duration::from_millis(50));
+    let got = &pair.ends[1].got[0];
+    assert!(got.bytes == pattern(900_000, 1)[..100_000]);
+    let message_len = 900_000;
+    assert_eq!(got.error, Some(OpError::Truncated { message_len }));
+    pair.assert_clean();
+}
+
+// P15.2
+#[test]
+fn only_who_knows_both_tokens_of_a_session_owns_a_stream() {
+    let mut pair = pair(StreamUse::Auto, 8);
+    let ids = pair.ends[0].core.session_ids(B).unwrap();
+    let (mine, theirs) = (ids.mine.1, ids.theirs.1);
+    let owner = |core: &Core, mine, theirs| core.stream_owner(mine, theirs);
+    assert_eq!(owner(&pair.ends[0].core, mine, theirs), Some(B));
+    assert_eq!(owner(&pair.ends[1].core, theirs, mine), Some(A));
+    for (mine, theirs) in [
+        (mine, theirs + 1),
+        (mine ^ 1 << 63, theirs),
+        (mine, 0),
+        (0, 0),
+    ] {
+        assert_eq!(owner(&pair.ends[0].core, mine, theirs), None);
+    }
+    pair.ends[0].core.fail_peer(B, Cause::ProcessGone);
+    assert_eq!(owner(&pair.ends[0].core, mine, theirs), None);
+}
+
+#[test]
+fn a_peer_that_is_given_up_ends_its_transfers_by_stream() {
+    let mut pair = slow_pair(9);
+    begin(&mut pair, 0, &[10_000_000]);
+    pair.run(Duration::from_micros(50));
+    for (end, peer) in [(0, B), (1, A)] {
+        pair.ends[end].core.fail_peer(peer, Cause::ProcessGone);
+        pair.ends[end].drain(&[]);
+        pair.ends[end].core.stream_closed(pair.now, peer, true);
+        assert_eq!(pair.ends[end].core.usage(), (0, 0, 0));
+    }
+    assert!(matches!(
+        pair.ends[0].sent.values().next(),
+        Some(Err(OpError::PeerGone(B, Cause::ProcessGone)))
+    ));
+}
