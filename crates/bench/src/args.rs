@@ -347,9 +347,11 @@ pub(crate) enum PathChoice {
     Udp,
     /// Raw Ethernet frames between two hosts.
     Packet,
+    /// UDP between two hosts, long messages by kernel TCP.
+    Stream,
     /// Whatever Portolan chooses between two hosts.
     Auto,
-    /// All of these.
+    /// All of these but streams, which `auto` may choose.
     All,
 }
 
@@ -359,6 +361,7 @@ impl PathChoice {
             PathChoice::Shm => &[Path::Shm],
             PathChoice::Udp => &[Path::Udp],
             PathChoice::Packet => &[Path::Packet],
+            PathChoice::Stream => &[Path::Stream],
             PathChoice::Auto => &[Path::Auto],
             PathChoice::All => &[Path::Shm, Path::Packet, Path::Udp, Path::Auto],
         }
@@ -375,6 +378,8 @@ pub enum Path {
     Packet,
     /// UDP between two hosts.
     Udp,
+    /// The same, with long messages by kernel TCP.
+    Stream,
     /// Whatever Portolan chooses between two hosts.
     Auto,
 }
@@ -385,6 +390,7 @@ impl fmt::Display for Path {
             Path::Shm => "shm",
             Path::Packet => "packet",
             Path::Udp => "udp",
+            Path::Stream => "stream",
             Path::Auto => "auto",
         })
     }

@@ -204,6 +204,8 @@ fn single(path: Path) -> Vec<Program> {
         Path::Shm => Vec::new(),
         Path::Packet => vec![Program::PacketFlow(Cargo::Single)],
         Path::Udp => vec![Program::UdpFlow(Cargo::Single)],
+        // Short messages go by UDP there; long ones have no frames.
+        Path::Stream => Vec::new(),
         Path::Auto => vec![
             Program::PacketFlow(Cargo::Single),
             Program::UdpFlow(Cargo::Single),

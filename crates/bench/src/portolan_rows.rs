@@ -19,7 +19,7 @@ use crate::worker;
 use crate::{bidir, incast, interfere, loaded, logp};
 use anyhow::{Context, Result, bail, ensure};
 use portolan::{Effort, Node, PortConfig, Target};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -63,11 +63,23 @@ pub(crate) fn run(
         command: &command,
         places,
         path,
-        options: spec.conditions.options(),
+        options: options(spec, path),
         lasts: worker::lasts(spec.pace),
     })?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;
     serde_json::from_str(&text).context("rank 0 left no result")
+}
+
+/// The options of a job: a row by a path is by that path alone.
+fn options(spec: &Spec, path: Path) -> BTreeMap<String, String> {
+    let mut options = spec.conditions.options();
+    let stream = match path {
+        Path::Stream => Some("on"),
+        Path::Udp | Path::Packet => Some("off"),
+        Path::Shm | Path::Auto => None,
+    };
+    options.extend(stream.map(|usage| ("stream".into(), usage.into())));
+    options
 }
 
 /// Is one rank of such a job.

@@ -127,7 +127,7 @@ fn choice(path: Path) -> PathChoice {
     match path {
         Path::Shm => PathChoice::Shm,
         Path::Packet => PathChoice::Packet,
-        Path::Udp => PathChoice::Udp,
+        Path::Udp | Path::Stream => PathChoice::Udp,
         Path::Auto => PathChoice::Auto,
     }
 }

@@ -135,15 +135,39 @@ pub(crate) fn spoil(datagram: &mut [u8], bit: usize) {
     }
 }
 
-/// The sum of bytes that have the sum `before`, and `more` behind them.
-pub(crate) fn crc_behind(before: Option<u32>, more: &[u8]) -> Option<u32> {
-    let sum = crc_fast::crc32_iscsi(more);
-    let Some(before) = before else {
-        return Some(sum);
-    };
-    let algorithm = CrcAlgorithm::Crc32Iscsi;
-    let both = crc_fast::checksum_combine(algorithm, before.into(), sum.into(), more.len() as u64);
-    u32::try_from(both).ok()
+/// A sum that is taken piece by piece, in a word: for who keeps no more of it meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct PartSum(u64);
+
+impl PartSum {
+    /// That of these bytes.
+    pub(crate) fn of(bytes: &[u8]) -> PartSum {
+        PartSum(new_digest().get_state()).with(bytes)
+    }
+
+    /// One that was kept.
+    pub(crate) fn kept(word: u64) -> PartSum {
+        PartSum(word)
+    }
+
+    pub(crate) fn keep(self) -> u64 {
+        self.0
+    }
+
+    /// With more bytes behind.
+    pub(crate) fn with(self, more: &[u8]) -> PartSum {
+        let mut digest = self.digest();
+        digest.update(more);
+        PartSum(digest.get_state())
+    }
+
+    pub(crate) fn value(self) -> u32 {
+        value(&self.digest())
+    }
+
+    fn digest(self) -> Digest {
+        Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, self.0)
+    }
 }
 
 fn new_digest() -> Digest {

@@ -22,13 +22,16 @@ pub(crate) const IDLE: Duration = Duration::from_secs(2);
 /// Between looks whether connections get through: a fraction of the shortest timeout of TCP.
 pub(crate) const STALL_LOOKS: Duration = Duration::from_millis(50);
 
+/// Turns in which what came unexpectedly is looked at: enough to see the end of a connection.
+const ROUSED_TURNS: u32 = 4;
+
 /// See the module documentation.
 pub(crate) struct Streams {
     pub(crate) link: Stream,
     /// Parts without a checksum are not believed. `P15.5`
     pub(crate) wants_sums: bool,
-    /// Turn until which they are looked at every time.
-    pub(crate) hot_until: u32,
+    /// Turn until which they are looked at although nothing is expected.
+    roused_until: u32,
     pub(crate) idle_at: Instant,
     pub(crate) stall_at: Instant,
 }
@@ -56,7 +59,7 @@ impl Streams {
                     return Ok(Some(Box::new(Streams {
                         link,
                         wants_sums,
-                        hot_until: 0,
+                        roused_until: 0,
                         idle_at: Instant::default(),
                         stall_at: Instant::default(),
                     })));
@@ -78,8 +81,13 @@ impl Streams {
         self.link.caps().rx_buffer_len
     }
 
-    pub(crate) fn is_hot(&self, turn: u32) -> bool {
-        self.hot_until.wrapping_sub(turn) < 1 << 31
+    pub(crate) fn is_roused(&self, turn: u32) -> bool {
+        self.roused_until.wrapping_sub(turn) < 1 << 31
+    }
+
+    /// Something has come by a connection.
+    pub(crate) fn rouse(&mut self, turn: u32) {
+        self.roused_until = turn.wrapping_add(ROUSED_TURNS);
     }
 
     pub(crate) fn arm(&mut self, wake: &mut WakeSet) -> bool {

@@ -225,29 +225,38 @@ impl Stream {
         self.connections.iter().any(Connection::has_unsent)
     }
 
+    /// Sends on what had no room.
+    pub fn push(&mut self) {
+        for index in (0..self.connections.len()).rev() {
+            if self.connections[index].has_unsent() {
+                match self.connections[index].push() {
+                    Ok(_) => self.watch_room(index),
+                    Err(error) => {
+                        log::debug!("stream link: {error}");
+                        self.end(index, fault, "send failed");
+                    }
+                }
+            }
+        }
+    }
+
     /// Receives what has arrived, each frame's payload to where `receiver` says, about `budget` calls'
     /// worth from each connection; and sends on what had no room. Returns how many calls brought
     /// something.
     pub fn receive(&mut self, budget: usize, receiver: &mut dyn PartReceiver) -> usize {
+        self.push();
         let mut moved = 0;
         for index in (0..self.connections.len()).rev() {
             let connection = &mut self.connections[index];
-            let sent = match connection.has_unsent() {
-                true => connection.push(),
-                false => Ok(false),
-            };
-            let received = sent.and_then(|_| connection.receive(budget, receiver));
-            match received {
+            match connection.receive(budget, receiver) {
                 Ok(count) => moved += count,
                 Err(error) => {
                     log::debug!("stream link: peer {}: {error}", connection.peer());
                     let is_idle = connection.is_between_frames();
                     let notice = if is_idle { idle } else { fault };
                     self.end(index, notice, "connection lost");
-                    continue;
                 }
             }
-            self.watch_room(index);
         }
         moved
     }

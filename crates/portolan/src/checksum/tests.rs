@@ -1,5 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
+
+#[test]
+fn a_sum_in_pieces_is_that_of_the_whole() {
+    let bytes: Vec<u8> = (0..5000u32)
+        .map(|at| (at * 7 % 251).to_le_bytes()[0])
+        .collect();
+    let whole = crc_fast::crc32_iscsi(&bytes);
+    for cut in [0, 1, 16, 255, 4096, 5000] {
+        let (front, behind) = bytes.split_at(cut);
+        let sum = PartSum::of(front).with(behind);
+        assert_eq!(sum.value(), whole, "cut at {cut}");
+        assert_eq!(PartSum::kept(sum.keep()).with(&[]).value(), whole);
+    }
+}
+
 use portolan_wire::{BULK_HEADER_LEN, FRAME_HEADER_LEN};
 use std::convert::Infallible;
 use std::io::IoSlice;

@@ -7,8 +7,8 @@
 use super::events::Handlers;
 use super::transmit::payload_of;
 use super::{Engine, Inner};
-use crate::checksum::crc_behind;
-use crate::links::{HOT_TURNS, Links};
+use crate::checksum::PartSum;
+use crate::links::Links;
 use crate::ops::Ops;
 use crate::streams::{IDLE, STALL_LOOKS};
 use portolan_link::stream::{Landing, Part, PartReceiver, Place, Tokens};
@@ -42,8 +42,15 @@ impl Engine {
         let Some(streams) = &mut self.links.streams else {
             return 0;
         };
-        let is_awaited = streams.is_hot(turn) || self.inner.core.expects_parts();
-        if streams.link.counts().0 == 0 || !is_awaited && !streams.link.has_unsent() {
+        if streams.link.counts().0 == 0 {
+            return 0;
+        }
+        // A look in vain takes the lock of a socket that acknowledgements of what is sent come by.
+        if !self.inner.core.expects_parts() && !streams.is_roused(turn) {
+            if streams.link.has_unsent() {
+                streams.link.push();
+                self.hear_of_streams();
+            }
             return 0;
         }
         let mut intake = PartIntake {
@@ -53,9 +60,6 @@ impl Engine {
             handlers: &mut self.handlers,
         };
         let moved = streams.link.receive(RECEIVE_BUDGET, &mut intake);
-        if moved > 0 {
-            streams.hot_until = turn.wrapping_add(HOT_TURNS);
-        }
         self.hear_of_streams();
         moved
     }
@@ -101,7 +105,7 @@ impl Engine {
             .link
             .service(&mut |tokens| Some(core.stream_owner(tokens.mine, tokens.theirs)?.0));
         if has_news {
-            streams.hot_until = inner.turn.wrapping_add(HOT_TURNS);
+            streams.rouse(inner.turn);
         }
         if inner.now >= streams.idle_at {
             streams.idle_at = inner.now + IDLE;
@@ -123,7 +127,6 @@ impl Engine {
             match notice {
                 Notice::StreamUp(peer) => {
                     inner.core.stream_opened(PeerId(peer));
-                    streams.hot_until = inner.turn.wrapping_add(HOT_TURNS);
                 }
                 Notice::StreamDown { peer, is_idle } => {
                     inner.core.stream_closed(inner.now, PeerId(peer), !is_idle);
@@ -143,7 +146,6 @@ impl Links {
     /// Sends a part of a transfer by the stream to its peer.
     pub(super) fn transmit_part(
         &mut self,
-        turn: u32,
         ops: &Ops,
         transmit: &Transmit<'_>,
     ) -> (PeerId, LinkId, Result<(), TxError>) {
@@ -173,8 +175,8 @@ impl Links {
         if let Some((front, chunk)) = head.split_at_mut_checked(CHECK_LEN)
             && CheckedFrame::has_sum(front)
         {
-            let sum = crc_behind(crc_behind(None, chunk), bytes);
-            front.copy_from_slice(&CheckedFrame::front(sum.unwrap_or_default()));
+            let sum = PartSum::of(chunk).with(bytes).value();
+            front.copy_from_slice(&CheckedFrame::front(sum));
         }
         let payload = [IoSlice::new(bytes)];
         let frame = TxFrame {
@@ -182,11 +184,7 @@ impl Links {
             payload: &payload,
             segments: None,
         };
-        let result = streams.link.transmit(peer.0, &frame);
-        if result.is_ok() {
-            streams.hot_until = turn.wrapping_add(HOT_TURNS);
-        }
-        (peer, link, result)
+        (peer, link, streams.link.transmit(peer.0, &frame))
     }
 }
 
@@ -272,23 +270,22 @@ impl PartReceiver for PartIntake<'_> {
             return true;
         };
         // Counted when all of it is here and right. `P15.5`
-        let before = u32::try_from(part.note).unwrap_or_default();
         let before = match part.landed {
-            0 => crc_behind(None, &part.head()[CHECK_LEN..]),
-            _ => Some(before),
+            0 => PartSum::of(&part.head()[CHECK_LEN..]),
+            _ => PartSum::kept(part.note),
         };
         let after = match landing {
-            Landing::Lost(bytes) => crc_behind(before, bytes),
+            Landing::Lost(bytes) => before.with(bytes),
             Landing::There(len) => match self.memory(part, &chunk, len) {
-                Ok(Some(bytes)) => crc_behind(before, bytes),
+                Ok(Some(bytes)) => before.with(bytes),
                 _ => return false,
             },
         };
-        part.note = u64::from(after.unwrap_or_default());
+        part.note = after.keep();
         if part.landed + len < part.len {
             return true;
         }
-        if after != Some(sum) {
+        if after.value() != sum {
             self.inner.core.note_dropped(DropReason::BadChecksum);
             return false;
         }

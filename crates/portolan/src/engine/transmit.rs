@@ -108,7 +108,7 @@ impl Engine {
             };
             let (peer, link, result) = match seals {
                 None if transmit.way().1 == LinkId::STREAM => {
-                    self.links.transmit_part(turn, ops, &transmit)
+                    self.links.transmit_part(ops, &transmit)
                 }
                 None => self.links.transmit(turn, ops, &transmit),
                 Some(seals) => self.links.transmit_sealed(turn, ops, seals, &transmit),

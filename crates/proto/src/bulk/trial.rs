@@ -95,6 +95,19 @@ impl Trial {
         }
     }
 
+    /// Whether transfers of `len` bytes are faster as fragments; one more has gone so.
+    pub(crate) fn has_rejected_stream(&mut self, len: u64) -> bool {
+        let class = &mut self.classes[class_of(len)];
+        let is_rejected = class.better.is_some_and(|(is_stream, _)| !is_stream);
+        if is_rejected {
+            class.begun += 1;
+            if class.begun >= TRIAL_EVERY {
+                *class = Class::default();
+            }
+        }
+        is_rejected
+    }
+
     /// A transfer of `len` bytes that went one way from its first grant on has ended.
     pub(crate) fn on_end(&mut self, way: Way, len: u64, (begin, now): (Instant, Instant)) {
         let is_stream = match way {
@@ -165,6 +178,16 @@ mod tests {
         // What has changed is found out in time.
         let streamed = run(&mut trial, 3000, 256 * 1024, [50_000, 10_000]);
         assert!(streamed > 2500, "{streamed}");
+    }
+
+    #[test]
+    fn a_stream_that_was_slower_is_not_opened_again_for_a_while() {
+        let mut trial = Trial::default();
+        assert!(!trial.has_rejected_stream(1 << 20), "it was never tried");
+        run(&mut trial, 20, 1 << 20, [50_000, 100_000]);
+        let rejected = (0..TRIAL_EVERY).filter(|_| trial.has_rejected_stream(1 << 20));
+        assert_eq!(rejected.count() as u32, TRIAL_EVERY - 10);
+        assert!(!trial.has_rejected_stream(1 << 20));
     }
 
     #[test]

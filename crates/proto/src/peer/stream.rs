@@ -65,7 +65,8 @@ impl StreamState {
         if self.is_open {
             return self.trial.choose(usage, len);
         }
-        if !self.is_asked && now >= self.ask_at {
+        let is_slower = usage == StreamUse::Auto && self.trial.has_rejected_stream(len);
+        if !self.is_asked && !is_slower && now >= self.ask_at {
             self.is_asked = true;
             ctx.emit(Event::StreamWanted(peer));
         }
