@@ -22,7 +22,7 @@ const CLASS_LENS: [u64; 2] = [160 * 1024, 1 << 20];
 const CLASSES: usize = CLASS_LENS.len() + 1;
 
 /// Transfers by each way in a trial. Their median counts: one that met a scheduler does not.
-const SAMPLES: usize = 5;
+const SAMPLES: u32 = 5;
 
 /// Transfers by the better way before both are tried again: what the other costs, up to ten times as
 /// much, is felt as a few per cent.
@@ -49,21 +49,22 @@ struct Class {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Samples {
-    costs: [u64; SAMPLES],
-    count: usize,
+    costs: [u64; SAMPLES as usize],
+    count: u32,
 }
 
 impl Samples {
     fn add(&mut self, cost: u64) {
-        self.costs[self.count % SAMPLES] = cost;
-        self.count += 1;
+        let place = self.count % SAMPLES;
+        self.costs[place as usize] = cost;
+        self.count = self.count.saturating_add(1);
     }
 
     /// Of the last ones.
     fn median(&self) -> Option<u64> {
         let mut costs = self.costs;
         costs.sort_unstable();
-        (self.count >= SAMPLES).then(|| costs[SAMPLES / 2])
+        (self.count >= SAMPLES).then(|| costs[costs.len() / 2])
     }
 }
 
@@ -86,7 +87,7 @@ impl Trial {
                 is_stream
             }
             // Several of each in a row: those under way at once share what there is.
-            None => place / SAMPLES as u32 % 2 == 1,
+            None => place / SAMPLES % 2 == 1,
         };
         if is_stream {
             Way::Stream
@@ -171,10 +172,10 @@ mod tests {
     fn the_faster_way_is_kept_and_the_other_tried_rarely() {
         let mut trial = Trial::default();
         let streamed = run(&mut trial, 900, 256 * 1024, [100_000, 50_000]);
-        assert_eq!(streamed, 900 - SAMPLES as u32);
+        assert_eq!(streamed, 900 - SAMPLES);
         let mut trial = Trial::default();
         let streamed = run(&mut trial, 900, 256 * 1024, [50_000, 100_000]);
-        assert_eq!(streamed, SAMPLES as u32);
+        assert_eq!(streamed, SAMPLES);
         // What has changed is found out in time.
         let streamed = run(&mut trial, 3000, 256 * 1024, [50_000, 10_000]);
         assert!(streamed > 2500, "{streamed}");
@@ -186,7 +187,7 @@ mod tests {
         assert!(!trial.has_rejected_stream(1 << 20), "it was never tried");
         run(&mut trial, 20, 1 << 20, [50_000, 100_000]);
         let rejected = (0..TRIAL_EVERY).filter(|_| trial.has_rejected_stream(1 << 20));
-        assert_eq!(rejected.count() as u32, TRIAL_EVERY - 10);
+        assert_eq!(rejected.count(), TRIAL_EVERY as usize - 10);
         assert!(!trial.has_rejected_stream(1 << 20));
     }
 

@@ -163,8 +163,8 @@ impl Pipe {
     /// The errno of `splice`: `EAGAIN` when the socket has no room.
     pub fn pass_on(&self, socket: BorrowedFd<'_>, len: usize, more: bool) -> io::Result<usize> {
         let more = if more { libc::SPLICE_F_MORE } else { 0 };
-        // SAFETY: no pointer but null is given.
         without_sigpipe(|| {
+            // SAFETY: no pointer but null is given.
             checked_len(unsafe {
                 libc::splice(
                     self.read.as_raw_fd(),
@@ -292,6 +292,7 @@ mod tests {
         let (near, far) = pair();
         abort_stream(far);
         let pipe = Pipe::new(4096).unwrap();
+        // SAFETY: the disposition that programs begin with.
         let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
         for _ in 0..3 {
             // The first is told of the reset, the others that nothing can be sent any more.
