@@ -120,11 +120,7 @@ impl Engine {
                     self.full_mask |= 1 << link.as_u8();
                 }
                 // What it carried goes by a path.
-                Err(error) if link == LinkId::STREAM => {
-                    log::debug!("{link} to {peer}: {error}");
-                    core.transmit_refused();
-                    core.stream_closed(now, peer, true);
-                }
+                Err(_) if link == LinkId::STREAM => core.stream_refused(now, peer),
                 Err(TxError::NotConnected(_)) if !self.links.is_connected(peer, link) => {
                     core.transmit_refused();
                     core.link_ready(link);

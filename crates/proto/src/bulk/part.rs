@@ -105,12 +105,6 @@ impl Transfers {
         }
     }
 
-    /// Whether a transfer to `peer` goes by a stream.
-    pub(crate) fn has_streamed_to(&self, peer: PeerId) -> bool {
-        let mut transfers = self.tx.iter();
-        transfers.any(|tx| tx.peer == peer && tx.way == Some(Way::Stream))
-    }
-
     /// Where bytes `off..off + len` of a transfer from `from` belong. `P15.5`
     pub(crate) fn part_place(&self, from: PeerId, chunk: &Chunk, off: u64, len: u64) -> PartPlace {
         let transfer = self.rx.get(chunk.transfer);

@@ -39,10 +39,11 @@ impl Core {
         self.touch(peer);
     }
 
-    /// Whether transfers to `peer` are under way by a stream.
-    #[must_use]
-    pub fn uses_stream(&self, peer: PeerId) -> bool {
-        self.sh.transfers.has_streamed_to(peer)
+    /// The last transmit was for a stream that has ended: as [`Core::transmit_refused`], and
+    /// [`Core::stream_closed`] by a fault.
+    pub fn stream_refused(&mut self, now: Instant, peer: PeerId) {
+        self.transmit_refused();
+        self.stream_closed(now, peer, true);
     }
 
     /// Whether parts may be on their way to this process.
