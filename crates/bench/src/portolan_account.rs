@@ -38,6 +38,7 @@ fn counters(node: &Node) -> BTreeMap<String, u64> {
         ("frames marked", counted.frames_marked),
         ("marks heard", counted.marks_heard),
         ("messages held", counted.messages_held),
+        ("bytes by streams", counted.stream_bytes),
     ];
     let of_host = [(FULL_BUFFERS, full_buffer_losses())];
     let mut counters: BTreeMap<String, u64> = of_protocol

@@ -764,6 +764,10 @@ typedef struct portolan_counters_t {
    * Frames sent of which peers said that they were marked so.
    */
   uint64_t marks_heard;
+  /**
+   * Bytes of transfers that came by streams.
+   */
+  uint64_t stream_bytes;
 } portolan_counters_t;
 
 /**

@@ -52,6 +52,7 @@ fn told(counters: &Counters, drops: u64) -> portolan_counters_t {
         placement_repaired_bytes,
         frames_marked,
         marks_heard,
+        stream_bytes,
         link_full,
         // Those of the links are among `drops`, too.
         drops_by_reason: _,
@@ -76,6 +77,7 @@ fn told(counters: &Counters, drops: u64) -> portolan_counters_t {
         remote_requests,
         frames_marked,
         marks_heard,
+        stream_bytes,
     }
 }
 

@@ -127,6 +127,8 @@ pub struct portolan_counters_t {
     pub frames_marked: u64,
     /// Frames sent of which peers said that they were marked so.
     pub marks_heard: u64,
+    /// Bytes of transfers that came by streams.
+    pub stream_bytes: u64,
 }
 
 /// Of reductions and atomic operations: the sum; whole numbers wrap around.

@@ -207,7 +207,7 @@ fn both_languages_agree_on_sizes_and_offsets() {
             size, frames_sent, frames_received, retransmits, timeouts, paths_left, messages_sent,
             messages_received, bytes_received, messages_held, best_effort_lost, placement_hits,
             placement_misses, placement_repaired_bytes, link_full, drops, remote_requests,
-            frames_marked, marks_heard
+            frames_marked, marks_heard, stream_bytes
         }
         portolan_lone_pieces_t { message_len_max, call_len }
         portolan_choices_t {

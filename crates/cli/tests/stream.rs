@@ -94,13 +94,14 @@ fn send(node: &mut Node, role: &str) {
 }
 
 /// Both the process and a child of it write to what was lent.
+#[allow(
+    unsafe_code,
+    reason = "what is tested is what a fork does to lent pages"
+)]
 fn fork_and_write(bytes: &mut [u8]) {
     // SAFETY: the child writes to memory and ends; it calls nothing that another thread may hold.
-    #[allow(
-        unsafe_code,
-        reason = "what is tested is what a fork does to lent pages"
-    )]
-    match unsafe { fork() }.unwrap() {
+    let forked = unsafe { fork() };
+    match forked.unwrap() {
         ForkResult::Child => {
             bytes.fill(0xcc);
             // SAFETY: ends the process at once.

@@ -42,6 +42,7 @@ fn portolan(path: Path) -> System {
         Path::Auto => "auto",
         Path::Packet => "Ethernet",
         Path::Udp => "UDP",
+        Path::Stream => "streams",
         Path::Shm => "memory",
     };
     System {
@@ -64,7 +65,8 @@ fn kernel(name: &str, short: &str, ink: Ink) -> System {
 fn limit(path: Path) -> System {
     let bare = match path {
         Path::Packet | Path::Auto => "bare Ethernet",
-        Path::Udp => "bare UDP",
+        // Short messages go by UDP there, and no bare stream is measured.
+        Path::Udp | Path::Stream => "bare UDP",
         Path::Shm => "bare memory",
     };
     System {
@@ -80,6 +82,7 @@ pub(crate) fn way(path: Path) -> &'static str {
     match path {
         Path::Packet => "raw Ethernet",
         Path::Udp => "UDP",
+        Path::Stream => "streams",
         Path::Shm => "shared memory",
         Path::Auto => "its own choice",
     }
@@ -91,6 +94,7 @@ fn ink(path: Path) -> Ink {
         Path::Udp => 1,
         Path::Shm => 2,
         Path::Auto => 3,
+        Path::Stream => 5,
     })
 }
 

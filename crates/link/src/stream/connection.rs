@@ -17,8 +17,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// Bytes in front of a frame.
 const PREFIX_LEN: usize = 8;
 
-/// Longest payload that is sent by a copy: for less, the two system calls of lending cost more than
-/// copying does.
+/// Longest payload that is sent by a copy: up to here the two system calls of lending cost the sender as
+/// much processor time as copying does, see ARCHITECTURE.md.
 const COPIED_LEN_MAX: usize = 16 * 1024;
 
 /// Bytes of pages that a pipe is to hold: a frame's payload, which may begin and end within a page.

@@ -34,8 +34,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-/// Bytes of a frame's payload at most: what takes some 50 µs to receive, for which short messages wait.
-/// Longer ones were not faster.
+/// Bytes of a frame's payload at most: what takes 50 µs to receive at 5 GB/s, for which short messages
+/// wait.
 pub const PAYLOAD_LEN_MAX: usize = 256 * 1024;
 
 /// Bytes of a frame's head at most.
@@ -52,7 +52,7 @@ const GREETERS_MAX: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a connection is congestion-controlled by, if the system has it: the one that fills the wire by
-/// what it loses; those that pace by a timer were slower between hosts of one network.
+/// what it loses, and waits for no timer that paces it.
 const CONGESTION: &str = "cubic";
 
 /// Numbers of descriptors in the epoll set: the listener, then greeters, then connections.
@@ -390,9 +390,11 @@ impl Stream {
         self.listen(true);
         match greeter.peer() {
             Some(peer) => self.notices.push_back(fault(peer)),
-            None => self.notices.push_back(Notice::Dropped("stream_stranger")),
+            None if self.notices.len() < NOTICES_MAX => {
+                self.notices.push_back(Notice::Dropped("stream_stranger"));
+            }
+            None => {}
         }
-        self.notices.truncate(NOTICES_MAX);
         net::abort_stream(greeter.socket);
     }
 

@@ -429,7 +429,7 @@ impl Inner {
     fn on_peer_event(&mut self, frame: Option<&RxFrame<'_>>, event: Event) {
         match event {
             Event::Writable(peer) => self.pending.wake(peer),
-            Event::StreamWanted(peer) => self.stream_calls.push(StreamCall::Open(peer)),
+            Event::StreamWanted(peer) => self.call_streams(StreamCall::Open(peer)),
             Event::PeerUp(peer) => {
                 self.pending.wake(peer);
                 self.peers[peer.0 as usize].connecting_since = None;
@@ -448,7 +448,7 @@ impl Inner {
                 cause,
                 unheard,
             } => {
-                self.stream_calls.push(StreamCall::Close(peer));
+                self.call_streams(StreamCall::Close(peer));
                 if unheard {
                     self.note_undelivered(peer, cause);
                 }

@@ -32,6 +32,15 @@ pub(crate) enum StreamCall {
     Close(PeerId),
 }
 
+impl Inner {
+    /// Notes a call for when the links are at hand; who has no streams makes none.
+    pub(super) fn call_streams(&mut self, call: StreamCall) {
+        if self.core.uses_streams() {
+            self.stream_calls.push(call);
+        }
+    }
+}
+
 impl Engine {
     /// Receives parts, and sends on what had no room.
     #[inline]

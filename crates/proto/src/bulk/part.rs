@@ -14,8 +14,7 @@ use crate::path::outgoing::{Outgoing, OutgoingKind};
 use crate::{LinkId, OpId, PeerId};
 use portolan_wire::{CHECK_LEN, CHUNK_LEN, CheckedFrame, Chunk};
 
-/// Bytes of a part at most. Receiving it takes some 50 µs, for which short messages wait; longer ones
-/// were not faster.
+/// Bytes of a part at most. At 5 GB/s receiving it takes 50 µs, for which short messages wait.
 pub(crate) const PART_LEN_MAX: u64 = 256 * 1024;
 
 /// Parts of a transfer begin where pages do, if its buffer does.

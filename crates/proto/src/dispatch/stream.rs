@@ -7,11 +7,17 @@ use crate::{Core, Instant, PartPlace, PeerId, StreamUse};
 use portolan_wire::Chunk;
 
 impl Core {
+    /// Whether transfers may go by streams at all.
+    #[must_use]
+    pub fn uses_streams(&self) -> bool {
+        self.sh.ctx.limits().stream != StreamUse::Off
+    }
+
     /// Whose session has these tokens: `mine` was given to the peer, `theirs` is its own. Who knows both
     /// may open a stream. `P15.2`
     #[must_use]
     pub fn stream_owner(&self, mine: u64, theirs: u64) -> Option<PeerId> {
-        if self.sh.ctx.limits().stream == StreamUse::Off || theirs == 0 {
+        if !self.uses_streams() || theirs == 0 {
             return None;
         }
         let peer = PeerId(u32::try_from(token_index(mine)).ok()?);
