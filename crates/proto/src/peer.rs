@@ -121,7 +121,7 @@ impl Peer {
     }
 
     /// Its paths, and where the ends of transfers are noted.
-    pub(crate) fn paths_and_trial(&mut self) -> (&mut Paths, &mut Trial) {
+    pub(crate) fn paths_and_trial(&mut self) -> (&mut Paths, Option<&mut Trial>) {
         (&mut self.paths, self.stream.trial())
     }
 

@@ -169,7 +169,7 @@ impl Transfers {
         ctx: &mut Context,
         from: PeerId,
         done: &Done,
-        trial: &mut Trial,
+        trial: Option<&mut Trial>,
     ) -> Result<(), DropReason> {
         let transfer = self.tx.get(done.transfer);
         if transfer.is_none_or(|transfer| transfer.peer != from) {
@@ -187,8 +187,9 @@ impl Transfers {
     }
 
     /// A transfer that has gone its way to the end is one more for the trial.
-    fn note_end(&self, now: Instant, key: u32, trial: &mut Trial) {
-        if let Some(transfer) = self.tx.get(key)
+    fn note_end(&self, now: Instant, key: u32, trial: Option<&mut Trial>) {
+        if let Some(trial) = trial
+            && let Some(transfer) = self.tx.get(key)
             && let Some(way) = transfer.way
         {
             trial.on_end(way, transfer.len, (transfer.granted_at, now));
@@ -241,7 +242,7 @@ impl Transfers {
         now: Instant,
         ctx: &mut Context,
         (key, len): (u32, u64),
-        trial: &mut Trial,
+        trial: Option<&mut Trial>,
     ) {
         let Some(transfer) = self.tx.get_mut(key) else {
             return;

@@ -4,6 +4,7 @@
 //! like length, one after another, meet like conditions.
 
 use crate::{Instant, StreamUse};
+use alloc::boxed::Box;
 
 /// By which way a transfer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +32,10 @@ const TRIAL_EVERY: u32 = 1000;
 /// The way in use has become so much slower than in its trial: both are tried again.
 const COLLAPSE: u64 = 3;
 
-/// What one peer's transfers go by.
+/// What one peer's transfers go by. A peer without a trial under way costs a pointer.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
-    classes: [Class; CLASSES],
+    classes: Option<Box<[Class; CLASSES]>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,7 +77,7 @@ impl Trial {
             StreamUse::On => return Way::Stream,
             StreamUse::Auto => {}
         }
-        let class = &mut self.classes[class_of(len)];
+        let class = &mut self.classes.get_or_insert_default()[class_of(len)];
         let place = class.begun;
         class.begun += 1;
         let is_stream = match class.better {
@@ -98,7 +99,10 @@ impl Trial {
 
     /// Whether transfers of `len` bytes are faster as fragments; one more has gone so.
     pub(crate) fn has_rejected_stream(&mut self, len: u64) -> bool {
-        let class = &mut self.classes[class_of(len)];
+        let Some(classes) = &mut self.classes else {
+            return false;
+        };
+        let class = &mut classes[class_of(len)];
         let is_rejected = class.better.is_some_and(|(is_stream, _)| !is_stream);
         if is_rejected {
             class.begun += 1;
@@ -116,7 +120,10 @@ impl Trial {
             Way::Stream => true,
             Way::Moved => return,
         };
-        let class = &mut self.classes[class_of(len)];
+        let Some(classes) = &mut self.classes else {
+            return;
+        };
+        let class = &mut classes[class_of(len)];
         let took = now.as_nanos().saturating_sub(begin.as_nanos());
         let cost = took.saturating_mul(64 * 1024) / len.max(1);
         let samples = &mut class.costs[usize::from(is_stream)];

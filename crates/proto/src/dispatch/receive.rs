@@ -364,7 +364,7 @@ impl Core {
             return Err(DropReason::StaleSession);
         };
         let link = LinkId::from_u8(ack.path).ok_or(DropReason::BadAck)?;
-        let (paths, trial) = peer.paths_and_trial();
+        let (paths, mut trial) = peer.paths_and_trial();
         let path = paths.get_mut(link).ok_or(DropReason::BadAck)?;
         let Shared {
             ctx,
@@ -381,7 +381,7 @@ impl Core {
         let mut on_part = |transfer, frame_len: u16, header_len| {
             if transfer != run {
                 let part = (run, core::mem::take(&mut run_len));
-                transfers.on_acked(now, ctx, part, trial);
+                transfers.on_acked(now, ctx, part, trial.as_deref_mut());
                 run = transfer;
             }
             run_len += usize::from(frame_len).saturating_sub(header_len) as u64;

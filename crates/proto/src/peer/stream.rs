@@ -6,6 +6,7 @@ use crate::base::context::Context;
 use crate::base::time::Span;
 use crate::bulk::trial::{Trial, Way};
 use crate::{Event, Instant, PeerId, StreamUse};
+use alloc::boxed::Box;
 
 /// How long after a failure a stream is asked for again: at first, and at last after failures in a row.
 const RETRY_MIN: Span = Span::from_millis(1000);
@@ -19,6 +20,13 @@ pub(crate) struct StreamState {
     is_asked: bool,
     /// The link had no room.
     is_blocked: bool,
+    /// Made when there is something to keep: most peers exchange no long messages.
+    history: Option<Box<History>>,
+}
+
+/// What earlier streams have taught.
+#[derive(Debug, Default)]
+struct History {
     /// Not asked for before, after failures.
     ask_at: Instant,
     retry: Span,
@@ -62,20 +70,21 @@ impl StreamState {
         if usage == StreamUse::Off {
             return Way::Fragments;
         }
+        let history = self.history.get_or_insert_default();
         if self.is_open {
-            return self.trial.choose(usage, len);
+            return history.trial.choose(usage, len);
         }
-        let is_slower = usage == StreamUse::Auto && self.trial.has_rejected_stream(len);
-        if !self.is_asked && !is_slower && now >= self.ask_at {
+        let is_slower = usage == StreamUse::Auto && history.trial.has_rejected_stream(len);
+        if !self.is_asked && !is_slower && now >= history.ask_at {
             self.is_asked = true;
             ctx.emit(Event::StreamWanted(peer));
         }
         Way::Fragments
     }
 
-    /// Where the ends of transfers are noted.
-    pub(crate) fn trial(&mut self) -> &mut Trial {
-        &mut self.trial
+    /// Where the ends of transfers are noted, if there is or was a stream.
+    pub(crate) fn trial(&mut self) -> Option<&mut Trial> {
+        Some(&mut self.history.as_mut()?.trial)
     }
 
     pub(crate) fn on_opened(&mut self) {
@@ -90,14 +99,19 @@ impl StreamState {
         self.is_asked = false;
         self.is_blocked = false;
         if by_fault {
-            let retry = (self.retry + self.retry).max(RETRY_MIN).min(RETRY_MAX);
-            (self.retry, self.ask_at) = (retry, now + retry);
-            self.trial.forget();
+            let history = self.history.get_or_insert_default();
+            let retry = (history.retry + history.retry)
+                .max(RETRY_MIN)
+                .min(RETRY_MAX);
+            (history.retry, history.ask_at) = (retry, now + retry);
+            history.trial.forget();
         }
     }
 
     /// Parts have got through to their end.
     pub(crate) fn on_success(&mut self) {
-        self.retry = Span::ZERO;
+        if let Some(history) = &mut self.history {
+            history.retry = Span::ZERO;
+        }
     }
 }
