@@ -19,11 +19,16 @@
 //! Frames between two processes behind one interface do not arrive, except on the loopback: an
 //! Ethernet does not send back. That is what shared memory is for.
 //!
+//! A process without the privilege may have its socket of a broker, which chooses the endpoint and
+//! whose kernel rules hold the process to it: `packet/lease.rs`. Such a socket sends to nobody but
+//! single processes.
+//!
 //! This file is the control path; `packet/data.rs` and `packet/receiving.rs` have the data path,
 //! `packet/filter.rs` the filter.
 
 mod data;
 mod filter;
+pub mod lease;
 mod receiving;
 
 use crate::peers::PeerTable;
@@ -31,7 +36,9 @@ use crate::{
     Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame,
     WakeSet,
 };
-use portolan_sys::net::{self, Interface, MacAddr};
+use lease::Request;
+use portolan_sys::net::{self, Interface, MacAddr, PacketRing};
+use portolan_sys::seqpacket::Seqpacket;
 use receiving::Intake;
 use std::fmt;
 use std::io;
@@ -102,6 +109,9 @@ pub struct PacketConfig {
     pub receive_buffer_len: usize,
     /// How frames come in. Default [`ReceiveBy::Ring`].
     pub receive_by: ReceiveBy,
+    /// Where a broker is asked for the socket if this process may not open one: a path, or `@NAME`
+    /// in the abstract namespace. The broker then chooses the endpoint. Default: nobody is asked.
+    pub broker: Option<String>,
 }
 
 impl PacketConfig {
@@ -113,6 +123,7 @@ impl PacketConfig {
             endpoint,
             receive_buffer_len: RECEIVE_BUFFER_LEN,
             receive_by: ReceiveBy::default(),
+            broker: None,
         }
     }
 }
@@ -135,6 +146,18 @@ pub struct Packet {
     drops_pending: u32,
     /// An error of the interface, to be reported.
     down: Option<io::Error>,
+    /// The connection to the broker that the socket is of; it stands for the socket.
+    lease: Option<Seqpacket>,
+}
+
+/// A socket that is ready, and what it is tied to.
+struct Opened {
+    socket: OwnedFd,
+    intake: Intake,
+    mac: MacAddr,
+    endpoint: u16,
+    mtu: usize,
+    lease: Option<Seqpacket>,
 }
 
 pub(crate) type Header = [u8; HEADER_LEN];
@@ -143,7 +166,7 @@ impl Packet {
     /// Opens the link.
     ///
     /// # Errors
-    /// [`LinkError::System`] without `CAP_NET_RAW`, or when the interface does not exist, is
+    /// [`LinkError::System`] without `CAP_NET_RAW` and a broker's help, or when the interface does not exist, is
     /// down, or is no Ethernet.
     pub fn open(config: &PacketConfig) -> Result<Self, LinkError> {
         let name = &config.interface;
@@ -158,38 +181,36 @@ impl Packet {
         }
         let all = list_interfaces()?;
         let interface = find_interface(&all, name)?;
-        let mac = interface.mac.ok_or_else(|| {
-            let source = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
-            system(
-                format!("interface {name}"),
-                source,
-                "choose an Ethernet interface",
-            )
-        })?;
-        let prepare = || prepare_socket(interface, mac, config);
-        let (socket, intake) = receiving::open(config, interface, &prepare)?;
-        // By now the filter is there, so that no foreign frame ever gets in.
-        net::bind_packet(socket.as_fd(), interface.index, ETHER_TYPE).map_err(|source| {
-            system(
-                format!("bind a raw socket to {}", interface.name),
-                source,
-                "check that it exists and is up",
-            )
-        })?;
+        let opened = match open_own(interface, config) {
+            Err(LinkError::System { errno, .. })
+                if errno.raw_os_error() == Some(libc::EPERM) && config.broker.is_some() =>
+            {
+                open_leased(interface, config)?
+            }
+            other => other?,
+        };
+        let (mac, endpoint) = (opened.mac, opened.endpoint);
         Ok(Packet {
-            caps: caps(interface, &intake),
+            caps: caps(opened.mtu, &opened.intake),
             mac,
-            endpoint: config.endpoint,
+            endpoint,
             interface_index: interface.index,
-            socket,
+            socket: opened.socket,
             peers: PeerTable::new(),
-            broadcast: header(mac, config.endpoint, MacAddr([0xff; 6]), ENDPOINT_ALL),
-            tx_buf: vec![0; ETHERNET_LEN + interface.mtu].into_boxed_slice(),
-            intake,
+            broadcast: header(mac, endpoint, MacAddr([0xff; 6]), ENDPOINT_ALL),
+            tx_buf: vec![0; ETHERNET_LEN + opened.mtu].into_boxed_slice(),
+            intake: opened.intake,
             drops_pending: 0,
             refusals: 0,
             down: None,
+            lease: opened.lease,
         })
+    }
+
+    /// Whether the socket is a broker's.
+    #[must_use]
+    pub fn is_leased(&self) -> bool {
+        self.lease.is_some()
     }
 
     /// Bytes of the largest frame at this moment, after a send was refused as too long.
@@ -304,6 +325,62 @@ fn find_interface<'a>(
     }
 }
 
+/// By this process's own privilege.
+fn open_own(interface: &Interface, config: &PacketConfig) -> Result<Opened, LinkError> {
+    let mac = interface.mac.ok_or_else(|| {
+        let source = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
+        let what = format!("interface {}", config.interface);
+        system(what, source, "choose an Ethernet interface")
+    })?;
+    let prepare = || prepare_socket(interface, mac, config);
+    let (socket, intake) = receiving::open(config, interface, &prepare)?;
+    // By now the filter is there, so that no foreign frame ever gets in.
+    net::bind_packet(socket.as_fd(), interface.index, ETHER_TYPE).map_err(|source| {
+        let what = format!("bind a raw socket to {}", interface.name);
+        system(what, source, "check that it exists and is up")
+    })?;
+    Ok(Opened {
+        socket,
+        intake,
+        mac,
+        endpoint: config.endpoint,
+        mtu: interface.mtu,
+        lease: None,
+    })
+}
+
+/// Of the broker, which has prepared and bound it.
+fn open_leased(interface: &Interface, config: &PacketConfig) -> Result<Opened, LinkError> {
+    let name = &interface.name;
+    let request = Request {
+        interface: name.clone(),
+        ring_len: u32::try_from(config.receive_buffer_len).unwrap_or(u32::MAX),
+    };
+    let broker = config.broker.as_deref().unwrap_or_default();
+    let lease = lease::ask(broker, &request).map_err(|error| {
+        let errno = io::Error::from_raw_os_error(libc::EPERM);
+        let what = format!("raw socket on {name} without CAP_NET_RAW; at {broker} {error}");
+        system(what, errno, PRIVILEGE_REMEDY)
+    })?;
+    let ring = PacketRing::map(lease.socket.as_fd(), &lease.grant.ring).map_err(|errno| {
+        let what = format!("map the receive ring that the broker made on {name}");
+        system(what, errno, "use one version of Portolan and its broker")
+    })?;
+    let mtu = usize::try_from(lease.grant.mtu).unwrap_or(0);
+    Ok(Opened {
+        socket: lease.socket,
+        intake: Intake::by_ring(ring, mtu),
+        mac: lease.grant.mac,
+        endpoint: lease.grant.endpoint,
+        mtu,
+        lease: Some(lease.connection),
+    })
+}
+
+/// For who has neither.
+const PRIVILEGE_REMEDY: &str = "give the program CAP_NET_RAW (`setcap cap_net_raw+ep PROGRAM`), have \
+     `portolan broker` run on this host, or do without: the udp link needs no privilege";
+
 /// A socket that only lacks being bound: before that it hears nothing.
 fn prepare_socket(
     interface: &Interface,
@@ -312,13 +389,8 @@ fn prepare_socket(
 ) -> Result<OwnedFd, LinkError> {
     let name = &interface.name;
     let socket = net::packet_socket().map_err(|source| {
-        let remedy = "give the program CAP_NET_RAW (`setcap cap_net_raw+ep PROGRAM`), \
-                      or do without: the udp link needs no privilege";
-        system(
-            format!("raw socket on {name} without CAP_NET_RAW"),
-            source,
-            remedy,
-        )
+        let what = format!("raw socket on {name} without CAP_NET_RAW");
+        system(what, source, PRIVILEGE_REMEDY)
     })?;
     let fd = socket.as_fd();
     let prepared = net::attach_filter(fd, &filter::accepting(config.endpoint, mac))
@@ -336,10 +408,10 @@ fn prepare_socket(
     Ok(socket)
 }
 
-fn caps(interface: &Interface, intake: &Intake) -> LinkCaps {
+fn caps(mtu: usize, intake: &Intake) -> LinkCaps {
     LinkCaps {
         kind: LinkKind::Packet,
-        frame_len_max: frame_len_max(interface.mtu),
+        frame_len_max: frame_len_max(mtu),
         segments_max: 1,
         gather_max: GATHER_MAX,
         lossless: false,

@@ -36,10 +36,10 @@ pub use options::{
     send_buffer_len, set_ecn, wish_receive_buffer, wish_send_buffer,
 };
 pub use packet::{
-    FilterOp, attach_filter, bind_packet, bypass_qdisc, ignore_outgoing, packet_drops,
-    packet_socket, pending_error,
+    FilterOp, attach_filter, bind_packet, bypass_qdisc, ignore_outgoing, lock_filter, packet_drops,
+    packet_socket, pending_error, set_mark,
 };
-pub use packet_ring::{PacketRing, RingFrame};
+pub use packet_ring::{PacketRing, RingFrame, RingLayout};
 pub use poll::{Readiness, readiness, wait_readable};
 pub use scatter::Scatter;
 pub use stream::{

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Unix sockets that keep record boundaries, with names that vanish with the process (the abstract
-//! namespace), and descriptors passed over them. Everything here is non-blocking.
+//! Unix sockets that keep record boundaries, mostly with names that vanish with the process (the
+//! abstract namespace), and descriptors passed over them. Everything here is non-blocking.
 #![allow(
     unsafe_code,
-    reason = "getsockopt(SO_PEERCRED) with a peer that has no pid here"
+    reason = "getsockopt(SO_PEERCRED) with a peer that has no pid here; a descriptor known by number"
 )]
 
 use crate::effort::{self, Call};
@@ -14,11 +14,15 @@ use rustix::net::{
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Connections that may wait to be accepted. The kernel cuts it down to `net.core.somaxconn`, whose
 /// default is the same; more processes than that do not share a host.
 const BACKLOG: i32 = 4096;
+
+/// Groups of a process that are asked for; the kernel allows 65,536, and systems give out some ten.
+const GROUPS_MAX: usize = 1024;
 
 /// Who is at the other end of a socket, as the kernel saw it when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +53,43 @@ impl SeqpacketListener {
         net::bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
         net::listen(&socket, BACKLOG)?;
         Ok(SeqpacketListener(socket))
+    }
+
+    /// The same under a name as people write it: a path, which must not exist, or `@NAME` in the
+    /// abstract namespace.
+    ///
+    /// # Errors
+    /// `AddrInUse` when the name is taken.
+    pub fn bind_named(name: &str) -> io::Result<Self> {
+        let socket = new_socket()?;
+        net::bind(&socket, &named(name)?)?;
+        net::listen(&socket, BACKLOG)?;
+        Ok(SeqpacketListener(socket))
+    }
+
+    /// The listening socket that systemd left for this process, if it did (sd_listen_fds(3)): one.
+    ///
+    /// # Errors
+    /// `EPROTOTYPE` when it is something else, and `EBUSY` when it was taken before.
+    pub fn activated() -> io::Result<Option<Self>> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+        if number("LISTEN_PID") != Some(std::process::id()) || number("LISTEN_FDS") != Some(1) {
+            return Ok(None);
+        }
+        if TAKEN.swap(true, Ordering::SeqCst) {
+            return Err(Errno::BUSY.into());
+        }
+        // SAFETY: the first descriptor that is passed is number 3, left open by the parent for this
+        // very process, and TAKEN lets one caller by.
+        let socket = unsafe { OwnedFd::from_raw_fd(3) };
+        let kind = net::sockopt::socket_type(&socket)?;
+        if kind != SocketType::SEQPACKET || !net::sockopt::socket_acceptconn(&socket)? {
+            return Err(Errno::PROTOTYPE.into());
+        }
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Some(SeqpacketListener(socket)))
     }
 
     /// The next connection that waits, if any.
@@ -126,11 +167,48 @@ impl Seqpacket {
         Ok(Seqpacket(socket))
     }
 
+    /// Connects to the listener of a name as people write it, see [`SeqpacketListener::bind_named`].
+    ///
+    /// # Errors
+    /// `NotFound` where there is no such path, and as [`Seqpacket::connect`].
+    pub fn connect_named(name: &str) -> io::Result<Self> {
+        let socket = new_socket()?;
+        net::connect(&socket, &named(name)?)?;
+        Ok(Seqpacket(socket))
+    }
+
+    /// The groups of the process that made the other end, when it did: the effective one first.
+    ///
+    /// # Errors
+    /// `ERANGE` for a process of more than 1024 groups, and what `getsockopt` says.
+    pub fn peer_groups(&self) -> io::Result<Vec<u32>> {
+        // SO_PEERGROUPS of asm-generic/socket.h, which the libc crate lacks.
+        const SO_PEERGROUPS: libc::c_int = 59;
+        let mut groups = [0_u32; GROUPS_MAX];
+        let mut len = libc::socklen_t::try_from(size_of_val(&groups)).unwrap_or(0);
+        let (fd, value) = (self.0.as_raw_fd(), groups.as_mut_ptr().cast());
+        // SAFETY: `value` points to `len` writable bytes of a live local of plain integers.
+        let status =
+            unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, SO_PEERGROUPS, value, &raw mut len) };
+        if status != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut all = vec![self.ucred()?.gid];
+        all.extend(groups.iter().take(len as usize / size_of::<u32>()));
+        Ok(all)
+    }
+
     /// Who made the other end: the process that listened, or the one that connected.
     ///
     /// # Errors
     /// What `getsockopt` says.
     pub fn peer_cred(&self) -> io::Result<PeerCred> {
+        let cred = self.ucred()?;
+        let pid = u32::try_from(cred.pid).ok().filter(|&pid| pid != 0);
+        Ok(PeerCred { pid, uid: cred.uid })
+    }
+
+    fn ucred(&self) -> io::Result<libc::ucred> {
         let mut cred = libc::ucred {
             pid: 0,
             uid: 0,
@@ -148,8 +226,18 @@ impl Seqpacket {
         if status != 0 {
             return Err(io::Error::last_os_error());
         }
-        let pid = u32::try_from(cred.pid).ok().filter(|&pid| pid != 0);
-        Ok(PeerCred { pid, uid: cred.uid })
+        Ok(cred)
+    }
+
+    /// Sends one record.
+    ///
+    /// # Errors
+    /// `WouldBlock` while the other end does not read.
+    pub fn send(&self, record: &[u8]) -> io::Result<()> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        effort::calls(Call::Sendto);
+        net::send(&self.0, record, flags)?;
+        Ok(())
     }
 
     /// Sends one record, with a descriptor.
@@ -211,6 +299,14 @@ fn new_socket() -> io::Result<OwnedFd> {
         flags,
         None,
     )?)
+}
+
+/// The address of a name as people write it.
+fn named(name: &str) -> io::Result<SocketAddrUnix> {
+    Ok(match name.strip_prefix('@') {
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        None => SocketAddrUnix::new(name)?,
+    })
 }
 
 fn last_fd(message: RecvAncillaryMessage<'_>) -> Option<OwnedFd> {
@@ -277,6 +373,26 @@ mod tests {
             (client.peer_cred().unwrap(), server.peer_cred().unwrap()),
             (own, own)
         );
+    }
+
+    #[test]
+    fn a_path_is_a_name_too_and_groups_are_known() {
+        let path = std::env::temp_dir().join(format!("portolan-sys-{}", std::process::id()));
+        let path = path.to_str().unwrap();
+        let _ = std::fs::remove_file(path);
+        let missing = Seqpacket::connect_named(path).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        let listener = SeqpacketListener::bind_named(path).unwrap();
+        let client = Seqpacket::connect_named(path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let server = listener.accept().unwrap().unwrap();
+        client.send(b"hello").unwrap();
+        let record = server.receive_with_fd(&mut [0; 8]).unwrap().unwrap();
+        assert!(record.len == 5 && record.fd.is_none());
+        let groups = server.peer_groups().unwrap();
+        assert_eq!(groups[0], rustix::process::getegid().as_raw());
+        let others = rustix::process::getgroups().unwrap();
+        assert_eq!(groups.len(), 1 + others.len());
     }
 
     #[test]

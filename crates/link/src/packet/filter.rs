@@ -45,12 +45,40 @@ pub(super) fn accepting(endpoint: u16, mac: MacAddr) -> [FilterOp; 17] {
     ]
 }
 
+/// Accepts frames of our EtherType that are for exactly this address and endpoint. Unlike
+/// [`accepting`] it trusts nobody who has the socket: not to leave the interface as it is, and not to
+/// stay bound to one EtherType, which keeps a socket from hearing what the host sends.
+pub(super) fn only_own(endpoint: u16, mac: MacAddr) -> [FilterOp; 13] {
+    const ACCEPT: u8 = 11;
+    const REFUSE: u8 = 12;
+    let [a, b, c, d, e, f] = mac.0;
+    let mac_high = u32::from(u16::from_be_bytes([a, b]));
+    let mac_low = u32::from_be_bytes([c, d, e, f]);
+    [
+        op(BPF_LD | BPF_B | BPF_ABS, PACKET_TYPE),
+        jump(1, BPF_JEQ, PACKET_HOST, 2, REFUSE),
+        op(BPF_LD | BPF_H | BPF_ABS, 12),
+        jump(3, BPF_JEQ, u32::from(ETHER_TYPE), 4, REFUSE),
+        op(BPF_LD | BPF_H | BPF_ABS, 0),
+        jump(5, BPF_JEQ, mac_high, 6, REFUSE),
+        op(BPF_LD | BPF_W | BPF_ABS, 2),
+        jump(7, BPF_JEQ, mac_low, 8, REFUSE),
+        // A load beyond the end refuses: the frame has all of its header.
+        op(BPF_LD | BPF_H | BPF_ABS, 16),
+        op(BPF_LD | BPF_H | BPF_ABS, 14),
+        jump(10, BPF_JEQ, u32::from(endpoint), ACCEPT, REFUSE),
+        op(BPF_RET | BPF_K, u32::MAX),
+        op(BPF_RET | BPF_K, 0),
+    ]
+}
+
 /// Where a program finds the packet's type instead of a byte of it.
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).cast_unsigned();
 
 /// The packet types up to this one are for this host: 0 is its own address, 1 broadcast, 2
 /// multicast (include/uapi/linux/if_packet.h).
 const PACKET_MULTICAST: u32 = 2;
+const PACKET_HOST: u32 = 0;
 
 #[allow(
     clippy::cast_possible_truncation,
@@ -86,11 +114,15 @@ mod tests {
     const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
     const ALL: MacAddr = MacAddr([0xff; 6]);
 
-    /// Whether the kernel lets `frame` through to endpoint 7. Unix sockets run filters too, and
-    /// need no privilege.
+    /// Whether the kernel lets `frame` through to endpoint 7.
     fn accepted(frame: &[u8]) -> bool {
+        passes(&accepting(7, OWN), frame)
+    }
+
+    /// Whether the kernel lets `frame` through. Unix sockets run filters too, and need no privilege.
+    fn passes(program: &[FilterOp], frame: &[u8]) -> bool {
         let (a, b) = UnixDatagram::pair().unwrap();
-        attach_filter(b.as_fd(), &accepting(7, OWN)).unwrap();
+        attach_filter(b.as_fd(), program).unwrap();
         b.set_nonblocking(true).unwrap();
         // Some kernels tell the sender of a refusal and some do not.
         let _ = a.send(frame);
@@ -121,5 +153,21 @@ mod tests {
         assert!(!accepted(&ip));
         assert!(!accepted(&header(OTHER, 9, OWN, 7)[..17]));
         assert!(!accepted(&[0x88]));
+    }
+
+    #[test]
+    fn a_lent_socket_hears_its_own_frames_and_no_others() {
+        let passes = |frame: &[u8]| passes(&only_own(7, OWN), frame);
+        let own = header(OTHER, 9, OWN, 7);
+        assert!(passes(&own));
+        assert!(!passes(&own[..17]));
+        assert!(!passes(&header(OTHER, 7, OWN, 8)));
+        assert!(!passes(&header(OTHER, 7, OTHER, 7)));
+        assert!(!passes(&header(OTHER, 7, MacAddr([3, 0, 0, 0, 0, 1]), 7)));
+        assert!(!passes(&header(OTHER, 9, ALL, ENDPOINT_ALL)));
+        assert!(!passes(&header(OTHER, 9, ALL, 7)));
+        let mut ip = own;
+        ip[12..14].copy_from_slice(&[0x08, 0x00]);
+        assert!(!passes(&ip));
     }
 }

@@ -77,7 +77,7 @@ fn attach(
 }
 
 impl Intake {
-    fn by_ring(ring: PacketRing, mtu: usize) -> Intake {
+    pub(super) fn by_ring(ring: PacketRing, mtu: usize) -> Intake {
         let slot_count = ring.slot_count();
         let buffer_len = slot_count * frame_len_max(mtu);
         // The frame that is being handed over may hold one.

@@ -49,6 +49,22 @@ pub fn attach_filter(fd: BorrowedFd<'_>, program: &[FilterOp]) -> io::Result<()>
     )
 }
 
+/// Refuses from here on to have the filter changed or removed, by whoever has the socket.
+///
+/// # Errors
+/// The errno of `setsockopt`.
+pub fn lock_filter(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, 1 as c_int)
+}
+
+/// Marks all that the socket sends, for the rules of the kernel's packet filter.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_RAW` or `CAP_NET_ADMIN` in the network namespace's owner.
+pub fn set_mark(fd: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
+}
+
 /// Hands frames to the driver directly, past traffic control.
 ///
 /// # Errors

@@ -11,8 +11,9 @@
 //!
 //! The one invariant: the memory of a slot is read only between the acquire of a status that says
 //! *user* and the release of one that says *kernel*. Who keeps it on the other side is the kernel,
-//! not another process: nobody else has the mapping, and the socket closes on `exec`. (A forked
-//! child inherits both; it is the caller's to let it touch neither.)
+//! not another process: who else has the mapping does not touch it (a broker that laid the ring keeps it
+//! mapped, so that it stays as it is), and the socket closes on `exec`. (A forked child inherits both;
+//! it is the caller's to let it touch neither.)
 //!
 //! SYNC pair *slot*: the kernel's barrier in front of the status *user* (`tpacket_rcv`), our acquire
 //! of it: the frame is readable. Our release of *kernel*, the kernel's barrier behind its read
@@ -65,22 +66,62 @@ pub struct PacketRing {
 
 /// How a ring is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Layout {
+pub struct RingLayout {
     slot_len: usize,
     block_len: usize,
     block_count: usize,
 }
 
-impl Layout {
-    fn new(frame_len: usize, ring_len: usize) -> Layout {
+impl RingLayout {
+    /// About `ring_len` bytes, at least one block, for frames of up to `frame_len` bytes with their
+    /// Ethernet header.
+    #[must_use]
+    pub fn new(frame_len: usize, ring_len: usize) -> RingLayout {
         let slot_len = (FRAME_OFF + frame_len).next_multiple_of(SLOT_ALIGN);
         // Two slots and their rest: at worst a third is wasted.
         let block_len = (2 * slot_len).next_power_of_two().max(BLOCK_LEN_MIN);
-        Layout {
+        RingLayout {
             slot_len,
             block_len,
             block_count: (ring_len / block_len).max(1),
         }
+    }
+
+    /// As another process says that it has cut a ring: bytes of a slot and of a block, and blocks.
+    /// `None` if no ring is cut like that.
+    #[must_use]
+    pub fn from_parts([slot_len, block_len, block_count]: [u32; 3]) -> Option<RingLayout> {
+        let [slot_len, block_len, block_count] =
+            [slot_len as usize, block_len as usize, block_count as usize];
+        let is_cut = slot_len.is_multiple_of(SLOT_ALIGN)
+            && slot_len >= FRAME_OFF
+            && block_len.is_power_of_two()
+            && block_len >= slot_len.max(BLOCK_LEN_MIN)
+            && block_count > 0
+            && block_len.checked_mul(block_count).is_some();
+        is_cut.then_some(RingLayout {
+            slot_len,
+            block_len,
+            block_count,
+        })
+    }
+
+    /// Bytes of a slot and of a block, and blocks; `None` for a ring beyond what the kernel counts.
+    #[must_use]
+    pub fn parts(&self) -> Option<[u32; 3]> {
+        let part = |len: usize| u32::try_from(len).ok();
+        Some([
+            part(self.slot_len)?,
+            part(self.block_len)?,
+            part(self.block_count)?,
+        ])
+    }
+
+    /// Bytes of all of it.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "an empty ring cannot exist")]
+    pub fn len(&self) -> usize {
+        self.block_len * self.block_count
     }
 
     fn slots_per_block(&self) -> usize {
@@ -112,7 +153,16 @@ impl PacketRing {
     /// `ENOMEM` when there is no memory for it, or no addresses; the socket then may or may not have
     /// a ring, and is of no use but to be closed.
     pub fn attach(fd: BorrowedFd<'_>, frame_len: usize, ring_len: usize) -> io::Result<PacketRing> {
-        let layout = Layout::new(frame_len, ring_len);
+        let layout = RingLayout::new(frame_len, ring_len);
+        Self::lay(fd, &layout)?;
+        Self::map(fd, &layout)
+    }
+
+    /// Gives the raw Ethernet socket `fd` a ring, without mapping it.
+    ///
+    /// # Errors
+    /// As [`PacketRing::attach`].
+    pub fn lay(fd: BorrowedFd<'_>, layout: &RingLayout) -> io::Result<()> {
         let version = libc::tpacket_versions::TPACKET_V2 as c_int;
         set(fd, libc::SOL_PACKET, libc::PACKET_VERSION, version)?;
         set(
@@ -120,9 +170,17 @@ impl PacketRing {
             libc::SOL_PACKET,
             libc::PACKET_RX_RING,
             layout.request()?,
-        )?;
+        )
+    }
+
+    /// Maps the ring of `fd` that was laid with that layout, perhaps by another process; only one of
+    /// them may read it.
+    ///
+    /// # Errors
+    /// `EINVAL` when the ring has another length.
+    pub fn map(fd: BorrowedFd<'_>, layout: &RingLayout) -> io::Result<PacketRing> {
         // The mapping holds the socket, and the socket its ring.
-        let memory = Mapping::map(fd, layout.block_len * layout.block_count)?;
+        let memory = Mapping::map(fd, layout.len())?;
         Ok(PacketRing {
             memory,
             slot_len: layout.slot_len,
@@ -227,7 +285,7 @@ mod tests {
     fn slots_take_frames_of_any_mtu_and_fill_their_blocks() {
         for frame_len in [14 + 68, 14 + 1500, 14 + 9000, 14 + 65_535, 14 + 65_536] {
             for ring_len in [0, 4096, 4 << 20] {
-                let layout = Layout::new(frame_len, ring_len);
+                let layout = RingLayout::new(frame_len, ring_len);
                 assert!(layout.slot_len >= FRAME_OFF + frame_len, "{layout:?}");
                 assert_eq!(layout.slot_len % 16, 0, "TPACKET_ALIGNMENT");
                 assert_eq!(layout.block_len % BLOCK_LEN_MIN, 0, "{layout:?}");
@@ -235,9 +293,25 @@ mod tests {
                 assert!(layout.block_len * layout.block_count <= ring_len.max(layout.block_len));
                 let waste = layout.block_len - layout.slots_per_block() * layout.slot_len;
                 assert!(waste < layout.slot_len, "{layout:?}");
+                let told = layout.parts().map(RingLayout::from_parts);
+                assert_eq!(told, Some(Some(layout)));
             }
         }
-        assert_eq!(Layout::new(14 + 1500, 4 << 20).slot_count(), 40 * 64);
-        assert_eq!(Layout::new(14 + 9000, 4 << 20).slot_count(), 7 * 64);
+        assert_eq!(RingLayout::new(14 + 1500, 4 << 20).slot_count(), 40 * 64);
+        assert_eq!(RingLayout::new(14 + 9000, 4 << 20).slot_count(), 7 * 64);
+    }
+
+    #[test]
+    fn what_is_no_ring_is_not_mapped() {
+        for parts in [
+            [0, 65_536, 1],
+            [1_600, 65_536, 0],
+            [1_601, 65_536, 1],
+            [1_600, 65_535, 1],
+            [1_600, 4_096, 1],
+            [131_072, 65_536, 1],
+        ] {
+            assert_eq!(RingLayout::from_parts(parts), None, "{parts:?}");
+        }
     }
 }

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a process without privilege comes by a raw Ethernet socket: a broker on its host opens it, ties
+//! it to one endpoint, and passes it over a Unix socket.
+//!
+//! A connection carries one request and one reply, each a record of fixed length; it stands for the
+//! socket from then on, and who closes it gives the endpoint back. Numbers are little-endian.
+//!
+//! ```text
+//! request  0 "PBRK"   4 version u16   6 kind u16 = 1   8 ring length u32   12 0 u32   16 interface [16]
+//! reply    0 "PBRK"   4 version u16   6 status u16     8 endpoint u16     10 MAC address [6]
+//!         16 MTU u32 20 ring: slot, block, blocks u32 32 detail u64       40 0 u64
+//! ```
+//! A reply of status 0 has the socket with it. `detail` is a refusal's limit or errno.
+
+use super::{ENDPOINT_ALL, filter};
+use portolan_sys::net::{self, FilterOp, MacAddr, RingLayout};
+use portolan_sys::seqpacket::Seqpacket;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+use std::{fmt, io, thread};
+
+/// Where a broker listens unless it is told otherwise.
+pub const SOCKET_DEFAULT: &str = "/run/portolan/broker.sock";
+
+/// The broker to ask by what a setting says: none for `off`.
+#[must_use]
+pub fn asked(setting: Option<String>) -> Option<String> {
+    let name = setting.unwrap_or_else(|| SOCKET_DEFAULT.to_owned());
+    (name != "off").then_some(name)
+}
+
+/// Version of requests and replies.
+pub const VERSION: u16 = 1;
+
+/// Bytes of a request.
+pub const REQUEST_LEN: usize = 32;
+
+/// Bytes of a reply.
+pub const REPLY_LEN: usize = 48;
+
+/// What requests and replies begin with.
+const MAGIC: [u8; 4] = *b"PBRK";
+
+/// The only kind of request: a socket.
+const KIND_SOCKET: u16 = 1;
+
+/// Bytes of an interface's name with the zero behind it (IFNAMSIZ of linux/if.h).
+const NAME_LEN: usize = 16;
+
+/// Patience with a broker: it opens a socket in some 10 ms, one after the other, and a host has as many
+/// processes as cores.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between attempts to connect while its backlog is full.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// What a process asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Name of the NIC, as on the broker's host.
+    pub interface: String,
+    /// Bytes of receive ring that it wishes for.
+    pub ring_len: u32,
+}
+
+/// What a process is given, besides the socket itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Its endpoint, which the kernel holds it to.
+    pub endpoint: u16,
+    /// Address that its frames must come from.
+    pub mac: MacAddr,
+    /// Bytes of the largest packet.
+    pub mtu: u32,
+    /// The ring that the socket has.
+    pub ring: RingLayout,
+}
+
+/// Why a process is given nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The request is not one.
+    Malformed,
+    /// The broker speaks another version, which is told.
+    Version(u16),
+    /// The broker serves no NIC of that name.
+    NoSuchNic,
+    /// None of the user's groups may use it.
+    NotAllowed,
+    /// The user has as many sockets as one may have.
+    Sockets(u64),
+    /// The user's rings would be longer than these bytes together.
+    RingMemory(u64),
+    /// All of the NIC's endpoints, that many, are taken.
+    Endpoints(u64),
+    /// The user has as many connections as one may have.
+    Connections(u64),
+    /// The kernel refused, by this errno.
+    System(i32),
+}
+
+impl Refusal {
+    fn parts(self) -> (u16, u64) {
+        match self {
+            Refusal::Malformed => (1, 0),
+            Refusal::Version(version) => (2, version.into()),
+            Refusal::NoSuchNic => (3, 0),
+            Refusal::NotAllowed => (4, 0),
+            Refusal::Sockets(max) => (5, max),
+            Refusal::RingMemory(max) => (6, max),
+            Refusal::Endpoints(max) => (7, max),
+            Refusal::Connections(max) => (8, max),
+            Refusal::System(errno) => (9, u64::from(errno.unsigned_abs())),
+        }
+    }
+
+    fn from_parts(status: u16, detail: u64) -> Option<Refusal> {
+        Some(match status {
+            1 => Refusal::Malformed,
+            2 => Refusal::Version(u16::try_from(detail).ok()?),
+            3 => Refusal::NoSuchNic,
+            4 => Refusal::NotAllowed,
+            5 => Refusal::Sockets(detail),
+            6 => Refusal::RingMemory(detail),
+            7 => Refusal::Endpoints(detail),
+            8 => Refusal::Connections(detail),
+            9 => Refusal::System(i32::try_from(detail).ok()?),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Malformed => {
+                f.write_str("it calls the request malformed; use one version of both")
+            }
+            Refusal::Version(version) => {
+                write!(
+                    f,
+                    "it speaks version {version}, and this {VERSION}; use one version of both"
+                )
+            }
+            Refusal::NoSuchNic => f.write_str(
+                "it does not serve this interface; name it in a [[nic]] of its configuration",
+            ),
+            Refusal::NotAllowed => {
+                f.write_str("no group of this user is in the `groups` of its configuration")
+            }
+            Refusal::Sockets(max) => {
+                write!(
+                    f,
+                    "this user has {max} sockets, all that `sockets` of its [quota] allows"
+                )
+            }
+            Refusal::RingMemory(max) => {
+                write!(
+                    f,
+                    "this user's rings have the {max} bytes that `ring_memory` of its [quota] allows"
+                )
+            }
+            Refusal::Endpoints(max) => {
+                write!(
+                    f,
+                    "all {max} endpoints are taken; raise `endpoints` of its [[nic]]"
+                )
+            }
+            Refusal::Connections(max) => {
+                write!(f, "this user has {max} connections to it; close some")
+            }
+            Refusal::System(errno) => {
+                let error = io::Error::from_raw_os_error(*errno);
+                write!(
+                    f,
+                    "the kernel gave it no socket ({error}); restart it if the interface is new"
+                )
+            }
+        }
+    }
+}
+
+impl Request {
+    /// The record; `None` for a name that no interface has.
+    #[must_use]
+    pub fn encode(&self) -> Option<[u8; REQUEST_LEN]> {
+        let name = self.interface.as_bytes();
+        if !is_name(name) {
+            return None;
+        }
+        let mut record = [0; REQUEST_LEN];
+        record[..4].copy_from_slice(&MAGIC);
+        record[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        record[6..8].copy_from_slice(&KIND_SOCKET.to_le_bytes());
+        record[8..12].copy_from_slice(&self.ring_len.to_le_bytes());
+        record[16..16 + name.len()].copy_from_slice(name);
+        Some(record)
+    }
+
+    /// What a record says.
+    ///
+    /// # Errors
+    /// [`Refusal::Version`] or [`Refusal::Malformed`].
+    pub fn decode(record: &[u8]) -> Result<Request, Refusal> {
+        if record.get(..4) != Some(&MAGIC) {
+            return Err(Refusal::Malformed);
+        }
+        if field(record, 4).map(u16::from_le_bytes) != Some(VERSION) {
+            return Err(Refusal::Version(VERSION));
+        }
+        let record: &[u8; REQUEST_LEN] = record.try_into().map_err(|_| Refusal::Malformed)?;
+        let kind = field(record, 6).map(u16::from_le_bytes);
+        let name = &record[16..];
+        let name_len = name.iter().position(|&byte| byte == 0).unwrap_or(NAME_LEN);
+        let (name, padding) = name.split_at(name_len);
+        let is_padded = record[12..16].iter().chain(padding).all(|&byte| byte == 0);
+        if kind != Some(KIND_SOCKET) || !is_name(name) || !is_padded {
+            return Err(Refusal::Malformed);
+        }
+        Ok(Request {
+            interface: String::from_utf8_lossy(name).into_owned(),
+            ring_len: field(record, 8).map_or(0, u32::from_le_bytes),
+        })
+    }
+}
+
+/// What may be an interface's name: as the kernel has it (dev_valid_name), and ASCII.
+#[must_use]
+pub fn is_name(name: &[u8]) -> bool {
+    let is_legal = |byte: &u8| byte.is_ascii_graphic() && *byte != b'/' && *byte != b':';
+    !name.is_empty() && name.len() < NAME_LEN && name.iter().all(is_legal)
+}
+
+/// The record of a reply.
+#[must_use]
+pub fn encode_reply(reply: &Result<Grant, Refusal>) -> [u8; REPLY_LEN] {
+    let mut record = [0; REPLY_LEN];
+    record[..4].copy_from_slice(&MAGIC);
+    record[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    match reply {
+        Ok(grant) => {
+            record[8..10].copy_from_slice(&grant.endpoint.to_le_bytes());
+            record[10..16].copy_from_slice(&grant.mac.0);
+            record[16..20].copy_from_slice(&grant.mtu.to_le_bytes());
+            let parts = grant.ring.parts().unwrap_or_default();
+            for (place, part) in record[20..32].chunks_exact_mut(4).zip(parts) {
+                place.copy_from_slice(&part.to_le_bytes());
+            }
+        }
+        Err(refusal) => {
+            let (status, detail) = refusal.parts();
+            record[6..8].copy_from_slice(&status.to_le_bytes());
+            record[32..40].copy_from_slice(&detail.to_le_bytes());
+        }
+    }
+    record
+}
+
+/// What a reply says; `None` if it is none.
+#[must_use]
+pub fn decode_reply(record: &[u8]) -> Option<Result<Grant, Refusal>> {
+    let record: &[u8; REPLY_LEN] = record.try_into().ok()?;
+    if record[..4] != MAGIC || u16::from_le_bytes(field(record, 4)?) != VERSION {
+        return None;
+    }
+    let status = u16::from_le_bytes(field(record, 6)?);
+    if status != 0 {
+        let refusal = Refusal::from_parts(status, u64::from_le_bytes(field(record, 32)?))?;
+        return Some(Err(refusal));
+    }
+    let endpoint = u16::from_le_bytes(field(record, 8)?);
+    let part = |at| Some(u32::from_le_bytes(field(record, at)?));
+    let grant = Grant {
+        endpoint,
+        mac: MacAddr(field(record, 10)?),
+        mtu: part(16)?,
+        ring: RingLayout::from_parts([part(20)?, part(24)?, part(28)?])?,
+    };
+    (endpoint != ENDPOINT_ALL).then_some(Ok(grant))
+}
+
+fn field<const LEN: usize>(record: &[u8], at: usize) -> Option<[u8; LEN]> {
+    record.get(at..at + LEN)?.try_into().ok()
+}
+
+/// The filter of a socket that is passed on: frames of our EtherType to exactly this address and
+/// endpoint, whatever its owner may do to the socket or to the interface.
+#[must_use]
+pub fn filter(endpoint: u16, mac: MacAddr) -> Vec<FilterOp> {
+    filter::only_own(endpoint, mac).to_vec()
+}
+
+/// A socket that a broker has passed on.
+#[derive(Debug)]
+pub struct Lease {
+    /// What it is tied to.
+    pub grant: Grant,
+    /// Bound, with its filter and its ring, which is to be mapped.
+    pub socket: OwnedFd,
+    /// Open for as long as the socket is used.
+    pub connection: Seqpacket,
+}
+
+/// Why there is no lease.
+#[derive(Debug)]
+pub enum LeaseError {
+    /// Nobody answers there.
+    Silent(io::Error),
+    /// A broker answers, and refuses.
+    Refused(Refusal),
+    /// What answers is no broker.
+    Strange,
+}
+
+impl fmt::Display for LeaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LeaseError::Silent(error) => write!(f, "no broker answers: {error}"),
+            LeaseError::Refused(refusal) => write!(f, "the broker refuses: {refusal}"),
+            LeaseError::Strange => f.write_str("what answers is no broker of this version"),
+        }
+    }
+}
+
+/// Asks the broker at `name` (a path, or `@NAME` in the abstract namespace) for a socket.
+///
+/// # Errors
+/// See [`LeaseError`].
+pub fn ask(name: &str, request: &Request) -> Result<Lease, LeaseError> {
+    let deadline = Instant::now() + PATIENCE;
+    let record = request
+        .encode()
+        .ok_or(LeaseError::Refused(Refusal::NoSuchNic))?;
+    let connection = connect(name, deadline).map_err(LeaseError::Silent)?;
+    connection.send(&record).map_err(LeaseError::Silent)?;
+    // One byte more than a reply, so that a longer record is seen to be one.
+    let mut buffer = [0; REPLY_LEN + 1];
+    let record = loop {
+        match connection.receive_with_fd(&mut buffer) {
+            Ok(Some(record)) => break record,
+            Ok(None) => wait(&connection, deadline).map_err(LeaseError::Silent)?,
+            Err(error) => return Err(LeaseError::Silent(error)),
+        }
+    };
+    if record.len == 0 {
+        return Err(LeaseError::Silent(io::ErrorKind::ConnectionReset.into()));
+    }
+    match (decode_reply(&buffer[..record.len]), record.fd) {
+        (Some(Ok(grant)), Some(socket)) => Ok(Lease {
+            grant,
+            socket,
+            connection,
+        }),
+        (Some(Ok(_)), None) if record.fd_lost => {
+            let errno = io::Error::from_raw_os_error(libc::EMFILE);
+            Err(LeaseError::Silent(errno))
+        }
+        (Some(Err(refusal)), _) => Err(LeaseError::Refused(refusal)),
+        _ => Err(LeaseError::Strange),
+    }
+}
+
+fn connect(name: &str, deadline: Instant) -> io::Result<Seqpacket> {
+    loop {
+        match Seqpacket::connect_named(name) {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline =>
+            {
+                thread::sleep(RETRY_INTERVAL);
+            }
+            other => return other,
+        }
+    }
+}
+
+fn wait(connection: &Seqpacket, deadline: Instant) -> io::Result<()> {
+    use std::os::fd::AsFd;
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    net::wait_readable(&[connection.as_fd().as_raw_fd()], left).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Request {
+        Request {
+            interface: "eth0".into(),
+            ring_len: 4 << 20,
+        }
+    }
+
+    #[test]
+    fn requests_are_read_as_they_were_written() {
+        let record = request().encode().unwrap();
+        assert_eq!(Request::decode(&record), Ok(request()));
+        for name in ["", "sixteen-bytes-xx", "a/b", "a b", "a:1", "ä"] {
+            let interface = name.into();
+            assert_eq!(
+                Request {
+                    interface,
+                    ..request()
+                }
+                .encode(),
+                None,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_but_a_whole_request_is_one() {
+        let record = request().encode().unwrap();
+        for len in 0..REQUEST_LEN {
+            assert!(Request::decode(&record[..len]).is_err(), "{len}");
+        }
+        assert!(Request::decode(&[&record[..], &[0]].concat()).is_err());
+        // Everything but the length of the ring and letters of the name.
+        for at in (0..8).chain(12..16).chain(20..32) {
+            let mut broken = record;
+            broken[at] ^= 0x80;
+            assert!(Request::decode(&broken).is_err(), "{at}");
+        }
+        let mut newer = record;
+        newer[4] = 2;
+        assert_eq!(Request::decode(&newer), Err(Refusal::Version(VERSION)));
+    }
+
+    #[test]
+    fn replies_are_read_as_they_were_written() {
+        let grant = Grant {
+            endpoint: 7,
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            ring: RingLayout::new(1514, 4 << 20),
+        };
+        assert_eq!(decode_reply(&encode_reply(&Ok(grant))), Some(Ok(grant)));
+        for status in 1..10 {
+            let refusal = Refusal::from_parts(status, 4).unwrap();
+            let reply = encode_reply(&Err(refusal));
+            assert_eq!(decode_reply(&reply), Some(Err(refusal)));
+            assert!(!refusal.to_string().is_empty());
+        }
+        assert_eq!(Refusal::from_parts(10, 4), None);
+        let mut broken = encode_reply(&Ok(grant));
+        broken[20] = 1;
+        assert_eq!(decode_reply(&broken), None, "no such ring");
+        assert_eq!(decode_reply(&broken[1..]), None);
+    }
+
+    #[test]
+    fn nobody_answers_where_no_broker_is() {
+        let missing = ask("@portolan-no-such-broker", &request());
+        assert!(matches!(missing, Err(LeaseError::Silent(_))), "{missing:?}");
+    }
+}
