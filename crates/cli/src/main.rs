@@ -6,6 +6,7 @@
 
 mod agent;
 mod bench;
+mod broker;
 mod doctor;
 mod error;
 mod info;
@@ -46,6 +47,8 @@ enum Command {
     Doctor(doctor::Args),
     /// What this build of Portolan is, and which links it can use here.
     Info(info::Args),
+    /// Lend raw Ethernet sockets to users without privilege.
+    Broker(broker::Args),
     /// Measure Portolan beside the machine's limit and the kernel's protocols.
     Bench(portolan_bench::BenchArgs),
     /// Draw the results of `bench` and `tune` as SVG.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Mpirun(args) => mpi::main(args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Info(args) => info::main(&args),
+        Command::Broker(args) => broker::main(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Plot(args) => plot::run(&args),
         Command::Report(args) => report::run(&args),

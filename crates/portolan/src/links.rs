@@ -8,7 +8,7 @@ use crate::settings;
 use crate::streams::{self, Streams};
 use portolan_link::die::{Die, DieSpec};
 use portolan_link::fault::{Fault, FaultSpec};
-use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
+use portolan_link::packet::{InterfaceRef, Packet, PacketConfig, lease};
 use portolan_link::pcap::Pcap;
 use portolan_link::shm::{Shm, ShmConfig};
 use portolan_link::udp::{Udp, UdpConfig};
@@ -129,6 +129,8 @@ pub(crate) struct Links {
     pub(crate) has_lossy: bool,
     /// No link of frames: parts of transfers go by it.
     pub(crate) streams: Option<Box<Streams>>,
+    /// The raw Ethernet socket is a broker's.
+    pub(crate) leased: bool,
 }
 
 /// What is to be opened, from the job's settings and the machine.
@@ -138,6 +140,8 @@ pub(crate) struct Plan {
     network: Option<Network>,
     packet: bool,
     packet_required: bool,
+    /// Who is asked for a raw Ethernet socket.
+    broker: Option<String>,
     fault: Option<FaultSpec>,
     checksum: Choice,
     /// The frame at which this process dies, and how many are left.
@@ -231,6 +235,7 @@ impl Plan {
             shm: matches!(job.path, PathChoice::Auto | PathChoice::Shm),
             packet: wants_network && job.path != PathChoice::Udp,
             packet_required: job.path == PathChoice::Packet,
+            broker: broker(job)?,
             network,
             fault: asked.fault,
             checksum: asked.checksum,
@@ -258,6 +263,21 @@ impl Plan {
     pub(crate) fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
+}
+
+/// The broker that the settings name; `off` is none.
+fn broker(job: &Job) -> Result<Option<String>, Error> {
+    let Some(name) = lease::asked(settings::BROKER.of(job)) else {
+        return Ok(None);
+    };
+    if !name.starts_with(['/', '@']) {
+        return Err(Error::Setting {
+            name: "broker",
+            value: name,
+            why: "a whole path, @NAME, or off".to_owned(),
+        });
+    }
+    Ok(Some(name))
 }
 
 impl Links {
@@ -293,8 +313,11 @@ impl Links {
             && let Some(interface) = &network.interface
         {
             let reference = InterfaceRef::Index(interface.index);
-            match Packet::open(&PacketConfig::new(reference, socket.port())) {
+            let mut config = PacketConfig::new(reference, socket.port());
+            config.broker.clone_from(&plan.broker);
+            match Packet::open(&config) {
                 Ok(packet) => {
+                    links.leased = packet.is_leased();
                     let link = AnyLink::Other(wrap(packet, plan, job)?);
                     links.add(LinkId::PACKET, checksum(LinkKind::Packet), link);
                 }
@@ -312,6 +335,7 @@ impl Links {
             places: [None; LinkId::COUNT],
             has_lossy: false,
             streams: None,
+            leased: false,
         }
     }
 

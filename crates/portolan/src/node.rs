@@ -41,7 +41,11 @@ const SELDOM: Duration = Duration::from_millis(1);
 
 /// A path to a peer, as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathInfo(PathStatus);
+pub struct PathInfo {
+    status: PathStatus,
+    /// By a socket of the broker's.
+    leased: bool,
+}
 
 impl fmt::Display for PathInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,8 +58,11 @@ impl fmt::Display for PathInfo {
             rtt_min,
             window,
             ..
-        } = self.0;
+        } = self.status;
         write!(f, "{link}: {}", if up { "up" } else { "down" })?;
+        if self.leased {
+            f.write_str(", by the broker")?;
+        }
         if let Some(rtt) = rtt_min {
             write!(f, ", round trip from {:.1} µs", rtt.as_secs_f64() * 1e6)?;
         }
@@ -164,7 +171,10 @@ impl Node {
         LinkId::ALL
             .into_iter()
             .filter_map(status)
-            .map(PathInfo)
+            .map(|status| PathInfo {
+                status,
+                leased: status.link == LinkId::PACKET && engine.links.leased,
+            })
             .collect()
     }
 

@@ -41,6 +41,14 @@ pub const FRAME_LEN_MAX: Setting = Setting {
     meaning: "longest frame on udp in bytes, from 512 to 65507; for comparing",
 };
 
+/// Who lends raw Ethernet sockets.
+pub const BROKER: Setting = Setting {
+    option: Some("broker"),
+    variable: "PORTOLAN_BROKER",
+    default: "/run/portolan/broker.sock, if a broker answers there",
+    meaning: "who is asked for a raw Ethernet socket without CAP_NET_RAW: a path, @NAME, or off",
+};
+
 /// Faults on purpose.
 pub const FAULT: Setting = Setting {
     option: Some("fault"),
@@ -185,6 +193,7 @@ pub const RUST_LOG: Setting = Setting {
 /// All of them.
 pub const ALL: &[Setting] = &[
     INTERFACE,
+    BROKER,
     FRAME_LEN_MAX,
     FAULT,
     DIE,

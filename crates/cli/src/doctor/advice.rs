@@ -52,10 +52,12 @@ pub(super) fn of(report: &Report) -> Vec<Advice> {
 
 fn privileges(report: &Report) -> Vec<Advice> {
     let mut advice = Vec::new();
-    if !report.features.packet_socket.works {
+    let has_broker = report.nics.iter().any(|nic| nic.by_broker);
+    if !report.features.packet_socket.works && !has_broker {
         advice.push(Advice::new(
             "raw Ethernet halves the latency of small messages, and is closed to this user",
-            "sudo setcap cap_net_raw+ep PROGRAM, for the program that joins the job",
+            "sudo setcap cap_net_raw+ep PROGRAM, for the program that joins the job; or have \
+             `portolan broker` run on this host (docs/broker.md)",
         ));
     }
     if !report.features.pull.works {

@@ -3,9 +3,9 @@
 
 use super::Finding;
 use super::host::word;
-use portolan_link::Link;
-use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
+use portolan_link::packet::{InterfaceRef, Packet, PacketConfig, lease};
 use portolan_link::udp::{Udp, UdpConfig};
+use portolan_link::{Link, LinkError};
 use portolan_sys::ethtool::Ethtool;
 use portolan_sys::net::{Interface, interfaces};
 use serde::Serialize;
@@ -47,6 +47,8 @@ pub(crate) struct Nic {
     /// Whether the links open on it.
     pub(super) udp: Finding,
     pub(super) packet: Finding,
+    /// Its socket would be the broker's.
+    pub(super) by_broker: bool,
     /// Datagrams of one call of the udp link; 1 without segmentation offload, 0 without the link.
     pub(super) udp_segments: usize,
 }
@@ -71,6 +73,7 @@ fn examine(interface: Interface) -> Nic {
         .map(|network| network.addr)
         .collect();
     let (udp, udp_segments) = open_udp(&addresses);
+    let packet = open_packet(&interface.name);
     Nic {
         driver: ethtool.as_ref().and_then(|ethtool| ethtool.driver().ok()),
         kind: format!("{:?}", interface.kind).to_lowercase(),
@@ -86,7 +89,8 @@ fn examine(interface: Interface) -> Nic {
             .unwrap_or_default(),
         rx_coalescing_us: coalescing.map(|coalescing| coalescing.rx_us),
         adaptive_coalescing: coalescing.map(|coalescing| coalescing.adaptive_rx),
-        packet: open_packet(&interface.name),
+        by_broker: packet.as_ref().is_ok_and(Packet::is_leased),
+        packet: packet.into(),
         udp,
         udp_segments,
         addresses,
@@ -137,10 +141,8 @@ fn open_udp(addresses: &[IpAddr]) -> (Finding, usize) {
     }
 }
 
-fn open_packet(name: &str) -> Finding {
-    Packet::open(&PacketConfig::new(
-        InterfaceRef::Name(name.to_owned()),
-        ENDPOINT,
-    ))
-    .into()
+fn open_packet(name: &str) -> Result<Packet, LinkError> {
+    let mut config = PacketConfig::new(InterfaceRef::Name(name.to_owned()), ENDPOINT);
+    config.broker = lease::asked(portolan::settings::BROKER.from_env());
+    Packet::open(&config)
 }

@@ -146,7 +146,8 @@ fn write_nic(out: &mut String, nic: &Nic) -> std::fmt::Result {
         _ => writeln!(out, "    interrupt coalescing not readable")?,
     }
     writeln!(out, "    link udp: {}", outcome(&nic.udp))?;
-    writeln!(out, "    link packet: {}", outcome(&nic.packet))
+    let by = if nic.by_broker { ", by the broker" } else { "" };
+    writeln!(out, "    link packet: {}{by}", outcome(&nic.packet))
 }
 
 fn write_advice(out: &mut String, report: &Report) -> std::fmt::Result {

@@ -35,6 +35,7 @@ fn nic() -> nic::Nic {
         adaptive_coalescing: Some(false),
         udp: works(),
         packet: works(),
+        by_broker: false,
         udp_segments: 64,
     }
 }

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One NIC: a thread in a network namespace that has a macvlan of it and nothing else.
+//!
+//! The macvlan is in bridge mode, so that those of one NIC reach one another, and does not pass on
+//! that somebody wishes to hear all frames (`nopromisc`).
+
+use crate::config::NicSettings;
+use crate::{confine, netlink, rules};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoMacVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanFlags,
+    MacVlanMode,
+};
+use netlink_sys::Socket;
+use nix::sched::{CloneFlags, unshare};
+use portolan_link::packet::{ETHER_TYPE, lease};
+use portolan_sys::mapping::Mapping;
+use portolan_sys::net::{self, Interface, MacAddr, PacketRing, RingLayout};
+use std::collections::HashSet;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+/// Name of a macvlan, each in a namespace of its own.
+const NAME: &CStr = c"portolan0";
+
+/// Bytes of an Ethernet header, which slots of rings have room for.
+const ETHERNET_LEN: usize = 14;
+
+/// A NIC that is served. Dropping it lets the namespace go as soon as no socket is in it.
+pub(crate) struct Nic {
+    pub(crate) settings: NicSettings,
+    pub(crate) mac: MacAddr,
+    pub(crate) mtu: usize,
+    work: SyncSender<Work>,
+    /// The last endpoint that was given out: the next is a fresh one for as long as there are any.
+    last_endpoint: u16,
+}
+
+type Work = Box<dyn FnOnce(&Inside) + Send>;
+
+/// What the thread in the namespace has.
+struct Inside {
+    macvlan: Interface,
+    mac: MacAddr,
+    route: Socket,
+    /// The kernel's list of packet sockets in the namespace, opened while files could be.
+    sockets: File,
+}
+
+/// A socket that is ready to be passed on.
+pub(crate) struct Opened {
+    pub(crate) socket: OwnedFd,
+    pub(crate) held: Held,
+    pub(crate) ring: RingLayout,
+}
+
+/// What remains of it here.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// While it is mapped here, its owner can neither change the ring nor add one to send by.
+    _ring: Mapping,
+    pub(crate) inode: u64,
+}
+
+impl Nic {
+    /// Prepares a NIC.
+    pub(crate) fn prepare(settings: NicSettings) -> io::Result<Nic> {
+        let (work, todo) = sync_channel(0);
+        let (tell, told) = sync_channel(1);
+        let (name, endpoints) = (settings.interface.clone(), settings.endpoints);
+        let serve = move || {
+            let inside = Inside::prepare(&name, endpoints);
+            let inside = inside.and_then(|inside| confine::keep_serving().map(|()| inside));
+            let found = inside
+                .as_ref()
+                .map(|inside| (inside.mac, inside.macvlan.mtu));
+            let _ = tell.send(found.map_err(clone_error));
+            if let Ok(inside) = inside {
+                serve(&inside, &todo);
+            }
+        };
+        thread::Builder::new()
+            .name(settings.interface.clone())
+            .spawn(serve)?;
+        let gone = |_| io::Error::other("the thread of the NIC ended");
+        let (mac, mtu) = told.recv().map_err(gone)??;
+        Ok(Nic {
+            settings,
+            mac,
+            mtu,
+            work,
+            last_endpoint: 0,
+        })
+    }
+
+    /// An endpoint that is not among those `taken`.
+    pub(crate) fn free_endpoint(&mut self, taken: &HashSet<u16>) -> Option<u16> {
+        let count = self.settings.endpoints;
+        let next = |endpoint: u16| endpoint % count + 1;
+        let all = std::iter::successors(Some(next(self.last_endpoint)), |&last| Some(next(last)));
+        let free = all
+            .take(count.into())
+            .find(|endpoint| !taken.contains(endpoint))?;
+        self.last_endpoint = free;
+        Some(free)
+    }
+
+    /// Opens the socket for `endpoint`.
+    pub(crate) fn open(&self, endpoint: u16, ring: RingLayout) -> io::Result<Opened> {
+        self.ask(move |inside| inside.open(endpoint, &ring))?
+    }
+
+    /// The inodes of the sockets that are in the namespace now.
+    pub(crate) fn inodes(&self) -> io::Result<HashSet<u64>> {
+        self.ask(Inside::inodes)?
+    }
+
+    /// Removes the macvlan: sockets that are left reach nothing.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        self.ask(Inside::remove)?
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inside) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let (tell, told) = sync_channel(1);
+        let work: Work = Box::new(move |inside| {
+            let _ = tell.send(work(inside));
+        });
+        let gone = || io::Error::other("the thread of the NIC ended");
+        self.work.send(work).map_err(|_| gone())?;
+        told.recv().map_err(|_| gone())
+    }
+}
+
+fn serve(inside: &Inside, todo: &Receiver<Work>) {
+    while let Ok(work) = todo.recv() {
+        work(inside);
+    }
+}
+
+fn clone_error(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+impl Inside {
+    /// Moves the calling thread to a new namespace, and makes the macvlan there; it is switched on
+    /// when the rules are there.
+    fn prepare(lower: &str, endpoints: u16) -> io::Result<Inside> {
+        let missing = || io::Error::from_raw_os_error(libc::ENODEV);
+        let lower = find(lower)?.ok_or_else(missing)?;
+        let outside = netlink::route_socket()?;
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        let here = File::open("/proc/thread-self/ns/net")?;
+        netlink::change(
+            &outside,
+            NLM_F_CREATE | NLM_F_EXCL,
+            RouteNetlinkMessage::NewLink(macvlan_of(lower.index, &here)),
+        )?;
+        let macvlan = find(&NAME.to_string_lossy())?.ok_or_else(missing)?;
+        let mac = macvlan.mac.ok_or_else(missing)?;
+        rules::install(NAME, mac, endpoints)?;
+        let route = netlink::route_socket()?;
+        let mut up = LinkMessage::default();
+        up.header.index = macvlan.index;
+        up.header.flags = LinkFlags::Up;
+        up.header.change_mask = LinkFlags::Up;
+        netlink::change(&route, 0, RouteNetlinkMessage::SetLink(up))?;
+        Ok(Inside {
+            macvlan,
+            mac,
+            route,
+            sockets: File::open("/proc/thread-self/net/packet")?,
+        })
+    }
+
+    fn open(&self, endpoint: u16, ring: &RingLayout) -> io::Result<Opened> {
+        let socket = net::packet_socket()?;
+        let fd = socket.as_fd();
+        net::attach_filter(fd, &lease::filter(endpoint, self.mac))?;
+        net::lock_filter(fd)?;
+        net::set_mark(fd, rules::mark_of(endpoint))?;
+        net::ignore_outgoing(fd)?;
+        PacketRing::lay(fd, ring)?;
+        let mapped = Mapping::map(fd, ring.len())?;
+        net::bind_packet(fd, self.macvlan.index, ETHER_TYPE)?;
+        let inode = nix::sys::stat::fstat(fd)?.st_ino;
+        Ok(Opened {
+            held: Held {
+                _ring: mapped,
+                inode,
+            },
+            socket,
+            ring: *ring,
+        })
+    }
+
+    /// The last column of the kernel's list.
+    fn inodes(&self) -> io::Result<HashSet<u64>> {
+        let (mut list, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            match self.sockets.read_at(&mut piece, list.len() as u64)? {
+                0 => break,
+                len => list.extend_from_slice(&piece[..len]),
+            }
+        }
+        let list = String::from_utf8_lossy(&list);
+        let inode = |line: &str| line.split_whitespace().next_back()?.parse().ok();
+        Ok(list.lines().skip(1).filter_map(inode).collect())
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = self.macvlan.index;
+        netlink::change(&self.route, 0, RouteNetlinkMessage::DelLink(link))
+    }
+}
+
+/// The interface of that name in the calling thread's namespace.
+fn find(name: &str) -> io::Result<Option<Interface>> {
+    Ok(net::interfaces()?
+        .into_iter()
+        .find(|found| found.name == name))
+}
+
+/// A macvlan of the interface number `lower`, to be in the namespace `here`.
+fn macvlan_of(lower: u32, here: &File) -> LinkMessage {
+    let mut link = LinkMessage::default();
+    link.attributes = vec![
+        LinkAttribute::IfName(NAME.to_string_lossy().into_owned()),
+        LinkAttribute::Link(lower),
+        LinkAttribute::NetNsFd(here.as_raw_fd()),
+        LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::MacVlan),
+            LinkInfo::Data(InfoData::MacVlan(vec![
+                InfoMacVlan::Mode(MacVlanMode::Bridge),
+                InfoMacVlan::Flags(MacVlanFlags::NoPromisc),
+            ])),
+        ]),
+    ];
+    link
+}
+
+/// The ring that a wish for `ring_len` bytes gets on a NIC of that MTU.
+pub(crate) fn ring_of(mtu: usize, ring_len: u32) -> RingLayout {
+    RingLayout::new(ETHERNET_LEN + mtu, ring_len as usize)
+}

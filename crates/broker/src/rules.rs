@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The rules on a macvlan's way out, in the kernel's packet filter (nf_tables, family `netdev`, hook
+//! `egress`, Linux 5.16). As `nft` would say it, for the address 02:00:00:00:00:01:
+//!
+//! ```text
+//! table netdev portolan {
+//!   set endpoints { typeof meta mark . @ll,128,16; flags constant; elements = { 0x506f0001 . 1, … } }
+//!   chain egress {
+//!     type filter hook egress device "portolan0" priority 0; policy drop;
+//!     @ll,48,64 0x0200000000018 8b5 @ll,0,8 & 1 == 0 meta mark . @ll,128,16 @endpoints accept
+//!   }
+//! }
+//! ```
+//! Source address and EtherType are compared as they stand in the frame, not as the socket's owner
+//! says they are. A frame whose beginning the kernel has not noted, as when it goes past traffic
+//! control, matches nothing and is dropped.
+
+use crate::netlink;
+use netlink_bindings::nftables::{
+    Chained, CmpOps, MetaKeys, Nfgenmsg, PayloadBase, PushExprListAttrs, Registers, SetFlags,
+    VerdictCode,
+};
+use netlink_bindings::traits::{NetlinkChained, Pusher};
+use portolan_link::packet::ETHER_TYPE;
+use portolan_sys::net::MacAddr;
+use std::ffi::CStr;
+use std::io;
+
+/// What marks the sockets that are lent, with the endpoint in the low half: "Po".
+const MARK: u32 = 0x506F_0000;
+
+const TABLE: &CStr = c"portolan";
+const CHAIN: &CStr = c"egress";
+const SET: &CStr = c"endpoints";
+
+/// Family of packet filters on one device, and the hook on its way out (linux/netfilter.h).
+const NFPROTO_NETDEV: u8 = 5;
+const NF_NETDEV_EGRESS: u32 = 1;
+
+/// The verdict of a chain none of whose rules says one (linux/netfilter.h).
+const NF_DROP: u32 = 0;
+
+/// Elements in one message: their list is an attribute, whose length has 16 bits.
+const ELEMENTS_MAX: usize = 1000;
+
+/// Bytes of an element: a mark, and an endpoint filled up to a register.
+const ELEMENT_LEN: u32 = 8;
+
+/// Subsystem of batches (NFNL_SUBSYS_NFTABLES of linux/netfilter/nfnetlink.h).
+const SUBSYSTEM: u16 = 10;
+
+/// The mark of the socket for `endpoint`.
+pub(crate) fn mark_of(endpoint: u16) -> u32 {
+    MARK | u32::from(endpoint)
+}
+
+/// Installs the rules on the interface `name` of this namespace, for endpoints from 1 to `endpoints`:
+/// all or none.
+pub(crate) fn install(name: &CStr, mac: MacAddr, endpoints: u16) -> io::Result<()> {
+    let mut batch = Chained::new(0);
+    let header = header();
+    let mut edge = Nfgenmsg::new();
+    edge.set_res_id(SUBSYSTEM);
+    batch.request().op_batch_begin_do(&edge);
+    let request = batch.request().set_create();
+    request
+        .op_newtable_do(&header)
+        .into_encoder()
+        .push_name(TABLE);
+    add_chain(&mut batch, name);
+    add_set(&mut batch, endpoints);
+    add_rule(&mut batch, mac);
+    batch.request().op_batch_end_do(&edge);
+    let batch = batch.finalize();
+    // Requests are numbered from 0. The ends of a batch ask for a word like the rest, but kernels before
+    // 6.10 give none for them.
+    let last = u32::try_from(batch.chain_len() - 1).map_err(|_| io::ErrorKind::InvalidInput)?;
+    netlink::send(&netlink::filter_socket()?, batch.payload(), 1..last)
+}
+
+fn header() -> Nfgenmsg {
+    let mut header = Nfgenmsg::new();
+    header.nfgen_family = NFPROTO_NETDEV;
+    header
+}
+
+fn add_chain(batch: &mut Chained<'_>, name: &CStr) {
+    let request = batch.request().set_create();
+    request
+        .op_newchain_do(&header())
+        .into_encoder()
+        .push_table(TABLE)
+        .push_name(CHAIN)
+        .nested_hook()
+        .push_num(NF_NETDEV_EGRESS)
+        .push_priority(0)
+        .push_dev(name)
+        .end_nested()
+        .push_policy(NF_DROP)
+        .push_type(c"filter");
+}
+
+/// The pairs of a mark and the endpoint that frames so marked may be from.
+fn add_set(batch: &mut Chained<'_>, endpoints: u16) {
+    let request = batch.request().set_create();
+    request
+        .op_newset_do(&header())
+        .into_encoder()
+        .push_table(TABLE)
+        .push_name(SET)
+        .push_flags(SetFlags::Constant as u32)
+        .push_key_type(0)
+        .push_key_len(ELEMENT_LEN)
+        .push_id(1)
+        .nested_desc()
+        .push_size(endpoints.into())
+        .end_nested();
+    let endpoints: Vec<u16> = (1..=endpoints).collect();
+    for endpoints in endpoints.chunks(ELEMENTS_MAX) {
+        let request = batch.request().set_create();
+        let mut list = request
+            .op_newsetelem_do(&header())
+            .into_encoder()
+            .push_table(TABLE)
+            .push_set(SET)
+            .push_set_id(1)
+            .nested_elements();
+        for endpoint in endpoints {
+            list = list
+                .nested_elem()
+                .nested_key()
+                .push_value(&element(*endpoint))
+                .end_nested()
+                .end_nested();
+        }
+    }
+}
+
+/// As the registers have them: the mark as the host counts, the endpoint as it stands in frames.
+fn element(endpoint: u16) -> [u8; ELEMENT_LEN as usize] {
+    let [a, b, c, d] = mark_of(endpoint).to_ne_bytes();
+    let [high, low] = endpoint.to_be_bytes();
+    [a, b, c, d, high, low, 0, 0]
+}
+
+fn add_rule(batch: &mut Chained<'_>, mac: MacAddr) {
+    let request = batch.request().set_create().set_append();
+    let list = request
+        .op_newrule_do(&header())
+        .into_encoder()
+        .push_table(TABLE)
+        .push_chain(CHAIN)
+        .nested_expressions();
+    let mut source = [0; 8];
+    source[..6].copy_from_slice(&mac.0);
+    source[6..].copy_from_slice(&ETHER_TYPE.to_be_bytes());
+    // Source address and EtherType; then the bit of group addresses; then mark and source endpoint.
+    let list = load(list, 6, 8, Registers::Reg1);
+    let list = compare(list, &source);
+    let list = load(list, 0, 1, Registers::Reg1);
+    let list = list
+        .nested_elem()
+        .nested_data_bitwise()
+        .push_sreg(Registers::Reg1 as u32)
+        .push_dreg(Registers::Reg1 as u32)
+        .push_len(1)
+        .nested_mask()
+        .push_value(&[1])
+        .end_nested()
+        .nested_xor()
+        .push_value(&[0])
+        .end_nested()
+        .end_nested()
+        .end_nested();
+    let list = compare(list, &[0]);
+    let list = list
+        .nested_elem()
+        .nested_data_meta()
+        .push_dreg(Registers::Reg3200 as u32)
+        .push_key(MetaKeys::Mark as u32)
+        .end_nested()
+        .end_nested();
+    let list = load(list, 16, 2, Registers::Reg3201);
+    let mut lookup = list.nested_elem().nested_data_lookup().push_set(SET);
+    push_number(&mut lookup, NFTA_LOOKUP_SREG, Registers::Reg3200 as u32);
+    let list = lookup.end_nested().end_nested();
+    list.nested_elem()
+        .nested_data_immediate()
+        .push_dreg(Registers::RegVerdict as u32)
+        .nested_data()
+        .nested_verdict()
+        .push_code(VerdictCode::Accept as u32)
+        .end_nested()
+        .end_nested();
+}
+
+/// Attribute with the register that is looked up (linux/netfilter/nf_tables.h). The bindings number it
+/// as the kernel's published specification does, which is wrong there.
+const NFTA_LOOKUP_SREG: u16 = 2;
+
+/// Appends an attribute with a number.
+fn push_number(to: &mut impl Pusher, kind: u16, value: u32) {
+    let bytes = to.as_vec_mut();
+    // Attributes start at multiples of four bytes (NLA_ALIGN).
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes.extend(8_u16.to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value.to_be_bytes());
+}
+
+type Expressions<P> = PushExprListAttrs<P>;
+
+/// Loads `len` bytes of the frame from byte `off` on.
+fn load<P: Pusher>(
+    list: Expressions<P>,
+    off: u32,
+    len: u32,
+    register: Registers,
+) -> Expressions<P> {
+    list.nested_elem()
+        .nested_data_payload()
+        .push_dreg(register as u32)
+        .push_base(PayloadBase::LinkLayerHeader as u32)
+        .push_offset(off)
+        .push_len(len)
+        .end_nested()
+        .end_nested()
+}
+
+/// Goes on only if the first register is `value`.
+fn compare<P: Pusher>(list: Expressions<P>, value: &[u8]) -> Expressions<P> {
+    list.nested_elem()
+        .nested_data_cmp()
+        .push_sreg(Registers::Reg1 as u32)
+        .push_op(CmpOps::Eq as u32)
+        .nested_data()
+        .push_value(value)
+        .end_nested()
+        .end_nested()
+        .end_nested()
+}

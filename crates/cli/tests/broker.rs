@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan broker` between the two hosts of a lab: a hostile user's process gets nothing out and
+//! nothing in, an ordinary one runs jobs over raw Ethernet, and a broker that dies takes none along.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::ranks::{joined, ranks_command, role, unique_word};
+use common::{Ended, KillOnDrop, can_make_labs, kill, portolan, run, wait_until};
+use portolan_sys::net::{self, MacAddr};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const PORT: u16 = 1;
+
+/// A user without any privilege, whom nothing else here belongs to.
+const UID: &str = "65533";
+
+/// Round trips of a job.
+const ROUNDS: u32 = 200;
+
+const HOSTILE: &str = include_str!("broker/hostile.py");
+
+/// EtherType of all frames (ETH_P_ALL of linux/if_ether.h).
+const ALL: u16 = 3;
+
+/// Not a test of its own: what each rank does.
+#[test]
+fn as_rank() {
+    let Some(mut node) = joined(&[PORT]) else {
+        return;
+    };
+    let peer = 1 - node.rank();
+    let waits = role().as_deref() == Some("wait in the middle");
+    let mut buffer = [0; 64];
+    for round in 0..ROUNDS {
+        if waits && round == ROUNDS / 2 {
+            println!("\nmiddle");
+            // Gone when the test has seen both and done what it came for.
+            let flag = std::env::var("BROKER_TEST_FLAG").unwrap();
+            wait_until("the test's word", || !Path::new(&flag).exists());
+        }
+        if node.rank() == 0 {
+            node.send(portolan::Target::new(peer, PORT), &round.to_le_bytes())
+                .unwrap();
+            let _ = node.recv_from(peer, PORT, &mut buffer).unwrap();
+        } else {
+            let got = node.recv_from(peer, PORT, &mut buffer).unwrap();
+            node.send(portolan::Target::new(peer, PORT), &buffer[..got.len])
+                .unwrap();
+        }
+        assert_eq!(buffer[..4], round.to_le_bytes());
+    }
+    for path in node.paths(peer) {
+        println!("\npath={path}");
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let effective = status.lines().find(|line| line.starts_with("CapEff"));
+    println!("\n{}", effective.unwrap());
+}
+
+/// Two hosts, and a broker on each that is asked for.
+struct Lab {
+    name: String,
+    directory: tempfile::TempDir,
+}
+
+impl Lab {
+    /// Makes the hosts, or says aloud why not.
+    fn up(test: &str) -> Option<Lab> {
+        if !can_make_labs() {
+            return None;
+        }
+        let name = format!("t{}-{test}", std::process::id());
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let lab = Lab { name, directory };
+        let ended = run(&["lab", "up", "--name", &lab.name, "--hosts", "2"]);
+        assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+        Some(lab)
+    }
+
+    fn host(&self, host: usize) -> String {
+        format!("{}-h{host}", self.name)
+    }
+
+    fn config(&self, group: &str, lines: &str) -> PathBuf {
+        let path = self.directory.path().join("broker.toml");
+        let text = format!("socket = '@portolan-broker'\n{lines}\n[[nic]]\ninterface = 'eth0'\n");
+        fs::write(&path, format!("{text}groups = ['{group}']\n")).unwrap();
+        path
+    }
+
+    /// Starts a broker for everyone, see [`Lab::broker_for`].
+    fn broker(&self, host: usize, lines: &str) -> Option<Broker> {
+        self.broker_for(host, "*", lines)
+    }
+
+    /// Starts a broker on a host; `None`, said aloud, where the kernel has not what it takes.
+    fn broker_for(&self, host: usize, group: &str, lines: &str) -> Option<Broker> {
+        let config = self.config(group, lines);
+        let command = portolan(&[
+            "broker",
+            "--foreground",
+            "--config",
+            config.to_str().unwrap(),
+        ]);
+        let mut child = self
+            .inside(host, &command)
+            .env("RUST_LOG", "portolan_broker=info")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = Vec::new();
+        let broker = Broker(KillOnDrop(child));
+        let mut lines = lines.map(Result::unwrap);
+        let mac = loop {
+            let Some(line) = lines.next() else {
+                let why = said.join("\n");
+                assert!(why.contains("it takes Linux"), "{why}");
+                eprintln!("SKIPPED: {why}");
+                return None;
+            };
+            if let Some((_, rest)) = line.split_once("is served from ") {
+                break rest.split(',').next().unwrap().to_owned();
+            }
+            said.push(line);
+        };
+        let ready = lines.next().unwrap();
+        assert!(ready.contains("serving at"), "{ready}");
+        // What it says later is not to fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        println!("broker on host {host} serves from {mac}");
+        Some(broker)
+    }
+
+    /// `command` on a host.
+    fn inside(&self, host: usize, command: &Command) -> Command {
+        let mut inside = Command::new("ip");
+        inside.args(["netns", "exec", &self.host(host)]);
+        inside.arg(command.get_program()).args(command.get_args());
+        inside.stdin(Stdio::null());
+        inside
+    }
+
+    /// A copy of this program: the user without privilege may not enter where it was built.
+    fn program(&self) -> PathBuf {
+        let copy = self.directory.path().join("program");
+        if !copy.exists() {
+            fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        }
+        copy
+    }
+
+    /// A job of two ranks, one a host, of the user without privilege.
+    fn job(&self, role: &str, args: &[&str]) -> Command {
+        self.job_of(UID, role, args)
+    }
+
+    /// The same with a group beside the user's own.
+    fn job_of(&self, group: &str, role: &str, args: &[&str]) -> Command {
+        let lab = ["--lab", &self.name, "--path", "packet"];
+        let args = [&lab, &["--option", "broker=@portolan-broker"][..], args].concat();
+        let whole = ranks_command(2, role, &args, &unique_word());
+        // The launcher is root, which labs need; the ranks are not.
+        let mut job = Command::new(whole.get_program());
+        let drop = ["setpriv", "--reuid", UID, "--regid", UID, "--groups", group];
+        let mut args = whole.get_args();
+        job.args(args.by_ref().take_while(|arg| *arg != "--"));
+        job.arg("--").args(drop).arg(self.program());
+        job.args(args.skip(1));
+        job.stdin(Stdio::null())
+            .env("XDG_CONFIG_HOME", "/nonexistent");
+        job.stdout(Stdio::piped()).stderr(Stdio::piped());
+        job
+    }
+}
+
+type Lines = std::io::Lines<BufReader<ChildStdout>>;
+
+impl Lab {
+    /// A job both of whose ranks are in their middle, what else they say, and the file that holds
+    /// them there.
+    fn job_in_its_middle(&self) -> (KillOnDrop, Lines, PathBuf) {
+        let flag = self.directory.path().join("flag");
+        fs::write(&flag, "").unwrap();
+        let variable = format!("BROKER_TEST_FLAG={}", flag.display());
+        let mut job = self.job("wait in the middle", &["--env", &variable]);
+        let mut job = KillOnDrop(job.spawn().unwrap());
+        let mut lines = BufReader::new(job.0.stdout.take().unwrap()).lines();
+        let mut middles = 0;
+        while middles < 2 {
+            let line = lines.next().expect("both ranks get to the middle").unwrap();
+            middles += u32::from(line.contains("middle"));
+        }
+        (job, lines, flag)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = portolan(&["lab", "down", "--name", &self.name]).output();
+    }
+}
+
+struct Broker(KillOnDrop);
+
+impl Broker {
+    fn child(&mut self) -> &mut Child {
+        &mut self.0.0
+    }
+
+    /// Stops it as systemd does.
+    fn stop(mut self) {
+        kill(i32::try_from(self.child().id()).unwrap(), "-TERM");
+        assert!(self.child().wait().unwrap().success());
+    }
+
+    fn memory_kib(&mut self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child().id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM"));
+        let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+        kib.parse().unwrap()
+    }
+}
+
+/// Frames that come by on a host's eth0 while `work` runs.
+fn watched<T>(lab: &Lab, host: usize, work: impl FnOnce(MacAddr) -> T) -> (Vec<Vec<u8>>, T) {
+    let stop = AtomicBool::new(false);
+    let (tell, told) = std::sync::mpsc::channel();
+    let netns = Path::new("/run/netns").join(lab.host(host));
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            net::enter_netns(&netns).unwrap();
+            let all = net::interfaces().unwrap();
+            let eth0 = all.into_iter().find(|found| found.name == "eth0").unwrap();
+            let socket = net::packet_socket().unwrap();
+            net::bind_packet(socket.as_fd(), eth0.index, ALL).unwrap();
+            tell.send(eth0.mac.unwrap()).unwrap();
+            let (mut frames, mut buffer) = (Vec::new(), vec![0; 2048]);
+            loop {
+                // Asked before: what came until then is read.
+                let last = stop.load(Ordering::Acquire);
+                while let Some(len) = net::recv(socket.as_fd(), &mut buffer).unwrap() {
+                    frames.push(buffer[..len.min(2048)].to_vec());
+                }
+                if last {
+                    return frames;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+        let result = work(told.recv().unwrap());
+        stop.store(true, Ordering::Release);
+        (watcher.join().unwrap(), result)
+    })
+}
+
+fn holds(frame: &[u8], word: &[u8]) -> bool {
+    frame.windows(word.len()).any(|window| window == word)
+}
+
+#[test]
+fn a_hostile_process_gets_nothing_out_and_nothing_in() {
+    let Some(lab) = Lab::up("hostile") else {
+        return;
+    };
+    if Command::new("python3").arg("-V").output().is_err() {
+        return eprintln!("SKIPPED: the hostile process needs python3");
+    }
+    let Some(mut broker) = lab.broker(0, "[quota]\nsockets = 16\nring_memory = 8388608") else {
+        return;
+    };
+    let script = lab.directory.path().join("hostile.py");
+    fs::write(&script, HOSTILE).unwrap();
+    let (frames, ended) = watched(&lab, 1, |mac| {
+        let mut python = Command::new("python3");
+        python
+            .arg(&script)
+            .args(["@portolan-broker", &mac.to_string(), UID]);
+        Ended::from(lab.inside(0, &python).output().unwrap())
+    });
+    println!("{}", ended.out);
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    assert!(!ended.out.contains("FAIL"), "{}", ended.out);
+    assert!(ended.out.ends_with("done\n"));
+    assert!(
+        frames.iter().any(|frame| holds(frame, b"HONEST")),
+        "the watcher sees what leaves"
+    );
+    let forged = frames.iter().find(|frame| holds(frame, b"FORGED"));
+    assert_eq!(forged, None);
+    // A debug build takes 15 MiB, a crowd of connections as much again.
+    let memory = broker.memory_kib();
+    assert!(memory < 64 << 10, "{memory} KiB");
+    broker.stop();
+}
+
+#[test]
+fn a_user_without_privilege_runs_jobs_over_raw_ethernet() {
+    let Some(lab) = Lab::up("job") else { return };
+    let Some(first) = lab.broker(0, "") else {
+        return;
+    };
+    let second = lab.broker(1, "").unwrap();
+    let told = Ended::from(lab.job("talk", &[]).output().unwrap()).succeeded("the job");
+    assert_eq!(
+        told.matches("path=packet: up, by the broker").count(),
+        2,
+        "{told}"
+    );
+    assert_eq!(
+        told.matches("CapEff:\t0000000000000000").count(),
+        2,
+        "{told}"
+    );
+    let refused = Ended::from(
+        lab.job("talk", &["--option", "broker=off"])
+            .output()
+            .unwrap(),
+    );
+    assert_ne!(refused.status, 0);
+    assert!(refused.err.contains("CAP_NET_RAW"), "{}", refused.err);
+    second.stop();
+    let refused = Ended::from(lab.job("talk", &[]).output().unwrap());
+    assert!(refused.err.contains("no broker answers"), "{}", refused.err);
+    first.stop();
+}
+
+#[test]
+fn a_job_outlives_its_brokers_and_new_jobs_find_new_ones() {
+    let Some(lab) = Lab::up("outlive") else {
+        return;
+    };
+    let Some(first) = lab.broker(0, "") else {
+        return;
+    };
+    let second = lab.broker(1, "").unwrap();
+    let (mut job, lines, flag) = lab.job_in_its_middle();
+    // Killed, not stopped: by dropping.
+    drop((first, second));
+    let _first = lab.broker(0, "").unwrap();
+    let _second = lab.broker(1, "").unwrap();
+    Ended::from(lab.job("talk", &[]).output().unwrap()).succeeded("a new job");
+    fs::remove_file(&flag).unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(job.0.wait().unwrap().success(), "{rest:?}");
+    let paths = rest.iter().filter(|line| line.contains("packet: up"));
+    assert_eq!(paths.count(), 2, "{rest:?}");
+}
+
+/// The kernel says who is in a group: here the one of root, whom the user is not.
+#[test]
+fn a_group_that_is_not_named_gets_nothing() {
+    let Some(lab) = Lab::up("group") else { return };
+    let Some(_first) = lab.broker_for(0, "root", "") else {
+        return;
+    };
+    let _second = lab.broker_for(1, "root", "").unwrap();
+    let refused = Ended::from(lab.job("talk", &[]).output().unwrap());
+    assert_ne!(refused.status, 0);
+    assert!(
+        refused.err.contains("no group of this user"),
+        "{}",
+        refused.err
+    );
+    let told = Ended::from(lab.job_of("0", "talk", &[]).output().unwrap());
+    let told = told.succeeded("the job of a user who is in the group");
+    assert!(told.contains("by the broker"), "{told}");
+}
+
+#[test]
+fn a_job_goes_on_by_udp_when_its_brokers_are_stopped() {
+    let Some(lab) = Lab::up("udp") else { return };
+    let Some(first) = lab.broker(0, "") else {
+        return;
+    };
+    let second = lab.broker(1, "").unwrap();
+    let (mut job, lines, flag) = lab.job_in_its_middle();
+    first.stop();
+    second.stop();
+    fs::remove_file(&flag).unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(job.0.wait().unwrap().success(), "{rest:?}");
+}
+
+/// A user without privilege is told of the broker, and not to get privileges.
+#[test]
+fn doctor_says_that_there_is_a_broker() {
+    let Some(lab) = Lab::up("doctor") else { return };
+    let Some(_broker) = lab.broker(0, "") else {
+        return;
+    };
+    let copy = lab.directory.path().join("portolan");
+    fs::copy(env!("CARGO_BIN_EXE_portolan"), &copy).unwrap();
+    let mut doctor = Command::new("setpriv");
+    doctor.args(["--reuid", UID, "--regid", UID, "--clear-groups"]);
+    doctor.arg(&copy).arg("doctor");
+    let mut doctor = lab.inside(0, &doctor);
+    let doctor = doctor.env("PORTOLAN_BROKER", "@portolan-broker");
+    let told = Ended::from(doctor.output().unwrap()).succeeded("doctor");
+    assert!(told.contains("link packet: yes, by the broker"), "{told}");
+    assert!(!told.contains("setcap"), "{told}");
+}
+
+#[test]
+fn a_broker_that_is_stopped_leaves_nothing() {
+    let Some(lab) = Lab::up("stop") else { return };
+    let links = || {
+        let mut list = Command::new("ip");
+        list.args(["-o", "link"]);
+        let out = lab.inside(0, &list).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let before = links();
+    let Some(broker) = lab.broker(0, "") else {
+        return;
+    };
+    assert_eq!(links(), before, "its macvlan is elsewhere");
+    broker.stop();
+    // By name and by promiscuity: macvlans of a veth make it hear all.
+    wait_until("the macvlan is gone", || links() == before);
+    // The name is free again.
+    lab.broker(0, "").unwrap().stop();
+}
+
+#[test]
+fn a_configuration_is_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("broker.toml");
+    let check = |text: &str| {
+        fs::write(&path, text).unwrap();
+        run(&["broker", "--check", "--config", path.to_str().unwrap()])
+    };
+    let good = check("[[nic]]\ninterface = 'eth0'\ngroups = ['*']");
+    assert_eq!((good.status, good.err.as_str()), (0, ""));
+    assert!(
+        good.out.contains("eth0: 1024 endpoints, for everyone"),
+        "{}",
+        good.out
+    );
+    let bad = check("[[nic]]\ninterface = 'eth0'\ngroups = ['no-such-group']");
+    assert_eq!(bad.status, 2);
+    assert!(bad.err.contains("no such group"), "{}", bad.err);
+    let missing = run(&["broker", "--check", "--config", "/nonexistent"]);
+    assert!(
+        missing.status == 2 && missing.err.contains("docs/broker.md"),
+        "{}",
+        missing.err
+    );
+}
