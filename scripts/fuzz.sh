@@ -12,7 +12,7 @@ source "$(dirname "$0")/lib.sh"
 
 targets=("$@")
 if [[ ${#targets[@]} -eq 0 ]]; then
-    targets=(parser core ring launcher endpoint)
+    targets=(parser core ring launcher endpoint broker)
 fi
 cargo fuzz --version >/dev/null 2>&1 || die "cargo-fuzz is not there: cargo install cargo-fuzz"
 

@@ -5,6 +5,7 @@
 //! crate replay its corpus, and mutations of it, with the ordinary compiler. A harness asserts what
 //! must hold for any input, and nothing about inputs that make sense.
 
+mod broker;
 mod c_calls;
 mod core_ops;
 mod endpoint;
@@ -13,6 +14,7 @@ mod launcher;
 mod parser;
 mod ring;
 
+pub use broker::broker;
 pub use c_calls::c_calls;
 pub use core_ops::core_ops;
 pub use endpoint::endpoint;
@@ -24,11 +26,12 @@ pub use ring::ring;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("parser", parser),
     ("core", core_ops),
     ("ring", ring),
     ("launcher", launcher),
     ("endpoint", endpoint),
     ("c", c_calls),
+    ("broker", broker),
 ];

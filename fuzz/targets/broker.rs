@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! See `portolan_fuzz::broker`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| portolan_fuzz::broker(data));
