@@ -57,7 +57,7 @@ demo: ## set up, build, and show the main job
 
 # No setup and no build of its own when the binaries are there: it may run as root.
 install: ## install under PREFIX (default /usr/local), below DESTDIR if set
-	@scripts/install.sh "$(DESTDIR)$(PREFIX)"
+	@scripts/install.sh "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
 	@scripts/install-libraries.sh "$(PREFIX)" "$(DESTDIR)"
 
 clean: ## remove what was built

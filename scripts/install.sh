@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Installs the programs below the directory given.
+# Installs the programs below the directory given, and the broker's service.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
-prefix=${1:?usage: install.sh PREFIX}
+prefix=${1:?usage: install.sh PREFIX [PREFIX-LATER]}
+# Where the programs will be when what lies below PREFIX is at its place.
+installed_prefix=${2:-$prefix}
 programs=(portolan portolan-sim)
 
 for program in "${programs[@]}"; do
@@ -14,4 +16,11 @@ for program in "${programs[@]}"; do
 done
 install -d -- "$prefix/bin" || die "cannot write below $prefix; choose another PREFIX or run as root"
 install -m 755 -t "$prefix/bin" -- "${programs[@]/#/$release_dir/}"
+
+# The broker's service, which `systemctl enable --now portolan-broker.socket` starts.
+units=$prefix/lib/systemd/system
+install -d -- "$units"
+install -m 644 -t "$units" -- scripts/systemd/portolan-broker.socket
+sed "s|@PREFIX@|${installed_prefix}|" scripts/systemd/portolan-broker.service > "$units/portolan-broker.service"
+chmod 644 "$units/portolan-broker.service"
 say "${programs[*]} are in $prefix/bin"

@@ -10,7 +10,10 @@ use portolan_link::packet::lease::{Request, decode_reply, encode_reply};
 /// When that does not hold.
 pub fn broker(data: &[u8]) {
     if let Ok(request) = Request::decode(data) {
-        assert_eq!(request.encode().expect("a name that was read").as_slice(), data);
+        assert_eq!(
+            request.encode().expect("a name that was read").as_slice(),
+            data
+        );
     }
     if let Some(reply) = decode_reply(data) {
         assert_eq!(decode_reply(&encode_reply(&reply)), Some(reply));
