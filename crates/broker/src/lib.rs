@@ -25,7 +25,7 @@ mod nic;
 mod rules;
 mod serve;
 
-pub use config::{Config, ConfigError, NicSettings, Quota, Settings};
+pub use config::{Config, ConfigError, NicConfig, NicSettings, Quota, Settings};
 pub use serve::{Broker, BrokerError};
 
 /// Where the command looks for its configuration.
