@@ -67,6 +67,8 @@ pub(crate) struct RxTransfer {
     fragment_len: u16,
     /// Some of it has come by a stream: its sender waits to be told of the end. `P15.6`
     streamed: bool,
+    /// Bytes of a part may lie at their place that do not count yet: nothing else is received there.
+    takes_parts: bool,
     origin: Origin,
     to: Address,
     lane: LaneId,

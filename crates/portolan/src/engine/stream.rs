@@ -224,7 +224,7 @@ impl PartIntake<'_> {
     /// The memory that `len` bytes of a part belong into, from `off` behind its begin on.
     fn memory(&mut self, part: &Part, chunk: &Chunk, len: usize) -> Result<Option<&mut [u8]>, ()> {
         let (off, from) = (part.landed as u64, PeerId(part.from));
-        match self.inner.core.part_place(from, chunk, off, len as u64) {
+        match self.inner.core.place_part(from, chunk, off, len as u64) {
             PartPlace::Wrong => Err(()),
             PartPlace::Nowhere => Ok(None),
             PartPlace::At { op, off, len } => {

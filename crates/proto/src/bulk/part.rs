@@ -104,8 +104,22 @@ impl Transfers {
         }
     }
 
-    /// Where bytes `off..off + len` of a transfer from `from` belong. `P15.5`
-    pub(crate) fn part_place(&self, from: PeerId, chunk: &Chunk, off: u64, len: u64) -> PartPlace {
+    /// Where bytes `off..off + len` of a part from `from` are to be received. `P15.5`
+    pub(crate) fn place_part(
+        &mut self,
+        from: PeerId,
+        chunk: &Chunk,
+        off: u64,
+        len: u64,
+    ) -> PartPlace {
+        let place = self.part_place(from, chunk, off, len);
+        if let (PartPlace::At { .. }, Some(rx)) = (place, self.rx.get_mut(chunk.transfer)) {
+            rx.takes_parts = true;
+        }
+        place
+    }
+
+    fn part_place(&self, from: PeerId, chunk: &Chunk, off: u64, len: u64) -> PartPlace {
         let transfer = self.rx.get(chunk.transfer);
         let Some(transfer) = transfer.filter(|rx| rx.peer == from && !rx.lossless) else {
             return PartPlace::Nowhere;

@@ -122,10 +122,11 @@ impl Prediction {
 }
 
 impl RxTransfer {
-    /// First fragment of which nothing, and beyond which nothing, has arrived.
+    /// First fragment of which nothing, and beyond which nothing, has arrived. A wrong guess spoils what
+    /// lies there, so that of a part which is not all there yet it would.
     fn expected_run(&self) -> Option<ExpectedRun> {
         let fragment_len = u64::from(self.fragment_len);
-        if self.lossless || fragment_len == 0 || self.posted.len < self.len {
+        if self.lossless || self.takes_parts || fragment_len == 0 || self.posted.len < self.len {
             return None;
         }
         let first = self.arrived.end().div_ceil(fragment_len);

@@ -38,6 +38,7 @@ impl Transfers {
             followed_by: 0,
             fragment_len: asked.fragment_len,
             streamed: false,
+            takes_parts: false,
             origin,
             to: request.to,
             lane: request.lane,

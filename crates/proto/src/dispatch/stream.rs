@@ -59,11 +59,10 @@ impl Core {
         self.sh.transfers.expects_by(crate::LinkId::STREAM)
     }
 
-    /// Where bytes of a part belong that comes from `from` by a stream: `len` of them, `off` bytes behind
-    /// its begin.
-    #[must_use]
-    pub fn part_place(&self, from: PeerId, chunk: &Chunk, off: u64, len: u64) -> PartPlace {
-        self.sh.transfers.part_place(from, chunk, off, len)
+    /// Where bytes of a part are to be received that comes from `from` by a stream: `len` of them, `off`
+    /// bytes behind its begin. Nothing else is received there from now on.
+    pub fn place_part(&mut self, from: PeerId, chunk: &Chunk, off: u64, len: u64) -> PartPlace {
+        self.sh.transfers.place_part(from, chunk, off, len)
     }
 
     /// These bytes have landed there. Events follow; see the crate's contract.

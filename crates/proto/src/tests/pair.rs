@@ -635,7 +635,7 @@ impl Pair {
         while at < payload.len() {
             let left = payload.len() - at;
             let piece = self.rng.random_range(1..=left);
-            let taken = match end.core.part_place(from, &chunk, at as u64, piece as u64) {
+            let taken = match end.core.place_part(from, &chunk, at as u64, piece as u64) {
                 PartPlace::Wrong => panic!("{chunk:?} + {at}: {piece} bytes"),
                 PartPlace::Nowhere => piece,
                 PartPlace::At { op, off, len } => {

@@ -208,7 +208,7 @@ fn parts_that_contradict_their_transfer_touch_nothing() {
         (chunk(transfer, 1), u64::MAX - 1, 5),
         (chunk(transfer, 1), 1, u64::MAX),
     ] {
-        assert_eq!(core.part_place(A, &chunk, off, len), PartPlace::Wrong);
+        assert_eq!(core.place_part(A, &chunk, off, len), PartPlace::Wrong);
         core.handle_part(pair.now, A, &chunk, off, len);
     }
     for (from, chunk) in [
@@ -216,13 +216,30 @@ fn parts_that_contradict_their_transfer_touch_nothing() {
         (A, chunk(0, 0)),
         (B, chunk(transfer, 0)),
     ] {
-        assert_eq!(core.part_place(from, &chunk, 0, 10), PartPlace::Nowhere);
+        assert_eq!(core.place_part(from, &chunk, 0, 10), PartPlace::Nowhere);
         core.handle_part(pair.now, from, &chunk, 0, 10);
     }
     assert_eq!(core.shared_mut().transfers.first_rx().2, received);
     pair.run(Duration::from_millis(100));
     assert_got(&pair, 1, &sent);
     pair.assert_clean();
+}
+
+// P15.5, P13.3: with a checksum a part counts when all of it is there.
+#[test]
+fn nothing_else_is_received_where_a_part_lies_that_does_not_count_yet() {
+    let mut pair = pair(StreamUse::On, 10);
+    begin(&mut pair, 0, &[30_000_000]);
+    pair.run(Duration::from_micros(100));
+    let core = &mut pair.ends[1].core;
+    assert!(core.expected_run(LinkId::UDP).is_some());
+    let chunk = Chunk {
+        transfer: core.shared_mut().transfers.first_rx_key(),
+        offset: 0,
+    };
+    let place = core.place_part(A, &chunk, 0, 100_000);
+    assert!(matches!(place, PartPlace::At { len: 100_000, .. }));
+    assert!(core.expected_run(LinkId::UDP).is_none());
 }
 
 // P4.9
