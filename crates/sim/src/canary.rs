@@ -19,6 +19,8 @@ pub enum Canary {
     LostWakeup,
     /// A send's buffer is used again before the send has ended.
     EarlyReuse,
+    /// The same of one whose pages were lent to a stream.
+    EarlyReturn,
     /// When a link of a process goes down, its others go down as well, for good.
     NoOtherLink,
     /// An atomic operation on remote memory is performed twice.
@@ -33,13 +35,14 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 11] = [
+    pub const ALL: [Canary; 12] = [
         Canary::LostPlacement,
         Canary::DeliverTwice,
         Canary::WrongOrder,
         Canary::LeakHeld,
         Canary::LostWakeup,
         Canary::EarlyReuse,
+        Canary::EarlyReturn,
         Canary::NoOtherLink,
         Canary::CountTwice,
         Canary::EarlyLeave,
@@ -57,6 +60,7 @@ impl Canary {
             Canary::LeakHeld => "leak-held",
             Canary::LostWakeup => "lost-wakeup",
             Canary::EarlyReuse => "early-reuse",
+            Canary::EarlyReturn => "early-return",
             Canary::NoOtherLink => "no-other-link",
             Canary::CountTwice => "count-twice",
             Canary::EarlyLeave => "early-leave",

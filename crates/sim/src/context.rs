@@ -6,6 +6,7 @@ use crate::ledger::Ledger;
 use crate::net::Net;
 use crate::queue::Queue;
 use crate::shm::Shm;
+use crate::stream::Streams;
 use crate::trace::Trace;
 use crate::{Canary, Plan};
 use portolan_proto::DropReason;
@@ -18,6 +19,7 @@ pub(crate) struct Context {
     pub(crate) queue: Queue,
     pub(crate) net: Net,
     pub(crate) shm: Shm,
+    pub(crate) streams: Streams,
     pub(crate) ledger: Ledger,
     pub(crate) trace: Trace,
     /// Processes that run (paused ones do).
@@ -55,6 +57,7 @@ impl Context {
             queue: Queue::default(),
             net: Net::new(&plan),
             shm: Shm::new(plan.shm.map_or(0, |params| params.rx_buffer_len)),
+            streams: Streams::new(&plan),
             ledger: Ledger::default(),
             trace,
             alive: vec![true; plan.nodes as usize],
@@ -133,6 +136,11 @@ impl Context {
             self.alive[at] && self.lives[at] == life && self.now >= self.paused_until[at];
         let cut = |fault: &Fault| fault.cuts(from, to) || fault.cuts(to, from);
         is_there && !self.net.active.iter().any(cut)
+    }
+
+    /// Looks later whether an end of a stream is idle.
+    pub(crate) fn watch_stream(&mut self, id: usize, end: usize) {
+        self.streams.watch(&mut self.queue, self.now, id, end);
     }
 
     /// Whether the deliberate bug strikes here; it does once.

@@ -3,6 +3,7 @@
 
 use crate::Plan;
 use crate::faults::FaultKind;
+use portolan_proto::StreamUse;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -34,6 +35,10 @@ pub enum Cut {
     Shm,
     /// Raw Ethernet frames.
     Packet,
+    /// Streams.
+    Streams,
+    /// Bulk data received where it is expected.
+    Prediction,
     /// The short ways past queues and events.
     ShortWay,
     /// Clocks that run fast or slow.
@@ -43,7 +48,7 @@ pub enum Cut {
 }
 
 /// Cuts with a name and nothing else.
-const PLAIN: [(&str, Cut); 13] = [
+const PLAIN: [(&str, Cut); 15] = [
     ("groups", Cut::Groups),
     ("remote", Cut::Remote),
     ("loss", Cut::Loss),
@@ -54,6 +59,8 @@ const PLAIN: [(&str, Cut); 13] = [
     ("narrow-way", Cut::NarrowWay),
     ("shm", Cut::Shm),
     ("packet", Cut::Packet),
+    ("streams", Cut::Streams),
+    ("prediction", Cut::Prediction),
     ("short-way", Cut::ShortWay),
     ("drift", Cut::Drift),
     ("half", Cut::Half),
@@ -135,6 +142,11 @@ fn apply_plain(cut: &Cut, plan: &mut Plan) {
             plan.faults
                 .retain(|fault| !matches!(fault.kind, FaultKind::LinkDown { .. }));
         }
+        Cut::Streams => {
+            plan.streams = None;
+            plan.limits.stream = StreamUse::Off;
+        }
+        Cut::Prediction => plan.predicts = false,
         Cut::ShortWay => plan.short_way = false,
         Cut::Drift => plan.clocks.iter_mut().for_each(|clock| clock.drift_ppm = 0),
         Cut::Half => {

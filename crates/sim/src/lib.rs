@@ -28,6 +28,7 @@ mod queue;
 mod scenario;
 mod shm;
 mod shrink;
+mod stream;
 mod trace;
 mod world;
 

@@ -148,6 +148,7 @@ struct Totals {
     runs: u64,
     frames: u64,
     bytes: u64,
+    stream_bytes: u64,
     messages: u64,
     failed: u64,
     retransmits: u64,
@@ -161,6 +162,7 @@ impl Totals {
         self.runs += 1;
         self.frames += report.frame_count;
         self.bytes += report.byte_count;
+        self.stream_bytes += report.stream_byte_count;
         self.messages += report.message_count;
         self.failed += report.failed_count;
         self.retransmits += report.retransmit_count;
@@ -174,12 +176,13 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let totals = run(&work);
     println!(
-        "{} runs: {} frames ({} MB, {} sent again), {} messages, {} operations failed for a reason, \
+        "{} runs: {} frames ({} MB, {} sent again), {} MB by streams, {} messages, {} operations failed for a reason, \
          {:.1} virtual seconds in {:.1} s; {} runs broke a promise",
         totals.runs + totals.broken,
         totals.frames,
         totals.bytes / 1_000_000,
         totals.retransmits,
+        totals.stream_bytes / 1_000_000,
         totals.messages,
         totals.failed,
         totals.virtual_time.as_secs_f64(),

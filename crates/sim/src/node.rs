@@ -5,6 +5,7 @@ mod events;
 mod leave;
 mod peers;
 mod remote;
+mod streams;
 mod transmit;
 
 use crate::clock::Clock;
@@ -129,6 +130,10 @@ pub(crate) struct Node {
     program: Program,
     requests: Vec<remote::Requests>,
     pub(crate) pulls: Vec<Pull>,
+    /// Connections that stand, in the order of their opening.
+    streams: Vec<usize>,
+    /// One of them that had none has room.
+    has_stream_room: bool,
     /// A delivery that a canary keeps back.
     kept_back: Option<Got>,
     pub(crate) failed_count: u64,
@@ -155,6 +160,8 @@ impl Node {
             program: Program::new(cx, id),
             requests: Vec::new(),
             pulls: Vec::new(),
+            streams: Vec::new(),
+            has_stream_room: false,
             kept_back: None,
             failed_count: 0,
         };
@@ -172,6 +179,7 @@ impl Node {
         self.inbox.clear();
         self.inbox_len = [0; LinkId::COUNT];
         self.pulls.clear();
+        self.streams.clear();
     }
 
     /// The process starts again, as a new one.
@@ -249,6 +257,11 @@ impl Node {
         self.wake(cx, next);
     }
 
+    /// Before which it has no turn.
+    pub(crate) fn busy_until(&self) -> u64 {
+        self.busy_until
+    }
+
     fn next_turn(&self, cx: &Context) -> u64 {
         if !self.inbox.is_empty() || !self.pulls.is_empty() {
             return self.busy_until;
@@ -259,7 +272,11 @@ impl Node {
         } else {
             timer
         };
-        let room = if self.link_blocked.iter().any(|blocked| *blocked) {
+        // Streams tell by themselves.
+        let full = LinkId::ALL
+            .into_iter()
+            .filter(|link| *link != LinkId::STREAM);
+        let room = if full.into_iter().any(|link| self.link_blocked[link.index()]) {
             cx.net
                 .full_until(cx.now, self.id)
                 .unwrap_or(cx.now + AGAIN_NS)
@@ -302,7 +319,10 @@ impl Node {
                 left -= 1;
                 continue;
             }
-            let count = self.on_run(cx, left);
+            let count = match self.on_predicted(cx, left) {
+                0 => self.on_run(cx, left),
+                count => count,
+            };
             if count > 0 {
                 cost_ns += cx.plan.frame_cost_ns * count as u64;
                 left -= count;
@@ -611,6 +631,9 @@ fn make_core(cx: &Context, id: u32, life: u32) -> Core {
     plan.packet
         .iter()
         .for_each(|params| core.add_link(LinkId::PACKET, *params));
+    if let Some(streams) = plan.streams {
+        core.set_buffer_len(LinkId::STREAM, streams.buffer_len);
+    }
     plan.shm
         .iter()
         .for_each(|params| core.add_link(LinkId::SHM, *params));

@@ -2,6 +2,7 @@
 //! What one seed stands for: every parameter of a run, drawn before it starts.
 
 mod ends;
+mod streams;
 
 use crate::clock::Clock;
 use crate::faults::{Fault, FaultKind, Side};
@@ -13,6 +14,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
+pub(crate) use streams::StreamPlan;
 
 /// Processes of one run at most.
 pub(crate) const NODES_MAX: u32 = 256;
@@ -97,6 +99,10 @@ pub struct Plan {
     pub(crate) short_way: bool,
     pub(crate) udp: LinkParams,
     pub(crate) packet: Option<LinkParams>,
+    /// Long messages may go by streams.
+    pub(crate) streams: Option<StreamPlan>,
+    /// Bulk data is received where it is expected.
+    pub(crate) predicts: bool,
     pub(crate) net: NetPlan,
     pub(crate) limits: Limits,
     pub(crate) clocks: Vec<Clock>,
@@ -153,6 +159,8 @@ impl Plan {
             hosts,
             net,
             limits: draw_limits(rng),
+            streams: None,
+            predicts: false,
             clocks: (0..nodes).map(|_| draw_clock(rng)).collect(),
             frame_cost_ns: rng.random_range(200..3000),
             call_cost_ns: rng.random_range(500..5000),
@@ -181,6 +189,7 @@ impl Plan {
         plan.draw_marking(seed);
         plan.draw_leaves(seed);
         plan.draw_unread(seed);
+        plan.draw_streams(seed);
         plan
     }
 
@@ -509,6 +518,9 @@ impl fmt::Display for Plan {
         )?;
         if let Some(packet) = self.packet {
             write!(f, ", packet {} B", packet.frame_len_max)?;
+        }
+        if let Some(streams) = self.streams {
+            write!(f, ", {streams}")?;
         }
         write!(f, ", {}", self.net)?;
         write!(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What will happen, in the order of virtual time; ties in the order of their making.
 
+use crate::stream::StreamEvent;
 use portolan_proto::LinkId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,6 +24,8 @@ pub(crate) enum Happening {
     Arrive(Flight),
     /// A frame reaches the switch at the end of this leg of its way.
     Switch { leg: usize, flight: Flight },
+    /// Something happens to the stream with this number.
+    Stream { id: usize, what: StreamEvent },
     /// A process has something to do: a timer, shared memory, its program.
     Wake { node: u32 },
     /// The fault with this index begins.

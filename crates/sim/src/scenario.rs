@@ -98,6 +98,8 @@ impl Scenario {
             hosts: self.hosts.clone(),
             shm: None,
             short_way: false,
+            streams: None,
+            predicts: false,
             udp: LinkParams {
                 frame_len_max: 1472,
                 segments_max: 44,

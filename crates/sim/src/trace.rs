@@ -57,6 +57,26 @@ pub(crate) enum Item {
     Connect {
         peer: u32,
     },
+    StreamUp {
+        peer: u32,
+    },
+    StreamDown {
+        peer: u32,
+        by_fault: bool,
+    },
+    /// A part was lent to a stream.
+    Lent {
+        to: u32,
+        op: u64,
+        off: usize,
+        len: usize,
+    },
+    /// A piece of one was taken from it.
+    Taken {
+        from: u32,
+        off: u64,
+        len: usize,
+    },
     Fault {
         index: usize,
         what: &'static str,
@@ -99,6 +119,23 @@ impl fmt::Display for Item {
             Item::Failed { peer, cause } => write!(f, "gives {peer} up: {cause}"),
             Item::Suspect { peer, link } => write!(f, "suspects {peer}, silent on {link}"),
             Item::Connect { peer } => write!(f, "connects to {peer}"),
+            Item::StreamUp { peer } => write!(f, "has a stream with {peer}"),
+            Item::StreamDown { peer, by_fault } => {
+                let how = if by_fault { "by a fault" } else { "unused" };
+                write!(f, "has no stream with {peer} any more, {how}")
+            }
+            Item::Lent { to, op, off, len } => {
+                write!(
+                    f,
+                    "lends {len} bytes from {off} of {op} to a stream to {to}"
+                )
+            }
+            Item::Taken { from, off, len } => {
+                write!(
+                    f,
+                    "takes {len} bytes, to be at {off}, from a stream from {from}"
+                )
+            }
             Item::Fault { index, what } => write!(f, "fault {index}: {what}"),
         }
     }

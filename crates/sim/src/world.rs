@@ -2,6 +2,7 @@
 //! The run: takes what happens next, until everything has come to its end or a promise is broken.
 
 mod ends;
+mod streams;
 
 use crate::capture::Capture;
 use crate::context::Context;
@@ -93,6 +94,8 @@ pub struct Report {
     pub frame_count: u64,
     /// Bytes in them.
     pub byte_count: u64,
+    /// Bytes of messages that came by streams.
+    pub stream_byte_count: u64,
     /// Messages delivered.
     pub message_count: u64,
     /// Operations that failed, each for a reason that a fault explains.
@@ -270,6 +273,7 @@ impl World {
                 } = &mut self.cx;
                 net.forward((queue, trace), *now, leg, flight);
             }
+            Happening::Stream { id, what } => self.on_stream(id, what),
             Happening::Wake { node } => {
                 if self.cx.alive[node as usize] {
                     self.nodes[node as usize].on_wake(&mut self.cx);
@@ -476,6 +480,11 @@ impl World {
             nodes: self.cx.plan.nodes,
             frame_count: self.cx.net.frame_count,
             byte_count: self.cx.net.byte_count,
+            stream_byte_count: self
+                .nodes
+                .iter()
+                .map(|n| n.core.counters().stream_bytes)
+                .sum(),
             message_count: self.cx.ledger.message_count,
             failed_count: self.nodes.iter().map(|node| node.failed_count).sum(),
             retransmit_count: self

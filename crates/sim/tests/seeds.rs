@@ -108,6 +108,7 @@ fn seen_as(canary: Canary) -> &'static str {
         Canary::EarlyLeave | Canary::ForgetAcked | Canary::RingDies => {
             "messages that had arrived were never delivered"
         }
+        Canary::EarlyReturn => "what came differs",
         _ => "",
     }
 }

@@ -78,6 +78,7 @@ impl Node {
                 suspect.get_or_insert((cx.now, link));
                 self.watched.insert(peer.0);
             }
+            Event::StreamWanted(peer) => self.on_stream_wanted(cx, peer.0),
             Event::PeerFailed { peer, cause, .. } => self.on_peer_failed(cx, peer.0, cause),
             event => self.on_remote(cx, frame, event),
         }

@@ -247,6 +247,7 @@ impl Node {
         cx.trace.push(cx.now, self.id, Item::Failed { peer, cause });
         self.check_cause(cx, peer, cause, "gave up");
         let again_at = cx.now + cx.plan.reconnect_ns;
+        self.close_streams(cx, peer);
         self.forget_area(peer);
         let remote = &mut self.peers[peer as usize];
         if let Some(session) = remote.session.take() {

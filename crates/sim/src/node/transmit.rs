@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the core wants sent, put on the made-up links.
 
+use super::streams::part_of;
 use super::{Node, Op};
 use crate::Canary;
 use crate::context::Context;
@@ -19,6 +20,15 @@ impl Node {
                 Transmit::Bulk { op, .. } => Some(op.0),
                 _ => None,
             };
+            if link == LinkId::STREAM {
+                let Some(part) = part_of(&transmit) else {
+                    cx.violate_always(format!("node {}: no part: {transmit:?}", self.id));
+                    break;
+                };
+                cost_ns += cx.plan.call_cost_ns;
+                self.send_part(cx, peer, &part);
+                continue;
+            }
             let has_ring = || cx.alive[peer as usize] || cx.shm.ended_readers(self.id, peer) > 0;
             if link == LinkId::SHM && !has_ring() {
                 // The socket of a dead process refuses; its peer is then given up.
@@ -66,7 +76,11 @@ impl Node {
 
     fn unblock_links(&mut self, cx: &Context) {
         for link in LinkId::ALL {
-            let has_room = link == LinkId::SHM || cx.net.full_until(cx.now, self.id).is_none();
+            let has_room = match link {
+                LinkId::SHM => true,
+                LinkId::STREAM => std::mem::take(&mut self.has_stream_room),
+                _ => cx.net.full_until(cx.now, self.id).is_none(),
+            };
             if self.link_blocked[link.index()] && has_room {
                 self.link_blocked[link.index()] = false;
                 self.core.link_ready(link);
@@ -74,7 +88,7 @@ impl Node {
         }
     }
 
-    fn refuse(&mut self, link: LinkId) {
+    pub(super) fn refuse(&mut self, link: LinkId) {
         self.link_blocked[link.index()] = true;
         self.core.transmit_refused();
     }

@@ -11,6 +11,7 @@ impl World {
     /// The process is killed.
     pub(super) fn crash(&mut self, gone: u32) {
         if self.cx.alive[gone as usize] {
+            self.end_streams(gone);
             self.nodes[gone as usize].crash(&mut self.cx);
             self.end(gone, self.cx.plan.told_after_ns);
         }
@@ -32,6 +33,7 @@ impl World {
             return;
         };
         self.trace_fault(gone, index, "left");
+        self.end_streams(gone);
         self.nodes[gone as usize].depart(&mut self.cx);
         self.end(gone, told_after_ns);
         if let Some(after_ns) = again_after_ns {

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams as the engine uses them: opened when the core asks, closed with the session; parts leave
+//! from the program's memory, and land in it piece by piece. And bulk frames that are received where
+//! they are expected.
+
+use super::{Node, Op};
+use crate::Canary;
+use crate::context::Context;
+use crate::stream::{self, Part, Payload, Sent};
+use crate::trace::Item;
+use portolan_proto::{ExpectedRun, LinkId, PartPlace, PeerId, Transmit};
+use portolan_wire::{Chunk, Record, Records};
+
+/// Where a checksum begins (FNV-1a's offset basis).
+const SUM: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// A part that is to be sent.
+pub(super) struct PartOut {
+    chunk: Chunk,
+    op: u64,
+    off: usize,
+    len: usize,
+}
+
+/// What the core wants sent by a stream; `None` if that is no part.
+pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
+    let Transmit::Bulk {
+        op,
+        off,
+        len,
+        headers,
+        ..
+    } = *transmit
+    else {
+        return None;
+    };
+    let record = Records::new(headers, 0, headers.len() + len).next()?;
+    let (Record::Chunk(chunk), _) = record.ok()? else {
+        return None;
+    };
+    Some(PartOut {
+        chunk,
+        op: op.0,
+        off: usize::try_from(off).ok()?,
+        len,
+    })
+}
+
+impl Node {
+    /// The core asks for a stream.
+    pub(super) fn on_stream_wanted(&mut self, cx: &mut Context, peer: u32) {
+        let all = &cx.streams.all;
+        let opens = all
+            .iter()
+            .any(|one| one.is_opening && one.ends == [self.id, peer] && one.lives[0] == self.life);
+        if opens || self.stream_to(cx, peer).is_some() {
+            return;
+        }
+        let Some(ids) = self.core.session_ids(PeerId(peer)) else {
+            let local = self.clock.local(cx.now);
+            return self.core.stream_closed(local, PeerId(peer), true);
+        };
+        let lives = [self.life, cx.lives[peer as usize]];
+        let tokens = [ids.mine.1, ids.theirs.1];
+        let (queue, now) = (&mut cx.queue, cx.now);
+        cx.streams.begin(queue, now, [self.id, peer], lives, tokens);
+    }
+
+    fn stream_to(&self, cx: &Context, peer: u32) -> Option<usize> {
+        let mut streams = self.streams.iter().copied();
+        streams.find(|&id| cx.streams.all[id].ends.contains(&peer))
+    }
+
+    fn peer_of(&self, cx: &Context, id: usize) -> u32 {
+        let connection = &cx.streams.all[id];
+        connection.ends[1 - connection.end_of(self.id)]
+    }
+
+    /// A connection stands.
+    pub(crate) fn on_stream_up(&mut self, cx: &mut Context, id: usize) {
+        let peer = self.peer_of(cx, id);
+        cx.trace.push(cx.now, self.id, Item::StreamUp { peer });
+        self.streams.push(id);
+        self.core.stream_opened(PeerId(peer));
+        self.drain(cx, &[]);
+        self.on_wake(cx);
+    }
+
+    /// A connection has ended, or was not to be had.
+    pub(crate) fn on_stream_down(&mut self, cx: &mut Context, id: usize, by_fault: bool) {
+        let peer = self.peer_of(cx, id);
+        self.forget_stream(cx, id, by_fault);
+        let local = self.clock.local(cx.now);
+        self.core.stream_closed(local, PeerId(peer), by_fault);
+        if self.stream_to(cx, peer).is_some() {
+            // There were two, opened by both at the same time.
+            self.core.stream_opened(PeerId(peer));
+        }
+        self.drain(cx, &[]);
+        self.on_wake(cx);
+    }
+
+    fn forget_stream(&mut self, cx: &mut Context, id: usize, by_fault: bool) {
+        let peer = self.peer_of(cx, id);
+        self.streams.retain(|one| *one != id);
+        let item = Item::StreamDown { peer, by_fault };
+        cx.trace.push(cx.now, self.id, item);
+    }
+
+    /// The session has ended, and with it what belongs to it.
+    pub(super) fn close_streams(&mut self, cx: &mut Context, peer: u32) {
+        for id in 0..cx.streams.all.len() {
+            let connection = &cx.streams.all[id];
+            let end = connection.end_of(self.id);
+            let is_its = connection.ends[end] == self.id
+                && connection.lives[end] == self.life
+                && connection.ends[1 - end] == peer;
+            if is_its && (connection.is_open[end] || end == 0 && connection.is_opening) {
+                self.forget_stream(cx, id, true);
+                cx.streams.leave(&mut cx.queue, cx.now, id, end);
+            }
+        }
+    }
+
+    /// A connection that had no room has some.
+    pub(crate) fn on_stream_room(&mut self, cx: &mut Context) {
+        self.has_stream_room = true;
+        self.on_wake(cx);
+    }
+
+    pub(super) fn send_part(&mut self, cx: &mut Context, peer: u32, out: &PartOut) {
+        let id = self.id;
+        let bytes = self.memory.get(&out.op).and_then(Op::outbound);
+        let Some(bytes) = bytes.and_then(|bytes| bytes.get(out.off..out.off + out.len)) else {
+            return cx.violate_always(format!("node {id} lends memory that is not the core's"));
+        };
+        let has_sums = cx.plan.streams.is_some_and(|plan| plan.has_sums);
+        let part = Part {
+            chunk: out.chunk,
+            payload: Payload::Lent {
+                op: out.op,
+                off: out.off,
+            },
+            len: out.len,
+            taken: 0,
+            sum: has_sums.then(|| stream::sum(SUM, bytes)),
+            sum_taken: SUM,
+        };
+        let local = self.clock.local(cx.now);
+        let Some(stream) = self.stream_to(cx, peer) else {
+            return self.core.stream_refused(local, PeerId(peer));
+        };
+        let end = cx.streams.all[stream].end_of(id);
+        match cx.streams.send(&mut cx.queue, cx.now, stream, end, part) {
+            Sent::Full => self.refuse(LinkId::STREAM),
+            Sent::Ended => {
+                self.forget_stream(cx, stream, true);
+                cx.streams.leave(&mut cx.queue, cx.now, stream, end);
+                self.core.stream_refused(local, PeerId(peer));
+            }
+            Sent::Taken => {
+                let (op, off, len) = (out.op, out.off, out.len);
+                let to = peer;
+                cx.trace.push(cx.now, id, Item::Lent { to, op, off, len });
+                if cx.strikes(Canary::EarlyReturn)
+                    && let Some(Op::Send { bytes, .. }) = self.memory.get_mut(&op)
+                {
+                    bytes.fill(0x5a);
+                }
+            }
+        }
+    }
+
+    /// Takes `bytes` of the part that comes next by a connection, or the first of them; returns how
+    /// many, and `None` if the connection is not worth having.
+    pub(crate) fn on_part(&mut self, cx: &mut Context, id: usize, bytes: &[u8]) -> Option<usize> {
+        let from = PeerId(self.peer_of(cx, id));
+        let connection = &mut cx.streams.all[id];
+        let end = connection.end_of(self.id);
+        connection.is_used[end] = true;
+        let part = connection.ways[1 - end].parts.front()?;
+        let (chunk, len, off) = (part.chunk, part.len, part.taken);
+        let (sum, before) = (part.sum, part.sum_taken);
+        let count = self.place_piece(cx, from, &chunk, off, bytes)?;
+        let after = match sum {
+            Some(_) => stream::sum(before, &bytes[..count]),
+            None => before,
+        };
+        let item = Item::Taken {
+            from: from.0,
+            off: chunk.offset + off as u64,
+            len: count,
+        };
+        cx.trace.push(cx.now, self.id, item);
+        let is_whole = off + count == len;
+        let way = &mut cx.streams.all[id].ways[1 - end];
+        match way.parts.front_mut() {
+            Some(part) if !is_whole => (part.taken, part.sum_taken) = (off + count, after),
+            _ => {
+                way.parts.pop_front();
+                way.landed -= 1;
+            }
+        }
+        // With a checksum a part counts when all of it is there.
+        let counted = match sum {
+            None => Some((off, count)),
+            Some(sum) if is_whole => Some((0, len)).filter(|_| sum == after),
+            Some(_) => return Some(count),
+        };
+        let (off, len) = counted?;
+        let local = self.clock.local(cx.now);
+        (self.core).handle_part(local, from, &chunk, off as u64, len as u64);
+        self.drain(cx, &[]);
+        Some(count)
+    }
+
+    /// Writes bytes of a part, from `off` behind its begin on, to where the core wants them; returns how
+    /// many, and `None` if it wants none such.
+    fn place_piece(
+        &mut self,
+        cx: &mut Context,
+        from: PeerId,
+        chunk: &Chunk,
+        off: usize,
+        bytes: &[u8],
+    ) -> Option<usize> {
+        let (node, most) = (self.id, bytes.len());
+        match self.core.place_part(from, chunk, off as u64, most as u64) {
+            PartPlace::Nowhere => Some(most),
+            PartPlace::Wrong => {
+                cx.violate(format!(
+                    "node {node}: {most} bytes, {off} behind the begin of {chunk:?} from {from}, \
+                     contradict their transfer"
+                ));
+                None
+            }
+            PartPlace::At { op, off, len } => {
+                let (at, len) = (usize::try_from(off).ok()?, usize::try_from(len).ok()?);
+                let into = self.memory.get_mut(&op.0).and_then(Op::inbound);
+                match into.and_then(|into| into.get_mut(at..at + len)) {
+                    Some(into) => into.copy_from_slice(&bytes[..len]),
+                    None => cx.violate_always(format!(
+                        "node {node}: {len} bytes of a part at {at} of {op:?}, which is not the \
+                         core's to write"
+                    )),
+                }
+                Some(len)
+            }
+        }
+    }
+
+    /// Receives what comes by a link where the core expects bulk data, as a link does that guesses
+    /// which frames come next. What lies there is spoilt, as by a wrong guess. Returns how many came.
+    pub(super) fn on_predicted(&mut self, cx: &mut Context, most: usize) -> usize {
+        let link = self.inbox.front().map(|next| next.link);
+        let Some(link) = link.filter(|_| cx.plan.predicts) else {
+            return 0;
+        };
+        let Some(run) = self.core.expected_run(link) else {
+            return 0;
+        };
+        let (Ok(off), Ok(len)) = (usize::try_from(run.off()), usize::try_from(run.len())) else {
+            return 0;
+        };
+        let place = self.memory.get_mut(&run.op().0).and_then(Op::inbound);
+        match place.and_then(|place| place.get_mut(off..off + len)) {
+            Some(place) => place.fill(0xbd),
+            None => cx.violate_always(format!(
+                "node {}: bulk data is expected at {:?}, which is not the core's to write",
+                self.id,
+                run.op()
+            )),
+        }
+        for index in 0..most {
+            let Some(flight) = self.inbox.pop_front_if(|flight| {
+                let head = flight.frame.get(..ExpectedRun::HEADER_LEN);
+                let payload_len = flight.frame.len() - head.map_or(0, <[u8]>::len);
+                let matches = head.is_some_and(|head| run.matches(index, head, payload_len));
+                flight.link == link && !flight.marked && matches
+            }) else {
+                return index;
+            };
+            self.note_arrival(cx, &flight);
+            let (head, payload) = flight.frame.split_at(ExpectedRun::HEADER_LEN);
+            let at = off + index * run.fragment_len();
+            let place = self.memory.get_mut(&run.op().0).and_then(Op::inbound);
+            if let Some(place) = place.and_then(|place| place.get_mut(at..at + payload.len())) {
+                place.copy_from_slice(payload);
+            }
+            let local = self.clock.local(cx.now);
+            self.core.handle_placed(local, link, head, payload.len());
+            self.drain(cx, &[]);
+        }
+        most
+    }
+}

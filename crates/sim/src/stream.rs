@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams: connections of the kernel's TCP between two processes, to which pages are lent. Bytes come
+//! in order or not at all; a connection may be slow, may be refused, and may end at any moment.
+//!
+//! What is lent is not copied: a part names the memory of its sender, which is read when the receiver
+//! takes the bytes, as late as can be, or when they leave the sender's system.
+//!
+//! The one invariant: each happening takes bytes off a connection, or lies later than the one before.
+
+use crate::plan::StreamPlan;
+use crate::queue::{Happening, Queue};
+use portolan_wire::Chunk;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::VecDeque;
+
+/// What a connection waits for at its opening, as the link does.
+const PATIENCE_NS: u64 = 3_000_000_000;
+
+/// The first timeout of TCP; each in a row is twice as long.
+const TIMEOUT_NS: u64 = 200_000_000;
+
+/// After so many in a row the sender ends the connection, as the engine does.
+const TIMEOUTS_MAX: u32 = 2;
+
+/// An end is heard of within this time, or with the next send.
+const UNHEARD_NS: u64 = 300_000_000;
+
+/// What happens to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum StreamEvent {
+    /// The greeting is at the one who accepts.
+    Greeting,
+    /// The answer to it is back.
+    Answer { ok: bool },
+    /// No answer has come.
+    Patience,
+    /// A part has reached the system of this end.
+    Landed { end: usize },
+    /// This end has time to receive.
+    Read { end: usize },
+    /// Whether this end was used lately.
+    Idle { end: usize },
+    /// The way between the two systems is gone.
+    Break,
+    /// This end's system hears that there is no other end any more.
+    Ended { end: usize },
+}
+
+/// Payload of a part.
+#[derive(Clone, Debug)]
+pub(crate) enum Payload {
+    /// Bytes of the memory of this operation of the sender's.
+    Lent { op: u64, off: usize },
+    /// As they were when they left.
+    Copied(Vec<u8>),
+}
+
+/// A part on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) chunk: Chunk,
+    pub(crate) payload: Payload,
+    pub(crate) len: usize,
+    /// Bytes that the receiver has taken.
+    pub(crate) taken: usize,
+    /// The checksum that it left with, if parts have one; and that of what has been taken.
+    pub(crate) sum: Option<u64>,
+    pub(crate) sum_taken: u64,
+}
+
+/// Parts from one end to the other, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    pub(crate) parts: VecDeque<Part>,
+    /// How many of them have landed, and bytes of all.
+    pub(crate) landed: usize,
+    pub(crate) used_len: usize,
+    /// When the last has left.
+    free_ns: u64,
+    /// Timeouts in a row, and when the next would be.
+    timeouts: u32,
+    timeout_ns: u64,
+    /// The earliest `Read` in the queue.
+    read_at: u64,
+    /// The sender was refused.
+    pub(crate) is_starved: bool,
+    /// Nothing comes behind what has landed.
+    pub(crate) is_ended: bool,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Who has opened it, and with whom.
+    pub(crate) ends: [u32; 2],
+    pub(crate) lives: [u32; 2],
+    /// Tokens of the session: the opener's, the acceptor's.
+    pub(crate) tokens: [u64; 2],
+    pub(crate) is_opening: bool,
+    pub(crate) is_open: [bool; 2],
+    pub(crate) is_used: [bool; 2],
+    pub(crate) is_broken: bool,
+    /// From the opener, and to it.
+    pub(crate) ways: [Way; 2],
+}
+
+impl Connection {
+    /// Which end a process is.
+    pub(crate) fn end_of(&self, node: u32) -> usize {
+        usize::from(self.ends[0] != node)
+    }
+
+    /// Nothing is under way in either direction, as far as this end knows.
+    pub(crate) fn is_between_parts(&self, end: usize, buffer_len: usize) -> bool {
+        let is_begun = self.ways[1 - end]
+            .parts
+            .front()
+            .is_some_and(|part| part.taken > 0);
+        !is_begun && self.ways[end].used_len <= buffer_len
+    }
+}
+
+/// What became of a part that was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Taken,
+    Full,
+    /// The connection is found to have ended.
+    Ended,
+}
+
+/// All connections of a run.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    plan: Option<StreamPlan>,
+    rng: ChaCha8Rng,
+    pub(crate) all: Vec<Connection>,
+}
+
+impl Streams {
+    pub(crate) fn new(plan: &crate::Plan) -> Streams {
+        let mut rng = ChaCha8Rng::seed_from_u64(plan.seed);
+        rng.set_stream(2);
+        Streams {
+            plan: plan.streams,
+            rng,
+            all: Vec::new(),
+        }
+    }
+
+    fn plan(&self) -> StreamPlan {
+        self.plan.unwrap_or_default()
+    }
+
+    pub(crate) fn roll(&mut self, share: f64) -> bool {
+        share > 0.0 && self.rng.random_bool(share)
+    }
+
+    /// A process begins to connect to another.
+    pub(crate) fn begin(
+        &mut self,
+        queue: &mut Queue,
+        now: u64,
+        ends: [u32; 2],
+        lives: [u32; 2],
+        tokens: [u64; 2],
+    ) {
+        let id = self.all.len();
+        self.all.push(Connection {
+            ends,
+            lives,
+            tokens,
+            is_opening: true,
+            is_open: [false; 2],
+            is_used: [true; 2],
+            is_broken: false,
+            ways: Default::default(),
+        });
+        for way in &mut self.all[id].ways {
+            way.read_at = u64::MAX;
+        }
+        let plan = self.plan();
+        // A filter drops what it does not like, or refuses it.
+        let is_dropped = self.roll(plan.dropped);
+        let push = |queue: &mut Queue, at, what| queue.push(at, Happening::Stream { id, what });
+        push(queue, now + PATIENCE_NS, StreamEvent::Patience);
+        let to = now + plan.latency_ns;
+        if !is_dropped && self.roll(plan.refused) {
+            let back = to + plan.latency_ns;
+            push(queue, back, StreamEvent::Answer { ok: false });
+        } else if !is_dropped {
+            push(queue, to, StreamEvent::Greeting);
+        }
+    }
+
+    /// Draws what will become of a connection that stands at both ends.
+    pub(crate) fn on_open(&mut self, queue: &mut Queue, now: u64, id: usize) {
+        let plan = self.plan();
+        if self.roll(plan.broken) {
+            let at = now + self.rng.random_range(0..=plan.broken_ns);
+            let what = StreamEvent::Break;
+            queue.push(at, Happening::Stream { id, what });
+        }
+    }
+
+    /// Looks again later whether an end is idle.
+    pub(crate) fn watch(&self, queue: &mut Queue, now: u64, id: usize, end: usize) {
+        let at = now + self.plan().idle_ns;
+        let what = StreamEvent::Idle { end };
+        queue.push(at, Happening::Stream { id, what });
+    }
+
+    /// An end goes, at once: what has not left it is dropped; the other hears of it.
+    pub(crate) fn leave(&mut self, queue: &mut Queue, now: u64, id: usize, end: usize) {
+        let connection = &mut self.all[id];
+        connection.is_open[end] = false;
+        if end == 0 {
+            connection.is_opening = false;
+        }
+        let way = &mut connection.ways[end];
+        way.parts.truncate(way.landed);
+        connection.ways[1 - end].parts.clear();
+        connection.ways[1 - end].landed = 0;
+        self.tell_end(queue, now, id, 1 - end);
+    }
+
+    /// The process at this end is gone, and its system sends what it has taken before it ends.
+    pub(crate) fn fade(&mut self, queue: &mut Queue, now: u64, id: usize, end: usize) {
+        let latency_ns = self.plan().latency_ns;
+        let connection = &mut self.all[id];
+        connection.is_open[end] = false;
+        connection.is_opening &= end != 0;
+        connection.ways[1 - end].parts.clear();
+        connection.ways[1 - end].landed = 0;
+        let at = connection.ways[end].free_ns.max(now) + latency_ns + 1;
+        let what = StreamEvent::Ended { end: 1 - end };
+        queue.push(at, Happening::Stream { id, what });
+    }
+
+    /// An end hears that there is no other one.
+    pub(crate) fn tell_end(&mut self, queue: &mut Queue, now: u64, id: usize, end: usize) {
+        let plan = self.plan();
+        let at = now + plan.latency_ns;
+        let what = StreamEvent::Ended { end };
+        queue.push(at, Happening::Stream { id, what });
+    }
+
+    /// The way is gone; each end hears of it, at some time.
+    pub(crate) fn break_up(&mut self, queue: &mut Queue, now: u64, id: usize) {
+        self.all[id].is_broken = true;
+        for end in [0, 1] {
+            let way = &mut self.all[id].ways[end];
+            way.parts.truncate(way.landed);
+            let at = now + self.rng.random_range(0..UNHEARD_NS);
+            let what = StreamEvent::Ended { end };
+            queue.push(at, Happening::Stream { id, what });
+        }
+    }
+
+    /// Takes a part for sending from this end.
+    pub(crate) fn send(
+        &mut self,
+        queue: &mut Queue,
+        now: u64,
+        id: usize,
+        end: usize,
+        part: Part,
+    ) -> Sent {
+        let plan = self.plan();
+        let is_found = self.all[id].is_broken && self.roll(0.3);
+        let is_late = self.roll(plan.stalled);
+        let stall_ns = match is_late {
+            true => self.rng.random_range(0..=plan.stall_ns),
+            false => 0,
+        };
+        let connection = &mut self.all[id];
+        if is_found {
+            return Sent::Ended;
+        }
+        let (is_broken, way) = (connection.is_broken, &mut connection.ways[end]);
+        // The pipe and the socket together take one more than fits the socket.
+        if way.used_len > plan.buffer_len {
+            way.is_starved = true;
+            return Sent::Full;
+        }
+        connection.is_used[end] = true;
+        if is_broken || !connection.is_open[1 - end] && !connection.is_opening {
+            return Sent::Taken;
+        }
+        way.used_len += part.len;
+        let wire_ns = part.len as u64 * 1_000_000_000 / plan.bandwidth;
+        way.free_ns = way.free_ns.max(now) + wire_ns + stall_ns;
+        way.parts.push_back(part);
+        let at = way.free_ns + plan.latency_ns;
+        let what = StreamEvent::Landed { end: 1 - end };
+        queue.push(at, Happening::Stream { id, what });
+        Sent::Taken
+    }
+
+    /// The next part to this end lands, or is held up because the way is `cut`; `false` when its sender
+    /// has seen enough of that.
+    pub(crate) fn land(
+        &mut self,
+        queue: &mut Queue,
+        now: u64,
+        (id, end): (usize, usize),
+        cut: bool,
+    ) -> bool {
+        let way = &mut self.all[id].ways[1 - end];
+        if way.landed == way.parts.len() {
+            return true;
+        }
+        if !cut {
+            way.timeouts = 0;
+            way.landed += 1;
+            return true;
+        }
+        if now >= way.timeout_ns {
+            way.timeout_ns = now + (TIMEOUT_NS << way.timeouts.min(6));
+            way.timeouts += 1;
+        }
+        let what = StreamEvent::Landed { end };
+        queue.push(way.timeout_ns, Happening::Stream { id, what });
+        way.timeouts <= TIMEOUTS_MAX
+    }
+
+    /// This end is to receive at `at`.
+    pub(crate) fn schedule_read(&mut self, queue: &mut Queue, at: u64, (id, end): (usize, usize)) {
+        let way = &mut self.all[id].ways[1 - end];
+        if at < way.read_at {
+            way.read_at = at;
+            let what = StreamEvent::Read { end };
+            queue.push(at, Happening::Stream { id, what });
+        }
+    }
+
+    /// Whether a `Read` that happens now is the one that was scheduled last.
+    pub(crate) fn takes_read(&mut self, now: u64, (id, end): (usize, usize)) -> bool {
+        let way = &mut self.all[id].ways[1 - end];
+        let is_due = now >= way.read_at;
+        if is_due {
+            way.read_at = u64::MAX;
+        }
+        is_due
+    }
+
+    /// Turns a bit of what arrives, now and then.
+    pub(crate) fn corrupt(&mut self, bytes: &mut [u8]) {
+        if self.roll(self.plan().corrupt) {
+            let bit = self.rng.random_range(0..bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    /// Bytes of the next piece of a part of which `left` are to come.
+    pub(crate) fn piece_len(&mut self, left: usize) -> usize {
+        let most = left.min(self.plan().piece_len_max);
+        match self.roll(0.5) {
+            true => most,
+            false => self.rng.random_range(1..=most.max(1)),
+        }
+        .max(left.min(LEAST_PIECE_LEN))
+    }
+
+    /// The receiver has taken `len` bytes; whether the sender, which was refused, is to try again.
+    pub(crate) fn make_room(&mut self, id: usize, end: usize, len: usize) -> bool {
+        let buffer_len = self.plan().buffer_len;
+        let way = &mut self.all[id].ways[1 - end];
+        way.used_len -= len;
+        let has_room = way.is_starved && way.used_len <= buffer_len;
+        way.is_starved &= !has_room;
+        has_room
+    }
+}
+
+/// Shorter pieces of long parts would only take time.
+const LEAST_PIECE_LEN: usize = 1500;
+
+/// FNV-1a over words: what finds a changed byte, piece by piece.
+pub(crate) fn sum(before: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(before, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
