@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configuration: as it is written (TOML, docs/broker.md), and with its names looked up.
+//! The configuration (TOML, docs/broker.md), whose names are looked up as it is read.
 
 use nix::unistd::{Group, User};
 use portolan_link::packet::lease;
@@ -20,8 +20,8 @@ pub struct Config {
     #[serde(default = "socket_default")]
     pub socket: String,
     /// User that it becomes.
-    #[serde(default = "user_default")]
-    pub user: String,
+    #[serde(default = "account_default")]
+    pub user: Account,
     /// What each user may have.
     #[serde(default)]
     pub quota: Quota,
@@ -56,19 +56,68 @@ impl Default for Quota {
 pub struct NicConfig {
     /// Its name: a NIC, a bond or a VLAN.
     pub interface: String,
-    /// Names of the groups that may use it; `*` is everyone.
-    pub groups: Vec<String>,
+    /// Who may use it.
+    pub groups: Groups,
     /// Endpoints, of all users together.
     #[serde(default = "endpoints_default")]
     pub endpoints: u16,
+}
+
+/// A user by name, who is not root.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Account {
+    /// The user's number.
+    pub uid: u32,
+    /// And the group's.
+    pub gid: u32,
+}
+
+impl TryFrom<String> for Account {
+    type Error = &'static str;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        match User::from_name(&name).ok().flatten() {
+            None => Err("this host has no such user"),
+            Some(user) if user.uid.is_root() => Err("root gives nothing up; `nobody` will do"),
+            Some(user) => Ok(Account {
+                uid: user.uid.as_raw(),
+                gid: user.gid.as_raw(),
+            }),
+        }
+    }
+}
+
+/// Groups by name; `None` is everyone, written `*`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+pub struct Groups(pub Option<HashSet<u32>>);
+
+impl TryFrom<Vec<String>> for Groups {
+    type Error = &'static str;
+
+    fn try_from(names: Vec<String>) -> Result<Self, Self::Error> {
+        if names.is_empty() {
+            return Err("nobody could use it; name groups, or \"*\" for everyone");
+        }
+        if names.iter().any(|name| name == EVERYONE) {
+            return Ok(Groups(None));
+        }
+        let number = |name: &String| Some(Group::from_name(name).ok()??.gid.as_raw());
+        let numbers: Option<HashSet<u32>> = names.iter().map(number).collect();
+        let numbers = numbers.ok_or("this host has no such group")?;
+        Ok(Groups(Some(numbers)))
+    }
 }
 
 fn socket_default() -> String {
     lease::SOCKET_DEFAULT.to_owned()
 }
 
-fn user_default() -> String {
-    "nobody".to_owned()
+/// `nobody`, as Linux numbers it: `overflowuid` and `overflowgid`.
+fn account_default() -> Account {
+    let (uid, gid) = (65534, 65534);
+    Account { uid, gid }
 }
 
 fn endpoints_default() -> u16 {
@@ -79,131 +128,49 @@ fn endpoints_default() -> u16 {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It is no TOML, or has fields that mean nothing.
+    /// It is no TOML, has fields that mean nothing, or names what this host has not.
     #[error("{0}")]
-    Syntax(String),
+    Syntax(#[from] toml::de::Error),
     /// A value that cannot be.
-    #[error("{field} = {value:?}: {why}")]
+    #[error("{field}: {why}")]
     Value {
         /// The field.
         field: &'static str,
-        /// What it is.
-        value: String,
         /// Why not, and what to do.
         why: &'static str,
     },
-    /// Nothing to serve.
-    #[error("no NIC is named: add a [[nic]] with `interface` and `groups`")]
-    NoNic,
-}
-
-/// A configuration with its names looked up.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// See [`Config::socket`].
-    pub socket: String,
-    /// User that it becomes.
-    pub uid: u32,
-    /// And group.
-    pub gid: u32,
-    /// See [`Config::quota`].
-    pub quota: Quota,
-    /// See [`Config::nic`].
-    pub nics: Vec<NicSettings>,
-}
-
-/// A NIC with its names looked up.
-#[derive(Clone, Debug)]
-pub struct NicSettings {
-    /// See [`NicConfig::interface`].
-    pub interface: String,
-    /// Groups that may use it; `None` is everyone.
-    pub groups: Option<HashSet<u32>>,
-    /// See [`NicConfig::endpoints`].
-    pub endpoints: u16,
 }
 
 impl Config {
-    /// Reads a configuration.
-    ///
-    /// # Errors
-    /// [`ConfigError::Syntax`], with line and field.
-    pub fn parse(text: &str) -> Result<Config, ConfigError> {
-        toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))
-    }
-
-    /// Looks up its names, and refuses what cannot be.
+    /// Reads a configuration, looks its names up, and refuses what cannot be.
     ///
     /// # Errors
     /// See [`ConfigError`].
-    pub fn resolve(&self) -> Result<Settings, ConfigError> {
-        let wrong = |field, value: &str, why| {
-            let value = value.to_owned();
-            ConfigError::Value { field, value, why }
-        };
-        if self.nic.is_empty() {
-            return Err(ConfigError::NoNic);
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text)?;
+        let wrong = |field, why| Err(ConfigError::Value { field, why });
+        if config.nic.is_empty() {
+            return wrong("[[nic]]", "add one, with `interface` and `groups`");
         }
-        if !self.socket.starts_with(['/', '@']) || self.socket.len() < 2 {
-            return Err(wrong("socket", &self.socket, "a whole path, or @NAME"));
+        if !config.socket.starts_with(['/', '@']) || config.socket.len() < 2 {
+            return wrong("socket", "a whole path, or @NAME");
         }
-        if self.quota.sockets == 0 {
-            return Err(wrong("sockets", "0", "at least 1"));
-        }
-        let user = User::from_name(&self.user).ok().flatten();
-        let user = user.ok_or_else(|| wrong("user", &self.user, "this host has no such user"))?;
-        if user.uid.is_root() {
-            return Err(wrong(
-                "user",
-                &self.user,
-                "root gives nothing up; `nobody` will do",
-            ));
+        if config.quota.sockets == 0 {
+            return wrong("sockets", "at least 1");
         }
         let mut names = HashSet::new();
-        if let Some(twice) = self.nic.iter().find(|nic| !names.insert(&nic.interface)) {
-            return Err(wrong("interface", &twice.interface, "named twice"));
+        for nic in &config.nic {
+            if !lease::is_name(nic.interface.as_bytes()) {
+                return wrong("interface", "a name as `ip link` lists them");
+            }
+            if !names.insert(&nic.interface) {
+                return wrong("interface", "one is named twice");
+            }
+            if !(1..=ENDPOINTS_MAX).contains(&nic.endpoints) {
+                return wrong("endpoints", "from 1 to 4096");
+            }
         }
-        let nics: Result<_, _> = self.nic.iter().map(NicConfig::resolve).collect();
-        Ok(Settings {
-            socket: self.socket.clone(),
-            uid: user.uid.as_raw(),
-            gid: user.gid.as_raw(),
-            quota: self.quota,
-            nics: nics?,
-        })
-    }
-}
-
-impl NicConfig {
-    fn resolve(&self) -> Result<NicSettings, ConfigError> {
-        let wrong = |field, value: &str, why| {
-            let value = value.to_owned();
-            ConfigError::Value { field, value, why }
-        };
-        if !lease::is_name(self.interface.as_bytes()) {
-            let why = "no interface can have this name; see `ip link`";
-            return Err(wrong("interface", &self.interface, why));
-        }
-        if !(1..=ENDPOINTS_MAX).contains(&self.endpoints) {
-            let value = self.endpoints.to_string();
-            return Err(wrong("endpoints", &value, "from 1 to 4096"));
-        }
-        if self.groups.is_empty() {
-            let why = "nobody could use it; name groups, or \"*\" for everyone";
-            return Err(wrong("groups", "", why));
-        }
-        let is_everyone = self.groups.iter().any(|name| name == EVERYONE);
-        let number = |name: &String| {
-            let group = Group::from_name(name).ok().flatten();
-            let gid = group.map(|group| group.gid.as_raw());
-            gid.ok_or_else(|| wrong("groups", name, "this host has no such group"))
-        };
-        let groups = (!is_everyone).then(|| self.groups.iter().map(number).collect());
-        Ok(NicSettings {
-            interface: self.interface.clone(),
-            groups: groups.transpose()?,
-            endpoints: self.endpoints,
-        })
+        Ok(config)
     }
 }
 
@@ -212,22 +179,21 @@ mod tests {
     use super::*;
 
     fn error_of(text: &str) -> String {
-        let settings = Config::parse(text).and_then(|config| config.resolve());
-        settings.unwrap_err().to_string()
+        Config::parse(text).unwrap_err().to_string()
     }
 
     #[test]
     fn names_are_looked_up_and_the_rest_has_defaults() {
         let text = "[[nic]]\ninterface = 'eth0'\ngroups = ['root']\n\
                     [[nic]]\ninterface = 'eth1'\ngroups = ['*']\nendpoints = 8\n";
-        let settings = Config::parse(text).unwrap().resolve().unwrap();
-        assert_eq!(settings.socket, lease::SOCKET_DEFAULT);
-        assert_eq!(settings.quota, Quota::default());
-        assert_ne!(settings.uid, 0);
-        assert_eq!(settings.nics[0].groups, Some(HashSet::from([0])));
-        assert_eq!(settings.nics[0].endpoints, 1024);
-        let last = &settings.nics[1];
-        assert_eq!((&last.groups, last.endpoints), (&None, 8));
+        let config = Config::parse(text).unwrap();
+        assert_eq!(config.socket, lease::SOCKET_DEFAULT);
+        assert_eq!(config.quota, Quota::default());
+        assert_ne!(config.user.uid, 0);
+        assert_eq!(config.nic[0].groups.0, Some(HashSet::from([0])));
+        assert_eq!(config.nic[0].endpoints, 1024);
+        let last = &config.nic[1];
+        assert_eq!((&last.groups.0, last.endpoints), (&None, 8));
     }
 
     #[test]

@@ -1,32 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Giving privileges up: what is needed to prepare, then what is needed to serve.
 
-use caps::{CapSet, Capability, CapsHashSet};
+use crate::config::Account;
+use caps::Capability::{self, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN};
+use caps::{CapSet, CapsHashSet};
 use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule,
 };
 use std::collections::BTreeMap;
 use std::io;
 
 /// For namespaces and macvlans.
-const PREPARING: [Capability; 3] = [
-    Capability::CAP_SYS_ADMIN,
-    Capability::CAP_NET_ADMIN,
-    Capability::CAP_NET_RAW,
-];
+const PREPARING: [Capability; 3] = [CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW];
 
 /// For sockets, and to remove the macvlans at the end. Threads that have them are in namespaces that
 /// have nothing but a macvlan, and there is no way out of those without `setns`.
-const SERVING: [Capability; 2] = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW];
+const SERVING: [Capability; 2] = [CAP_NET_ADMIN, CAP_NET_RAW];
 
-/// Becomes `uid` and `gid`, and keeps what preparing takes. To be called before there are threads.
-pub(crate) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
+/// Becomes `user`, and keeps what preparing takes. To be called before there are threads.
+pub(crate) fn become_user(user: Account) -> io::Result<()> {
     caps::clear(None, CapSet::Bounding).map_err(failed)?;
     prctl::set_keepcaps(true)?;
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     setgroups(&[])?;
     setresgid(gid, gid, gid)?;
     setresuid(uid, uid, uid)?;
@@ -116,28 +114,22 @@ pub(crate) fn filter_calls() -> io::Result<()> {
     seccompiler::apply_filter_all_threads(&program).map_err(|error| wrong(&error))
 }
 
-fn program() -> Result<BpfProgram, seccompiler::BackendError> {
+fn program() -> Result<BpfProgram, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for &call in CALLS.iter().chain(CALLS_HERE) {
         rules.insert(call, Vec::new());
     }
-    let packet = SeccompCondition::new(
-        0,
-        SeccompCmpArgLen::Dword,
-        SeccompCmpOp::Eq,
-        libc::AF_PACKET.unsigned_abs().into(),
-    )?;
-    rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![packet])?]);
+    // The argument numbered `index` must be `value`, as far as `bits` go.
+    let only = |index, bits: i32, value: i32| {
+        let compared = SeccompCmpOp::MaskedEq(bits.unsigned_abs().into());
+        let value = value.unsigned_abs().into();
+        let condition = SeccompCondition::new(index, SeccompCmpArgLen::Dword, compared, value)?;
+        Ok::<_, BackendError>(vec![SeccompRule::new(vec![condition])?])
+    };
+    rules.insert(libc::SYS_socket, only(0, i32::MAX, libc::AF_PACKET)?);
     // Memory that can be run is refused.
-    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-        let no_code = SeccompCondition::new(
-            2,
-            SeccompCmpArgLen::Dword,
-            SeccompCmpOp::MaskedEq(libc::PROT_EXEC.unsigned_abs().into()),
-            0,
-        )?;
-        rules.insert(call, vec![SeccompRule::new(vec![no_code])?]);
-    }
+    rules.insert(libc::SYS_mmap, only(2, libc::PROT_EXEC, 0)?);
+    rules.insert(libc::SYS_mprotect, only(2, libc::PROT_EXEC, 0)?);
     let filter = SeccompFilter::new(
         rules,
         SeccompAction::Errno(libc::EPERM.unsigned_abs()),

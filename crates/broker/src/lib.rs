@@ -25,7 +25,7 @@ mod nic;
 mod rules;
 mod serve;
 
-pub use config::{Config, ConfigError, NicConfig, NicSettings, Quota, Settings};
+pub use config::{Account, Config, ConfigError, Groups, NicConfig, Quota};
 pub use serve::{Broker, BrokerError};
 
 /// Where the command looks for its configuration.

@@ -4,7 +4,7 @@
 //! The macvlan is in bridge mode, so that those of one NIC reach one another, and does not pass on
 //! that somebody wishes to hear all frames (`nopromisc`).
 
-use crate::config::NicSettings;
+use crate::config::NicConfig;
 use crate::{confine, netlink, rules};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -23,7 +23,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 /// Name of a macvlan, each in a namespace of its own.
@@ -34,7 +34,7 @@ const ETHERNET_LEN: usize = 14;
 
 /// A NIC that is served. Dropping it lets the namespace go as soon as no socket is in it.
 pub(crate) struct Nic {
-    pub(crate) settings: NicSettings,
+    pub(crate) config: NicConfig,
     pub(crate) mac: MacAddr,
     pub(crate) mtu: usize,
     work: SyncSender<Work>,
@@ -45,7 +45,7 @@ pub(crate) struct Nic {
 type Work = Box<dyn FnOnce(&Inside) + Send>;
 
 /// What the thread in the namespace has.
-struct Inside {
+pub(crate) struct Inside {
     macvlan: Interface,
     mac: MacAddr,
     route: Socket,
@@ -56,42 +56,32 @@ struct Inside {
 /// A socket that is ready to be passed on.
 pub(crate) struct Opened {
     pub(crate) socket: OwnedFd,
-    pub(crate) held: Held,
-    pub(crate) ring: RingLayout,
-}
-
-/// What remains of it here.
-#[derive(Debug)]
-pub(crate) struct Held {
-    /// While it is mapped here, its owner can neither change the ring nor add one to send by.
-    _ring: Mapping,
     pub(crate) inode: u64,
+    /// While it is mapped here, its owner can neither change the ring nor add one to send by.
+    pub(crate) ring: Mapping,
 }
 
 impl Nic {
     /// Prepares a NIC.
-    pub(crate) fn prepare(settings: NicSettings) -> io::Result<Nic> {
+    pub(crate) fn prepare(config: NicConfig) -> io::Result<Nic> {
         let (work, todo) = sync_channel(0);
         let (tell, told) = sync_channel(1);
-        let (name, endpoints) = (settings.interface.clone(), settings.endpoints);
+        let (name, endpoints) = (config.interface.clone(), config.endpoints);
         let serve = move || {
             let inside = Inside::prepare(&name, endpoints);
-            let inside = inside.and_then(|inside| confine::keep_serving().map(|()| inside));
-            let found = inside
-                .as_ref()
-                .map(|inside| (inside.mac, inside.macvlan.mtu));
-            let _ = tell.send(found.map_err(clone_error));
-            if let Ok(inside) = inside {
-                serve(&inside, &todo);
+            match inside.and_then(|inside| confine::keep_serving().map(|()| inside)) {
+                Ok(inside) => {
+                    let _ = tell.send(Ok((inside.mac, inside.macvlan.mtu)));
+                    todo.iter().for_each(|work: Work| work(&inside));
+                }
+                Err(error) => drop(tell.send(Err(error))),
             }
         };
-        thread::Builder::new()
-            .name(settings.interface.clone())
-            .spawn(serve)?;
-        let gone = |_| io::Error::other("the thread of the NIC ended");
+        let thread = thread::Builder::new().name(config.interface.clone());
+        thread.spawn(serve)?;
         let (mac, mtu) = told.recv().map_err(gone)??;
         Ok(Nic {
-            settings,
+            config,
             mac,
             mtu,
             work,
@@ -101,7 +91,7 @@ impl Nic {
 
     /// An endpoint that is not among those `taken`.
     pub(crate) fn free_endpoint(&mut self, taken: &HashSet<u16>) -> Option<u16> {
-        let count = self.settings.endpoints;
+        let count = self.config.endpoints;
         let next = |endpoint: u16| endpoint % count + 1;
         let all = std::iter::successors(Some(next(self.last_endpoint)), |&last| Some(next(last)));
         let free = all
@@ -111,46 +101,22 @@ impl Nic {
         Some(free)
     }
 
-    /// Opens the socket for `endpoint`.
-    pub(crate) fn open(&self, endpoint: u16, ring: RingLayout) -> io::Result<Opened> {
-        self.ask(move |inside| inside.open(endpoint, &ring))?
-    }
-
-    /// The inodes of the sockets that are in the namespace now.
-    pub(crate) fn inodes(&self) -> io::Result<HashSet<u64>> {
-        self.ask(Inside::inodes)?
-    }
-
-    /// Removes the macvlan: sockets that are left reach nothing.
-    pub(crate) fn remove(&self) -> io::Result<()> {
-        self.ask(Inside::remove)?
-    }
-
-    fn ask<T: Send + 'static>(
+    /// Has the thread in the namespace do it.
+    pub(crate) fn ask<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Inside) -> T + Send + 'static,
+        work: impl FnOnce(&Inside) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let (tell, told) = sync_channel(1);
         let work: Work = Box::new(move |inside| {
             let _ = tell.send(work(inside));
         });
-        let gone = || io::Error::other("the thread of the NIC ended");
-        self.work.send(work).map_err(|_| gone())?;
-        told.recv().map_err(|_| gone())
+        self.work.send(work).map_err(gone)?;
+        told.recv().map_err(gone)?
     }
 }
 
-fn serve(inside: &Inside, todo: &Receiver<Work>) {
-    while let Ok(work) = todo.recv() {
-        work(inside);
-    }
-}
-
-fn clone_error(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(errno) => io::Error::from_raw_os_error(errno),
-        None => io::Error::new(error.kind(), error.to_string()),
-    }
+fn gone<E>(_: E) -> io::Error {
+    io::Error::other("the thread of the NIC ended")
 }
 
 impl Inside {
@@ -184,7 +150,8 @@ impl Inside {
         })
     }
 
-    fn open(&self, endpoint: u16, ring: &RingLayout) -> io::Result<Opened> {
+    /// Opens the socket for `endpoint`.
+    pub(crate) fn open(&self, endpoint: u16, ring: &RingLayout) -> io::Result<Opened> {
         let socket = net::packet_socket()?;
         let fd = socket.as_fd();
         net::attach_filter(fd, &lease::filter(endpoint, self.mac))?;
@@ -192,21 +159,17 @@ impl Inside {
         net::set_mark(fd, rules::mark_of(endpoint))?;
         net::ignore_outgoing(fd)?;
         PacketRing::lay(fd, ring)?;
-        let mapped = Mapping::map(fd, ring.len())?;
+        let ring = Mapping::map(fd, ring.len())?;
         net::bind_packet(fd, self.macvlan.index, ETHER_TYPE)?;
-        let inode = nix::sys::stat::fstat(fd)?.st_ino;
         Ok(Opened {
-            held: Held {
-                _ring: mapped,
-                inode,
-            },
+            inode: nix::sys::stat::fstat(fd)?.st_ino,
             socket,
-            ring: *ring,
+            ring,
         })
     }
 
-    /// The last column of the kernel's list.
-    fn inodes(&self) -> io::Result<HashSet<u64>> {
+    /// The inodes of the sockets that are in the namespace now: the last column of the kernel's list.
+    pub(crate) fn inodes(&self) -> io::Result<HashSet<u64>> {
         let (mut list, mut piece) = (Vec::new(), [0; 4096]);
         loop {
             match self.sockets.read_at(&mut piece, list.len() as u64)? {
@@ -219,7 +182,8 @@ impl Inside {
         Ok(list.lines().skip(1).filter_map(inode).collect())
     }
 
-    fn remove(&self) -> io::Result<()> {
+    /// Removes the macvlan: sockets that are left reach nothing.
+    pub(crate) fn remove(&self) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = self.macvlan.index;
         netlink::change(&self.route, 0, RouteNetlinkMessage::DelLink(link))

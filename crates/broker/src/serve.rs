@@ -5,13 +5,14 @@
 //! socket, and a connection without a request is closed after a while. A connection that has a socket
 //! stands for it; closing it, as a process does that ends, gives it back.
 
-use crate::config::{Quota, Settings};
+use crate::config::{Config, Quota};
 use crate::confine;
-use crate::nic::{self, Held, Nic};
+use crate::nic::{self, Inside, Nic};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use portolan_link::packet::lease::{self, Grant, Refusal, Request};
 use portolan_sys::epoll::{Epoll, Ready};
-use portolan_sys::net::wait_readable;
+use portolan_sys::mapping::Mapping;
+use portolan_sys::net::{Readiness, readiness, wait_readable};
 use portolan_sys::seqpacket::{Seqpacket, SeqpacketListener};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, Permissions};
@@ -36,55 +37,25 @@ const DESCRIPTORS_SPARE: u64 = 64;
 /// Connections accepted before others get their turn.
 const ACCEPTS_MAX: usize = 64;
 
-/// Between looks at sockets that nobody holds here any more and that the kernel still has.
-const GONE_INTERVAL: Duration = Duration::from_millis(200);
-
-/// Between looks at who has not asked.
-const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Between looks at who has not asked, and at what the kernel has freed, if nothing else happens.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Tokens of the epoll set below the connections'.
 const TOKEN_FIRST: u64 = 1;
 
 /// Why a broker cannot be.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BrokerError {
-    /// The listening socket.
-    #[error("cannot listen at {name}: {source}; {remedy}")]
-    Listen {
-        /// Its name.
-        name: String,
-        /// What the kernel said.
-        source: io::Error,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// A NIC.
-    #[error("cannot serve {interface}: {source}; {remedy}")]
-    Nic {
-        /// Its name.
-        interface: String,
-        /// What the kernel said.
-        source: io::Error,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// Giving privileges up.
-    #[error("cannot give privileges up: {0}; start it as root, with capabilities")]
-    Confine(#[source] io::Error),
-    /// Anything else of the kernel's.
-    #[error("{what}: {source}")]
-    System {
-        /// What was done.
-        what: &'static str,
-        /// What the kernel said.
-        source: io::Error,
-    },
+#[error("cannot {0}: {1}; {2}")]
+pub struct BrokerError(String, #[source] io::Error, &'static str);
+
+fn failed(what: impl Into<String>, remedy: &'static str) -> impl FnOnce(io::Error) -> BrokerError {
+    let what = what.into();
+    move |source| BrokerError(what, source, remedy)
 }
 
 /// A broker that is ready to serve, and can do little else any more.
 pub struct Broker {
-    settings: Settings,
+    config: Config,
     listener: SeqpacketListener,
     /// The listening socket is this process's own, and its name to be removed.
     owns_name: bool,
@@ -102,7 +73,7 @@ struct Client {
     connection: Seqpacket,
     uid: u32,
     since: Instant,
-    leased: Option<(Leased, Held)>,
+    leased: Option<(Leased, Mapping)>,
 }
 
 /// What a socket counts for.
@@ -110,8 +81,7 @@ struct Client {
 struct Leased {
     uid: u32,
     nic: usize,
-    endpoint: u16,
-    ring_len: u64,
+    grant: Grant,
     inode: u64,
 }
 
@@ -121,29 +91,35 @@ impl Broker {
     ///
     /// # Errors
     /// See [`BrokerError`].
-    pub fn prepare(settings: Settings, activated: bool) -> Result<Broker, BrokerError> {
-        let listener = listen(&settings, activated)?;
-        confine::become_user(settings.uid, settings.gid).map_err(BrokerError::Confine)?;
+    pub fn prepare(config: Config, activated: bool) -> Result<Broker, BrokerError> {
+        let listener = listen(&config, activated)?;
+        let confine = |give_up: io::Result<()>| {
+            give_up.map_err(failed(
+                "give privileges up",
+                "start it as root, with capabilities",
+            ))
+        };
+        confine(confine::become_user(config.user))?;
         let mut nics = Vec::new();
-        for nic in &settings.nics {
-            let interface = nic.interface.clone();
-            let prepared = Nic::prepare(nic.clone()).map_err(|source| BrokerError::Nic {
-                interface,
-                remedy: remedy(&source),
-                source,
+        for nic in &config.nic {
+            let name = &nic.interface;
+            let prepared = Nic::prepare(nic.clone());
+            let prepared = prepared.map_err(|error| {
+                let remedy = remedy(&error);
+                failed(format!("serve {name}"), remedy)(error)
             })?;
-            let (name, mac) = (&prepared.settings.interface, prepared.mac);
+            let mac = prepared.mac;
             log::info!("{name} is served from {mac}, {} endpoints", nic.endpoints);
             nics.push(prepared);
         }
-        let system = |what| move |source| BrokerError::System { what, source };
-        let clients_max = raise_descriptors().map_err(system("limit of descriptors"))?;
-        let epoll = Epoll::new().map_err(system("epoll"))?;
-        confine::keep_nothing().map_err(BrokerError::Confine)?;
-        confine::filter_calls().map_err(BrokerError::Confine)?;
+        let limits = "check the limits of descriptors (`ulimit -n`)";
+        let clients_max = raise_descriptors().map_err(failed("have descriptors", limits))?;
+        let epoll = Epoll::new().map_err(failed("wait for requests", limits))?;
+        confine(confine::keep_nothing())?;
+        confine(confine::filter_calls())?;
         Ok(Broker {
-            owns_name: !activated && !settings.socket.starts_with('@'),
-            settings,
+            owns_name: !activated && !config.socket.starts_with('@'),
+            config,
             listener,
             nics,
             epoll,
@@ -154,35 +130,21 @@ impl Broker {
         })
     }
 
-    /// Serves until `stop` is readable, then removes all that it has made.
+    /// Serves until `stop` is readable or hung up, then removes all that it has made.
     ///
     /// # Errors
     /// When the kernel does not let it wait.
     pub fn serve(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
-        let fds = [
-            stop.as_raw_fd(),
-            self.listener.as_fd().as_raw_fd(),
-            self.epoll.as_fd().as_raw_fd(),
-        ];
-        let mut idle_at = Instant::now() + IDLE_INTERVAL;
+        let fds = [stop, self.listener.as_fd(), self.epoll.as_fd()].map(|fd| fd.as_raw_fd());
         let mut ready = Vec::new();
-        while !portolan_sys::net::readiness(stop).readable {
-            let patience = match self.gone.is_empty() {
-                true => IDLE_INTERVAL,
-                false => GONE_INTERVAL,
-            };
-            wait_readable(&fds, patience)?;
+        while readiness(stop) == Readiness::default() {
+            wait_readable(&fds, LOOK_INTERVAL)?;
             self.accept();
             ready.clear();
             self.epoll.look(&mut ready)?;
-            for ready in &ready {
-                self.handle(*ready);
-            }
             self.free_gone();
-            if Instant::now() >= idle_at {
-                idle_at = Instant::now() + IDLE_INTERVAL;
-                self.close_idle();
-            }
+            ready.iter().for_each(|ready| self.handle(*ready));
+            self.close_idle();
         }
         self.remove();
         Ok(())
@@ -198,30 +160,24 @@ impl Broker {
             let Ok(cred) = connection.peer_cred() else {
                 continue;
             };
-            if let Err(refusal) = self.may_connect(cred.uid) {
-                answer(&connection, &Err(refusal));
-                continue;
-            }
+            let client = Client {
+                connection,
+                uid: cred.uid,
+                since: Instant::now(),
+                leased: None,
+            };
             let token = self.next_token;
-            if self.epoll.add(&connection, token).is_ok() {
+            if let Err(refusal) = self.may_connect(cred.uid) {
+                refuse(&client, refusal);
+            } else if self.epoll.add(&client.connection, token).is_ok() {
                 self.next_token += 1;
-                let client = Client {
-                    connection,
-                    uid: cred.uid,
-                    since: Instant::now(),
-                    leased: None,
-                };
                 self.clients.insert(token, client);
             }
         }
     }
 
     fn may_connect(&self, uid: u32) -> Result<(), Refusal> {
-        let max = self
-            .settings
-            .quota
-            .sockets
-            .saturating_add(CONNECTIONS_SPARE);
+        let max = self.config.quota.sockets.saturating_add(CONNECTIONS_SPARE);
         let own = self.clients.values().filter(|client| client.uid == uid);
         if own.count() >= max as usize || self.clients.len() >= self.clients_max {
             return Err(Refusal::Connections(max.into()));
@@ -230,88 +186,77 @@ impl Broker {
     }
 
     fn handle(&mut self, ready: Ready) {
-        let Some(client) = self.clients.get(&ready.token) else {
+        let Some(mut client) = self.clients.remove(&ready.token) else {
             return;
         };
         // One byte more than a request, so that a longer record is seen to be one.
         let mut buffer = [0; lease::REQUEST_LEN + 1];
-        let record = match client.connection.receive_with_fd(&mut buffer) {
-            Ok(None) if !ready.hung_up => return,
-            Ok(Some(record)) if record.len > 0 => record,
-            _ => return self.close(ready.token),
-        };
-        // Whoever has a socket asks on another connection.
-        let is_first = client.leased.is_none();
-        let uid = client.uid;
-        let request = Request::decode(&buffer[..record.len]);
-        let reply = match request {
-            Ok(request) if is_first => self.lend(ready.token, &request),
-            Ok(_) => Err(Refusal::Malformed),
-            Err(refusal) => Err(refusal),
-        };
-        if let Err(refusal) = reply {
-            log::debug!("user {uid}: {refusal}");
-            if let Some(client) = self.clients.get(&ready.token) {
-                answer(&client.connection, &Err(refusal));
+        let done = match client.connection.receive_with_fd(&mut buffer) {
+            Ok(None) if !ready.hung_up => Ok(()),
+            Ok(Some(record)) if record.len > 0 => {
+                let request = Request::decode(&buffer[..record.len]);
+                request.and_then(|request| self.lend(&mut client, &request))
             }
-            self.close(ready.token);
+            _ => return self.close(client),
+        };
+        if let Err(refusal) = done {
+            refuse(&client, refusal);
+            return self.close(client);
         }
+        self.clients.insert(ready.token, client);
     }
 
     /// Opens a socket and passes it on.
-    fn lend(&mut self, token: u64, request: &Request) -> Result<(), Refusal> {
-        let Some(client) = self.clients.get(&token) else {
-            return Ok(());
-        };
-        let uid = client.uid;
+    fn lend(&mut self, client: &mut Client, request: &Request) -> Result<(), Refusal> {
+        if client.leased.is_some() {
+            // It stands for that socket alone.
+            return Err(Refusal::Malformed);
+        }
         let index = self.may_use(client, &request.interface)?;
         let ring = nic::ring_of(self.nics[index].mtu, request.ring_len);
-        self.check_quota(uid, ring.len() as u64)?;
+        self.check_quota(client.uid, ring.len() as u64)?;
         let taken = self.all_leased().filter(|leased| leased.nic == index);
-        let taken: HashSet<u16> = taken.map(|leased| leased.endpoint).collect();
+        let taken: HashSet<u16> = taken.map(|leased| leased.grant.endpoint).collect();
         let nic = &mut self.nics[index];
-        let all = Refusal::Endpoints(nic.settings.endpoints.into());
-        let endpoint = nic.free_endpoint(&taken).ok_or(all)?;
-        let opened = nic.open(endpoint, ring).map_err(|error| {
-            log::warn!("{}: {error}", nic.settings.interface);
-            Refusal::System(error.raw_os_error().unwrap_or(libc::EIO))
-        })?;
+        let all = Refusal::Endpoints(nic.config.endpoints.into());
         let grant = Grant {
-            endpoint,
+            endpoint: nic.free_endpoint(&taken).ok_or(all)?,
             mac: nic.mac,
             mtu: u32::try_from(nic.mtu).unwrap_or(u32::MAX),
-            ring: opened.ring,
+            ring,
         };
-        log::info!(
-            "user {uid} has endpoint {endpoint} of {}",
-            nic.settings.interface
-        );
+        let name = &nic.config.interface;
+        let system = |error: io::Error| {
+            log::warn!("{name}: {error}");
+            Refusal::System(error.raw_os_error().unwrap_or(libc::EIO))
+        };
+        let opened = nic.ask(move |inside| inside.open(grant.endpoint, &ring));
+        let opened = opened.map_err(system)?;
         let leased = Leased {
-            uid,
+            uid: client.uid,
             nic: index,
-            endpoint,
-            ring_len: ring.len() as u64,
-            inode: opened.held.inode,
+            grant,
+            inode: opened.inode,
         };
-        if let Some(client) = self.clients.get_mut(&token) {
-            client.leased = Some((leased, opened.held));
-            let record = lease::encode_reply(&Ok(grant));
-            let sent = client
-                .connection
-                .send_with_fd(&record, opened.socket.as_fd());
-            if let Err(error) = sent {
-                log::debug!("user {uid}: {error}");
-                self.close(token);
-            }
-        }
+        client.leased = Some((leased, opened.ring));
+        let record = lease::encode_reply(&Ok(grant));
+        let sent = client
+            .connection
+            .send_with_fd(&record, opened.socket.as_fd());
+        sent.map_err(system)?;
+        log::info!(
+            "user {} has endpoint {} of {name}",
+            client.uid,
+            grant.endpoint
+        );
         Ok(())
     }
 
     /// The number of the NIC `interface`, if one of the client's groups may use it.
     fn may_use(&self, client: &Client, interface: &str) -> Result<usize, Refusal> {
-        let named = |nic: &Nic| nic.settings.interface == interface;
+        let named = |nic: &Nic| nic.config.interface == interface;
         let index = self.nics.iter().position(named).ok_or(Refusal::NoSuchNic)?;
-        let Some(allowed) = &self.nics[index].settings.groups else {
+        let Some(allowed) = &self.nics[index].config.groups.0 else {
             return Ok(index);
         };
         let groups = client.connection.peer_groups().unwrap_or_default();
@@ -325,12 +270,12 @@ impl Broker {
         let Quota {
             sockets,
             ring_memory,
-        } = self.settings.quota;
+        } = self.config.quota;
         let own = || self.all_leased().filter(|leased| leased.uid == uid);
         if own().count() >= sockets as usize {
             return Err(Refusal::Sockets(sockets.into()));
         }
-        let held: u64 = own().map(|leased| leased.ring_len).sum();
+        let held: u64 = own().map(|leased| leased.grant.ring.len() as u64).sum();
         if held.saturating_add(ring_len) > ring_memory {
             return Err(Refusal::RingMemory(ring_memory));
         }
@@ -339,20 +284,16 @@ impl Broker {
 
     /// All that the kernel may still have.
     fn all_leased(&self) -> impl Iterator<Item = &Leased> {
-        let held = self
-            .clients
-            .values()
-            .filter_map(|client| client.leased.as_ref());
+        let clients = self.clients.values();
+        let held = clients.filter_map(|client| client.leased.as_ref());
         held.map(|(leased, _)| leased).chain(&self.gone)
     }
 
     /// Closes a connection. Its socket counts until the kernel has none such: its owner may have kept
     /// it, or passed it on.
-    fn close(&mut self, token: u64) {
-        if let Some(client) = self.clients.remove(&token) {
-            self.epoll.remove(&client.connection);
-            self.gone.extend(client.leased.map(|(leased, _)| leased));
-        }
+    fn close(&mut self, client: Client) {
+        self.epoll.remove(&client.connection);
+        self.gone.extend(client.leased.map(|(leased, _)| leased));
     }
 
     fn free_gone(&mut self) {
@@ -360,7 +301,9 @@ impl Broker {
             if !self.gone.iter().any(|leased| leased.nic == index) {
                 continue;
             }
-            let Ok(inodes) = nic.inodes() else { continue };
+            let Ok(inodes) = nic.ask(Inside::inodes) else {
+                continue;
+            };
             self.gone
                 .retain(|leased| leased.nic != index || inodes.contains(&leased.inode));
         }
@@ -372,74 +315,69 @@ impl Broker {
         let idle = self.clients.iter().filter(|(_, client)| is_idle(client));
         let idle: Vec<u64> = idle.map(|(&token, _)| token).collect();
         for token in idle {
-            self.close(token);
+            let client = self.clients.remove(&token);
+            client.into_iter().for_each(|client| self.close(client));
         }
     }
 
     fn remove(self) {
         for nic in &self.nics {
-            if let Err(error) = nic.remove() {
-                log::warn!("{}: removing its macvlan: {error}", nic.settings.interface);
+            if let Err(error) = nic.ask(Inside::remove) {
+                log::warn!("{}: removing its macvlan: {error}", nic.config.interface);
             }
         }
         if self.owns_name
-            && let Err(error) = fs::remove_file(&self.settings.socket)
+            && let Err(error) = fs::remove_file(&self.config.socket)
         {
             // The next broker does it.
-            log::info!("{} stays: {error}", self.settings.socket);
+            log::info!("{} stays: {error}", self.config.socket);
         }
     }
 }
 
-/// Sends a reply without a socket; a client that does not read has none.
-fn answer(connection: &Seqpacket, reply: &Result<Grant, Refusal>) {
-    if let Err(error) = connection.send(&lease::encode_reply(reply)) {
-        log::debug!("reply: {error}");
+/// Says why there is no socket; a client that does not read is not told.
+fn refuse(client: &Client, refusal: Refusal) {
+    log::debug!("user {}: {refusal}", client.uid);
+    if let Err(error) = client.connection.send(&lease::encode_reply(&Err(refusal))) {
+        log::debug!("user {}: {error}", client.uid);
     }
 }
 
 /// The listening socket, which everybody may connect to: who may have what is said by groups.
-fn listen(settings: &Settings, activated: bool) -> Result<SeqpacketListener, BrokerError> {
-    let name = &settings.socket;
-    let failed = |remedy| {
-        move |source| BrokerError::Listen {
-            name: name.clone(),
-            source,
-            remedy,
-        }
-    };
+fn listen(config: &Config, activated: bool) -> Result<SeqpacketListener, BrokerError> {
+    let name = &config.socket;
+    let failed = |remedy| failed(format!("listen at {name}"), remedy);
     if activated {
-        let remedy = "start it by portolan-broker.socket, or with --foreground";
-        let activated = SeqpacketListener::activated().map_err(failed(remedy))?;
-        return activated.ok_or_else(|| failed(remedy)(io::ErrorKind::NotFound.into()));
-    }
-    if name.starts_with('@') {
-        let listener = SeqpacketListener::bind_named(name);
+        let listener = SeqpacketListener::activated().and_then(|found| {
+            let missing = io::ErrorKind::NotFound;
+            found.ok_or_else(|| missing.into())
+        });
         return listener.map_err(failed(
-            "end the broker that is there, or choose another name",
+            "start it by portolan-broker.socket, or with --foreground",
         ));
     }
-    if Seqpacket::connect_named(name).is_ok() {
-        let taken = io::ErrorKind::AddrInUse.into();
-        return Err(failed(
-            "end the broker that is there, or choose another name",
-        )(taken));
+    let taken = "end the broker that is there, or choose another name";
+    if name.starts_with('@') {
+        return SeqpacketListener::bind_named(name).map_err(failed(taken));
     }
-    bind_path(settings).map_err(failed("choose a directory that root can write"))
+    if Seqpacket::connect_named(name).is_ok() {
+        return Err(failed(taken)(io::ErrorKind::AddrInUse.into()));
+    }
+    bind_path(config).map_err(failed("choose a directory that root can write"))
 }
 
-fn bind_path(settings: &Settings) -> io::Result<SeqpacketListener> {
-    let path = Path::new(&settings.socket);
+fn bind_path(config: &Config) -> io::Result<SeqpacketListener> {
+    let path = Path::new(&config.socket);
     if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
         fs::create_dir_all(directory)?;
         // So that it can remove the name when it has become that user.
-        std::os::unix::fs::chown(directory, Some(settings.uid), Some(settings.gid))?;
+        std::os::unix::fs::chown(directory, Some(config.user.uid), Some(config.user.gid))?;
     }
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = SeqpacketListener::bind_named(&settings.socket)?;
+    let listener = SeqpacketListener::bind_named(&config.socket)?;
     fs::set_permissions(path, Permissions::from_mode(0o666))?;
     Ok(listener)
 }
