@@ -88,6 +88,9 @@ pub struct BenchArgs {
     /// What frames on networks must prove, in Portolan's rows; a row for each.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub(crate) auth: Vec<Auth>,
+    /// Also measure `packet` and `auto` as user nobody, by a broker on each host.
+    #[arg(long)]
+    pub(crate) broker: bool,
     /// Stay on this host's loopback interface even where a lab would be allowed.
     #[arg(long)]
     pub(crate) loopback: bool,
@@ -121,6 +124,9 @@ impl BenchArgs {
         // Shared memory is never sealed.
         if path != Path::Shm {
             all = each(&all, &self.auth, |one, auth| one.auth = Some(auth));
+        }
+        if self.broker && by_broker(path) {
+            all = each(&all, &[false, true], |one, broker| one.broker = broker);
         }
         if !metric.is_bulk() {
             return all;
@@ -180,6 +186,9 @@ impl BenchArgs {
         if !self.auth.is_empty() && self.paths() == [Path::Shm] {
             return Err(ArgsError::AuthOnMemory);
         }
+        if self.broker && !self.paths().into_iter().any(by_broker) {
+            return Err(ArgsError::BrokerWithoutPacket);
+        }
         for metric in &self.metrics {
             for size in self.sizes_for(*metric) {
                 let (metric, least) = (*metric, metric.size_min());
@@ -224,6 +233,9 @@ pub enum ArgsError {
         "--placement has no effect without bulk data: add stream, loaded or incast, or leave it out"
     )]
     PlacementWithoutBulk,
+    /// Brokers have nothing but raw Ethernet.
+    #[error("--broker has no effect without raw Ethernet: add --path packet, or leave it out")]
+    BrokerWithoutPacket,
     /// Shared memory is never sealed.
     #[error("--auth has no effect on shared memory: add a path, or leave it out")]
     AuthOnMemory,
@@ -237,6 +249,11 @@ pub enum ArgsError {
         /// Bytes of the messages asked for.
         size: usize,
     },
+}
+
+/// Whether a broker has to do with it.
+fn by_broker(path: Path) -> bool {
+    matches!(path, Path::Packet | Path::Auto)
 }
 
 /// Nothing, and then what was asked for.
@@ -602,6 +619,15 @@ mod tests {
     }
 
     #[test]
+    fn raw_ethernet_by_a_broker_stands_beside_that_by_privilege() {
+        let args = parse("pingpong --path packet,udp --broker").expect("valid");
+        let of = |path| args.conditions(Metric::Pingpong, path);
+        let brokers: Vec<bool> = of(Path::Packet).iter().map(|one| one.broker).collect();
+        assert_eq!(brokers, [false, true]);
+        assert_eq!(of(Path::Udp), [Conditions::default()]);
+    }
+
+    #[test]
     fn what_is_disturbed_stands_beside_what_is_not() {
         let args = parse("stream --loss 1,0.5 --interfere 100").expect("valid");
         let of = |path| args.conditions(Metric::Stream, path).len();
@@ -632,6 +658,7 @@ mod tests {
             "stream --schedule fair",
             "rate --placement auto",
             "pingpong --path shm --auth aead",
+            "pingpong --path udp,shm --broker",
         ] {
             let error = parse(line)
                 .expect("well-formed")

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 /// Parts per million in a percent.
 pub(crate) const PPM_PER_PERCENT: f64 = 10_000.0;
 
+/// Where the brokers of a job listen: in the abstract namespace of each host's network.
+pub const BROKER: &str = "@portolan-bench";
+
 /// Where the payload of bulk datagrams is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -88,6 +91,9 @@ pub struct Conditions {
     /// Job option `auth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) auth: Option<Auth>,
+    /// The ranks have no privilege, and their raw Ethernet sockets are a broker's.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) broker: bool,
     /// Packets that the network drops at random, each way, in a million.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loss_ppm: u32,
@@ -100,6 +106,9 @@ impl Conditions {
     /// The options that Portolan's job is given.
     pub(crate) fn options(&self) -> BTreeMap<String, String> {
         let mut options: BTreeMap<String, String> = self.choices().into_iter().collect();
+        if self.broker {
+            options.insert("broker".into(), BROKER.into());
+        }
         if self.loss_ppm > 0 {
             // The seed is the protocol's business: the same losses in every round would be one
             // sample taken many times.
@@ -130,6 +139,9 @@ impl Conditions {
             .into_iter()
             .map(|(name, value)| format!("{name} {value}"))
             .collect();
+        if self.broker {
+            words.push("by a broker".into());
+        }
         if self.loss_ppm > 0 {
             words.push(format!(
                 "{} % lost",
@@ -179,6 +191,14 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +209,7 @@ mod tests {
             placement: Some(Placement::Speculative),
             schedule: Some(Schedule::Fair),
             auth: Some(Auth::AeadChaCha20),
+            broker: true,
             loss_ppm: 12_500,
             interfere: 0,
         };
@@ -196,6 +217,7 @@ mod tests {
         assert_eq!(options["placement"], "speculative");
         assert_eq!(options["schedule"], "fair");
         assert_eq!(options["auth"], "aead-chacha20");
+        assert_eq!(options["broker"], BROKER);
         assert!(
             options["fault"].starts_with("drop=0.0125,seed="),
             "{options:?}"
@@ -203,7 +225,7 @@ mod tests {
         assert!(Conditions::default().options().is_empty());
         assert_eq!(
             conditions.describe(),
-            "placement speculative, schedule fair, auth aead-chacha20, 1.25 % lost"
+            "placement speculative, schedule fair, auth aead-chacha20, by a broker, 1.25 % lost"
         );
     }
 

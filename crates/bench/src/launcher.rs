@@ -38,6 +38,8 @@ pub struct Job<'a> {
     pub path: Path,
     /// Further options of the job.
     pub options: BTreeMap<String, String>,
+    /// A broker is to listen at [`crate::BROKER`] on each host, as long as the job runs.
+    pub by_broker: bool,
     /// How long the ranks measure; the job may take [`crate::GRACE`] longer.
     pub lasts: Duration,
 }

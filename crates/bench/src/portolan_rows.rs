@@ -18,9 +18,11 @@ use crate::spec::{Program, Role, Spec, window};
 use crate::worker;
 use crate::{bidir, incast, interfere, loaded, logp};
 use anyhow::{Context, Result, bail, ensure};
+use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use portolan::{Effort, Node, PortConfig, Target};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
+use std::os::unix::fs::chown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -38,6 +40,10 @@ const ACK: [u8; 4] = *b"done";
 /// no more, because each is a buffer as long as a message and the bare rows use one.
 const POSTED: usize = 2;
 
+/// The user without privilege, and its group: the kernel's own (`overflowuid`), which files of
+/// unknown owners seem to belong to.
+const NOBODY: u32 = 65534;
+
 /// Marks the number of the last small message.
 const LAST: u64 = 1 << 63;
 
@@ -52,6 +58,9 @@ pub(crate) fn run(
     launcher: &dyn Launcher,
 ) -> Result<Sample> {
     let result = tempfile::NamedTempFile::new().context("cannot make a file for the result")?;
+    if spec.conditions.broker {
+        chown(result.path(), Some(NOBODY), Some(NOBODY)).context("cannot give the result away")?;
+    }
     spec.result = Some(result.path().to_path_buf());
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let program = program
@@ -64,6 +73,7 @@ pub(crate) fn run(
         places,
         path,
         options: options(spec, path),
+        by_broker: spec.conditions.broker,
         lasts: worker::lasts(spec.pace),
     })?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;
@@ -87,6 +97,9 @@ fn options(spec: &Spec, path: Path) -> BTreeMap<String, String> {
 /// # Errors
 /// A message was wrong, the other rank is gone, or the result cannot be written.
 pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
+    if spec.conditions.broker {
+        become_nobody().context("cannot become a user without privilege")?;
+    }
     let mut node = Node::join()?;
     let expected = ranks(spec, metric);
     ensure!(
@@ -111,6 +124,14 @@ pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
     }?;
     // Whoever leaves first must not look like a failure to the other.
     Ok(node.barrier()?)
+}
+
+/// Gives all privileges up.
+fn become_nobody() -> nix::Result<()> {
+    let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    setgroups(&[])?;
+    setresgid(gid, gid, gid)?;
+    setresuid(uid, uid, uid)
 }
 
 fn ranks(spec: &Spec, metric: Metric) -> u32 {

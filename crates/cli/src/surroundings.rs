@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `bench` and `tune` measure with: temporary labs, and jobs in them.
 
+mod brokers;
+
 use crate::lab::TemporaryLab;
 use crate::run::Failure;
 use crate::run::hosts::{self, Host, MapBy};
@@ -63,6 +65,11 @@ impl Launcher for Surroundings {
     }
 
     fn run_job(&self, job: &Job<'_>) -> Result<()> {
+        // Until the job has ended.
+        let _brokers = match job.by_broker {
+            true => brokers::start(job.places)?,
+            false => Vec::new(),
+        };
         match run::execute(&options_of(job)?)?.failure {
             Some(failure) => {
                 // The launcher of the job has taken it; this command is meant, too.

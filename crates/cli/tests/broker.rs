@@ -391,6 +391,23 @@ fn a_job_goes_on_by_udp_when_its_brokers_are_stopped() {
     assert!(job.0.wait().unwrap().success(), "{rest:?}");
 }
 
+#[test]
+fn the_benchmark_measures_as_a_user_without_privilege() {
+    if !can_make_labs() {
+        return;
+    }
+    let line =
+        "bench pingpong --path packet --size 64 --broker --iterations 200 --repeat 1 --json -";
+    let ended = run(&line.split(' ').collect::<Vec<_>>());
+    if ended.err.contains("it takes Linux") {
+        return eprintln!("SKIPPED: {}", ended.err);
+    }
+    let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    let rows = report["results"].as_array().unwrap();
+    let brokers: Vec<_> = rows.iter().map(|row| &row["broker"] == true).collect();
+    assert_eq!(brokers, [false, true], "{}", report["notes"]);
+}
+
 /// A user without privilege is told of the broker, and not to get privileges.
 #[test]
 fn doctor_says_that_there_is_a_broker() {

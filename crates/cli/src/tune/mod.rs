@@ -177,6 +177,7 @@ fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
         places: &places,
         path,
         options: BTreeMap::new(),
+        by_broker: false,
         lasts: Duration::from_secs_f64(seconds),
     })?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;

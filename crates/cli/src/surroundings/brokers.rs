@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Brokers for a job: one on each host of a lab, which ends when it is dropped, or with this process.
+
+use crate::error::user_error;
+use anyhow::{Context, Result};
+use portolan_bench::{BROKER, Place};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+/// A broker that answers.
+pub(super) struct Broker {
+    child: Child,
+    /// Kept open, so that it can go on complaining.
+    _errors: BufReader<ChildStderr>,
+}
+
+/// Starts brokers at [`BROKER`], for everyone.
+///
+/// # Errors
+/// A place is no lab's, or a broker says why it cannot serve.
+pub(super) fn start(places: &[Place]) -> Result<Vec<Broker>> {
+    let mut hosts: Vec<&Place> = Vec::new();
+    for place in places {
+        if !hosts.contains(&place) {
+            hosts.push(place);
+        }
+    }
+    hosts.into_iter().map(Broker::start).collect()
+}
+
+impl Broker {
+    fn start(place: &Place) -> Result<Broker> {
+        let Some(namespace) = &place.netns else {
+            user_error!("a broker serves hosts of a lab: run as root, without --loopback");
+        };
+        let mut config = tempfile::NamedTempFile::new().context("a broker's configuration")?;
+        writeln!(
+            config,
+            "socket = '{BROKER}'\n[[nic]]\ninterface = '{}'\ngroups = ['*']",
+            place.interface
+        )?;
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", namespace])
+            .arg(std::env::current_exe()?)
+            .args(["broker", "--foreground", "--until-input-ends", "--config"])
+            .arg(config.path())
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("starting a broker")?;
+        let errors = child.stderr.take().context("what a broker says")?;
+        let mut errors = BufReader::new(errors);
+        let mut said = String::new();
+        // It reads its configuration before it says anything.
+        errors.read_line(&mut said)?;
+        let broker = Broker {
+            child,
+            _errors: errors,
+        };
+        if !said.contains("serving at") {
+            user_error!("{}", said.trim());
+        }
+        Ok(broker)
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        if let Err(error) = self.child.wait() {
+            eprintln!("portolan: a broker is lost: {error}");
+        }
+    }
+}
