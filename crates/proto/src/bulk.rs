@@ -69,6 +69,8 @@ pub(crate) struct RxTransfer {
     streamed: bool,
     /// Bytes of a part may lie at their place that do not count yet: nothing else is received there.
     takes_parts: bool,
+    /// Fragments of it have come: its sender has left the stream, and nothing is taken from that. `P15.7`
+    has_left_stream: bool,
     origin: Origin,
     to: Address,
     lane: LaneId,

@@ -291,7 +291,8 @@ impl PartReceiver for PartIntake<'_> {
             },
         };
         part.note = after.keep();
-        if part.landed + len < part.len {
+        let is_wanted = (self.inner.core).wants_part(PeerId(part.from), &chunk);
+        if part.landed + len < part.len || !is_wanted {
             return true;
         }
         if after.value() != sum {

@@ -7,7 +7,7 @@
 
 use super::send::SendQueue;
 use super::trial::Way;
-use super::{FinishedRx, Transfers};
+use super::{FinishedRx, RxTransfer, Transfers};
 use crate::base::context::Context;
 use crate::mem::scratch::Scratch;
 use crate::path::outgoing::{Outgoing, OutgoingKind};
@@ -32,7 +32,7 @@ pub enum PartPlace {
         /// How many bytes.
         len: u64,
     },
-    /// Nobody wants them: the transfer has ended, or its buffer.
+    /// Nobody wants them: the transfer has ended, or its buffer, or it goes on as fragments.
     Nowhere,
     /// They contradict their transfer. `P15.5`
     Wrong,
@@ -119,9 +119,20 @@ impl Transfers {
         place
     }
 
-    fn part_place(&self, from: PeerId, chunk: &Chunk, off: u64, len: u64) -> PartPlace {
+    /// The transfer that a part from `from` is of, if it is to have it: one that is known, and of which
+    /// no fragment has come. `P15.5`
+    fn part_owner(&self, from: PeerId, chunk: &Chunk) -> Option<&RxTransfer> {
         let transfer = self.rx.get(chunk.transfer);
-        let Some(transfer) = transfer.filter(|rx| rx.peer == from && !rx.lossless) else {
+        transfer.filter(|rx| rx.peer == from && !rx.lossless && !rx.has_left_stream)
+    }
+
+    /// Whether a part from `from` is still of use.
+    pub(crate) fn wants_part(&self, from: PeerId, chunk: &Chunk) -> bool {
+        self.part_owner(from, chunk).is_some()
+    }
+
+    fn part_place(&self, from: PeerId, chunk: &Chunk, off: u64, len: u64) -> PartPlace {
+        let Some(transfer) = self.part_owner(from, chunk) else {
             return PartPlace::Nowhere;
         };
         let at = chunk.offset.checked_add(off);
@@ -150,13 +161,11 @@ impl Transfers {
         off: u64,
         len: u64,
     ) -> Option<FinishedRx> {
-        if self.part_place(from, chunk, off, len) == PartPlace::Wrong {
+        let is_wrong = self.part_place(from, chunk, off, len) == PartPlace::Wrong;
+        if is_wrong || len == 0 || !self.wants_part(from, chunk) {
             return None;
         }
         let transfer = self.rx.get_mut(chunk.transfer)?;
-        if transfer.peer != from || transfer.lossless || len == 0 {
-            return None;
-        }
         let (start, end) = (chunk.offset + off, chunk.offset + off + len);
         transfer.streamed = true;
         let new = transfer.arrived.insert(start, end);

@@ -123,10 +123,11 @@ impl Prediction {
 
 impl RxTransfer {
     /// First fragment of which nothing, and beyond which nothing, has arrived. A wrong guess spoils what
-    /// lies there, so that of a part which is not all there yet it would.
+    /// lies there, so that of a part which is not all there yet, and may still count, it would.
     fn expected_run(&self) -> Option<ExpectedRun> {
         let fragment_len = u64::from(self.fragment_len);
-        if self.lossless || self.takes_parts || fragment_len == 0 || self.posted.len < self.len {
+        let awaits_part = self.takes_parts && !self.has_left_stream;
+        if self.lossless || awaits_part || fragment_len == 0 || self.posted.len < self.len {
             return None;
         }
         let first = self.arrived.end().div_ceil(fragment_len);

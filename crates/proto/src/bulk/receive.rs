@@ -39,6 +39,7 @@ impl Transfers {
             fragment_len: asked.fragment_len,
             streamed: false,
             takes_parts: false,
+            has_left_stream: false,
             origin,
             to: request.to,
             lane: request.lane,
@@ -139,6 +140,7 @@ impl Transfers {
         let end = off + part;
         // P3.12
         if !transfer.lossless {
+            transfer.has_left_stream = true;
             part = transfer.arrived.insert(off, end);
             if part == 0 {
                 return Err(DropReason::Duplicate);
@@ -200,7 +202,9 @@ impl Transfers {
     #[inline]
     pub(crate) fn on_run(&mut self, link: LinkId, run: &BulkRun, count: u32) -> Option<FinishedRx> {
         let end = run.off + u64::from(count) * run.part;
-        let new = self.rx.get_mut(run.transfer)?.arrived.insert(run.off, end);
+        let transfer = self.rx.get_mut(run.transfer)?;
+        transfer.has_left_stream = true;
+        let new = transfer.arrived.insert(run.off, end);
         self.note_fragment(link, run.transfer);
         self.on_arrived(run.transfer, end, new)
     }

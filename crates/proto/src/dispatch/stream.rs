@@ -65,6 +65,13 @@ impl Core {
         self.sh.transfers.place_part(from, chunk, off, len)
     }
 
+    /// Whether a part is still of use: the transfer that it is of has neither ended, so that its sender may
+    /// have written to what it lent, nor come as fragments meanwhile. What is of none need not be right.
+    #[must_use]
+    pub fn wants_part(&self, from: PeerId, chunk: &Chunk) -> bool {
+        self.sh.transfers.wants_part(from, chunk)
+    }
+
     /// These bytes have landed there. Events follow; see the crate's contract.
     pub fn handle_part(&mut self, now: Instant, from: PeerId, chunk: &Chunk, off: u64, len: u64) {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {

@@ -660,9 +660,14 @@ impl Pair {
 
     /// Ends it, with all that is on its way.
     pub(super) fn close_stream(&mut self) {
+        self.leave_stream();
+        self.ends[1].core.stream_closed(self.now, A, true);
+    }
+
+    /// The same, but one end alone knows of it.
+    pub(super) fn leave_stream(&mut self) {
         self.wires.retain(|wire| wire.link != LinkId::STREAM);
         self.ends[0].core.stream_closed(self.now, B, true);
-        self.ends[1].core.stream_closed(self.now, A, true);
     }
 
     /// Receives frames of one length as a link that gets them with one call would.

@@ -229,6 +229,9 @@ fn parts_that_contradict_their_transfer_touch_nothing() {
 #[test]
 fn nothing_else_is_received_where_a_part_lies_that_does_not_count_yet() {
     let mut pair = pair(StreamUse::On, 10);
+    // One end knows of it first; nothing has left by it.
+    pair.ends[0].core.stream_opened(B);
+    pair.streams_refused = usize::MAX;
     begin(&mut pair, 0, &[30_000_000]);
     pair.run(Duration::from_micros(100));
     let core = &mut pair.ends[1].core;
@@ -240,6 +243,40 @@ fn nothing_else_is_received_where_a_part_lies_that_does_not_count_yet() {
     let place = core.place_part(A, &chunk, 0, 100_000);
     assert!(matches!(place, PartPlace::At { len: 100_000, .. }));
     assert!(core.expected_run(LinkId::UDP).is_none());
+}
+
+// P15.5, P15.7: a stream that its sender has left may bring more meanwhile, and what it brings may be
+// wrong: with a checksum that is seen when it lies there.
+#[test]
+fn what_counts_is_not_written_again_by_a_part() {
+    let mut pair = slow_pair(11);
+    let sent = begin(&mut pair, 0, &[30_000_000]);
+    pair.run(Duration::from_micros(100));
+    let core = &mut pair.ends[1].core;
+    let (granted, _, received) = core.shared_mut().transfers.first_rx();
+    let chunk = Chunk {
+        transfer: core.shared_mut().transfers.first_rx_key(),
+        offset: 0,
+    };
+    assert!(core.wants_part(A, &chunk));
+    let place = core.place_part(A, &chunk, 0, granted);
+    assert!(matches!(place, PartPlace::At { .. }));
+    assert!(core.expected_run(LinkId::UDP).is_none());
+    // Only the sender has noticed.
+    pair.leave_stream();
+    pair.run(Duration::from_micros(300));
+    let core = &mut pair.ends[1].core;
+    let (_, _, by_fragments) = core.shared_mut().transfers.first_rx();
+    assert!(by_fragments > received, "no fragment has come");
+    assert!(!core.wants_part(A, &chunk));
+    assert_eq!(core.place_part(A, &chunk, 0, granted), PartPlace::Nowhere);
+    core.handle_part(pair.now, A, &chunk, 0, granted);
+    let core = &mut pair.ends[1].core;
+    assert_eq!(core.shared_mut().transfers.first_rx().2, by_fragments);
+    pair.ends[1].core.stream_closed(pair.now, A, true);
+    pair.run(Duration::from_millis(500));
+    assert_got(&pair, 1, &sent);
+    pair.assert_clean();
 }
 
 // P4.9

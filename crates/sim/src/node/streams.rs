@@ -204,7 +204,9 @@ impl Node {
         // With a checksum a part counts when all of it is there.
         let counted = match sum {
             None => Some((off, count)),
-            Some(sum) if is_whole => Some((0, len)).filter(|_| sum == after),
+            Some(sum) if is_whole && self.core.wants_part(from, &chunk) => {
+                Some((0, len)).filter(|_| sum == after)
+            }
             Some(_) => return Some(count),
         };
         let (off, len) = counted?;
