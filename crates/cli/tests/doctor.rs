@@ -120,7 +120,7 @@ fn info_names_the_links_that_open() {
         .iter()
         .map(|link| link["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["shm", "udp", "packet"]);
+    assert_eq!(names, ["shm", "udp", "packet", "stream"]);
     assert_eq!(links[0]["available"]["works"], true);
     assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
 }

@@ -6,12 +6,17 @@
 
 mod common;
 
+use common::clean::run_clean;
 use common::payload::{check, mix, payload};
 use common::ranks::{joined, role, run_ranks};
 use common::{can_make_labs, portolan, run};
+use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
-use portolan::{Node, Region, Target};
+use portolan::{Error, Node, Region, Target};
+use std::collections::VecDeque;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -30,6 +35,24 @@ const NO_TCP: &str = "4,48 0 0 23,21 0 1 6,6 0 0 2,6 0 0 0";
 /// Drops one packet in a hundred: SKF_AD_OFF + SKF_AD_RANDOM of include/uapi/linux/filter.h.
 const SOME_LOST: &str = "4,32 0 0 4294963256,53 1 0 42949672,6 0 0 2,6 0 0 0";
 
+/// The same of one in a thousand.
+const FEW_LOST: &str = "4,32 0 0 4294963256,53 1 0 4294967,6 0 0 2,6 0 0 0";
+
+/// Packets wait where they leave: up to 20 ms.
+const SLOW: &str = "tc qdisc add dev eth0 root tbf rate 4gbit burst 128kb latency 20ms";
+
+/// Messages of each role of [`endings`], and of its long form: so many jobs of so many.
+const ENDINGS: u32 = 1500;
+const ENDINGS_LONG: u32 = 25_000;
+const ENDING_JOBS: u32 = 4;
+
+/// Lengths of these: a part or two.
+const ENDING_LEN_MAX: usize = LEN_MIN + 60_000;
+
+/// Connections of an intruder, and how many of them it holds at a time.
+const INTRUSIONS: usize = 3000;
+const INTRUSIONS_HELD: usize = 100;
+
 /// Not a test of its own: what each rank does.
 #[test]
 fn as_rank() {
@@ -41,12 +64,20 @@ fn as_rank() {
     if is_receiver {
         match &*role {
             "lossy" => filter(SOME_LOST),
+            "endings-lossy" => filter(FEW_LOST),
             "refused" => filter(NO_TCP),
             _ => {}
         }
     }
+    if role == "endings-slow" {
+        shell(SLOW);
+    }
     node.barrier().unwrap();
     match &*role {
+        _ if role.starts_with("dies") => return die(&mut node, &role),
+        _ if role.starts_with("endings") && is_receiver => take_endings(&mut node),
+        _ if role.starts_with("endings") => endings(&mut node),
+        "intruded" => be_intruded(&mut node),
         "both" => exchange(&mut node),
         "idle" => idle(&mut node),
         _ if is_receiver => receive(&mut node, &role),
@@ -154,6 +185,154 @@ fn exchange(node: &mut Node) {
     }
 }
 
+/// Messages of each role of [`endings`].
+fn ending_count() -> u32 {
+    match std::env::var("STREAM_ENDINGS") {
+        Ok(count) => count.parse().unwrap(),
+        Err(_) => ENDINGS,
+    }
+}
+
+fn ending_len(index: u32) -> usize {
+    LEN_MIN + len_of(index) % (ENDING_LEN_MAX - LEN_MIN)
+}
+
+/// The moment that a send ends, its buffer is written to, unmapped, dropped by advice or shared with a
+/// child that writes.
+fn endings(node: &mut Node) {
+    let mut region = Region::new(ENDING_LEN_MAX).unwrap();
+    for index in 0..ending_count() {
+        let len = ending_len(index);
+        region[..len].copy_from_slice(&payload(0, 2, index, len));
+        node.send(Target::new(1, BULK), &region[..len]).unwrap();
+        match index % 64 {
+            0 => fork_and_write(&mut region[..len]),
+            at if at % 3 == 0 => advise(&mut region),
+            at if at % 3 == 1 => region = Region::new(ENDING_LEN_MAX).unwrap(),
+            _ => region[..len].fill(0xee),
+        }
+    }
+}
+
+fn take_endings(node: &mut Node) {
+    let mut region = Region::new(ENDING_LEN_MAX).unwrap();
+    for index in 0..ending_count() {
+        let request = node.post_recv_from(0, BULK, region).unwrap();
+        let done = node.wait(request).unwrap();
+        region = done.buffer.unwrap().into_region().unwrap();
+        check(&region[..done.len], 0, 2, index, ending_len(index));
+    }
+}
+
+/// The system takes the pages away; new ones, of zeros, come when they are touched.
+#[allow(unsafe_code, reason = "what is tested is what it does to lent pages")]
+fn advise(region: &mut Region) {
+    let (begin, len) = (region.as_mut_ptr(), region.len());
+    // SAFETY: a region is whole pages of its own; what they hold is not read again.
+    let _ = unsafe { nix::libc::madvise(begin.cast(), len, nix::libc::MADV_DONTNEED) };
+}
+
+/// `dies-RANK-MICROSECONDS`: that rank is killed so much later, while long messages pass.
+fn die(node: &mut Node, role: &str) {
+    let mut words = role.split('-').skip(1).map(|word| word.parse().unwrap());
+    let (victim, delay) = (words.next().unwrap(), words.next().unwrap());
+    if u64::from(node.rank()) == victim {
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(delay));
+            raise(Signal::SIGKILL).unwrap();
+        });
+    }
+    let error = (0..).find_map(|index| pass(node, index).err()).unwrap();
+    let is_other = matches!(error, Error::PeerGone { rank, .. } if rank == 1 - node.rank());
+    assert!(is_other, "{error:?}");
+    println!("\nnoticed: {error}");
+}
+
+/// One message from rank 0 to rank 1.
+fn pass(node: &mut Node, index: u32) -> Result<(), Error> {
+    let len = len_of(index);
+    if node.rank() == 0 {
+        return node.send(Target::new(1, BULK), &payload(0, 1, index, len));
+    }
+    let request = node.post_recv_from(0, BULK, vec![0xa5; len])?;
+    let done = node.wait(request)?;
+    check(&done.buffer.unwrap()[..done.len], 0, 1, index, len);
+    Ok(())
+}
+
+/// Rank 0 attacks the socket that rank 1 listens at for streams, while messages pass.
+fn be_intruded(node: &mut Node) {
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    if node.rank() == 1 {
+        let at = listeners().join(" ");
+        node.send(Target::new(0, BULK), at.as_bytes()).unwrap();
+        let before = descriptors();
+        exchange(node);
+        // A connection of each side with its pipe, and the places of strangers.
+        let after = descriptors();
+        assert!(after <= before + 2 * 3 + 16, "{before}, then {after}");
+        return;
+    }
+    let request = node.post_recv_from(1, BULK, vec![0; 1000]).unwrap();
+    let done = node.wait(request).unwrap();
+    let at = String::from_utf8(done.buffer.unwrap()[..done.len].to_vec()).unwrap();
+    let intruder = std::thread::spawn(move || intrude(&at));
+    exchange(node);
+    let made = intruder.join().unwrap();
+    println!("{made} connections of an intruder");
+    assert!(made > INTRUSIONS_HELD, "{made}");
+}
+
+/// Where TCP sockets of this host listen; of a host in a lab, that is those of its ranks.
+fn listeners() -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let fields = table.lines().skip(1).map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, state) = (words.next().unwrap(), words.nth(1).unwrap());
+        (local.to_owned(), state == "0A")
+    });
+    let listening = fields.filter(|(_, is_listening)| *is_listening);
+    let decode = |(local, _): (String, bool)| {
+        let (ip, port) = local.split_once(':').unwrap();
+        let ip = u32::from_str_radix(ip, 16).unwrap().to_le_bytes();
+        SocketAddr::from((ip, u16::from_str_radix(port, 16).unwrap())).to_string()
+    };
+    listening.map(decode).collect()
+}
+
+/// Connects again and again, and says nothing, half a greeting, a greeting with wrong tokens, or much
+/// that is none; returns how many connections were made.
+fn intrude(at: &str) -> usize {
+    let words: [&[u8]; 5] = [
+        b"",
+        b"PSTR\x01",
+        &[0xff; 5000],
+        b"GET / HTTP/1.0\r\n\r\n",
+        &{
+            let mut greeting = [7; 24];
+            greeting[..8].copy_from_slice(b"PSTR\x01\0\0\0");
+            greeting
+        },
+    ];
+    let addrs: Vec<SocketAddr> = at.split(' ').map(|at| at.parse().unwrap()).collect();
+    let mut held = VecDeque::new();
+    let mut made = 0;
+    for index in 0..INTRUSIONS {
+        let addr = &addrs[index % addrs.len()];
+        // A full queue of the listener would make the attempt wait.
+        let Ok(mut stream) = TcpStream::connect_timeout(addr, Duration::from_millis(2)) else {
+            continue;
+        };
+        made += 1;
+        let _ = stream.write_all(words[index % words.len()]);
+        held.push_back(stream);
+        if held.len() > INTRUSIONS_HELD {
+            held.pop_front();
+        }
+    }
+    made
+}
+
 fn has_stream(node: &Node) -> bool {
     let paths = node.paths(1 - node.rank());
     paths
@@ -228,6 +407,52 @@ fn a_buffer_may_be_used_again_when_its_send_has_ended() {
 #[test]
 fn a_buffer_may_be_used_again_when_packets_are_lost() {
     run_role("lossy", "on");
+}
+
+const ENDING_ROLES: [&str; 3] = ["endings", "endings-lossy", "endings-slow"];
+
+#[test]
+fn pages_may_change_when_their_send_has_ended_under_loss_and_delay() {
+    for role in ENDING_ROLES {
+        run_role(role, "on");
+    }
+}
+
+#[test]
+#[ignore = "long: a hundred thousand messages of each kind"]
+fn a_hundred_thousand_sends_end_when_their_pages_may_change() {
+    // SAFETY: this test runs alone.
+    #[allow(unsafe_code, reason = "the jobs inherit it")]
+    unsafe {
+        std::env::set_var("STREAM_ENDINGS", ENDINGS_LONG.to_string());
+    }
+    for role in (0..ENDING_JOBS).flat_map(|_| ENDING_ROLES) {
+        let counts = run_role(role, "on");
+        let least = u64::from(ENDINGS_LONG) * LEN_MIN as u64 / 2;
+        let is_disturbed = role != "endings";
+        assert!(counts.is_empty() || is_disturbed || counts.iter().sum::<u64>() > least);
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_under_way_is_missed_and_leaves_nothing() {
+    if !can_make_labs() {
+        return;
+    }
+    for (victim, delay) in [(0, 500), (1, 1500), (0, 5000), (1, 20_000), (0, 40_000)] {
+        let role = format!("dies-{victim}-{delay}");
+        let options = ["--option", "stream=on", "--option", "peer_timeout=5s"];
+        let ended = run_clean(2, &role, &[&["--new-lab", "2"][..], &options].concat());
+        let shown = format!("{role}\n{}\n{}", ended.out, ended.err);
+        assert_eq!(ended.status, 137, "{shown}");
+        let noticed = format!("noticed: rank {victim} on ");
+        assert!(ended.out.contains(&noticed), "{shown}");
+    }
+}
+
+#[test]
+fn an_intruder_costs_the_job_nothing() {
+    run_role("intruded", "on");
 }
 
 #[test]

@@ -124,6 +124,23 @@ pub const STREAM: Setting = Setting {
               auth=aead, fault or pcap",
 };
 
+/// The setting that leaves no streams, if there is one by `value`: frames that are sealed, spoilt on
+/// purpose or recorded go by paths alone; and `stream` itself may be off.
+#[must_use]
+pub fn stream_excluder(value: impl Fn(&Setting) -> Option<String>) -> Option<Setting> {
+    let is_sealed = |value: String| value.starts_with("aead");
+    let is_off = |value: String| value == "off";
+    if value(&AUTH).is_some_and(is_sealed) {
+        return Some(AUTH);
+    }
+    if value(&STREAM).is_some_and(is_off) {
+        return Some(STREAM);
+    }
+    [FAULT, PCAP]
+        .into_iter()
+        .find(|setting| value(setting).is_some())
+}
+
 /// Checksums in frames.
 pub const CHECKSUM: Setting = Setting {
     option: Some("checksum"),

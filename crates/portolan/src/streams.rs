@@ -95,7 +95,7 @@ impl Streams {
     }
 }
 
-/// What the job has chosen. Sealed frames, faults and recordings are of paths alone.
+/// What the job has chosen.
 pub(crate) fn usage(job: &Job) -> Result<StreamUse, Error> {
     let usage = match settings::STREAM.of(job).as_deref() {
         None | Some("off") => StreamUse::Off,
@@ -109,10 +109,6 @@ pub(crate) fn usage(job: &Job) -> Result<StreamUse, Error> {
             });
         }
     };
-    let is_sealed = settings::AUTH
-        .of(job)
-        .is_some_and(|auth| auth.starts_with("aead"));
-    let of_paths = [settings::FAULT, settings::PCAP];
-    let is_excluded = is_sealed || of_paths.iter().any(|setting| setting.of(job).is_some());
+    let is_excluded = settings::stream_excluder(|setting| setting.of(job)).is_some();
     Ok(if is_excluded { StreamUse::Off } else { usage })
 }

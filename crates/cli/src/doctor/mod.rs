@@ -139,8 +139,21 @@ impl Report {
             ("shm", self.features.shm.clone()),
             ("udp", best(|nic| &nic.udp).unwrap_or_else(none)),
             ("packet", best(|nic| &nic.packet).unwrap_or_else(none)),
+            (
+                "stream",
+                excluded().unwrap_or_else(|| best(|nic| &nic.stream).unwrap_or_else(none)),
+            ),
         ]
     }
+}
+
+/// Why the settings of this environment leave no streams, if they do.
+fn excluded() -> Option<Finding> {
+    let excluder = portolan::settings::stream_excluder(|setting| setting.from_env())?;
+    Some(Finding {
+        works: false,
+        why_not: Some(format!("not with {}", excluder.variable)),
+    })
 }
 
 fn paths(features: &probe::Features, nics: &[nic::Nic]) -> Vec<PathReport> {

@@ -4,6 +4,7 @@
 use super::Finding;
 use super::host::word;
 use portolan_link::packet::{InterfaceRef, Packet, PacketConfig, lease};
+use portolan_link::stream::Stream;
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::{Link, LinkError};
 use portolan_sys::ethtool::Ethtool;
@@ -47,6 +48,7 @@ pub(crate) struct Nic {
     /// Whether the links open on it.
     pub(super) udp: Finding,
     pub(super) packet: Finding,
+    pub(super) stream: Finding,
     /// Its socket would be the broker's.
     pub(super) by_broker: bool,
     /// Datagrams of one call of the udp link; 1 without segmentation offload, 0 without the link.
@@ -91,6 +93,7 @@ fn examine(interface: Interface) -> Nic {
         adaptive_coalescing: coalescing.map(|coalescing| coalescing.adaptive_rx),
         by_broker: packet.as_ref().is_ok_and(Packet::is_leased),
         packet: packet.into(),
+        stream: open_stream(&addresses),
         udp,
         udp_segments,
         addresses,
@@ -106,24 +109,30 @@ fn offloads(ethtool: &Ethtool) -> BTreeMap<String, bool> {
         .collect()
 }
 
-/// Opens the link that a job would open, and closes it. IPv4 first: link-local IPv6 addresses need
-/// a scope that an address alone does not have.
+/// IPv4 first: link-local IPv6 addresses need a scope that an address alone does not have.
+fn address_of(addresses: &[IpAddr]) -> Result<IpAddr, Finding> {
+    let address = addresses.iter().find(|address| address.is_ipv4());
+    address.or(addresses.first()).copied().ok_or(Finding {
+        works: false,
+        why_not: Some("the interface has no IP address".to_owned()),
+    })
+}
+
+/// Listens as a job would that uses streams, and stops.
+fn open_stream(addresses: &[IpAddr]) -> Finding {
+    match address_of(addresses) {
+        Ok(address) => Stream::open((address, 0).into(), false).into(),
+        Err(finding) => finding,
+    }
+}
+
+/// Opens the link that a job would open, and closes it.
 fn open_udp(addresses: &[IpAddr]) -> (Finding, usize) {
-    let address = addresses
-        .iter()
-        .find(|address| address.is_ipv4())
-        .or(addresses.first());
-    let Some(address) = address else {
-        let why_not = Some("the interface has no IP address".to_owned());
-        return (
-            Finding {
-                works: false,
-                why_not,
-            },
-            0,
-        );
+    let address = match address_of(addresses) {
+        Ok(address) => address,
+        Err(finding) => return (finding, 0),
     };
-    match Udp::open(&UdpConfig::new(*address)) {
+    match Udp::open(&UdpConfig::new(address)) {
         Ok(link) => (
             Finding {
                 works: true,

@@ -100,6 +100,7 @@ fn write_features(out: &mut String, report: &Report) -> std::fmt::Result {
     for (name, finding) in [
         ("UDP_SEGMENT", &features.udp_segment),
         ("UDP_GRO", &features.udp_gro),
+        ("lending to TCP", &features.lend),
         ("memfd", &features.memfd),
         ("membarrier", &features.membarrier),
         ("process_vm_readv", &features.pull),
@@ -147,7 +148,8 @@ fn write_nic(out: &mut String, nic: &Nic) -> std::fmt::Result {
     }
     writeln!(out, "    link udp: {}", outcome(&nic.udp))?;
     let by = if nic.by_broker { ", by the broker" } else { "" };
-    writeln!(out, "    link packet: {}{by}", outcome(&nic.packet))
+    writeln!(out, "    link packet: {}{by}", outcome(&nic.packet))?;
+    writeln!(out, "    link stream: {}", outcome(&nic.stream))
 }
 
 fn write_advice(out: &mut String, report: &Report) -> std::fmt::Result {

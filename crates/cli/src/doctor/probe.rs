@@ -20,6 +20,8 @@ pub(crate) struct Features {
     pub(super) udp_segment: Finding,
     /// Many datagrams become one receive.
     pub(super) udp_gro: Finding,
+    /// Pages are lent to TCP (`vmsplice`, `splice`): where they are not, streams copy.
+    pub(super) lend: Finding,
     /// Memory files with seals.
     pub(super) memfd: Finding,
     /// Fences without a cost for the sender.
@@ -40,6 +42,7 @@ pub(super) fn features() -> Features {
     Features {
         udp_segment: udp_segment().into(),
         udp_gro: udp_gro().into(),
+        lend: lend().into(),
         memfd: memfd::create_sealed("portolan-doctor", 1).into(),
         membarrier: membarrier().into(),
         pull: pull().into(),
@@ -62,6 +65,9 @@ pub(crate) enum Probe {
         remote_addr: u64,
     },
 }
+
+/// Bytes that are lent: a page.
+const LENT_LEN: usize = 4096;
 
 /// Bytes that are read; random, so that they cannot be right by chance.
 const PULL_LEN: usize = 16;
@@ -165,6 +171,18 @@ fn udp_segment() -> Result<()> {
 
 fn udp_gro() -> std::io::Result<()> {
     net::enable_receive_offload(udp_socket()?.as_fd())
+}
+
+/// Lends a page to a connection with this process.
+fn lend() -> Result<()> {
+    let listener = net::listen_stream((Ipv4Addr::LOCALHOST, 0).into())?;
+    let stream = net::begin_connect(Ipv4Addr::LOCALHOST.into(), listener.local_addr()?)?;
+    let pipe = net::Pipe::new(LENT_LEN)?;
+    let bytes = vec![1; LENT_LEN];
+    let lent = pipe.lend(&bytes).context("vmsplice")?;
+    pipe.pass_on(stream.as_fd(), lent, false)
+        .context("splice")?;
+    Ok(())
 }
 
 fn membarrier() -> Result<(), &'static str> {

@@ -35,6 +35,7 @@ fn nic() -> nic::Nic {
         adaptive_coalescing: Some(false),
         udp: works(),
         packet: works(),
+        stream: works(),
         by_broker: false,
         udp_segments: 64,
     }
@@ -68,6 +69,7 @@ fn report() -> Report {
         features: probe::Features {
             udp_segment: works(),
             udp_gro: works(),
+            lend: works(),
             memfd: works(),
             membarrier: works(),
             pull: works(),
