@@ -2,16 +2,16 @@
 //! Where an endpoint can be reached, in 64 bytes that programs pass on as they are.
 //!
 //! ```text
-//!  0  version u8 = 1        1  flags u8: 1 shm, 2 packet
+//!  0  version u8 = 2        1  flags u8: 1 shm, 2 packet
 //!  2  UDP port u16          4  port that answers whether it lives u16
 //!  6  prefix length u8      7  zero
 //!  8  token, 16 bytes: random; who knows it may open a session
 //! 24  host, 8 bytes: hash of the boot and the network namespace
 //! 32  IP address, 16 bytes (IPv4 as ::ffff:a.b.c.d)
 //! 48  MAC, 6 bytes         54  user u32         58  process u32
-//! 62  zero, 2 bytes
+//! 62  raw Ethernet's endpoint u16, 0 without
 //! ```
-//! Integers are little-endian.
+//! Integers are little-endian. An endpoint that a broker has given is not the UDP port.
 
 use crate::address::Address;
 use crate::error::Error;
@@ -20,7 +20,7 @@ use portolan_proto::ENDPOINT_ID_LEN;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const FLAG_SHM: u8 = 1;
 const FLAG_PACKET: u8 = 2;
 
@@ -43,10 +43,11 @@ impl EndpointAddress {
             return bad("it is of another version; use one version on all hosts");
         }
         let flags_are_known = bytes[1] & !(FLAG_SHM | FLAG_PACKET) == 0;
-        if !flags_are_known || bytes[7] != 0 || bytes[62..] != [0; 2] {
+        let address = EndpointAddress(*bytes);
+        let has_packet = bytes[1] & FLAG_PACKET != 0;
+        if !flags_are_known || bytes[7] != 0 || has_packet != (address.port(62) != 0) {
             return bad("bytes without a meaning are not zero");
         }
-        let address = EndpointAddress(*bytes);
         if address.ip().is_unspecified() || address.port(2) == 0 {
             return bad("it has no network address");
         }
@@ -73,9 +74,10 @@ impl EndpointAddress {
                     bytes[2..4].copy_from_slice(&socket.port().to_le_bytes());
                     bytes[32..48].copy_from_slice(&to_v6(socket.ip()).octets());
                 }
-                LinkAddr::Packet { mac, .. } => {
+                LinkAddr::Packet { mac, endpoint } => {
                     bytes[1] |= FLAG_PACKET;
                     bytes[48..54].copy_from_slice(mac);
+                    bytes[62..64].copy_from_slice(&endpoint.to_le_bytes());
                 }
                 LinkAddr::Sim { .. } => {}
             }
@@ -133,7 +135,7 @@ impl EndpointAddress {
         if self.0[1] & FLAG_PACKET != 0 {
             links.push(LinkAddr::Packet {
                 mac: field(&self.0, 48),
-                endpoint: self.port(2),
+                endpoint: self.port(62),
             });
         }
         let liveness = Some(self.port(4)).filter(|&port| port != 0);
@@ -230,7 +232,8 @@ mod tests {
                 },
                 LinkAddr::Packet {
                     mac: [2; 6],
-                    endpoint: 9000,
+                    // A broker's.
+                    endpoint: 7,
                 },
             ],
             network: Some((socket.ip(), 24)),
@@ -264,7 +267,7 @@ mod tests {
     #[test]
     fn other_bytes_are_refused_with_a_reason() {
         let good = *EndpointAddress::of(&own(1), [7; 16]).as_bytes();
-        for (at, byte) in [(0, 2), (1, 0x80), (7, 1), (63, 1)] {
+        for (at, byte) in [(0, 1), (1, 0x80), (1, 0), (7, 1), (62, 0)] {
             let mut bad = good;
             bad[at] = byte;
             assert!(EndpointAddress::from_bytes(&bad).is_err(), "byte {at}");
