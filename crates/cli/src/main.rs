@@ -5,6 +5,7 @@
 //! with the cause and the remedy, and exit status 2.
 
 mod agent;
+mod ambient;
 mod bench;
 mod broker;
 mod doctor;

@@ -12,7 +12,7 @@ use crate::error::{UserError, user_error};
 use crate::launch_io::{self, LineSink, LineSource, SINK_LEN_HIGH};
 use crate::run::wire::{Order, Report, Start, Stream};
 use crate::signals::{self, Signals};
-use crate::{orphans, program};
+use crate::{ambient, orphans, program};
 use anyhow::{Context, Result, bail};
 use nix::poll::PollFlags;
 use nix::sys::signal::Signal;
@@ -44,6 +44,7 @@ pub(crate) fn main() -> Result<ExitCode> {
     kinds.push(Signal::SIGCHLD);
     let signals = Signals::take(&kinds)?;
     orphans::adopt()?;
+    ambient::keep_net_raw();
     let mut agent = Agent {
         signals,
         orders: LineSource::new(launch_io::duplicate(std::io::stdin().as_fd())?)?,

@@ -84,6 +84,7 @@ impl Choice {
 
 /// Becomes `command`; returns only if that fails.
 fn start(mut command: Command) -> anyhow::Error {
+    crate::ambient::keep_net_raw();
     let error = command.exec();
     let program = command.get_program().to_string_lossy();
     UserError::new(crate::program::explain(&program, &error)).into()

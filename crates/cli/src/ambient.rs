@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! CAP_NET_RAW for the programs of a job: as an ambient capability (capabilities(7)), where this
+//! program has it as a file capability. For clusters that trust their users: docs/broker.md.
+
+use caps::{CapSet, Capability, errors::CapsError};
+
+/// Has every program that this thread starts keep CAP_NET_RAW, if this process may use it. Root's
+/// programs have it anyway.
+pub(crate) fn keep_net_raw() {
+    let may = caps::has_cap(None, CapSet::Permitted, Capability::CAP_NET_RAW).unwrap_or(false);
+    if !may || nix::unistd::geteuid().is_root() {
+        return;
+    }
+    if let Err(error) = raise() {
+        eprintln!(
+            "portolan: CAP_NET_RAW cannot be passed on ({error}): raw Ethernet needs a broker, or \
+             the capability at the program itself"
+        );
+    }
+}
+
+fn raise() -> Result<(), CapsError> {
+    caps::raise(None, CapSet::Inheritable, Capability::CAP_NET_RAW)?;
+    caps::raise(None, CapSet::Ambient, Capability::CAP_NET_RAW)
+}

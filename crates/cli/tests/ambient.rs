@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan run` and `portolan mpirun` with CAP_NET_RAW as a file capability pass it on to the programs
+//! of the job, and nothing else.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::Ended;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A user without any privilege.
+const UID: &str = "65533";
+
+/// CAP_NET_RAW as /proc shows a set of it alone.
+const NET_RAW_ALONE: &str = "0000000000002000";
+const NOTHING: &str = "0000000000000000";
+
+/// A copy of the command that everybody may run, with CAP_NET_RAW if `capable`; `None`, said aloud, where that
+/// cannot be.
+fn command_in(directory: &Path, capable: bool) -> Option<PathBuf> {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: file capabilities are root's to give");
+        return None;
+    }
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = directory.join("portolan");
+    fs::copy(env!("CARGO_BIN_EXE_portolan"), &copy).unwrap();
+    let given = Command::new("setcap")
+        .arg("cap_net_raw+ep")
+        .arg(&copy)
+        .status();
+    if capable && !given.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: `setcap` (libcap2-bin) does not work here");
+        return None;
+    }
+    if !capable {
+        fs::copy(env!("CARGO_BIN_EXE_portolan"), directory.join("plain")).unwrap();
+        return Some(directory.join("plain"));
+    }
+    Some(copy)
+}
+
+/// What an ordinary user's `command` prints.
+fn as_user(command: &Path, args: &[&str]) -> String {
+    let mut user = Command::new("setpriv");
+    user.args(["--reuid", UID, "--regid", UID, "--clear-groups"]);
+    user.arg(command).args(args).stdin(Stdio::null());
+    user.current_dir("/").env("XDG_CONFIG_HOME", "/nonexistent");
+    Ended::from(user.output().unwrap()).succeeded("the command")
+}
+
+/// What the job's programs have in their effective and ambient sets.
+fn sets(status: &str) -> [&str; 2] {
+    ["CapEff:", "CapAmb:"].map(|name| {
+        let line = status.lines().find_map(|line| line.split_once(name));
+        line.unwrap_or_else(|| panic!("no {name} in {status}"))
+            .1
+            .trim()
+    })
+}
+
+#[test]
+fn ranks_have_the_launchers_net_raw() {
+    let directory = tempfile::tempdir().unwrap();
+    for (capable, wanted) in [(true, NET_RAW_ALONE), (false, NOTHING)] {
+        let Some(command) = command_in(directory.path(), capable) else {
+            return;
+        };
+        let status = as_user(
+            &command,
+            &["run", "-n", "1", "--", "cat", "/proc/self/status"],
+        );
+        assert_eq!(sets(&status), [wanted, wanted], "capable: {capable}");
+    }
+}
+
+#[test]
+fn the_launcher_of_an_mpi_has_net_raw() {
+    let directory = tempfile::tempdir().unwrap();
+    let launcher = directory.path().join("mpirun");
+    let script = "#!/bin/sh\n[ \"$1\" != --version ] || exec echo 'mpirun (Open MPI) 4.1.4'\n\
+                  exec cat /proc/self/status\n";
+    fs::write(&launcher, script).unwrap();
+    fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).unwrap();
+    let args = [
+        "mpirun",
+        "--plain",
+        "--mpi",
+        launcher.to_str().unwrap(),
+        "-n",
+        "1",
+        "true",
+    ];
+    for (capable, wanted) in [(true, NET_RAW_ALONE), (false, NOTHING)] {
+        let Some(command) = command_in(directory.path(), capable) else {
+            return;
+        };
+        let status = as_user(&command, &args);
+        assert_eq!(sets(&status), [wanted, wanted], "capable: {capable}");
+    }
+}
