@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One NIC: a thread in a network namespace that has a macvlan of it and nothing else.
 //!
-//! The macvlan is in bridge mode, so that those of one NIC reach one another, and does not pass on
-//! that somebody wishes to hear all frames (`nopromisc`).
+//! The macvlan is in bridge mode, so that those of one NIC reach one another.
 
 use crate::config::NicConfig;
 use crate::{confine, netlink, rules};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoMacVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanFlags,
-    MacVlanMode,
+    InfoData, InfoKind, InfoMacVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanMode,
 };
 use netlink_sys::Socket;
 use nix::sched::{CloneFlags, unshare};
@@ -206,10 +204,9 @@ fn macvlan_of(lower: u32, here: &File) -> LinkMessage {
         LinkAttribute::NetNsFd(here.as_raw_fd()),
         LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::MacVlan),
-            LinkInfo::Data(InfoData::MacVlan(vec![
-                InfoMacVlan::Mode(MacVlanMode::Bridge),
-                InfoMacVlan::Flags(MacVlanFlags::NoPromisc),
-            ])),
+            LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(
+                MacVlanMode::Bridge,
+            )])),
         ]),
     ];
     link

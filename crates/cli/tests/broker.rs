@@ -90,11 +90,10 @@ impl Lab {
         format!("{}-h{host}", self.name)
     }
 
-    fn config(&self, group: &str, lines: &str) -> PathBuf {
-        let path = self.directory.path().join("broker.toml");
-        let text = format!("socket = '@portolan-broker'\n{lines}\n[[nic]]\ninterface = 'eth0'\n");
-        fs::write(&path, format!("{text}groups = ['{group}']\n")).unwrap();
-        path
+    /// Starts a broker at a path, for everyone.
+    fn broker_listening(&self, host: usize, socket: &str) -> Option<Broker> {
+        let text = format!("socket = '{socket}'\n[[nic]]\ninterface = 'eth0'\ngroups = ['*']\n");
+        self.start(host, &text)
     }
 
     /// Starts a broker for everyone, see [`Lab::broker_for`].
@@ -102,9 +101,24 @@ impl Lab {
         self.broker_for(host, "*", lines)
     }
 
-    /// Starts a broker on a host; `None`, said aloud, where the kernel has not what it takes.
+    /// The same for a group.
     fn broker_for(&self, host: usize, group: &str, lines: &str) -> Option<Broker> {
-        let config = self.config(group, lines);
+        self.broker_at(host, "eth0", group, lines)
+    }
+
+    /// The same of another interface than the lab's.
+    fn broker_at(&self, host: usize, nic: &str, group: &str, lines: &str) -> Option<Broker> {
+        let nic = format!("[[nic]]\ninterface = '{nic}'\ngroups = ['{group}']\n");
+        self.start(
+            host,
+            &format!("socket = '@portolan-broker'\n{lines}\n{nic}"),
+        )
+    }
+
+    /// Starts a broker on a host; `None`, said aloud, where the kernel has not what it takes.
+    fn start(&self, host: usize, text: &str) -> Option<Broker> {
+        let config = self.directory.path().join("broker.toml");
+        fs::write(&config, text).unwrap();
         let command = portolan(&[
             "broker",
             "--foreground",
@@ -166,15 +180,20 @@ impl Lab {
 
     /// The same with a group beside the user's own.
     fn job_of(&self, group: &str, role: &str, args: &[&str]) -> Command {
-        let lab = ["--lab", &self.name, "--path", "packet"];
-        let args = [&lab, &["--option", "broker=@portolan-broker"][..], args].concat();
-        let whole = ranks_command(2, role, &args, &unique_word());
+        let args = [&["--option", "broker=@portolan-broker"], args].concat();
         // The launcher is root, which labs need; the ranks are not.
-        let mut job = Command::new(whole.get_program());
         let drop = ["setpriv", "--reuid", UID, "--regid", UID, "--groups", group];
+        self.job_by(&drop, self.program().to_str().unwrap(), role, &args)
+    }
+
+    /// The same with the words in front of each rank's program.
+    fn job_by(&self, words: &[&str], program: &str, role: &str, args: &[&str]) -> Command {
+        let args = [&["--lab", &self.name, "--path", "packet"], args].concat();
+        let whole = ranks_command(2, role, &args, &unique_word());
+        let mut job = Command::new(whole.get_program());
         let mut args = whole.get_args();
         job.args(args.by_ref().take_while(|arg| *arg != "--"));
-        job.arg("--").args(drop).arg(self.program());
+        job.arg("--").args(words).arg(program);
         job.args(args.skip(1));
         job.stdin(Stdio::null())
             .env("XDG_CONFIG_HOME", "/nonexistent");
@@ -389,6 +408,136 @@ fn a_job_goes_on_by_udp_when_its_brokers_are_stopped() {
     fs::remove_file(&flag).unwrap();
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert!(job.0.wait().unwrap().success(), "{rest:?}");
+    let count = |word: &str| rest.iter().filter(|line| line.contains(word)).count();
+    let (packet, udp) = (count("path=packet: up"), count("path=udp: up"));
+    assert_eq!((packet, udp), (0, 2), "{rest:?}");
+}
+
+/// Another interface of a lab's host, made by `words` of `ip link add`; `None`, said aloud, where the
+/// kernel has no such thing.
+fn with_interface(lab: &Lab, host: usize, words: &str, address: &str) -> Option<()> {
+    let ip = |line: &str| {
+        let mut ip = Command::new("ip");
+        ip.args(["-n", &lab.host(host)]).args(line.split(' '));
+        Ended::from(ip.output().unwrap())
+    };
+    let made = ip(&format!("link add {words}"));
+    if made.status != 0 {
+        eprintln!("SKIPPED: `ip link add {words}`: {}", made.err.trim());
+        return None;
+    }
+    if words.contains("type bond") || words.contains("type bridge") {
+        for line in [
+            "link set eth0 down",
+            "link set eth0 master other",
+            "link set eth0 up",
+        ] {
+            ip(line).succeeded(line);
+        }
+    }
+    for line in [
+        &format!("address add {address} dev other"),
+        "link set other up",
+    ] {
+        ip(line).succeeded(line);
+    }
+    Some(())
+}
+
+/// A job by what lies above a NIC.
+fn served(test: &str, words: &str) {
+    let Some(lab) = Lab::up(test) else { return };
+    let hosts = [(0, "10.79.0.1/24"), (1, "10.79.0.2/24")];
+    for (host, address) in hosts {
+        if with_interface(&lab, host, words, address).is_none() {
+            return;
+        }
+    }
+    let Some(_first) = lab.broker_at(0, "other", "*", "") else {
+        return;
+    };
+    let _second = lab.broker_at(1, "other", "*", "").unwrap();
+    let told = Ended::from(
+        lab.job("talk", &["--option", "interface=other"])
+            .output()
+            .unwrap(),
+    );
+    let told = told.succeeded("the job");
+    let count = told.matches("path=packet: up, by the broker").count();
+    assert_eq!(count, 2, "{told}");
+}
+
+#[test]
+fn a_vlan_is_served() {
+    served("vlan", "link eth0 name other type vlan id 5");
+}
+
+#[test]
+fn a_bond_is_served() {
+    served("bond", "other type bond mode active-backup");
+}
+
+#[test]
+fn a_bridge_is_served() {
+    served("bridge", "other type bridge");
+}
+
+/// A rank in a container: a root directory, a mount and a process namespace of its own, and of the
+/// broker nothing but its socket.
+const CONTAINER: &str = r#"
+set -e
+root=$1-root socket=$1.sock program=$2
+shift 2
+mkdir "$root"
+mount -t tmpfs none "$root"
+cd "$root"
+mkdir usr proc run
+mount --bind /usr usr
+for name in bin lib lib64; do ln -s "usr/$name" "$name"; done
+mount -t proc none proc
+touch run/broker.sock program
+mount --bind "$socket" run/broker.sock
+mount --bind "$program" program
+exec chroot . "$@"
+"#;
+
+/// Runs that, given the directory of the hosts' sockets, which is asked for outside.
+const ENTER: &str = r#"
+at=$1/$(ip netns identify $$)
+shift
+exec unshare --mount --pid --fork --kill-child sh -c "$0" sh "$at" "$@"
+"#;
+
+#[test]
+fn a_job_in_containers_needs_only_the_socket() {
+    let Some(lab) = Lab::up("box") else { return };
+    let mut brokers = Vec::new();
+    for host in 0..2 {
+        let socket = lab.directory.path().join(lab.host(host) + ".sock");
+        let Some(broker) = lab.broker_listening(host, socket.to_str().unwrap()) else {
+            return;
+        };
+        brokers.push(broker);
+    }
+    let directory = lab.directory.path().to_str().unwrap().to_owned();
+    let program = lab.program();
+    let enter = [
+        "sh",
+        "-c",
+        ENTER,
+        CONTAINER,
+        &directory,
+        program.to_str().unwrap(),
+    ];
+    let drop = ["setpriv", "--reuid", UID, "--regid", UID, "--clear-groups"];
+    let args = ["--option", "broker=/run/broker.sock"];
+    let mut job = lab.job_by(&[&enter[..], &drop].concat(), "/program", "talk", &args);
+    let told = Ended::from(job.output().unwrap()).succeeded("the job");
+    let count = told.matches("path=packet: up, by the broker").count();
+    assert_eq!(count, 2, "{told}");
+    for broker in brokers {
+        broker.stop();
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ that should leave carry HONEST, all others FORGED: somebody else watches the wir
 """
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import select
@@ -23,6 +24,37 @@ ETH_P_ALL, OURS = 3, 0x88B5
 RING_LEN = 1 << 18
 # What a frame that the rules drop is answered with, by one kernel or another.
 DROPPED = (errno.EPERM, errno.ENOBUFS)
+
+
+
+def witness(ours):
+    """What root sees by the capture that the user tries below, in the same namespace: as long as it
+    sees frames, those who do not are kept from them. Told to look, says how many HONEST ones came."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect("\0" + BROKER[1:] if BROKER.startswith("@") else BROKER)
+    connection.send(struct.pack("<4sHHII16s", b"PBRK", 1, 1, RING_LEN, 0, b"eth0"))
+    _, fds, _, _ = socket.recv_fds(connection, 64, 4)
+    # SIOCGSKNS of linux/sockios.h, and CLONE_NEWNET.
+    namespace = fcntl.ioctl(fds[0], 0x894C)
+    if ctypes.CDLL(None).setns(namespace, 0x40000000):
+        raise OSError("setns")
+    capture = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    capture.bind(("portolan0", ETH_P_ALL))
+    ours.send(b"ready")
+    ours.recv(1)
+    seen = 0
+    while select.select([capture], [], [], 0)[0]:
+        seen += b"HONEST" in capture.recv(2048)
+    ours.send(struct.pack("<I", seen))
+
+
+root, ours = socket.socketpair()
+if os.fork() == 0:
+    root.close()
+    witness(ours)
+    os._exit(0)
+ours.close()
+root.recv(5)
 
 os.setgroups([])
 os.setresgid(UID, UID, UID)
@@ -197,6 +229,9 @@ for text in (b"HONEST", b"HONEST"):
     one.send(to)
     one.send(lent.frame(text))
 readable, _, _ = select.select([thief.socket], [], [], 1)
+root.send(b"?")
+seen = struct.unpack("<I", root.recv(4))[0]
+say("the same capture by root sees them", seen >= 4, seen)
 say("frames of others", not readable and b"HONEST" not in view[:], "it read one")
 view.close()
 own.close()
