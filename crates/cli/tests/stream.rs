@@ -373,14 +373,21 @@ impl Drop for Lab {
     }
 }
 
-/// Runs `role` on two hosts; returns the bytes that each rank got by streams.
+/// Runs `role` on two hosts, without checksums, so that pages are lent; returns the bytes that each rank
+/// got by streams.
 fn run_role(role: &str, usage: &str) -> Vec<u64> {
+    run_checked(role, usage, "off")
+}
+
+fn run_checked(role: &str, usage: &str, checksum: &str) -> Vec<u64> {
     if !can_make_labs() {
         return Vec::new();
     }
     let lab = Lab::up(role);
     let usage = format!("stream={usage}");
-    let out = run_ranks(2, role, &["--lab", &lab.0, "--option", &usage]).succeeded(role);
+    let checksum = format!("checksum={checksum}");
+    let options = ["--lab", &lab.0, "--option", &usage, "--option", &checksum];
+    let out = run_ranks(2, role, &options).succeeded(role);
     let counts = out.split_whitespace();
     let counts: Vec<u64> = counts
         .filter_map(|word| word.strip_prefix("streamed="))
@@ -416,6 +423,7 @@ fn pages_may_change_when_their_send_has_ended_under_loss_and_delay() {
     for role in ENDING_ROLES {
         run_role(role, "on");
     }
+    run_checked("endings", "on", "auto");
 }
 
 #[test]
@@ -441,8 +449,15 @@ fn a_process_that_is_killed_under_way_is_missed_and_leaves_nothing() {
     }
     for (victim, delay) in [(0, 500), (1, 1500), (0, 5000), (1, 20_000), (0, 40_000)] {
         let role = format!("dies-{victim}-{delay}");
-        let options = ["--option", "stream=on", "--option", "peer_timeout=5s"];
-        let ended = run_clean(2, &role, &[&["--new-lab", "2"][..], &options].concat());
+        let options = [
+            "--new-lab",
+            "2",
+            "--option",
+            "stream=on",
+            "--option",
+            "peer_timeout=5s",
+        ];
+        let ended = run_clean(2, &role, &options);
         let shown = format!("{role}\n{}\n{}", ended.out, ended.err);
         assert_eq!(ended.status, 137, "{shown}");
         let noticed = format!("noticed: rank {victim} on ");
@@ -459,6 +474,7 @@ fn an_intruder_costs_the_job_nothing() {
 fn transfers_both_ways_share_a_connection() {
     run_role("both", "on");
     run_role("both", "auto");
+    run_checked("both", "on", "auto");
 }
 
 #[test]

@@ -52,9 +52,11 @@ impl Streams {
             let LinkAddr::Udp { socket } = udp.local_addr() else {
                 return Ok(None);
             };
-            // Within one system the peer's queue would hold this process's own pages; what becomes of
-            // them when a peer is given up is found out by checksums, which a loopback has not.
-            match Stream::open(socket, over_wire) {
+            // Whoever computes sums has just read the bytes, and a copy out of the cache costs less than
+            // lending does, see ARCHITECTURE.md. On a loopback, which has none, the peer's queue would
+            // hold this process's own pages, also when a peer has been given up.
+            let lends = over_wire && !wants_sums;
+            match Stream::open(socket, lends) {
                 Ok(link) => {
                     return Ok(Some(Box::new(Streams {
                         link,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A thread with a descriptor table of its own.
+//! How many descriptors there may be, and a thread with a table of its own.
 #![allow(
     unsafe_code,
     reason = "unshare and close_range are not in the standard library"
@@ -7,6 +7,15 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// Descriptors that this process may have.
+#[must_use]
+pub fn most() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |most| {
+        usize::try_from(most).unwrap_or(usize::MAX)
+    })
+}
 
 /// Gives the calling thread a descriptor table of its own with nothing in it but `kept`.
 ///

@@ -26,6 +26,7 @@ pub use greeting::Tokens;
 use crate::{LinkCaps, LinkKind, Notice, PeerId, TxError, TxFrame, WakeSet};
 use connection::Connection;
 use greeting::{Greeter, Heard};
+use portolan_sys::descriptors;
 use portolan_sys::epoll::{Epoll, Ready};
 use portolan_sys::net;
 use std::collections::VecDeque;
@@ -47,6 +48,16 @@ const RX_BUFFER_LEN: usize = 4 << 20;
 /// Connections whose greeting is awaited, or that are being opened: strangers take no more of this
 /// process's descriptors.
 const GREETERS_MAX: usize = 16;
+
+/// Connections at most. Each that something may come by is looked at by a call of its own, a third of a
+/// microsecond; whoever has none goes by a path.
+pub const CONNECTIONS_MAX: usize = 32;
+
+/// Descriptors of a connection: its socket, and the ends of its pipe.
+const DESCRIPTORS: usize = 3;
+
+/// Of the descriptors that this process may have, connections take one in so many at most.
+const DESCRIPTORS_SHARE: usize = 8;
 
 /// How long a greeting, or a connection, is waited for. A SYN that was lost is repeated after a second.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -70,6 +81,7 @@ pub struct Stream {
     ready: Vec<Ready>,
     greeters: Vec<Greeter>,
     connections: Vec<Connection>,
+    connections_max: usize,
     next_number: u32,
     /// The listener is not watched, for want of descriptors, or because strangers have taken all places.
     is_deaf: bool,
@@ -105,6 +117,8 @@ impl Stream {
             ready: Vec::new(),
             greeters: Vec::new(),
             connections: Vec::new(),
+            connections_max: CONNECTIONS_MAX
+                .min(descriptors::most() / DESCRIPTORS_SHARE / DESCRIPTORS),
             next_number: 0,
             is_deaf: false,
             notices: VecDeque::new(),
@@ -129,7 +143,8 @@ impl Stream {
         if self.is_open(peer) || self.greeters.iter().any(|one| one.opens(peer)) {
             return;
         }
-        let begun = match self.greeters.len() < GREETERS_MAX {
+        let is_room = self.connections.len() < self.connections_max;
+        let begun = match is_room && self.greeters.len() < GREETERS_MAX {
             true => net::begin_connect(self.local.ip(), to),
             false => Err(io::ErrorKind::WouldBlock.into()),
         };
@@ -360,6 +375,13 @@ impl Stream {
                 if self.epoll.watch_room(socket, token, false).is_err() {
                     self.end_greeter(index);
                 }
+            }
+            Heard::Proven(_) if self.connections.len() >= self.connections_max => {
+                log::debug!(
+                    "stream link: there are {} connections",
+                    self.connections_max
+                );
+                self.end_greeter(index);
             }
             Heard::Proven(peer) => {
                 let greeter = self.greeters.swap_remove(index);

@@ -342,6 +342,29 @@ fn one_that_answers_with_another_token_gets_no_payload() {
 }
 
 #[test]
+fn connections_take_no_more_descriptors_than_their_share() {
+    let (mut one, mut two) = connected(true);
+    one.link.connections_max = 1;
+    let other = Tokens {
+        mine: 12,
+        theirs: 23,
+    };
+    // One that is opened, and one that is accepted.
+    one.link.open_to(2, two.link.local_addr(), other);
+    turn_until(&mut [&mut one, &mut two], |ends| ends[0].down == 1);
+    one.known.insert(12, (2, 23));
+    two.known.insert(23, (3, 12));
+    let other = Tokens {
+        mine: 23,
+        theirs: 12,
+    };
+    two.link.open_to(3, one.link.local_addr(), other);
+    turn_until(&mut [&mut one, &mut two], |ends| ends[1].down == 1);
+    assert_eq!((one.link.counts(), one.up), ((1, 0), 1));
+    send(&mut one, &mut two, 1, b"head", &pattern(100_000, 1));
+}
+
+#[test]
 fn a_connection_that_is_refused_is_told_of() {
     let (mut one, two) = acquainted(true);
     let to = two.link.local_addr();
