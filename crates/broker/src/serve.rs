@@ -243,7 +243,8 @@ impl Broker {
         let sent = client
             .connection
             .send_with_fd(&record, opened.socket.as_fd());
-        sent.map_err(system)?;
+        // It has gone, or does not read: nothing is wrong here.
+        sent.map_err(|_| Refusal::Malformed)?;
         log::info!(
             "user {} has endpoint {} of {name}",
             client.uid,

@@ -597,6 +597,73 @@ fn a_broker_that_is_stopped_leaves_nothing() {
     lab.broker(0, "").unwrap().stop();
 }
 
+/// The service's units as they are installed, for a command that is there.
+#[test]
+fn systemd_takes_the_units() {
+    let directory = tempfile::tempdir().unwrap();
+    let bin = directory.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_portolan"), bin.join("portolan")).unwrap();
+    let mut verify = Command::new("systemd-analyze");
+    verify.arg("verify");
+    for name in ["portolan-broker.service", "portolan-broker.socket"] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/systemd");
+        let text = fs::read_to_string(source.join(name)).unwrap();
+        let unit = directory.path().join(name);
+        fs::write(
+            &unit,
+            text.replace("@PREFIX@", directory.path().to_str().unwrap()),
+        )
+        .unwrap();
+        verify.arg(unit);
+    }
+    let Ok(output) = verify.output() else {
+        return eprintln!("SKIPPED: no `systemd-analyze` here");
+    };
+    let told = Ended::from(output);
+    assert_eq!((told.status, told.err.as_str()), (0, ""), "{}", told.out);
+}
+
+/// Listening is systemd's, as by portolan-broker.socket.
+#[test]
+fn a_broker_takes_the_socket_that_systemd_has_made() {
+    let Some(lab) = Lab::up("systemd") else {
+        return;
+    };
+    if Command::new("systemd-socket-activate")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        return eprintln!("SKIPPED: no `systemd-socket-activate` here");
+    }
+    let mut activators = Vec::new();
+    for host in 0..2 {
+        let config = lab.directory.path().join("broker.toml");
+        fs::write(&config, "[[nic]]\ninterface = 'eth0'\ngroups = ['*']\n").unwrap();
+        let own = env!("CARGO_BIN_EXE_portolan");
+        let mut activate = Command::new("systemd-socket-activate");
+        activate.args([
+            "--seqpacket",
+            "-l",
+            "@portolan-broker",
+            own,
+            "broker",
+            "--config",
+        ]);
+        let mut child = lab.inside(host, activate.arg(&config));
+        let mut child = KillOnDrop(child.stderr(Stdio::piped()).spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
+        let said = lines.next().unwrap().unwrap();
+        assert!(said.starts_with("Listening on"), "{said}");
+        std::thread::spawn(move || lines.for_each(drop));
+        activators.push(child);
+    }
+    let told = Ended::from(lab.job("talk", &[]).output().unwrap()).succeeded("the job");
+    let count = told.matches("path=packet: up, by the broker").count();
+    assert_eq!(count, 2, "{told}");
+}
+
 #[test]
 fn a_configuration_is_checked() {
     let directory = tempfile::tempdir().unwrap();
