@@ -116,7 +116,8 @@ pub(crate) struct OpenFrame {
     pub(crate) numbered: bool,
 }
 
-/// A run of fragments of one eager message, in one frame buffer.
+/// Frames behind one another in one frame buffer, which leave in GSO batches: the fragments of eager
+/// messages, or frames that messages of a burst share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) slot: SlotId,
@@ -125,6 +126,8 @@ pub(crate) struct Run {
     pub(crate) segment_len: usize,
     /// Most bytes of one GSO batch.
     pub(crate) batch_len: usize,
+    /// More messages may go into its last frame, and frames behind it.
+    pub(crate) is_shared: bool,
 }
 
 impl Run {

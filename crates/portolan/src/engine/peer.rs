@@ -48,23 +48,21 @@ pub(crate) struct PeerInfo {
 pub(crate) const ALONE_MAX: u32 = 8;
 
 impl PeerInfo {
-    /// Whether nothing was sent in this turn before.
-    #[inline]
-    pub(crate) fn is_first(&mut self, turn: u32) -> bool {
-        if self.sent_turn == turn {
-            return false;
-        }
-        self.sends_bursts = self.sent_count > ALONE_MAX;
-        (self.sent_turn, self.sent_count) = (turn, 1);
-        true
-    }
-
     /// Notes that a message is sent; `true` if it may wait for others to share a frame or a call with.
     #[inline]
     pub(crate) fn waits_for_company(&mut self, turn: u32) -> bool {
-        if !self.is_first(turn) {
+        if self.sent_turn == turn {
             self.sent_count = self.sent_count.wrapping_add(1);
+        } else {
+            self.sends_bursts = self.sent_count > ALONE_MAX;
+            (self.sent_turn, self.sent_count) = (turn, 1);
         }
         self.sent_count > if self.sends_bursts { 1 } else { ALONE_MAX }
+    }
+
+    /// Whether the message that was noted last is the first of its turn.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.sent_count == 1
     }
 }

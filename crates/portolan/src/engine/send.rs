@@ -41,16 +41,14 @@ impl Inner {
         let Some(hint) = self.stage(peer, spec, pieces)? else {
             return Ok(Submitted::Wait);
         };
-        // Alone in this turn, or in a full frame: it leaves at once. In a burst: with the next turn,
-        // together with what has gathered by then.
+        // Alone in this turn, or in full frames that no call takes more of: it leaves at once. In a
+        // burst: with the next turn, together with what has gathered by then.
         let info = &mut self.peers[peer.0 as usize];
+        let waits = info.waits_for_company(self.turn);
         let leaves = match hint {
-            FlushHint::Open => info.is_first(self.turn),
-            FlushHint::Frames => !info.waits_for_company(self.turn),
-            FlushHint::Full => {
-                info.is_first(self.turn);
-                true
-            }
+            FlushHint::Open => info.is_alone(),
+            FlushHint::Frames => !waits,
+            FlushHint::Full => true,
         };
         self.flush_wanted |= leaves;
         Ok(Submitted::Accepted)
@@ -248,8 +246,7 @@ impl Inner {
         buffer: Buffer,
     ) -> Result<Request, Error> {
         let kind = OpKind::Send(peer);
-        let appended =
-            !self.pending.has(peer, &spec) && self.core.append(peer, &spec, &buffer).is_some();
+        let appended = self.append(peer, &spec, &buffer);
         let submitted = match appended {
             true => Submitted::Accepted,
             false => self.try_eager(peer, &spec, &[&buffer])?,
@@ -266,6 +263,17 @@ impl Inner {
         Ok(Request(op))
     }
 
+    /// Appends a message to a frame that is being filled, if there is one with room.
+    #[inline]
+    fn append(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
+        let appended =
+            !self.pending.has(peer, spec) && self.core.append(peer, spec, bytes).is_some();
+        if appended {
+            self.peers[peer.0 as usize].waits_for_company(self.turn);
+        }
+        appended
+    }
+
     /// Sends a copy of `bytes`, with nothing to wait for.
     pub(crate) fn send_copy(&mut self, to: &Target, bytes: &[u8]) -> Result<(), Error> {
         let peer = self.check_rank(to.rank())?;
@@ -279,7 +287,7 @@ impl Inner {
         spec: SendSpec,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        if !self.pending.has(peer, &spec) && self.core.append(peer, &spec, bytes).is_some() {
+        if self.append(peer, &spec, bytes) {
             return Ok(());
         }
         if self.try_eager(peer, &spec, &[bytes])? == Submitted::Wait {

@@ -336,6 +336,7 @@ impl Path {
         {
             let start = run.off + run.len + run.room_in_last();
             run.batch_len = BATCH_LEN_MAX;
+            run.is_shared = false;
             if start + count * segment_len <= slots.bytes(run.slot).len() {
                 run.fill_last(slots);
                 run.len += len;
@@ -354,8 +355,88 @@ impl Path {
             len,
             segment_len,
             batch_len,
+            is_shared: false,
         });
         (slot, 0)
+    }
+
+    /// Room for a numbered record of `need` bytes in the run of shared frames that waits last, or in a
+    /// new one. `P4.16`
+    fn stage_in_run<'a>(
+        &mut self,
+        slots: &'a mut SlotPool,
+        need: usize,
+    ) -> (&'a mut [u8], FlushHint) {
+        if let Some(run) = self.runs.back_mut().filter(|run| run.is_shared) {
+            let mut start = run.off + run.len;
+            if need <= run.room_in_last() {
+                run.len += need;
+                return (
+                    &mut slots.bytes_mut(run.slot)[start..start + need],
+                    FlushHint::Open,
+                );
+            }
+            start += run.room_in_last();
+            // The path's frames may have become longer since the run began.
+            let fits = FRAME_HEADER_LEN + need <= run.segment_len;
+            if fits && start + run.segment_len <= slots.bytes(run.slot).len() {
+                run.fill_last(slots);
+                run.len += FRAME_HEADER_LEN + need;
+                let slot = run.slot;
+                return self.staged_in_frame(slots, slot, start, need);
+            }
+        }
+        let segment_len = self.shared_frame_len();
+        // A short burst takes little; behind a run that waits, much more may be expected.
+        let slot = slots.take(match self.runs.is_empty() {
+            true => segment_len.max(SHORT_RUN_LEN),
+            false => RUNS_LEN,
+        });
+        self.runs.push_back(Run {
+            slot,
+            off: 0,
+            len: FRAME_HEADER_LEN + need,
+            segment_len,
+            batch_len: BATCH_LEN_MAX,
+            is_shared: true,
+        });
+        self.staged_in_frame(slots, slot, 0, need)
+    }
+
+    /// The first record of a shared frame of a run, which begins at `start` of its buffer.
+    fn staged_in_frame<'a>(
+        &self,
+        slots: &'a mut SlotPool,
+        slot: SlotId,
+        start: usize,
+        need: usize,
+    ) -> (&'a mut [u8], FlushHint) {
+        let waiting = self.runs.back().map_or(0, |run| run.len);
+        let hint = match self.has_batch_to_fill(0) && !is_company(waiting, need) {
+            true => FlushHint::Frames,
+            false => FlushHint::Full,
+        };
+        let at = start + FRAME_HEADER_LEN;
+        (&mut slots.bytes_mut(slot)[at..at + need], hint)
+    }
+
+    /// Whether the last frame of a shared run has room for a record of `lane`, of `need` bytes.
+    #[inline]
+    fn has_run_room(&self, lane: usize, need: usize) -> bool {
+        let last = self.runs.back().filter(|run| run.is_shared);
+        lane == LaneId::Low.index() && last.is_some_and(|run| need <= run.room_in_last())
+    }
+
+    /// A run of shared frames waits, so that what follows goes there, too.
+    #[inline]
+    fn has_shared_run(&self) -> bool {
+        self.runs.back().is_some_and(|run| run.is_shared)
+    }
+
+    /// Frames leave in GSO batches here.
+    #[inline]
+    fn sends_batches(&self) -> bool {
+        !self.params.lossless && self.params.segments_max > 1
     }
 
     /// Ends the lane's open frame: it waits for transmission, and the next message starts another.
@@ -375,10 +456,86 @@ pub(crate) struct Parts<'a> {
     pub(crate) emit: &'a dyn Fn(usize, usize, &mut [u8]),
 }
 
+/// Messages that take about as long to submit as a call takes that sends them: what has gathered so many
+/// leaves, so that the receiver works on them while the next ones gather. `P4.16`
+const COMPANY_COUNT: usize = 64;
+
+/// Whether `len` bytes of records like one of `need` bytes are that many.
+fn is_company(len: usize, need: usize) -> bool {
+    len >= COMPANY_COUNT * need
+}
+
+/// Bytes of the buffer of the first run of shared frames: six frames of an ordinary Ethernet.
+const SHORT_RUN_LEN: usize = 9 * 1024;
+
 /// Room for an acknowledgement and credit in the last frame of a run.
 const PIGGYBACK_RESERVE: usize = portolan_wire::ACK_FIXED_LEN + portolan_wire::CREDIT_LEN;
 
 impl Paths {
+    /// Memory for a record of `need` bytes that shares a frame of `lane`, on the path for small
+    /// messages; of a burst, on that for bulk data, if frames leave in batches there. `P4.16`
+    #[inline]
+    pub(crate) fn stage_small<'a>(
+        &mut self,
+        slots: &'a mut SlotPool,
+        lane: usize,
+        need: usize,
+        is_numbered: bool,
+    ) -> Option<(&'a mut [u8], FlushHint)> {
+        let batches =
+            lane == LaneId::Low.index() && self.bulk_path().is_some_and(Path::sends_batches);
+        if batches && is_numbered && self.goes_in_run(lane, need) {
+            return Some(self.bulk_mut()?.stage_in_run(slots, need));
+        }
+        let path = self.small_mut()?;
+        let frame_len = path.shared_frame_len();
+        let (out, hint) = path.stage_shared(slots, lane, need, is_numbered);
+        let hint = match hint {
+            FlushHint::Full if batches && !is_company(frame_len, need) => FlushHint::Frames,
+            hint => hint,
+        };
+        Some((out, hint))
+    }
+
+    /// Whether a record belongs into a run of shared frames: a full frame waits already, so a burst is
+    /// under way.
+    fn goes_in_run(&self, lane: usize, need: usize) -> bool {
+        let (Some(small), Some(bulk)) = (self.small_path(), self.bulk_path()) else {
+            return false;
+        };
+        let is_burst = bulk.has_shared_run()
+            || !small.closed[lane].is_empty() && !small.has_open_room(lane, need);
+        is_burst && bulk.fits_shared(need) && bulk.runs.len() < CLOSED_MAX && bulk.is_usable()
+    }
+
+    /// The path of a run whose last frame has room for a record of `lane`, of `need` bytes.
+    fn run_mut(&mut self, lane: usize, need: usize) -> Option<&mut Path> {
+        self.bulk_mut().filter(|path| path.has_run_room(lane, need))
+    }
+
+    /// Room for a record of `need` bytes in a frame that `lane` is filling, if there is any and
+    /// `number` numbers it.
+    #[inline]
+    pub(crate) fn append<'a>(
+        &mut self,
+        slots: &'a mut SlotPool,
+        lane: usize,
+        need: usize,
+        number: impl FnOnce() -> Option<u16>,
+    ) -> Option<(u16, &'a mut [u8])> {
+        let path = self.small_mut()?;
+        if path.has_open_room(lane, need) {
+            let seq = number()?;
+            return Some((seq, path.stage_shared(slots, lane, need, true).0));
+        }
+        if path.is_lossless() {
+            return None;
+        }
+        let path = self.run_mut(lane, need)?;
+        let seq = number()?;
+        Some((seq, path.stage_in_run(slots, need).0))
+    }
+
     /// Memory for the payload of a record, which is cut into parts if no frame carries all of it;
     /// `None` if there is no path.
     pub(crate) fn stage_parts<'a>(

@@ -60,7 +60,15 @@ impl Peer {
         };
         let (slots, header_len) = (&mut sh.slots, message.header_len());
         if fits {
-            let (out, hint) = path.stage_shared(slots, lane, record_len, !best_effort);
+            let (out, hint) = match path.is_lossless() {
+                true => path.stage_shared(slots, lane, record_len, !best_effort),
+                false => {
+                    let staged = self
+                        .paths
+                        .stage_small(slots, lane, record_len, !best_effort);
+                    staged.expect("there is a path: it was looked at")
+                }
+            };
             message.emit(out);
             return Ok(Staging::whole(&mut out[header_len..], hint));
         }
@@ -113,14 +121,11 @@ impl Peer {
         }
         let (lane, header_len) = (spec.lane.index(), spec.header_len());
         let need = header_len + bytes.len();
-        let path = self.paths.small_mut()?;
-        if !path.has_open_room(lane, need) {
-            return None;
-        }
         let len = u16::try_from(bytes.len()).ok()?;
-        let seq = self.lanes.tx(spec.lane).reserve(charge(bytes.len()))?;
+        let tx = self.lanes.tx(spec.lane);
+        let number = || tx.reserve(charge(bytes.len()));
+        let (seq, out) = self.paths.append(&mut sh.slots, lane, need, number)?;
         sh.ctx.counters_mut().messages_sent += 1;
-        let (out, _) = path.stage_shared(&mut sh.slots, lane, need, true);
         spec.message(len, seq).emit(out);
         out[header_len..].copy_from_slice(bytes);
         Some(())

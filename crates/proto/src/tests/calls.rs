@@ -215,3 +215,65 @@ fn runs_with_wrong_headers_end_nothing_and_fill_no_memory() {
         assert!(held_len < 16 * 128 * 1024, "{held_len}");
     }
 }
+
+/// Sends messages of `lens` bytes in one turn; all of them arrive, in order.
+fn burst(pair: &mut Pair, lens: &[usize]) {
+    for (seed, &len) in (0..).zip(lens) {
+        pair.ends[1].post(PORT, len, None);
+        let accepted = pair.ends[0].send(B, &to(PORT), &message(seed, len));
+        accepted.unwrap();
+    }
+    pair.run(Duration::from_secs(2));
+    let got = pair.ends[1].got.split_off(0);
+    assert_eq!(got.len(), lens.len());
+    for ((seed, &len), got) in (0..).zip(lens).zip(got) {
+        assert!(got.error.is_none() && got.bytes == message(seed, len));
+    }
+    pair.assert_clean();
+}
+
+// P4.16
+#[test]
+fn messages_of_a_burst_share_frames_and_calls() {
+    // Frames that are not full by themselves; full ones; one message each.
+    for (len, per_frame) in [(300, 4), (32, 35), (1000, 1)] {
+        let mut pair = pair();
+        burst(&mut pair, &vec![len; 384]);
+        // All but the frame that was full first and the one that was open then.
+        let frames = 384_usize.div_ceil(per_frame) - 2;
+        assert_eq!(pair.calls.iter().sum::<usize>(), frames, "{len}");
+        assert_eq!(
+            pair.calls.len(),
+            frames.div_ceil(44),
+            "{len}: {:?}",
+            pair.calls
+        );
+    }
+}
+
+// P4.16
+#[test]
+fn a_burst_beside_raw_frames_leaves_by_the_path_that_takes_many_in_a_call() {
+    let mut pair = Pair::new(&[LinkId::UDP, LinkId::PACKET], 1);
+    pair.run(Duration::from_millis(50));
+    pair.calls.clear();
+    burst(&mut pair, &[200; 60]);
+    assert_eq!(pair.calls, [8]);
+    // One that is alone does not.
+    burst(&mut pair, &[200]);
+    assert_eq!(pair.calls, [8]);
+}
+
+// P4.16
+#[test]
+fn messages_of_a_burst_are_repaired_one_frame_at_a_time() {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    for round in 0..20 {
+        let mut pair = pair();
+        pair.faults.drop = 0.2;
+        let lens: Vec<_> = (0..150).map(|_| rng.random_range(0..1300)).collect();
+        burst(&mut pair, &lens);
+        let counters = pair.ends[0].core.counters();
+        assert!(counters.retransmits > 0, "{round}");
+    }
+}
