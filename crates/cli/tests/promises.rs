@@ -71,6 +71,14 @@ fn as_rank() {
         }
         ("last", 0) => node.send(Target::new(1, PORT), b"bye").unwrap(),
         ("last", _) => receive_last(&mut node),
+        // What nobody asks for; then the copies of the longest that a send makes.
+        ("unasked", 0) => {
+            for len in [20_000, 50_000, 65_536] {
+                node.send(Target::new(1, OTHER), &payload(0, 2, 0, len))
+                    .unwrap();
+            }
+        }
+        ("unasked", _) => receive_what_is_not_sent(&mut node),
         ("looked for", 0) => {}
         ("looked for", _) => look_for_the_gone(&mut node),
         ("oneself", _) => send_to_oneself(&mut node),
@@ -138,6 +146,18 @@ fn receive_last(node: &mut Node) {
     names_rank_0(node.send(Target::new(0, PORT), b"late").unwrap_err());
     node.send(Target::new(1, PORT), b"own").unwrap();
     assert_eq!(node.recv(PORT, &mut bytes).unwrap().source, 1);
+}
+
+/// Waits for something else than what was sent, until its sender has ended; then receives that.
+fn receive_what_is_not_sent(node: &mut Node) {
+    let mut bytes = vec![0; 65_536];
+    names_rank_0(node.recv_from(0, PORT, &mut bytes).unwrap_err());
+    for len in [20_000, 50_000, 65_536] {
+        let got = node.recv_from(0, OTHER, &mut bytes).unwrap().len;
+        assert_eq!(got, len);
+        check(&bytes[..len], 0, 2, 0, len);
+    }
+    println!("\ngot all");
 }
 
 /// Looks again and again for messages of a rank that has ended without a word, then of anybody.
@@ -303,6 +323,12 @@ fn tagged_messages_arrive_although_their_sender_has_closed() {
 #[test]
 fn copies_beyond_credit_arrive_although_their_sender_has_closed() {
     both_end_well("copies", 1);
+}
+
+// P2.9, P4.13
+#[test]
+fn a_sender_ends_whose_messages_nobody_asks_for() {
+    both_end_well("unasked", 1);
 }
 
 // P2.14

@@ -179,7 +179,15 @@ impl Inner {
                 self.complete_send(op, peer, Ok(()));
                 return true;
             }
-            Err(Refused::TooLong) => {}
+            Err(Refused::TooLong) => match self.try_in_parts(peer, spec, op) {
+                Ok(()) => {
+                    self.flush_wanted = true;
+                    self.complete_send(op, peer, Ok(()));
+                    return true;
+                }
+                Err(Refused::Busy) => return false,
+                Err(_) => {}
+            },
             Err(Refused::Gone(cause)) => {
                 let gone = Err(OpError::PeerGone(peer, cause));
                 self.complete_send(op, peer, gone);
@@ -199,6 +207,16 @@ impl Inner {
             }
             Err(_) => false,
         }
+    }
+
+    /// Submits a copy that nobody waits for in parts, if it may go so: it has left then, although its
+    /// receiver may never ask for it.
+    fn try_in_parts(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> Result<(), Refused> {
+        let is_copy = matches!(self.ops.owner(op), Some(Owner::Nobody));
+        if !is_copy || peer.0 == self.rank() {
+            return Err(Refused::TooLong);
+        }
+        self.core.eager_in_parts(peer, spec, self.ops.bytes(op))
     }
 
     /// Address of byte `off` of the memory of `op`, where `peer` may be able to read it; else 0.

@@ -7,7 +7,9 @@ use crate::base::credit::charge;
 use crate::base::narrow::narrow;
 use crate::bulk::TxRole;
 use crate::bulk::send::Announcement;
+use crate::mem::slot::FRAGMENTED_LEN_MAX;
 use crate::path::control::Control;
+use crate::path::stage::cut_points;
 use crate::rma::target::answer_record;
 use crate::shared::Shared;
 use crate::{
@@ -88,6 +90,45 @@ impl Peer {
         };
         Ok(path.stage_run(slots, &fragment, len, batch_len))
     }
+
+    /// A message that is longer than its lossless path takes in a frame, in fragments. `P4.13`
+    pub(crate) fn eager_in_parts(
+        &mut self,
+        sh: &mut Shared,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Refused> {
+        let (lane, len) = (spec.lane.index(), bytes.len());
+        let Some(path) = self.paths.small_mut() else {
+            return Err(Refused::NotUp);
+        };
+        if !path.is_lossless() || len > FRAGMENTED_LEN_MAX {
+            return Err(Refused::TooLong);
+        }
+        let tx = self.lanes.tx(spec.lane);
+        let seq = match path.has_room(lane) {
+            true => tx.reserve(charge(len)),
+            false => None,
+        };
+        let Some(seq) = seq else {
+            tx.starve();
+            return Err(Refused::Busy);
+        };
+        sh.ctx.counters_mut().messages_sent += 1;
+        for (offset, part) in cut_points(len, sh.ctx.eager_len_max(true)) {
+            let fragment = Fragment {
+                message: spec.message(narrow(part), seq),
+                message_len: narrow(len),
+                offset: narrow(offset),
+            };
+            let header_len = fragment.header_len();
+            let out = path.stage_alone(&mut sh.slots, lane, header_len + part);
+            fragment.emit(out);
+            out[header_len..].copy_from_slice(&bytes[offset..offset + part]);
+        }
+        Ok(())
+    }
+
     /// A message that nothing waits before: by which link it leaves this instant, and its header.
     #[inline]
     pub(crate) fn direct<const N: usize>(

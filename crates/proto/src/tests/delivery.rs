@@ -3,6 +3,7 @@
 
 use super::pair::*;
 use crate::*;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use rand::{Rng, SeedableRng};
@@ -686,5 +687,33 @@ fn a_new_session_does_not_overtake_what_the_last_has_left() {
         credit.consumed, 35,
         "credit of one session is not given back to the next"
     );
+    pair.assert_clean();
+}
+
+// P4.13
+#[test]
+fn a_copy_in_parts_arrives_by_a_ring_before_anybody_asks_for_it() {
+    let mut pair = Pair::new(&[LinkId::SHM], 3);
+    pair.run(Duration::from_millis(10));
+    let spec = SendSpec {
+        to: PortId::user(1).into(),
+        lane: LaneId::Low,
+        best_effort: false,
+    };
+    for len in [16 * 1024 + 1, 40_000, 64 * 1024] {
+        let bytes: Vec<u8> = (0..=250).cycle().take(len).collect();
+        let core = &mut pair.ends[0].core;
+        core.eager_in_parts(B, &spec, &bytes).unwrap();
+        pair.run(Duration::from_millis(10));
+        assert_eq!(pair.ends[0].core.unfinished_peers().count(), 0);
+        assert_eq!(pair.ends[0].core.unfinished_transfers().count(), 0);
+        pair.ends[1].post(PortId::user(1), len, None);
+        pair.run(Duration::from_millis(10));
+        assert!(pair.ends[1].got.pop().unwrap().bytes == bytes);
+    }
+    let core = &mut pair.ends[0].core;
+    let longer = vec![0; 64 * 1024 + 1];
+    let refused = core.eager_in_parts(B, &spec, &longer);
+    assert_eq!(refused, Err(Refused::TooLong));
     pair.assert_clean();
 }
