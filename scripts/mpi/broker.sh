@@ -71,6 +71,7 @@ while True:
 # broker_job WORD…: an ordinary user's `portolan mpirun` on host 0; WORD… is for the launcher.
 broker_job() {
     local directory=$work_dir/broker may=-all,+sys_admin
+    # shellcheck disable=SC2016 # The inner shell expands them.
     logged "$broker_limit" "$portolan" lab exec --name "$lab" h0 -- unshare --uts --mount sh -c \
         'hostname "$1"; mount --bind "$2" /etc/hosts; shift 2; exec "$@"' sh "$lab-h0" "$directory/hosts" \
         setpriv --reuid "$broker_user" --regid "$broker_user" --clear-groups --inh-caps "$may" \
