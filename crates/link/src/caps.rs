@@ -12,6 +12,8 @@ pub enum LinkKind {
     Udp,
     /// AF_PACKET sockets on one Ethernet.
     Packet,
+    /// AF_XDP sockets on one Ethernet.
+    Xdp,
     /// Kernel TCP connections, to which pages are lent.
     Stream,
     /// In-memory network for tests.
@@ -24,6 +26,7 @@ impl fmt::Display for LinkKind {
             LinkKind::Shm => "shm",
             LinkKind::Udp => "udp",
             LinkKind::Packet => "packet",
+            LinkKind::Xdp => "xdp",
             LinkKind::Stream => "stream",
             LinkKind::Sim => "sim",
         })

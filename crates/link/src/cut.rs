@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cutting a [`TxFrame`] into the datagrams that it stands for.
 
-use crate::{Segments, TxFrame};
+use crate::{Segments, TxError, TxFrame};
 use std::io::IoSlice;
 
 /// A frame, or a run of segments, whose shape has been checked.
@@ -153,6 +153,18 @@ impl<'a> Iterator for Pieces<'a> {
         self.head = rest;
         self.room = self.segment_len;
         Some(header)
+    }
+}
+
+/// Bytes of a run of one segment, which is a frame; longer runs are beyond what links say they can do
+/// that send frame by frame.
+#[cold]
+pub(crate) fn checked_single(frame: &TxFrame<'_>) -> Result<usize, TxError> {
+    let run = Run::new(frame);
+    if run.count == 1 {
+        Ok(run.total_len())
+    } else {
+        Err(TxError::TooLong { frame_len_max: 0 })
     }
 }
 

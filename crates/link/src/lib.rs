@@ -17,6 +17,7 @@ mod caps;
 pub mod conformance;
 mod cut;
 pub mod die;
+mod ethernet;
 pub mod fault;
 mod frame;
 mod host;
@@ -29,6 +30,7 @@ pub mod shm;
 pub mod sim;
 pub mod stream;
 pub mod udp;
+pub mod xdp;
 
 pub use addr::{HostId, LinkAddr};
 pub use caps::{LinkCaps, LinkKind};

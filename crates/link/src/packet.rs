@@ -31,6 +31,11 @@ mod filter;
 pub mod lease;
 mod receiving;
 
+pub use crate::ethernet::{ENDPOINT_ALL, ETHER_TYPE, InterfaceRef};
+use crate::ethernet::{
+    ETHERNET_LEN, Errors, GATHER_MAX, HEADER_LEN, Header, frame_len_max, header,
+};
+
 use crate::peers::PeerTable;
 use crate::{
     Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame,
@@ -40,7 +45,6 @@ use lease::Request;
 use portolan_sys::net::{self, Interface, MacAddr, PacketRing};
 use portolan_sys::seqpacket::Seqpacket;
 use receiving::Intake;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -48,43 +52,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 /// always connected.
 pub const BROADCAST: PeerId = PeerId::MAX;
 
-/// EtherType "local experimental 1" (IEEE Std 802), assigned to nobody.
-pub const ETHER_TYPE: u16 = 0x88B5;
-
-/// The endpoint that is everyone.
-pub const ENDPOINT_ALL: u16 = 0xFFFF;
-
-/// Bytes of an Ethernet header: two addresses and the EtherType.
-pub(crate) const ETHERNET_LEN: usize = 14;
-
-/// Bytes in front of the frame: the Ethernet header and two endpoints.
-pub(crate) const HEADER_LEN: usize = ETHERNET_LEN + 4;
-
-/// Slices of a gather list. All are copied, so nothing in the system bounds it; the figure is the
-/// UDP link's.
-const GATHER_MAX: usize = 256;
+const ERRORS: Errors = Errors(LinkKind::Packet);
 
 /// Bytes of receive buffer that a link has or wishes for: a ring of 2,560 frames at an MTU of 1500, a
 /// burst of 1.5 ms of frames; their headers and short frames still fit in a core's cache.
 const RECEIVE_BUFFER_LEN: usize = 4 << 20;
-
-/// Which interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InterfaceRef {
-    /// By name, such as `eth0`.
-    Name(String),
-    /// By number.
-    Index(u32),
-}
-
-impl fmt::Display for InterfaceRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InterfaceRef::Name(name) => f.write_str(name),
-            InterfaceRef::Index(index) => write!(f, "number {index}"),
-        }
-    }
-}
 
 /// How frames come in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,8 +132,6 @@ struct Opened {
     lease: Option<Seqpacket>,
 }
 
-pub(crate) type Header = [u8; HEADER_LEN];
-
 impl Packet {
     /// Opens the link.
     ///
@@ -170,22 +140,13 @@ impl Packet {
     /// down, or is no Ethernet.
     pub fn open(config: &PacketConfig) -> Result<Self, LinkError> {
         let name = &config.interface;
-        if config.endpoint == ENDPOINT_ALL {
-            let source = io::Error::from_raw_os_error(libc::EINVAL);
-            let remedy = "0xFFFF stands for everyone; choose another endpoint";
-            return Err(system(
-                format!("endpoint {ENDPOINT_ALL} on {name}"),
-                source,
-                remedy,
-            ));
-        }
-        let all = list_interfaces()?;
-        let interface = find_interface(&all, name)?;
-        let opened = match open_own(interface, config) {
+        ERRORS.check_endpoint(config.endpoint, name)?;
+        let interface = ERRORS.find_interface(name)?;
+        let opened = match open_own(&interface, config) {
             Err(LinkError::System { errno, .. })
                 if errno.raw_os_error() == Some(libc::EPERM) && config.broker.is_some() =>
             {
-                open_leased(interface, config)?
+                open_leased(&interface, config)?
             }
             other => other?,
         };
@@ -236,18 +197,8 @@ impl Link for Packet {
     }
 
     fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
-        let unreachable = |why| LinkError::Unreachable {
-            kind: LinkKind::Packet,
-            peer,
-            why,
-        };
-        let LinkAddr::Packet { mac, endpoint } = *addr else {
-            return Err(unreachable("its address is not a raw Ethernet one"));
-        };
-        if endpoint == ENDPOINT_ALL || mac[0] & 1 != 0 {
-            return Err(unreachable("its address is a group's, not a process's"));
-        }
-        let header = header(self.mac, self.endpoint, MacAddr(mac), endpoint);
+        let (mac, endpoint) = ERRORS.reach(peer, addr)?;
+        let header = header(self.mac, self.endpoint, mac, endpoint);
         self.peers.insert(LinkKind::Packet, peer, header)
     }
 
@@ -287,57 +238,15 @@ impl Link for Packet {
     }
 }
 
-fn list_interfaces() -> Result<Vec<Interface>, LinkError> {
-    net::interfaces().map_err(|source| {
-        system(
-            "list the interfaces".into(),
-            source,
-            "check the host's limits on sockets",
-        )
-    })
-}
-
-fn find_interface<'a>(
-    all: &'a [Interface],
-    name: &InterfaceRef,
-) -> Result<&'a Interface, LinkError> {
-    let found = all.iter().find(|interface| match name {
-        InterfaceRef::Name(name) => interface.name == *name,
-        InterfaceRef::Index(index) => interface.index == *index,
-    });
-    let failed = |errno, remedy| {
-        system(
-            format!("interface {name}"),
-            io::Error::from_raw_os_error(errno),
-            remedy,
-        )
-    };
-    match found {
-        None => Err(failed(
-            libc::ENODEV,
-            "choose one that `ip link` lists on this host",
-        )),
-        Some(interface) if !interface.up => Err(failed(
-            libc::ENETDOWN,
-            "switch it on with `ip link set … up`",
-        )),
-        Some(interface) => Ok(interface),
-    }
-}
-
 /// By this process's own privilege.
 fn open_own(interface: &Interface, config: &PacketConfig) -> Result<Opened, LinkError> {
-    let mac = interface.mac.ok_or_else(|| {
-        let source = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
-        let what = format!("interface {}", config.interface);
-        system(what, source, "choose an Ethernet interface")
-    })?;
+    let mac = ERRORS.mac_of(interface)?;
     let prepare = || prepare_socket(interface, mac, config);
     let (socket, intake) = receiving::open(config, interface, &prepare)?;
     // By now the filter is there, so that no foreign frame ever gets in.
     net::bind_packet(socket.as_fd(), interface.index, ETHER_TYPE).map_err(|source| {
         let what = format!("bind a raw socket to {}", interface.name);
-        system(what, source, "check that it exists and is up")
+        ERRORS.system(what, source, "check that it exists and is up")
     })?;
     Ok(Opened {
         socket,
@@ -360,11 +269,11 @@ fn open_leased(interface: &Interface, config: &PacketConfig) -> Result<Opened, L
     let lease = lease::ask(broker, &request).map_err(|error| {
         let errno = io::Error::from_raw_os_error(libc::EPERM);
         let what = format!("raw socket on {name} without CAP_NET_RAW; at {broker} {error}");
-        system(what, errno, PRIVILEGE_REMEDY)
+        ERRORS.system(what, errno, PRIVILEGE_REMEDY)
     })?;
     let ring = PacketRing::map(lease.socket.as_fd(), &lease.grant.ring).map_err(|errno| {
         let what = format!("map the receive ring that the broker made on {name}");
-        system(what, errno, "use one version of Portolan and its broker")
+        ERRORS.system(what, errno, "use one version of Portolan and its broker")
     })?;
     let mtu = usize::try_from(lease.grant.mtu).unwrap_or(0);
     Ok(Opened {
@@ -390,14 +299,14 @@ fn prepare_socket(
     let name = &interface.name;
     let socket = net::packet_socket().map_err(|source| {
         let what = format!("raw socket on {name} without CAP_NET_RAW");
-        system(what, source, PRIVILEGE_REMEDY)
+        ERRORS.system(what, source, PRIVILEGE_REMEDY)
     })?;
     let fd = socket.as_fd();
     let prepared = net::attach_filter(fd, &filter::accepting(config.endpoint, mac))
         .and_then(|()| net::bypass_qdisc(fd))
         .and_then(|()| net::wish_receive_buffer(fd, config.receive_buffer_len));
     prepared.map_err(|source| {
-        system(
+        ERRORS.system(
             format!("set options of the raw socket on {name}"),
             source,
             "use a newer kernel",
@@ -419,31 +328,6 @@ fn caps(mtu: usize, intake: &Intake) -> LinkCaps {
         placement: false,
         looks_at_memory: intake.is_ring(),
         rx_buffer_len: intake.buffer_len,
-    }
-}
-
-/// The endpoints count as payload of the Ethernet frame.
-fn frame_len_max(mtu: usize) -> usize {
-    mtu.saturating_sub(HEADER_LEN - ETHERNET_LEN)
-}
-
-/// The bytes in front of a frame.
-pub(crate) fn header(from: MacAddr, from_endpoint: u16, to: MacAddr, to_endpoint: u16) -> Header {
-    let mut header = [0; HEADER_LEN];
-    header[..6].copy_from_slice(&to.0);
-    header[6..12].copy_from_slice(&from.0);
-    header[12..14].copy_from_slice(&ETHER_TYPE.to_be_bytes());
-    header[14..16].copy_from_slice(&to_endpoint.to_be_bytes());
-    header[16..].copy_from_slice(&from_endpoint.to_be_bytes());
-    header
-}
-
-fn system(what: String, errno: io::Error, remedy: &'static str) -> LinkError {
-    LinkError::System {
-        kind: LinkKind::Packet,
-        what,
-        errno,
-        remedy,
     }
 }
 

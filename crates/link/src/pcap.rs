@@ -10,7 +10,8 @@
 //! warning in the log, never the traffic.
 
 use crate::cut::Run;
-use crate::packet::{BROADCAST, ENDPOINT_ALL, Header, header};
+use crate::ethernet::{ENDPOINT_ALL, Header, header};
+use crate::packet::BROADCAST;
 use crate::{
     Body, Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, RxFrame, TxError,
     TxFrame, WakeSet,
@@ -256,8 +257,8 @@ fn stand_in(peer: PeerId) -> MacAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Segments;
     use crate::sim::{SimNet, SimParams};
-    use crate::{Segments, packet};
     use pcap_file::pcap::PcapReader;
     use std::io::IoSlice;
 
@@ -298,7 +299,7 @@ mod tests {
         }
         let payloads: Vec<_> = frames
             .iter()
-            .map(|frame| &frame[packet::HEADER_LEN..])
+            .map(|frame| &frame[crate::ethernet::HEADER_LEN..])
             .collect();
         assert_eq!(payloads, [&b"0abc"[..], b"1de", b"back"]);
         assert!(frames.iter().all(|frame| frame[12..14] == [0x88, 0xB5]));

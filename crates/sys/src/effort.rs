@@ -25,10 +25,11 @@ pub enum Call {
     SchedYield,
     Membarrier,
     Accept4,
+    Flock,
 }
 
 /// Names, in the order of [`Call`].
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "sendto",
     "sendmsg",
     "sendmmsg",
@@ -42,9 +43,10 @@ const NAMES: [&str; 13] = [
     "sched_yield",
     "membarrier",
     "accept4",
+    "flock",
 ];
 
-const _: () = assert!(Call::Accept4 as usize + 1 == NAMES.len());
+const _: () = assert!(Call::Flock as usize + 1 == NAMES.len());
 
 thread_local! {
     static CALLS: [Cell<u64>; NAMES.len()] = const { [const { Cell::new(0) }; NAMES.len()] };

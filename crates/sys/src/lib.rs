@@ -8,6 +8,7 @@
 //! plain data. It is reached through atomics or copied through raw pointers.
 
 pub mod barrier;
+pub mod bpf;
 pub mod descriptors;
 pub mod doorbell;
 pub mod effort;

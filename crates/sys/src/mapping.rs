@@ -31,11 +31,19 @@ impl Mapping {
     /// # Errors
     /// What `mmap` says; `len` zero is invalid.
     pub fn map(fd: impl AsFd, len: usize) -> io::Result<Self> {
+        Self::map_at(fd, 0, len)
+    }
+
+    /// The same for `len` bytes from `off` on, which for a socket's rings is a name, not a place.
+    ///
+    /// # Errors
+    /// As [`Mapping::map`].
+    pub fn map_at(fd: impl AsFd, off: u64, len: usize) -> io::Result<Self> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a null hint lets the kernel choose an unused range, so no existing object of
         // this process is touched; the range is reached only through this Mapping's pointer.
-        let base = unsafe { mm::mmap(ptr::null_mut(), len, prot, flags, fd, 0) }?;
+        let base = unsafe { mm::mmap(ptr::null_mut(), len, prot, flags, fd, off) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Mapping { base, len })
     }

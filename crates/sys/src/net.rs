@@ -9,7 +9,7 @@
 //! The one invariant: every pointer given to the kernel comes from a slice or a local that outlives
 //! the call it is given to, and the kernel keeps none of them (of what is lent by `stream`, it keeps the
 //! pages). Memory that the kernel shares is mapped by it
-//! (`packet_ring`).
+//! (`packet_ring`, `xdp`).
 
 mod addr;
 mod beside;
@@ -23,6 +23,7 @@ mod packet_ring;
 mod poll;
 mod scatter;
 mod stream;
+mod xdp;
 
 pub use addr::SockAddr;
 pub use beside::connect_beside;
@@ -46,6 +47,7 @@ pub use stream::{
     Pipe, abort_stream, begin_connect, listen_stream, prepare_stream, send_stream, stream_stands,
     stream_timeouts,
 };
+pub use xdp::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket, XdpSocketUse};
 
 use std::io;
 

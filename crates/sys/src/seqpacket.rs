@@ -67,6 +67,18 @@ impl SeqpacketListener {
         Ok(SeqpacketListener(socket))
     }
 
+    /// One that another process has passed on; whoever of them is first accepts.
+    ///
+    /// # Errors
+    /// `EPROTOTYPE` when it is something else.
+    pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
+        let kind = net::sockopt::socket_type(&socket)?;
+        if kind != SocketType::SEQPACKET || !net::sockopt::socket_acceptconn(&socket)? {
+            return Err(Errno::PROTOTYPE.into());
+        }
+        Ok(SeqpacketListener(socket))
+    }
+
     /// The listening socket that systemd left for this process, if it did (sd_listen_fds(3)): one.
     ///
     /// # Errors
@@ -83,13 +95,10 @@ impl SeqpacketListener {
         // SAFETY: the first descriptor that is passed is number 3, left open by the parent for this
         // very process, and TAKEN lets one caller by.
         let socket = unsafe { OwnedFd::from_raw_fd(3) };
-        let kind = net::sockopt::socket_type(&socket)?;
-        if kind != SocketType::SEQPACKET || !net::sockopt::socket_acceptconn(&socket)? {
-            return Err(Errno::PROTOTYPE.into());
-        }
-        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
-        rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(Some(SeqpacketListener(socket)))
+        let listener = Self::from_fd(socket)?;
+        rustix::io::fcntl_setfd(&listener.0, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&listener.0, true)?;
+        Ok(Some(listener))
     }
 
     /// The next connection that waits, if any.

@@ -11,7 +11,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Why a mark would be wrong here.
 pub(super) const UNMARKED: &str = "nothing between these links marks frames";
 
-/// Ethernet pads frames to 60 bytes; 18 of them are the packet link's header.
+/// Ethernet pads frames to 60 bytes; 18 of them are the header of raw Ethernet links.
 const PADDED_LEN: usize = 42;
 
 pub(super) struct Bench {
@@ -148,7 +148,10 @@ impl Bench {
     pub(super) fn same(&self, got: &[u8], sent: &[u8]) -> bool {
         match got.strip_prefix(sent) {
             Some([]) => true,
-            Some(_) => self.caps().kind == LinkKind::Packet && got.len() <= PADDED_LEN,
+            Some(_) => {
+                let pads = matches!(self.caps().kind, LinkKind::Packet | LinkKind::Xdp);
+                pads && got.len() <= PADDED_LEN
+            }
             None => false,
         }
     }

@@ -5,7 +5,7 @@
 //! prebuilt header costs nothing beside it. How they come in is in `packet/receiving.rs`.
 
 use super::{BROADCAST, HEADER_LEN, Packet};
-use crate::cut::Run;
+use crate::cut::checked_single;
 use crate::notice::is_refused_for_good;
 use crate::{PeerId, RxFrame, TxError, TxFrame};
 use portolan_sys::effort;
@@ -86,16 +86,5 @@ impl Packet {
                 0
             }
         }
-    }
-}
-
-/// A run of one segment is a frame; longer ones are beyond what the link said it can do.
-#[cold]
-fn checked_single(frame: &TxFrame<'_>) -> Result<usize, TxError> {
-    let run = Run::new(frame);
-    if run.count == 1 {
-        Ok(run.total_len())
-    } else {
-        Err(TxError::TooLong { frame_len_max: 0 })
     }
 }

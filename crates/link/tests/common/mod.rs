@@ -53,6 +53,23 @@ impl Lab {
         ip(&[&["-n", &self.names[host]], args].concat()).unwrap();
     }
 
+    /// A command on host 0 or 1.
+    pub(crate) fn command(&self, host: usize, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        let args = ["netns", "exec", &self.names[host]];
+        command.args(args).arg(program);
+        command
+    }
+
+    /// Whether the interface of host 0 or 1 has an XDP program, as `ip` writes it: `xdp` for one in the
+    /// driver, `xdpgeneric`.
+    pub(crate) fn has_xdp(&self, host: usize, how: &str) -> bool {
+        let args = ["-n", &self.names[host], "link", "show", "eth0"];
+        let output = Command::new("ip").args(args).output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        shown.split_whitespace().any(|word| word == how)
+    }
+
     fn set_up(&self) -> Result<(), String> {
         let [a, b] = &self.names;
         ip(&["netns", "add", a])?;

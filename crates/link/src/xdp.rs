@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The raw Ethernet link by AF_XDP: the frames of `packet`, handed over between driver and process past
+//! the kernel's network stack.
+//!
+//! A small program at the interface takes out the frames that are for this host's endpoints with a
+//! socket here, and leaves all others to the kernel: IP, and processes that use `packet`, do not notice.
+//! Both links speak with each other.
+//!
+//! In generic mode the program looks at the kernel's socket buffers. In native mode it runs in the
+//! driver, which takes offloads from everybody who uses the interface on some of them (of a veth,
+//! segmentation offload). Frames are copied between kernel and process, except in native mode where the
+//! driver can do without: that is left to it, and was tried on no hardware.
+//!
+//! All processes on an interface use one mode and queue 0, which is where NICs deliver what is not IP
+//! unless they are told otherwise; `xdp/group.rs` has how they share it. Broadcast there is none.
+//!
+//! This file is the control path, with `xdp/group.rs` and `xdp/program.rs`; `xdp/data.rs` has the data
+//! path, `xdp/chunks.rs` the memory.
+
+mod chunks;
+mod data;
+mod group;
+mod program;
+
+use crate::ethernet::{ETHERNET_LEN, Errors, GATHER_MAX, HEADER_LEN, Header, InterfaceRef};
+use crate::ethernet::{frame_len_max, header};
+use crate::peers::PeerTable;
+use crate::{
+    Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame,
+    WakeSet,
+};
+use chunks::{Chunks, RX_LEN, TX_LEN};
+use group::{Group, Purpose, Server};
+use libc::xdp_desc;
+use portolan_sys::bpf;
+use portolan_sys::fork::Owner;
+use portolan_sys::net::{self, ConsumerRing, MacAddr, ProducerRing, XdpSocket};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::str::FromStr;
+use std::sync::Arc;
+
+const ERRORS: Errors = Errors(LinkKind::Xdp);
+
+/// The queue of the interface that sockets are of.
+const QUEUE: u8 = 0;
+
+/// What the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
+const HEADROOM: usize = 256;
+
+/// Bytes of chunks: the smaller that has room for a frame; the kernel takes no longer ones than pages.
+const CHUNK_LENS: [u32; 2] = [2048, 4096];
+
+/// Send buffer to wish for: the kernel books a full frame with some 2,300 bytes until it has left.
+const SEND_BUFFER_LEN: usize = TX_LEN as usize * 4096;
+
+/// Where the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// On the kernel's socket buffers; on any interface.
+    #[default]
+    Generic,
+    /// In the driver, if it can.
+    Native,
+}
+
+impl XdpMode {
+    fn to_byte(self) -> u8 {
+        match self {
+            XdpMode::Generic => 1,
+            XdpMode::Native => 2,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<XdpMode> {
+        match byte {
+            1 => Some(XdpMode::Generic),
+            2 => Some(XdpMode::Native),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            XdpMode::Generic => "generic",
+            XdpMode::Native => "native",
+        })
+    }
+}
+
+impl FromStr for XdpMode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<XdpMode, &'static str> {
+        match text {
+            "generic" => Ok(XdpMode::Generic),
+            "native" => Ok(XdpMode::Native),
+            _ => Err("write generic or native"),
+        }
+    }
+}
+
+/// How to open an [`Xdp`] link.
+#[derive(Clone, Debug)]
+pub struct XdpConfig {
+    /// The interface.
+    pub interface: InterfaceRef,
+    /// This process's number behind the interface, as of `packet`; no other process there may have it.
+    pub endpoint: u16,
+    /// Where the program runs; the same for all processes on the interface. Default
+    /// [`XdpMode::Generic`].
+    pub mode: XdpMode,
+}
+
+impl XdpConfig {
+    /// The defaults, for a process on an interface.
+    #[must_use]
+    pub fn new(interface: InterfaceRef, endpoint: u16) -> Self {
+        XdpConfig {
+            interface,
+            endpoint,
+            mode: XdpMode::default(),
+        }
+    }
+}
+
+/// The AF_XDP link. Fields are dropped in this order: sockets before what they belong to.
+pub struct Xdp {
+    caps: LinkCaps,
+    mac: MacAddr,
+    endpoint: u16,
+    socket: XdpSocket,
+    rx: ConsumerRing<xdp_desc>,
+    tx: ProducerRing<xdp_desc>,
+    chunks: Chunks,
+    /// Per peer the bytes in front of every frame to it.
+    peers: PeerTable<Header>,
+    /// A received frame, where no other process writes.
+    rx_buf: Box<[u8]>,
+    /// Frames are in the ring that the kernel would not take yet.
+    unsent: bool,
+    /// Sends that the driver refused since the last that it did not.
+    refusals: u32,
+    /// Frames taken in a row without a look that found nothing.
+    backlog: usize,
+    /// The kernel may have dropped frames since it was last asked.
+    may_have_dropped: bool,
+    /// Drops that it has told of, and those of them that are still to be reported.
+    drops_told: u64,
+    drops_pending: u64,
+    /// Received frames that were refused here, to be reported as notices.
+    refused: u32,
+    /// The program finds the socket.
+    is_listed: bool,
+    owner: Owner,
+    _server: Server,
+    group: Arc<Group>,
+}
+
+impl Xdp {
+    /// Opens the link. The first process on an interface attaches the program.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] without CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF; when the interface does
+    /// not exist, is down, is no Ethernet, has frames longer than a page, or has another XDP program;
+    /// when others use another mode there, or all places are taken.
+    pub fn open(config: &XdpConfig) -> Result<Self, LinkError> {
+        let name = &config.interface;
+        ERRORS.check_endpoint(config.endpoint, name)?;
+        let interface = ERRORS.find_interface(name)?;
+        let mac = ERRORS.mac_of(&interface)?;
+        let frame_len = ETHERNET_LEN + interface.mtu;
+        let has_room = |len: &u32| frame_len + HEADROOM <= *len as usize;
+        let chunk_len = CHUNK_LENS.into_iter().find(has_room).ok_or_else(|| {
+            let what = format!("frames of {frame_len} bytes on {name}");
+            let errno = io::Error::from_raw_os_error(libc::EMSGSIZE);
+            ERRORS.system(
+                what,
+                errno,
+                "lower its MTU to 3826, or take the packet link",
+            )
+        })?;
+        let group = Group::enter(&Purpose {
+            interface: &interface,
+            mac,
+            mode: config.mode,
+            chunk_len,
+        })?;
+        check_alike(&group, config, chunk_len)?;
+        let (socket, rx, tx) = open_socket(&group, interface.index).map_err(|errno| {
+            let what = format!("an AF_XDP socket beside others on {name}");
+            ERRORS.system(what, errno, "give the program CAP_NET_RAW")
+        })?;
+        let chunks = take_place(&group, name)?;
+        let group = Arc::new(group);
+        let server = Server::start(&group).map_err(|errno| {
+            let what = format!("a thread to let others join on {name}");
+            ERRORS.system(what, errno, "raise the limit of processes (`ulimit -u`)")
+        })?;
+        let mut link = Xdp {
+            caps: caps(interface.mtu),
+            mac,
+            endpoint: config.endpoint,
+            socket,
+            rx,
+            tx,
+            chunks,
+            peers: PeerTable::new(),
+            rx_buf: vec![0; frame_len].into_boxed_slice(),
+            unsent: false,
+            refusals: 0,
+            backlog: 0,
+            may_have_dropped: false,
+            drops_told: 0,
+            drops_pending: 0,
+            refused: 0,
+            is_listed: false,
+            owner: Owner::this_process(),
+            _server: server,
+            group,
+        };
+        // From here on frames come.
+        link.enlist().map_err(|errno| {
+            let what = format!("endpoint {} on {name}", config.endpoint);
+            ERRORS.system(what, errno, "choose one that no other process there has")
+        })?;
+        Ok(link)
+    }
+
+    /// Where the program runs.
+    #[must_use]
+    pub fn mode(&self) -> XdpMode {
+        self.group.mode
+    }
+
+    fn enlist(&mut self) -> io::Result<()> {
+        let endpoint = u32::from(self.endpoint);
+        bpf::insert_socket(self.group.map.as_fd(), endpoint, self.socket.as_fd())?;
+        self.is_listed = true;
+        Ok(())
+    }
+}
+
+/// A member gives back what it has, so that the others go on as before.
+impl Drop for Xdp {
+    fn drop(&mut self) {
+        if self.owner.is_another() {
+            return;
+        }
+        if self.is_listed {
+            // Closing the socket does the same, if this fails.
+            let _ = bpf::remove_socket(self.group.map.as_fd(), u32::from(self.endpoint));
+        }
+        while let Some(desc) = self.rx.take() {
+            self.chunks.give_back(desc.addr);
+        }
+        self.chunks.leave();
+    }
+}
+
+impl Link for Xdp {
+    fn caps(&self) -> &LinkCaps {
+        &self.caps
+    }
+
+    fn local_addr(&self) -> LinkAddr {
+        LinkAddr::Packet {
+            mac: self.mac.0,
+            endpoint: self.endpoint,
+        }
+    }
+
+    fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
+        let (mac, endpoint) = ERRORS.reach(peer, addr)?;
+        let header = header(self.mac, self.endpoint, mac, endpoint);
+        self.peers.insert(LinkKind::Xdp, peer, header)
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        self.peers.remove(peer);
+    }
+
+    #[inline]
+    fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        self.send_frame(peer, frame)
+    }
+
+    #[inline]
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        self.receive_frames(budget, sink)
+    }
+
+    fn poll_notice(&mut self) -> Option<Notice> {
+        if self.refused > 0 {
+            self.refused -= 1;
+            return Some(Notice::Dropped("xdp_bad_length"));
+        }
+        if std::mem::take(&mut self.may_have_dropped) {
+            let told = self.socket.drops().unwrap_or(self.drops_told);
+            self.drops_pending += told.saturating_sub(self.drops_told);
+            self.drops_told = told;
+        }
+        self.drops_pending = self.drops_pending.checked_sub(1)?;
+        Some(Notice::Dropped("xdp_receive_ring_full"))
+    }
+
+    fn arm(&mut self, wake: &mut WakeSet) -> bool {
+        wake.fds.push(self.socket.as_fd().as_raw_fd());
+        if self.unsent {
+            self.push_unsent();
+        }
+        !self.rx.has_entry() && !self.unsent
+    }
+}
+
+/// All processes on an interface share what the first has chosen.
+fn check_alike(group: &Group, config: &XdpConfig, chunk_len: u32) -> Result<(), LinkError> {
+    let (name, theirs) = (&config.interface, group.mode);
+    let busy = || io::Error::from_raw_os_error(libc::EBUSY);
+    if theirs != config.mode {
+        let what = format!(
+            "{} mode on {name}, where others have {theirs} mode",
+            config.mode
+        );
+        return Err(ERRORS.system(what, busy(), "use one mode for all processes of a host"));
+    }
+    if group.layout.chunk_len < chunk_len {
+        let what = format!("the MTU of {name} has grown since others opened it");
+        return Err(ERRORS.system(what, busy(), "end them first"));
+    }
+    Ok(())
+}
+
+type Opened = (XdpSocket, ConsumerRing<xdp_desc>, ProducerRing<xdp_desc>);
+
+fn open_socket(group: &Group, interface: u32) -> io::Result<Opened> {
+    let socket = XdpSocket::open()?;
+    socket.make_rx_ring(RX_LEN)?;
+    socket.make_tx_ring(TX_LEN)?;
+    net::wish_send_buffer(socket.as_fd(), SEND_BUFFER_LEN)?;
+    socket.bind_beside(&group.owner, interface, u32::from(QUEUE))?;
+    let (rx, tx) = (socket.rx_ring(RX_LEN)?, socket.tx_ring(TX_LEN)?);
+    Ok((socket, rx, tx))
+}
+
+fn take_place(group: &Group, name: &InterfaceRef) -> Result<Chunks, LinkError> {
+    let taken = Chunks::take_place(group.layout, group.file.as_fd(), &group.owner);
+    let failed = |errno, remedy| {
+        let what = format!("a place among the processes that use AF_XDP on {name}");
+        ERRORS.system(what, errno, remedy)
+    };
+    match taken {
+        Ok(Some(chunks)) => Ok(chunks),
+        Ok(None) => Err(failed(
+            io::Error::from_raw_os_error(libc::EUSERS),
+            "there are as many as cores, at least 8, and those of killed processes are lost until all have \
+             ended: start fewer, or take the packet link",
+        )),
+        Err(errno) => Err(failed(errno, "mount /proc, and give it memory")),
+    }
+}
+
+fn caps(mtu: usize) -> LinkCaps {
+    LinkCaps {
+        kind: LinkKind::Xdp,
+        frame_len_max: frame_len_max(mtu),
+        segments_max: 1,
+        gather_max: GATHER_MAX,
+        lossless: false,
+        pull: false,
+        placement: false,
+        looks_at_memory: true,
+        rx_buffer_len: RX_LEN as usize * frame_len_max(mtu),
+    }
+}
+
+#[cfg(test)]
+mod tests;

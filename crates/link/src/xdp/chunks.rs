@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The chunks of memory that frames of one interface are in, and whose they are.
+//!
+//! The processes of a group share one area and its two rings: the kernel takes chunks to receive into
+//! from one and puts those that have been sent into the other. Each process has a place, with chunks
+//! to send from, which stay its own, and brings as many to receive into as its ring of received frames
+//! holds and it may hold back. So a process that does not receive keeps none of those of others.
+//!
+//! A process that closes gives back what it holds, and its place. One that is killed does not: its
+//! place is lost to the group, with no more chunks than it brought.
+//!
+//! The one invariant: the shared rings are touched under the lock only, and an entry of them is
+//! complete at each moment, since the holder of the lock may die at any.
+//!
+//! SYNC pair *xdp chunk*: release of a chunk's word as free, acquire of it: whoever took it off the
+//! ring is through with it.
+
+use portolan_sys::memfd;
+use portolan_sys::net::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+/// Received frames that wait at most for a process: a burst of 2 ms of full frames.
+pub(super) const RX_LEN: u32 = 1024;
+
+/// Frames that a process has under way at most: some 200 µs of them, much longer than the kernel takes
+/// to say that they have left.
+pub(super) const TX_LEN: u32 = 128;
+
+/// Chunks that a process keeps before it gives them back together: the lock's two system calls then
+/// cost a frame some 10 ns.
+const HELD_MAX: u32 = 64;
+
+/// Chunks that a place comes with: to receive into, and all.
+const BROUGHT: u32 = RX_LEN + HELD_MAX;
+const PLACE_CHUNKS: u32 = BROUGHT + TX_LEN;
+
+/// Places: as many as processes that are not worse than fewer, and some more on small machines. Each
+/// costs 2.4 MiB of memory that cannot be paged out.
+const PLACES_MIN: usize = 8;
+const PLACES_MAX: usize = 64;
+
+/// States of a place: nobody had it; somebody has it, or had it when he was killed; it was given back.
+const NEW: u32 = 0;
+const TAKEN: u32 = 1;
+const GIVEN_BACK: u32 = 2;
+
+/// States of a chunk to send from.
+const FREE: u32 = 0;
+const BUSY: u32 = 1;
+
+/// How an area is cut; the same for all processes of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) place_count: u32,
+    pub(super) chunk_len: u32,
+}
+
+impl Layout {
+    /// For this machine.
+    pub(super) fn new(chunk_len: u32) -> Layout {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let place_count = cores.clamp(PLACES_MIN, PLACES_MAX);
+        Layout {
+            place_count: u32::try_from(place_count).unwrap_or(1),
+            chunk_len,
+        }
+    }
+
+    /// As another process says that it has cut one.
+    pub(super) fn is_valid(&self) -> bool {
+        let places = 1..=u32::try_from(PLACES_MAX).unwrap_or(1);
+        places.contains(&self.place_count) && [2048, 4096].contains(&self.chunk_len)
+    }
+
+    /// A file for it.
+    pub(super) fn create_file(&self) -> io::Result<OwnedFd> {
+        let [words, chunk_len, chunks] = self.sizes();
+        let len = Area::file_len(words, chunk_len, chunks);
+        memfd::create_sealed("portolan-xdp", len as u64)
+    }
+
+    pub(super) fn map(&self, file: BorrowedFd<'_>) -> io::Result<Area> {
+        let [words, chunk_len, chunks] = self.sizes();
+        let len = Area::file_len(words, chunk_len, chunks);
+        memfd::check(file, len as u64).map_err(io::Error::other)?;
+        Area::map(file, words, chunk_len, chunks)
+    }
+
+    /// Entries of the ring of chunks to receive into: all of them fit.
+    pub(super) fn fill_len(&self) -> u32 {
+        (self.place_count * BROUGHT).next_power_of_two()
+    }
+
+    /// Entries of the ring of chunks that have been sent, likewise.
+    pub(super) fn completion_len(&self) -> u32 {
+        (self.place_count * TX_LEN).next_power_of_two()
+    }
+
+    /// Words, bytes of a chunk, chunks.
+    fn sizes(&self) -> [usize; 3] {
+        let words = self.place_count * (1 + TX_LEN);
+        let chunks = self.place_count * PLACE_CHUNKS;
+        [words, self.chunk_len, chunks].map(|count| count as usize)
+    }
+
+    /// The number of the word of a chunk to send from.
+    fn word_of(&self, place: u32, index: u32) -> usize {
+        (self.place_count + place * TX_LEN + index) as usize
+    }
+
+    /// Where a chunk begins.
+    fn chunk_at(&self, place: u32, index: u32) -> u64 {
+        u64::from(place * PLACE_CHUNKS + index) * u64::from(self.chunk_len)
+    }
+
+    /// The word of the chunk that holds this place, if it is one to send from.
+    fn word_at(&self, at: u64) -> Option<usize> {
+        let chunk = u32::try_from(at / u64::from(self.chunk_len)).ok()?;
+        let place = chunk / PLACE_CHUNKS;
+        let index = (chunk % PLACE_CHUNKS).checked_sub(BROUGHT)?;
+        (place < self.place_count).then(|| self.word_of(place, index))
+    }
+}
+
+/// The chunks of one process. See the module documentation.
+pub(super) struct Chunks {
+    layout: Layout,
+    pub(super) area: Area,
+    lock: AreaLock,
+    fill: ProducerRing<u64>,
+    completion: ConsumerRing<u64>,
+    place: u32,
+    /// The next one to send from.
+    next: u32,
+    /// To be given back.
+    held: Vec<u64>,
+}
+
+impl Chunks {
+    /// Takes a place in an area whose owner is bound; `None` if all are taken.
+    pub(super) fn take_place(
+        layout: Layout,
+        file: BorrowedFd<'_>,
+        owner: &XdpSocket,
+    ) -> io::Result<Option<Chunks>> {
+        let mut chunks = Chunks {
+            layout,
+            area: layout.map(file)?,
+            lock: AreaLock::new(file)?,
+            fill: owner.fill_ring(layout.fill_len())?,
+            completion: owner.completion_ring(layout.completion_len())?,
+            place: 0,
+            next: 0,
+            held: Vec::with_capacity(HELD_MAX as usize),
+        };
+        let (area, fill) = (&chunks.area, &mut chunks.fill);
+        let place = chunks.lock.with(|| {
+            let state = |place: u32| area.word(place as usize);
+            let find = |wanted| {
+                let is_wanted = |&place: &u32| state(place).load(Ordering::Relaxed) == wanted;
+                (0..layout.place_count).find(is_wanted)
+            };
+            // What was brought to a place that was given back still goes round.
+            let (place, brought) = match find(GIVEN_BACK) {
+                Some(place) => (place, 0),
+                None => (find(NEW)?, BROUGHT),
+            };
+            state(place).store(TAKEN, Ordering::Relaxed);
+            for index in 0..brought {
+                fill.push(layout.chunk_at(place, index));
+            }
+            Some(place)
+        })?;
+        Ok(place.map(|place| {
+            chunks.place = place;
+            chunks
+        }))
+    }
+
+    /// A chunk to send from, if one is free.
+    #[inline]
+    pub(super) fn take_tx(&mut self) -> Option<u64> {
+        let word = self.layout.word_of(self.place, self.next);
+        // SYNC: xdp chunk
+        if self.area.word(word).load(Ordering::Acquire) != FREE {
+            self.collect_sent();
+            // SYNC: xdp chunk
+            if self.area.word(word).load(Ordering::Acquire) != FREE {
+                return None;
+            }
+        }
+        self.area.word(word).store(BUSY, Ordering::Relaxed);
+        let chunk = self.layout.chunk_at(self.place, BROUGHT + self.next);
+        self.next = (self.next + 1) % TX_LEN;
+        Some(chunk)
+    }
+
+    /// Frees the chunks whose frames have left, whosever they are.
+    #[cold]
+    fn collect_sent(&mut self) {
+        let Chunks {
+            layout,
+            area,
+            lock,
+            completion,
+            ..
+        } = self;
+        let collected = lock.with(|| {
+            while let Some(at) = completion.take() {
+                if let Some(word) = layout.word_at(at) {
+                    // SYNC: xdp chunk
+                    area.word(word).store(FREE, Ordering::Release);
+                }
+            }
+        });
+        if let Err(error) = collected {
+            log::warn!("xdp: the lock on the area of frames: {error}");
+        }
+    }
+
+    /// Takes back the chunk of a received frame; tells whether the kernel wants to hear of it.
+    #[inline]
+    pub(super) fn give_back(&mut self, at: u64) -> bool {
+        let chunk_len = u64::from(self.layout.chunk_len);
+        self.held.push(at - at % chunk_len);
+        self.held.len() >= HELD_MAX as usize && self.refill()
+    }
+
+    /// Gives the kernel all that are held; tells as [`Chunks::give_back`].
+    #[cold]
+    pub(super) fn refill(&mut self) -> bool {
+        let (fill, held) = (&mut self.fill, &mut self.held);
+        let filled = self.lock.with(|| {
+            // All chunks of the area have room.
+            held.drain(..).all(|at| fill.push(at));
+        });
+        if let Err(error) = filled {
+            log::warn!("xdp: the lock on the area of frames: {error}");
+        }
+        self.fill.needs_wakeup()
+    }
+
+    /// Gives the place back, when nothing is received any more.
+    pub(super) fn leave(&mut self) {
+        self.refill();
+        let state = self.area.word(self.place as usize);
+        state.store(GIVEN_BACK, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_chunk_to_send_from_has_a_word_and_no_other_has() {
+        let layout = Layout {
+            place_count: 3,
+            chunk_len: 2048,
+        };
+        let mut words = Vec::new();
+        for place in 0..layout.place_count {
+            for index in 0..BROUGHT {
+                assert_eq!(layout.word_at(layout.chunk_at(place, index)), None);
+            }
+            for index in 0..TX_LEN {
+                let at = layout.chunk_at(place, BROUGHT + index);
+                words.extend(layout.word_at(at + 2047));
+                assert_eq!(layout.word_at(at), words.last().copied());
+            }
+        }
+        let [count, ..] = layout.sizes();
+        assert_eq!(words, (3..count).collect::<Vec<_>>());
+        assert_eq!(layout.word_at(layout.chunk_at(3, BROUGHT)), None);
+    }
+
+    #[test]
+    fn rings_have_room_for_all_chunks() {
+        let layout = Layout::new(2048);
+        assert!(layout.is_valid());
+        assert!(layout.fill_len() >= layout.place_count * BROUGHT);
+        assert!(layout.completion_len() >= layout.place_count * TX_LEN);
+        for chunk_len in [0, 1024, 8192] {
+            assert!(
+                !Layout {
+                    chunk_len,
+                    ..layout
+                }
+                .is_valid()
+            );
+        }
+    }
+}

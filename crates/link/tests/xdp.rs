@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The AF_XDP link between two hosts, in both modes: by itself, beside IP and beside `packet`.
+#![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+mod common;
+
+use common::{ADDRS, Lab, WAYS, open_packet};
+use portolan_link::packet::InterfaceRef;
+use portolan_link::xdp::{Xdp, XdpConfig, XdpMode};
+use portolan_link::{Link, LinkError, Notice, TxFrame, conformance};
+use portolan_sys::bpf;
+use portolan_sys::net::XdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longer than any scheduler keeps a test from running.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const MODES: [XdpMode; 2] = [XdpMode::Generic, XdpMode::Native];
+
+/// Two hosts, where the kernel and this process's privilege allow AF_XDP.
+fn lab(test: &str) -> Option<Lab> {
+    let tried = XdpSocket::open()
+        .and_then(|_| bpf::create_socket_map(1))
+        .map(drop);
+    if let Err(why) = tried {
+        println!("SKIPPED {test}: no AF_XDP here: {why}");
+        return None;
+    }
+    Lab::try_new(test)
+}
+
+fn config(mode: XdpMode) -> XdpConfig {
+    static ENDPOINT: AtomicU16 = AtomicU16::new(30_000);
+    // The other process of a test has numbers of its own.
+    let own = u16::from(std::env::var_os(CHILD_MODE).is_some()) * 10_000;
+    let endpoint = own + ENDPOINT.fetch_add(1, Ordering::Relaxed);
+    let mut config = XdpConfig::new(InterfaceRef::Name("eth0".into()), endpoint);
+    config.mode = mode;
+    config
+}
+
+fn open(lab: &Lab, host: usize, mode: XdpMode) -> Xdp {
+    lab.on(host, || Xdp::open(&config(mode)).unwrap())
+}
+
+fn refusal(lab: &Lab, config: &XdpConfig) -> LinkError {
+    lab.on(1, || Xdp::open(config).err().expect("it is refused"))
+}
+
+fn receive_one(link: &mut impl Link) -> Vec<u8> {
+    let start = Instant::now();
+    let mut got = None;
+    while got.is_none() {
+        assert!(start.elapsed() < PATIENCE, "nothing arrived");
+        link.receive(1, &mut |frame| got = Some(frame.head.to_vec()));
+    }
+    got.unwrap()
+}
+
+/// `from` reaches `to` as its peer 1.
+fn passes(from: &mut impl Link, to: &mut impl Link, byte: u8) {
+    from.connect(1, &to.local_addr()).unwrap();
+    from.transmit(1, &TxFrame::whole(&[byte; 64])).unwrap();
+    assert_eq!(receive_one(to), [byte; 64]);
+}
+
+#[test]
+fn xdp_conforms_between_hosts() {
+    let Some(lab) = lab("xdp_conforms_between_hosts") else {
+        return;
+    };
+    for mode in MODES {
+        conformance::run(&format!("xdp, {mode} mode, veth"), &mut |count| {
+            let open = |index: usize| Box::new(open(&lab, index.min(1), mode)) as Box<dyn Link>;
+            (0..count).map(open).collect()
+        });
+    }
+}
+
+#[test]
+fn xdp_conforms_with_the_longest_frames() {
+    let Some(lab) = lab("xdp_conforms_with_the_longest_frames") else {
+        return;
+    };
+    for host in 0..2 {
+        lab.ip(host, &["link", "set", "eth0", "mtu", "3826"]);
+    }
+    conformance::run("xdp, generic mode, MTU 3826", &mut |count| {
+        let open = |index: usize| open(&lab, index.min(1), XdpMode::Generic);
+        let links: Vec<_> = (0..count)
+            .map(|index| Box::new(open(index)) as Box<dyn Link>)
+            .collect();
+        assert_eq!(links[0].caps().frame_len_max, 3822);
+        links
+    });
+    lab.ip(1, &["link", "set", "eth0", "mtu", "3827"]);
+    let told = refusal(&lab, &config(XdpMode::Generic)).to_string();
+    assert!(told.contains("lower its MTU to 3826"), "{told}");
+}
+
+#[test]
+fn ip_goes_on_beside_it() {
+    let Some(lab) = lab("ip_goes_on_beside_it") else {
+        return;
+    };
+    for mode in MODES {
+        let (mut a, mut b) = (open(&lab, 0, mode), open(&lab, 1, mode));
+        a.connect(1, &b.local_addr()).unwrap();
+        let socket = |host: usize| lab.on(host, move || UdpSocket::bind((ADDRS[host], 0)).unwrap());
+        let (left, right) = (socket(0), socket(1));
+        left.connect(right.local_addr().unwrap()).unwrap();
+        right.set_read_timeout(Some(PATIENCE)).unwrap();
+        for number in 0..200_u32 {
+            let bytes = number.to_be_bytes();
+            a.transmit(1, &TxFrame::whole(&bytes)).unwrap();
+            left.send(&bytes).unwrap();
+            let mut buf = [0xa5; 16];
+            assert_eq!(right.recv(&mut buf).unwrap(), 4);
+            assert_eq!(buf[..4], bytes);
+            assert_eq!(receive_one(&mut b), bytes);
+        }
+        stream_passes(&lab);
+        assert_eq!(b.receive(64, &mut |_| {}), 0, "nothing of IP's");
+    }
+}
+
+/// A megabyte by TCP from host 0 to host 1.
+fn stream_passes(lab: &Lab) {
+    let listener = lab.on(1, || TcpListener::bind((ADDRS[1], 0)).unwrap());
+    let addr = listener.local_addr().unwrap();
+    let mut stream = lab.on(0, || TcpStream::connect(addr).unwrap());
+    let (mut accepted, _) = listener.accept().unwrap();
+    accepted.set_read_timeout(Some(PATIENCE)).unwrap();
+    let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| at.to_le_bytes()[1]).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| stream.write_all(&bytes).unwrap());
+        let mut got = vec![0xa5; bytes.len()];
+        accepted.read_exact(&mut got).unwrap();
+        assert!(got == bytes, "TCP's bytes differ");
+    });
+}
+
+#[test]
+fn it_speaks_with_packet_links_which_go_on_beside_it() {
+    let Some(lab) = lab("it_speaks_with_packet_links_which_go_on_beside_it") else {
+        return;
+    };
+    for mode in MODES {
+        for way in WAYS {
+            let (mut a, mut b) = (open(&lab, 0, mode), open(&lab, 1, mode));
+            let mut plain_a = lab.on(0, || open_packet("eth0", way));
+            let mut plain_b = lab.on(1, || open_packet("eth0", way));
+            passes(&mut a, &mut plain_b, 1);
+            passes(&mut plain_b, &mut a, 2);
+            passes(&mut plain_a, &mut plain_b, 3);
+            passes(&mut plain_a, &mut b, 4);
+            assert_eq!(a.receive(64, &mut |_| {}), 0);
+            assert_eq!(plain_b.receive(64, &mut |_| {}), 0);
+        }
+    }
+}
+
+#[test]
+fn processes_come_and_go_and_the_last_takes_the_program_along() {
+    let Some(lab) = lab("processes_come_and_go_and_the_last_takes_the_program_along") else {
+        return;
+    };
+    for mode in MODES {
+        let mut from = open(&lab, 0, mode);
+        let mut first = open(&lab, 1, mode);
+        let mut second = open(&lab, 1, mode);
+        passes(&mut from, &mut first, 1);
+        passes(&mut from, &mut second, 2);
+        let how = match mode {
+            XdpMode::Generic => "xdpgeneric",
+            XdpMode::Native => "xdp",
+        };
+        assert!(lab.has_xdp(1, how), "{mode} mode");
+        // The founder goes, with frames that it has not taken.
+        from.connect(2, &first.local_addr()).unwrap();
+        for _ in 0..100 {
+            from.transmit(2, &TxFrame::whole(&[3; 1000])).unwrap();
+        }
+        drop(first);
+        passes(&mut from, &mut second, 4);
+        // Many more than there are places, one after the other: places and chunks come back.
+        for byte in 0..100 {
+            let mut next = open(&lab, 1, mode);
+            passes(&mut from, &mut next, byte);
+            drop(next);
+        }
+        passes(&mut from, &mut second, 5);
+        drop(second);
+        assert!(!lab.has_xdp(1, how), "the program is still attached");
+        let mut again = open(&lab, 1, mode);
+        passes(&mut from, &mut again, 6);
+    }
+}
+
+/// The variable that makes this program a process that is to be killed.
+const CHILD_MODE: &str = "PORTOLAN_TEST_XDP_MODE";
+
+/// Opens a link, says so, and waits to be killed.
+#[test]
+fn child() {
+    let Ok(mode) = std::env::var(CHILD_MODE) else {
+        return;
+    };
+    let _link = Xdp::open(&config(mode.parse().unwrap())).unwrap();
+    println!("\nopen");
+    std::thread::sleep(PATIENCE);
+}
+
+#[test]
+fn killed_founder_leaves_the_others_working() {
+    let Some(lab) = lab("killed_founder_leaves_the_others_working") else {
+        return;
+    };
+    for mode in MODES {
+        let mut founder = lab
+            .command(1, &std::env::current_exe().unwrap())
+            .args(["--exact", "child", "--nocapture"])
+            .env(CHILD_MODE, mode.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(founder.stdout.take().unwrap());
+        assert!(said.lines().any(|line| line.unwrap() == "open"));
+        let mut from = open(&lab, 0, mode);
+        let mut other = open(&lab, 1, mode);
+        passes(&mut from, &mut other, 1);
+        founder.kill().unwrap();
+        founder.wait().unwrap();
+        passes(&mut from, &mut other, 2);
+        let mut newcomer = open(&lab, 1, mode);
+        for byte in 0..100 {
+            passes(&mut from, &mut newcomer, byte);
+            passes(&mut newcomer, &mut from, byte);
+        }
+    }
+}
+
+/// More frames than the area has chunks, through each of two processes that share it.
+#[test]
+fn chunks_go_round() {
+    let Some(lab) = lab("chunks_go_round") else {
+        return;
+    };
+    for mode in MODES {
+        let mut from = open(&lab, 0, mode);
+        let mut both = [open(&lab, 1, mode), open(&lab, 1, mode)];
+        for (peer, link) in (0..).zip(&both) {
+            from.connect(peer, &link.local_addr()).unwrap();
+        }
+        for number in 0..20_000_u32 {
+            let at = number as usize % 2;
+            let bytes = number.to_be_bytes();
+            while from.transmit(number % 2, &TxFrame::whole(&bytes)).is_err() {}
+            assert_eq!(receive_one(&mut both[at]), bytes);
+        }
+    }
+}
+
+#[test]
+fn process_that_does_not_receive_does_not_hinder_others() {
+    let Some(lab) = lab("process_that_does_not_receive_does_not_hinder_others") else {
+        return;
+    };
+    for mode in MODES {
+        let mut from = open(&lab, 0, mode);
+        let (mut idle, mut busy) = (open(&lab, 1, mode), open(&lab, 1, mode));
+        from.connect(2, &idle.local_addr()).unwrap();
+        let mut sent = 0;
+        while sent < 5000 {
+            sent += usize::from(from.transmit(2, &TxFrame::whole(&[1; 64])).is_ok());
+        }
+        for byte in 0..100 {
+            passes(&mut from, &mut busy, byte);
+        }
+        let mut taken = 0;
+        while idle.receive(64, &mut |_| taken += 1) > 0 {}
+        assert!((1..5000).contains(&taken), "{taken} frames waited");
+        let told = idle.poll_notice();
+        assert!(
+            matches!(told, Some(Notice::Dropped("xdp_receive_ring_full"))),
+            "{told:?}"
+        );
+        let told = 1 + std::iter::from_fn(|| idle.poll_notice()).count();
+        assert_eq!(taken + told, 5000, "each frame is taken or told of");
+    }
+}
+
+#[test]
+fn what_cannot_be_shared_is_refused_with_a_remedy() {
+    let Some(lab) = lab("what_cannot_be_shared_is_refused_with_a_remedy") else {
+        return;
+    };
+    let first = config(XdpMode::Generic);
+    let _open = lab.on(1, || Xdp::open(&first).unwrap());
+    let told = refusal(&lab, &first).to_string();
+    assert!(told.contains("no other process there has"), "{told}");
+    let told = refusal(&lab, &config(XdpMode::Native)).to_string();
+    assert!(told.contains("others have generic mode"), "{told}");
+    let most = std::iter::from_fn(|| lab.on(1, || Xdp::open(&config(XdpMode::Generic)).ok()));
+    let most: Vec<_> = most.take(64).collect();
+    assert!(most.len() >= 7, "{} more", most.len());
+    let told = refusal(&lab, &config(XdpMode::Generic)).to_string();
+    assert!(told.contains("start fewer"), "{told}");
+}
+
+#[test]
+fn interface_that_goes_down_is_told_to_who_sends_and_may_come_back() {
+    let Some(lab) = lab("interface_that_goes_down_is_told_to_who_sends_and_may_come_back") else {
+        return;
+    };
+    for mode in MODES {
+        let (mut a, mut b) = (open(&lab, 0, mode), open(&lab, 1, mode));
+        a.connect(1, &b.local_addr()).unwrap();
+        lab.ip(0, &["link", "set", "eth0", "down"]);
+        for _ in 0..300 {
+            let sent = a.transmit(1, &TxFrame::whole(b"into the void"));
+            let Err(portolan_link::TxError::System(error)) = sent else {
+                panic!("{sent:?}");
+            };
+            assert_eq!(error.raw_os_error(), Some(libc::ENETDOWN));
+        }
+        lab.ip(0, &["link", "set", "eth0", "up"]);
+        let start = Instant::now();
+        let mut got = Vec::new();
+        while got != [9; 64] {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "the interface does not come back"
+            );
+            let _ = a.transmit(1, &TxFrame::whole(&[9; 64]));
+            b.receive(64, &mut |frame| got = frame.head.to_vec());
+        }
+    }
+}
