@@ -36,21 +36,10 @@ impl Node {
         let engine = self.engine.hold_mut();
         engine.inner.check_owner()?;
         engine.flush();
-        let now = engine.inner.read_clock();
-        let Some(descriptor) = self.descriptor.as_deref_mut() else {
-            return Ok(false);
-        };
-        let armed = match engine.arm(&mut descriptor.wake, now) {
+        match self.descriptor.as_deref_mut() {
+            Some(descriptor) => engine.arm_descriptor(descriptor),
             None => Ok(false),
-            Some(after) => descriptor
-                .watch()
-                .and_then(|()| descriptor.set_timer(Some(after)))
-                .map(|()| true),
-        };
-        if !matches!(armed, Ok(true)) {
-            self.engine.enter().links.disarm();
         }
-        armed
     }
 
     /// Ends what [`Node::arm`] began, and does what has become due: timers, news of peers, messages.

@@ -18,22 +18,20 @@ mod message;
 mod open;
 mod remote;
 mod removal;
-mod rest;
-mod share;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 pub use atomic::RawAtomic;
 pub use open::EndpointConfig;
 
 use crate::directory::{Directory, EndpointAddress};
-use crate::engine::{Engine, PeerInfo, Waiter};
+use crate::engine::{Descriptor, Engine, PeerInfo, Waiter};
 use crate::error::Error;
 use crate::raw::{PeerIndex, RawCompletion, SubmitError};
-use portolan_proto::{Counters, LinkId, OpId, PeerId};
+use portolan_proto::{Counters, Instant, LinkId, OpId, PeerId};
 use portolan_sys::gate::Gate;
 use removal::Leaver;
-use rest::Rest;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -48,7 +46,9 @@ pub struct Endpoint {
     directory: Arc<Directory>,
     address: EndpointAddress,
     waiter: Waiter,
-    rest: Rest,
+    /// What its caller sleeps on, and since when that is armed.
+    descriptor: Descriptor,
+    armed_at: Option<Instant>,
     /// Registration memory, by key.
     regions: HashMap<u64, OpId>,
     /// Peers that were removed and are not forgotten yet.
@@ -146,7 +146,7 @@ impl Endpoint {
         } else {
             engine.leave();
         }
-        self.rest.note(count, engine);
+        self.waiter.note(count, engine);
         count
     }
 

@@ -2,7 +2,7 @@
 //! Opening an endpoint.
 
 use super::Endpoint;
-use super::rest::Rest;
+use super::wait::descriptor_of;
 use crate::address::Address;
 use crate::clock::Clock;
 use crate::directory::{Directory, EndpointAddress, endpoint_key, shm_name};
@@ -68,13 +68,15 @@ impl Endpoint {
         inner.peer_timeout = liveness::peer_timeout(&inner.job, PEER_TIMEOUT_ENDPOINT)?;
         inner.connect_timeout = CONNECT_TIMEOUT;
         inner.directory = Some(Arc::clone(&directory));
-        let rest = Rest::new(&mut links)?;
+        let descriptor = descriptor_of(&mut links)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Endpoint {
             engine: Gate::new(Engine::new(inner, links, None, Some(liveness)), HELPER_NAME),
             directory,
             address,
-            waiter: Waiter::new(1, 1),
-            rest,
+            waiter: Waiter::of_endpoint(cores),
+            descriptor,
+            armed_at: None,
             regions: HashMap::new(),
             leavers: Vec::new(),
         })

@@ -2,7 +2,7 @@
 //! Calls that return when their message has been sent or received: they lend their caller's memory
 //! to an operation and wait for its end.
 
-use super::wait::LOOK_TURNS;
+use super::wait::FIRST_TURNS;
 use super::{Engine, Inbox, Inner, Waiter};
 use crate::error::Error;
 use crate::ops::Received;
@@ -21,7 +21,7 @@ impl Engine {
         let is_self = peer.0 == self.inner.rank();
         if is_self {
             // What was received is known to have ended when its end has gone round.
-            (0..LOOK_TURNS).any(|_| self.progress() == 0);
+            (0..FIRST_TURNS).any(|_| self.progress() == 0);
         }
         let op = self.inner.copy_of(peer, bytes)?;
         self.inner.submit_op(peer, spec, op);
@@ -54,7 +54,7 @@ impl Engine {
             bytes,
             got: None,
         };
-        for _ in 0..LOOK_TURNS {
+        for _ in 0..FIRST_TURNS {
             let moved = self.work(Some(&mut inbox));
             if inbox.got.is_some() {
                 self.leave_to_caller();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sharing a core with others: after how long in vain an endpoint yields it.
+//! Sharing a core with others: after how long in vain who polls yields it.
 //!
 //! Who wants the core cannot be counted: peers in other namespaces, threads of this process and
 //! programs of others all may. So yields are tried, and each is judged by how long it took and by

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting for what an endpoint has begun: what its caller may ask for, and in what order. How long
+//! to spin, yield and sleep is the waiter's.
+
+use super::Endpoint;
+use crate::engine::Descriptor;
+use crate::error::Error;
+use crate::links::Links;
+use crate::raw::{Idle, RawCompletion};
+use portolan_sys::wait::yield_now;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// A descriptor that rings for what `links` bring.
+pub(super) fn descriptor_of(links: &mut Links) -> Result<Descriptor, Error> {
+    let mut descriptor = Descriptor::new()?;
+    links.arm(&mut descriptor.wake);
+    links.disarm();
+    descriptor.watch()?;
+    Ok(descriptor)
+}
+
+impl Endpoint {
+    /// A descriptor that is readable when [`Endpoint::poll`] may have something, after
+    /// [`Endpoint::arm`] has said that it has nothing now.
+    #[must_use]
+    pub fn wait_fd(&self) -> RawFd {
+        self.descriptor.as_fd().as_raw_fd()
+    }
+
+    /// Prepares for sleep on [`Endpoint::wait_fd`]; `false` if there is something to poll for. The
+    /// next poll undoes it.
+    pub fn arm(&mut self) -> bool {
+        if !self.has_nothing() {
+            return false;
+        }
+        let engine = self.engine.hold_mut();
+        let armed = engine.arm_descriptor(&mut self.descriptor);
+        self.armed_at = Some(engine.inner.now);
+        let is_armed = matches!(armed, Ok(true));
+        if !is_armed {
+            self.wake();
+        }
+        is_armed
+    }
+
+    /// Whether there is nothing to poll for, after everything that can has left.
+    fn has_nothing(&mut self) -> bool {
+        if self.is_forked() {
+            return false;
+        }
+        self.wake();
+        // What the helper received while the program sleeps would not wake it.
+        let engine = self.engine.hold_mut();
+        engine.flush();
+        !engine.inner.has_done() && !self.directory.has_fresh()
+    }
+
+    /// Undoes [`Endpoint::arm`].
+    #[inline]
+    pub(super) fn wake(&mut self) {
+        if self.armed_at.is_some() {
+            self.wake_armed();
+        }
+    }
+
+    #[cold]
+    fn wake_armed(&mut self) {
+        if let Err(error) = self.descriptor.set_timer(None) {
+            log::warn!("stopping a timer: {error}");
+        }
+        let engine = &mut *self.engine.enter();
+        engine.disarm();
+        if let Some(armed_at) = self.armed_at.take() {
+            self.waiter.on_slept(engine.inner.now.since(armed_at));
+        }
+    }
+
+    /// What to do after a poll that brought nothing.
+    #[must_use]
+    pub fn idle(&self) -> Idle {
+        self.waiter.idle()
+    }
+
+    /// Polls until something has ended, or `timeout` is over; spins, yields and sleeps between.
+    /// Returns how many completions `sink` was handed.
+    pub fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        sink: &mut dyn FnMut(RawCompletion),
+    ) -> usize {
+        let end = timeout.map(|timeout| Instant::now() + timeout);
+        let mut count = 0;
+        loop {
+            self.poll(&mut |completion| {
+                count += 1;
+                sink(completion);
+            });
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if count > 0 || left.is_some_and(|left| left.is_zero()) {
+                return count;
+            }
+            match self.idle() {
+                Idle::Spin => {}
+                Idle::Yield => yield_now(),
+                Idle::Sleep => self.sleep(left),
+            }
+        }
+    }
+
+    fn sleep(&mut self, most: Option<Duration>) {
+        if self.has_nothing() {
+            self.waiter.sleep(self.engine.hold_mut(), most);
+        }
+    }
+}
