@@ -184,7 +184,7 @@ pub(crate) struct State {
     under_way: [Option<u64>; AT_ONCE],
     /// What others wait in that this process has not come to, by rank.
     waiting: BTreeMap<u32, Head>,
-    pub(crate) broken: Option<Fault>,
+    broken: Option<Fault>,
 }
 
 /// The group has as many operations under way as it can have.
@@ -192,6 +192,18 @@ pub(crate) struct State {
 pub(crate) struct Busy;
 
 impl State {
+    /// Why the group is broken, if it is.
+    pub(crate) fn broken(&self) -> Option<&Fault> {
+        self.broken.as_ref()
+    }
+
+    /// The group is broken; the first cause counts. Whether this is the first.
+    pub(crate) fn break_by(&mut self, fault: Fault) -> bool {
+        let is_first = self.broken.is_none();
+        self.broken.get_or_insert(fault);
+        is_first
+    }
+
     fn last_seq(&self) -> u64 {
         self.history.back().map_or(0, |head| head.seq)
     }

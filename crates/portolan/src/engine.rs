@@ -10,6 +10,7 @@ mod carry;
 mod close;
 mod collective;
 mod completion;
+mod endpoint;
 mod events;
 mod handler;
 mod notices;
@@ -35,7 +36,7 @@ pub use handler::Context;
 pub(crate) use handler::{Handler, PortUse};
 pub(crate) use peer::PeerInfo;
 pub(crate) use place::Placement;
-pub(crate) use remote::{Call, RemoteState};
+pub(crate) use remote::{Call, RemoteState, atomic_spec};
 pub(crate) use send::{BUFFERED_LEN_MAX, Submitted};
 pub(crate) use trouble::Unopened;
 #[cfg(test)]
@@ -50,9 +51,10 @@ use crate::directory::Directory;
 use crate::error::{Error, Reason};
 use crate::launch::{Job, Launch, LossReporter};
 use crate::links::Links;
-use crate::liveness::Liveness;
+use crate::liveness::{self, Liveness};
 use crate::ops::Ops;
-use crate::seal::Seals;
+use crate::seal::{Auth, Seals};
+use crate::settings;
 use crate::table::Table;
 use portolan_proto::{Cause, Core, Instant, LinkId, PeerId};
 use portolan_sys::fork::Owner;
@@ -68,91 +70,171 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Inner {
     pub(crate) core: Core,
     pub(crate) ops: Ops,
-    pub(crate) clock: Clock,
+    clock: Clock,
     /// Looks at it.
     #[cfg(test)]
-    pub(crate) clock_count: u64,
+    clock_count: u64,
     /// Time of the last look at the clock.
-    pub(crate) now: Instant,
-    pub(crate) job: Job,
+    now: Instant,
+    job: Job,
     /// Whom an endpoint knows.
-    pub(crate) directory: Option<Arc<Directory>>,
-    pub(crate) table: Table,
-    pub(crate) peers: Vec<PeerInfo>,
+    directory: Option<Arc<Directory>>,
+    table: Table,
+    peers: Vec<PeerInfo>,
     /// Those that are waited for, suspected or doubted, and some that were until now.
-    pub(crate) watched: Vec<PeerId>,
-    pub(crate) pending: Pending,
+    watched: Vec<PeerId>,
+    pending: Pending,
     /// By port number, as far as ports were opened.
-    pub(crate) port_uses: Vec<PortUse>,
-    pub(crate) turn: u32,
+    port_uses: Vec<PortUse>,
+    turn: u32,
     /// Turn by which what came in a gap between polls has been received, after one.
-    pub(crate) poll_gap_end: Option<u32>,
+    poll_gap_end: Option<u32>,
     /// A queued frame should leave at the end of this call.
-    pub(crate) flush_wanted: bool,
+    flush_wanted: bool,
     /// Messages to fetch from peers' memory, after the link has been left.
-    pub(crate) pulls: Vec<events::Pull>,
+    pulls: Vec<events::Pull>,
     /// What is to be done about streams, after the link has been left.
-    pub(crate) stream_calls: Vec<stream::StreamCall>,
+    stream_calls: Vec<stream::StreamCall>,
     /// Peers whose links must be told before their frames can leave.
-    pub(crate) unreached: Vec<PeerId>,
+    unreached: Vec<PeerId>,
     /// Copies of messages for handlers, where the message does not lie in one piece.
-    pub(crate) scratch: Vec<u8>,
+    scratch: Vec<u8>,
     /// What links dropped, by their names for it.
-    pub(crate) link_drops: BTreeMap<&'static str, u64>,
+    link_drops: BTreeMap<&'static str, u64>,
     /// What remote memory needs beside the core; apart, as it is not used by every program.
-    pub(crate) remote: Box<RemoteState>,
+    remote: Box<RemoteState>,
     /// How bulk payload is received; apart, to keep what every message touches together.
-    pub(crate) placement: Box<Placement>,
+    placement: Box<Placement>,
     /// Where the launcher is told of peers that this process has lost.
-    pub(crate) losses: Option<LossReporter>,
+    losses: Option<LossReporter>,
     /// Ends of operations that an endpoint's caller is to be told of.
-    pub(crate) completions: Completions,
+    completions: Completions,
     /// For jobs whose frames are sealed on networks.
-    pub(crate) seals: Option<Box<Seals>>,
+    seals: Option<Box<Seals>>,
     /// A session that does not open within this fails its operations.
-    pub(crate) connect_timeout: Duration,
+    connect_timeout: Duration,
     /// Silence after which a peer that is waited for is given up.
-    pub(crate) peer_timeout: Duration,
+    peer_timeout: Duration,
     /// Peers that may live and may miss what they were promised.
-    pub(crate) undelivered: Vec<close::Undelivered>,
+    undelivered: Vec<close::Undelivered>,
     /// Bytes of copies that this process has sent to itself and not received.
-    pub(crate) self_unread: usize,
+    self_unread: usize,
     /// Nothing was there when this wait went to sleep, and nothing has come since.
-    pub(crate) is_idle: bool,
+    is_idle: bool,
     /// The program waits in a call for longer than some turns.
-    pub(crate) in_wait: bool,
+    in_wait: bool,
     /// A question to a peer is not answered yet.
-    pub(crate) is_asking: bool,
+    is_asking: bool,
     /// The program makes no call, and its helper has the engine: nobody waits for peers.
-    pub(crate) is_away: bool,
+    is_away: bool,
     /// Turns that the helper has made.
-    pub(crate) carried_turns: u32,
+    carried_turns: u32,
     /// Processes of the job that have ended, as the launcher tells.
-    pub(crate) ended_count: u32,
+    ended_count: u32,
     /// The process whose session this is.
-    pub(crate) owner: Owner,
+    owner: Owner,
     /// Messages that wait at ports which the program may have forgotten to open.
-    pub(crate) unopened: Vec<Unopened>,
+    unopened: Vec<Unopened>,
     /// What is known of groups' operations; apart, as it is not used by every program.
-    pub(crate) collectives: Box<Collectives>,
+    collectives: Box<Collectives>,
 }
 
 /// See the module documentation.
 pub(crate) struct Engine {
     pub(crate) inner: Inner,
-    pub(crate) links: Links,
-    pub(crate) handlers: Vec<Option<Handler>>,
-    pub(crate) launch: Option<Launch>,
-    pub(crate) liveness: Option<Liveness>,
+    links: Links,
+    handlers: Vec<Option<Handler>>,
+    launch: Option<Launch>,
+    liveness: Option<Liveness>,
     slow_at: Instant,
     pace: Pace,
     /// Links that had no room for a frame, a bit each.
-    pub(crate) full_mask: u8,
+    full_mask: u8,
     #[cfg(test)]
-    pub(crate) flush_count: u64,
+    flush_count: u64,
 }
 
 impl Inner {
+    /// What the engine of `job` keeps beside its links; no peer is known yet.
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub(crate) fn new(job: Job, auth: Auth, core: Core, table: Table) -> Result<Inner, Error> {
+        let clock = Clock::new();
+        Ok(Inner {
+            placement: Box::new(Placement::new(settings::PLACEMENT.of(&job), clock)?),
+            remote: Box::default(),
+            seals: auth.seals(&job),
+            core,
+            ops: Ops::default(),
+            clock,
+            now: Instant::default(),
+            peers: Vec::new(),
+            table,
+            watched: Vec::new(),
+            #[cfg(test)]
+            clock_count: 0,
+            pending: Default::default(),
+            port_uses: Vec::new(),
+            turn: 0,
+            poll_gap_end: None,
+            flush_wanted: false,
+            pulls: Vec::new(),
+            stream_calls: Vec::new(),
+            unreached: Vec::new(),
+            scratch: Vec::new(),
+            link_drops: BTreeMap::new(),
+            peer_timeout: liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?,
+            undelivered: Vec::new(),
+            self_unread: 0,
+            is_idle: false,
+            in_wait: false,
+            is_asking: false,
+            carried_turns: 0,
+            is_away: false,
+            ended_count: 0,
+            losses: None,
+            unopened: Vec::new(),
+            collectives: Box::default(),
+            owner: Owner::this_process(),
+            completions: Completions::default(),
+            connect_timeout: CONNECT_TIMEOUT,
+            directory: None,
+            job,
+        })
+    }
+
+    /// Knows the processes of a job from the start, and tells its launcher whom it loses.
+    pub(crate) fn join(&mut self, losses: Option<LossReporter>) {
+        self.peers
+            .resize_with(self.job.size as usize, PeerInfo::default);
+        self.open_news();
+        self.losses = losses;
+    }
+
+    /// Meets the peers of `directory`; is as patient with them as is said.
+    pub(crate) fn stand_alone(
+        &mut self,
+        directory: &Arc<Directory>,
+        connect_timeout: Duration,
+        peer_timeout: Duration,
+    ) {
+        self.directory = Some(Arc::clone(directory));
+        self.connect_timeout = connect_timeout;
+        self.peer_timeout = peer_timeout;
+    }
+
+    /// Turns in calls of the program.
+    pub(crate) fn turn_count(&self) -> u32 {
+        self.turn.wrapping_sub(self.carried_turns)
+    }
+
+    /// Time of the last look at the clock.
+    #[inline]
+    pub(crate) fn last_look(&self) -> Instant {
+        self.now
+    }
+
     pub(crate) fn rank(&self) -> u32 {
         self.job.rank
     }
@@ -245,9 +327,53 @@ impl Engine {
         }
     }
 
+    /// Whether the socket for raw Ethernet is the broker's.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.links.is_leased()
+    }
+
+    /// Has the launcher end the job.
+    pub(crate) fn abort(&mut self, status: i32, reason: &str) {
+        if let Some(launch) = &mut self.launch
+            && !self.inner.owner.is_another()
+        {
+            launch.abort(status, reason);
+        }
+    }
+
+    /// Tells the launcher that this process leaves the job well.
+    pub(crate) fn say_bye(&mut self) {
+        if let Some(launch) = &mut self.launch {
+            launch.bye();
+        }
+    }
+
     /// Acts on events that a call, not a frame, has caused.
     #[inline]
     pub(crate) fn drain(&mut self) {
         self.inner.drain(&mut self.handlers, None);
+    }
+}
+
+/// What tests count.
+#[cfg(test)]
+impl Engine {
+    pub(crate) fn flush_count(&self) -> u64 {
+        self.flush_count
+    }
+}
+
+#[cfg(test)]
+impl Inner {
+    pub(crate) fn clock_count(&self) -> u64 {
+        self.clock_count
+    }
+
+    pub(crate) fn has_no_pending(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub(crate) fn tried_count(&self) -> u64 {
+        self.pending.tried_count()
     }
 }

@@ -37,8 +37,6 @@ mod directory;
 mod endpoint;
 mod engine;
 mod error;
-mod event;
-mod group;
 pub mod launch;
 mod links;
 mod liveness;
@@ -47,15 +45,12 @@ mod node;
 mod ops;
 mod port;
 mod raw;
-mod reduce;
 mod region;
-mod remote;
 mod seal;
 pub mod settings;
 mod start;
 mod streams;
 mod table;
-mod tagged;
 mod unexpected;
 
 pub use address::Address;
@@ -66,9 +61,11 @@ pub use directory::EndpointAddress;
 pub use endpoint::{Endpoint, EndpointConfig, RawAtomic};
 pub use engine::Context;
 pub use error::{Error, Reason};
-pub use group::{Barrier, Broadcast, Group};
 pub use launch::PathChoice;
-pub use node::{Node, PathInfo};
+pub use node::{
+    Barrier, Broadcast, Claimed, Envelope, Group, Node, PathInfo, PutNotice, ReduceOp, Reducible,
+    Registration, RemoteKey, RemoteTarget, TagMatch, TagTarget,
+};
 pub use ops::{Completion, Received, Request};
 pub use port::{Lane, Message, PortConfig, Target};
 pub use portolan_proto::{Access, Cause, Counters, DropReason, RemoteFault};
@@ -77,9 +74,6 @@ pub use raw::{
     Cookie, EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope,
     RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
 };
-pub use reduce::{ReduceOp, Reducible};
 pub use region::Region;
-pub use remote::{PutNotice, Registration, RemoteKey, RemoteTarget};
 pub use start::check_settings;
-pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};
 pub use unexpected::{UnexpectedMemory, unexpected_memory};

@@ -81,9 +81,9 @@ pub(crate) const HOT_TURNS: u32 = 4096;
 
 /// An open link.
 pub(crate) struct OpenLink {
-    pub(crate) id: LinkId,
-    pub(crate) lossless: bool,
-    pub(crate) link: AnyLink,
+    id: LinkId,
+    lossless: bool,
+    link: AnyLink,
     /// This side wants checksums here.
     checksum: bool,
     sums: Sums,
@@ -97,6 +97,21 @@ pub(crate) struct OpenLink {
 }
 
 impl OpenLink {
+    #[inline]
+    pub(crate) fn id(&self) -> LinkId {
+        self.id
+    }
+
+    #[inline]
+    pub(crate) fn is_lossless(&self) -> bool {
+        self.lossless
+    }
+
+    #[inline]
+    pub(crate) fn link_mut(&mut self) -> &mut AnyLink {
+        &mut self.link
+    }
+
     #[inline]
     fn is_hot(&self, turn: u32) -> bool {
         self.hot_until.wrapping_sub(turn) < 1 << 31
@@ -126,11 +141,11 @@ pub(crate) struct Links {
     open: Vec<OpenLink>,
     /// Places in `open`, by the protocol's number of the link.
     places: [Option<usize>; LinkId::COUNT],
-    pub(crate) has_lossy: bool,
+    has_lossy: bool,
     /// No link of frames: parts of transfers go by it.
-    pub(crate) streams: Option<Box<Streams>>,
+    streams: Option<Box<Streams>>,
     /// The raw Ethernet socket is a broker's.
-    pub(crate) leased: bool,
+    leased: bool,
 }
 
 /// What is to be opened, from the job's settings and the machine.
@@ -281,6 +296,32 @@ fn broker(job: &Job) -> Result<Option<String>, Error> {
 }
 
 impl Links {
+    /// Whether frames may be lost on one.
+    #[inline]
+    pub(crate) fn has_lossy(&self) -> bool {
+        self.has_lossy
+    }
+
+    #[inline]
+    pub(crate) fn has_streams(&self) -> bool {
+        self.streams.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn streams(&mut self) -> Option<&mut Streams> {
+        self.streams.as_deref_mut()
+    }
+
+    /// Bytes that a stream buffers, if there are streams.
+    pub(crate) fn stream_buffer_len(&self) -> Option<usize> {
+        self.streams.as_ref().map(|streams| streams.buffer_len())
+    }
+
+    /// Whether the raw Ethernet socket is a broker's.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.leased
+    }
+
     /// Opens what `plan` says. A link that is merely nice to have may fail quietly.
     pub(crate) fn open(plan: &Plan, job: &Job, shm: ShmConfig) -> Result<Links, Error> {
         let mut links = Links::none();

@@ -6,18 +6,26 @@
 )]
 
 mod collective;
+mod event;
+mod group;
 mod join;
+mod reduce;
+mod remote;
+mod tagged;
 
-pub(crate) use collective::{Sending, Task, Wait};
+pub use group::{Barrier, Broadcast, Group};
+pub use reduce::{ReduceOp, Reducible};
+pub use remote::{PutNotice, Registration, RemoteKey, RemoteTarget};
+pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};
+
+use collective::{Sending, Task, Wait};
 
 use crate::buffer::{self, Buffer};
 use crate::engine::{
     BUFFERED_LEN_MAX, Context, Descriptor, Engine, Inner, PortUse, Submitted, Waiter,
 };
 use crate::error::Error;
-use crate::group::Group;
 use crate::launch::Job;
-use crate::liveness::Liveness;
 use crate::model;
 use crate::ops::{Completion, OpKind, Received, Request};
 use crate::port::{Message, PortConfig, Target};
@@ -26,18 +34,10 @@ use portolan_proto::{Counters, LinkId, PathStatus, PeerId, PortId, PortMode, Sen
 use portolan_sys::gate::Gate;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 /// Longest buffer that waits for its message without being posted: what every path carries in one
 /// frame. The parts of a longer message must find their place when the first arrives.
 const INBOX_LEN_MAX: usize = 1024;
-
-/// Time between looks at an operation from which on each look is at all links: it costs a hundredth.
-const SLOW: Duration = Duration::from_micros(10);
-
-/// Time between two looks of a program that does more than look: far longer than a turn, far shorter
-/// than anybody's patience.
-const SELDOM: Duration = Duration::from_millis(1);
 
 /// A path to a peer, as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,13 +84,13 @@ impl fmt::Display for PathInfo {
 /// Belongs to one thread at a time. Dropping it leaves the job as [`Node::close`] does, and logs what
 /// that would return.
 pub struct Node {
-    pub(crate) engine: Gate<Engine>,
+    engine: Gate<Engine>,
     /// Beside the engine: asking for a rank must not take that back from its helper.
     job: Box<Job>,
-    pub(crate) waiter: Waiter,
-    pub(crate) descriptor: Option<Box<Descriptor>>,
+    waiter: Waiter,
+    descriptor: Option<Box<Descriptor>>,
     /// All processes of the job.
-    pub(crate) all: Group,
+    all: Group,
     clean: bool,
     /// It has left the job.
     closed: bool,
@@ -120,7 +120,7 @@ impl Node {
     /// in all processes of the job. Portolan's settings are not among them.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
-        settings::app_option(&self.job, name)
+        settings::app_option(&self.job.options, name)
     }
 
     /// What became of the stored model of this machine's paths.
@@ -145,16 +145,14 @@ impl Node {
     /// may have come. A process that waits takes few.
     #[must_use]
     pub fn turn_count(&self) -> u32 {
-        let engine = self.engine.look();
-        engine.inner.turn.wrapping_sub(engine.inner.carried_turns)
+        self.engine.look().inner.turn_count()
     }
 
     /// Questions whether a peer lives, and answers to those of others, that this process has sent so
     /// far (`P9.3`). Each wakes it up to three times.
     #[must_use]
     pub fn question_count(&self) -> u64 {
-        let engine = self.engine.look();
-        engine.liveness.as_ref().map_or(0, Liveness::sent)
+        self.engine.look().question_count()
     }
 
     /// Everything that was dropped here, by reason, by the protocol and by the links.
@@ -173,7 +171,7 @@ impl Node {
             .filter_map(status)
             .map(|status| PathInfo {
                 status,
-                leased: status.link == LinkId::PACKET && engine.links.leased,
+                leased: status.link == LinkId::PACKET && engine.is_leased(),
             })
             .collect()
     }
@@ -204,11 +202,7 @@ impl Node {
     ) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
         engine.inner.take_port(port, PortUse::Handled)?;
-        let index = usize::from(port);
-        if engine.handlers.len() <= index {
-            engine.handlers.resize_with(index + 1, || None);
-        }
-        engine.handlers[index] = Some(Box::new(handler));
+        engine.set_handler(port, Box::new(handler));
         let mode = if config.in_place {
             PortMode::InPlace
         } else {
@@ -438,9 +432,7 @@ impl Node {
     #[inline]
     pub fn in_context<T>(&mut self, handler: impl FnOnce(&mut Context<'_>) -> T) -> T {
         let engine = &mut *self.engine.enter();
-        let result = handler(&mut Context {
-            inner: &mut engine.inner,
-        });
+        let result = handler(&mut Context::new(&mut engine.inner));
         engine.drain();
         engine.flush_if_wanted();
         result
@@ -488,7 +480,7 @@ impl Node {
         if !engine.inner.ops.is_done(op) {
             engine.progress();
             if !engine.inner.ops.is_done(op) {
-                catch_up(engine);
+                engine.catch_up();
                 engine.look_for(op);
             }
             if !engine.inner.ops.is_done(op) {
@@ -525,13 +517,7 @@ impl Node {
     /// end then.
     pub fn abort(&mut self, status: i32, reason: &str) {
         self.clean = false;
-        let engine = &mut *self.engine.enter();
-        if engine.inner.owner.is_another() {
-            return;
-        }
-        if let Some(launch) = &mut engine.launch {
-            launch.abort(status, reason);
-        }
+        self.engine.enter().abort(status, reason);
     }
 
     /// Leaves the job after everything that was sent has arrived: a message whose send has ended is
@@ -559,24 +545,8 @@ impl Node {
         engine.inner.check_groups();
         engine.close(&mut self.waiter)?;
         engine.inner.check_told()?;
-        if let Some(launch) = &mut engine.launch {
-            launch.bye();
-        }
+        engine.say_bye();
         Ok(())
-    }
-}
-
-/// What turns do seldom, for a program that sleeps between its looks at an operation: few turns are then
-/// a long time. `P9.3`
-fn catch_up(engine: &mut Engine) {
-    let before = engine.inner.now;
-    let passed = engine.inner.read_clock().since(before);
-    if passed >= SLOW {
-        engine.links.rouse(engine.inner.turn);
-    }
-    if passed >= SELDOM {
-        engine.look_around();
-        engine.on_timeout();
     }
 }
 

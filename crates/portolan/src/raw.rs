@@ -6,6 +6,7 @@ use crate::error::memory_full;
 use portolan_proto::{Cause, ClaimId, OpError, OpId, PeerId, RemoteFault};
 use portolan_sys::lack::Lack;
 use std::fmt;
+use std::ops::Range;
 use std::ptr;
 
 /// A peer of an endpoint, numbered from 0 in the order of insertion or first contact. Numbers are
@@ -238,13 +239,48 @@ pub(crate) enum RawWhat {
 /// A buffer for many messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Many {
-    pub(crate) buffer: RawPiece,
+    buffer: RawPiece,
     /// Messages that are on their way into it.
-    pub(crate) open_count: usize,
+    open_count: usize,
     /// It takes no more messages.
-    pub(crate) is_closed: bool,
+    is_closed: bool,
     /// Why, if not because it is full.
-    pub(crate) error: Option<RawError>,
+    error: Option<RawError>,
+}
+
+impl Many {
+    pub(crate) fn new(buffer: RawPiece) -> Many {
+        Many {
+            buffer,
+            open_count: 0,
+            is_closed: false,
+            error: None,
+        }
+    }
+
+    /// A message is on its way into the bytes `range`: their place.
+    pub(crate) fn begin(&mut self, range: Range<u64>, is_last: bool) -> RawPiece {
+        self.open_count += 1;
+        self.is_closed |= is_last;
+        let offset = |off: u64| usize::try_from(off).unwrap_or(usize::MAX);
+        RawPiece {
+            ptr: self.buffer.ptr.wrapping_add(offset(range.start)),
+            len: offset(range.end - range.start),
+        }
+    }
+
+    /// A message has ended. Whether it was the last, and why no more come, if not because the buffer
+    /// is full.
+    pub(crate) fn end(&mut self) -> (bool, Option<RawError>) {
+        self.open_count -= 1;
+        (self.is_closed && self.open_count == 0, self.error)
+    }
+
+    /// It takes no more messages, because of `error`. Whether none is on its way.
+    pub(crate) fn close(&mut self, error: RawError) -> bool {
+        (self.is_closed, self.error) = (true, Some(error));
+        self.open_count == 0
+    }
 }
 
 impl RawOp {

@@ -4,12 +4,12 @@
 
 mod names;
 
-use crate::launch::{Job, LaunchError, PathChoice};
 pub(crate) use names::check_options;
 pub use names::{
     APP_PREFIX, UnknownSetting, VARIABLE_PREFIX, check_option, check_variable, check_variables,
 };
 use std::collections::BTreeMap;
+use thiserror::Error;
 
 /// A setting: what it is called, and what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,7 +232,7 @@ pub const ALL: &[Setting] = &[
 ];
 
 /// The settings that this process's environment has for its job, by the names of their options.
-pub(crate) fn options_from_env() -> BTreeMap<String, String> {
+pub(crate) fn options_from_env() -> Options {
     let named = ALL.iter().filter_map(|setting| {
         let option = setting.option?;
         Some((option.to_owned(), setting.from_env()?))
@@ -240,42 +240,26 @@ pub(crate) fn options_from_env() -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// Refuses variables in this process's environment that are no settings, and values that mean
-/// nothing of those that may not be looked at otherwise.
-pub(crate) fn check_env() -> Result<(), LaunchError> {
-    check_variables()?;
-    path_from_env()?;
-    for switch in [VERBOSE, FABRIC] {
-        switch.is_on()?;
-    }
-    Ok(())
+/// The program's own option `name` among the options of its job.
+pub(crate) fn app_option<'a>(options: &'a Options, name: &str) -> Option<&'a str> {
+    options
+        .get(&format!("{APP_PREFIX}{name}"))
+        .map(String::as_str)
 }
 
-/// The program's own option `name` of `job`.
-pub(crate) fn app_option<'a>(job: &'a Job, name: &str) -> Option<&'a str> {
-    let name = format!("{APP_PREFIX}{name}");
-    job.options.get(&name).map(String::as_str)
-}
+/// What a job was started with, by name.
+pub type Options = BTreeMap<String, String>;
 
-/// The choice of links in this process's environment.
-pub(crate) fn path_from_env() -> Result<PathChoice, LaunchError> {
-    let Some(value) = PATH.from_env() else {
-        return Ok(PathChoice::Auto);
-    };
-    let choices = [
-        PathChoice::Auto,
-        PathChoice::Shm,
-        PathChoice::Udp,
-        PathChoice::Packet,
-    ];
-    let choice = choices
-        .into_iter()
-        .find(|choice| choice.to_string() == value);
-    choice.ok_or(LaunchError::BadVariable {
-        variable: PATH.variable,
-        value,
-        wanted: "auto, shm, udp or packet",
-    })
+/// A variable does not hold what it must.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{variable} is {value:?}, not {wanted}")]
+pub struct BadVariable {
+    /// Which.
+    pub variable: &'static str,
+    /// What it holds.
+    pub value: String,
+    /// What it may hold.
+    pub wanted: &'static str,
 }
 
 impl Setting {
@@ -290,12 +274,12 @@ impl Setting {
     /// Whether a variable that is 0 or 1 is 1.
     ///
     /// # Errors
-    /// [`LaunchError::BadVariable`] for any other value.
-    pub fn is_on(&self) -> Result<bool, LaunchError> {
+    /// [`BadVariable`] for any other value.
+    pub fn is_on(&self) -> Result<bool, BadVariable> {
         match self.from_env().as_deref() {
             None | Some("0") => Ok(false),
             Some("1") => Ok(true),
-            Some(other) => Err(LaunchError::BadVariable {
+            Some(other) => Err(BadVariable {
                 variable: self.variable,
                 value: other.to_owned(),
                 wanted: "0 or 1",
@@ -303,9 +287,9 @@ impl Setting {
         }
     }
 
-    /// The value for `job`: its option wins over the environment.
-    pub(crate) fn of(&self, job: &Job) -> Option<String> {
-        let option = self.option.and_then(|name| job.options.get(name));
+    /// The value for a job with `options`: its option wins over the environment.
+    pub(crate) fn among(&self, options: &Options) -> Option<String> {
+        let option = self.option.and_then(|name| options.get(name));
         option.cloned().or_else(|| self.from_env())
     }
 }
@@ -372,14 +356,8 @@ mod tests {
                 let listed = ALL.iter().any(|setting| setting.variable == variable);
                 assert!(listed, "{}: {variable:?} is not in `ALL`", file.display());
             }
-            let reads = code.matches(".options.get(").count();
-            // There, for settings and for a program's own options.
-            let allowed = 2 * usize::from(file.ends_with("settings.rs"));
-            assert!(
-                reads <= allowed,
-                "{}: read by `Setting::of`",
-                file.display()
-            );
+            let is_read = code.contains(".options.get(");
+            assert!(!is_read, "{}: read by `Setting::of`", file.display());
         }
         assert!(read >= ALL.len() - 1, "{read}");
     }
@@ -394,12 +372,11 @@ mod tests {
 
     #[test]
     fn an_option_wins_over_the_environment() {
-        let mut job = Job::alone([0; 16], [0; 32]);
-        assert_eq!(PCAP.of(&job), PCAP.from_env());
-        job.options.insert("pcap".to_owned(), "here".to_owned());
-        assert_eq!(PCAP.of(&job).as_deref(), Some("here"));
-        job.options
-            .insert("PORTOLAN_LAUNCH_FD".to_owned(), "3".to_owned());
-        assert_eq!(LAUNCH_FD.of(&job), LAUNCH_FD.from_env());
+        let mut options = Options::new();
+        assert_eq!(PCAP.among(&options), PCAP.from_env());
+        options.insert("pcap".to_owned(), "here".to_owned());
+        assert_eq!(PCAP.among(&options).as_deref(), Some("here"));
+        options.insert("PORTOLAN_LAUNCH_FD".to_owned(), "3".to_owned());
+        assert_eq!(LAUNCH_FD.among(&options), LAUNCH_FD.from_env());
     }
 }

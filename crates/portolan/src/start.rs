@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a node and an endpoint need alike before their first turn: a core that knows the links, and
-//! what the engine keeps beside it.
+//! What a node and an endpoint need alike before their first turn: a core that knows the links.
 //!
 //! The one invariant: every setting of a job that is of no use to a link is read here, so that both
 //! obey it.
 
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::engine::{CONNECT_TIMEOUT, Completions, Inner, Placement};
+use crate::engine::Placement;
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
 use crate::links::{Asked, Links, Plan};
 use crate::liveness::{self, Unstarted};
 use crate::model;
-use crate::ops::Ops;
 use crate::seal::Auth;
 use crate::settings;
-use crate::table::Table;
 use crate::unexpected;
 use portolan_link::HostId;
-use portolan_proto::{Config, Core, Instant, Limits, LinkId, Schedule};
-use portolan_sys::fork::Owner;
+use portolan_proto::{Config, Core, Limits, LinkId, Schedule};
 use rand::TryRngCore;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -80,8 +76,8 @@ pub(crate) fn new_core(
     for (link, params) in links.params() {
         core.add_link(link, auth.narrow(params)?);
     }
-    if let Some(streams) = &links.streams {
-        core.set_buffer_len(LinkId::STREAM, streams.buffer_len());
+    if let Some(len) = links.stream_buffer_len() {
+        core.set_buffer_len(LinkId::STREAM, len);
     }
     if job.path == PathChoice::Packet {
         core.prefer(LinkId::PACKET);
@@ -101,52 +97,6 @@ pub(crate) fn new_core(
         log::warn!("model: {status}");
     }
     Ok((core, status))
-}
-
-/// What the engine of `job` keeps beside its links; no peer is known yet.
-pub(crate) fn new_inner(job: Job, auth: Auth, core: Core, table: Table) -> Result<Inner, Error> {
-    let clock = Clock::new();
-    Ok(Inner {
-        placement: Box::new(Placement::new(settings::PLACEMENT.of(&job), clock)?),
-        remote: Box::default(),
-        seals: auth.seals(&job),
-        core,
-        ops: Ops::default(),
-        clock,
-        now: Instant::default(),
-        peers: Vec::new(),
-        table,
-        watched: Vec::new(),
-        #[cfg(test)]
-        clock_count: 0,
-        pending: Default::default(),
-        port_uses: Vec::new(),
-        turn: 0,
-        poll_gap_end: None,
-        flush_wanted: false,
-        pulls: Vec::new(),
-        stream_calls: Vec::new(),
-        unreached: Vec::new(),
-        scratch: Vec::new(),
-        link_drops: BTreeMap::new(),
-        peer_timeout: liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?,
-        undelivered: Vec::new(),
-        self_unread: 0,
-        is_idle: false,
-        in_wait: false,
-        is_asking: false,
-        carried_turns: 0,
-        is_away: false,
-        ended_count: 0,
-        losses: None,
-        unopened: Vec::new(),
-        collectives: Box::default(),
-        owner: Owner::this_process(),
-        completions: Completions::default(),
-        connect_timeout: CONNECT_TIMEOUT,
-        directory: None,
-        job,
-    })
 }
 
 /// The order of bulk transfers that the job has chosen.

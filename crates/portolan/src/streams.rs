@@ -17,23 +17,23 @@ const PORTS_TRIED: usize = 8;
 
 /// A connection that carried nothing for so long, or up to twice as long, is closed. Opening one costs
 /// a round trip or two, for which transfers go by a path.
-pub(crate) const IDLE: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_secs(2);
 
 /// Between looks whether connections get through: a fraction of the shortest timeout of TCP.
-pub(crate) const STALL_LOOKS: Duration = Duration::from_millis(50);
+const STALL_LOOKS: Duration = Duration::from_millis(50);
 
 /// Turns in which what came unexpectedly is looked at: enough to see the end of a connection.
 const ROUSED_TURNS: u32 = 4;
 
 /// See the module documentation.
 pub(crate) struct Streams {
-    pub(crate) link: Stream,
+    link: Stream,
     /// Parts without a checksum are not believed. `P15.5`
-    pub(crate) wants_sums: bool,
+    wants_sums: bool,
     /// Turn until which they are looked at although nothing is expected.
     roused_until: u32,
-    pub(crate) idle_at: Instant,
-    pub(crate) stall_at: Instant,
+    idle_at: Instant,
+    stall_at: Instant,
 }
 
 impl Streams {
@@ -83,6 +83,26 @@ impl Streams {
         self.link.caps().rx_buffer_len
     }
 
+    #[inline]
+    pub(crate) fn link_mut(&mut self) -> &mut Stream {
+        &mut self.link
+    }
+
+    /// Whether parts without a checksum are not believed. `P15.5`
+    pub(crate) fn wants_sums(&self) -> bool {
+        self.wants_sums
+    }
+
+    /// Whether connections that carry nothing are to be looked for.
+    pub(crate) fn idle_is_due(&mut self, now: Instant) -> bool {
+        is_due(&mut self.idle_at, now, IDLE)
+    }
+
+    /// Whether it is to be looked whether connections get through.
+    pub(crate) fn stall_is_due(&mut self, now: Instant) -> bool {
+        is_due(&mut self.stall_at, now, STALL_LOOKS)
+    }
+
     pub(crate) fn is_roused(&self, turn: u32) -> bool {
         self.roused_until.wrapping_sub(turn) < 1 << 31
     }
@@ -95,6 +115,15 @@ impl Streams {
     pub(crate) fn arm(&mut self, wake: &mut WakeSet) -> bool {
         self.link.arm(wake)
     }
+}
+
+/// Whether it is time; if so, `at` is put off by `interval`.
+fn is_due(at: &mut Instant, now: Instant, interval: Duration) -> bool {
+    let is_due = now >= *at;
+    if is_due {
+        *at = now + interval;
+    }
+    is_due
 }
 
 /// What the job has chosen.

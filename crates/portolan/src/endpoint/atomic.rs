@@ -5,10 +5,9 @@ use super::Endpoint;
 use super::message::place;
 use super::remote::spec_of;
 use crate::atomic::{AtomicOp, Datatype};
-use crate::engine::Call;
+use crate::engine::{Call, atomic_spec};
 use crate::ops::{Memory, OpKind};
 use crate::raw::{Cookie, PeerIndex, RawKind, RawPiece, RawRemote, RawWhat, SubmitError};
-use crate::remote::atomic_spec;
 use portolan_proto::AtomicSpec;
 
 /// What is done to the numbers of a peer. The numbers are little-endian, and are copied at once.

@@ -2,16 +2,15 @@
 //! Messages of an endpoint: sending, receiving, withdrawing.
 
 use super::Endpoint;
-use crate::engine::{Engine, Inner};
-use crate::error::Error;
+use crate::engine::Engine;
 use crate::ops::{Memory, OpKind};
 use crate::raw::{
     Cookie, EndpointLimits, Many, PeerIndex, RawClaim, RawEnvelope, RawError, RawKind, RawPiece,
     RawRecv, RawSend, RawSpace, RawWhat, Sent, SubmitError,
 };
 use portolan_proto::{
-    ATOMIC_LEN_MAX, Cause, FlushHint, LaneId, MatchBits, OpError, OpId, PeerId, PeerStatus,
-    Selector, SendSpec, Space,
+    ATOMIC_LEN_MAX, Cause, LaneId, MatchBits, OpError, OpId, PeerId, PeerStatus, Selector,
+    SendSpec, Space,
 };
 use portolan_sys::memory;
 
@@ -157,12 +156,7 @@ impl Endpoint {
         let selector = engine.selector(spec)?;
         // SAFETY: the caller's promise.
         let memory = unsafe { Memory::of_piece(buffer) };
-        let many = RawWhat::Many(Box::new(Many {
-            buffer,
-            open_count: 0,
-            is_closed: false,
-            error: None,
-        }));
+        let many = RawWhat::Many(Box::new(Many::new(buffer)));
         let asked = (kind_of(spec), many, cookie);
         let op = engine.enter_op(recv_kind(selector.source), memory, asked);
         let (len, free_min) = (buffer.len as u64, min_free as u64);
@@ -268,37 +262,6 @@ impl Endpoint {
 }
 
 impl Engine {
-    /// Sends what goes into a frame at once; `false` if it must wait, or ask.
-    #[inline(always)]
-    fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
-        let turn = self.inner.turn;
-        let waits = self.inner.peers[peer.0 as usize].waits_for_company(turn);
-        if !waits && self.send_direct(peer, spec, bytes) {
-            return true;
-        }
-        let inner = &mut self.inner;
-        let is_open = !inner.pending.has(peer, spec);
-        let accepted = is_open && inner.core.append(peer, spec, bytes).is_some()
-            || match inner.stage(peer, spec, &[bytes]) {
-                Ok(Some(hint)) => {
-                    inner.flush_wanted |= hint == FlushHint::Full;
-                    true
-                }
-                _ => false,
-            };
-        if !waits || inner.flush_wanted {
-            self.flush();
-        }
-        accepted
-    }
-
-    /// Queues or announces a message; its operation ends later.
-    fn submit_later(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
-        self.inner.submit_raw(peer, spec, op);
-        self.drain();
-        self.flush();
-    }
-
     /// Makes an operation that receives into `pieces`; returns it, and how many bytes they have.
     ///
     /// # Safety
@@ -317,18 +280,9 @@ impl Engine {
         Ok((op, len))
     }
 
-    /// Acts on what a call has caused.
-    #[inline]
-    pub(super) fn settle(&mut self) {
-        self.drain();
-        if self.inner.flush_wanted || self.inner.core.wants_transmit() {
-            self.flush();
-        }
-    }
-
     #[inline]
     fn selector(&self, spec: &RawRecv) -> Result<Selector, SubmitError> {
-        self.check_owner()?;
+        self.check_forked()?;
         let source = spec.source.map(|peer| self.check_index(peer)).transpose()?;
         Ok(match spec.space {
             RawSpace::Plain => Selector {
@@ -344,53 +298,6 @@ impl Engine {
                 source,
             },
         })
-    }
-
-    /// Enters an operation; the silence of who alone can end it counts from now.
-    #[inline]
-    pub(super) fn enter_op(
-        &mut self,
-        kind: OpKind,
-        memory: Memory,
-        asked: (RawKind, RawWhat, Cookie),
-    ) -> OpId {
-        let op = self.inner.enter_raw(kind, memory, asked);
-        if let Some(peer) = kind.awaited_peer() {
-            self.wait_for(peer);
-        }
-        op
-    }
-}
-
-impl Inner {
-    /// Whether more may be asked of peers now.
-    #[inline]
-    pub(super) fn check_room(&self) -> Result<(), SubmitError> {
-        match self.completions.is_full() {
-            true => Err(SubmitError::Again),
-            false => Ok(()),
-        }
-    }
-
-    /// As [`Inner::submit_op`], and opens a session where there is none.
-    fn submit_raw(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
-        let has_session = matches!(
-            self.core.peer_status(peer),
-            PeerStatus::Up | PeerStatus::Connecting
-        );
-        if !has_session {
-            let connected = match self.core.peer_status(peer) {
-                PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) => {
-                    Err(cause)
-                }
-                _ => self.connect(peer).map_err(|_: Error| Cause::NoPath),
-            };
-            if let Err(cause) = connected {
-                self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
-                return;
-            }
-        }
-        self.submit_op(peer, spec, op);
     }
 }
 

@@ -26,9 +26,9 @@ pub use atomic::RawAtomic;
 pub use open::EndpointConfig;
 
 use crate::directory::{Directory, EndpointAddress};
-use crate::engine::{Descriptor, Engine, PeerInfo, Waiter};
+use crate::engine::{Descriptor, Engine, Waiter};
 use crate::error::Error;
-use crate::raw::{PeerIndex, RawCompletion, SubmitError};
+use crate::raw::{PeerIndex, RawCompletion};
 use portolan_proto::{Counters, Instant, LinkId, OpId, PeerId};
 use portolan_sys::gate::Gate;
 use removal::Leaver;
@@ -153,65 +153,12 @@ impl Endpoint {
     /// Tells core, links and liveness of peers that are new.
     fn meet_fresh(&mut self) {
         for fresh in self.directory.take_fresh() {
-            let Engine {
-                inner, liveness, ..
-            } = &mut *self.engine.enter();
-            let index = fresh.peer.0 as usize;
-            if index >= inner.peers.len() {
-                inner.peers.resize_with(index + 1, PeerInfo::default);
-                inner.job.size = fresh.peer.0 + 1;
-            }
-            let links = inner.table.links_to(fresh.peer);
-            let (endpoint_id, key) = (*fresh.address.as_bytes(), fresh.address.key());
-            inner.core.introduce(fresh.peer, endpoint_id, key, &links);
-            if let Some(liveness) = liveness {
-                let at = inner.table.of(fresh.peer).and_then(|at| at.liveness);
-                liveness.add(fresh.peer, at, &key);
-            }
-            if fresh.is_unsolicited {
-                let now = inner.read_clock();
-                inner.core.greet(now, fresh.peer);
-            }
+            self.engine.enter().meet(&fresh);
         }
     }
 
     fn is_removed(&self, peer: PeerId) -> bool {
-        let engine = self.engine.look();
-        let info = engine.inner.peers.get(peer.0 as usize);
-        info.is_some_and(|info| info.is_removed)
-    }
-}
-
-impl Engine {
-    #[inline]
-    fn check_owner(&self) -> Result<(), SubmitError> {
-        match self.inner.owner.is_another() {
-            true => Err(SubmitError::Forked),
-            false => Ok(()),
-        }
-    }
-
-    /// The peer, if it can be sent to.
-    #[inline]
-    fn check_index(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
-        self.check_owner()?;
-        match self.inner.peers.get(peer.0 as usize) {
-            Some(info) if !info.is_removed => Ok(PeerId(peer.0)),
-            _ => Err(SubmitError::NoSuchPeer),
-        }
-    }
-
-    /// Only `peer` can end the operation that was just submitted: its silence counts, from the last
-    /// look at the clock, since one costs as much as the rest of a receive.
-    #[inline]
-    fn wait_for(&mut self, peer: PeerId) {
-        let inner = &mut self.inner;
-        let count = &mut inner.peers[peer.0 as usize].awaited_count;
-        *count += 1;
-        if *count == 1 {
-            let now = inner.now;
-            self.watch(peer, now);
-        }
+        self.engine.look().inner.is_removed(peer)
     }
 }
 
@@ -228,10 +175,7 @@ impl Drop for Endpoint {
         if let Err(error) = engine.close(&mut self.waiter) {
             log::error!("{error}");
         }
-        // The process lives on: its peers should not hear that it has ended.
-        for peer in 0..engine.inner.job.size {
-            engine.links.disconnect(PeerId(peer), LinkId::SHM);
-        }
+        engine.disconnect_all();
     }
 }
 
@@ -240,44 +184,5 @@ impl fmt::Debug for Endpoint {
         f.debug_struct("Endpoint")
             .field("address", &self.address)
             .finish_non_exhaustive()
-    }
-}
-
-impl crate::engine::Inner {
-    /// Completions or notices wait to be handed out.
-    #[inline]
-    pub(super) fn has_done(&self) -> bool {
-        !self.completions.is_empty() || !self.remote.notices.is_empty()
-    }
-
-    #[inline]
-    fn hand_out(&mut self, sink: &mut (impl FnMut(RawCompletion) + ?Sized)) -> usize {
-        let done = self.completions.drain();
-        let mut count = done.len();
-        done.for_each(&mut *sink);
-        while let Some(notice) = self.next_notice() {
-            count += 1;
-            sink(notice);
-        }
-        count
-    }
-
-    /// A process that knows this endpoint's address has said hello over a network. It will be
-    /// introduced, and greeted, in the next turn.
-    #[cold]
-    pub(crate) fn meet_unsolicited(&mut self, endpoint_id: &portolan_proto::EndpointId) {
-        match EndpointAddress::from_bytes(endpoint_id) {
-            Ok(address)
-                if self
-                    .directory
-                    .as_ref()
-                    .is_some_and(|d| d.meet(&address).is_some()) => {}
-            _ => {
-                *self
-                    .link_drops
-                    .entry("unsolicited peer without a place")
-                    .or_default() += 1
-            }
-        }
     }
 }

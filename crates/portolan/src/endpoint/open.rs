@@ -2,18 +2,17 @@
 //! Opening an endpoint.
 
 use super::Endpoint;
-use super::wait::descriptor_of;
 use crate::address::Address;
 use crate::clock::Clock;
 use crate::directory::{Directory, EndpointAddress, endpoint_key, shm_name};
-use crate::engine::{Engine, HELPER_NAME, Waiter};
+use crate::engine::{Descriptor, Engine, HELPER_NAME, Inner, Waiter};
 use crate::error::Error;
-use crate::launch::{Job, PathChoice};
+use crate::launch::{Job, PathChoice, check_env};
 use crate::links::{Links, Plan};
 use crate::liveness::{self, PEER_TIMEOUT_ENDPOINT, Unstarted};
 use crate::seal::Auth;
 use crate::settings;
-use crate::start::{self, new_core, new_inner, random};
+use crate::start::{self, new_core, random};
 use crate::table::Table;
 use portolan_link::ShmConfig;
 use portolan_link::shm::OpenConfig;
@@ -44,7 +43,7 @@ impl Endpoint {
     /// [`Error::Link`] when a link that was asked for cannot be opened, [`Error::Setting`] for a
     /// setting that cannot be, [`Error::Launch`] for a variable that is none.
     pub fn open(config: &EndpointConfig) -> Result<Endpoint, Error> {
-        settings::check_env()?;
+        check_env()?;
         let token = random()?;
         let key = endpoint_key(&token);
         let job = standalone(config)?;
@@ -64,11 +63,10 @@ impl Endpoint {
         let (mut core, _) = new_core(&job, Auth::Token, &links, &plan)?;
         core.open(*address.as_bytes(), key);
         let table = Table::of_endpoint(own, Arc::clone(&directory));
-        let mut inner = new_inner(job, Auth::Token, core, table)?;
-        inner.peer_timeout = liveness::peer_timeout(&inner.job, PEER_TIMEOUT_ENDPOINT)?;
-        inner.connect_timeout = CONNECT_TIMEOUT;
-        inner.directory = Some(Arc::clone(&directory));
-        let descriptor = descriptor_of(&mut links)?;
+        let peer_timeout = liveness::peer_timeout(&job, PEER_TIMEOUT_ENDPOINT)?;
+        let mut inner = Inner::new(job, Auth::Token, core, table)?;
+        inner.stand_alone(&directory, CONNECT_TIMEOUT, peer_timeout);
+        let descriptor = Descriptor::watching(&mut links)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Endpoint {
             engine: Gate::new(Engine::new(inner, links, None, Some(liveness)), HELPER_NAME),

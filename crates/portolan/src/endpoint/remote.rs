@@ -3,16 +3,13 @@
 
 use super::Endpoint;
 use super::message::{INJECT_LEN_MAX, check_pieces, gathered, place, slice_of};
-use crate::engine::{Call, Engine, Inner};
+use crate::engine::Call;
 use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner};
 use crate::raw::{
-    Cookie, PeerIndex, RawAccess, RawCompletion, RawKind, RawPiece, RawRemote, RawWhat, SubmitError,
+    Cookie, PeerIndex, RawAccess, RawKind, RawPiece, RawRemote, RawWhat, SubmitError,
 };
-use portolan_proto::{
-    Access, Cause, LaneId, OpError, OpId, PeerId, PeerStatus, RegionSpec, RemoteSpec,
-};
-use std::ptr;
+use portolan_proto::{Access, LaneId, RegionSpec, RemoteSpec};
 
 impl Endpoint {
     /// Opens `memory` to all who know `key`. Addresses in it count from `base_addr`: 0 for offsets,
@@ -159,63 +156,6 @@ impl Endpoint {
         let op = engine.enter_op(OpKind::Remote(peer), memory, (RawKind::Get, what, cookie));
         engine.ask(peer, op, spec_of(at, None), Call::Get);
         Ok(())
-    }
-}
-
-impl Engine {
-    /// The peer, if it can be asked for something now.
-    pub(super) fn check_ask(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
-        let peer = self.check_index(peer)?;
-        self.inner.check_room()?;
-        Ok(peer)
-    }
-
-    fn put(
-        &mut self,
-        peer: PeerId,
-        spec: RemoteSpec,
-        memory: Memory,
-        what: RawWhat,
-        cookie: Cookie,
-    ) {
-        let op = self.enter_op(OpKind::Remote(peer), memory, (RawKind::Put, what, cookie));
-        self.ask(peer, op, spec, Call::Put);
-    }
-
-    /// Submits what `op` asks of `peer`.
-    pub(super) fn ask(&mut self, peer: PeerId, op: OpId, spec: RemoteSpec, call: Call<'_>) {
-        let inner = &mut self.inner;
-        let gone = match inner.core.peer_status(peer) {
-            PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) => Some(cause),
-            _ => match inner.submit_remote(peer, op, spec, call) {
-                Ok(()) => None,
-                Err(_) => Some(Cause::NoPath),
-            },
-        };
-        if let Some(cause) = gone {
-            inner.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
-        }
-        self.settle();
-    }
-}
-
-impl Inner {
-    /// The next put that the program is to be told of.
-    #[inline]
-    pub(super) fn next_notice(&mut self) -> Option<RawCompletion> {
-        let notice = self.remote.notices.pop_front()?;
-        self.core.notice_taken(&notice);
-        Some(RawCompletion {
-            cookie: Cookie::default(),
-            kind: RawKind::RemotePut,
-            peer: Some(PeerIndex(notice.peer.0)),
-            len: notice.len,
-            tag: 0,
-            imm: Some(notice.imm),
-            buf: ptr::null_mut(),
-            released: false,
-            error: None,
-        })
     }
 }
 

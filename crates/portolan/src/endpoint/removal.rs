@@ -5,7 +5,7 @@
 
 use super::Endpoint;
 use crate::raw::PeerIndex;
-use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
+use portolan_proto::{Cause, Instant, PeerId, PeerStatus};
 use std::time::Duration;
 
 /// The session with a removed peer stays for so long at least: what the peer was told is sent may be
@@ -35,7 +35,7 @@ impl Endpoint {
         }
         let mut engine = self.engine.enter();
         let inner = &mut engine.inner;
-        inner.peers[peer.0 as usize].is_removed = true;
+        inner.set_removed(peer, true);
         let earliest = inner.read_clock() + STAY;
         self.leavers.push(Leaver { peer, earliest });
         match inner.core.peer_status(peer) {
@@ -61,7 +61,7 @@ impl Endpoint {
             return false;
         }
         self.leavers.retain(|leaver| leaver.peer != peer);
-        self.engine.enter().inner.peers[peer.0 as usize].is_removed = false;
+        self.engine.enter().inner.set_removed(peer, false);
         true
     }
 
@@ -83,8 +83,8 @@ impl Endpoint {
         let inner = &self.engine.look().inner;
         match inner.core.peer_status(leaver.peer) {
             PeerStatus::Up | PeerStatus::Connecting => {
-                inner.now >= leaver.earliest
-                    && inner.peers[leaver.peer.0 as usize].awaited_count == 0
+                inner.last_look() >= leaver.earliest
+                    && !inner.is_awaited(leaver.peer)
                     && !inner.core.has_unfinished_with(leaver.peer)
             }
             _ => true,
@@ -93,12 +93,6 @@ impl Endpoint {
 
     fn forget(&mut self, peer: PeerId) {
         self.directory.forget(peer);
-        let engine = &mut *self.engine.enter();
-        engine.inner.core.dismiss(peer);
-        engine.give_up(peer, Cause::Closed);
-        engine.links.disconnect(peer, LinkId::UDP);
-        engine.links.disconnect(peer, LinkId::PACKET);
-        engine.drain();
-        engine.flush();
+        self.engine.enter().dismiss(peer);
     }
 }

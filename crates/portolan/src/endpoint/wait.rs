@@ -3,22 +3,10 @@
 //! to spin, yield and sleep is the waiter's.
 
 use super::Endpoint;
-use crate::engine::Descriptor;
-use crate::error::Error;
-use crate::links::Links;
 use crate::raw::{Idle, RawCompletion};
 use portolan_sys::wait::yield_now;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
-
-/// A descriptor that rings for what `links` bring.
-pub(super) fn descriptor_of(links: &mut Links) -> Result<Descriptor, Error> {
-    let mut descriptor = Descriptor::new()?;
-    links.arm(&mut descriptor.wake);
-    links.disarm();
-    descriptor.watch()?;
-    Ok(descriptor)
-}
 
 impl Endpoint {
     /// A descriptor that is readable when [`Endpoint::poll`] may have something, after
@@ -36,7 +24,7 @@ impl Endpoint {
         }
         let engine = self.engine.hold_mut();
         let armed = engine.arm_descriptor(&mut self.descriptor);
-        self.armed_at = Some(engine.inner.now);
+        self.armed_at = Some(engine.inner.last_look());
         let is_armed = matches!(armed, Ok(true));
         if !is_armed {
             self.wake();
@@ -72,7 +60,8 @@ impl Endpoint {
         let engine = &mut *self.engine.enter();
         engine.disarm();
         if let Some(armed_at) = self.armed_at.take() {
-            self.waiter.on_slept(engine.inner.now.since(armed_at));
+            self.waiter
+                .on_slept(engine.inner.last_look().since(armed_at));
         }
     }
 

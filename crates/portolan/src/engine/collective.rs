@@ -81,7 +81,7 @@ impl Inner {
     #[inline]
     pub(crate) fn is_broken(&self, group: u16) -> bool {
         let entry = self.collectives.groups.get(&group);
-        entry.is_some_and(|entry| entry.state.broken.is_some())
+        entry.is_some_and(|entry| entry.state.broken().is_some())
     }
 
     /// An error if the group is broken.
@@ -98,7 +98,7 @@ impl Inner {
     fn tell_program(&mut self, group: u16) -> Error {
         let entry = self.group_entry(group);
         entry.is_told = true;
-        match entry.state.broken.clone() {
+        match entry.state.broken().cloned() {
             Some(Fault::Mismatch(mismatch)) => Error::CollectiveMismatch(Box::new(mismatch)),
             Some(Fault::Gone { rank, why }) => {
                 let mut error = self.gone_error(PeerId(rank), Cause::ProcessGone);
@@ -148,7 +148,7 @@ impl Inner {
     /// The same of all groups.
     pub(crate) fn check_groups(&mut self) {
         let entries = self.collectives.groups.values();
-        let whole = entries.filter(|entry| entry.state.broken.is_none());
+        let whole = entries.filter(|entry| entry.state.broken().is_none());
         let groups: Vec<Members> = whole.filter_map(|entry| entry.members.clone()).collect();
         for group in groups {
             if let Some(pair) = self.find_unread(&group) {
@@ -161,7 +161,7 @@ impl Inner {
     pub(crate) fn check_told(&mut self) -> Result<(), Error> {
         let entries = self.collectives.groups.iter();
         let mut untold = entries.filter(|(_, entry)| {
-            !entry.is_told && matches!(entry.state.broken, Some(Fault::Mismatch(_)))
+            !entry.is_told && matches!(entry.state.broken(), Some(Fault::Mismatch(_)))
         });
         match untold.next().map(|(id, _)| *id) {
             Some(group) => Err(self.tell_program(group)),
@@ -206,10 +206,9 @@ impl Inner {
     fn break_by(&mut self, group: u16, fault: Fault, news: &News) {
         let me = self.rank();
         let entry = self.group_entry(group);
-        if entry.state.broken.is_some() {
+        if !entry.state.break_by(fault) {
             return;
         }
-        entry.state.broken = Some(fault);
         let members = entry.members.as_ref().map_or(&[][..], Members::ranks);
         let mut ranks = members.to_vec();
         if let News::Mismatch { first, second, .. } = news {
@@ -238,7 +237,7 @@ impl Inner {
         let (group, fault) = match News::parse(bytes) {
             Some(News::Waiting { group, head }) => {
                 let entry = self.group_entry(group);
-                if entry.state.broken.is_none()
+                if entry.state.broken().is_none()
                     && let Err(pair) = entry.state.on_waiting(me, source.0, &head)
                 {
                     self.break_by(group, pair.fault(group), &pair.news(group));
@@ -266,7 +265,7 @@ impl Inner {
         match (News::parse(bytes), has_same_members) {
             // Who told it may not know all whom this process takes for members.
             (Some(news), false) => self.break_by(group, fault, &news),
-            _ => _ = self.group_entry(group).state.broken.get_or_insert(fault),
+            _ => _ = self.group_entry(group).state.break_by(fault),
         }
     }
 }

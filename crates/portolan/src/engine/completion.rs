@@ -227,12 +227,11 @@ impl Inner {
 
     /// A receive of an endpoint has ended without a message.
     pub(crate) fn end_raw_recv_failed(&mut self, op: OpId, error: OpError) {
-        if let Some(many) = self.many_mut(op) {
-            (many.is_closed, many.error) = (true, Some(error.into()));
-            if many.open_count > 0 {
-                // The last of its messages releases it.
-                return;
-            }
+        if let Some(many) = self.many_mut(op)
+            && !many.close(error.into())
+        {
+            // The last of its messages releases it.
+            return;
         }
         let Some(ended) = self.take_raw(op) else {
             return;
@@ -266,13 +265,7 @@ impl Inner {
         let Some(many) = self.many_mut(op) else {
             return;
         };
-        many.open_count += 1;
-        many.is_closed |= is_last;
-        let offset = |off: u64| usize::try_from(off).unwrap_or(usize::MAX);
-        let piece = RawPiece {
-            ptr: many.buffer.ptr.wrapping_add(offset(range.start)),
-            len: offset(range.end - range.start),
-        };
+        let piece = many.begin(range, is_last);
         let Some(whole) = self.ops.raw(op) else {
             return;
         };
@@ -293,9 +286,7 @@ impl Inner {
         let mut error = None;
         completion.released = false;
         if let Some(many) = self.many_mut(whole) {
-            many.open_count -= 1;
-            completion.released = many.is_closed && many.open_count == 0;
-            error = many.error;
+            (completion.released, error) = many.end();
         }
         if !completion.released {
             return self.complete_raw(completion);

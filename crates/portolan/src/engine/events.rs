@@ -32,9 +32,9 @@ pub(crate) struct Pull {
 /// A blocking receive in its first turns: it takes its message straight from a frame, and is posted
 /// only when none comes soon.
 pub(crate) struct Inbox<'a> {
-    pub(crate) want: Want,
-    pub(crate) bytes: &'a mut [u8],
-    pub(crate) got: Option<Received>,
+    pub(super) want: Want,
+    pub(super) bytes: &'a mut [u8],
+    pub(super) got: Option<Received>,
 }
 
 impl Inbox<'_> {
@@ -382,7 +382,7 @@ impl Inner {
                 buffer,
                 message_len,
             };
-            handler(&mut Context { inner: self }, message);
+            handler(&mut Context::new(self), message);
         }
     }
 

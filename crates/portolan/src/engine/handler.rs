@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports that are open, their handlers, and what handlers may do.
 
-use super::Inner;
+use super::{Engine, Inner};
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::ops::Request;
@@ -55,13 +55,32 @@ impl Inner {
     }
 }
 
+impl Engine {
+    /// From now on `handler` runs for what comes to `port`.
+    pub(crate) fn set_handler(&mut self, port: u16, handler: Handler) {
+        let index = usize::from(port);
+        if self.handlers.len() <= index {
+            self.handlers.resize_with(index + 1, || None);
+        }
+        self.handlers[index] = Some(handler);
+    }
+}
+
 /// What a handler may do. Everything here returns at once; what is sent leaves when the handler
 /// has returned.
 pub struct Context<'a> {
-    pub(crate) inner: &'a mut Inner,
+    inner: &'a mut Inner,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    pub(crate) fn new(inner: &'a mut Inner) -> Self {
+        Context { inner }
+    }
+
+    pub(crate) fn inner(&mut self) -> &mut Inner {
+        self.inner
+    }
+
     /// Rank of this process.
     #[must_use]
     pub fn rank(&self) -> u32 {

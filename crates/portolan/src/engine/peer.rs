@@ -8,25 +8,25 @@ use portolan_proto::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct PeerInfo {
     /// What the launcher said of its end, or it has said itself; what this process lacks for it.
-    pub(crate) report: Option<String>,
+    pub(super) report: Option<String>,
     /// What it has said that it lacks.
     pub(super) lacks: Option<&'static str>,
     /// The launcher has told that its process has ended.
-    pub(crate) has_ended: bool,
+    pub(super) has_ended: bool,
     /// When a session was asked for.
-    pub(crate) connecting_since: Option<Instant>,
+    pub(super) connecting_since: Option<Instant>,
     /// Turn in which something was last sent without waiting for company.
-    pub(crate) sent_turn: u32,
+    pub(super) sent_turn: u32,
     /// Messages in that turn of which waiting might be asked, and whether those of the turn before
     /// came in a burst.
     sent_count: u32,
     sends_bursts: bool,
     /// Since when it is waited for, or suspected by the core.
-    pub(crate) watched_since: Option<Instant>,
+    pub(super) watched_since: Option<Instant>,
     /// It is watched only because a program looks for something of it, the last time then.
     pub(super) looked_for_at: Option<Instant>,
     /// Operations of an endpoint's caller that it alone can end.
-    pub(crate) awaited_count: u32,
+    pub(super) awaited_count: u32,
     /// When it was last asked whether it lives.
     pub(super) asked_at: Instant,
     /// Questions since it was last heard.
@@ -38,7 +38,7 @@ pub(crate) struct PeerInfo {
     /// Stands in the list of those that are watched or doubted.
     pub(super) is_listed: bool,
     /// Of an endpoint: its program has removed it.
-    pub(crate) is_removed: bool,
+    pub(super) is_removed: bool,
 }
 
 /// Messages of an endpoint, or of several frames, to one peer that leave one by one, although no

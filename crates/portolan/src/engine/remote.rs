@@ -5,12 +5,12 @@
 use super::Inner;
 use super::events::copy_part;
 use super::send::Submitted;
-use crate::atomic;
+use crate::atomic::{self, AtomicOp, Datatype};
 use crate::error::Error;
 use portolan_link::RxFrame;
 use portolan_proto::{
-    Answer, AtomicSpec, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PutNotice, Refused,
-    RemoteSpec, SendSpec,
+    ATOMIC_LEN_MAX, Answer, AtomicSpec, Data, Event, HeldId, OpError, OpId, PeerId, PortId,
+    PutNotice, Refused, RemoteSpec, SendSpec,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -40,13 +40,44 @@ pub(crate) struct RemoteState {
     /// Requests that wait behind others of their lane.
     queued: BTreeMap<OpId, (RemoteSpec, Call<'static>)>,
     /// Puts that the program has not been told of. Their credit bounds them.
-    pub(crate) notices: VecDeque<PutNotice>,
+    notices: VecDeque<PutNotice>,
     /// Room for the operands of an atomic operation, and for what it returns; used again and again.
-    pub(crate) operands: Vec<u8>,
-    pub(crate) before: Vec<u8>,
+    operands: Vec<u8>,
+    before: Vec<u8>,
 }
 
 impl Inner {
+    #[inline]
+    pub(crate) fn has_notices(&self) -> bool {
+        !self.remote.notices.is_empty()
+    }
+
+    /// The next put that the program is to be told of.
+    #[inline]
+    pub(crate) fn take_notice(&mut self) -> Option<PutNotice> {
+        let notice = self.remote.notices.pop_front()?;
+        self.core.notice_taken(&notice);
+        Some(notice)
+    }
+
+    /// Room for the operands of an atomic operation; comes back by [`Inner::keep_operands`].
+    pub(crate) fn lend_operands(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.remote.operands)
+    }
+
+    pub(crate) fn keep_operands(&mut self, operands: Vec<u8>) {
+        self.remote.operands = operands;
+    }
+
+    /// Room for what an atomic operation returns; comes back by [`Inner::keep_before`].
+    pub(crate) fn lend_before(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.remote.before)
+    }
+
+    pub(crate) fn keep_before(&mut self, before: Vec<u8>) {
+        self.remote.before = before;
+    }
+
     /// Submits a request of `op`, or queues it behind what its lane waits with.
     pub(crate) fn submit_remote(
         &mut self,
@@ -216,4 +247,32 @@ impl Inner {
 /// `len` bytes from `off` on, if there are as many.
 fn part_mut(bytes: &mut [u8], off: u64, len: usize) -> Option<&mut [u8]> {
     bytes.get_mut(usize::try_from(off).ok()?..)?.get_mut(..len)
+}
+
+/// What to ask for, if that can be asked for.
+pub(crate) fn atomic_spec(
+    op: AtomicOp,
+    datatype: Datatype,
+    count: usize,
+    operands_len: usize,
+    back_len: usize,
+) -> Result<AtomicSpec, Error> {
+    let span = count * datatype.len();
+    let why = if !op.supports(datatype) {
+        "operations on bits are for whole numbers"
+    } else if operands_len != op.operands_len(span) {
+        "the numbers, the operands and those to compare must be as many"
+    } else if back_len != 0 && back_len != span {
+        "the place for the numbers before must have as many as are changed"
+    } else if operands_len.max(span) > ATOMIC_LEN_MAX {
+        "at most 4096 bytes at once; split the arrays"
+    } else {
+        return Ok(AtomicSpec {
+            code: op.code(),
+            datatype: datatype.code(),
+            fetch: back_len > 0,
+            span: u32::try_from(span).unwrap_or(u32::MAX),
+        });
+    };
+    Err(Error::Atomic { op, datatype, why })
 }

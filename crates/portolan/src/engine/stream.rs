@@ -10,7 +10,6 @@ use super::{Engine, Inner};
 use crate::checksum::PartSum;
 use crate::links::Links;
 use crate::ops::Ops;
-use crate::streams::{IDLE, STALL_LOOKS};
 use portolan_link::stream::{Landing, Part, PartReceiver, Place, Tokens};
 use portolan_link::{LinkAddr, Notice, TxError, TxFrame};
 use portolan_proto::{DropReason, LinkId, PartPlace, PeerId, Transmit};
@@ -48,27 +47,27 @@ impl Engine {
         if !self.inner.stream_calls.is_empty() {
             self.make_stream_calls();
         }
-        let Some(streams) = &mut self.links.streams else {
+        let Some(streams) = self.links.streams() else {
             return 0;
         };
-        if streams.link.counts().0 == 0 {
+        if streams.link_mut().counts().0 == 0 {
             return 0;
         }
         // A look in vain takes the lock of a socket that acknowledgements of what is sent come by.
         if !self.inner.core.expects_parts() && !streams.is_roused(turn) {
-            if streams.link.has_unsent() {
-                streams.link.push();
+            if streams.link_mut().has_unsent() {
+                streams.link_mut().push();
                 self.hear_of_streams();
             }
             return 0;
         }
         let mut intake = PartIntake {
-            wants_sums: streams.wants_sums,
+            wants_sums: streams.wants_sums(),
             is_fresh: false,
             inner: &mut self.inner,
             handlers: &mut self.handlers,
         };
-        let moved = streams.link.receive(RECEIVE_BUDGET, &mut intake);
+        let moved = streams.link_mut().receive(RECEIVE_BUDGET, &mut intake);
         self.hear_of_streams();
         moved
     }
@@ -76,11 +75,11 @@ impl Engine {
     #[cold]
     fn make_stream_calls(&mut self) {
         for call in std::mem::take(&mut self.inner.stream_calls) {
-            let Some(streams) = &mut self.links.streams else {
+            let Some(streams) = self.links.streams() else {
                 return;
             };
             match call {
-                StreamCall::Close(peer) => streams.link.close(peer.0),
+                StreamCall::Close(peer) => streams.link_mut().close(peer.0),
                 StreamCall::Open(peer) => {
                     let ids = self.inner.core.session_ids(peer);
                     let other = self.inner.table.of(peer);
@@ -94,7 +93,7 @@ impl Engine {
                         mine: ids.mine.1,
                         theirs: ids.theirs.1,
                     };
-                    streams.link.open_to(peer.0, *socket, tokens);
+                    streams.link_mut().open_to(peer.0, *socket, tokens);
                 }
             }
         }
@@ -106,40 +105,38 @@ impl Engine {
     #[cold]
     pub(super) fn look_after_streams(&mut self) {
         let Engine { inner, links, .. } = self;
-        let Some(streams) = &mut links.streams else {
+        let Some(streams) = links.streams() else {
             return;
         };
         let core = &inner.core;
         let has_news = streams
-            .link
+            .link_mut()
             .service(&mut |tokens| Some(core.stream_owner(tokens.mine, tokens.theirs)?.0));
         if has_news {
             streams.rouse(inner.turn);
         }
-        if inner.now >= streams.idle_at {
-            streams.idle_at = inner.now + IDLE;
-            streams.link.close_idle();
+        if streams.idle_is_due(inner.now) {
+            streams.link_mut().close_idle();
         }
-        if inner.now >= streams.stall_at {
-            streams.stall_at = inner.now + STALL_LOOKS;
-            streams.link.give_up_stalled(TIMEOUTS_MAX);
+        if streams.stall_is_due(inner.now) {
+            streams.link_mut().give_up_stalled(TIMEOUTS_MAX);
         }
         self.hear_of_streams();
     }
 
     fn hear_of_streams(&mut self) {
         let Engine { inner, links, .. } = self;
-        let Some(streams) = &mut links.streams else {
+        let Some(streams) = links.streams() else {
             return;
         };
-        while let Some(notice) = streams.link.poll_notice() {
+        while let Some(notice) = streams.link_mut().poll_notice() {
             match notice {
                 Notice::StreamUp(peer) => {
                     inner.core.stream_opened(PeerId(peer));
                 }
                 Notice::StreamDown { peer, is_idle } => {
                     inner.core.stream_closed(inner.now, PeerId(peer), !is_idle);
-                    if streams.link.is_open(peer) {
+                    if streams.link_mut().is_open(peer) {
                         // There were two, opened by both at the same time.
                         inner.core.stream_opened(PeerId(peer));
                     }
@@ -169,7 +166,7 @@ impl Links {
         else {
             return (peer, link, Ok(()));
         };
-        let Some(streams) = &mut self.streams else {
+        let Some(streams) = self.streams() else {
             return (peer, link, Err(TxError::NotConnected(peer.0)));
         };
         // Of an operation that is forgotten, something must leave that its place in the stream is
@@ -178,7 +175,7 @@ impl Links {
         let mut head = [0; CHECK_LEN + portolan_wire::CHUNK_LEN];
         let head = &mut head[..headers.len()];
         head.copy_from_slice(headers);
-        if streams.link.is_full(peer.0) {
+        if streams.link_mut().is_full(peer.0) {
             return (peer, link, Err(TxError::Full));
         }
         if let Some((front, chunk)) = head.split_at_mut_checked(CHECK_LEN)
@@ -193,7 +190,7 @@ impl Links {
             payload: &payload,
             segments: None,
         };
-        (peer, link, streams.link.transmit(peer.0, &frame))
+        (peer, link, streams.link_mut().transmit(peer.0, &frame))
     }
 }
 

@@ -85,7 +85,7 @@ impl Engine {
             self.full_mask = 0;
         }
         // Shared memory needs no time stamps.
-        let now = if self.links.has_lossy {
+        let now = if self.links.has_lossy() {
             self.inner.read_clock()
         } else {
             self.inner.now

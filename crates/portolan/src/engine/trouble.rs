@@ -21,9 +21,9 @@ const REPORT_WAIT: Duration = Duration::from_millis(100);
 /// The first message at a port that was not opened.
 #[derive(Debug)]
 pub(crate) struct Unopened {
-    pub(crate) port: PortId,
-    pub(crate) peer: PeerId,
-    pub(crate) since: Instant,
+    pub(super) port: PortId,
+    pub(super) peer: PeerId,
+    pub(super) since: Instant,
 }
 
 /// After so long a message at a port that was not opened is told of: programs that open their ports

@@ -51,7 +51,7 @@ impl Engine {
         let turn = self.inner.turn.wrapping_add(1);
         self.inner.turn = turn;
         let mut moved = self.receive(turn, inbox);
-        if self.links.streams.is_some() {
+        if self.links.has_streams() {
             moved += self.work_on_streams(turn);
         }
         if self.pace.clock_is_due(turn, moved) {
@@ -97,14 +97,14 @@ impl Engine {
                 continue;
             }
             let (inner, handlers) = (&mut self.inner, &mut self.handlers);
-            let id = open.id;
-            let count = if open.lossless {
-                open.link.receive(RECEIVE_BUDGET, |frame| {
+            let id = open.id();
+            let count = if open.is_lossless() {
+                open.link_mut().receive(RECEIVE_BUDGET, |frame| {
                     inner.on_frame(handlers, id, true, &frame, inbox.as_deref_mut());
                 })
             } else {
                 let mut intake = Intake::new(inner, handlers, id, inbox.as_deref_mut());
-                let count = open.link.receive_placed(NETWORK_BUDGET, &mut intake);
+                let count = open.link_mut().receive_placed(NETWORK_BUDGET, &mut intake);
                 inner.placement.end_batch();
                 count
             };
@@ -147,7 +147,7 @@ impl Engine {
     /// What needs system calls and seldom has news.
     pub(crate) fn look_around(&mut self) {
         self.hear();
-        if self.links.streams.is_some() {
+        if self.links.has_streams() {
             self.look_after_streams();
         }
         if !self.inner.unopened.is_empty() {

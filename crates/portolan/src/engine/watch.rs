@@ -4,7 +4,7 @@
 //! The one invariant: a peer is given up for a sign, or for silence while it was listened for.
 
 use super::{Engine, Inner};
-use crate::liveness::Standing;
+use crate::liveness::{Liveness, Standing};
 use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
 use std::time::Duration;
 
@@ -21,7 +21,33 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// so that none is given up when its message has been taken. `P9.3`
 const LOOKS_APART: Duration = Duration::from_millis(500);
 
+/// Time between looks at an operation from which on each look is at all links: it costs a hundredth.
+const SLOW: Duration = Duration::from_micros(10);
+
+/// Time between two looks of a program that does more than look: far longer than a turn, far shorter
+/// than anybody's patience.
+const SELDOM: Duration = Duration::from_millis(1);
+
 impl Engine {
+    /// What turns do seldom, for a program that sleeps between its looks at an operation: few turns are
+    /// then a long time. `P9.3`
+    pub(crate) fn catch_up(&mut self) {
+        let before = self.inner.now;
+        let passed = self.inner.read_clock().since(before);
+        if passed >= SLOW {
+            self.links.rouse(self.inner.turn);
+        }
+        if passed >= SELDOM {
+            self.look_around();
+            self.on_timeout();
+        }
+    }
+
+    /// Questions whether a peer lives, and answers, that were sent so far.
+    pub(crate) fn question_count(&self) -> u64 {
+        self.liveness.as_ref().map_or(0, Liveness::sent)
+    }
+
     /// From now on, silence of `peer` counts.
     pub(crate) fn watch(&mut self, peer: PeerId, now: Instant) {
         self.inner.watch_since(peer, now);

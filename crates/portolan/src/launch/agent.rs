@@ -3,7 +3,7 @@
 
 use super::wire::{Gone, ToAgent, ToProcess, VERSION, Welcome};
 use super::{FD_VARIABLE, Job, LaunchError, LineBuffer, LossReporter};
-use crate::settings;
+use crate::settings::{self, BadVariable};
 use portolan_sys::effort::{self, Call};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -43,7 +43,7 @@ impl Agent {
         let Some(text) = settings::LAUNCH_FD.from_env() else {
             return Ok(None);
         };
-        let fd: i32 = text.parse().map_err(|_| LaunchError::BadVariable {
+        let fd: i32 = text.parse().map_err(|_| BadVariable {
             variable: FD_VARIABLE,
             value: text.clone(),
             wanted: "a descriptor number; unset it to run as a job of one",

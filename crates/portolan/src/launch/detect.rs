@@ -5,7 +5,7 @@
 //! open was left by the parent itself. It connects to nothing.
 
 use super::LaunchError;
-use crate::settings::{LAUNCH_FD, LAUNCHER};
+use crate::settings::{BadVariable, LAUNCH_FD, LAUNCHER};
 use portolan_sys::inherit::is_inherited_socket;
 
 /// What started this process.
@@ -67,11 +67,11 @@ fn detect(
             return Ok(Found::new(Starter::Nobody, why));
         }
         Some(other) => {
-            return Err(LaunchError::BadVariable {
+            return Err(LaunchError::from(BadVariable {
                 variable: LAUNCHER.variable,
                 value: other.to_owned(),
                 wanted: "auto or none",
-            });
+            }));
         }
     }
     if variable(LAUNCH_FD.variable).is_some() {

@@ -2,7 +2,7 @@
 //! Why a process could not take part in its job.
 
 use super::{FD_VARIABLE, Gone};
-use crate::settings::UnknownSetting;
+use crate::settings::{BadVariable, UnknownSetting};
 use std::fmt;
 use std::io;
 use thiserror::Error;
@@ -15,15 +15,8 @@ pub enum LaunchError {
     #[error(transparent)]
     UnknownSetting(#[from] UnknownSetting),
     /// A variable does not hold what it must.
-    #[error("{variable} is {value:?}, not {wanted}")]
-    BadVariable {
-        /// Which.
-        variable: &'static str,
-        /// What it holds.
-        value: String,
-        /// What it may hold.
-        wanted: &'static str,
-    },
+    #[error(transparent)]
+    BadVariable(#[from] BadVariable),
     /// The descriptor is not what an agent left for this process.
     #[error(
         "{FD_VARIABLE} names descriptor {fd}, which is not a connection to a launcher ({errno}): \

@@ -167,7 +167,7 @@ impl Founding {
         Ok(Founding {
             nonce,
             secret,
-            path: settings::path_from_env()?,
+            path: PathChoice::from_env()?,
             options: settings::options_from_env(),
         })
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which part of which job a process is.
 
+use super::LaunchError;
 use super::wire::PathChoice;
+use crate::settings::{self, BadVariable, Options, Setting};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// Which part of which job this process is.
@@ -30,7 +31,7 @@ pub struct Job {
     pub path: PathChoice,
     /// Settings given to `portolan run --option NAME=VALUE`.
     #[serde(default)]
-    pub options: BTreeMap<String, String>,
+    pub options: Options,
     /// What the launcher calls this host, if it has a name for it: errors name it so, too.
     #[serde(default)]
     pub host_name: Option<String>,
@@ -49,7 +50,7 @@ impl Job {
             host_count: 1,
             secret,
             path: PathChoice::Auto,
-            options: BTreeMap::new(),
+            options: Options::new(),
             host_name: None,
         }
     }
@@ -72,6 +73,47 @@ impl Job {
     pub(super) fn is_sound(&self) -> bool {
         self.rank < self.size && self.local_rank < self.local_size
     }
+}
+
+impl Setting {
+    /// The value for `job`: its option wins over the environment.
+    pub(crate) fn of(&self, job: &Job) -> Option<String> {
+        self.among(&job.options)
+    }
+}
+
+impl PathChoice {
+    /// The choice in this process's environment.
+    pub(super) fn from_env() -> Result<PathChoice, BadVariable> {
+        let Some(value) = settings::PATH.from_env() else {
+            return Ok(PathChoice::Auto);
+        };
+        let choices = [
+            PathChoice::Auto,
+            PathChoice::Shm,
+            PathChoice::Udp,
+            PathChoice::Packet,
+        ];
+        let choice = choices
+            .into_iter()
+            .find(|choice| choice.to_string() == value);
+        choice.ok_or(BadVariable {
+            variable: settings::PATH.variable,
+            value,
+            wanted: "auto, shm, udp or packet",
+        })
+    }
+}
+
+/// Refuses variables in this process's environment that are no settings, and values that mean
+/// nothing of those that may not be looked at otherwise.
+pub(crate) fn check_env() -> Result<(), LaunchError> {
+    settings::check_variables()?;
+    PathChoice::from_env()?;
+    for switch in [settings::VERBOSE, settings::FABRIC] {
+        switch.is_on()?;
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Job {

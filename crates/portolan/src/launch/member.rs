@@ -33,7 +33,7 @@ impl Launch {
     /// [`LaunchError::Version`] if the launcher is of another version; [`LaunchError::Foreign`] for
     /// what another launcher refuses.
     pub fn from_env() -> Result<Option<Launch>, LaunchError> {
-        settings::check_env()?;
+        super::check_env()?;
         let found = detect::here()?;
         let kind = match &found.starter {
             Starter::Nobody => {

@@ -6,12 +6,12 @@
 //! it waits for (P14.4), and whoever finds a failure tells all members (P14.5). The one invariant: no
 //! wait here goes on when the group is broken.
 
+use super::Group;
 use super::{INBOX_LEN_MAX, Node};
 use crate::buffer::{self, Buffer};
 use crate::collective::{HEAD_LEN, Head, News};
 use crate::engine::{Submitted, system_spec};
 use crate::error::Error;
-use crate::group::Group;
 use crate::ops::{Completion, OpKind, Request};
 use portolan_proto::{Cause, Instant, OpId, PeerId, PortId};
 use std::time::Duration;
@@ -26,11 +26,15 @@ const INLINE_LEN_MAX: usize = INBOX_LEN_MAX - HEAD_LEN;
 /// A collective operation that is under way in this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    pub(crate) group: Group,
+    group: Group,
     head: Head,
 }
 
 impl Task {
+    pub(super) fn group(&self) -> &Group {
+        &self.group
+    }
+
     fn port(&self) -> PortId {
         PortId::system(self.group.members().port(self.head.slot()))
     }
@@ -141,13 +145,13 @@ impl Node {
                 inner.ops.is_done(op)
                     || inner.is_broken(group)
                     || stop()
-                    || tell_at.is_some_and(|at| inner.now >= at)
+                    || tell_at.is_some_and(|at| inner.last_look() >= at)
             });
             if engine.inner.ops.is_done(op) {
                 return Ok(true);
             }
             engine.inner.check_whole(group)?;
-            if !wait.told && engine.inner.now >= wait.tell_at {
+            if !wait.told && engine.inner.last_look() >= wait.tell_at {
                 wait.told = true;
                 let head = task.head;
                 engine.inner.tell(wait.peer, &News::Waiting { group, head });

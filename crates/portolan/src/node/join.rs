@@ -3,17 +3,17 @@
 //!
 //! The one invariant: whatever can be refused is refused here, before the first message.
 
+use super::Group;
 use super::Node;
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::engine::{Engine, HELPER_NAME, PeerInfo, Waiter};
+use crate::engine::{Engine, HELPER_NAME, Inner, Waiter};
 use crate::error::Error;
-use crate::group::Group;
 use crate::launch::{Job, Launch, LaunchError};
 use crate::links::{Links, Plan};
 use crate::liveness::{Liveness, Unstarted};
 use crate::seal::Auth;
-use crate::start::{new_core, new_inner, own_address, random};
+use crate::start::{new_core, own_address, random};
 use crate::table::Table;
 use portolan_link::ShmConfig;
 use portolan_proto::PeerId;
@@ -61,14 +61,11 @@ impl Node {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let waiter = Waiter::of_job(job.local_size, cores);
-        let peers = table.iter().map(|_| PeerInfo::default()).collect();
         let table = Table::of_job(table, job.rank);
         let own_job = Box::new(job.clone());
         let all = Group::of_job(job.rank, job.size);
-        let mut inner = new_inner(job, auth, core, table)?;
-        inner.peers = peers;
-        inner.open_news();
-        inner.losses = launch.as_ref().and_then(Launch::loss_reporter);
+        let mut inner = Inner::new(job, auth, core, table)?;
+        inner.join(launch.as_ref().and_then(Launch::loss_reporter));
         Ok(Node {
             engine: Gate::new(
                 Engine::new(inner, links, launch.take(), liveness),

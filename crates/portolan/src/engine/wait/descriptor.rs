@@ -2,6 +2,7 @@
 //! One descriptor for everything that may happen here: what the engine would sleep on, and a timer.
 
 use crate::error::Error;
+use crate::links::Links;
 use portolan_link::WakeSet;
 use portolan_sys::epoll::Epoll;
 use rustix::time::{
@@ -19,7 +20,7 @@ pub(crate) struct Descriptor {
     /// Rings when the protocol or the search for silent peers wants a turn.
     timer: OwnedFd,
     /// What the engine would sleep on, as [`super::Engine::arm`] names it.
-    pub(crate) wake: WakeSet,
+    pub(super) wake: WakeSet,
     /// Of these, what is in the set.
     watched: Vec<RawFd>,
 }
@@ -41,6 +42,18 @@ impl Descriptor {
         })
     }
 
+    /// The same, which rings for what `links` bring.
+    ///
+    /// # Errors
+    /// As [`Descriptor::new`].
+    pub(crate) fn watching(links: &mut Links) -> Result<Descriptor, Error> {
+        let mut descriptor = Descriptor::new()?;
+        links.arm(&mut descriptor.wake);
+        links.disarm();
+        descriptor.watch()?;
+        Ok(descriptor)
+    }
+
     /// What to sleep on, until it is readable.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
@@ -51,7 +64,7 @@ impl Descriptor {
     ///
     /// # Errors
     /// [`Error::System`] when the system refuses.
-    pub(crate) fn watch(&mut self) -> Result<(), Error> {
+    pub(super) fn watch(&mut self) -> Result<(), Error> {
         let fds = &self.wake.fds;
         for &fd in &self.watched {
             if !fds.contains(&fd) {

@@ -5,11 +5,11 @@
     reason = "a blocking receive lends its slice to an operation; see `ops`"
 )]
 
+use super::Node;
 use crate::buffer::Buffer;
 use crate::engine::Context;
 use crate::engine::Inner;
 use crate::error::Error;
-use crate::node::Node;
 use crate::ops::{OpKind, Request};
 use crate::port::Lane;
 use portolan_proto::{ClaimId, MatchBits, OpId, PeerId, Selector, SendSpec, Space};
@@ -315,8 +315,9 @@ impl Context<'_> {
     /// # Errors
     /// As [`Context::send`].
     pub fn send_tagged(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
-        let peer = self.inner.check_rank(to.rank)?;
-        self.inner.send_copy_spec(peer, to.spec(), bytes)
+        let inner = self.inner();
+        let peer = inner.check_rank(to.rank)?;
+        inner.send_copy_spec(peer, to.spec(), bytes)
     }
 
     /// Sends `buffer`; wait for it outside of the handler.
@@ -328,8 +329,9 @@ impl Context<'_> {
         to: TagTarget,
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
-        let peer = self.inner.check_rank(to.rank)?;
-        self.inner.isend_spec(peer, to.spec(), buffer.into())
+        let inner = self.inner();
+        let peer = inner.check_rank(to.rank)?;
+        inner.isend_spec(peer, to.spec(), buffer.into())
     }
 
     /// Posts `buffer` as [`Node::post_recv_tagged`] does; wait for it outside of the handler.
@@ -341,7 +343,7 @@ impl Context<'_> {
         which: TagMatch,
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
-        self.inner.post_recv_tagged(which, buffer.into())
+        self.inner().post_recv_tagged(which, buffer.into())
     }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting in a program's own event loop: one descriptor for everything that may happen here.
 
+use super::Node;
 use crate::engine::Descriptor;
 use crate::error::Error;
-use crate::node::Node;
 use std::os::fd::BorrowedFd;
 
 impl Node {
@@ -45,7 +45,7 @@ impl Node {
     /// Ends what [`Node::arm`] began, and does what has become due: timers, news of peers, messages.
     pub fn disarm(&mut self) {
         let engine = &mut *self.engine.enter();
-        if engine.inner.owner.is_another() {
+        if engine.inner.check_owner().is_err() {
             return;
         }
         engine.disarm();

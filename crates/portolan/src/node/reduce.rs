@@ -5,11 +5,11 @@
 //! whoever computes it. Between groups of different sizes sums of floating-point numbers may differ
 //! in the last bits, as the order of additions does.
 
+use super::group::{Group, check_root};
+use super::{Node, Task};
 use crate::buffer;
 use crate::collective::{CollectiveKind, Head};
 use crate::error::Error;
-use crate::group::{Group, check_root};
-use crate::node::{Node, Task};
 use portolan_proto::group::{broadcast_children, broadcast_parent};
 
 /// How two elements become one.
@@ -165,7 +165,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     /// Recursive doubling. What a power of two leaves over joins its neighbour before, and hears the
     /// result after.
     fn allreduce(&mut self, node: &mut Node) -> Result<(), Error> {
-        let (own, size) = (self.task.group.rank(), self.task.group.size());
+        let (own, size) = (self.task.group().rank(), self.task.group().size());
         let power = 1 << size.ilog2();
         let extra = size - power;
         let paired = own < 2 * extra;
@@ -199,7 +199,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
 
     /// Up the tree in which a broadcast would go down.
     fn reduce(&mut self, node: &mut Node, root: u32) -> Result<(), Error> {
-        let (own, size) = (self.task.group.rank(), self.task.group.size());
+        let (own, size) = (self.task.group().rank(), self.task.group().size());
         let mut children: Vec<u32> = broadcast_children(own, root, size).collect();
         // The child with the smallest subtree is done first.
         children.reverse();

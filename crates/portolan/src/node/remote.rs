@@ -15,14 +15,14 @@
     reason = "blocking calls lend their slices to operations; see `ops`"
 )]
 
+use super::Node;
 use crate::atomic::{AtomicOp, Datatype, Number};
 use crate::buffer::Buffer;
-use crate::engine::{Call, Context, Engine, Inner, Waiter};
+use crate::engine::{Call, Context, Engine, Inner, Waiter, atomic_spec};
 use crate::error::Error;
-use crate::node::Node;
 use crate::ops::{OpKind, Request};
 use crate::port::Lane;
-use portolan_proto::{ATOMIC_LEN_MAX, Access, AtomicSpec, OpId, RegionSpec, RemoteSpec};
+use portolan_proto::{Access, AtomicSpec, OpId, RegionSpec, RemoteSpec};
 
 /// Names a region of another process. Who knows it may use the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -231,8 +231,7 @@ impl Node {
     /// The next notice of a put that has come, without making progress.
     pub fn next_notice(&mut self) -> Option<PutNotice> {
         let inner = &mut self.engine.enter().inner;
-        let notice = inner.remote.notices.pop_front()?;
-        inner.core.notice_taken(&notice);
+        let notice = inner.take_notice()?;
         Some(PutNotice {
             source: notice.peer.0,
             word: notice.imm,
@@ -249,8 +248,7 @@ impl Node {
                 return notice;
             }
             let engine = &mut *self.engine.enter();
-            let has_notice = |inner: &Inner| !inner.remote.notices.is_empty();
-            self.waiter.until(engine, &[], has_notice);
+            self.waiter.until(engine, &[], Inner::has_notices);
         }
     }
 
@@ -270,12 +268,12 @@ impl Node {
             false => operands.len(),
         };
         let engine = &mut *self.engine.enter();
-        let mut bytes = std::mem::take(&mut engine.inner.remote.operands);
+        let mut bytes = engine.inner.lend_operands();
         store_all(operands, &mut bytes);
         let spec = atomic_spec(op, T::DATATYPE, count, bytes.len(), 0);
         let done =
             spec.and_then(|spec| engine.atomic_bytes(&mut self.waiter, at, spec, &bytes, &mut []));
-        engine.inner.remote.operands = bytes;
+        engine.inner.keep_operands(bytes);
         done
     }
 
@@ -293,22 +291,22 @@ impl Node {
         before: &mut [T],
     ) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
-        let mut bytes = std::mem::take(&mut engine.inner.remote.operands);
+        let mut bytes = engine.inner.lend_operands();
         store_all(operands, &mut bytes);
         let len = T::DATATYPE.len();
-        let mut back = std::mem::take(&mut engine.inner.remote.before);
+        let mut back = engine.inner.lend_before();
         back.clear();
         back.resize(before.len() * len, 0);
         let spec = atomic_spec(op, T::DATATYPE, before.len(), bytes.len(), back.len());
         let done = spec
             .and_then(|spec| engine.atomic_bytes(&mut self.waiter, at, spec, &bytes, &mut back));
-        engine.inner.remote.operands = bytes;
+        engine.inner.keep_operands(bytes);
         if done.is_ok() {
             for (number, bytes) in before.iter_mut().zip(back.chunks_exact(len)) {
                 *number = T::load(bytes);
             }
         }
-        engine.inner.remote.before = back;
+        engine.inner.keep_before(back);
         done
     }
 
@@ -363,7 +361,7 @@ impl Context<'_> {
     /// # Errors
     /// As [`Node::iput`].
     pub fn iput(&mut self, to: RemoteTarget, buffer: impl Into<Buffer>) -> Result<Request, Error> {
-        self.inner.begin(to, buffer.into(), Call::Put)
+        self.inner().begin(to, buffer.into(), Call::Put)
     }
 
     /// Begins to fill `buffer`, as [`Node::iget`] does; wait for it outside of the handler.
@@ -375,7 +373,7 @@ impl Context<'_> {
         from: RemoteTarget,
         buffer: impl Into<Buffer>,
     ) -> Result<Request, Error> {
-        self.inner.begin_get(from, buffer.into())
+        self.inner().begin_get(from, buffer.into())
     }
 
     /// Begins an atomic operation, as [`Node::iatomic`] does; wait for it outside of the handler.
@@ -390,7 +388,8 @@ impl Context<'_> {
         operands: &[u8],
         before: Option<Buffer>,
     ) -> Result<Request, Error> {
-        self.inner.begin_atomic(at, op, datatype, operands, before)
+        self.inner()
+            .begin_atomic(at, op, datatype, operands, before)
     }
 }
 
@@ -453,32 +452,4 @@ fn store_all<T: Number>(numbers: &[T], bytes: &mut Vec<u8>) {
     for (out, number) in bytes.chunks_exact_mut(len).zip(numbers) {
         number.store(out);
     }
-}
-
-/// What to ask for, if that can be asked for.
-pub(crate) fn atomic_spec(
-    op: AtomicOp,
-    datatype: Datatype,
-    count: usize,
-    operands_len: usize,
-    back_len: usize,
-) -> Result<AtomicSpec, Error> {
-    let span = count * datatype.len();
-    let why = if !op.supports(datatype) {
-        "operations on bits are for whole numbers"
-    } else if operands_len != op.operands_len(span) {
-        "the numbers, the operands and those to compare must be as many"
-    } else if back_len != 0 && back_len != span {
-        "the place for the numbers before must have as many as are changed"
-    } else if operands_len.max(span) > ATOMIC_LEN_MAX {
-        "at most 4096 bytes at once; split the arrays"
-    } else {
-        return Ok(AtomicSpec {
-            code: op.code(),
-            datatype: datatype.code(),
-            fetch: back_len > 0,
-            span: u32::try_from(span).unwrap_or(u32::MAX),
-        });
-    };
-    Err(Error::Atomic { op, datatype, why })
 }

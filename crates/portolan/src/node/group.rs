@@ -10,10 +10,10 @@
 //! same number other members, or the same in another order. The group cannot be used any more then, which every later
 //! call on it says: the others may go on in a group of another number.
 
+use super::{Node, Sending, Task, Wait};
 use crate::buffer::Buffer;
 use crate::collective::{CollectiveKind, Head, Members};
 use crate::error::Error;
-use crate::node::{Node, Sending, Task, Wait};
 use portolan_proto::group::{
     barrier_partners, barrier_rounds, broadcast_children, broadcast_parent,
 };
@@ -159,7 +159,7 @@ impl Node {
 
     fn begin_round(&mut self, barrier: &mut Barrier) -> Result<(), Error> {
         let Barrier { task, round, .. } = barrier;
-        let (own, size) = (task.group.rank(), task.group.size());
+        let (own, size) = (task.group().rank(), task.group().size());
         if *round == barrier_rounds(size) {
             return Ok(());
         }
@@ -193,7 +193,8 @@ impl Node {
         barrier: &mut Barrier,
         stop: &dyn Fn() -> bool,
     ) -> Result<bool, Error> {
-        if barrier.waiting.is_none() && barrier.round < barrier_rounds(barrier.task.group.size()) {
+        if barrier.waiting.is_none() && barrier.round < barrier_rounds(barrier.task.group().size())
+        {
             self.check_whole(&barrier.task)?;
         }
         while let Some(waiting) = &mut barrier.waiting {
@@ -351,7 +352,7 @@ impl Node {
     }
 
     fn perform_barrier(&mut self, task: &Task) -> Result<(), Error> {
-        let (own, size) = (task.group.rank(), task.group.size());
+        let (own, size) = (task.group().rank(), task.group().size());
         for round in 0..barrier_rounds(size) {
             let (to, from) = barrier_partners(own, size, round);
             self.send_data(task, to, &[])?;
@@ -389,7 +390,7 @@ impl Node {
     }
 
     fn perform_broadcast(&mut self, task: &Task, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
-        let (own, size) = (task.group.rank(), task.group.size());
+        let (own, size) = (task.group().rank(), task.group().size());
         if let Some(parent) = broadcast_parent(own, root, size) {
             self.receive_data(task, parent, bytes)?;
         }
