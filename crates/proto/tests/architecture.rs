@@ -100,8 +100,8 @@ const LINK: Rules = Rules {
         "pcap",
     ],
     reach: Reach::Folder,
-    // A sink, as a receiver.
-    records: &["Unplanned"],
+    // Of one part: a sink as a receiver, a kind of link that has errors.
+    records: &["Errors", "Unplanned"],
 };
 
 const PORTOLAN: Rules = Rules {
