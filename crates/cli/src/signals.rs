@@ -16,7 +16,7 @@ pub(crate) const ENDING: [Signal; 4] = [
 
 /// Signals of this thread, kept from acting and queued; as before on drop.
 ///
-/// Children do not inherit this: std starts them with an empty signal mask.
+/// Children inherit this, unless they are started with `portolan_sys::inherit::unblock_signals`.
 #[derive(Debug)]
 pub(crate) struct Signals {
     fd: SignalFd,

@@ -355,3 +355,11 @@ fn a_connection_that_breaks_fails_the_job_and_names_the_host() {
     );
     assert_eq!(processes_with(&sleep), [] as [i32; 0]);
 }
+
+#[test]
+fn programs_begin_with_no_signal_blocked() {
+    let ended = run(&["run", "--", "grep", "SigBlk", "/proc/self/status"]);
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    let mask = ended.out.split_whitespace().last().unwrap();
+    assert_eq!(u64::from_str_radix(mask, 16), Ok(0), "{}", ended.out);
+}

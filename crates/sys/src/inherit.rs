@@ -60,6 +60,29 @@ pub fn die_with_parent(command: &mut Command, signal: i32) {
     unsafe { command.pre_exec(tie) };
 }
 
+/// Lets the child that `command` starts begin with no signal blocked, whatever this thread blocks: std
+/// passes the mask on.
+#[allow(
+    unsafe_code,
+    reason = "pre_exec is the only way to act between fork and exec"
+)]
+pub fn unblock_signals(command: &mut Command) {
+    let unblock = || {
+        let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set that it is given.
+        unsafe { libc::sigemptyset(none.as_mut_ptr()) };
+        // SAFETY: the set is initialised, and no former mask is asked for.
+        let changed =
+            unsafe { libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut()) };
+        match changed {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure calls sigemptyset and sigprocmask only, both async-signal-safe.
+    unsafe { command.pre_exec(unblock) };
+}
+
 /// Takes over the unix stream socket `number` that the parent left open for this process, and makes
 /// it close on `exec`.
 ///

@@ -224,6 +224,7 @@ fn command(start: &Start, program: &Path, socket: OwnedFd) -> Command {
         .stderr(Stdio::piped())
         .process_group(0);
     portolan_sys::inherit::give_fd(&mut command, socket);
+    portolan_sys::inherit::unblock_signals(&mut command);
     portolan_sys::inherit::die_with_parent(&mut command, libc::SIGKILL);
     command
 }

@@ -61,6 +61,7 @@ impl Agent {
             .stderr(Stdio::piped())
             // Out of reach of the terminal's Ctrl-C: `run` gets it and tells the agents.
             .process_group(0);
+        portolan_sys::inherit::unblock_signals(&mut command);
         portolan_sys::inherit::die_with_parent(&mut command, libc::SIGTERM);
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
