@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 /// Memory for a non-blocking send or a posted receive.
 ///
-/// A `Vec<u8>` or a [`Region`] belongs to one operation at a time; an `Arc<[u8]>` may be sent many
-/// times at once, and cannot be received into.
+/// A `Vec<u8>` or a [`Region`] belongs to one operation at a time; an `Arc<[u8]>`, or what
+/// [`Buffer::shared`] makes, may be sent many times at once, and cannot be received into.
 #[derive(Clone, Debug)]
 pub struct Buffer(Kind);
 
@@ -24,6 +24,8 @@ enum Kind {
     Owned(Vec<u8>),
     Region(Region),
     Shared(Arc<[u8]>),
+    /// What was received as a vector, and is passed on without a copy.
+    SharedVec(Arc<Vec<u8>>),
     /// A program's own memory, lent by address.
     Foreign(Foreign),
 }
@@ -77,13 +79,19 @@ impl Buffer {
         }))
     }
 
+    /// A vector that may be sent many times at once, such as one that was received and is passed on.
+    #[must_use]
+    pub fn shared(bytes: Arc<Vec<u8>>) -> Buffer {
+        Buffer(Kind::SharedVec(bytes))
+    }
+
     /// The bytes for writing; `None` for shared ones.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match &mut self.0 {
             Kind::Owned(bytes) => Some(bytes),
             Kind::Region(bytes) => Some(bytes),
-            Kind::Shared(_) => None,
+            Kind::Shared(_) | Kind::SharedVec(_) => None,
             // SAFETY: `Buffer::from_raw_mut`'s caller lent the bytes for writing; `&mut self` keeps
             // this the only access.
             Kind::Foreign(lent) => lent
@@ -110,6 +118,7 @@ impl Buffer {
             Kind::Owned(bytes) => bytes,
             Kind::Region(bytes) => bytes.to_vec(),
             Kind::Shared(bytes) => bytes.to_vec(),
+            Kind::SharedVec(bytes) => Arc::unwrap_or_clone(bytes),
             Kind::Foreign(bytes) => bytes.bytes().to_vec(),
         }
     }
@@ -144,6 +153,7 @@ impl Clone for Kind {
             Kind::Owned(bytes) => Kind::Owned(bytes.clone()),
             Kind::Region(bytes) => Kind::Owned(bytes.to_vec()),
             Kind::Shared(bytes) => Kind::Shared(Arc::clone(bytes)),
+            Kind::SharedVec(bytes) => Kind::SharedVec(Arc::clone(bytes)),
             Kind::Foreign(bytes) => Kind::Owned(bytes.bytes().to_vec()),
         }
     }
@@ -158,6 +168,7 @@ impl Deref for Buffer {
             Kind::Owned(bytes) => bytes,
             Kind::Region(bytes) => bytes,
             Kind::Shared(bytes) => bytes,
+            Kind::SharedVec(bytes) => bytes,
             Kind::Foreign(bytes) => bytes.bytes(),
         }
     }
@@ -211,5 +222,18 @@ mod tests {
         let mut shared = Buffer::from(Arc::from([3_u8]));
         assert!(shared.as_mut_slice().is_none());
         assert!(shared.into_region().is_err());
+    }
+
+    #[test]
+    fn a_vector_is_shared_and_comes_back_without_a_copy() {
+        let bytes = Arc::new(vec![5_u8; 100]);
+        let at = bytes.as_ptr();
+        let mut buffer = Buffer::shared(Arc::clone(&bytes));
+        assert!(buffer.as_mut_slice().is_none());
+        let other = buffer.clone();
+        assert_eq!((buffer.as_ptr(), other.as_ptr()), (at, at));
+        drop((bytes, other));
+        let back = buffer.into_vec();
+        assert_eq!(back.as_ptr(), at);
     }
 }
