@@ -11,18 +11,38 @@ const OTHER_STATUS: u8 = 1;
 
 /// A mistake that the person at the keyboard can correct: the thing, the cause and the remedy.
 #[derive(Debug)]
-pub(crate) struct UserError(String);
+pub(crate) struct UserError {
+    sentence: String,
+    /// The only host that it is about, if others could go on without it.
+    host: Option<String>,
+}
 
 impl UserError {
     /// An error from its sentence.
     pub(crate) fn new(sentence: impl Into<String>) -> Self {
-        UserError(sentence.into())
+        UserError {
+            sentence: sentence.into(),
+            host: None,
+        }
+    }
+
+    /// The same error, about one host among others.
+    pub(crate) fn about(self, host: &str) -> Self {
+        UserError {
+            host: Some(host.to_owned()),
+            ..self
+        }
+    }
+
+    /// The only host that it is about.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
     }
 }
 
 impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.sentence)
     }
 }
 

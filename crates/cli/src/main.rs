@@ -8,6 +8,7 @@ mod agent;
 mod ambient;
 mod bench;
 mod broker;
+mod cast;
 mod doctor;
 mod error;
 mod info;
@@ -44,6 +45,8 @@ enum Command {
     Run(run::command::Args),
     /// Run an MPI program over Portolan, by the launcher of an installed MPI.
     Mpirun(mpi::Args),
+    /// Copy from this host to many, at the speed of one link.
+    Cast(cast::Args),
     /// What this machine offers, which path a job would use here and why, what to change.
     Doctor(doctor::Args),
     /// What this build of Portolan is, and which links it can use here.
@@ -61,6 +64,9 @@ enum Command {
     /// One end of what `tune` measures; not for people.
     #[command(hide = true)]
     TuneWorker(tune::WorkerArgs),
+    /// One process of `cast`; not for people.
+    #[command(hide = true)]
+    CastWorker(cast::WorkerArgs),
     /// One end of what `bench` measures; not for people.
     #[command(hide = true)]
     BenchWorker(portolan_bench::WorkerArgs),
@@ -75,6 +81,8 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::command::main(args),
         Command::Run(args) => run::command::main(args),
         Command::Mpirun(args) => mpi::main(args),
+        Command::Cast(args) => cast::main(&args),
+        Command::CastWorker(args) => cast::work(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Info(args) => info::main(&args),
         Command::Broker(args) => broker::main(&args),

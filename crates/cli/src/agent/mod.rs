@@ -10,7 +10,7 @@ mod rank;
 
 use crate::error::{UserError, user_error};
 use crate::launch_io::{self, LineSink, LineSource, SINK_LEN_HIGH};
-use crate::run::wire::{Order, Report, Start, Stream};
+use crate::run::wire::{OWN_PROGRAM, Order, Report, Start, Stream};
 use crate::signals::{self, Signals};
 use crate::{ambient, orphans, program};
 use anyhow::{Context, Result, bail};
@@ -229,7 +229,12 @@ impl Agent {
                 start.workload.directory
             );
         }
-        let program = program::find(&start.workload.program).map_err(UserError::new)?;
+        let program = match start.workload.program.as_str() {
+            OWN_PROGRAM => {
+                std::env::current_exe().context("finding the program portolan itself")?
+            }
+            program => program::find(program).map_err(UserError::new)?,
+        };
         for local_rank in 0..start.ranks.len() {
             self.ranks.push(Rank::spawn(start, &program, local_rank)?);
         }

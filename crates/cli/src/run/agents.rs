@@ -170,7 +170,7 @@ impl Agent {
             self.said.join("; ")
         };
         let code = status.and_then(|status| status.code());
-        UserError::new(match (&self.host.place, code) {
+        let error = UserError::new(match (&self.host.place, code) {
             (Place::Ssh, Some(SSH_FAILED)) => format!(
                 "cannot reach host {name}: {said}; check the name in the hosts file, and that \
                  `ssh -o BatchMode=yes {name} true` works without a password"
@@ -180,7 +180,8 @@ impl Agent {
                  where it is with --remote-program PATH"
             ),
             _ => format!("no agent runs on host {name}: {said}; `portolan agent` must work there"),
-        })
+        });
+        error.about(&name)
     }
 }
 

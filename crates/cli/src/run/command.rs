@@ -211,7 +211,7 @@ fn find_hosts(args: &Args, new_lab: Option<&Lab>) -> Result<Vec<Host>> {
     }
 }
 
-fn setting(text: &str) -> Result<(String, String)> {
+pub(crate) fn setting(text: &str) -> Result<(String, String)> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => {
             settings::check_option(name).map_err(|error| UserError::new(error.to_string()))?;
@@ -223,7 +223,7 @@ fn setting(text: &str) -> Result<(String, String)> {
 
 /// What was asked for, and Portolan's own variables; agents on this machine pass on everything else
 /// too, ssh does not.
-fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
+pub(crate) fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
     let own = |name: &str| {
         let is_own = name.starts_with(settings::VARIABLE_PREFIX) && name != FD_VARIABLE;
         is_own || name == settings::RUST_LOG.variable

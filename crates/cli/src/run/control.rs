@@ -157,6 +157,8 @@ pub(crate) struct Control {
     trouble: Option<(u32, String)>,
     stage: Stage,
     deadline: Option<Instant>,
+    /// A rank that fails once all have joined does not end the others.
+    outlives_ranks: bool,
     grace: Duration,
     limit: Option<Duration>,
     failure: Option<Failure>,
@@ -180,11 +182,30 @@ impl Control {
             hosts,
             stage: Stage::Running,
             deadline: limit.map(|limit| now + limit),
+            outlives_ranks: false,
             grace,
             limit,
             failure: None,
             lost: BTreeMap::new(),
             orders: VecDeque::new(),
+        }
+    }
+
+    /// The same job, whose ranks go on when one fails after all have joined.
+    pub(crate) fn outlive_ranks(mut self) -> Self {
+        self.outlives_ranks = true;
+        self
+    }
+
+    /// Whether all ranks have joined.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.addresses.iter().all(Option::is_some)
+    }
+
+    /// Whoever runs the job needs nobody any more.
+    pub(crate) fn on_needless(&mut self, now: Instant) {
+        if matches!(self.stage, Stage::Running | Stage::Grace) {
+            self.order_kill(now);
         }
     }
 
@@ -407,6 +428,9 @@ impl Control {
             well: false,
         };
         self.orders.push_back(Order::Gone(gone.clone()));
+        if self.outlives_ranks && self.has_begun() {
+            return;
+        }
         if self.stage == Stage::Running {
             self.stage = Stage::Grace;
             self.deadline = Some(now + self.grace);

@@ -31,8 +31,8 @@ use rand::TryRngCore;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-pub(crate) use wire::Workload;
-use wire::{Order, Report, Start, Stream};
+pub(crate) use wire::{OWN_PROGRAM, Stream, Workload};
+use wire::{Order, Report, Start};
 
 /// What to run, where and how.
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ pub(crate) struct Options {
 pub(crate) struct Outcome {
     /// `None` if all went well.
     pub(crate) failure: Option<Failure>,
+    /// All ranks had joined.
+    pub(crate) has_begun: bool,
     /// Lines of standard output by rank, if they were to be captured.
     #[allow(
         dead_code,
@@ -73,16 +75,47 @@ pub(crate) struct Outcome {
 /// A sentence for a person when the job cannot be started. A job that fails is no error but an
 /// [`Outcome`].
 pub(crate) fn execute(options: &Options) -> Result<Outcome> {
+    execute_observed(options, None)
+}
+
+/// Runs a job as [`execute`]. With an observer, ranks that fail after all have joined do not end the
+/// others, and the observer gets what ranks print.
+///
+/// # Errors
+/// As [`execute`].
+pub(crate) fn execute_observed(
+    options: &Options,
+    observer: Option<&mut dyn Observer>,
+) -> Result<Outcome> {
     let ranks = hosts::place(options.rank_count, &options.hosts, options.map_by)?;
     let signals = Signals::take(&signals::ENDING)?;
     orphans::adopt()?;
     let before = orphans::children();
-    let result = Job::start(options, ranks, signals).and_then(Job::finish);
+    let result = Job::start(options, ranks, signals, observer).and_then(Job::finish);
     orphans::kill_all_but(&before);
     result
 }
 
-struct Job {
+/// Who looks after a job whose ranks may fail.
+pub(crate) trait Observer {
+    /// A rank has printed something: whole lines, mostly.
+    ///
+    /// # Errors
+    /// Where it goes takes nothing any more: the job ends.
+    fn on_output(&mut self, rank: u32, stream: Stream, bytes: &[u8]) -> std::io::Result<()>;
+    /// A rank has ended, well if there is no cause.
+    fn on_ended(&mut self, rank: u32, cause: Option<String>);
+    /// Some time has passed.
+    fn on_time(&mut self, now: Instant);
+    /// Ranks that are still there need not be waited for.
+    fn is_satisfied(&self) -> bool;
+}
+
+/// Between two calls of [`Observer::on_time`]: often enough for a person.
+const OBSERVE_INTERVAL: Duration = Duration::from_millis(250);
+
+struct Job<'a> {
+    observer: Option<&'a mut dyn Observer>,
     signals: Signals,
     agents: Vec<Agent>,
     control: Control,
@@ -99,8 +132,13 @@ enum Source {
     Printer(Stream),
 }
 
-impl Job {
-    fn start(options: &Options, ranks: Vec<Vec<u32>>, signals: Signals) -> Result<Job> {
+impl<'a> Job<'a> {
+    fn start(
+        options: &Options,
+        ranks: Vec<Vec<u32>>,
+        signals: Signals,
+        observer: Option<&'a mut dyn Observer>,
+    ) -> Result<Job<'a>> {
         let mut host_of = vec![String::new(); options.rank_count as usize];
         let mut start = start_order(options, &ranks)?;
         let mut agents = Vec::new();
@@ -124,9 +162,13 @@ impl Job {
             agents.push(agent);
         }
         let now = Instant::now();
-        let control = Control::new(now, host_of, options.grace, options.limit);
+        let mut control = Control::new(now, host_of, options.grace, options.limit);
+        if observer.is_some() {
+            control = control.outlive_ranks();
+        }
         let printer = Printer::new(options.tag_output, options.capture)?;
         Ok(Job {
+            observer,
             signals,
             agents,
             control,
@@ -141,6 +183,7 @@ impl Job {
                 self.handle(source)?;
             }
             self.control.handle_timeout(Instant::now());
+            self.observe();
             self.give_orders()?;
             if self.control.is_abandoned() {
                 self.abandon();
@@ -157,6 +200,7 @@ impl Job {
         let captured = self.printer.take_captured();
         Ok(Outcome {
             failure: self.control.failure().cloned(),
+            has_begun: self.control.has_begun(),
             captured,
         })
     }
@@ -185,7 +229,23 @@ impl Job {
         for (stream, fd) in self.printer.fds() {
             add(Source::Printer(stream), Some(fd), PollFlags::POLLOUT);
         }
-        launch_io::wait(&fds, self.control.deadline())
+        let look = self
+            .observer
+            .as_ref()
+            .map(|_| Instant::now() + OBSERVE_INTERVAL);
+        let deadline = self.control.deadline().into_iter().chain(look).min();
+        launch_io::wait(&fds, deadline)
+    }
+
+    fn observe(&mut self) {
+        let Some(observer) = &mut self.observer else {
+            return;
+        };
+        let now = Instant::now();
+        observer.on_time(now);
+        if observer.is_satisfied() {
+            self.control.on_needless(now);
+        }
     }
 
     fn handle(&mut self, source: Source) -> Result<()> {
@@ -231,6 +291,11 @@ impl Job {
         }
         let cause = agent.loss();
         let ranks = agent.ranks.clone();
+        if let Some(observer) = &mut self.observer {
+            ranks
+                .iter()
+                .for_each(|rank| observer.on_ended(*rank, Some(cause.clone())));
+        }
         self.control.on_agent_lost(Instant::now(), &ranks, &cause);
         Ok(())
     }
@@ -246,10 +311,13 @@ impl Job {
                     "portolan on host {host} is of another version (launch protocol {version}, \
                      here {VERSION}): install the same on all hosts"
                 ))
+                .about(host)
                 .into());
             }
             Report::Refused { sentence } => {
-                return Err(UserError::new(format!("host {}: {sentence}", agent.host.name)).into());
+                let host = &agent.host.name;
+                let error = UserError::new(format!("host {host}: {sentence}"));
+                return Err(error.about(host).into());
             }
             Report::Address { rank, address } => self.control.on_address(now, rank, address),
             Report::Trouble { rank, reason } => self.control.on_trouble(rank, reason),
@@ -261,10 +329,23 @@ impl Job {
                 self.control.on_abort(now, rank, status, &reason);
             }
             Report::Lost { rank, peer, why } => self.control.on_lost(rank, peer, why),
-            Report::Output { rank, stream, data } => self.printer.take(rank, stream, data),
+            Report::Output { rank, stream, data } => match &mut self.observer {
+                Some(observer) => {
+                    if let Err(error) = observer.on_output(rank, stream, &Vec::from(data)) {
+                        self.control.on_unwritten(now, error);
+                    }
+                }
+                None => self.printer.take(rank, stream, data),
+            },
             Report::Ended {
                 rank, end, left, ..
-            } => self.control.on_ended(now, rank, end, left),
+            } => {
+                self.control.on_ended(now, rank, end, left);
+                if let Some(observer) = &mut self.observer {
+                    let is_well = end == wire::End::Exit(0) && left;
+                    observer.on_ended(rank, (!is_well).then(|| end.to_string()));
+                }
+            }
             Report::Done => {
                 agent.end();
             }

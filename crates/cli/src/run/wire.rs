@@ -49,6 +49,9 @@ pub(crate) struct Start {
     pub(crate) workload: Workload,
 }
 
+/// As the program of a [`Workload`]: the command `portolan` itself, wherever it is on each host.
+pub(crate) const OWN_PROGRAM: &str = "@portolan";
+
 /// What each rank runs, and with which settings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Workload {
@@ -59,6 +62,7 @@ pub(crate) struct Workload {
     pub(crate) environment: BTreeMap<String, String>,
     /// Working directory of each process.
     pub(crate) directory: String,
+    /// Its file, or [`OWN_PROGRAM`].
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
 }

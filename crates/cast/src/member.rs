@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One process of a cast: the loop that has the network, with [`Relay`] to say what to do.
+
+use crate::block::{Block, Kind, TRAILER_LEN};
+use crate::control::Control;
+use crate::entry::Totals;
+use crate::event::{Bound, Event};
+use crate::fault::Fault;
+use crate::relay::{Action, Relay};
+use crate::spec::{BLOCK_LEN, Spec};
+use crate::stages::{self, Busy, Desk, Memory, News, Reading, Storing};
+use crate::target::Cleanup;
+use portolan::{Buffer, Error, Lane, Node, PortConfig, Request, Target};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Port of blocks.
+const DATA: u16 = 1;
+/// Port of short messages.
+const CONTROL: u16 = 2;
+/// Port to which nobody sends: receives from a process end when it is gone.
+const WATCH: u16 = 3;
+
+/// Receives that are posted: while one block comes, the next is granted.
+const RECEIVING_MAX: usize = 4;
+
+/// Between two reports of progress: often enough for a person.
+const REPORT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Time for a thread to end a call of the system before its file is removed under it.
+const STOP_DELAY: Duration = Duration::from_secs(2);
+
+/// Bytes of a receive: a block, or a batch of entries, which may be longer.
+const MESSAGE_LEN: usize = 2 * BLOCK_LEN as usize + TRAILER_LEN;
+
+/// Does this process's part of a cast, from joining the job to its end. What happens is told on
+/// standard error, in lines of [`Event`].
+#[must_use]
+pub fn work(spec: &Spec) -> ExitCode {
+    let cleanup = Cleanup::default();
+    let fault = match Member::join(spec, &cleanup) {
+        Err(fault) => fault,
+        Ok(mut member) => match member.run() {
+            Ok(()) => match member.node.close() {
+                Ok(()) => return ExitCode::SUCCESS,
+                Err(error) => error.into(),
+            },
+            Err(fault) => {
+                let storing = member.storing.take();
+                // A node that is dropped waits until what it sent has arrived.
+                std::mem::forget(member);
+                storing.into_iter().for_each(stop);
+                fault
+            }
+        },
+    };
+    cleanup.run();
+    Event::Failed {
+        why: fault.to_string(),
+    }
+    .tell();
+    // Without a farewell: the others shall go on without this process now.
+    std::process::exit(match fault {
+        Fault::Signal(signal) => 128 + signal,
+        _ => 1,
+    });
+}
+
+/// Ends the threads, as far as the system lets them.
+fn stop(mut storing: Storing) {
+    drop(storing.blocks.take());
+    let deadline = Instant::now() + STOP_DELAY;
+    while !storing.has_ended() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Short messages that have come, and from whom.
+type Inbox = Arc<Mutex<VecDeque<(u32, Vec<u8>)>>>;
+
+struct Member {
+    node: Node,
+    relay: Relay,
+    inbox: Inbox,
+    desk: Desk,
+    memory: Memory,
+    spare: Vec<Vec<u8>>,
+    reading: Option<Reading>,
+    storing: Option<Storing>,
+    /// Posted receives of blocks, oldest first, all from this process, which is or was the parent.
+    receives: VecDeque<Request>,
+    receives_from: Option<u32>,
+    sends: Vec<(u32, Request)>,
+    watches: Vec<(u32, Request)>,
+    signals: Signals,
+    /// The batch whose needs the source waits for.
+    asked: Option<u32>,
+    report: Report,
+}
+
+struct Report {
+    begin: Instant,
+    last: Instant,
+    bytes: u64,
+    wire_bytes: u64,
+    busy: Arc<Busy>,
+    before: (u64, u64),
+}
+
+struct Signals {
+    number: Arc<AtomicUsize>,
+    pipe: UnixStream,
+}
+
+impl Signals {
+    fn take() -> std::io::Result<Signals> {
+        let number = Arc::new(AtomicUsize::new(0));
+        let (pipe, end) = UnixStream::pair()?;
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            let value = usize::try_from(signal).unwrap_or(0);
+            signal_hook::flag::register_usize(signal, Arc::clone(&number), value)?;
+            signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
+        }
+        Ok(Signals { number, pipe })
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        match i32::try_from(self.number.load(Ordering::Relaxed)) {
+            Ok(signal) if signal > 0 => Err(Fault::Signal(signal)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Member {
+    fn join(spec: &Spec, cleanup: &Cleanup) -> Result<Member, Fault> {
+        let signals = Signals::take().map_err(|errno| Fault::System {
+            what: "taking signals",
+            errno,
+        })?;
+        let mut node = Node::join()?;
+        let now = Instant::now();
+        let inbox = Inbox::default();
+        let box_of = Arc::clone(&inbox);
+        node.open(DATA, PortConfig::default())?;
+        node.open(WATCH, PortConfig::default())?;
+        node.open_active(CONTROL, PortConfig::in_place(), move |_, message| {
+            let letter = (message.source(), message.bytes().to_vec());
+            let mut inbox = box_of.lock().unwrap_or_else(PoisonError::into_inner);
+            inbox.push_back(letter);
+        })?;
+        let (desk, teller) = stages::desk()?;
+        let (memory, busy) = (Memory::default(), Arc::new(Busy::default()));
+        let rank = node.rank();
+        let is_source = rank == 0;
+        let reading = is_source.then(|| Reading::start(spec, &teller, &memory, &busy));
+        let storing = match is_source {
+            true => None,
+            false => Some(Storing::start(spec, rank, cleanup, &teller, &busy)),
+        };
+        Ok(Member {
+            relay: Relay::new(rank, spec.shape(), spec.window(), spec.stall(), now),
+            node,
+            inbox,
+            desk,
+            memory,
+            spare: Vec::new(),
+            reading,
+            storing,
+            receives: VecDeque::new(),
+            receives_from: None,
+            sends: Vec::new(),
+            watches: Vec::new(),
+            signals,
+            asked: None,
+            report: Report {
+                begin: now,
+                last: now,
+                bytes: 0,
+                wire_bytes: 0,
+                busy,
+                before: (0, 0),
+            },
+        })
+    }
+
+    fn run(&mut self) -> Result<(), Fault> {
+        while !self.relay.is_finished() || !self.sends.is_empty() {
+            self.signals.check()?;
+            self.desk.rest();
+            self.read_news()?;
+            self.read_control()?;
+            self.look_at_receives()?;
+            self.look_at_sends()?;
+            self.look_at_watches()?;
+            self.read_source();
+            self.post_receives()?;
+            let now = Instant::now();
+            self.relay.on_time(now, &mut self.spare);
+            let has_acted = self.act()?;
+            self.memory.give(self.spare.drain(..));
+            self.report.tell_if_due(now);
+            if !has_acted {
+                self.sleep()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_news(&mut self) -> Result<(), Fault> {
+        while let Some(news) = self.desk.next() {
+            match news {
+                News::Verified(seq) => self.relay.on_verified(seq),
+                News::Stored(seq, totals) => {
+                    self.relay.on_stored(seq, &mut self.spare);
+                    self.report.bytes = totals.bytes;
+                    if self.relay.has_stored_all() {
+                        self.report.tell_done(&totals);
+                    }
+                }
+                News::Warning(text) => Event::Warning { text }.tell(),
+                News::Failed(fault) => return Err(fault),
+                News::Read(totals) => {
+                    self.report.bytes = totals.bytes;
+                    self.report.tell_done(&totals);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_control(&mut self) -> Result<(), Fault> {
+        loop {
+            let letter = self
+                .inbox
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_front();
+            let Some((rank, bytes)) = letter else {
+                return Ok(());
+            };
+            let control = Control::parse(&bytes)?;
+            let now = Instant::now();
+            self.relay.on_control(now, rank, control, &mut self.spare);
+        }
+    }
+
+    fn look_at_receives(&mut self) -> Result<(), Fault> {
+        while let Some(request) = self.receives.front() {
+            match self.node.test(*request) {
+                Ok(None) => break,
+                Ok(Some(done)) => {
+                    self.receives.pop_front();
+                    let mut bytes = done.buffer.map(Vec::from).unwrap_or_default();
+                    bytes.truncate(done.len);
+                    self.on_block(Block::parse(bytes)?);
+                }
+                Err(error) => {
+                    self.receives.pop_front();
+                    if let Some(sender) = self.receives_from {
+                        self.on_lost(sender, error)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_block(&mut self, block: Block) {
+        let len = block.payload().len() as u64;
+        if !self.relay.on_block(block.clone()) {
+            return;
+        }
+        self.report.wire_bytes += len;
+        if let Some(Some(blocks)) = self.storing.as_ref().map(|storing| &storing.blocks) {
+            // A thread that has ended has said why.
+            let _ = blocks.send(block);
+        }
+    }
+
+    fn look_at_sends(&mut self) -> Result<(), Fault> {
+        let mut index = 0;
+        while let Some((rank, request)) = self.sends.get(index).copied() {
+            match self.node.test(request) {
+                Ok(None) => index += 1,
+                Ok(Some(_)) => {
+                    let _ = self.sends.swap_remove(index);
+                    self.relay.on_sent(rank, &mut self.spare);
+                }
+                Err(error) => {
+                    let _ = self.sends.swap_remove(index);
+                    self.on_lost(rank, error)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_watches(&mut self) -> Result<(), Fault> {
+        let mut index = 0;
+        while let Some((rank, request)) = self.watches.get(index).copied() {
+            match self.node.test(request) {
+                Ok(None) => index += 1,
+                Ok(Some(_)) => return Err(Fault::Protocol("a message where none goes")),
+                Err(error) => {
+                    let _ = self.watches.swap_remove(index);
+                    self.on_lost(rank, error)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An operation on `rank` has failed: if because of it, the others go on without it.
+    fn on_lost(&mut self, rank: u32, error: Error) -> Result<(), Fault> {
+        let why = match &error {
+            Error::PeerGone { reason, .. } => reason.to_string(),
+            Error::NoAnswer { .. } | Error::NoPath { .. } | Error::Lacking { .. } => {
+                error.to_string()
+            }
+            _ => return Err(error.into()),
+        };
+        // What it had sent before must count before its children are looked for elsewhere.
+        self.read_control()?;
+        let now = Instant::now();
+        self.relay.on_gone(now, rank, &why, &mut self.spare);
+        Ok(())
+    }
+
+    fn read_source(&mut self) {
+        let Some(reading) = &self.reading else {
+            return;
+        };
+        while self.relay.room() > 0 {
+            let Some(block) = reading.next() else {
+                break;
+            };
+            let head = block.head;
+            self.report.wire_bytes += block.payload().len() as u64;
+            self.report.bytes = self.report.wire_bytes;
+            self.relay.on_block(block);
+            self.relay.on_verified(head.seq + 1);
+            self.relay.on_stored(head.seq + 1, &mut self.spare);
+            if head.kind == Kind::Entries {
+                self.asked = Some(head.batch);
+            }
+        }
+        if let Some(batch) = self.asked
+            && let Some(bits) = self.relay.take_needs(batch)
+        {
+            self.asked = None;
+            reading.tell_needs(batch, bits);
+        }
+    }
+
+    fn post_receives(&mut self) -> Result<(), Fault> {
+        let Some(parent) = self.relay.parent() else {
+            return Ok(());
+        };
+        if self.receives_from != Some(parent) {
+            // What was posted for the former parent ends with that.
+            self.receives.clear();
+            self.receives_from = Some(parent);
+        }
+        let most = self.relay.room().min(RECEIVING_MAX);
+        while self.receives.len() < most && !self.relay.is_complete() {
+            let mut memory = self.memory.take();
+            memory.resize(MESSAGE_LEN, 0);
+            match self.node.post_recv_from(parent, DATA, memory) {
+                Ok(request) => self.receives.push_back(request),
+                Err(error) => {
+                    self.on_lost(parent, error)?;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self) -> Result<bool, Fault> {
+        let mut has_acted = false;
+        while let Some(action) = self.relay.poll_action() {
+            has_acted = true;
+            match action {
+                Action::Send { to, block } => {
+                    match self
+                        .node
+                        .isend(Target::new(to, DATA), Buffer::shared(block.message()))
+                    {
+                        Ok(request) => self.sends.push((to, request)),
+                        Err(error) => self.on_lost(to, error)?,
+                    }
+                }
+                Action::Tell { to, control } => {
+                    let target = Target::new(to, CONTROL).lane(Lane::High);
+                    if let Err(error) = self.node.isend_copy(target, &control.to_bytes()) {
+                        self.on_lost(to, error)?;
+                    }
+                }
+                Action::Watch(rank) => match self.node.post_recv_from(rank, WATCH, vec![0]) {
+                    Ok(request) => self.watches.push((rank, request)),
+                    Err(error) => self.on_lost(rank, error)?,
+                },
+                Action::Bypassed { rank, why } => Event::Bypassed { rank, why }.tell(),
+                Action::Orphaned => return Err(Fault::SourceGone),
+                Action::Dismissed(why) => return Err(Fault::Dismissed(why)),
+            }
+        }
+        Ok(has_acted)
+    }
+
+    fn sleep(&mut self) -> Result<(), Fault> {
+        let refused = |errno: rustix::io::Errno| Fault::System {
+            what: "waiting",
+            errno: errno.into(),
+        };
+        if !self.node.arm()? {
+            self.node.progress();
+            return Ok(());
+        }
+        {
+            let event = self.node.event_fd()?;
+            let mut fds = [
+                PollFd::new(&event, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.desk.fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.signals.pipe.as_fd(), PollFlags::IN),
+            ];
+            let longest = Timespec {
+                tv_sec: 0,
+                tv_nsec: REPORT_INTERVAL.subsec_nanos().into(),
+            };
+            match rustix::event::poll(&mut fds, Some(&longest)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(refused(errno)),
+            }
+        }
+        self.node.disarm();
+        Ok(())
+    }
+}
+
+impl Report {
+    fn tell_if_due(&mut self, now: Instant) {
+        let passed = now.duration_since(self.last);
+        if passed < REPORT_INTERVAL {
+            return;
+        }
+        self.last = now;
+        let busy = (
+            self.busy.processor.load(Ordering::Relaxed),
+            self.busy.disk.load(Ordering::Relaxed),
+        );
+        let share = |now: u64, before: u64| (now - before) as f64 / passed.as_nanos() as f64;
+        let processor = share(busy.0, self.before.0);
+        let disk = share(busy.1, self.before.1);
+        self.before = busy;
+        // Who waits for the network is hardly ever busy; whoever bounds the rate nearly always is.
+        let bound = match (disk, processor) {
+            (disk, processor) if disk >= processor && disk > 0.7 => Bound::Disk,
+            (_, processor) if processor > 0.7 => Bound::Processor,
+            _ => Bound::Network,
+        };
+        Event::Progress {
+            bytes: self.bytes,
+            wire_bytes: self.wire_bytes,
+            bound,
+        }
+        .tell();
+    }
+
+    fn tell_done(&mut self, totals: &Totals) {
+        let usage = Usage::now();
+        Event::Done {
+            bytes: totals.bytes,
+            entries: totals.entries,
+            wire_bytes: self.wire_bytes,
+            hash: hex::encode(totals.hash),
+            seconds: self.begin.elapsed().as_secs_f64(),
+            cpu_seconds: usage.cpu_seconds,
+            memory: usage.memory,
+        }
+        .tell();
+    }
+}
+
+/// What this process has used so far.
+struct Usage {
+    cpu_seconds: f64,
+    memory: u64,
+}
+
+impl Usage {
+    /// From `/proc/self` (proc(5)); zeros where that is not.
+    fn now() -> Usage {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|text| text.trim().strip_suffix("kB"));
+        let memory = kib.and_then(|text| text.trim().parse::<u64>().ok());
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // Behind the name, which is in parentheses, user and system time are the 12th and 13th.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        let ticks: u64 = ticks.filter_map(|text| text.parse::<u64>().ok()).sum();
+        Usage {
+            cpu_seconds: ticks as f64 / TICKS_PER_SECOND,
+            memory: memory.unwrap_or(0) << 10,
+        }
+    }
+}
+
+/// Of times in `/proc` (`USER_HZ`; 100 on all architectures that Linux runs on today).
+const TICKS_PER_SECOND: f64 = 100.0;

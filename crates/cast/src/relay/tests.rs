@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Chains and trees of relays in made-up time, whose processes die at random moments.
+
+use super::*;
+use crate::block::{Coding, Head};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const STALL: Duration = Duration::from_secs(30);
+
+fn block(seq: u64, kind: Kind) -> Block {
+    let head = Head {
+        kind,
+        coding: Coding::Plain,
+        seq,
+        raw_len: 0,
+        batch: 0,
+        index: u32::try_from(seq).unwrap(),
+        hash: [0; 32],
+    };
+    Block::new(head, Vec::new())
+}
+
+/// What is on its way from one process to another.
+#[derive(Clone, Debug)]
+enum Letter {
+    Block(Block),
+    Control(Control),
+}
+
+struct Process {
+    relay: Relay,
+    /// Blocks that wait to be verified, then stored.
+    unverified: VecDeque<u64>,
+    unstored: VecDeque<u64>,
+    got: Vec<u64>,
+    watched: BTreeSet<u32>,
+    is_dead: bool,
+    is_orphaned: bool,
+    held_most: usize,
+}
+
+/// Processes, and ordered ways between each two.
+struct Net {
+    processes: Vec<Process>,
+    ways: BTreeMap<(u32, u32), VecDeque<Letter>>,
+    block_count: u64,
+    fed: u64,
+    now: Instant,
+    bypassed: Vec<(u32, String)>,
+}
+
+impl Net {
+    fn new(shape: Shape, window: usize, block_count: u64) -> Net {
+        let now = Instant::now();
+        let process = |rank| Process {
+            relay: Relay::new(rank, shape, window, STALL, now),
+            unverified: VecDeque::new(),
+            unstored: VecDeque::new(),
+            got: Vec::new(),
+            watched: BTreeSet::new(),
+            is_dead: false,
+            is_orphaned: false,
+            held_most: 0,
+        };
+        let mut net = Net {
+            processes: (0..shape.size).map(process).collect(),
+            ways: BTreeMap::new(),
+            block_count,
+            fed: 0,
+            now,
+            bypassed: Vec::new(),
+        };
+        (0..shape.size).for_each(|rank| net.drain(rank));
+        net
+    }
+
+    fn drain(&mut self, rank: u32) {
+        while let Some(action) = self.processes[rank as usize].relay.poll_action() {
+            let mut send = |to, letter| {
+                self.ways.entry((rank, to)).or_default().push_back(letter);
+            };
+            match action {
+                Action::Send { to, block } => send(to, Letter::Block(block)),
+                Action::Tell { to, control } => send(to, Letter::Control(control)),
+                Action::Watch(peer) => {
+                    self.processes[rank as usize].watched.insert(peer);
+                }
+                Action::Bypassed { rank, why } => self.bypassed.push((rank, why)),
+                Action::Orphaned => self.processes[rank as usize].is_orphaned = true,
+                Action::Dismissed(_) => self.processes[rank as usize].is_dead = true,
+            }
+        }
+        let process = &mut self.processes[rank as usize];
+        process.held_most = process.held_most.max(process.relay.ring.len());
+    }
+
+    fn feed(&mut self) {
+        let source = &mut self.processes[0].relay;
+        while source.room() > 0 && self.fed < self.block_count {
+            let is_last = self.fed + 1 == self.block_count;
+            let kind = if is_last { Kind::End } else { Kind::Data };
+            source.on_block(block(self.fed, kind));
+            self.fed += 1;
+            source.on_verified(self.fed);
+            source.on_stored(self.fed, &mut Vec::new());
+        }
+        self.drain(0);
+    }
+
+    /// One thing happens, if any can: `false` if not.
+    fn step(&mut self, random: &mut ChaCha8Rng, stalled: Option<u32>) -> bool {
+        self.feed();
+        let is_up = |net: &Net, rank: &u32| !net.processes[*rank as usize].is_dead;
+        let mut can: Vec<(u32, u32)> = Vec::new();
+        for (&(from, to), letters) in &self.ways {
+            let has_room = |process: &Process| process.relay.room() > 0;
+            let is_taken = match letters.front() {
+                None => false,
+                Some(Letter::Control(_)) => true,
+                Some(Letter::Block(_)) => {
+                    let process = &self.processes[to as usize];
+                    process.relay.parent() == Some(from) && has_room(process)
+                }
+            };
+            if is_taken && is_up(self, &to) {
+                can.push((from, to));
+            }
+        }
+        let ranks: Vec<u32> = (0..u32::try_from(self.processes.len()).unwrap()).collect();
+        let busy = ranks.iter().copied().filter(|rank| {
+            let process = &self.processes[*rank as usize];
+            let stores = Some(*rank) != stalled && !process.unstored.is_empty();
+            !process.is_dead && (!process.unverified.is_empty() || stores)
+        });
+        can.extend(busy.map(|rank| (rank, rank)));
+        let Some(&(from, to)) = can.choose(random) else {
+            return self.tell_of_the_dead();
+        };
+        match from == to {
+            true => self.work(to, random, stalled),
+            false => self.deliver(from, to),
+        }
+        if random.random_bool(0.1) {
+            self.tell_of_the_dead();
+        }
+        true
+    }
+
+    fn work(&mut self, rank: u32, random: &mut ChaCha8Rng, stalled: Option<u32>) {
+        let process = &mut self.processes[rank as usize];
+        let may_store = Some(rank) != stalled && !process.unstored.is_empty();
+        if !process.unverified.is_empty() && (!may_store || random.random_bool(0.5)) {
+            let seq = process.unverified.pop_front().unwrap();
+            process.unstored.push_back(seq);
+            process.relay.on_verified(seq + 1);
+        } else if may_store {
+            let seq = process.unstored.pop_front().unwrap();
+            process.got.push(seq);
+            process.relay.on_stored(seq + 1, &mut Vec::new());
+        }
+        self.drain(rank);
+    }
+
+    fn deliver(&mut self, from: u32, to: u32) {
+        let letter = self.ways.get_mut(&(from, to)).unwrap().pop_front().unwrap();
+        let now = self.now;
+        let process = &mut self.processes[to as usize];
+        match letter {
+            Letter::Control(control) => {
+                process
+                    .relay
+                    .on_control(now, from, control, &mut Vec::new());
+            }
+            Letter::Block(block) => {
+                let seq = block.head.seq;
+                if process.relay.on_block(block) {
+                    process.unverified.push_back(seq);
+                }
+                let sender = &mut self.processes[from as usize];
+                if !sender.is_dead {
+                    sender.relay.on_sent(to, &mut Vec::new());
+                }
+            }
+        }
+        self.drain(to);
+        self.drain(from);
+    }
+
+    /// Whoever watches one that is dead hears of it, after what that had sent; what it had not
+    /// received is lost.
+    fn tell_of_the_dead(&mut self) -> bool {
+        let mut news = Vec::new();
+        for (rank, process) in self.processes.iter().enumerate() {
+            let rank = u32::try_from(rank).unwrap();
+            for peer in process.watched.iter().filter(|_| !process.is_dead) {
+                if self.processes[*peer as usize].is_dead {
+                    news.push((rank, *peer));
+                }
+            }
+        }
+        for (rank, peer) in &news {
+            while self
+                .ways
+                .get(&(*peer, *rank))
+                .is_some_and(|letters| !letters.is_empty())
+            {
+                let letters = self.ways.get_mut(&(*peer, *rank)).unwrap();
+                if let Some(Letter::Control(control)) = letters.pop_front() {
+                    let now = self.now;
+                    let relay = &mut self.processes[*rank as usize].relay;
+                    relay.on_control(now, *peer, control, &mut Vec::new());
+                }
+            }
+            self.ways.remove(&(*rank, *peer));
+            let process = &mut self.processes[*rank as usize];
+            process.watched.remove(peer);
+            process
+                .relay
+                .on_gone(self.now, *peer, "killed", &mut Vec::new());
+            self.drain(*rank);
+        }
+        !news.is_empty()
+    }
+
+    fn assert_whole(&self, living: impl Iterator<Item = u32>) {
+        for rank in living {
+            let process = &self.processes[rank as usize];
+            let wanted: Vec<u64> = (0..self.block_count).collect();
+            assert!(
+                process.got == wanted,
+                "rank {rank} got {} blocks",
+                process.got.len()
+            );
+            assert!(process.relay.is_finished(), "rank {rank} is not finished");
+        }
+        assert!(self.processes[0].relay.is_finished());
+    }
+}
+
+#[test]
+fn everybody_gets_everything_whatever_the_order() {
+    for seed in 0..200 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let shape = Shape {
+            degree: random.random_range(1..4),
+            size: random.random_range(2..10),
+        };
+        let window = random.random_range(1..12);
+        let mut net = Net::new(shape, window, 40);
+        while net.step(&mut random, None) {}
+        net.assert_whole(1..shape.size);
+        assert!(
+            net.processes
+                .iter()
+                .all(|process| process.held_most <= window)
+        );
+        assert_eq!(net.bypassed, [], "seed {seed}");
+    }
+}
+
+#[test]
+fn those_who_live_get_everything_whoever_dies() {
+    for seed in 0..500 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let shape = Shape {
+            degree: random.random_range(1..4),
+            size: random.random_range(3..12),
+        };
+        let mut net = Net::new(shape, random.random_range(1..12), 40);
+        let deaths = random.random_range(1..shape.size);
+        let mut when: Vec<u32> = (0..deaths).map(|_| random.random_range(0..600)).collect();
+        when.sort_unstable();
+        let mut steps = 0;
+        loop {
+            let is_due = when.first().is_some_and(|when| steps >= *when);
+            if is_due {
+                when.remove(0);
+                let victim = random.random_range(1..shape.size);
+                net.processes[victim as usize].is_dead = true;
+            }
+            if !net.step(&mut random, None) && when.is_empty() {
+                break;
+            }
+            steps += 1;
+        }
+        let living = (1..shape.size).filter(|rank| !net.processes[*rank as usize].is_dead);
+        net.assert_whole(living);
+        assert!(
+            net.processes.iter().all(|process| !process.is_orphaned),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn one_that_stores_nothing_is_given_up_and_nobody_else() {
+    for seed in 0..100 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let shape = Shape {
+            degree: random.random_range(1..3),
+            size: random.random_range(3..9),
+        };
+        let mut net = Net::new(shape, 4, 40);
+        let lazy = random.random_range(1..shape.size);
+        loop {
+            while net.step(&mut random, Some(lazy)) {}
+            if net.processes[0].relay.is_finished() {
+                break;
+            }
+            net.now += STALL / 2;
+            assert!(net.now.elapsed() < STALL, "seed {seed}: nobody is given up");
+            for rank in 0..shape.size {
+                if !net.processes[rank as usize].is_dead {
+                    let now = net.now;
+                    net.processes[rank as usize]
+                        .relay
+                        .on_time(now, &mut Vec::new());
+                    net.drain(rank);
+                }
+            }
+        }
+        net.assert_whole((1..shape.size).filter(|rank| *rank != lazy));
+        let ranks: BTreeSet<u32> = net.bypassed.iter().map(|(rank, _)| *rank).collect();
+        assert_eq!(ranks, BTreeSet::from([lazy]), "seed {seed}");
+    }
+}
+
+#[test]
+fn an_orphan_without_ancestors_says_so() {
+    let mut net = Net::new(Shape { degree: 1, size: 3 }, 4, 40);
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    for _ in 0..20 {
+        net.step(&mut random, None);
+    }
+    net.processes[0].is_dead = true;
+    net.processes[1].is_dead = true;
+    net.tell_of_the_dead();
+    net.tell_of_the_dead();
+    assert!(net.processes[2].is_orphaned);
+}
+
+#[test]
+fn a_child_gets_only_the_blocks_that_it_lacks() {
+    let now = Instant::now();
+    let mut relay = Relay::new(0, Shape { degree: 1, size: 2 }, 16, STALL, now);
+    let mut bits = vec![0_u8; 1];
+    bits[0] |= 1 << 3;
+    let control = Control::Needs { batch: 0, bits };
+    relay.on_control(now, 1, control, &mut Vec::new());
+    for seq in 0..6 {
+        let kind = if seq == 5 { Kind::End } else { Kind::Data };
+        relay.on_block(block(seq, kind));
+        relay.on_verified(seq + 1);
+        relay.on_stored(seq + 1, &mut Vec::new());
+    }
+    let mut sent = Vec::new();
+    while let Some(action) = relay.poll_action() {
+        if let Action::Send { block, .. } = action {
+            sent.push(block.head.seq);
+        }
+    }
+    assert_eq!(sent, [3, 5]);
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who passes the data on to whom: a tree of processes, numbered from the source, rank 0.
+//!
+//! The one invariant: a parent's rank is lower than its child's, so there is no circle whoever is gone.
+
+use serde::{Deserialize, Serialize};
+
+/// A tree in which each process passes what it gets on to at most `degree` others; 1 is a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Others that one process sends to; at least 1.
+    pub degree: u32,
+    /// Processes, the source among them.
+    pub size: u32,
+}
+
+impl Shape {
+    /// Who sends to `rank` while everybody lives; `None` for the source.
+    #[must_use]
+    pub fn parent(self, rank: u32) -> Option<u32> {
+        (rank > 0).then(|| (rank - 1) / self.degree)
+    }
+
+    /// To whom `rank` sends while everybody lives.
+    pub fn children(self, rank: u32) -> impl Iterator<Item = u32> {
+        let first = u64::from(rank) * u64::from(self.degree) + 1;
+        let end = (first + u64::from(self.degree)).min(u64::from(self.size));
+        // Below `size`, so it fits.
+        (first..end).filter_map(|rank| u32::try_from(rank).ok())
+    }
+
+    /// Hops from the source to the process that is farthest.
+    #[must_use]
+    pub fn depth(self) -> u32 {
+        let mut rank = self.size.saturating_sub(1);
+        let mut hops = 0;
+        while let Some(parent) = self.parent(rank) {
+            (rank, hops) = (parent, hops + 1);
+        }
+        hops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parents_and_children_agree() {
+        for degree in 1..5 {
+            for size in 1..40 {
+                let shape = Shape { degree, size };
+                for rank in 1..size {
+                    let parent = shape.parent(rank).unwrap();
+                    assert!(parent < rank);
+                    assert!(shape.children(parent).any(|child| child == rank));
+                }
+                let edges: usize = (0..size).map(|rank| shape.children(rank).count()).sum();
+                assert_eq!(edges, size as usize - 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_is_as_deep_as_it_is_long() {
+        let depth = |degree, size| Shape { degree, size }.depth();
+        assert_eq!(
+            (depth(1, 9), depth(2, 9), depth(8, 9), depth(1, 1)),
+            (8, 3, 1, 0)
+        );
+    }
+}

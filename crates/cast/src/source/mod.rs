@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading the source: it becomes batches of records, and blocks of what its files hold.
+//!
+//! A batch names what comes next, and its files are open while it is under way, so what is named is
+//! there. The contents follow in the order of the extents, cut into blocks whatever file they are of:
+//! many small files share a block.
+
+mod walk;
+
+use crate::block::Kind;
+use crate::entry::{Batch, Entry, Meta, Record, Totals, What};
+use crate::fault::Fault;
+use crate::spec;
+use rustix::fs::{Advice, FileType, SeekFrom};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Files of a batch: they are open at the same time, and 1024 descriptors are what a shell allows.
+const BATCH_FILES_MAX: usize = 256;
+
+/// Records of a batch: their block shall not be much longer than others.
+const BATCH_RECORDS_MAX: usize = 4096;
+
+/// Bytes of names and attributes of a batch: the same.
+const BATCH_NAMES_LEN_MAX: usize = 512 << 10;
+
+/// Bytes of content of a batch: receivers that hold a part already hash as much before they answer.
+const BATCH_LEN_MAX: u64 = 64 << 20;
+
+/// Where blocks go.
+pub(crate) trait Out {
+    /// Memory for a block's payload: empty, with room.
+    fn memory(&mut self) -> Vec<u8>;
+    /// Takes a block.
+    ///
+    /// # Errors
+    /// The cast has ended; nothing more is wanted.
+    fn emit(&mut self, kind: Kind, batch: u32, index: u32, payload: Vec<u8>) -> Result<(), Fault>;
+    /// Counts a block whose content nobody lacks.
+    fn skip(&mut self, hash: &[u8; 32], len: u64);
+    /// Which blocks of a batch somebody lacks; waits until all have said it.
+    ///
+    /// # Errors
+    /// As [`Out::emit`].
+    fn needs(&mut self, batch: u32) -> Result<Vec<u8>, Fault>;
+    /// Tells people of something that is no reason to end.
+    fn warn(&mut self, text: String);
+}
+
+/// Reads `source` to its end.
+///
+/// # Errors
+/// [`Fault::File`], [`Fault::Shrunk`], [`Fault::Refused`]; those of `out`.
+pub(crate) fn read(
+    source: &spec::Source,
+    wants_hashes: bool,
+    out: &mut dyn Out,
+) -> Result<Totals, Fault> {
+    let mut composer = Composer::new(wants_hashes, out);
+    match source {
+        spec::Source::StandardInput { pid } => composer.read_standard_input(*pid)?,
+        spec::Source::Path(name) => {
+            let path = crate::path_of(name);
+            composer.read_path(&path)?;
+        }
+    }
+    composer.flush()?;
+    Ok(composer.totals)
+}
+
+/// A file whose contents are part of the batch.
+struct Open {
+    file: File,
+    path: PathBuf,
+    extents: Vec<(u64, u64)>,
+}
+
+struct Composer<'a> {
+    wants_hashes: bool,
+    out: &'a mut dyn Out,
+    batch: u32,
+    records: Vec<Record>,
+    names_len: usize,
+    files: Vec<Open>,
+    data_len: u64,
+    /// First name of each file that has several, by device and inode.
+    links: HashMap<(u64, u64), Vec<u8>>,
+    totals: Totals,
+}
+
+impl Composer<'_> {
+    fn new(wants_hashes: bool, out: &mut dyn Out) -> Composer<'_> {
+        Composer {
+            wants_hashes,
+            out,
+            batch: 0,
+            records: Vec::new(),
+            names_len: 0,
+            files: Vec::new(),
+            data_len: 0,
+            links: HashMap::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    fn read_path(&mut self, path: &Path) -> Result<(), Fault> {
+        let file = File::open(path).map_err(|errno| Fault::file(path, "opened", errno))?;
+        let stat = rustix::fs::fstat(&file).map_err(|errno| Fault::file(path, "read", errno))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => self.read_tree(path),
+            FileType::RegularFile => {
+                let meta = Meta::new(&stat, walk::attributes(path, &file)?);
+                let len = u64::try_from(stat.st_size).unwrap_or(0);
+                self.add_file(Vec::new(), meta, file, path, (len, true))
+            }
+            FileType::BlockDevice => {
+                let len = (&file)
+                    .seek(std::io::SeekFrom::End(0))
+                    .map_err(|errno| Fault::file(path, "measured", errno))?;
+                let meta = Meta {
+                    mode: 0o600,
+                    ..Meta::new(&stat, Vec::new())
+                };
+                self.add_file(Vec::new(), meta, file, path, (len, false))
+            }
+            _ => {
+                let meta = Meta {
+                    mode: 0o600,
+                    ..Meta::new(&stat, Vec::new())
+                };
+                self.read_stream(file, path, meta)
+            }
+        }
+    }
+
+    /// Standard input of another process of this machine; through its own descriptor, so that it goes
+    /// on where that stands.
+    fn read_standard_input(&mut self, pid: u32) -> Result<(), Fault> {
+        let name = Path::new("standard input");
+        let mut file = File::open(format!("/proc/{pid}/fd/0")).map_err(|errno| {
+            match errno.raw_os_error() {
+                Some(libc_enxio) if libc_enxio == rustix::io::Errno::NXIO.raw_os_error() => {
+                    Fault::refused(name, "it is a socket: put `cat |` before the command")
+                }
+                _ => Fault::file(name, "opened", errno),
+            }
+        })?;
+        let info = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/0")).unwrap_or_default();
+        let position = info.lines().find_map(|line| line.strip_prefix("pos:"));
+        let position = position.and_then(|text| text.trim().parse().ok());
+        if let Some(position) = position.filter(|position| *position > 0) {
+            file.seek(std::io::SeekFrom::Start(position))
+                .map_err(|errno| Fault::file(name, "continued", errno))?;
+        }
+        self.read_stream(file, name, Meta::default())
+    }
+
+    fn read_stream(&mut self, mut file: File, path: &Path, meta: Meta) -> Result<(), Fault> {
+        if self.wants_hashes {
+            let why = "it can be read only once, and --resume reads twice: cast it from a file";
+            return Err(Fault::refused(path, why));
+        }
+        let entry = Entry {
+            path: Vec::new(),
+            what: What::Stream,
+            meta,
+        };
+        self.push_entry(entry)?;
+        self.flush()?;
+        let mut index = 0;
+        loop {
+            let mut payload = self.out.memory();
+            let len = (&mut file)
+                .take(u64::from(spec::BLOCK_LEN))
+                .read_to_end(&mut payload)
+                .map_err(|errno| Fault::file(path, "read", errno))?;
+            if len == 0 {
+                break;
+            }
+            self.totals.bytes += len as u64;
+            self.out.emit(Kind::Stream, self.batch, index, payload)?;
+            index += 1;
+        }
+        self.records.push(Record::End);
+        Ok(())
+    }
+
+    fn push_entry(&mut self, entry: Entry) -> Result<(), Fault> {
+        let attributes = entry.meta.attributes.iter();
+        let len: usize = attributes
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        if self.files.len() >= BATCH_FILES_MAX
+            || self.records.len() >= BATCH_RECORDS_MAX
+            || self.names_len >= BATCH_NAMES_LEN_MAX
+        {
+            self.flush()?;
+        }
+        self.totals.entries += 1;
+        self.names_len += entry.path.len() + len;
+        self.records.push(Record::Entry(entry));
+        Ok(())
+    }
+
+    /// Adds a file of `len` bytes, which may have holes.
+    fn add_file(
+        &mut self,
+        name: Vec<u8>,
+        meta: Meta,
+        file: File,
+        path: &Path,
+        (len, may_have_holes): (u64, bool),
+    ) -> Result<(), Fault> {
+        let entry = Entry {
+            path: name,
+            what: What::File { len },
+            meta,
+        };
+        self.push_entry(entry)?;
+        if len > BATCH_LEN_MAX {
+            // A hint: without it the file is read as well, perhaps slower.
+            let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
+        }
+        let mut at = 0;
+        while at < len {
+            let (offset, end) = match may_have_holes {
+                true => next_extent(&file, at, len),
+                false => (at, len),
+            };
+            at = end;
+            self.add_extent(&file, path, offset, end)?;
+        }
+        self.records.push(Record::End);
+        Ok(())
+    }
+
+    fn add_extent(
+        &mut self,
+        file: &File,
+        path: &Path,
+        mut from: u64,
+        to: u64,
+    ) -> Result<(), Fault> {
+        while from < to {
+            if self.data_len >= BATCH_LEN_MAX || self.records.len() >= BATCH_RECORDS_MAX {
+                self.flush()?;
+            }
+            let len = (to - from).min(BATCH_LEN_MAX - self.data_len);
+            self.records.push(Record::Extent { offset: from, len });
+            match self.files.last_mut() {
+                Some(open) if open.path == path => open.extents.push((from, len)),
+                _ => self.files.push(Open {
+                    file: file
+                        .try_clone()
+                        .map_err(|errno| Fault::file(path, "opened twice", errno))?,
+                    path: path.to_owned(),
+                    extents: vec![(from, len)],
+                }),
+            }
+            self.data_len += len;
+            from += len;
+        }
+        Ok(())
+    }
+
+    /// Sends the batch and what its files hold.
+    fn flush(&mut self) -> Result<(), Fault> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let files = std::mem::take(&mut self.files);
+        let mut hashes = Vec::new();
+        if self.wants_hashes {
+            for_each_block(&files, self.out, |_, _, payload| {
+                hashes.push(*blake3::hash(&payload).as_bytes());
+                Ok(Some(payload))
+            })?;
+        }
+        let batch = Batch {
+            records: std::mem::take(&mut self.records),
+            block_len: spec::BLOCK_LEN,
+            hashes,
+        };
+        let number = self.batch;
+        self.batch += 1;
+        self.names_len = 0;
+        self.totals.bytes += std::mem::take(&mut self.data_len);
+        let payload = postcard::to_allocvec(&batch)
+            .map_err(|_| Fault::Protocol("records that have no form"))?;
+        self.out.emit(Kind::Entries, number, 0, payload)?;
+        if self.wants_hashes && batch.hashes.is_empty() {
+            return Ok(());
+        }
+        let needs = match self.wants_hashes {
+            true => Some(self.out.needs(number)?),
+            false => None,
+        };
+        let is_needed = |index| match &needs {
+            Some(bits) => crate::relay::has_bit(bits, index),
+            None => true,
+        };
+        for_each_needed(
+            &files,
+            self.out,
+            is_needed,
+            |out, index, len, payload| match payload {
+                Some(payload) => out.emit(Kind::Data, number, index, payload),
+                None => {
+                    out.skip(&batch.hashes[index as usize], len);
+                    Ok(())
+                }
+            },
+        )
+    }
+}
+
+/// Reads all blocks of `files` in order; `take` may give the memory back.
+fn for_each_block(
+    files: &[Open],
+    out: &mut dyn Out,
+    mut take: impl FnMut(&mut dyn Out, u32, Vec<u8>) -> Result<Option<Vec<u8>>, Fault>,
+) -> Result<(), Fault> {
+    let mut back = None;
+    for_each_needed(
+        files,
+        out,
+        |_| true,
+        |out, index, _, payload| {
+            if let Some(payload) = payload {
+                back = take(out, index, payload)?;
+            }
+            drop(back.take());
+            Ok(())
+        },
+    )
+}
+
+/// Goes through all blocks of `files`; those that are needed come with their content.
+fn for_each_needed(
+    files: &[Open],
+    out: &mut dyn Out,
+    is_needed: impl Fn(u32) -> bool,
+    mut take: impl FnMut(&mut dyn Out, u32, u64, Option<Vec<u8>>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let block_len = u64::from(spec::BLOCK_LEN);
+    let extents = files
+        .iter()
+        .flat_map(|open| open.extents.iter().map(move |extent| (open, *extent)));
+    let mut index = 0;
+    let mut filled = 0;
+    let mut payload = is_needed(0).then(|| out.memory());
+    for (open, (mut offset, mut len)) in extents {
+        while len > 0 {
+            let step = len.min(block_len - filled);
+            if let Some(payload) = &mut payload {
+                read_at(open, offset, step, payload)?;
+            }
+            (offset, len, filled) = (offset + step, len - step, filled + step);
+            if filled == block_len {
+                take(out, index, filled, payload.take())?;
+                (index, filled) = (index + 1, 0);
+                payload = is_needed(index).then(|| out.memory());
+            }
+        }
+    }
+    match filled {
+        0 => Ok(()),
+        _ => take(out, index, filled, payload),
+    }
+}
+
+/// Appends `len` bytes of the file to `payload`.
+fn read_at(open: &Open, offset: u64, len: u64, payload: &mut Vec<u8>) -> Result<(), Fault> {
+    let at = payload.len();
+    let len = usize::try_from(len).unwrap_or(0);
+    payload.resize(at + len, 0);
+    match open.file.read_exact_at(&mut payload[at..], offset) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Fault::Shrunk {
+            path: crate::fault::shown(&open.path),
+        }),
+        Err(errno) => Err(Fault::file(&open.path, "read", errno)),
+    }
+}
+
+/// The next extent with data at or behind `at`; an empty one at the end.
+fn next_extent(file: &File, at: u64, len: u64) -> (u64, u64) {
+    let Ok(start) = rustix::fs::seek(file, SeekFrom::Data(at)) else {
+        // No data any more (ENXIO), or a file system that cannot tell: then all of it counts.
+        let is_end = matches!(
+            rustix::fs::seek(file, SeekFrom::Data(at)),
+            Err(rustix::io::Errno::NXIO)
+        );
+        return if is_end { (len, len) } else { (at, len) };
+    };
+    let start = start.min(len);
+    match rustix::fs::seek(file, SeekFrom::Hole(start)) {
+        Ok(end) if end > start => (start, end.min(len)),
+        _ => (start, len),
+    }
+}

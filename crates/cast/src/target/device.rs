@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Targets that are written in place: block devices, and what takes a stream of bytes.
+//!
+//! There is no second copy to put in place at the end: what went wrong is written there. The name of
+//! the host and an exit status say so.
+
+use super::Sink;
+use crate::entry::{Entry, What};
+use crate::fault::Fault;
+use rustix::fs::{FileType, Mode, OFlags};
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Zeros that are written where the source has a hole.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// An entry that has one stream of contents; its length, if it is known.
+fn single(entry: &Entry, target: &Path) -> Result<Option<u64>, Fault> {
+    match entry.what {
+        What::File { len } if entry.path.is_empty() => Ok(Some(len)),
+        What::Stream => Ok(None),
+        _ => {
+            let why = "takes one stream of bytes, and the source is a directory: cast it to a \
+                       directory, or `tar c DIRECTORY | portolan cast - …`";
+            Err(Fault::refused(target, why))
+        }
+    }
+}
+
+/// A block device.
+pub(super) struct Device {
+    path: PathBuf,
+    file: File,
+    /// Bytes that it has.
+    len: u64,
+    /// One past the last byte that was written.
+    at: u64,
+    source_len: Option<u64>,
+}
+
+impl Device {
+    /// The device or pipe of that name; `None` if `path` is none.
+    pub(super) fn open(path: &Path) -> Result<Option<Box<dyn Sink>>, Fault> {
+        let Ok(stat) = rustix::fs::stat(path) else {
+            return Ok(None);
+        };
+        let refused = |errno| Fault::file(path, "opened for writing", errno);
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => {
+                // Refused by the kernel while it is mounted (open(2)).
+                let flags = OFlags::WRONLY | OFlags::EXCL | OFlags::CLOEXEC;
+                let mut file =
+                    File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(refused)?);
+                let len = file
+                    .seek(SeekFrom::End(0))
+                    .map_err(|errno| Fault::file(path, "measured", errno))?;
+                Ok(Some(Box::new(Device {
+                    path: path.to_owned(),
+                    file,
+                    len,
+                    at: 0,
+                    source_len: None,
+                })))
+            }
+            FileType::CharacterDevice | FileType::Fifo => {
+                let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+                let file = rustix::fs::open(path, flags, Mode::empty()).map_err(refused)?;
+                Ok(Some(Box::new(Pipe::new(path, Taker::File(file.into())))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn zero_up_to(&mut self, end: u64) -> Result<(), Fault> {
+        while self.at < end {
+            let len = usize::try_from(end - self.at)
+                .unwrap_or(usize::MAX)
+                .min(ZEROS.len());
+            self.file
+                .write_all_at(&ZEROS[..len], self.at)
+                .map_err(|errno| Fault::file(&self.path, "written", errno))?;
+            self.at += len as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for Device {
+    fn begin(&mut self, entry: Entry) -> Result<(), Fault> {
+        self.source_len = single(&entry, &self.path)?;
+        match self.source_len {
+            Some(len) if len > self.len => Err(Fault::refused(
+                &self.path,
+                format!(
+                    "has {} bytes, and the source {len}: cast to a larger one",
+                    self.len
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.zero_up_to(offset)?;
+        self.file
+            .write_all_at(bytes, offset)
+            .map_err(|errno| Fault::file(&self.path, "written", errno))?;
+        self.at = offset + bytes.len() as u64;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        self.zero_up_to(self.source_len.unwrap_or(0))
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        // A device has no other moment at which errors of writing are told.
+        self.file
+            .sync_all()
+            .map_err(|errno| Fault::file(&self.path, "written to the end", errno))
+    }
+
+    fn take_warnings(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+enum Taker {
+    File(File),
+    Command(Child, String),
+}
+
+/// What takes a stream of bytes.
+pub(super) struct Pipe {
+    path: PathBuf,
+    taker: Taker,
+    at: u64,
+    source_len: Option<u64>,
+}
+
+impl Pipe {
+    fn new(path: &Path, taker: Taker) -> Pipe {
+        Pipe {
+            path: path.to_owned(),
+            taker,
+            at: 0,
+            source_len: None,
+        }
+    }
+
+    /// This process's standard output, which the launcher forwards.
+    pub(super) fn to_standard_output() -> Result<Pipe, Fault> {
+        let name = Path::new("standard output");
+        let fd = std::io::stdout().as_fd().try_clone_to_owned();
+        let fd = fd.map_err(|errno| Fault::file(name, "opened", errno))?;
+        Ok(Pipe::new(name, Taker::File(fd.into())))
+    }
+
+    /// The input of a shell command.
+    pub(super) fn to_command(command: &[u8]) -> Result<Pipe, Fault> {
+        let shown = String::from_utf8_lossy(command).into_owned();
+        let name = Path::new("sh");
+        let child = Command::new("sh")
+            .arg("-c")
+            .arg(std::ffi::OsStr::from_bytes(command))
+            .stdin(Stdio::piped())
+            .spawn()
+            .map_err(|errno| Fault::file(name, "started", errno))?;
+        Ok(Pipe::new(
+            Path::new(&shown),
+            Taker::Command(child, shown.clone()),
+        ))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let written = match &mut self.taker {
+            Taker::File(file) => file.write_all(bytes),
+            Taker::Command(child, _) => match &mut child.stdin {
+                Some(input) => input.write_all(bytes),
+                None => Ok(()),
+            },
+        };
+        self.at += bytes.len() as u64;
+        match (written, &mut self.taker) {
+            (Ok(()), _) => Ok(()),
+            (Err(_), Taker::Command(child, command)) => Err(ended(child, command)),
+            (Err(errno), Taker::File(_)) => Err(Fault::file(&self.path, "written", errno)),
+        }
+    }
+
+    fn zero_up_to(&mut self, end: u64) -> Result<(), Fault> {
+        while self.at < end {
+            let len = usize::try_from(end - self.at)
+                .unwrap_or(usize::MAX)
+                .min(ZEROS.len());
+            self.write(&ZEROS[..len])?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a command took no more.
+fn ended(child: &mut Child, command: &str) -> Fault {
+    drop(child.stdin.take());
+    let status = match child.wait() {
+        Ok(status) => format!("{status} before it had read everything"),
+        Err(error) => error.to_string(),
+    };
+    Fault::Command {
+        command: command.to_owned(),
+        status,
+    }
+}
+
+impl Sink for Pipe {
+    fn begin(&mut self, entry: Entry) -> Result<(), Fault> {
+        self.source_len = single(&entry, &self.path)?;
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.zero_up_to(offset)?;
+        self.write(bytes)
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        self.zero_up_to(self.source_len.unwrap_or(0))
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        let Taker::Command(child, command) = &mut self.taker else {
+            return Ok(());
+        };
+        drop(child.stdin.take());
+        let failed = |status: String| Fault::Command {
+            command: command.clone(),
+            status,
+        };
+        match child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(failed(status.to_string())),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    fn take_warnings(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if let Taker::Command(child, _) = &mut self.taker {
+            // An end of input looks like the end of the data: who has not all of it must not see that.
+            let is_done = child.try_wait().is_ok_and(|status| status.is_some());
+            if !is_done {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The unfinished copy beside the target: its name, who may write it, and that it does not stay.
+
+use crate::fault::Fault;
+use rustix::fs::FlockOperation;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Longest name of a file (`NAME_MAX`, limits.h).
+const NAME_LEN_MAX: usize = 255;
+
+const SUFFIX: &[u8] = b".portolan-part";
+
+/// The name of the unfinished copy of `target`: the same each time, so that the next cast finds it.
+pub(super) fn path(target: &Path) -> Result<PathBuf, Fault> {
+    let Some(name) = target.file_name() else {
+        return Err(Fault::refused(
+            target,
+            "is not the name of a file: give the whole name of the copy",
+        ));
+    };
+    let mut part = OsString::from(".");
+    let room = NAME_LEN_MAX - SUFFIX.len() - 1;
+    let name = name.as_bytes();
+    part.push(OsStr::from_bytes(&name[..name.len().min(room)]));
+    part.push(OsStr::from_bytes(SUFFIX));
+    Ok(target.with_file_name(part))
+}
+
+/// Makes sure that no other cast writes there, as long as the file lives.
+pub(super) fn lock(path: &Path, file: &File) -> Result<(), Fault> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Fault::refused(
+            path,
+            "another cast writes there: wait for its end, or cast to another name",
+        )),
+        // A file system without locks.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Removes a file or a directory with all that is in it; what is not there is no error.
+pub(super) fn remove(path: &Path) -> Result<(), Fault> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(errno) if errno.kind() != ErrorKind::NotFound => {
+            Err(Fault::file(path, "removed", errno))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What to remove if the cast does not come to its end here.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cleanup(Arc<Mutex<Option<PathBuf>>>);
+
+impl Cleanup {
+    /// `path` is unfinished from now on.
+    pub(super) fn set(&self, path: Option<PathBuf>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = path;
+    }
+
+    /// Removes what is unfinished.
+    pub(crate) fn run(&self) {
+        let path = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(path) = path else {
+            return;
+        };
+        if let Err(fault) = remove(&path) {
+            log::error!("{fault}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unfinished_copy_stands_beside_the_target() {
+        let part = |target: &str| path(Path::new(target)).unwrap();
+        assert_eq!(part("/a/b.img"), Path::new("/a/.b.img.portolan-part"));
+        let long = "x".repeat(255);
+        assert_eq!(part(&format!("/a/{long}")).file_name().unwrap().len(), 255);
+        assert!(path(Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn one_cast_at_a_time_writes_a_part() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("part");
+        let first = File::create(&path).unwrap();
+        lock(&path, &first).unwrap();
+        let second = File::open(&path).unwrap();
+        assert!(
+            lock(&path, &second)
+                .unwrap_err()
+                .to_string()
+                .contains("another cast")
+        );
+        drop(first);
+        lock(&path, &second).unwrap();
+    }
+}

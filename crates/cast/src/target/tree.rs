@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files and directories: made beside the target, and put in its place at the end.
+//!
+//! The one invariant: until [`Sink::finish`], nothing that stood at the target has changed.
+
+use super::Sink;
+use super::part::{self, Cleanup};
+use crate::entry::{Entry, Meta, What, below};
+use crate::fault::Fault;
+use crate::spec::Spec;
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid,
+    XattrFlags,
+};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+
+/// A directory is writable for its maker until it is complete.
+const UNFINISHED_DIRECTORY: u32 = 0o700;
+
+/// A file that is not complete is for nobody else.
+const UNFINISHED_FILE: u32 = 0o600;
+
+/// Warnings about attributes that are kept: one a file could be a million.
+const WARNINGS_MAX: usize = 8;
+
+/// What has been begun and is not complete.
+enum Level {
+    Directory { path: PathBuf, meta: Meta },
+    File(Open),
+}
+
+struct Open {
+    path: PathBuf,
+    file: File,
+    meta: Meta,
+    /// `None` for a stream, which is as long as what has come.
+    len: Option<u64>,
+    /// One past the last byte that was written.
+    at: u64,
+    /// Something may be in it already.
+    is_reused: bool,
+}
+
+/// Makes a file or a directory.
+pub(super) struct Tree {
+    target: PathBuf,
+    part: PathBuf,
+    /// Held while the part is written.
+    lock: Option<File>,
+    levels: Vec<Level>,
+    cleanup: Cleanup,
+    may_replace: bool,
+    keep_partial: bool,
+    sync: bool,
+    is_root: bool,
+    is_directory: bool,
+    warnings: Vec<String>,
+}
+
+impl Tree {
+    pub(super) fn new(target: PathBuf, spec: &Spec, cleanup: Cleanup) -> Tree {
+        Tree {
+            target,
+            part: PathBuf::new(),
+            lock: None,
+            levels: Vec::new(),
+            cleanup,
+            may_replace: spec.replace || spec.resume,
+            keep_partial: spec.keep_partial,
+            sync: spec.sync,
+            is_root: rustix::process::geteuid().is_root(),
+            is_directory: false,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Looks at what stands at the target, and clears what an earlier cast left beside it.
+    fn prepare(&mut self, is_directory: bool) -> Result<(), Fault> {
+        self.is_directory = is_directory;
+        self.part = part::path(&self.target)?;
+        let is_there = fs::symlink_metadata(&self.target);
+        match (is_there.map(|there| there.is_dir()), is_directory) {
+            (Ok(true), true) if !self.may_replace => {
+                let why = "is there already: --replace replaces it by the copy";
+                return Err(Fault::refused(&self.target, why));
+            }
+            (Ok(true), false) => {
+                let why = "is a directory, and the source is none: give the whole name of the copy";
+                return Err(Fault::refused(&self.target, why));
+            }
+            (Ok(false), true) => {
+                let why =
+                    "is a file, and the source a directory: remove it, or cast to another name";
+                return Err(Fault::refused(&self.target, why));
+            }
+            _ => {}
+        }
+        if let Ok(left) = File::open(&self.part) {
+            part::lock(&self.part, &left)?;
+        }
+        part::remove(&self.part)
+    }
+
+    fn hold(&mut self, file: &File) -> Result<(), Fault> {
+        part::lock(&self.part, file)?;
+        if !self.keep_partial {
+            self.cleanup.set(Some(self.part.clone()));
+        }
+        let lock = file.try_clone();
+        self.lock = Some(lock.map_err(|errno| Fault::file(&self.part, "locked", errno))?);
+        Ok(())
+    }
+
+    fn begin_directory(&mut self, path: PathBuf, meta: Meta, is_first: bool) -> Result<(), Fault> {
+        fs::DirBuilder::new()
+            .mode(UNFINISHED_DIRECTORY)
+            .create(&path)
+            .map_err(|errno| Fault::file(&path, "made", errno))?;
+        if is_first {
+            let file = File::open(&path).map_err(|errno| Fault::file(&path, "opened", errno))?;
+            self.hold(&file)?;
+        }
+        self.levels.push(Level::Directory { path, meta });
+        Ok(())
+    }
+
+    fn begin_file(
+        &mut self,
+        path: PathBuf,
+        meta: Meta,
+        len: Option<u64>,
+        is_first: bool,
+    ) -> Result<(), Fault> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(UNFINISHED_FILE))
+            .map_err(|errno| Fault::file(&path, "made", errno))?;
+        let file = File::from(file);
+        if is_first {
+            self.hold(&file)?;
+        }
+        self.levels.push(Level::File(Open {
+            path,
+            file,
+            meta,
+            len,
+            at: 0,
+            is_reused: false,
+        }));
+        Ok(())
+    }
+
+    fn make_link(&self, path: &Path, to: &[u8]) -> Result<(), Fault> {
+        let to = below(&self.part, to)?;
+        rustix::fs::linkat(CWD, &to, CWD, path, AtFlags::empty())
+            .map_err(|errno| Fault::file(path, "made (a hard link)", errno))
+    }
+
+    fn make_special(&self, path: &Path, file_type: u32, device: u64) -> Result<(), Fault> {
+        let file_type = rustix::fs::FileType::from_raw_mode(file_type);
+        let mode = Mode::from_raw_mode(UNFINISHED_FILE);
+        rustix::fs::mknodat(CWD, path, file_type, mode, device)
+            .map_err(|errno| Fault::file(path, "made (a device or FIFO)", errno))
+    }
+
+    /// Owner, attributes, permissions and time of a name, in the order in which none undoes another.
+    fn set_meta(&mut self, path: &Path, meta: &Meta, is_symlink: bool) -> Result<(), Fault> {
+        if self.is_root {
+            let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
+            rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|errno| Fault::file(path, "given to its owner", errno))?;
+        }
+        for (name, value) in &meta.attributes {
+            match rustix::fs::lsetxattr(path, name.as_slice(), value, XattrFlags::empty()) {
+                Ok(()) => {}
+                Err(errno @ (Errno::NOTSUP | Errno::PERM | Errno::ACCESS)) => {
+                    self.warn_of_attribute(path, name, errno);
+                }
+                Err(errno) => {
+                    return Err(Fault::file(path, "given its extended attributes", errno));
+                }
+            }
+        }
+        if !is_symlink {
+            rustix::fs::chmod(path, Mode::from_raw_mode(meta.mode))
+                .map_err(|errno| Fault::file(path, "given its permissions", errno))?;
+        }
+        let modified = Timespec {
+            tv_sec: meta.modified.0,
+            tv_nsec: meta.modified.1.into(),
+        };
+        let times = Timestamps {
+            last_access: modified,
+            last_modification: modified,
+        };
+        rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| Fault::file(path, "given its time", errno))
+    }
+
+    fn warn_of_attribute(&mut self, path: &Path, name: &[u8], errno: Errno) {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(format!(
+                "{} has no extended attribute {}: {errno}",
+                crate::fault::shown(path),
+                String::from_utf8_lossy(name)
+            ));
+        }
+    }
+
+    fn end_file(&mut self, open: Open) -> Result<(), Fault> {
+        let len = open.len.unwrap_or(open.at);
+        let failed = |errno| Fault::file(&open.path, "given its length", errno);
+        if open.is_reused {
+            punch(&open, len)?;
+        }
+        if open.at != len || open.is_reused {
+            open.file.set_len(len).map_err(failed)?;
+        }
+        if self.sync && !self.is_directory {
+            let synced = open.file.sync_all();
+            synced.map_err(|errno| Fault::file(&open.path, "written to the disk", errno))?;
+        }
+        // Standard input has no attributes of its own: the copy gets those of a new file.
+        match open.len {
+            Some(_) => self.set_meta(&open.path, &open.meta, false),
+            None => rustix::fs::fchmod(&open.file, Mode::from_raw_mode(0o666 & !umask()))
+                .map_err(|errno| Fault::file(&open.path, "given its permissions", errno)),
+        }
+    }
+
+    /// Puts a directory in the place of one that is there, which is removed then.
+    fn exchange(&self) -> Result<(), Fault> {
+        let failed = |errno| Fault::file(&self.target, "replaced", errno);
+        rustix::fs::renameat_with(CWD, &self.part, CWD, &self.target, RenameFlags::EXCHANGE)
+            .map_err(failed)?;
+        part::remove(&self.part)
+    }
+}
+
+/// Makes a hole of what stands in a reused file between the last write and `end`.
+fn punch(open: &Open, end: u64) -> Result<(), Fault> {
+    if end <= open.at {
+        return Ok(());
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&open.file, flags, open.at, end - open.at)
+        .map_err(|errno| Fault::file(&open.path, "given its holes", errno))
+}
+
+/// What the process takes from the permissions of new files; reading it means setting it.
+fn umask() -> u32 {
+    let mask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(mask);
+    mask.as_raw_mode()
+}
+
+impl Sink for Tree {
+    fn begin(&mut self, entry: Entry) -> Result<(), Fault> {
+        let is_first = entry.path.is_empty();
+        if is_first {
+            self.prepare(entry.what == What::Directory)?;
+        }
+        let path = below(&self.part, &entry.path)?;
+        match entry.what {
+            What::Directory => self.begin_directory(path, entry.meta, is_first),
+            What::File { len } => self.begin_file(path, entry.meta, Some(len), is_first),
+            What::Stream => self.begin_file(path, entry.meta, None, is_first),
+            What::HardLink { to } => self.make_link(&path, &to),
+            What::Symlink { target } => {
+                rustix::fs::symlink(&target[..], &path)
+                    .map_err(|errno| Fault::file(&path, "made (a symbolic link)", errno))?;
+                self.set_meta(&path, &entry.meta, true)
+            }
+            What::Special { file_type, device } => {
+                self.make_special(&path, file_type, device)?;
+                self.set_meta(&path, &entry.meta, false)
+            }
+        }
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let Some(Level::File(open)) = self.levels.last_mut() else {
+            return Err(Fault::Protocol("data without a file"));
+        };
+        if open.is_reused {
+            punch(open, offset)?;
+        }
+        open.file
+            .write_all_at(bytes, offset)
+            .map_err(|errno| Fault::file(&open.path, "written", errno))?;
+        open.at = offset + bytes.len() as u64;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        match self.levels.pop() {
+            Some(Level::File(open)) => self.end_file(open),
+            Some(Level::Directory { path, meta }) => self.set_meta(&path, &meta, false),
+            None => Err(Fault::Protocol("the end of nothing")),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        if self.sync
+            && self.is_directory
+            && let Some(lock) = &self.lock
+        {
+            rustix::fs::syncfs(lock)
+                .map_err(|errno| Fault::file(&self.part, "written to the disk", errno))?;
+        }
+        let is_there = self.is_directory && fs::symlink_metadata(&self.target).is_ok();
+        match is_there {
+            true => self.exchange()?,
+            false => fs::rename(&self.part, &self.target)
+                .map_err(|errno| Fault::file(&self.target, "put in place", errno))?,
+        }
+        self.cleanup.set(None);
+        Ok(())
+    }
+
+    fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+}

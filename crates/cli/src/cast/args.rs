@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The arguments of `portolan cast`.
+
+use crate::run::command::PathArg;
+use portolan_bench::parse_seconds;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Copy a file, a directory, a disk or standard input from this host to many, at the speed of one link.
+///
+/// Each host stores what it gets and passes it on at once, in a chain or a tree. A copy is written
+/// beside its target and put in its place at the end, when its hashes are right. A host that fails is
+/// told of, and the others go on without it. The exit status is 1 when a host has no copy, 2 when
+/// nothing could be started.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// File, directory or block device; - is standard input. In a lab, it is read on host h0.
+    pub(super) source: PathBuf,
+    /// The copy's whole name on each host, or a block device; %h stands for the host's name, %% for %.
+    /// - is standard output, for one host.
+    pub(super) target: Option<PathBuf>,
+    /// Hosts to copy to, through ssh: lines `host`, # starts a comment.
+    #[arg(long, value_name = "FILE", conflicts_with = "lab")]
+    pub(super) hosts: Option<PathBuf>,
+    /// Lab to use: from its host h0 to all others.
+    #[arg(long, value_name = "NAME")]
+    pub(super) lab: Option<String>,
+    /// Only to the first N of these hosts.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) first: Option<u32>,
+    /// Give the data to a shell command on each host, instead of a target; %h and %% as there.
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) pipe: Option<String>,
+    /// Who sends to whom: chain, or tree:K in which each host sends to K others.
+    #[arg(long, value_name = "SHAPE", default_value = "chain", value_parser = ShapeArg::parse)]
+    pub(super) shape: ShapeArg,
+    /// Let the copy replace a directory that is there as the target.
+    #[arg(long)]
+    pub(super) replace: bool,
+    /// Write each copy through to its disk before it counts.
+    #[arg(long)]
+    pub(super) sync: bool,
+    /// After a failure or Ctrl-C, keep what has come.
+    #[arg(long)]
+    pub(super) keep_partial: bool,
+    /// Bytes a second to send at most, such as 500k, 100M or 1.2G.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(super) limit: Option<f64>,
+    /// Give up a host that stores nothing for so many seconds, although there is something to store.
+    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
+    pub(super) stall: Duration,
+    /// Tell what happens as lines of JSON on standard output.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Which links the processes may use.
+    #[arg(long, value_enum, default_value_t = PathArg::Auto)]
+    pub(super) path: PathArg,
+    /// A setting for the library in each process.
+    #[arg(long = "option", short = 'o', value_name = "NAME=VALUE")]
+    pub(super) option: Vec<String>,
+    /// The command portolan on the hosts of --hosts.
+    #[arg(long, value_name = "PATH", default_value = "portolan")]
+    pub(super) remote_program: String,
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShapeArg {
+    Chain,
+    Tree(u32),
+}
+
+impl ShapeArg {
+    fn parse(text: &str) -> Result<ShapeArg, String> {
+        let wrong = || format!("{text:?} is no shape: chain, or tree:K with K of 2 or more");
+        match text.split_once(':') {
+            None if text == "chain" => Ok(ShapeArg::Chain),
+            Some(("tree", degree)) => match degree.parse() {
+                Ok(degree) if degree >= 2 => Ok(ShapeArg::Tree(degree)),
+                _ => Err(wrong()),
+            },
+            _ => Err(wrong()),
+        }
+    }
+
+    pub(super) fn degree(self) -> u32 {
+        match self {
+            ShapeArg::Chain => 1,
+            ShapeArg::Tree(degree) => degree,
+        }
+    }
+}
+
+/// A number of bytes, with a decimal unit.
+fn rate(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.trim_end_matches("/s").char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        Some((at, 'G')) => (&text[..at], 1e9),
+        _ => (text.trim_end_matches("/s"), 1.0),
+    };
+    match number.parse::<f64>() {
+        // The largest of these is far beyond any network.
+        Ok(number) if (1.0..=1e15).contains(&(number * unit)) => Ok(number * unit),
+        _ => Err(format!(
+            "{text:?} is no rate in bytes a second: write 500k, 100M or 1.2G"
+        )),
+    }
+}
+
+/// A stall of less than a tenth of a second is a busy disk; more than a day is a mistake.
+fn seconds(text: &str) -> Result<Duration, String> {
+    parse_seconds(text, 0.1..=86_400.0).map(Duration::from_secs_f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_units() {
+        assert_eq!(rate("500k"), Ok(500_000.0));
+        assert_eq!(rate("1.2G/s"), Ok(1.2e9));
+        assert_eq!(rate("77"), Ok(77.0));
+        for wrong in ["", "k", "-1M", "0", "1T", "nan"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shapes_are_chains_or_trees() {
+        assert_eq!(ShapeArg::parse("chain").map(ShapeArg::degree), Ok(1));
+        assert_eq!(ShapeArg::parse("tree:3").map(ShapeArg::degree), Ok(3));
+        for wrong in ["tree", "tree:1", "tree:x", "ring", "chain:2"] {
+            assert!(ShapeArg::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan cast`: copies from this host to many, by the processes of [`portolan_cast`].
+//!
+//! A host that cannot be reached, or whose process fails, is told of, and the others go on.
+
+mod args;
+mod watch;
+
+use crate::error::{UserError, user_error};
+use crate::lab::Lab;
+use crate::run::hosts::{self, Host, MapBy, Place};
+use crate::run::{self, Failure, OWN_PROGRAM, Options, Workload};
+use anyhow::{Context, Result};
+pub(crate) use args::Args;
+use portolan::settings;
+use portolan_cast::{Source, Spec, Target};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+use watch::Watch;
+
+/// Silence after which a host is given up, unless the job's settings say otherwise: a process that ends
+/// is told of at once, so this is for hosts that are cut off or stopped, and may be busy.
+const PEER_TIMEOUT: &str = "5s";
+
+/// After a signal, time for processes to remove what they have not finished.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Arguments of [`work`].
+#[derive(clap::Args)]
+pub(crate) struct WorkerArgs {
+    /// A [`Spec`] as JSON.
+    spec: String,
+}
+
+/// One process of a cast.
+pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
+    let spec = serde_json::from_str(&args.spec).context("reading what is to be cast")?;
+    Ok(portolan_cast::work(&spec))
+}
+
+/// Runs `portolan cast`. The exit status is 1 when a host has no copy, 2 when nothing could be started.
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let mut places = places(args)?;
+    let mut lost = Vec::new();
+    loop {
+        let spec = spec(args, &places)?;
+        let options = options(args, &places, &spec)?;
+        let mut watch = Watch::new(&spec, &lost, args.json);
+        let outcome = match run::execute_observed(&options, Some(&mut watch)) {
+            Ok(outcome) => outcome,
+            // One that cannot be reached does not keep the others from their copies.
+            Err(error) => {
+                let (name, why) = only_host(&error, &places).ok_or(error)?;
+                give_up(&mut places, &mut lost, name, why)?;
+                continue;
+            }
+        };
+        match outcome.failure {
+            Some(Failure::Rank { gone, .. }) if !outcome.has_begun && gone.rank > 0 => {
+                let why = watch.failure_of(gone.rank).unwrap_or(gone.cause);
+                give_up(&mut places, &mut lost, gone.host, why)?;
+            }
+            failure => return watch.finish(failure),
+        }
+    }
+}
+
+/// The host that alone is the reason, and its sentence.
+fn only_host(error: &anyhow::Error, places: &[Host]) -> Option<(String, String)> {
+    let name = error.downcast_ref::<UserError>()?.host()?;
+    let is_receiver = places.iter().skip(1).any(|host| host.name == name);
+    is_receiver.then(|| (name.to_owned(), error.to_string()))
+}
+
+/// Goes on without a host.
+fn give_up(
+    places: &mut Vec<Host>,
+    lost: &mut Vec<(String, String)>,
+    name: String,
+    why: String,
+) -> Result<()> {
+    // Where nobody hears of it, the exit status still says it.
+    let _ = writeln!(std::io::stderr(), "portolan: {name} gets no copy: {why}");
+    places.retain(|host| host.name != name);
+    lost.push((name, why));
+    if places.len() < 2 {
+        user_error!("no host is left to cast to");
+    }
+    Ok(())
+}
+
+/// The source's host, then the receivers.
+fn places(args: &Args) -> Result<Vec<Host>> {
+    let mut places = match (&args.hosts, &args.lab) {
+        (Some(file), _) => {
+            let mut places = hosts::here(Some(1));
+            places.extend(hosts::of_file(file, Some(1))?);
+            places
+        }
+        (None, Some(name)) => {
+            let lab = Lab::find(name)?;
+            hosts::of_lab(&lab, lab.host_count, Some(1))
+        }
+        (None, None) => user_error!("where to? give --hosts FILE, or --lab NAME"),
+    };
+    if places.len() < 2 {
+        user_error!("a cast needs a host to cast to: this lab has only the source");
+    }
+    if let Some(count) = args.first {
+        places.truncate(count as usize + 1);
+    }
+    Ok(places)
+}
+
+fn spec(args: &Args, places: &[Host]) -> Result<Spec> {
+    let source = match args.source.as_os_str().as_bytes() {
+        b"-" => Source::StandardInput {
+            pid: std::process::id(),
+        },
+        _ => Source::Path(absolute(&args.source)?),
+    };
+    let target = target(args, places)?;
+    Ok(Spec {
+        source,
+        target,
+        hosts: places.iter().map(|host| host.name.clone()).collect(),
+        degree: args.shape.degree(),
+        resume: false,
+        replace: args.replace,
+        sync: args.sync,
+        keep_partial: args.keep_partial,
+        rate_limit: args.limit,
+        stall_s: args.stall.as_secs_f64(),
+    })
+}
+
+fn target(args: &Args, places: &[Host]) -> Result<Target> {
+    let target = match (&args.target, &args.pipe) {
+        (None, Some(command)) => return Ok(Target::Command(command.clone())),
+        (Some(_), Some(_)) => user_error!("a TARGET and --pipe exclude one another: give one"),
+        (None, None) => {
+            user_error!("what is the copy to be called? give a TARGET, or --pipe COMMAND")
+        }
+        (Some(target), None) => target,
+    };
+    if target.as_os_str().as_bytes() == b"-" {
+        if places.len() != 2 {
+            user_error!(
+                "the copies of {} hosts do not fit one standard output: cast to one host (--first 1), or \
+                 give --pipe COMMAND, which runs on each",
+                places.len() - 1
+            );
+        }
+        return Ok(Target::StandardOutput);
+    }
+    let name = absolute(target)?;
+    let are_namespaces = places
+        .iter()
+        .all(|host| matches!(host.place, Place::Namespace(_)));
+    let is_shared = portolan_cast::expand(&name, "a") == portolan_cast::expand(&name, "b");
+    let is_device =
+        std::fs::metadata(target).is_ok_and(|there| !there.is_file() && !there.is_dir());
+    if are_namespaces && is_shared && !is_device && places.len() > 2 {
+        user_error!(
+            "the hosts of a lab share their files: put %h, which stands for a host's name, into the \
+             target, as in {}/%h",
+            target.display()
+        );
+    }
+    Ok(Target::Path(name))
+}
+
+/// The processes start elsewhere.
+fn absolute(path: &Path) -> Result<Vec<u8>> {
+    match std::path::absolute(path) {
+        Ok(path) => Ok(path.as_os_str().as_bytes().to_vec()),
+        Err(error) => user_error!("{} cannot be found: {error}", path.display()),
+    }
+}
+
+fn options(args: &Args, places: &[Host], spec: &Spec) -> Result<Options> {
+    let mut settings: BTreeMap<String, String> = BTreeMap::new();
+    settings.insert("peer_timeout".into(), PEER_TIMEOUT.into());
+    for text in &args.option {
+        settings.extend([run::command::setting(text)?]);
+    }
+    let environment = run::command::environment(&[])?;
+    if environment.contains_key(settings::PEER_TIMEOUT.variable) {
+        settings.remove("peer_timeout");
+    }
+    let rank_count = u32::try_from(places.len())?;
+    portolan::check_settings(&settings, &environment, rank_count)
+        .map_err(|error| UserError::new(error.to_string()))?;
+    Ok(Options {
+        rank_count,
+        hosts: places.to_vec(),
+        map_by: MapBy::Slot,
+        tag_output: false,
+        capture: false,
+        grace: GRACE,
+        limit: None,
+        workload: Workload {
+            path: args.path.into(),
+            options: settings,
+            environment,
+            // Every host has it.
+            directory: "/".into(),
+            program: OWN_PROGRAM.into(),
+            args: vec!["cast-worker".into(), serde_json::to_string(spec)?],
+        },
+        agent: run::AgentOptions {
+            remote_program: args.remote_program.clone(),
+        },
+    })
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the hosts of a cast say, gathered for people and for programs.
+
+use crate::run::{Failure, Observer, Stream};
+use anyhow::Result;
+use portolan_cast::{Event, Spec, Target};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// How a host stands.
+#[derive(Debug, Default)]
+struct State {
+    bytes: u64,
+    done: Option<Done>,
+    /// Why it gets no copy, in its own words.
+    failed: Option<String>,
+    /// Why others gave it up.
+    bypassed: Option<String>,
+    has_ended: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Done {
+    bytes: u64,
+    entries: u64,
+    wire_bytes: u64,
+    hash: String,
+    seconds: f64,
+    cpu_seconds: f64,
+    memory: u64,
+}
+
+/// A line of `--json`: what a host has said.
+#[derive(Serialize)]
+struct Line<'a> {
+    host: &'a str,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
+/// The hosts of a cast.
+pub(super) struct Watch {
+    hosts: Vec<String>,
+    states: Vec<State>,
+    lost: Vec<(String, String)>,
+    json: bool,
+    /// Standard output is for the data.
+    is_data_out: bool,
+}
+
+impl Watch {
+    pub(super) fn new(spec: &Spec, lost: &[(String, String)], json: bool) -> Watch {
+        Watch {
+            hosts: spec.hosts.clone(),
+            states: spec.hosts.iter().map(|_| State::default()).collect(),
+            lost: lost.to_vec(),
+            json,
+            is_data_out: spec.target == Target::StandardOutput,
+        }
+    }
+
+    /// Why a host says that it has failed.
+    pub(super) fn failure_of(&self, rank: u32) -> Option<String> {
+        self.states.get(rank as usize)?.failed.clone()
+    }
+
+    /// Tells how it ended.
+    pub(super) fn finish(self, failure: Option<Failure>) -> Result<ExitCode> {
+        if let Some(failure @ (Failure::Signal(_) | Failure::Unwritten(_))) = &failure {
+            say(&format!("portolan: {failure}"));
+            let status = u8::try_from(failure.status() & 0xff).unwrap_or(1);
+            return Ok(ExitCode::from(status.max(1)));
+        }
+        let mut without = self.lost.len();
+        // When the source fails, that is why all others do.
+        let source_failed = self.states[0].failed.is_some();
+        for (state, host) in self.states.iter().zip(&self.hosts) {
+            let is_source = std::ptr::eq(state, &self.states[0]);
+            if state.done.is_some() {
+                continue;
+            }
+            without += usize::from(!is_source);
+            let why = state.failed.as_ref().or(state.bypassed.as_ref());
+            let why = why.map_or("it ended without a word", String::as_str);
+            match (is_source, source_failed) {
+                (true, _) => say(&format!("portolan: the source on {host} failed: {why}")),
+                (false, false) => say(&format!("portolan: {host} gets no copy: {why}")),
+                (false, true) => {}
+            }
+        }
+        self.report()?;
+        let is_whole = without == 0 && self.states[0].done.is_some();
+        Ok(ExitCode::from(u8::from(!is_whole)))
+    }
+
+    fn report(&self) -> Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        for (host, state) in self.hosts.iter().zip(&self.states).skip(1) {
+            if let Some(done) = &state.done {
+                let line = format!("{host}: {}", sentence(done));
+                match self.is_data_out {
+                    true => say(&line),
+                    false => crate::output::outln!("{line}")?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_event(&mut self, rank: u32, event: Event) -> io::Result<()> {
+        if self.json {
+            let host = self.hosts.get(rank as usize).map_or("", String::as_str);
+            let mut line = serde_json::to_vec(&Line {
+                host,
+                event: &event,
+            })?;
+            line.push(b'\n');
+            self.print(&line)?;
+        }
+        let Some(state) = self.states.get_mut(rank as usize) else {
+            return Ok(());
+        };
+        match event {
+            Event::Size { .. } => {}
+            Event::Progress { bytes, .. } => state.bytes = bytes,
+            Event::Done {
+                bytes,
+                entries,
+                wire_bytes,
+                hash,
+                seconds,
+                cpu_seconds,
+                memory,
+            } => {
+                state.done = Some(Done {
+                    bytes,
+                    entries,
+                    wire_bytes,
+                    hash,
+                    seconds,
+                    cpu_seconds,
+                    memory,
+                });
+            }
+            Event::Failed { why } => state.failed = Some(why),
+            Event::Warning { text } => {
+                say(&format!("portolan: {}: {text}", self.hosts[rank as usize]));
+            }
+            Event::Bypassed { rank, why } => {
+                if let Some(state) = self.states.get_mut(rank as usize) {
+                    state.bypassed.get_or_insert(why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the data is on standard output, everything else goes to the other.
+    fn print(&self, bytes: &[u8]) -> io::Result<()> {
+        match self.is_data_out {
+            true => io::stderr().write_all(bytes),
+            false => io::stdout().write_all(bytes),
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn on_output(&mut self, rank: u32, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        if stream == Stream::Out {
+            let mut out = io::stdout().lock();
+            return out.write_all(bytes).and_then(|()| out.flush());
+        }
+        for line in bytes
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            match serde_json::from_slice(line) {
+                Ok(event) => self.take_event(rank, event)?,
+                Err(_) => {
+                    let host = self.hosts.get(rank as usize).map_or("", String::as_str);
+                    say(&format!("{host}: {}", String::from_utf8_lossy(line)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_ended(&mut self, rank: u32, cause: Option<String>) {
+        let Some(state) = self.states.get_mut(rank as usize) else {
+            return;
+        };
+        state.has_ended = true;
+        if let Some(cause) = cause {
+            state.failed.get_or_insert(cause);
+        }
+    }
+
+    fn on_time(&mut self, _now: Instant) {}
+
+    fn is_satisfied(&self) -> bool {
+        let mut others = self
+            .states
+            .iter()
+            .filter(|state| !state.has_ended)
+            .peekable();
+        // One that others have given up may be stopped, and never end.
+        others.peek().is_some() && others.all(|state| state.bypassed.is_some())
+    }
+}
+
+fn sentence(done: &Done) -> String {
+    let rate = done.bytes as f64 / done.seconds.max(1e-9) / 1e6;
+    let megabytes = done.bytes as f64 / 1e6;
+    let entries = match done.entries {
+        0 | 1 => String::new(),
+        entries => format!("{entries} entries, "),
+    };
+    format!(
+        "{entries}{megabytes:.1} MB in {:.2} s, {rate:.0} MB/s",
+        done.seconds
+    )
+}
+
+/// Where nobody hears of it, the exit status still says it.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
