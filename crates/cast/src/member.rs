@@ -225,6 +225,7 @@ impl Member {
                         self.report.tell_done(&totals);
                     }
                 }
+                News::Needs(batch, bits) => self.relay.on_own_needs(batch, bits),
                 News::Warning(text) => Event::Warning { text }.tell(),
                 News::Failed(fault) => return Err(fault),
                 News::Read(totals) => {
@@ -348,8 +349,11 @@ impl Member {
             self.relay.on_block(block);
             self.relay.on_verified(head.seq + 1);
             self.relay.on_stored(head.seq + 1, &mut self.spare);
-            if head.kind == Kind::Entries {
+            if head.kind == Kind::Entries && head.index > 0 {
                 self.asked = Some(head.batch);
+                // The source itself lacks nothing.
+                let bits = vec![0; head.index.div_ceil(8) as usize];
+                self.relay.on_own_needs(head.batch, bits);
             }
         }
         if let Some(batch) = self.asked

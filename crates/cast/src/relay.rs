@@ -276,7 +276,6 @@ impl Relay {
         self.let_go(memory);
     }
 
-    #[allow(dead_code, reason = "for casts that resume")]
     /// What of a batch this process lacks itself; known once for each batch with hashes.
     pub(crate) fn on_own_needs(&mut self, batch: u32, bits: Vec<u8>) {
         self.needs.insert(batch, bits);
@@ -285,8 +284,7 @@ impl Relay {
 
     /// At the source: what of a batch somebody lacks, once everybody has said it.
     pub(crate) fn take_needs(&mut self, batch: u32) -> Option<Vec<u8>> {
-        let needs = self.told_needs.remove(&batch)?;
-        Some(needs)
+        self.told_needs.remove(&batch)
     }
 
     /// Looks for children that store nothing although they could; to be called now and then.

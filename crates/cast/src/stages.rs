@@ -26,6 +26,8 @@ pub(crate) enum News {
     Verified(u64),
     /// Blocks below are stored, and this is what they held.
     Stored(u64, Totals),
+    /// Data blocks of a batch that are not here already; a bit each, lowest first.
+    Needs(u32, Vec<u8>),
     /// Something about a file that is no reason to end.
     Warning(String),
     /// This process cannot go on.
@@ -203,7 +205,10 @@ fn store_all(
     let mut unpacker = Unpacker::new(target::open(spec, rank, cleanup)?);
     for block in blocks {
         let seq = block.head.seq;
-        timed(&busy.disk, || unpacker.store(&block, block.payload()))?;
+        let needs = timed(&busy.disk, || unpacker.store(&block, block.payload()))?;
+        if let Some(bits) = needs {
+            teller.tell(News::Needs(block.head.batch, bits));
+        }
         for text in unpacker.take_warnings() {
             teller.tell(News::Warning(text));
         }
@@ -353,7 +358,11 @@ impl Out for Feeder {
         self.send(kind, batch, index, payload)
     }
 
-    fn skip(&mut self, hash: &[u8; 32], _len: u64) {
+    fn give_back(&mut self, memory: Vec<u8>) {
+        self.memory.give([memory]);
+    }
+
+    fn skip(&mut self, hash: &[u8; 32]) {
         self.seq += 1;
         self.hasher.update(hash);
     }

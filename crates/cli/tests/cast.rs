@@ -230,3 +230,168 @@ fn wrong_use_is_explained() {
     let nowhere = common::refused(&["cast", "a", "b"]);
     assert!(nowhere.contains("--hosts"), "{nowhere}");
 }
+
+/// Blocks of a cast, in bytes (`portolan_cast::BLOCK_LEN`).
+const BLOCK_LEN: usize = 1 << 20;
+
+/// Bytes of `source` that lie in blocks which `part` has not.
+fn lacking(source: &[u8], part: &[u8]) -> usize {
+    let blocks = source.chunks(BLOCK_LEN).enumerate();
+    let lacks = |index: usize, block: &[u8]| {
+        part.get(index * BLOCK_LEN..index * BLOCK_LEN + block.len()) != Some(block)
+    };
+    blocks
+        .filter(|(index, block)| lacks(*index, block))
+        .map(|(_, block)| block.len())
+        .sum()
+}
+
+/// What host `name` says that it got over the network, in the lines of `--json`.
+fn wire_bytes(out: &str, name: &str) -> u64 {
+    let mut lines = out
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let done = lines
+        .find(|line| line["event"] == "done" && line["host"] == name)
+        .unwrap();
+    done["wire_bytes"].as_u64().unwrap()
+}
+
+/// Kills one of four hosts `count` times at moments that differ, and catches it up.
+fn kill_hosts(count: u64) {
+    let hosts = Hosts::new(4);
+    let source = hosts.path("source.img");
+    let bytes = fill(8, 24 * BLOCK_LEN + 77);
+    fs::write(&source, &bytes).unwrap();
+    let target = hosts.path("%h.img");
+    let names = [source.to_str().unwrap(), target.to_str().unwrap()];
+    let mut killed = 0;
+    for round in 0..count {
+        let mut command = hosts.command(&names);
+        // Some tenths of a second, so that a moment can be hit.
+        command.args([
+            "--limit",
+            "60M",
+            "--shape",
+            if round % 2 == 0 { "chain" } else { "tree:2" },
+        ]);
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let victim = format!("n{}", round % 4 + 1);
+        killed += usize::from(hosts.kill_at(&victim, round as f64 / count as f64));
+        let ended: common::Ended = child.wait_with_output().unwrap().into();
+        let has_all = |name: &str| {
+            fs::read(hosts.path(&format!("{name}.img"))).is_ok_and(|copy| copy == bytes)
+        };
+        for name in ["n1", "n2", "n3", "n4"]
+            .into_iter()
+            .filter(|name| *name != victim)
+        {
+            assert!(
+                has_all(name),
+                "round {round}: {name} after {victim}: {}",
+                ended.err
+            );
+        }
+        if !has_all(&victim) {
+            assert_eq!(ended.status, 1);
+            assert!(
+                ended.err.contains(&format!("{victim} gets no copy")),
+                "{}",
+                ended.err
+            );
+            let part = fs::read(hosts.path(&format!(".{victim}.img.portolan-part")));
+            let lacked = lacking(&bytes, &part.unwrap_or_default());
+            let resumed = hosts.cast(&[&source, &target], &["--resume", "--json"]);
+            assert_eq!(resumed.status, 0, "{}", resumed.err);
+            assert!(has_all(&victim), "round {round}");
+            // Beside the blocks: the hash of each, 32 bytes, and what the entries take.
+            let most = lacked as u64 * 11 / 10 + 4096;
+            let got = wire_bytes(&resumed.out, &victim);
+            assert!(got <= most, "round {round}: {got} bytes for {lacked}");
+        }
+        for name in ["n1", "n2", "n3", "n4"] {
+            fs::remove_file(hosts.path(&format!("{name}.img"))).unwrap();
+        }
+        assert!(!has_parts(hosts.root()), "round {round}");
+    }
+    assert!(killed > 0, "no process was there to be killed");
+}
+
+#[test]
+fn a_host_that_is_killed_costs_nobody_else_anything_and_is_caught_up() {
+    kill_hosts(12);
+}
+
+/// Rounds of the long test: two casts each.
+const ROUNDS: u64 = 100;
+
+#[test]
+#[ignore = "takes minutes: make test-faults"]
+fn a_host_that_is_killed_at_many_moments() {
+    let count = std::env::var("KILLS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    kill_hosts(count.unwrap_or(ROUNDS).min(ROUNDS));
+}
+
+#[test]
+fn an_older_copy_is_brought_up_to_date_by_what_differs() {
+    let hosts = Hosts::new(2);
+    let source = hosts.path("source");
+    make_tree(&source);
+    fs::write(source.join("data"), fill(9, 9 * BLOCK_LEN)).unwrap();
+    fs::write(source.join("goes"), b"not in the next").unwrap();
+    let first = hosts.cast(&[&source, &hosts.path("%h.copy")], &[]);
+    assert_eq!(first.status, 0, "{}", first.err);
+    // One host is older than the other in another place.
+    let mut bytes = fill(9, 9 * BLOCK_LEN);
+    bytes[5 * BLOCK_LEN + 3] ^= 1;
+    fs::write(source.join("data"), &bytes).unwrap();
+    fs::remove_file(source.join("goes")).unwrap();
+    fs::write(source.join("comes"), b"new").unwrap();
+    bytes[2 * BLOCK_LEN] ^= 1;
+    fs::write(hosts.path("n1.copy/data"), &bytes).unwrap();
+    let second = hosts.cast(&[&source, &hosts.path("%h.copy")], &["--resume", "--json"]);
+    assert_eq!(second.status, 0, "{}", second.err);
+    for name in ["n1", "n2"] {
+        compare(&source, &hosts.path(&format!("{name}.copy")));
+        let got = wire_bytes(&second.out, name);
+        // The small files share blocks, which the new one moves.
+        assert!(got < 6 * BLOCK_LEN as u64, "{name}: {got} bytes");
+    }
+    assert!(wire_bytes(&second.out, "n2") < wire_bytes(&second.out, "n1"));
+    assert!(!has_parts(hosts.root()));
+}
+
+#[test]
+fn a_host_that_is_stopped_is_given_up() {
+    let hosts = Hosts::new(3);
+    let source = hosts.path("source.img");
+    fs::write(&source, fill(10, 16 * BLOCK_LEN)).unwrap();
+    let mut command = hosts.command(&[
+        source.to_str().unwrap(),
+        hosts.path("%h.img").to_str().unwrap(),
+    ]);
+    command.args(["--limit", "30M", "--option", "peer_timeout=1s"]);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("n2 has begun", || {
+        hosts.path(".n2.img.portolan-part").exists()
+    });
+    common::kill(hosts.worker("n2").unwrap(), "-STOP");
+    let ended: common::Ended = child.wait_with_output().unwrap().into();
+    assert_eq!(ended.status, 1, "{}", ended.err);
+    assert!(ended.err.contains("n2 gets no copy"), "{}", ended.err);
+    for name in ["n1", "n3"] {
+        let copy = fs::read(hosts.path(&format!("{name}.img"))).unwrap();
+        assert!(copy == fs::read(&source).unwrap(), "{name}");
+    }
+    assert_eq!(hosts.worker("n2"), None, "the stopped process is left");
+}

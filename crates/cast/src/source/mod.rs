@@ -32,15 +32,17 @@ const BATCH_LEN_MAX: u64 = 64 << 20;
 
 /// Where blocks go.
 pub(crate) trait Out {
-    /// Memory for a block's payload: empty, with room.
+    /// Memory for a block's payload: empty, perhaps with room.
     fn memory(&mut self) -> Vec<u8>;
+    /// Takes memory back that was not emitted.
+    fn give_back(&mut self, memory: Vec<u8>);
     /// Takes a block.
     ///
     /// # Errors
     /// The cast has ended; nothing more is wanted.
     fn emit(&mut self, kind: Kind, batch: u32, index: u32, payload: Vec<u8>) -> Result<(), Fault>;
-    /// Counts a block whose content nobody lacks.
-    fn skip(&mut self, hash: &[u8; 32], len: u64);
+    /// Counts a block that nobody lacks.
+    fn skip(&mut self, hash: &[u8; 32]);
     /// Which blocks of a batch somebody lacks; waits until all have said it.
     ///
     /// # Errors
@@ -274,10 +276,18 @@ impl Composer<'_> {
         let files = std::mem::take(&mut self.files);
         let mut hashes = Vec::new();
         if self.wants_hashes {
-            for_each_block(&files, self.out, |_, _, payload| {
-                hashes.push(*blake3::hash(&payload).as_bytes());
-                Ok(Some(payload))
-            })?;
+            for_each_block(
+                &files,
+                self.out,
+                |_| true,
+                |out, _, payload| {
+                    if let Some(payload) = payload {
+                        hashes.push(*blake3::hash(&payload).as_bytes());
+                        out.give_back(payload);
+                    }
+                    Ok(())
+                },
+            )?;
         }
         let batch = Batch {
             records: std::mem::take(&mut self.records),
@@ -290,8 +300,10 @@ impl Composer<'_> {
         self.totals.bytes += std::mem::take(&mut self.data_len);
         let payload = postcard::to_allocvec(&batch)
             .map_err(|_| Fault::Protocol("records that have no form"))?;
-        self.out.emit(Kind::Entries, number, 0, payload)?;
-        if self.wants_hashes && batch.hashes.is_empty() {
+        // Nothing has more blocks than a batch has bytes.
+        let count = u32::try_from(batch.hashes.len()).unwrap_or(u32::MAX);
+        self.out.emit(Kind::Entries, number, count, payload)?;
+        if self.wants_hashes && count == 0 {
             return Ok(());
         }
         let needs = match self.wants_hashes {
@@ -302,50 +314,23 @@ impl Composer<'_> {
             Some(bits) => crate::relay::has_bit(bits, index),
             None => true,
         };
-        for_each_needed(
-            &files,
-            self.out,
-            is_needed,
-            |out, index, len, payload| match payload {
-                Some(payload) => out.emit(Kind::Data, number, index, payload),
-                None => {
-                    out.skip(&batch.hashes[index as usize], len);
-                    Ok(())
-                }
-            },
-        )
+        for_each_block(&files, self.out, is_needed, |out, index, payload| {
+            match payload {
+                Some(payload) => out.emit(Kind::Data, number, index, payload)?,
+                None => out.skip(&batch.hashes[index as usize]),
+            }
+            Ok(())
+        })
     }
 }
 
-/// Reads all blocks of `files` in order; `take` may give the memory back.
+/// Goes through the blocks of `files`, in order; those that are needed come with their content.
 fn for_each_block(
     files: &[Open],
     out: &mut dyn Out,
-    mut take: impl FnMut(&mut dyn Out, u32, Vec<u8>) -> Result<Option<Vec<u8>>, Fault>,
-) -> Result<(), Fault> {
-    let mut back = None;
-    for_each_needed(
-        files,
-        out,
-        |_| true,
-        |out, index, _, payload| {
-            if let Some(payload) = payload {
-                back = take(out, index, payload)?;
-            }
-            drop(back.take());
-            Ok(())
-        },
-    )
-}
-
-/// Goes through all blocks of `files`; those that are needed come with their content.
-fn for_each_needed(
-    files: &[Open],
-    out: &mut dyn Out,
     is_needed: impl Fn(u32) -> bool,
-    mut take: impl FnMut(&mut dyn Out, u32, u64, Option<Vec<u8>>) -> Result<(), Fault>,
+    mut take: impl FnMut(&mut dyn Out, u32, Option<Vec<u8>>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let block_len = u64::from(spec::BLOCK_LEN);
     let extents = files
         .iter()
         .flat_map(|open| open.extents.iter().map(move |extent| (open, *extent)));
@@ -354,22 +339,24 @@ fn for_each_needed(
     let mut payload = is_needed(0).then(|| out.memory());
     for (open, (mut offset, mut len)) in extents {
         while len > 0 {
-            let step = len.min(block_len - filled);
+            let step = len.min(u64::from(spec::BLOCK_LEN) - filled);
             if let Some(payload) = &mut payload {
                 read_at(open, offset, step, payload)?;
             }
             (offset, len, filled) = (offset + step, len - step, filled + step);
-            if filled == block_len {
-                take(out, index, filled, payload.take())?;
+            if filled == u64::from(spec::BLOCK_LEN) {
+                take(out, index, payload.take())?;
                 (index, filled) = (index + 1, 0);
                 payload = is_needed(index).then(|| out.memory());
             }
         }
     }
-    match filled {
-        0 => Ok(()),
-        _ => take(out, index, filled, payload),
+    match (filled, payload) {
+        (0, Some(payload)) => out.give_back(payload),
+        (0, None) => {}
+        (_, payload) => take(out, index, payload)?,
     }
+    Ok(())
 }
 
 /// Appends `len` bytes of the file to `payload`.

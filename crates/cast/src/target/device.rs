@@ -53,7 +53,7 @@ impl Device {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => {
                 // Refused by the kernel while it is mounted (open(2)).
-                let flags = OFlags::WRONLY | OFlags::EXCL | OFlags::CLOEXEC;
+                let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
                 let mut file =
                     File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(refused)?);
                 let len = file
@@ -112,6 +112,24 @@ impl Sink for Device {
             .map_err(|errno| Fault::file(&self.path, "written", errno))?;
         self.at = offset + bytes.len() as u64;
         Ok(())
+    }
+
+    fn keep(&mut self, offset: u64, len: u64) -> Result<(), Fault> {
+        self.zero_up_to(offset)?;
+        self.at = offset + len;
+        Ok(())
+    }
+
+    fn prepare(&mut self, root: &Entry) -> Result<(), Fault> {
+        single(root, &self.path).map(|_| ())
+    }
+
+    fn read_part(&mut self, _path: &[u8], offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
+        super::append(&self.file, offset, len, bytes)
+    }
+
+    fn read_old(&mut self, _path: &[u8], _offset: u64, _len: u64, _bytes: &mut Vec<u8>) -> bool {
+        false
     }
 
     fn end(&mut self) -> Result<(), Fault> {
@@ -226,6 +244,24 @@ impl Sink for Pipe {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.zero_up_to(offset)?;
         self.write(bytes)
+    }
+
+    fn keep(&mut self, _offset: u64, _len: u64) -> Result<(), Fault> {
+        Err(Fault::Protocol("a stream that has something already"))
+    }
+
+    fn prepare(&mut self, _root: &Entry) -> Result<(), Fault> {
+        let why =
+            "takes a stream of bytes, of which nothing is left to resume: cast without --resume";
+        Err(Fault::refused(&self.path, why))
+    }
+
+    fn read_part(&mut self, _path: &[u8], _offset: u64, _len: u64, _bytes: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    fn read_old(&mut self, _path: &[u8], _offset: u64, _len: u64, _bytes: &mut Vec<u8>) -> bool {
+        false
     }
 
     fn end(&mut self) -> Result<(), Fault> {

@@ -2,6 +2,7 @@
 //! Storing: what blocks bring becomes files, or goes to a device or a command.
 
 mod device;
+mod old;
 mod part;
 mod tree;
 
@@ -9,8 +10,11 @@ use crate::block::{Block, Kind};
 use crate::entry::{Batch, Entry, Record, Totals};
 use crate::fault::Fault;
 use crate::spec::{Spec, Target};
+use old::{Found, Plan};
 pub(crate) use part::Cleanup;
 use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// What makes the copy.
 pub(crate) trait Sink: Send {
@@ -24,6 +28,20 @@ pub(crate) trait Sink: Send {
     /// # Errors
     /// [`Fault::File`], [`Fault::Command`].
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault>;
+    /// These bytes of the file that was begun last are there already, as [`Sink::read_part`] found them.
+    ///
+    /// # Errors
+    /// As [`Sink::write_at`].
+    fn keep(&mut self, offset: u64, len: u64) -> Result<(), Fault>;
+    /// What kind of thing the source is, before it is asked what of it is there.
+    ///
+    /// # Errors
+    /// As [`Sink::begin`].
+    fn prepare(&mut self, root: &Entry) -> Result<(), Fault>;
+    /// Appends what an unfinished copy has there; `false` if it has less.
+    fn read_part(&mut self, path: &[u8], offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool;
+    /// Appends what an older copy has there; `false` if it has less.
+    fn read_old(&mut self, path: &[u8], offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool;
     /// The file or directory that was begun last and is not complete is complete.
     ///
     /// # Errors
@@ -63,6 +81,10 @@ pub(crate) struct Unpacker {
     records: VecDeque<Record>,
     /// What of the first extent is still to come.
     extent: Option<(u64, u64)>,
+    /// What of the batch is there already.
+    plan: Plan,
+    /// The file that the last extent is of.
+    current: Vec<u8>,
     /// Bytes of the stream so far.
     streamed: u64,
     hasher: blake3::Hasher,
@@ -75,6 +97,8 @@ impl Unpacker {
             sink,
             records: VecDeque::new(),
             extent: None,
+            plan: Plan::default(),
+            current: Vec::new(),
             streamed: 0,
             hasher: blake3::Hasher::new(),
             totals: Totals::default(),
@@ -90,30 +114,47 @@ impl Unpacker {
         self.sink.take_warnings()
     }
 
-    /// Stores a block. With the last one, the copy is in its place.
+    /// Stores a block. With the last one, the copy is in its place. Returns which data blocks of a
+    /// batch are not here, if the source asks.
     ///
     /// # Errors
     /// Those of [`Sink`]; [`Fault::Protocol`], [`Fault::TotalDiffers`].
-    pub(crate) fn store(&mut self, block: &Block, payload: &[u8]) -> Result<(), Fault> {
-        if block.head.kind == Kind::End {
-            return self.end(payload);
-        }
-        self.hasher.update(&block.head.hash);
-        match block.head.kind {
+    pub(crate) fn store(
+        &mut self,
+        block: &Block,
+        payload: &[u8],
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let head = &block.head;
+        match head.kind {
             Kind::Entries => {
+                self.hasher.update(&head.hash);
                 let batch = Batch::parse(payload)?;
+                let needs = match batch.hashes.is_empty() {
+                    true => None,
+                    false => Some(self.look_for(&batch)?),
+                };
                 self.records.extend(batch.records);
-                self.go_on()
+                self.go_on()?;
+                self.skip_what_is_here()?;
+                return Ok(needs);
             }
-            Kind::Data => self.fill(payload),
+            // Behind this process somebody lacks it.
+            Kind::Data if self.plan.is_past(head.index) => {}
+            Kind::Data => {
+                self.hasher.update(&head.hash);
+                self.plan.next += 1;
+                self.fill(payload.len() as u64, Some(payload), Fill::Write)?;
+                self.skip_what_is_here()?;
+            }
             Kind::Stream => {
+                self.hasher.update(&head.hash);
                 self.sink.write_at(self.streamed, payload)?;
                 self.streamed += payload.len() as u64;
                 self.totals.bytes += payload.len() as u64;
-                Ok(())
             }
-            Kind::End => Ok(()),
+            Kind::End => self.end(payload)?,
         }
+        Ok(None)
     }
 
     fn end(&mut self, payload: &[u8]) -> Result<(), Fault> {
@@ -127,19 +168,56 @@ impl Unpacker {
         self.sink.finish()
     }
 
-    fn fill(&mut self, mut payload: &[u8]) -> Result<(), Fault> {
-        self.totals.bytes += payload.len() as u64;
-        while !payload.is_empty() {
+    fn look_for(&mut self, batch: &Batch) -> Result<Vec<u8>, Fault> {
+        if let Some(Record::Entry(root)) = batch.records.first()
+            && root.path.is_empty()
+        {
+            self.sink.prepare(root)?;
+        }
+        self.plan = Plan::make(batch, &self.current, &mut *self.sink);
+        Ok(self.plan.needs())
+    }
+
+    /// Goes past blocks that are here, up to the next that is to come.
+    fn skip_what_is_here(&mut self) -> Result<(), Fault> {
+        while let Some((found, hash, len)) = self.plan.next_here() {
+            self.hasher.update(&hash);
+            match found {
+                Found::Part => self.fill(len, None, Fill::Keep)?,
+                Found::Old => {
+                    let bytes = self.plan.read_old(&mut *self.sink);
+                    if *blake3::hash(&bytes).as_bytes() != hash {
+                        return Err(Fault::Protocol("the older copy changed while it was read"));
+                    }
+                    self.fill(len, Some(&bytes), Fill::Write)?;
+                }
+                Found::Nowhere => {}
+            }
+            self.plan.next += 1;
+        }
+        Ok(())
+    }
+
+    /// Lets `len` bytes of the extents be written, or kept.
+    fn fill(&mut self, mut len: u64, bytes: Option<&[u8]>, how: Fill) -> Result<(), Fault> {
+        self.totals.bytes += len;
+        let mut bytes = bytes.unwrap_or_default();
+        while len > 0 {
             let Some((offset, left)) = self.extent else {
                 return Err(Fault::Protocol("data that no entry announced"));
             };
-            let len = usize::try_from(left)
-                .unwrap_or(usize::MAX)
-                .min(payload.len());
-            self.sink.write_at(offset, &payload[..len])?;
-            payload = &payload[len..];
-            let len = len as u64;
-            self.extent = (left > len).then_some((offset + len, left - len));
+            let step = left.min(len);
+            match how {
+                Fill::Keep => self.sink.keep(offset, step)?,
+                Fill::Write => {
+                    // A block is in memory, so its length fits.
+                    let (now, later) = bytes.split_at(usize::try_from(step).unwrap_or(usize::MAX));
+                    self.sink.write_at(offset, now)?;
+                    bytes = later;
+                }
+            }
+            len -= step;
+            self.extent = (left > step).then_some((offset + step, left - step));
             self.go_on()?;
         }
         Ok(())
@@ -152,6 +230,7 @@ impl Unpacker {
                 None => break,
                 Some(Record::Entry(entry)) => {
                     self.totals.entries += 1;
+                    self.current.clone_from(&entry.path);
                     self.sink.begin(entry)?;
                 }
                 Some(Record::Extent { offset, len }) => {
@@ -162,4 +241,19 @@ impl Unpacker {
         }
         Ok(())
     }
+}
+
+/// Appends `len` bytes of a file; `false` if it has fewer there, or cannot be read.
+fn append(file: &File, offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
+    let at = bytes.len();
+    // A block is in memory, so its length fits.
+    bytes.resize(at + usize::try_from(len).unwrap_or(0), 0);
+    file.read_exact_at(&mut bytes[at..], offset).is_ok()
+}
+
+/// What is done with bytes of an extent.
+#[derive(Clone, Copy)]
+enum Fill {
+    Write,
+    Keep,
 }

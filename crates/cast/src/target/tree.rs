@@ -13,8 +13,10 @@ use rustix::fs::{
     XattrFlags,
 };
 use rustix::io::Errno;
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A directory is writable for its maker until it is complete.
@@ -28,7 +30,12 @@ const WARNINGS_MAX: usize = 8;
 
 /// What has been begun and is not complete.
 enum Level {
-    Directory { path: PathBuf, meta: Meta },
+    Directory {
+        path: PathBuf,
+        meta: Meta,
+        /// Names in it, where others that an earlier cast left are to go.
+        names: Option<HashSet<OsString>>,
+    },
     File(Open),
 }
 
@@ -52,6 +59,11 @@ pub(super) struct Tree {
     lock: Option<File>,
     levels: Vec<Level>,
     cleanup: Cleanup,
+    /// What stands beside the target, or at it, is used as far as it is right.
+    resume: bool,
+    is_prepared: bool,
+    /// The last files that were looked into: of the part, and of the older copy.
+    looked_into: [Option<(PathBuf, Option<File>)>; 2],
     may_replace: bool,
     keep_partial: bool,
     sync: bool,
@@ -68,6 +80,9 @@ impl Tree {
             lock: None,
             levels: Vec::new(),
             cleanup,
+            resume: spec.resume,
+            is_prepared: false,
+            looked_into: [None, None],
             may_replace: spec.replace || spec.resume,
             keep_partial: spec.keep_partial,
             sync: spec.sync,
@@ -78,13 +93,17 @@ impl Tree {
     }
 
     /// Looks at what stands at the target, and clears what an earlier cast left beside it.
-    fn prepare(&mut self, is_directory: bool) -> Result<(), Fault> {
+    fn make_ready(&mut self, is_directory: bool) -> Result<(), Fault> {
+        if std::mem::replace(&mut self.is_prepared, true) {
+            return Ok(());
+        }
         self.is_directory = is_directory;
         self.part = part::path(&self.target)?;
         let is_there = fs::symlink_metadata(&self.target);
         match (is_there.map(|there| there.is_dir()), is_directory) {
             (Ok(true), true) if !self.may_replace => {
-                let why = "is there already: --replace replaces it by the copy";
+                let why = "is there already: --resume brings it up to date, --replace replaces it by the \
+                           copy";
                 return Err(Fault::refused(&self.target, why));
             }
             (Ok(true), false) => {
@@ -101,12 +120,87 @@ impl Tree {
         if let Ok(left) = File::open(&self.part) {
             part::lock(&self.part, &left)?;
         }
-        part::remove(&self.part)
+        let left = fs::symlink_metadata(&self.part);
+        match left {
+            Ok(left) if self.resume && left.is_dir() == is_directory => Ok(()),
+            _ => part::remove(&self.part),
+        }
+    }
+
+    /// A file of the unfinished copy, if it can be written on: one that has other names as well would
+    /// change under them.
+    fn open_part(&self, path: &Path) -> Option<File> {
+        let left = rustix::fs::lstat(path).ok().filter(|_| self.resume)?;
+        let is_file = rustix::fs::FileType::from_raw_mode(left.st_mode).is_file();
+        if !is_file || left.st_nlink != 1 {
+            return None;
+        }
+        rustix::fs::chmod(path, Mode::from_raw_mode(UNFINISHED_FILE)).ok()?;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty())
+            .ok()
+            .map(File::from)
+    }
+
+    /// Reads from the file that `open` opens, which stays open for the next piece of it.
+    fn look_into(
+        &mut self,
+        which: usize,
+        path: PathBuf,
+        open: impl Fn(&Tree, &Path) -> Option<File>,
+        (offset, len, bytes): (u64, u64, &mut Vec<u8>),
+    ) -> bool {
+        if self.looked_into[which]
+            .as_ref()
+            .is_none_or(|(last, _)| *last != path)
+        {
+            let file = open(self, &path);
+            self.looked_into[which] = Some((path, file));
+        }
+        let file = self.looked_into[which]
+            .as_ref()
+            .and_then(|(_, file)| file.as_ref());
+        file.is_some_and(|file| super::append(file, offset, len, bytes))
+    }
+
+    /// Notes a name that stays, and removes what else has it.
+    fn take_name(
+        &mut self,
+        path: &Path,
+        may_stay: impl Fn(&fs::Metadata) -> bool,
+    ) -> Result<bool, Fault> {
+        if let Some(Level::Directory {
+            names: Some(names), ..
+        }) = self.levels.last_mut()
+        {
+            names.extend(path.file_name().map(ToOwned::to_owned));
+        }
+        if !self.resume {
+            return Ok(false);
+        }
+        match fs::symlink_metadata(path) {
+            Ok(left) if may_stay(&left) => Ok(true),
+            Ok(_) => part::remove(path).map(|()| false),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Removes what an earlier cast left in a directory and this source does not have.
+    fn remove_others(path: &Path, names: &HashSet<OsString>) -> Result<(), Fault> {
+        let unreadable = |errno| Fault::file(path, "listed", errno);
+        for entry in fs::read_dir(path).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            if !names.contains(&entry.file_name()) {
+                part::remove(&entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     fn hold(&mut self, file: &File) -> Result<(), Fault> {
         part::lock(&self.part, file)?;
-        if !self.keep_partial {
+        // What a resumed cast found here is not its own to remove.
+        if !self.keep_partial && !self.resume {
             self.cleanup.set(Some(self.part.clone()));
         }
         let lock = file.try_clone();
@@ -115,15 +209,19 @@ impl Tree {
     }
 
     fn begin_directory(&mut self, path: PathBuf, meta: Meta, is_first: bool) -> Result<(), Fault> {
-        fs::DirBuilder::new()
-            .mode(UNFINISHED_DIRECTORY)
-            .create(&path)
-            .map_err(|errno| Fault::file(&path, "made", errno))?;
+        let made = match self.take_name(&path, fs::Metadata::is_dir)? {
+            true => fs::set_permissions(&path, fs::Permissions::from_mode(UNFINISHED_DIRECTORY)),
+            false => fs::DirBuilder::new()
+                .mode(UNFINISHED_DIRECTORY)
+                .create(&path),
+        };
+        made.map_err(|errno| Fault::file(&path, "made", errno))?;
         if is_first {
             let file = File::open(&path).map_err(|errno| Fault::file(&path, "opened", errno))?;
             self.hold(&file)?;
         }
-        self.levels.push(Level::Directory { path, meta });
+        let names = self.resume.then(HashSet::new);
+        self.levels.push(Level::Directory { path, meta, names });
         Ok(())
     }
 
@@ -134,11 +232,21 @@ impl Tree {
         len: Option<u64>,
         is_first: bool,
     ) -> Result<(), Fault> {
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(UNFINISHED_FILE))
-            .map_err(|errno| Fault::file(&path, "made", errno))?;
-        let file = File::from(file);
+        let left = self.open_part(&path);
+        self.take_name(&path, |_| left.is_some())?;
+        let is_reused = left.is_some();
+        let file = match left {
+            Some(file) => file,
+            None => {
+                let flags = OFlags::RDWR
+                    | OFlags::CREATE
+                    | OFlags::EXCL
+                    | OFlags::NOFOLLOW
+                    | OFlags::CLOEXEC;
+                let made = rustix::fs::open(&path, flags, Mode::from_raw_mode(UNFINISHED_FILE));
+                File::from(made.map_err(|errno| Fault::file(&path, "made", errno))?)
+            }
+        };
         if is_first {
             self.hold(&file)?;
         }
@@ -148,7 +256,7 @@ impl Tree {
             meta,
             len,
             at: 0,
-            is_reused: false,
+            is_reused,
         }));
         Ok(())
     }
@@ -261,23 +369,60 @@ impl Sink for Tree {
     fn begin(&mut self, entry: Entry) -> Result<(), Fault> {
         let is_first = entry.path.is_empty();
         if is_first {
-            self.prepare(entry.what == What::Directory)?;
+            self.make_ready(entry.what == What::Directory)?;
         }
         let path = below(&self.part, &entry.path)?;
         match entry.what {
             What::Directory => self.begin_directory(path, entry.meta, is_first),
             What::File { len } => self.begin_file(path, entry.meta, Some(len), is_first),
             What::Stream => self.begin_file(path, entry.meta, None, is_first),
-            What::HardLink { to } => self.make_link(&path, &to),
+            What::HardLink { to } => {
+                self.take_name(&path, |_| false)?;
+                self.make_link(&path, &to)
+            }
             What::Symlink { target } => {
+                self.take_name(&path, |_| false)?;
                 rustix::fs::symlink(&target[..], &path)
                     .map_err(|errno| Fault::file(&path, "made (a symbolic link)", errno))?;
                 self.set_meta(&path, &entry.meta, true)
             }
             What::Special { file_type, device } => {
+                self.take_name(&path, |_| false)?;
                 self.make_special(&path, file_type, device)?;
                 self.set_meta(&path, &entry.meta, false)
             }
+        }
+    }
+
+    fn keep(&mut self, offset: u64, len: u64) -> Result<(), Fault> {
+        let Some(Level::File(open)) = self.levels.last_mut() else {
+            return Err(Fault::Protocol("data without a file"));
+        };
+        punch(open, offset)?;
+        open.at = offset + len;
+        Ok(())
+    }
+
+    fn prepare(&mut self, root: &Entry) -> Result<(), Fault> {
+        self.make_ready(root.what == What::Directory)
+    }
+
+    fn read_part(&mut self, path: &[u8], offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
+        match below(&self.part, path) {
+            Ok(path) => self.look_into(0, path, Tree::open_part, (offset, len, bytes)),
+            Err(_) => false,
+        }
+    }
+
+    fn read_old(&mut self, path: &[u8], offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
+        let open = |_: &Tree, path: &Path| {
+            // A FIFO would wait for a writer.
+            let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
+            is_file.then(|| File::open(path).ok()).flatten()
+        };
+        match below(&self.target, path) {
+            Ok(path) => self.look_into(1, path, open, (offset, len, bytes)),
+            Err(_) => false,
         }
     }
 
@@ -298,7 +443,12 @@ impl Sink for Tree {
     fn end(&mut self) -> Result<(), Fault> {
         match self.levels.pop() {
             Some(Level::File(open)) => self.end_file(open),
-            Some(Level::Directory { path, meta }) => self.set_meta(&path, &meta, false),
+            Some(Level::Directory { path, meta, names }) => {
+                if let Some(names) = names {
+                    Tree::remove_others(&path, &names)?;
+                }
+                self.set_meta(&path, &meta, false)
+            }
             None => Err(Fault::Protocol("the end of nothing")),
         }
     }

@@ -34,13 +34,16 @@ pub(crate) struct Args {
     /// Who sends to whom: chain, or tree:K in which each host sends to K others.
     #[arg(long, value_name = "SHAPE", default_value = "chain", value_parser = ShapeArg::parse)]
     pub(super) shape: ShapeArg,
+    /// Send only blocks that hosts do not have, from a cast that was cut off or in an older copy.
+    #[arg(long)]
+    pub(super) resume: bool,
     /// Let the copy replace a directory that is there as the target.
     #[arg(long)]
     pub(super) replace: bool,
     /// Write each copy through to its disk before it counts.
     #[arg(long)]
     pub(super) sync: bool,
-    /// After a failure or Ctrl-C, keep what has come.
+    /// After a failure or Ctrl-C, keep what has come for --resume.
     #[arg(long)]
     pub(super) keep_partial: bool,
     /// Bytes a second to send at most, such as 500k, 100M or 1.2G.

@@ -129,7 +129,7 @@ fn spec(args: &Args, places: &[Host]) -> Result<Spec> {
         target,
         hosts: places.iter().map(|host| host.name.clone()).collect(),
         degree: args.shape.degree(),
-        resume: false,
+        resume: args.resume,
         replace: args.replace,
         sync: args.sync,
         keep_partial: args.keep_partial,

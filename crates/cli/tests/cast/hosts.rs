@@ -10,7 +10,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// This host under the names n1, n2 …
@@ -59,6 +60,42 @@ impl Hosts {
         command.args(["--remote-program", env!("CARGO_BIN_EXE_portolan")]);
         give_ssh(&mut command, &self.path("setup"), &self.script);
         command
+    }
+
+    /// The process of host `name`.
+    pub(crate) fn worker(&self, name: &str) -> Option<i32> {
+        let (host, root) = (
+            format!("FAKE_HOST={name}"),
+            self.root().to_str().unwrap().to_owned(),
+        );
+        // The search path has the directory, which is this test's own.
+        let is_ours = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let mut variables = environment.split(|byte| *byte == 0);
+            let is_here = String::from_utf8_lossy(&environment).contains(&root);
+            is_here && variables.any(|variable| variable == host.as_bytes())
+        };
+        common::processes_with("cast-worker")
+            .into_iter()
+            .find(is_ours)
+    }
+
+    /// Kills the process of host `name` at a moment of its life, from 0, when it starts, to 1, which is
+    /// some half second later. `false` if it has ended before.
+    pub(crate) fn kill_at(&self, name: &str, moment: f64) -> bool {
+        let mut found = None;
+        common::wait_until("a process of each host", || {
+            found = self.worker(name);
+            found.is_some()
+        });
+        std::thread::sleep(Duration::from_secs_f64(moment / 2.0));
+        let pid = found.unwrap().to_string();
+        Command::new("kill")
+            .args(["-KILL", &pid])
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
     }
 
     pub(crate) fn cast(&self, names: &[&Path], args: &[&str]) -> Ended {

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What of a batch stands on this host already: in an unfinished copy, or in an older one.
+//!
+//! A block is a list of pieces of files, by name; it is here if these pieces have its hash, wherever
+//! they were when the older copy was made.
+
+use super::Sink;
+use crate::entry::{Batch, Record};
+
+/// Where a block was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nowhere,
+    /// In the unfinished copy, where it belongs.
+    Part,
+    /// In the older copy.
+    Old,
+}
+
+#[derive(Debug)]
+struct Piece {
+    path: Vec<u8>,
+    offset: u64,
+    len: u64,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    pieces: Vec<Piece>,
+    hash: [u8; 32],
+    found: Found,
+}
+
+impl Wanted {
+    fn len(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len).sum()
+    }
+}
+
+/// The data blocks of one batch. Without hashes there are none, and each block is stored that comes.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    blocks: Vec<Wanted>,
+    /// The first block that is neither stored nor passed.
+    pub(super) next: usize,
+}
+
+impl Plan {
+    /// Looks for the blocks of `batch`, which goes on with the file `current`.
+    pub(super) fn make(batch: &Batch, current: &[u8], sink: &mut dyn Sink) -> Plan {
+        let mut blocks = cut(batch, current);
+        let mut bytes = Vec::new();
+        for block in &mut blocks {
+            let hash = block.hash;
+            let mut is_in = |read: &mut dyn FnMut(&Piece, &mut Vec<u8>) -> bool| {
+                bytes.clear();
+                let is_whole = block.pieces.iter().all(|piece| read(piece, &mut bytes));
+                is_whole && *blake3::hash(&bytes).as_bytes() == hash
+            };
+            let mut part = |piece: &Piece, to: &mut Vec<u8>| {
+                sink.read_part(&piece.path, piece.offset, piece.len, to)
+            };
+            if is_in(&mut part) {
+                block.found = Found::Part;
+                continue;
+            }
+            let mut old = |piece: &Piece, to: &mut Vec<u8>| {
+                sink.read_old(&piece.path, piece.offset, piece.len, to)
+            };
+            if is_in(&mut old) {
+                block.found = Found::Old;
+            }
+        }
+        Plan { blocks, next: 0 }
+    }
+
+    /// A bit for each block that is not here, lowest first.
+    pub(super) fn needs(&self) -> Vec<u8> {
+        let mut bits = vec![0; self.blocks.len().div_ceil(8)];
+        for (index, block) in self.blocks.iter().enumerate() {
+            bits[index / 8] |= u8::from(block.found == Found::Nowhere) << (index % 8);
+        }
+        bits
+    }
+
+    /// Whether block `index` was here, and has been passed.
+    pub(super) fn is_past(&self, index: u32) -> bool {
+        !self.blocks.is_empty() && (index as usize) < self.next
+    }
+
+    /// The next block, if it is here: where, its hash and its length.
+    pub(super) fn next_here(&self) -> Option<(Found, [u8; 32], u64)> {
+        let block = self.blocks.get(self.next)?;
+        (block.found != Found::Nowhere).then(|| (block.found, block.hash, block.len()))
+    }
+
+    /// The next block, out of the older copy; less than all of it if that has changed.
+    pub(super) fn read_old(&self, sink: &mut dyn Sink) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let pieces = self.blocks.get(self.next).map(|block| &block.pieces);
+        for piece in pieces.into_iter().flatten() {
+            if !sink.read_old(&piece.path, piece.offset, piece.len, &mut bytes) {
+                break;
+            }
+        }
+        bytes
+    }
+}
+
+/// The pieces of each block, as the source cuts them.
+fn cut(batch: &Batch, current: &[u8]) -> Vec<Wanted> {
+    let mut hashes = batch.hashes.iter();
+    let mut blocks: Vec<Wanted> = Vec::new();
+    let mut room = 0;
+    let mut path = current.to_vec();
+    for record in &batch.records {
+        let (mut offset, mut left) = match record {
+            Record::Entry(entry) => {
+                path.clone_from(&entry.path);
+                continue;
+            }
+            Record::End => continue,
+            Record::Extent { offset, len } => (*offset, *len),
+        };
+        while left > 0 {
+            if room == 0 {
+                // More data than hashes is found out when it comes.
+                let Some(hash) = hashes.next() else {
+                    return blocks;
+                };
+                blocks.push(Wanted {
+                    pieces: Vec::new(),
+                    hash: *hash,
+                    found: Found::Nowhere,
+                });
+                room = u64::from(batch.block_len).max(1);
+            }
+            let len = left.min(room);
+            if let Some(block) = blocks.last_mut() {
+                let path = path.clone();
+                block.pieces.push(Piece { path, offset, len });
+            }
+            (offset, left, room) = (offset + len, left - len, room - len);
+        }
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Entry, Meta, What};
+
+    #[test]
+    fn blocks_are_cut_across_files() {
+        let file = |name: &str, len| {
+            let what = What::File { len };
+            let path = name.into();
+            let meta = Meta::default();
+            [
+                Record::Entry(Entry { path, what, meta }),
+                Record::Extent { offset: 0, len },
+                Record::End,
+            ]
+        };
+        let mut records = vec![Record::Extent { offset: 64, len: 7 }, Record::End];
+        records.extend(file("a", 2));
+        records.extend(file("b", 12));
+        let batch = Batch {
+            records,
+            block_len: 10,
+            hashes: vec![[1; 32], [2; 32], [3; 32]],
+        };
+        let blocks = cut(&batch, b"before");
+        let pieces = |index: usize| {
+            let pieces = blocks[index].pieces.iter();
+            pieces
+                .map(|piece| {
+                    (
+                        String::from_utf8_lossy(&piece.path).into_owned(),
+                        piece.offset,
+                        piece.len,
+                    )
+                })
+                .collect::<Vec<_>>()
+        };
+        let piece = |name: &str, offset, len| (name.to_owned(), offset, len);
+        assert_eq!(
+            pieces(0),
+            [piece("before", 64, 7), piece("a", 0, 2), piece("b", 0, 1)]
+        );
+        assert_eq!(pieces(1), [piece("b", 1, 10)]);
+        assert_eq!(pieces(2), [piece("b", 11, 1)]);
+        assert_eq!(blocks.len(), 3);
+    }
+}
