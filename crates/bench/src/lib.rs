@@ -53,8 +53,7 @@ mod worker;
 
 pub use args::{Action, ArgsError, BenchArgs, Metric, Path, parse_seconds};
 pub use compare::changes;
-pub use conditions::BROKER;
-pub use conditions::Conditions;
+pub use conditions::{BROKER, Conditions};
 pub use cpu::Cpu;
 pub use environment::Environment;
 pub use extra::{Extra, Latency};

@@ -2,7 +2,7 @@
 //! Checksums of frames, for networks that let broken ones through (`P13`).
 //!
 //! Stands between the core and the network links, where user memory is at hand. The core marks the
-//! frames of a path whose two sides have agreed on checksums; each leaves with the CRC32C of its bytes
+//! frames of a path whose two sides have agreed on checksums; each leaves with the XXH3 of its bytes
 //! in front, and what comes is believed when the sum is right. In front, and not behind, since the
 //! system then cuts a run of segments as it does without: each has a header that is longer, and
 //! payload stays where it is.
@@ -11,11 +11,12 @@ mod choice;
 
 pub(crate) use choice::Choice;
 
-use crc_fast::{CrcAlgorithm, Digest};
 use portolan_link::{Run, Segments, TxFrame};
 use portolan_proto::DropReason;
 use portolan_sys::effort;
-use portolan_wire::{CHECK_LEN, CheckedFrame, FrameHeader, FrameKind, SealedFrame};
+use portolan_wire::{CHECK_LEN, CheckedFrame, FrameHeader, FrameKind, SealedFrame, Sum};
+use std::hash::Hasher;
+use twox_hash::XxHash3_64;
 
 /// Puts sums in front of what leaves by one link.
 #[derive(Default)]
@@ -43,7 +44,7 @@ impl Sums {
         }
         self.heads.clear();
         if frame.payload.is_empty() {
-            let sum = crc_fast::crc32_iscsi(frame.head);
+            let sum = Summing::of(&[]).with(frame.head).value();
             effort::copies();
             self.heads.extend_from_slice(&CheckedFrame::front(sum));
             self.heads.extend_from_slice(frame.head);
@@ -67,17 +68,21 @@ impl Sums {
             .segments
             .map_or(frame.head.len(), |cut| cut.header_len);
         let (full, mut left) = (run.datagram_len(), run.total_len());
-        let mut headers = frame.head;
-        let (mut sum, mut summed) = (new_digest(), 0);
+        let (mut headers, mut summed) = (frame.head, 0);
+        let mut sum = Summing::of(&headers[..header_len]);
         for piece in run.pieces() {
-            sum.update(piece);
+            // The header is the first piece.
+            if summed > 0 || header_len == 0 {
+                sum = sum.with(piece);
+            }
             (summed, left) = (summed + piece.len(), left - piece.len());
             if summed == full || left == 0 {
                 let (header, behind) = headers.split_at(header_len);
                 self.heads
-                    .extend_from_slice(&CheckedFrame::front(value(&sum)));
+                    .extend_from_slice(&CheckedFrame::front(sum.value()));
                 self.heads.extend_from_slice(header);
-                (headers, sum, summed) = (behind, new_digest(), 0);
+                (headers, summed) = (behind, 0);
+                sum = Summing::of(headers.get(..header_len).unwrap_or_default());
             }
         }
     }
@@ -96,20 +101,26 @@ pub(crate) fn open(datagram: &[u8]) -> Result<&[u8], DropReason> {
         };
     }
     let checked = CheckedFrame::parse(datagram).map_err(|_| DropReason::BadChecksum)?;
-    if crc_fast::crc32_iscsi(checked.frame) != checked.sum {
-        return Err(DropReason::BadChecksum);
+    match is_right(checked.sum, checked.frame, &[]) {
+        true => Ok(checked.frame),
+        false => Err(DropReason::BadChecksum),
     }
-    Ok(checked.frame)
 }
 
 /// The same of a frame whose payload lies elsewhere: its header.
 #[inline]
 pub(crate) fn open_apart<'a>(head: &'a [u8], payload: &[u8]) -> Option<&'a [u8]> {
     let (frame, sum) = CheckedFrame::split_front(head)?;
-    let mut digest = new_digest();
-    digest.update(frame);
-    digest.update(payload);
-    (value(&digest) == sum).then_some(frame)
+    is_right(sum, frame, payload).then_some(frame)
+}
+
+/// Whether `sum` is that of a frame whose first bytes are `head`, and whose others are `body`.
+#[inline]
+fn is_right(sum: Sum, head: &[u8], body: &[u8]) -> bool {
+    let Some((first, rest)) = head.split_at_checked(sum.head_len.into()) else {
+        return false;
+    };
+    Summing::of(first).with(rest).with(body).value() == sum
 }
 
 /// `datagram` without the sum in front of it, if there is one, right or wrong.
@@ -131,52 +142,91 @@ pub(crate) fn spoil(datagram: &mut [u8], bit: usize) {
     if proves_itself || is_handshake {
         datagram[bit / 8 % datagram.len()] ^= 1 << (bit % 8);
     } else if let Some((front, behind)) = datagram.split_first_chunk_mut::<CHECK_LEN>() {
-        *front = CheckedFrame::front(!crc_fast::crc32_iscsi(behind));
+        let mut sum = Summing::of(&[]).with(behind).value();
+        sum.value ^= Sum::MASK;
+        *front = CheckedFrame::front(sum);
     }
 }
 
-/// A sum that is taken piece by piece, in a word: for who keeps no more of it meanwhile.
-#[derive(Clone, Copy)]
-pub(crate) struct PartSum(u64);
+/// A sum that is being taken. `P13.2`
+struct Summing<'a> {
+    head_len: u8,
+    seed: u64,
+    /// The body so far, while it is one piece: that is summed faster.
+    piece: &'a [u8],
+    /// All of it, once it is several.
+    pieces: Option<twox_hash::xxhash3_64::Hasher>,
+}
 
-impl PartSum {
-    /// That of these bytes.
-    pub(crate) fn of(bytes: &[u8]) -> PartSum {
-        PartSum(new_digest().get_state()).with(bytes)
+impl<'a> Summing<'a> {
+    /// That of a frame which begins with `head`, which is not summed together with what follows; of one
+    /// that lies in one piece, nothing.
+    ///
+    /// # Panics
+    /// When `head` is longer than headers are, 255 bytes.
+    #[inline]
+    fn of(head: &[u8]) -> Self {
+        Summing {
+            head_len: u8::try_from(head.len()).expect("headers are short"),
+            seed: seed_of(head),
+            piece: &[],
+            pieces: None,
+        }
     }
 
-    /// One that was kept.
-    pub(crate) fn kept(word: u64) -> PartSum {
-        PartSum(word)
+    #[inline]
+    fn with(mut self, piece: &'a [u8]) -> Self {
+        match &mut self.pieces {
+            _ if piece.is_empty() => {}
+            Some(pieces) => pieces.write(piece),
+            None if self.piece.is_empty() => self.piece = piece,
+            None => {
+                let mut pieces = twox_hash::xxhash3_64::Hasher::with_seed(self.seed);
+                pieces.write(self.piece);
+                pieces.write(piece);
+                self.pieces = Some(pieces);
+            }
+        }
+        self
     }
 
-    pub(crate) fn keep(self) -> u64 {
-        self.0
-    }
-
-    /// With more bytes behind.
-    pub(crate) fn with(self, more: &[u8]) -> PartSum {
-        let mut digest = self.digest();
-        digest.update(more);
-        PartSum(digest.get_state())
-    }
-
-    pub(crate) fn value(self) -> u32 {
-        value(&self.digest())
-    }
-
-    fn digest(self) -> Digest {
-        Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, self.0)
+    #[inline]
+    fn value(&self) -> Sum {
+        let value = match &self.pieces {
+            Some(pieces) => pieces.finish(),
+            None => XxHash3_64::oneshot_with_seed(self.seed, self.piece),
+        };
+        Sum {
+            head_len: self.head_len,
+            value: value & Sum::MASK,
+        }
     }
 }
 
-fn new_digest() -> Digest {
-    Digest::new(CrcAlgorithm::Crc32Iscsi)
+#[inline]
+fn seed_of(head: &[u8]) -> u64 {
+    match head {
+        [] => 0,
+        head => XxHash3_64::oneshot(head),
+    }
 }
 
-fn value(digest: &Digest) -> u32 {
-    // The crate returns sums of any width as 64 bits.
-    u32::try_from(digest.finalize()).unwrap_or_default()
+/// The sum of a part of a transfer: its head's, and its bytes' behind.
+///
+/// # Panics
+/// When `head` is longer than 255 bytes.
+pub(crate) fn sum_of_part(head: &[u8], bytes: &[u8]) -> Sum {
+    Summing::of(head).with(bytes).value()
+}
+
+/// The same, of a part with this head that comes in pieces.
+pub(crate) fn part_hasher(head: &[u8]) -> Box<dyn Hasher + Send> {
+    Box::new(twox_hash::xxhash3_64::Hasher::with_seed(seed_of(head)))
+}
+
+/// Whether `sum` is that of a part with `head`, all of whose bytes were written to `hash`.
+pub(crate) fn is_right_of_part(sum: Sum, head: &[u8], hash: &dyn Hasher) -> bool {
+    usize::from(sum.head_len) == head.len() && sum.value == hash.finish() & Sum::MASK
 }
 
 #[cfg(test)]

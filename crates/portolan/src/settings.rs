@@ -146,7 +146,7 @@ pub const CHECKSUM: Setting = Setting {
     option: Some("checksum"),
     variable: "PORTOLAN_CHECKSUM",
     default: "auto: on where nobody else checks",
-    meaning: "CRC32C in each frame on networks: on, off or auto (raw Ethernet, and UDP over what is no \
+    meaning: "a checksum (XXH3) in each frame on networks: on, off or auto (raw Ethernet, and UDP over what is no \
               hardware); on for both ends where one of them has it on",
 };
 

@@ -2,24 +2,46 @@
 //! Frames with a checksum in front (`P13`). The sum is the caller's to compute.
 //!
 //! ```text
-//!  0        1                          4                  8
-//! +--------+--------+-----------------+------------------+------- - -
-//! |ver| 7  | 0                        | sum              | frame
-//! +--------+--------+-----------------+------------------+------- - -
+//!  0        1          2                              8
+//! +--------+----------+------------------------------+------- - -
+//! |ver| 7  | head_len | sum, 48 bits                 | frame
+//! +--------+----------+------------------------------+------- - -
 //! ```
 //!
-//! The sum covers the frame, whose first byte but one says that a sum stands in front of it. What
-//! stands before the sum has one value only, so nothing is left that could change unseen.
+//! The sum covers the frame, whose first byte but one says that a sum stands in front of it. Of what
+//! stands before the sum, the first byte has one value only, and the second has a part in the sum: nothing
+//! is left that could change unseen.
 
-use crate::field::{put, u32_at};
+use crate::field::u64_at;
 use crate::frame::CHECKED;
 use crate::{FRAME_HEADER_LEN, FrameHeader, Malformed, VERSION};
 
 /// Bytes in front of a frame with a checksum: the header behind them stays aligned.
 pub const CHECK_LEN: usize = 8;
 
-/// The first bytes: version, kind 7, zeros.
-const FRONT: [u8; 4] = [(VERSION << 4) | 7, 0, 0, 0];
+/// The first byte: version, kind 7.
+const FRONT: u8 = (VERSION << 4) | 7;
+
+/// The sum of a frame, and how it is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// So many bytes of the frame are summed first, and what stands behind them with their sum as seed.
+    pub head_len: u8,
+    /// The lowest 48 bits count.
+    pub value: u64,
+}
+
+impl Sum {
+    /// The bits of a sum that are transmitted.
+    pub const MASK: u64 = (1 << 48) - 1;
+
+    fn parse(front: &[u8]) -> Sum {
+        Sum {
+            head_len: front[1],
+            value: u64_at(front, 0) >> 16,
+        }
+    }
+}
 
 /// A frame with a checksum that has arrived; nothing of it is proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +49,7 @@ pub struct CheckedFrame<'a> {
     /// The frame, to its stated length: what the sum covers.
     pub frame: &'a [u8],
     /// What the sum of it must be.
-    pub sum: u32,
+    pub sum: Sum,
 }
 
 impl<'a> CheckedFrame<'a> {
@@ -35,7 +57,7 @@ impl<'a> CheckedFrame<'a> {
     #[inline]
     #[must_use]
     pub fn has_sum(bytes: &[u8]) -> bool {
-        bytes.first() == Some(&FRONT[0])
+        bytes.first() == Some(&FRONT)
     }
 
     /// Whether the frame that `head` begins with is to have a checksum put in front of it.
@@ -56,7 +78,7 @@ impl<'a> CheckedFrame<'a> {
         if bytes.len() < CHECK_LEN + FRAME_HEADER_LEN {
             return Err(Malformed::Truncated);
         }
-        if bytes[..4] != FRONT {
+        if bytes[0] != FRONT {
             return Err(Malformed::Field);
         }
         let (header, frame) = FrameHeader::parse(&bytes[CHECK_LEN..])?;
@@ -65,26 +87,24 @@ impl<'a> CheckedFrame<'a> {
         }
         Ok(CheckedFrame {
             frame,
-            sum: u32_at(bytes, 4),
+            sum: Sum::parse(bytes),
         })
     }
 
     /// What stands behind the sum that `head` begins with, and the sum; `None` if it does not.
     #[inline]
     #[must_use]
-    pub fn split_front(head: &'a [u8]) -> Option<(&'a [u8], u32)> {
+    pub fn split_front(head: &'a [u8]) -> Option<(&'a [u8], Sum)> {
         let (front, behind) = head.split_at_checked(CHECK_LEN)?;
-        (front[..4] == FRONT).then(|| (behind, u32_at(front, 4)))
+        (front[0] == FRONT).then(|| (behind, Sum::parse(front)))
     }
 
     /// What stands in front of a frame with this sum.
     #[inline]
     #[must_use]
-    pub fn front(sum: u32) -> [u8; CHECK_LEN] {
-        let mut bytes = [0; CHECK_LEN];
-        put(&mut bytes, 0, FRONT);
-        put(&mut bytes, 4, sum.to_le_bytes());
-        bytes
+    pub fn front(sum: Sum) -> [u8; CHECK_LEN] {
+        let low = u64::from(FRONT) | u64::from(sum.head_len) << 8;
+        (low | sum.value << 16).to_le_bytes()
     }
 }
 
@@ -92,8 +112,12 @@ impl<'a> CheckedFrame<'a> {
 mod tests {
     use super::*;
     use crate::FrameKind;
+    use crate::field::put;
 
-    const SUM: u32 = 0x0403_0201;
+    const SUM: Sum = Sum {
+        head_len: 9,
+        value: 0x0605_0403_0201,
+    };
 
     fn checked() -> [u8; CHECK_LEN + 20] {
         let mut bytes = [0xa5; CHECK_LEN + 20];
@@ -114,7 +138,7 @@ mod tests {
     #[test]
     fn a_frame_is_taken_from_behind_its_sum() {
         let bytes = checked();
-        assert_eq!(bytes[..10], [0x17, 0, 0, 0, 1, 2, 3, 4, 0x13, 0x83]);
+        assert_eq!(bytes[..10], [0x17, 9, 1, 2, 3, 4, 5, 6, 0x13, 0x83]);
         assert!(CheckedFrame::has_sum(&bytes) && !CheckedFrame::wants_sum(&bytes));
         assert!(CheckedFrame::wants_sum(&bytes[CHECK_LEN..]));
         let mut padded = [0; 60];
@@ -129,11 +153,9 @@ mod tests {
     #[test]
     fn what_is_no_checked_frame_is_named() {
         let bytes = checked();
-        for at in 0..4 {
-            let mut other = bytes;
-            other[at] ^= 0x40;
-            assert_eq!(CheckedFrame::parse(&other), Err(Malformed::Field), "{at}");
-        }
+        let mut other = bytes;
+        other[0] ^= 0x40;
+        assert_eq!(CheckedFrame::parse(&other), Err(Malformed::Field));
         let mut other = bytes;
         other[CHECK_LEN + 1] &= 0x7f;
         assert_eq!(CheckedFrame::parse(&other), Err(Malformed::Field));

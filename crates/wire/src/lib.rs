@@ -23,7 +23,7 @@ mod remote;
 mod seal;
 mod train;
 
-pub use check::{CHECK_LEN, CheckedFrame};
+pub use check::{CHECK_LEN, CheckedFrame, Sum};
 pub use endpoint_id::{
     ENDPOINT_ID_LEN, EndpointId, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, endpoint_id_of,
 };

@@ -10,6 +10,7 @@
 use super::{HEAD_LEN_MAX, PAYLOAD_LEN_MAX};
 use crate::{PeerId, TxFrame};
 use portolan_sys::net::{self, Pipe};
+use std::hash::Hasher;
 use std::io::{self, IoSliceMut, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,7 +26,6 @@ const COPIED_LEN_MAX: usize = 16 * 1024;
 const PIPE_LEN: usize = 2 * PAYLOAD_LEN_MAX;
 
 /// A frame of which payload is being received.
-#[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// From whom.
     pub from: PeerId,
@@ -35,8 +35,8 @@ pub struct Part {
     pub len: usize,
     /// Bytes of these that have landed.
     pub landed: usize,
-    /// The receiver's own note about it, 0 at first.
-    pub note: u64,
+    /// What the receiver hashes as it lands; none at first.
+    pub hash: Option<Box<dyn Hasher + Send>>,
 }
 
 impl Part {
@@ -325,7 +325,7 @@ impl Connection {
             head_len,
             len,
             landed: 0,
-            note: 0,
+            hash: None,
         });
         Ok(true)
     }

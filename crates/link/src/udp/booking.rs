@@ -21,6 +21,13 @@ const LOOKS: usize = 8;
 /// than a run does, so this many make it unnoticeable.
 const RUNS_BETWEEN: u32 = 64;
 
+/// Looks in a row that bring nothing, each a system call more than a poll is, after which runs are waited
+/// for: between messages that are waited for one by one the socket is always found empty.
+const VAIN_LOOKS: u32 = 4;
+
+/// Runs that are then waited for.
+const RUNS_AFTER_VAIN: u32 = 8;
+
 /// Prices are in hundredths of the payload.
 const WHOLE: usize = 100;
 
@@ -35,6 +42,7 @@ pub(super) struct Booking {
     countdown: u32,
     prices: [usize; LOOKS],
     looks: usize,
+    vain_looks: u32,
     /// Capacity that was last told.
     told: usize,
 }
@@ -48,6 +56,7 @@ impl Booking {
             countdown: 1,
             prices: [0; LOOKS],
             looks: 0,
+            vain_looks: 0,
             told,
         }
     }
@@ -82,6 +91,14 @@ impl Booking {
         self.countdown = if self.looks < LOOKS { 1 } else { RUNS_BETWEEN };
     }
 
+    /// A look found the socket empty still.
+    pub(super) fn on_vain_look(&mut self) {
+        self.vain_looks += 1;
+        if self.vain_looks == VAIN_LOOKS {
+            (self.vain_looks, self.countdown) = (0, RUNS_AFTER_VAIN);
+        }
+    }
+
     /// Payload that fits, if that has changed by more than an eighth since it was last told.
     pub(super) fn news(&mut self) -> Option<usize> {
         if self.looks < LOOKS {
@@ -111,6 +128,21 @@ mod tests {
             booking.on_look(64_000 * price / WHOLE, 64_000);
         }
         booking
+    }
+
+    #[test]
+    fn looks_in_vain_come_to_an_end_until_more_has_come() {
+        let mut booking = Booking::new(BOOKED_MAX, BOOKED_MAX / 4);
+        booking.on_received(RUN_LEN);
+        for _ in 0..VAIN_LOOKS {
+            assert!(booking.is_due());
+            booking.on_vain_look();
+        }
+        for _ in 0..RUNS_AFTER_VAIN {
+            assert!(!booking.is_due());
+            booking.on_received(RUN_LEN);
+        }
+        assert!(booking.is_due());
     }
 
     #[test]

@@ -181,7 +181,9 @@ impl Udp {
         // A run, and the look after it that finds nothing.
         let budget = budget.max(SEGMENTS_MAX + 1);
         let handed = self.receive_until_empty(place, budget, false, receiver);
-        if self.sockets[place].polled_empty && handed > 0 {
+        if handed == 0 {
+            self.booking.on_vain_look();
+        } else if self.sockets[place].polled_empty {
             let len = self.booking.received().wrapping_sub(before);
             self.booking.on_look(booked, len);
         }

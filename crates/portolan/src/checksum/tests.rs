@@ -6,12 +6,20 @@ fn a_sum_in_pieces_is_that_of_the_whole() {
     let bytes: Vec<u8> = (0..5000u32)
         .map(|at| (at * 7 % 251).to_le_bytes()[0])
         .collect();
-    let whole = crc_fast::crc32_iscsi(&bytes);
-    for cut in [0, 1, 16, 255, 4096, 5000] {
-        let (front, behind) = bytes.split_at(cut);
-        let sum = PartSum::of(front).with(behind);
-        assert_eq!(sum.value(), whole, "cut at {cut}");
-        assert_eq!(PartSum::kept(sum.keep()).with(&[]).value(), whole);
+    for head_len in [0, 1, 16, 255] {
+        let (head, body) = bytes.split_at(head_len);
+        let whole = sum_of_part(head, body);
+        assert_eq!(usize::from(whole.head_len), head_len);
+        for cut in [0, 1, 16, 255, 4096, body.len()] {
+            let (front, behind) = body.split_at(cut);
+            let sum = Summing::of(head).with(front).with(behind).value();
+            assert_eq!(sum, whole, "{head_len}, cut at {cut}");
+            let mut hash = part_hasher(head);
+            hash.write(front);
+            assert_eq!(is_right_of_part(whole, head, &*hash), cut == body.len());
+            hash.write(behind);
+            assert!(is_right_of_part(whole, head, &*hash));
+        }
     }
 }
 
@@ -71,15 +79,12 @@ fn opened(datagrams: &[Vec<u8>]) -> Vec<&[u8]> {
     opened.collect()
 }
 
-/// RFC 3720, appendix B.4: 32 bytes of zeros, and 0 to 31.
+/// By the reference implementation, xxHash 0.8: of nothing, and of a byte 0.
 #[test]
-fn the_sum_is_crc32c() {
-    assert_eq!(crc_fast::crc32_iscsi(&[0; 32]), 0x8a91_36aa);
-    assert_eq!(crc_fast::crc32_iscsi(&filling(32)), 0x46dd_794e);
-    let mut digest = new_digest();
-    digest.update(&filling(32)[..5]);
-    digest.update(&filling(32)[5..]);
-    assert_eq!(value(&digest), 0x46dd_794e);
+fn the_sum_is_xxh3() {
+    let value = |bytes: &[u8]| sum_of_part(&[], bytes).value;
+    assert_eq!(value(&[]), 0x2d06_8005_38d3_94c2 & Sum::MASK);
+    assert_eq!(value(&[0]), 0xc44b_dff4_074e_ecdb & Sum::MASK);
 }
 
 // P13.2

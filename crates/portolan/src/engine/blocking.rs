@@ -23,10 +23,9 @@ impl Engine {
             // What was received is known to have ended when its end has gone round.
             (0..FIRST_TURNS).any(|_| self.progress() == 0);
         }
-        let op = self.inner.copy_of(peer, bytes)?;
-        self.inner.submit_op(peer, spec, op);
+        let op = self.inner.submit_copy(peer, spec, bytes)?;
         self.flush();
-        if !is_self {
+        if let Some(op) = op.filter(|_| !is_self) {
             waiter.until(self, &[peer], |inner| !inner.pending.holds(peer, op));
         }
         // One that was announced has no end that anybody waits for.

@@ -105,8 +105,26 @@ impl Inner {
         peer.0 == self.rank() || len <= BUFFERED_LEN_MAX && shm.is_some_and(|path| path.up)
     }
 
+    /// Submits a copy of `bytes` that nobody waits for: at once in parts, if it may go so, else as an
+    /// operation, which is returned.
+    pub(crate) fn submit_copy(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        bytes: &[u8],
+    ) -> Result<Option<OpId>, Error> {
+        let may_go = peer.0 != self.rank() && !self.pending.has(peer, &spec);
+        if may_go && self.core.eager_in_parts(peer, &spec, bytes).is_ok() {
+            self.flush_wanted = true;
+            return Ok(None);
+        }
+        let op = self.copy_of(peer, bytes)?;
+        self.submit_op(peer, spec, op);
+        Ok(Some(op))
+    }
+
     /// An operation that sends a copy of `bytes`, and that nobody waits for.
-    pub(crate) fn copy_of(&mut self, peer: PeerId, bytes: &[u8]) -> Result<OpId, Error> {
+    fn copy_of(&mut self, peer: PeerId, bytes: &[u8]) -> Result<OpId, Error> {
         let copy = Buffer::from(buffer::gathered("a copy of a message", &[bytes])?);
         if peer.0 == self.rank() {
             let unread = self.self_unread;
@@ -167,27 +185,13 @@ impl Inner {
         if let Some(OpKind::Remote(_)) = self.ops.kind(op) {
             return self.try_queued_remote(peer, op);
         }
-        let len = self.ops.bytes(op).len();
-        let eager = match self.must_ask(op) {
-            false => self.core.eager(peer, spec, len),
-            true => Err(Refused::TooLong),
-        };
-        match eager {
-            Ok(mut staging) => {
-                staging.push(self.ops.bytes(op));
+        match self.try_unasked(peer, spec, op) {
+            Ok(()) => {
                 self.flush_wanted = true;
                 self.complete_send(op, peer, Ok(()));
                 return true;
             }
-            Err(Refused::TooLong) => match self.try_in_parts(peer, spec, op) {
-                Ok(()) => {
-                    self.flush_wanted = true;
-                    self.complete_send(op, peer, Ok(()));
-                    return true;
-                }
-                Err(Refused::Busy) => return false,
-                Err(_) => {}
-            },
+            Err(Refused::TooLong) => {}
             Err(Refused::Gone(cause)) => {
                 let gone = Err(OpError::PeerGone(peer, cause));
                 self.complete_send(op, peer, gone);
@@ -195,11 +199,9 @@ impl Inner {
             }
             Err(_) => return false,
         }
+        let len = self.ops.bytes(op).len() as u64;
         let remote_addr = self.pull_addr(peer, op, 0);
-        match self
-            .core
-            .rendezvous(peer, spec, op, len as u64, remote_addr)
-        {
+        match self.core.rendezvous(peer, spec, op, len, remote_addr) {
             Ok(()) => true,
             Err(Refused::Gone(cause)) => {
                 self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
@@ -209,14 +211,23 @@ impl Inner {
         }
     }
 
-    /// Submits a copy that nobody waits for in parts, if it may go so: it has left then, although its
-    /// receiver may never ask for it.
-    fn try_in_parts(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> Result<(), Refused> {
-        let is_copy = matches!(self.ops.owner(op), Some(Owner::Nobody));
-        if !is_copy || peer.0 == self.rank() {
+    /// Submits the message of `op` whole, or, if nobody waits for it, in parts: it has left then,
+    /// although its receiver may never ask for it. Refused as too long if its receiver must ask.
+    fn try_unasked(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> Result<(), Refused> {
+        if self.must_ask(op) {
             return Err(Refused::TooLong);
         }
-        self.core.eager_in_parts(peer, spec, self.ops.bytes(op))
+        let goes_in_parts =
+            peer.0 != self.rank() && matches!(self.ops.owner(op), Some(Owner::Nobody));
+        let bytes = self.ops.bytes(op);
+        match self.core.eager(peer, spec, bytes.len()) {
+            Ok(mut staging) => {
+                staging.push(bytes);
+                Ok(())
+            }
+            Err(Refused::TooLong) if goes_in_parts => self.core.eager_in_parts(peer, spec, bytes),
+            Err(refused) => Err(refused),
+        }
     }
 
     /// Address of byte `off` of the memory of `op`, where `peer` may be able to read it; else 0.
@@ -309,8 +320,7 @@ impl Inner {
             return Ok(());
         }
         if self.try_eager(peer, &spec, &[bytes])? == Submitted::Wait {
-            let op = self.copy_of(peer, bytes)?;
-            self.submit_op(peer, spec, op);
+            self.submit_copy(peer, spec, bytes)?;
         }
         Ok(())
     }

@@ -7,13 +7,13 @@
 use super::events::Handlers;
 use super::transmit::payload_of;
 use super::{Engine, Inner};
-use crate::checksum::PartSum;
+use crate::checksum::{is_right_of_part, part_hasher, sum_of_part};
 use crate::links::Links;
 use crate::ops::Ops;
 use portolan_link::stream::{Landing, Part, PartReceiver, Place, Tokens};
 use portolan_link::{LinkAddr, Notice, TxError, TxFrame};
 use portolan_proto::{DropReason, LinkId, PartPlace, PeerId, Transmit};
-use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records};
+use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Sum};
 use std::io::IoSlice;
 
 /// Calls by which one connection is received from in a turn: what takes as long as short messages may
@@ -181,8 +181,7 @@ impl Links {
         if let Some((front, chunk)) = head.split_at_mut_checked(CHECK_LEN)
             && CheckedFrame::has_sum(front)
         {
-            let sum = PartSum::of(chunk).with(bytes).value();
-            front.copy_from_slice(&CheckedFrame::front(sum));
+            front.copy_from_slice(&CheckedFrame::front(sum_of_part(chunk, bytes)));
         }
         let payload = [IoSlice::new(bytes)];
         let frame = TxFrame {
@@ -204,7 +203,7 @@ struct PartIntake<'a> {
 }
 
 /// The head of a part: which part of which transfer, and its sum.
-fn parse(part: &Part) -> Option<(Chunk, Option<u32>)> {
+fn parse(part: &Part) -> Option<(Chunk, Option<Sum>)> {
     let (bytes, sum) = match CheckedFrame::split_front(part.head()) {
         Some((bytes, sum)) => (bytes, Some(sum)),
         None => (part.head(), None),
@@ -276,23 +275,21 @@ impl PartReceiver for PartIntake<'_> {
             return true;
         };
         // Counted when all of it is here and right. `P15.5`
-        let before = match part.landed {
-            0 => PartSum::of(&part.head()[CHECK_LEN..]),
-            _ => PartSum::kept(part.note),
-        };
-        let after = match landing {
-            Landing::Lost(bytes) => before.with(bytes),
+        let hash = part.hash.take();
+        let mut hash = hash.unwrap_or_else(|| part_hasher(&part.head()[CHECK_LEN..]));
+        match landing {
+            Landing::Lost(bytes) => hash.write(bytes),
             Landing::There(len) => match self.memory(part, &chunk, len) {
-                Ok(Some(bytes)) => before.with(bytes),
+                Ok(Some(bytes)) => hash.write(bytes),
                 _ => return false,
             },
-        };
-        part.note = after.keep();
+        }
         let is_wanted = (self.inner.core).wants_part(PeerId(part.from), &chunk);
         if part.landed + len < part.len || !is_wanted {
+            part.hash = Some(hash);
             return true;
         }
-        if after.value() != sum {
+        if !is_right_of_part(sum, &part.head()[CHECK_LEN..], &*hash) {
             self.inner.core.note_dropped(DropReason::BadChecksum);
             return false;
         }

@@ -12,7 +12,7 @@ use crate::base::context::Context;
 use crate::mem::scratch::Scratch;
 use crate::path::outgoing::{Outgoing, OutgoingKind};
 use crate::{LinkId, OpId, PeerId};
-use portolan_wire::{CHECK_LEN, CHUNK_LEN, CheckedFrame, Chunk};
+use portolan_wire::{CHECK_LEN, CHUNK_LEN, CheckedFrame, Chunk, Sum};
 
 /// Bytes of a part at most. At 5 GB/s receiving it takes 50 µs, for which short messages wait.
 pub(crate) const PART_LEN_MAX: u64 = 256 * 1024;
@@ -71,7 +71,7 @@ impl Transfers {
         let out = scratch.start(header_len);
         if checked {
             // The sum is for who has the bytes.
-            out[..CHECK_LEN].copy_from_slice(&CheckedFrame::front(0));
+            out[..CHECK_LEN].copy_from_slice(&CheckedFrame::front(Sum::default()));
         }
         chunk.emit(&mut out[header_len - CHUNK_LEN..]);
         let len = usize::try_from(part).unwrap_or(usize::MAX);

@@ -32,6 +32,14 @@ impl LaneTx {
         Some(seq)
     }
 
+    /// The same, if its path `has_room`. A refusal is remembered (see `wake`).
+    #[inline]
+    pub(crate) fn reserve_or_starve(&mut self, has_room: bool, charge: u32) -> Option<u16> {
+        let seq = has_room.then(|| self.reserve(charge)).flatten();
+        self.starved |= seq.is_none();
+        seq
+    }
+
     /// The message that was reserved last never left.
     pub(crate) fn cancel(&mut self, charge: u32) {
         self.next_seq = self.next_seq.wrapping_sub(1);
@@ -58,11 +66,6 @@ impl LaneTx {
         if (limit.wrapping_sub(self.limit) as i32) > 0 {
             self.limit = limit;
         }
-    }
-
-    /// A submission is refused.
-    pub(crate) fn starve(&mut self) {
-        self.starved = true;
     }
 
     #[inline]

@@ -45,16 +45,12 @@ impl Peer {
         }
         // P7.5, P11.1
         let best_effort = spec.best_effort && fits && matches!(spec.to, Address::Port(_));
-        let tx = self.lanes.tx(spec.lane);
-        let seq = match path.has_room(lane) {
-            true if best_effort => Some(tx.next_best_effort()),
-            true => tx.reserve(charge(len)),
-            false => None,
+        let (tx, has_room) = (self.lanes.tx(spec.lane), path.has_room(lane));
+        let seq = match best_effort && has_room {
+            true => Some(tx.next_best_effort()),
+            false => tx.reserve_or_starve(has_room, charge(len)),
         };
-        let Some(seq) = seq else {
-            tx.starve();
-            return Err(Refused::Busy);
-        };
+        let seq = seq.ok_or(Refused::Busy)?;
         sh.ctx.counters_mut().messages_sent += 1;
         let message = Message {
             best_effort,
@@ -106,14 +102,8 @@ impl Peer {
             return Err(Refused::TooLong);
         }
         let tx = self.lanes.tx(spec.lane);
-        let seq = match path.has_room(lane) {
-            true => tx.reserve(charge(len)),
-            false => None,
-        };
-        let Some(seq) = seq else {
-            tx.starve();
-            return Err(Refused::Busy);
-        };
+        let seq = tx.reserve_or_starve(path.has_room(lane), charge(len));
+        let seq = seq.ok_or(Refused::Busy)?;
         sh.ctx.counters_mut().messages_sent += 1;
         for (offset, part) in cut_points(len, sh.ctx.eager_len_max(true)) {
             let fragment = Fragment {
@@ -181,12 +171,10 @@ impl Peer {
         len: u64,
         remote_addr: u64,
     ) -> Result<(), Refused> {
-        let lane = self.lanes.tx(spec.lane);
         let has_room = sh.transfers.has_tx_room() && self.paths.has_small_room(spec.lane.index());
-        let Some(seq) = has_room.then(|| lane.reserve(charge(0))).flatten() else {
-            lane.starve();
-            return Err(Refused::Busy);
-        };
+        let tx = self.lanes.tx(spec.lane);
+        let seq = tx.reserve_or_starve(has_room, charge(0));
+        let seq = seq.ok_or(Refused::Busy)?;
         let announcement = Announcement {
             peer: self.id,
             role: TxRole::Send,
@@ -224,10 +212,8 @@ impl Peer {
         let has_room =
             path.has_room(spec.lane.index()) && sh.remote.has_room() && sh.transfers.has_tx_room();
         let tx = self.lanes.tx(spec.lane);
-        let Some(seq) = has_room.then(|| tx.reserve(charge)).flatten() else {
-            tx.starve();
-            return Err(Refused::Busy);
-        };
+        let seq = tx.reserve_or_starve(has_room, charge);
+        let seq = seq.ok_or(Refused::Busy)?;
         let key = sh.remote.begin(self.id, op, len, gets);
         let key = key.expect("there is room: it was looked for");
         let head = RemoteHead {
