@@ -6,9 +6,11 @@
 //! the message takes the ordinary way.
 
 use crate::base::credit::charge;
+use crate::matching::Matching;
 use crate::matching::port::Match;
 use crate::shared::Shared;
 use crate::{Core, LinkId, OpId, PeerId, PortId, PortMode, SendSpec};
+use core::ops::Range;
 use portolan_wire::{MESSAGE_LEN, MatchBits, Message};
 
 /// A message that may leave at once: its header of `N` bytes, and by which link.
@@ -42,6 +44,15 @@ impl Admitted {
     pub fn is_done(&self) -> bool {
         self.at >= self.total_len
     }
+
+    /// The next bytes behind a header of `header_len`: where `len` of payload lie, if `head` has all
+    /// of them.
+    #[inline]
+    fn payload(&self, head: &[u8], header_len: usize, len: usize) -> Option<Range<usize>> {
+        let off = self.at + header_len;
+        let is_here = off + len <= head.len().min(self.total_len);
+        is_here.then_some(off..off + len)
+    }
 }
 
 /// A receive that is waited for without having been posted: it takes the next message of `port`
@@ -54,6 +65,13 @@ pub struct Want {
     pub source: Option<PeerId>,
     /// Bytes of the buffer.
     pub len: usize,
+}
+
+impl Want {
+    #[inline]
+    fn takes(&self, port: PortId, from: PeerId, len: usize) -> bool {
+        self.port == port && self.len >= len && self.source.is_none_or(|source| source == from)
+    }
 }
 
 /// Where a [`Whole`] message goes.
@@ -153,42 +171,27 @@ impl Core {
         head: &[u8],
         want: Option<&Want>,
     ) -> Option<Whole> {
-        let bytes = head.get(frame.at..)?;
-        let message = Message::peek(bytes)?;
+        let message = Message::peek(head.get(frame.at..)?)?;
         let len = usize::from(message.len);
-        let off = frame.at + MESSAGE_LEN;
         if message.best_effort {
-            return self.take_best_effort(frame, head.len(), &message, want?);
+            return self.take_best_effort(frame, head, &message, want?);
         }
-        if !frame.reliable || off + len > head.len().min(frame.total_len) {
-            return None;
-        }
-        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
-        let charge = charge(len);
-        let lanes = state.lanes_mut();
-        if !lanes.may_take(message.lane, message.seq, charge) {
-            return None;
-        }
-        let port = PortId::of(&message);
-        let found = self.sh.matching.port(port)?;
-        let wanted = |want: &&Want| {
-            want.port == port
-                && want.len >= len
-                && want.source.is_none_or(|source| source == frame.from)
+        let (port, from) = (PortId::of(&message), frame.from);
+        let find = |matching: &mut Matching| {
+            let found = matching.port(port)?;
+            Some(match found.find_fitting(from, len as u64) {
+                Match::InPlace => WholeDest::Handler,
+                Match::Posted(posted) => WholeDest::Posted(posted.op),
+                Match::Nothing
+                    if want.is_some_and(|want| want.takes(port, from, len)) && found.is_quiet() =>
+                {
+                    WholeDest::Wanted
+                }
+                Match::Nothing | Match::Discarded => return None,
+            })
         };
-        let dest = match found.find_fitting(frame.from, len as u64) {
-            Match::InPlace => WholeDest::Handler,
-            Match::Posted(posted) => WholeDest::Posted(posted.op),
-            Match::Nothing if want.filter(wanted).is_some() && found.is_quiet() => {
-                WholeDest::Wanted
-            }
-            Match::Nothing | Match::Discarded => return None,
-        };
-        frame.at = off + len;
-        self.sh.ctx.count_received(len as u64);
-        if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
-            self.touch(frame.from);
-        }
+        let (dest, Range { start: off, .. }) =
+            self.take(frame, head, &message, MESSAGE_LEN, find)?;
         Some(Whole {
             port,
             dest,
@@ -202,30 +205,45 @@ impl Core {
     pub fn take_tagged(&mut self, frame: &mut Admitted, head: &[u8]) -> Option<Tagged> {
         let message = Message::peek_tagged(head.get(frame.at..)?)?;
         let match_bits = message.match_bits?;
-        let len = usize::from(message.len);
-        let off = frame.at + message.header_len();
-        if !frame.reliable || off + len > head.len().min(frame.total_len) {
-            return None;
-        }
-        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
-        let charge = charge(len);
-        let lanes = state.lanes_mut();
-        if !lanes.may_take(message.lane, message.seq, charge) {
-            return None;
-        }
-        let lists = self.sh.matching.lists();
-        let op = lists.take_fitting(frame.from, &match_bits, len)?;
-        frame.at = off + len;
-        self.sh.ctx.count_received(len as u64);
-        if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
-            self.touch(frame.from);
-        }
+        let (from, len) = (frame.from, usize::from(message.len));
+        let find = |matching: &mut Matching| matching.lists().take_fitting(from, &match_bits, len);
+        let header_len = message.header_len();
+        let (op, Range { start: off, .. }) = self.take(frame, head, &message, header_len, find)?;
         Some(Tagged {
             op,
             match_bits,
             off,
             len,
         })
+    }
+
+    /// Takes `message`, the next of `frame`, if it is the next of its lane and `find` has a place for
+    /// it: that, and where its payload lies.
+    #[inline(always)]
+    fn take<T>(
+        &mut self,
+        frame: &mut Admitted,
+        head: &[u8],
+        message: &Message,
+        header_len: usize,
+        find: impl FnOnce(&mut Matching) -> Option<T>,
+    ) -> Option<(T, Range<usize>)> {
+        let payload = frame.payload(head, header_len, usize::from(message.len))?;
+        if !frame.reliable {
+            return None;
+        }
+        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
+        let (lanes, charge) = (state.lanes_mut(), charge(payload.len()));
+        if !lanes.may_take(message.lane, message.seq, charge) {
+            return None;
+        }
+        let place = find(&mut self.sh.matching)?;
+        frame.at = payload.end;
+        self.sh.ctx.count_received(payload.len() as u64);
+        if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
+            self.touch(frame.from);
+        }
+        Some((place, payload))
     }
 }
 
@@ -236,27 +254,26 @@ impl Core {
     fn take_best_effort(
         &mut self,
         frame: &mut Admitted,
-        head_len: usize,
+        head: &[u8],
         message: &Message,
         want: &Want,
     ) -> Option<Whole> {
-        let port = PortId::of(message);
-        let (off, len) = (frame.at + MESSAGE_LEN, usize::from(message.len));
-        let fits = off + len <= head_len.min(frame.total_len) && len <= want.len;
-        let is_wanted = want.port == port && want.source.is_none_or(|from| from == frame.from);
+        let (port, len) = (PortId::of(message), usize::from(message.len));
+        let payload = frame.payload(head, MESSAGE_LEN, len)?;
         let found = self.sh.matching.port(port)?;
-        if !fits || !is_wanted || !found.is(PortMode::Posted) || !found.is_quiet() {
+        let is_wanted = want.takes(port, frame.from, len);
+        if !is_wanted || !found.is(PortMode::Posted) || !found.is_quiet() {
             return None;
         }
         let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
         let lanes = state.lanes_mut();
         lanes.note_best_effort(&mut self.sh.ctx, message).ok()?;
-        frame.at = off + len;
+        frame.at = payload.end;
         self.sh.ctx.count_received(len as u64);
         Some(Whole {
             port,
             dest: WholeDest::Wanted,
-            off,
+            off: payload.start,
             len,
         })
     }

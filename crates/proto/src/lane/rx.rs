@@ -62,12 +62,11 @@ impl LaneRx {
 
     #[inline]
     pub(crate) fn admit(&mut self, charge: u32) -> Result<(), DropReason> {
-        let arrived = self.arrived.wrapping_add(charge);
         // P4.3
-        if (self.advertised.wrapping_sub(arrived) as i32) < 0 {
+        if !self.has_room(charge) {
             return Err(DropReason::BeyondCredit);
         }
-        self.arrived = arrived;
+        self.arrived = self.arrived.wrapping_add(charge);
         Ok(())
     }
 
