@@ -14,7 +14,6 @@ mod options;
 mod peek;
 mod pieces;
 mod rma;
-mod tagged;
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -300,9 +299,9 @@ pub(crate) extern "C" fn open(
             fid: fid(CLASS_EP, context, &FID_OPS),
             ops: &raw const options::OPS,
             cm: &raw const cm::OPS,
-            msg: &raw const msg::OPS,
+            msg: &raw const msg::plain::OPS,
             rma: &raw const rma::OPS,
-            tagged: &raw const tagged::OPS,
+            tagged: &raw const msg::tagged::OPS,
             atomic: &raw const atomic::OPS,
             collective: null(),
         };

@@ -5,7 +5,7 @@
 use crate::input::Input;
 use portolan_proto::{
     Cause, Config, Core, Data, Dest, Event, Instant, LaneId, Limits, LinkId, LinkParams, MatchBits,
-    OpId, PeerId, PortId, PortMode, Selector, SendSpec, Space, Transmit,
+    OpId, PeerId, PortId, PortMode, Selector, SendSpec, Space,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -313,33 +313,11 @@ impl Pair {
                 break;
             };
             let (_, link) = transmit.way();
-            let frames: Vec<Vec<u8>> = match transmit {
-                Transmit::Frame { bytes, .. } => vec![bytes.to_vec()],
-                Transmit::Run {
-                    bytes,
-                    more,
-                    segment_len,
-                    ..
-                } => {
-                    let frames = bytes.chunks(segment_len).chain(more.chunks(segment_len));
-                    frames.map(<[u8]>::to_vec).collect()
-                }
-                Transmit::Bulk {
-                    op,
-                    off,
-                    len,
-                    headers,
-                    header_len,
-                    fragment_len,
-                    ..
-                } => {
-                    let off = usize::try_from(off).expect("an offset");
-                    let payload = &memory[&op.0][off..off + len];
-                    let parts = payload.chunks(fragment_len);
-                    let headers = headers.chunks(header_len);
-                    headers.zip(parts).map(|(h, p)| [h, p].concat()).collect()
-                }
-            };
+            let payload = transmit.payload().map_or(&[][..], |(op, off, len)| {
+                let off = usize::try_from(off).expect("an offset");
+                &memory[&op.0][off..off + len]
+            });
+            let frames = transmit.frames(payload);
             let room = WIRE_MAX.saturating_sub(self.wire.len());
             let frames = frames.into_iter().take(room);
             self.wire.extend(frames.map(|frame| (1 - at, link, frame)));

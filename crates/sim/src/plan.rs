@@ -10,7 +10,7 @@ use crate::net::NetPlan;
 use portolan_proto::{
     Address, LaneId, Limits, LinkId, LinkParams, MatchBits, PortId, PortMode, Space,
 };
-use rand::seq::IndexedRandom;
+use rand::seq::{IndexedRandom, IteratorRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
@@ -44,6 +44,36 @@ pub(crate) struct Flow {
     pub(crate) burst: u32,
     pub(crate) gap_ns: u64,
     pub(crate) start_ns: u64,
+}
+
+impl Flow {
+    /// Messages that must arrive, from `src` to a port of `dst`, whose buffers are made to hold `len_max`
+    /// bytes. How many there are, and when, is still to be said. `None` without a port there.
+    fn to_some_port(
+        ports: &mut [PortPlan],
+        rng: &mut ChaCha8Rng,
+        (src, dst): (u32, u32),
+        draw_len_max: impl FnOnce(&mut ChaCha8Rng) -> usize,
+    ) -> Option<Flow> {
+        let ports = ports.iter_mut();
+        let port = ports.filter(|port| port.node == dst).choose(rng)?;
+        let len_max = draw_len_max(rng);
+        port.buffer_len = port.buffer_len.max(len_max);
+        Some(Flow {
+            src,
+            dst,
+            port: port.port,
+            lane: LaneId::Low,
+            best_effort: false,
+            ask_share: 0.0,
+            count: 0,
+            len_min: 0,
+            len_max,
+            burst: 1,
+            gap_ns: 0,
+            start_ns: 0,
+        })
+    }
 }
 
 /// How a process receives at one of its ports.

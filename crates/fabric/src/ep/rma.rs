@@ -161,75 +161,49 @@ unsafe fn unpack(msg: &MsgRma, flags: u64) -> Result<(Access, Pieces), Errno> {
     Ok((what, pieces))
 }
 
-extern "C" fn read(
-    ep: *mut FidEp,
-    buf: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    peer: u64,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
-    // SAFETY: the application leaves the buffer alone until the completion.
-    unsafe { access(get, ep, One(buf, len), what) }
+/// The calls with one buffer, with a list of them and by structure, of one [`Move`].
+macro_rules! calls {
+    ($of:ident, $Byte:ty: $one:ident, $list:ident, $by_msg:ident) => {
+        extern "C" fn $one(
+            ep: *mut FidEp,
+            buf: $Byte,
+            len: usize,
+            _desc: *mut c_void,
+            peer: u64,
+            addr: u64,
+            key: u64,
+            context: *mut c_void,
+        ) -> isize {
+            let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
+            // SAFETY: until the completion the application leaves what is written from as it is, and
+            // what is read into alone.
+            unsafe { access($of, ep, One(buf, len), what) }
+        }
+
+        extern "C" fn $list(
+            ep: *mut FidEp,
+            iov: *const iovec,
+            _desc: *mut *mut c_void,
+            count: usize,
+            peer: u64,
+            addr: u64,
+            key: u64,
+            context: *mut c_void,
+        ) -> isize {
+            let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
+            // SAFETY: as with one buffer, for each of the pieces.
+            unsafe { access($of, ep, List(iov, count), what) }
+        }
+
+        extern "C" fn $by_msg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
+            // SAFETY: the application's structure; for its pieces, as with one buffer.
+            unsafe { access_msg($of, ep, msg, flags) }
+        }
+    };
 }
 
-extern "C" fn readv(
-    ep: *mut FidEp,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    peer: u64,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
-    // SAFETY: as in `read`, for each of the pieces.
-    unsafe { access(get, ep, List(iov, count), what) }
-}
-
-extern "C" fn readmsg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
-    // SAFETY: the application's structure; its pieces are left alone until the completion.
-    unsafe { access_msg(get, ep, msg, flags) }
-}
-
-extern "C" fn write(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    peer: u64,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
-    // SAFETY: the application leaves the bytes as they are until the completion.
-    unsafe { access(put, ep, One(buf, len), what) }
-}
-
-extern "C" fn writev(
-    ep: *mut FidEp,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    peer: u64,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
-    // SAFETY: as in `write`, for each of the pieces.
-    unsafe { access(put, ep, List(iov, count), what) }
-}
-
-extern "C" fn writemsg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
-    // SAFETY: the application's structure; its pieces stay as they are until the completion.
-    unsafe { access_msg(put, ep, msg, flags) }
-}
+calls!(get, *mut c_void: read, readv, readmsg);
+calls!(put, *const c_void: write, writev, writemsg);
 
 extern "C" fn writedata(
     ep: *mut FidEp,

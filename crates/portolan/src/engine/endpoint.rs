@@ -55,7 +55,7 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         let turn = self.inner.turn;
-        let waits = self.inner.peers[peer.0 as usize].waits_for_company(turn);
+        let waits = self.inner.peers[peer.0 as usize].note_send(turn);
         if !waits && self.send_direct(peer, spec, bytes) {
             return true;
         }

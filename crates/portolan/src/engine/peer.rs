@@ -50,7 +50,7 @@ pub(crate) const ALONE_MAX: u32 = 8;
 impl PeerInfo {
     /// Notes that a message is sent; `true` if it may wait for others to share a frame or a call with.
     #[inline]
-    pub(crate) fn waits_for_company(&mut self, turn: u32) -> bool {
+    pub(crate) fn note_send(&mut self, turn: u32) -> bool {
         if self.sent_turn == turn {
             self.sent_count = self.sent_count.wrapping_add(1);
         } else {

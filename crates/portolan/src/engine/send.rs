@@ -44,7 +44,7 @@ impl Inner {
         // Alone in this turn, or in full frames that no call takes more of: it leaves at once. In a
         // burst: with the next turn, together with what has gathered by then.
         let info = &mut self.peers[peer.0 as usize];
-        let waits = info.waits_for_company(self.turn);
+        let waits = info.note_send(self.turn);
         let leaves = match hint {
             FlushHint::Open => info.is_alone(),
             FlushHint::Frames => !waits,
@@ -298,7 +298,7 @@ impl Inner {
         let appended =
             !self.pending.has(peer, spec) && self.core.append(peer, spec, bytes).is_some();
         if appended {
-            self.peers[peer.0 as usize].waits_for_company(self.turn);
+            self.peers[peer.0 as usize].note_send(self.turn);
         }
         appended
     }

@@ -156,14 +156,7 @@ impl Links {
         transmit: &Transmit<'_>,
     ) -> (PeerId, LinkId, Result<(), TxError>) {
         let (peer, link) = transmit.way();
-        let Transmit::Bulk {
-            op,
-            off,
-            len,
-            headers,
-            ..
-        } = *transmit
-        else {
+        let Transmit::Bulk { headers, .. } = *transmit else {
             return (peer, link, Ok(()));
         };
         let Some(streams) = self.streams() else {
@@ -171,7 +164,7 @@ impl Links {
         };
         // Of an operation that is forgotten, something must leave that its place in the stream is
         // for: the transfer fails at the peer's end.
-        let bytes = payload_of(ops, op, off, len).unwrap_or_default();
+        let bytes = payload_of(ops, transmit).unwrap_or_default();
         let mut head = [0; CHECK_LEN + portolan_wire::CHUNK_LEN];
         let head = &mut head[..headers.len()];
         head.copy_from_slice(headers);

@@ -7,7 +7,7 @@ use crate::links::Links;
 use crate::ops::Ops;
 use crate::seal::Seals;
 use portolan_link::{Segments, TxError, TxFrame};
-use portolan_proto::{Address, Cause, LinkId, MatchBits, OpId, PeerId, SendSpec, Transmit};
+use portolan_proto::{Address, Cause, LinkId, MatchBits, PeerId, SendSpec, Transmit};
 use std::io::IoSlice;
 
 impl Engine {
@@ -189,11 +189,7 @@ impl Links {
         if link == LinkId::SHM {
             return self.transmit(turn, ops, transmit);
         }
-        let payload = match *transmit {
-            Transmit::Bulk { op, off, len, .. } => payload_of(ops, op, off, len),
-            _ => Some(&[][..]),
-        };
-        let Some(payload) = payload else {
+        let Some(payload) = payload_of(ops, transmit) else {
             return (peer, link, Ok(()));
         };
         let send = |frame: &TxFrame<'_>| self.send(turn, peer, link, frame);
@@ -236,14 +232,12 @@ impl Links {
             Transmit::Bulk {
                 peer,
                 link,
-                op,
-                off,
-                len,
                 headers,
                 header_len,
                 fragment_len,
+                ..
             } => {
-                let Some(bytes) = payload_of(ops, op, off, len) else {
+                let Some(bytes) = payload_of(ops, transmit) else {
                     return (peer, link, Ok(()));
                 };
                 let payload = [IoSlice::new(bytes)];
@@ -263,10 +257,13 @@ impl Links {
     }
 }
 
-/// Part of an operation's buffer; `None` if it was forgotten, when its transfer fails at the peer's
-/// end.
+/// What of an operation's buffer leaves with a transmit; `None` if the operation was forgotten, when its
+/// transfer fails at the peer's end.
 #[inline]
-pub(super) fn payload_of(ops: &Ops, op: OpId, off: u64, len: usize) -> Option<&[u8]> {
+pub(super) fn payload_of<'a>(ops: &'a Ops, transmit: &Transmit<'_>) -> Option<&'a [u8]> {
+    let Some((op, off, len)) = transmit.payload() else {
+        return Some(&[]);
+    };
     let off = usize::try_from(off).unwrap_or(usize::MAX);
     ops.bytes(op).get(off..)?.get(..len)
 }

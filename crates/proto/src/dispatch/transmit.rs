@@ -3,6 +3,8 @@
 
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
 use crate::{Core, Instant, LinkId, OpId, PeerId};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// A frame, or run of frames, for a link to send now.
 #[derive(Debug)]
@@ -58,6 +60,44 @@ impl Transmit<'_> {
             Transmit::Frame { peer, link, .. }
             | Transmit::Run { peer, link, .. }
             | Transmit::Bulk { peer, link, .. } => (peer, link),
+        }
+    }
+
+    /// The part of an operation's buffer that leaves with it: whose, from where on and how long.
+    #[inline]
+    #[must_use]
+    pub fn payload(&self) -> Option<(OpId, u64, usize)> {
+        match *self {
+            Transmit::Bulk { op, off, len, .. } => Some((op, off, len)),
+            _ => None,
+        }
+    }
+
+    /// Its frames one by one, as a link would put them on a wire, with the [`Transmit::payload`]: for
+    /// links that are simulated.
+    #[must_use]
+    pub fn frames(&self, payload: &[u8]) -> Vec<Vec<u8>> {
+        match *self {
+            Transmit::Frame { bytes, .. } => vec![bytes.to_vec()],
+            Transmit::Run {
+                bytes,
+                more,
+                segment_len,
+                ..
+            } => {
+                let frames = bytes.chunks(segment_len).chain(more.chunks(segment_len));
+                frames.map(<[u8]>::to_vec).collect()
+            }
+            Transmit::Bulk {
+                headers,
+                header_len,
+                fragment_len,
+                ..
+            } => {
+                let parts = payload.chunks(fragment_len);
+                let headers = headers.chunks(header_len);
+                headers.zip(parts).map(|(h, p)| [h, p].concat()).collect()
+            }
         }
     }
 }

@@ -465,39 +465,28 @@ impl Pair {
                 end.core.transmit_refused();
                 continue;
             }
-            match transmit {
-                Transmit::Frame { link, bytes, .. } => frames.push_back((link, bytes.to_vec())),
-                Transmit::Run {
-                    link,
-                    bytes,
-                    more,
-                    segment_len,
-                    ..
-                } => {
-                    assert!(more.is_empty() || bytes.len().is_multiple_of(segment_len));
-                    let run = bytes.chunks(segment_len).chain(more.chunks(segment_len));
-                    let before = frames.len();
-                    frames.extend(run.map(|chunk| (link, chunk.to_vec())));
-                    self.calls.push(frames.len() - before);
-                }
-                Transmit::Bulk {
-                    link,
-                    op,
-                    off,
-                    len,
-                    headers,
-                    header_len,
-                    fragment_len,
-                    ..
-                } => {
-                    let off = usize::try_from(off).unwrap();
-                    let payload = &end.memory[&op.0][off..off + len];
-                    let parts = payload.chunks(fragment_len);
-                    for (header, part) in headers.chunks(header_len).zip(parts) {
-                        frames.push_back((link, [header, part].concat()));
-                    }
-                }
+            if let Transmit::Run {
+                bytes,
+                more,
+                segment_len,
+                ..
+            } = transmit
+            {
+                assert!(more.is_empty() || bytes.len().is_multiple_of(segment_len));
+                let count = bytes.len().div_ceil(segment_len) + more.len().div_ceil(segment_len);
+                self.calls.push(count);
             }
+            let payload = transmit.payload().map_or(&[][..], |(op, off, len)| {
+                let off = usize::try_from(off).unwrap();
+                &end.memory[&op.0][off..off + len]
+            });
+            let link = transmit.way().1;
+            frames.extend(
+                transmit
+                    .frames(payload)
+                    .into_iter()
+                    .map(|frame| (link, frame)),
+            );
         }
         for (link, frame) in frames {
             let params = self.ends[index].core.shared_mut().ctx.link(link);

@@ -24,16 +24,10 @@ pub(super) struct PartOut {
 
 /// What the core wants sent by a stream; `None` if that is no part.
 pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
-    let Transmit::Bulk {
-        op,
-        off,
-        len,
-        headers,
-        ..
-    } = *transmit
-    else {
+    let Transmit::Bulk { headers, .. } = *transmit else {
         return None;
     };
+    let (op, off, len) = transmit.payload()?;
     let record = Records::new(headers, 0, headers.len() + len).next()?;
     let (Record::Chunk(chunk), _) = record.ok()? else {
         return None;

@@ -15,7 +15,7 @@ impl Node {
         let mut gone = Vec::new();
         let local = self.clock.local(cx.now);
         while let Some(transmit) = self.core.poll_transmit(local) {
-            let (peer, link) = address(&transmit);
+            let (PeerId(peer), link) = transmit.way();
             let bulk_op = match &transmit {
                 Transmit::Bulk { op, .. } => Some(op.0),
                 _ => None,
@@ -133,49 +133,17 @@ impl Node {
     }
 }
 
-fn address(transmit: &Transmit<'_>) -> (u32, LinkId) {
-    match transmit {
-        Transmit::Frame { peer, link, .. }
-        | Transmit::Run { peer, link, .. }
-        | Transmit::Bulk { peer, link, .. } => (peer.0, *link),
-    }
-}
-
 /// The frames of a transmit, gathered as a link would; `None` when its buffer is not there.
 fn frames_of<'a>(
     transmit: &Transmit<'_>,
     memory: impl Fn(u64) -> Option<&'a Vec<u8>>,
 ) -> Option<Vec<Vec<u8>>> {
-    match transmit {
-        Transmit::Frame { bytes, .. } => Some(vec![bytes.to_vec()]),
-        Transmit::Run {
-            bytes,
-            more,
-            segment_len,
-            ..
-        } => {
-            let frames = bytes.chunks(*segment_len).chain(more.chunks(*segment_len));
-            Some(frames.map(<[u8]>::to_vec).collect())
+    let payload = match transmit.payload() {
+        Some((op, off, len)) => {
+            let off = usize::try_from(off).ok()?;
+            memory(op.0)?.get(off..off + len)?
         }
-        Transmit::Bulk {
-            op,
-            off,
-            len,
-            headers,
-            header_len,
-            fragment_len,
-            ..
-        } => {
-            let off = usize::try_from(*off).ok()?;
-            let payload = memory(op.0)?.get(off..off + len)?;
-            let parts = payload.chunks(*fragment_len);
-            Some(
-                headers
-                    .chunks(*header_len)
-                    .zip(parts)
-                    .map(|(h, p)| [h, p].concat())
-                    .collect(),
-            )
-        }
-    }
+        None => &[],
+    };
+    Some(transmit.frames(payload))
 }

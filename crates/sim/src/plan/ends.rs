@@ -4,7 +4,7 @@
 use super::{Flow, MS, NODES_MAX, Plan};
 use crate::faults::{Fault, FaultKind, NEVER};
 use portolan_proto::LaneId;
-use rand::seq::{IndexedRandom, IteratorRandom};
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -80,25 +80,15 @@ impl Plan {
     }
 
     fn leave_unread(&mut self, rng: &mut ChaCha8Rng, (src, dst): (u32, u32), end_ns: u64) {
-        let ports = self.ports.iter_mut();
-        let Some(port) = ports.filter(|port| port.node == dst).choose(rng) else {
-            return;
-        };
-        port.buffer_len = port.buffer_len.max(LAST_LEN_MAX);
-        let port = port.port;
+        let flow = Flow::to_some_port(&mut self.ports, rng, (src, dst), |_| LAST_LEN_MAX);
+        let Some(flow) = flow else { return };
         self.flows.push(Flow {
-            src,
-            dst,
-            port,
             lane: *LaneId::ALL.choose(rng).unwrap_or(&LaneId::Low),
-            best_effort: false,
-            ask_share: 0.0,
             count: LAST_COUNT,
-            len_min: 0,
-            len_max: LAST_LEN_MAX,
             burst: 4,
             gap_ns: rng.random_range(LAST_NS / 20..LAST_NS / 5),
             start_ns: end_ns.saturating_sub(LAST_NS),
+            ..flow
         });
         self.faults.push(Fault {
             begin_ns: end_ns.saturating_sub(rng.random_range(0..LAST_NS)),

@@ -3,7 +3,7 @@
 
 use super::{Flow, MS, NODES_MAX, Plan};
 use portolan_proto::{LaneId, StreamUse};
-use rand::seq::{IndexedRandom, IteratorRandom};
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
@@ -85,29 +85,20 @@ impl Plan {
     fn draw_long(&mut self, rng: &mut ChaCha8Rng) {
         let src = rng.random_range(0..self.nodes);
         let dst = (src + rng.random_range(1..self.nodes)) % self.nodes;
-        let ports = self.ports.iter_mut();
-        let Some(port) = ports.filter(|port| port.node == dst).choose(rng) else {
+        let lens = [70_000, 300_000, LONG_LEN_MAX];
+        let draw = |rng: &mut ChaCha8Rng| *lens.choose(rng).unwrap_or(&LONG_LEN_MAX);
+        let Some(flow) = Flow::to_some_port(&mut self.ports, rng, (src, dst), draw) else {
             return;
         };
-        let len_max = *[70_000, 300_000, LONG_LEN_MAX]
-            .choose(rng)
-            .unwrap_or(&LONG_LEN_MAX);
-        port.buffer_len = port.buffer_len.max(len_max);
-        let port = port.port;
         let count = rng.random_range(5..=40_u32);
         self.flows.push(Flow {
-            src,
-            dst,
-            port,
             lane: *LaneId::ALL.choose(rng).unwrap_or(&LaneId::Low),
-            best_effort: false,
-            ask_share: 0.0,
             count,
-            len_min: len_max / 8,
-            len_max,
+            len_min: flow.len_max / 8,
             burst: *[1, 1, 4].choose(rng).unwrap_or(&1),
             gap_ns: rng.random_range(1000..2000 + self.traffic_ns / u64::from(count)),
             start_ns: rng.random_range(0..self.traffic_ns / 4 + 1),
+            ..flow
         });
     }
 }
