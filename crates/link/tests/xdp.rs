@@ -12,6 +12,7 @@ use portolan_sys::bpf;
 use portolan_sys::net::XdpSocket;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -310,6 +311,36 @@ fn what_cannot_be_shared_is_refused_with_a_remedy() {
     assert!(most.len() >= 7, "{} more", most.len());
     let told = refusal(&lab, &config(XdpMode::Generic)).to_string();
     assert!(told.contains("start fewer"), "{told}");
+}
+
+/// Another user may take the name of a group before it is founded.
+#[test]
+fn strangers_name_is_not_joined() {
+    let Some(lab) = lab("strangers_name_is_not_joined") else {
+        return;
+    };
+    let eth0 = lab.on(1, || portolan_link::interfaces().unwrap());
+    let eth0 = eth0.iter().find(|one| one.name == "eth0").unwrap().index;
+    let program = format!(
+        "import os, socket, sys; os.setuid(65534); \
+         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); \
+         s.bind('\\0portolan-xdp-{eth0}-0'); s.listen(); print('open', flush=True); sys.stdin.read()"
+    );
+    let mut stranger = lab
+        .command(1, Path::new("python3"))
+        .args(["-c", &program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut reader = BufReader::new(stranger.stdout.take().unwrap());
+    reader.read_line(&mut said).unwrap();
+    assert_eq!(said, "open\n");
+    let told = refusal(&lab, &config(XdpMode::Generic)).to_string();
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert!(told.contains("another user's"), "{told}");
 }
 
 #[test]

@@ -95,11 +95,13 @@ impl Group {
             match join(&name, deadline) {
                 Ok(group) => return Ok(group),
                 // The last member went, or a founder failed, and will say why to us.
-                Err(_) if Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
+                Err(error) if is_passing(&error) && Instant::now() < deadline => {
+                    thread::sleep(RETRY_INTERVAL);
+                }
                 Err(error) => {
                     let what = format!("join the processes that use AF_XDP on {}", interface.name);
-                    let remedy =
-                        "use one version of Portolan, and look for a process that is stopped";
+                    let remedy = "use one version of Portolan, and look for processes that are stopped, \
+                                  or another user's that listen under this name (`ss -xlp`)";
                     return Err(ERRORS.system(what, error, remedy));
                 }
             }
@@ -208,9 +210,18 @@ fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
+/// Whether another attempt may find another group, or none.
+fn is_passing(error: &io::Error) -> bool {
+    !matches!(error.raw_os_error(), Some(libc::EPERM | libc::EPROTO))
+}
+
 /// Asks any member of the group of that name.
 fn join(name: &str, deadline: Instant) -> io::Result<Group> {
     let connection = Seqpacket::connect(name.as_bytes())?;
+    // Anybody may take a name; who listened is the kernel's word.
+    if connection.peer_cred()?.uid != effective_uid() {
+        return Err(io::Error::from_raw_os_error(libc::EPERM));
+    }
     let mut parts = Vec::new();
     let mut told = None;
     while parts.len() < usize::from(PARTS) {
