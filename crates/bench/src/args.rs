@@ -364,11 +364,15 @@ pub(crate) enum PathChoice {
     Udp,
     /// Raw Ethernet frames between two hosts.
     Packet,
+    /// The same by AF_XDP, in generic mode.
+    Xdp,
+    /// The same by AF_XDP, in the driver.
+    XdpNative,
     /// UDP between two hosts, long messages by kernel TCP.
     Stream,
     /// Whatever Portolan chooses between two hosts.
     Auto,
-    /// All of these but streams, which `auto` may choose.
+    /// All of these but streams, which `auto` may choose, and AF_XDP, which it never does.
     All,
 }
 
@@ -378,6 +382,8 @@ impl PathChoice {
             PathChoice::Shm => &[Path::Shm],
             PathChoice::Udp => &[Path::Udp],
             PathChoice::Packet => &[Path::Packet],
+            PathChoice::Xdp => &[Path::Xdp],
+            PathChoice::XdpNative => &[Path::XdpNative],
             PathChoice::Stream => &[Path::Stream],
             PathChoice::Auto => &[Path::Auto],
             PathChoice::All => &[Path::Shm, Path::Packet, Path::Udp, Path::Auto],
@@ -387,12 +393,16 @@ impl PathChoice {
 
 /// A path as it is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Path {
     /// Shared memory within one host.
     Shm,
     /// Raw Ethernet frames between two hosts.
     Packet,
+    /// The same by AF_XDP, in generic mode.
+    Xdp,
+    /// The same by AF_XDP, in the driver.
+    XdpNative,
     /// UDP between two hosts.
     Udp,
     /// The same, with long messages by kernel TCP.
@@ -406,6 +416,8 @@ impl fmt::Display for Path {
         f.pad(match self {
             Path::Shm => "shm",
             Path::Packet => "packet",
+            Path::Xdp => "xdp",
+            Path::XdpNative => "xdp-native",
             Path::Udp => "udp",
             Path::Stream => "stream",
             Path::Auto => "auto",

@@ -54,6 +54,8 @@ impl End {
             Program::ShmStream(copying) => rows::shm_stream::run(self, copying),
             Program::ShmRate(publish) => rows::shm_rate::run(self, publish),
             Program::PacketPingpong(intake) => rows::pingpong::packet(self, intake),
+            Program::XdpPingpong(hook) => rows::pingpong::xdp(self, hook),
+            Program::XdpLinkPingpong(hook) => rows::xdp_link::pingpong(self, hook),
             Program::UdpPingpong(aim) => rows::pingpong::udp(self, aim),
             Program::TcpPingpong => rows::pingpong::tcp(self),
             Program::PacketFlow(cargo) => rows::flow::packet(self, cargo),

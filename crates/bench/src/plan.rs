@@ -7,13 +7,16 @@ use crate::congestion::Congestion;
 use crate::rows::pingpong::UDP_SIZE_MAX;
 use crate::socket::datagram_len;
 use crate::spec::{
-    Aim, Burst, Cargo, Chunk, Copying, Gather, Intake, Lines, Program, Publish, Scatter, Wait,
-    Writes,
+    Aim, Burst, Cargo, Chunk, Copying, Gather, Hook, Intake, Lines, Program, Publish, Scatter,
+    Wait, Writes,
 };
 
 /// Bytes of the smallest message whose stream has a limit row: below it, a bare row that sends each
 /// message by itself is no limit for a system that joins them.
 const STREAM_LIMIT_MIN: usize = 64 << 10;
+
+/// Bytes that a frame of each link carries at the least (that of an MTU of 576).
+const FRAME_MIN: usize = 548;
 
 /// A measurement. Rows that need the same one share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +107,7 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted>
                 path,
                 limit(metric, path, size, args.mtu as usize),
             ));
+            rows.push(wanted("link", path, link(metric, path, size)));
             if metric == Metric::Rate && size == 8 {
                 rows.push(wanted("limit-single", path, single(path)));
             }
@@ -161,6 +165,10 @@ fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
         (Metric::Pingpong, Path::Packet) if size <= mtu => [Intake::Ring, Intake::Call]
             .map(Program::PacketPingpong)
             .to_vec(),
+        (Metric::Pingpong, Path::Xdp) if size <= mtu => vec![Program::XdpPingpong(Hook::Generic)],
+        (Metric::Pingpong, Path::XdpNative) if size <= mtu => {
+            vec![Program::XdpPingpong(Hook::Native)]
+        }
         (Metric::Pingpong, Path::Udp) if size <= UDP_SIZE_MAX => [Aim::Connected, Aim::Each]
             .map(Program::UdpPingpong)
             .to_vec(),
@@ -198,10 +206,23 @@ fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
     }
 }
 
+/// The same by a link of Portolan's alone: what of its time is the link's.
+fn link(metric: Metric, path: Path, size: usize) -> Vec<Program> {
+    match (metric, path) {
+        (Metric::Pingpong, Path::Xdp) if size <= FRAME_MIN => {
+            vec![Program::XdpLinkPingpong(Hook::Generic)]
+        }
+        (Metric::Pingpong, Path::XdpNative) if size <= FRAME_MIN => {
+            vec![Program::XdpLinkPingpong(Hook::Native)]
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// One message per frame or datagram: what a system that never joins messages is bound by.
 fn single(path: Path) -> Vec<Program> {
     match path {
-        Path::Shm => Vec::new(),
+        Path::Shm | Path::Xdp | Path::XdpNative => Vec::new(),
         Path::Packet => vec![Program::PacketFlow(Cargo::Single)],
         Path::Udp => vec![Program::UdpFlow(Cargo::Single)],
         // Short messages go by UDP there; long ones have no frames.

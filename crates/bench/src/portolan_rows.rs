@@ -85,10 +85,16 @@ fn options(spec: &Spec, path: Path) -> BTreeMap<String, String> {
     let mut options = spec.conditions.options();
     let stream = match path {
         Path::Stream => Some("on"),
-        Path::Udp | Path::Packet => Some("off"),
+        Path::Udp | Path::Packet | Path::Xdp | Path::XdpNative => Some("off"),
         Path::Shm | Path::Auto => None,
     };
     options.extend(stream.map(|usage| ("stream".into(), usage.into())));
+    let mode = match path {
+        Path::Xdp => Some("generic"),
+        Path::XdpNative => Some("native"),
+        _ => None,
+    };
+    options.extend(mode.map(|mode| ("xdp".into(), mode.into())));
     options
 }
 

@@ -3,7 +3,8 @@
 
 use crate::control::Offer;
 use crate::end::End;
-use crate::sys::{Ring, bind_packet, packet_mac, packet_socket};
+use crate::spec::Hook;
+use crate::sys::{Ring, Xdp, bind_packet, packet_mac, packet_socket};
 use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::ErrorKind;
@@ -50,6 +51,22 @@ pub(crate) fn packet_ring(
     let ring = Ring::new(&socket, frame_len).context("no PACKET_RX_RING here")?;
     let header = introduce_packet(end, &socket)?;
     Ok((socket, ring, header))
+}
+
+/// The same by AF_XDP: the frames that come are taken out before the kernel looks at them.
+///
+/// # Errors
+/// No CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF, or no such interface.
+pub(crate) fn xdp(end: &mut End, hook: Hook) -> Result<(Xdp, [u8; ETHERNET])> {
+    let interface = end.here().interface;
+    let ether_type = ETHER_TYPES[end.spec.role.index()];
+    let xdp = Xdp::open(&interface, ether_type, hook == Hook::Native).with_context(|| {
+        format!("cannot open an AF_XDP socket on {interface}; it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")
+    })?;
+    // For its address only.
+    let socket = open_packet(end)?;
+    let header = introduce_packet(end, &socket)?;
+    Ok((xdp, header))
 }
 
 fn open_packet(end: &End) -> Result<OwnedFd> {

@@ -23,6 +23,10 @@ pub(crate) enum Program {
     ShmRate(Publish),
     /// Raw Ethernet frames there and back.
     PacketPingpong(Intake),
+    /// Raw Ethernet frames there and back by AF_XDP.
+    XdpPingpong(Hook),
+    /// Frames there and back by Portolan's AF_XDP link, without what is above it.
+    XdpLinkPingpong(Hook),
     /// Raw Ethernet frames as fast as they go.
     PacketFlow(Cargo),
     /// Datagrams there and back.
@@ -60,6 +64,8 @@ impl Program {
             Program::PacketPingpong(_) | Program::PacketFlow(_) | Program::PacketLogp => {
                 "bare Ethernet"
             }
+            Program::XdpPingpong(_) => "bare AF_XDP",
+            Program::XdpLinkPingpong(_) => "the xdp link",
             Program::UdpPingpong(_)
             | Program::UdpFlow(_)
             | Program::UdpStream(..)
@@ -84,6 +90,12 @@ impl Program {
             Program::Portolan(..) | Program::UdpLogp | Program::PacketLogp => "",
             Program::PacketPingpong(Intake::Ring) => "mapped ring",
             Program::PacketPingpong(Intake::Call) => "recv",
+            Program::XdpPingpong(Hook::Generic) | Program::XdpLinkPingpong(Hook::Generic) => {
+                "generic mode"
+            }
+            Program::XdpPingpong(Hook::Native) | Program::XdpLinkPingpong(Hook::Native) => {
+                "native mode"
+            }
             Program::UdpPingpong(Aim::Connected) => "connected",
             Program::UdpPingpong(Aim::Each) => "an address with each",
             Program::TcpPingpong | Program::TcpLogp => "spinning, TCP_NODELAY",
@@ -129,6 +141,15 @@ pub(crate) enum Intake {
     Ring,
     /// By a call for each.
     Call,
+}
+
+/// Where a program takes out frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Hook {
+    /// Behind the driver.
+    Generic,
+    /// In it.
+    Native,
 }
 
 /// How a socket knows where datagrams go.

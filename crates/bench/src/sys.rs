@@ -6,8 +6,10 @@
 #![allow(unsafe_code, reason = "mmap, AF_PACKET and sendmmsg have no safe form")]
 
 mod ring;
+mod xdp;
 
 pub(crate) use ring::Ring;
+pub(crate) use xdp::Xdp;
 
 use std::fs::File;
 use std::io;
@@ -17,7 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use nix::sys::socket::{SockaddrLike, SockaddrStorage};
 
 /// Memory that another process may write at any moment; it is copied in and out, never borrowed.
@@ -41,15 +43,41 @@ impl SharedMap {
     /// # Errors
     /// `len` is zero or the system refuses.
     fn of(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        SharedMap::at(fd, len, 0)
+    }
+
+    /// The same from `off` on.
+    fn at(fd: BorrowedFd<'_>, len: usize, off: libc::off_t) -> io::Result<Self> {
         let len = NonZeroUsize::new(len).ok_or_else(|| io::Error::other("nothing to map"))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
         // SAFETY: without an address the kernel chooses one that nothing of this process occupies.
-        let base = unsafe { mmap(None, len, prot, flags, fd, 0) }?;
+        let base = unsafe { mmap(None, len, prot, flags, fd, off) }?;
         Ok(SharedMap {
             base: base.cast(),
             len,
         })
+    }
+
+    /// Memory of this process's own, at its address, for the kernel to share.
+    ///
+    /// # Errors
+    /// `len` is zero or the system refuses.
+    fn anonymous(len: usize) -> io::Result<Self> {
+        let len = NonZeroUsize::new(len).ok_or_else(|| io::Error::other("nothing to map"))?;
+        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_POPULATE;
+        // SAFETY: as in `at`.
+        let base = unsafe { mmap_anonymous(None, len, prot, flags) }?;
+        Ok(SharedMap {
+            base: base.cast(),
+            len,
+        })
+    }
+
+    /// Where it is, as the kernel is told.
+    fn addr(&self) -> u64 {
+        self.base.as_ptr().expose_provenance() as u64
     }
 
     /// The aligned word at `off`.

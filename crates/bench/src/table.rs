@@ -101,7 +101,7 @@ fn section(metric: Metric, rows: &[Row]) -> String {
     };
     let _ = writeln!(
         text,
-        "{:7} {:12} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}{cpu_title}  how",
+        "{:10} {:12} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}{cpu_title}  how",
         "path", "system", "size", "p50 us", "p99 us", "MB/s", "Mmsg/s", "x limit", "x tcp"
     );
     for row in rows {
@@ -112,7 +112,7 @@ fn section(metric: Metric, rows: &[Row]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:7} {:12} {:>8} {:>10} {:>10} {:>10.1} {:>10.3} {:>8} {:>7}{cpu}  {}",
+            "{:10} {:12} {:>8} {:>10} {:>10} {:>10.1} {:>10.3} {:>8} {:>7}{cpu}  {}",
             row.path,
             row.system,
             size(row.size),
@@ -189,13 +189,13 @@ fn half_power_section(points: &[HalfPower]) -> String {
     let mut text = String::from("\nhalf-power points (size / half round trip)\n");
     let _ = writeln!(
         text,
-        "{:7} {:12} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "{:10} {:12} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}",
         "path", "system", "bytes", "best MB/s", "at", "D(min) us", "B MB/s", "T = B/2 at"
     );
     for point in points {
         let _ = writeln!(
             text,
-            "{:7} {:12} {:>12.0} {:>10.1} {:>10} {:>10.3} {:>10.1} {:>10}",
+            "{:10} {:12} {:>12.0} {:>10.1} {:>10} {:>10.3} {:>10.1} {:>10}",
             point.path,
             point.system,
             point.half_power_bytes,

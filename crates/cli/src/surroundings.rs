@@ -134,6 +134,7 @@ fn choice(path: Path) -> PathChoice {
     match path {
         Path::Shm => PathChoice::Shm,
         Path::Packet => PathChoice::Packet,
+        Path::Xdp | Path::XdpNative => PathChoice::Xdp,
         Path::Udp | Path::Stream => PathChoice::Udp,
         Path::Auto => PathChoice::Auto,
     }

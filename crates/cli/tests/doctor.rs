@@ -67,6 +67,7 @@ fn doctor_without_privilege_says_so_and_what_to_do() {
     assert_eq!(report["privileges"]["net_raw"], false);
     assert_eq!(report["features"]["packet_socket"]["works"], false);
     assert_eq!(report["features"]["netns"]["works"], false);
+    assert_eq!(report["features"]["xdp_socket"]["works"], false);
     assert_eq!(report["paths"][0]["path"], "shm");
     let advice = report["advice"].to_string();
     assert!(advice.contains("setcap cap_net_raw+ep"), "{advice}");
@@ -87,6 +88,8 @@ fn doctor_looks_at_the_lab_it_runs_in() {
     assert_eq!(eth0["addresses"][0], "10.77.0.1");
     assert_eq!(eth0["packet"]["works"], true);
     assert_eq!(report["paths"][1]["path"], "packet+udp");
+    let price = eth0["xdp_native"].as_str().unwrap();
+    assert!(price.contains("segmentation offload"), "{price}");
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn info_names_the_links_that_open() {
         .iter()
         .map(|link| link["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["shm", "udp", "packet", "stream"]);
+    assert_eq!(names, ["shm", "udp", "packet", "xdp", "stream"]);
     assert_eq!(links[0]["available"]["works"], true);
     assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
 }

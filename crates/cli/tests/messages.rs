@@ -11,6 +11,8 @@ mod tagged;
 
 use common::can_make_labs;
 use common::ranks::{alone, joined, run_ranks};
+use portolan_sys::bpf;
+use portolan_sys::net::XdpSocket;
 
 /// Not a test of its own: what each rank does.
 #[test]
@@ -23,14 +25,20 @@ fn as_rank() {
         scene(&mut node);
         node.barrier().unwrap();
     }
+    for rank in 0..node.size() {
+        for path in node.paths(rank) {
+            println!("\npath to {rank}: {path}");
+        }
+    }
     println!("\nall scenes done");
 }
 
-/// All scenes as one job.
-fn play(count: u32, args: &[&str]) {
+/// All scenes as one job; what its ranks have said.
+fn play(count: u32, args: &[&str]) -> String {
     let out = run_ranks(count, "scenes", args).succeeded(&format!("{count} ranks, {args:?}"));
     let done = out.matches("all scenes done").count();
     assert_eq!(done, count as usize, "{out}");
+    out
 }
 
 #[test]
@@ -70,6 +78,27 @@ fn messages_arrive_between_hosts_and_within_them() {
     }
     for path in ["auto", "udp", "packet"] {
         play(4, &["--new-lab", "2", "--path", path]);
+    }
+}
+
+/// Two ranks a host share an interface, its program and their frames' memory.
+#[test]
+fn messages_arrive_by_af_xdp() {
+    let tried = XdpSocket::open().and_then(|_| bpf::create_socket_map(1));
+    if let Err(why) = tried {
+        println!("SKIPPED messages_arrive_by_af_xdp: no AF_XDP here: {why}");
+        return;
+    }
+    if !can_make_labs() {
+        return;
+    }
+    for mode in ["generic", "native"] {
+        let option = format!("xdp={mode}");
+        let lab = ["--new-lab", "2", "--path", "xdp"];
+        let out = play(4, &[&lab[..], &["--option", &option]].concat());
+        let told = format!("packet: up, by AF_XDP in {mode} mode");
+        // Each rank reaches two on the other host.
+        assert_eq!(out.matches(&told).count(), 8, "{out}");
     }
 }
 

@@ -50,7 +50,7 @@ use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::error::{Error, Reason};
 use crate::launch::{Job, Launch, LossReporter};
-use crate::links::Links;
+use crate::links::{Links, RawBy};
 use crate::liveness::{self, Liveness};
 use crate::ops::Ops;
 use crate::seal::{Auth, Seals};
@@ -327,9 +327,9 @@ impl Engine {
         }
     }
 
-    /// Whether the socket for raw Ethernet is the broker's.
-    pub(crate) fn is_leased(&self) -> bool {
-        self.links.is_leased()
+    /// As [`Links::raw_by`].
+    pub(crate) fn raw_by(&self) -> Option<RawBy> {
+        self.links.raw_by()
     }
 
     /// Has the launcher end the job.

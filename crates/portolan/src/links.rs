@@ -12,6 +12,7 @@ use portolan_link::packet::{InterfaceRef, Packet, PacketConfig, lease};
 use portolan_link::pcap::Pcap;
 use portolan_link::shm::{Shm, ShmConfig};
 use portolan_link::udp::{Udp, UdpConfig};
+use portolan_link::xdp::{Xdp, XdpConfig, XdpMode};
 use portolan_link::{
     Interface, InterfaceKind, Link, LinkAddr, LinkError, LinkKind, Notice, Receiver, RxFrame,
     TxError, TxFrame, WakeSet,
@@ -144,8 +145,24 @@ pub(crate) struct Links {
     has_lossy: bool,
     /// No link of frames: parts of transfers go by it.
     streams: Option<Box<Streams>>,
-    /// The raw Ethernet socket is a broker's.
-    leased: bool,
+    /// Raw Ethernet frames, if they go otherwise than by a packet socket of this process's own.
+    raw_by: Option<RawBy>,
+}
+
+/// By what raw Ethernet frames go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RawBy {
+    /// A socket that the broker has lent.
+    Broker,
+    /// AF_XDP.
+    Xdp(XdpMode),
+}
+
+/// Which link for raw Ethernet frames is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Raw {
+    Packet { is_required: bool },
+    Xdp(XdpMode),
 }
 
 /// What is to be opened, from the job's settings and the machine.
@@ -153,8 +170,7 @@ pub(crate) struct Links {
 pub(crate) struct Plan {
     shm: bool,
     network: Option<Network>,
-    packet: bool,
-    packet_required: bool,
+    raw: Option<Raw>,
     /// Who is asked for a raw Ethernet socket.
     broker: Option<String>,
     fault: Option<FaultSpec>,
@@ -186,6 +202,7 @@ pub(crate) struct Asked {
     checksum: Choice,
     die: Option<DieSpec>,
     frame_len_max: Option<usize>,
+    xdp: XdpMode,
 }
 
 impl Asked {
@@ -206,6 +223,7 @@ impl Asked {
             checksum: Choice::of(job)?,
             die,
             frame_len_max: frame_len_max.map(parse_frame_len).transpose()?,
+            xdp: parsed("xdp", settings::XDP.of(job))?.unwrap_or_default(),
         })
     }
 }
@@ -248,8 +266,7 @@ impl Plan {
         let die = asked.die.filter(|spec| spec.rank == job.rank);
         Ok(Plan {
             shm: matches!(job.path, PathChoice::Auto | PathChoice::Shm),
-            packet: wants_network && job.path != PathChoice::Udp,
-            packet_required: job.path == PathChoice::Packet,
+            raw: raw(job.path, asked.xdp).filter(|_| wants_network),
             broker: broker(job)?,
             network,
             fault: asked.fault,
@@ -277,6 +294,16 @@ impl Plan {
     /// The setting that says which model is used.
     pub(crate) fn model(&self) -> Option<&str> {
         self.model.as_deref()
+    }
+}
+
+/// AF_XDP is only for who asks for it: attaching its program may cost others their offloads.
+fn raw(path: PathChoice, mode: XdpMode) -> Option<Raw> {
+    match path {
+        PathChoice::Xdp => Some(Raw::Xdp(mode)),
+        PathChoice::Packet => Some(Raw::Packet { is_required: true }),
+        PathChoice::Auto => Some(Raw::Packet { is_required: false }),
+        PathChoice::Shm | PathChoice::Udp => None,
     }
 }
 
@@ -317,9 +344,9 @@ impl Links {
         self.streams.as_ref().map(|streams| streams.buffer_len())
     }
 
-    /// Whether the raw Ethernet socket is a broker's.
-    pub(crate) fn is_leased(&self) -> bool {
-        self.leased
+    /// By what raw Ethernet frames go, if otherwise than by a packet socket of this process's own.
+    pub(crate) fn raw_by(&self) -> Option<RawBy> {
+        self.raw_by
     }
 
     /// Opens what `plan` says. A link that is merely nice to have may fail quietly.
@@ -350,23 +377,48 @@ impl Links {
         let checksum = |kind| plan.checksum.wants(kind, network.over.as_ref());
         let link = AnyLink::Other(wrap(udp, plan, job)?);
         links.add(LinkId::UDP, checksum(LinkKind::Udp), link);
-        if plan.packet
-            && let Some(interface) = &network.interface
+        if let (Some(raw), Some(interface)) = (plan.raw, &network.interface)
+            && let Some(link) = links.open_raw(raw, interface.index, socket.port(), plan, job)?
         {
-            let reference = InterfaceRef::Index(interface.index);
-            let mut config = PacketConfig::new(reference, socket.port());
-            config.broker.clone_from(&plan.broker);
-            match Packet::open(&config) {
-                Ok(packet) => {
-                    links.leased = packet.is_leased();
-                    let link = AnyLink::Other(wrap(packet, plan, job)?);
-                    links.add(LinkId::PACKET, checksum(LinkKind::Packet), link);
-                }
-                Err(error) if plan.packet_required => return Err(error.into()),
-                Err(error) => log::info!("without raw Ethernet frames: {error}"),
-            }
+            let checksum = checksum(link.caps().kind);
+            links.add(LinkId::PACKET, checksum, AnyLink::Other(link));
         }
         Ok(links)
+    }
+
+    /// The link for raw Ethernet frames; none if it is merely nice to have, and cannot be opened.
+    fn open_raw(
+        &mut self,
+        raw: Raw,
+        interface: u32,
+        endpoint: u16,
+        plan: &Plan,
+        job: &Job,
+    ) -> Result<Option<Box<dyn Link + Send>>, Error> {
+        let reference = InterfaceRef::Index(interface);
+        let is_required = match raw {
+            Raw::Xdp(mode) => {
+                let mut config = XdpConfig::new(reference, endpoint);
+                config.mode = mode;
+                let xdp = Xdp::open(&config)?;
+                self.raw_by = Some(RawBy::Xdp(mode));
+                return wrap(xdp, plan, job).map(Some);
+            }
+            Raw::Packet { is_required } => is_required,
+        };
+        let mut config = PacketConfig::new(reference, endpoint);
+        config.broker.clone_from(&plan.broker);
+        match Packet::open(&config) {
+            Ok(packet) => {
+                self.raw_by = packet.is_leased().then_some(RawBy::Broker);
+                wrap(packet, plan, job).map(Some)
+            }
+            Err(error) if is_required => Err(error.into()),
+            Err(error) => {
+                log::info!("without raw Ethernet frames: {error}");
+                Ok(None)
+            }
+        }
     }
 
     /// No links, by which nobody is reached.
@@ -376,7 +428,7 @@ impl Links {
             places: [None; LinkId::COUNT],
             has_lossy: false,
             streams: None,
-            leased: false,
+            raw_by: None,
         }
     }
 

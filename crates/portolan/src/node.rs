@@ -26,6 +26,7 @@ use crate::engine::{
 };
 use crate::error::Error;
 use crate::launch::Job;
+use crate::links::RawBy;
 use crate::model;
 use crate::ops::{Completion, OpKind, Received, Request};
 use crate::port::{Message, PortConfig, Target};
@@ -43,8 +44,7 @@ const INBOX_LEN_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathInfo {
     status: PathStatus,
-    /// By a socket of the broker's.
-    leased: bool,
+    raw_by: Option<RawBy>,
 }
 
 impl fmt::Display for PathInfo {
@@ -60,8 +60,10 @@ impl fmt::Display for PathInfo {
             ..
         } = self.status;
         write!(f, "{link}: {}", if up { "up" } else { "down" })?;
-        if self.leased {
-            f.write_str(", by the broker")?;
+        match self.raw_by {
+            Some(RawBy::Broker) => f.write_str(", by the broker")?,
+            Some(RawBy::Xdp(mode)) => write!(f, ", by AF_XDP in {mode} mode")?,
+            None => {}
         }
         if let Some(rtt) = rtt_min {
             write!(f, ", round trip from {:.1} µs", rtt.as_secs_f64() * 1e6)?;
@@ -171,7 +173,7 @@ impl Node {
             .filter_map(status)
             .map(|status| PathInfo {
                 status,
-                leased: status.link == LinkId::PACKET && engine.is_leased(),
+                raw_by: engine.raw_by().filter(|_| status.link == LinkId::PACKET),
             })
             .collect()
     }

@@ -30,7 +30,7 @@ pub const INTERFACE: Setting = Setting {
     option: Some("interface"),
     variable: "PORTOLAN_INTERFACE",
     default: "hardware and bonds first, then veth, VLANs and bridges, tunnels",
-    meaning: "network interface for udp and packet, the same name on all hosts",
+    meaning: "network interface for udp, packet and xdp, the same name on all hosts",
 };
 
 /// The longest frame over UDP.
@@ -47,6 +47,14 @@ pub const BROKER: Setting = Setting {
     variable: "PORTOLAN_BROKER",
     default: "/run/portolan/broker.sock, if a broker answers there",
     meaning: "who is asked for a raw Ethernet socket without CAP_NET_RAW: a path, @NAME, or off",
+};
+
+/// Where AF_XDP takes frames out.
+pub const XDP: Setting = Setting {
+    option: Some("xdp"),
+    variable: "PORTOLAN_XDP",
+    default: "generic",
+    meaning: "with path xdp, how frames are taken out: generic, or native: in the driver, see doctor",
 };
 
 /// Faults on purpose.
@@ -180,7 +188,7 @@ pub const PATH: Setting = Setting {
     option: None,
     variable: "PORTOLAN_PATH",
     default: "auto",
-    meaning: "under other launchers, as `portolan run --path`: auto, shm, udp or packet",
+    meaning: "under other launchers, as `portolan run --path`: auto, shm, udp, packet or xdp",
 };
 
 /// Whether a program says what has started it.
@@ -211,6 +219,7 @@ pub const RUST_LOG: Setting = Setting {
 pub const ALL: &[Setting] = &[
     INTERFACE,
     BROKER,
+    XDP,
     FRAME_LEN_MAX,
     FAULT,
     DIE,

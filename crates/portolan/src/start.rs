@@ -79,7 +79,7 @@ pub(crate) fn new_core(
     if let Some(len) = links.stream_buffer_len() {
         core.set_buffer_len(LinkId::STREAM, len);
     }
-    if job.path == PathChoice::Packet {
+    if matches!(job.path, PathChoice::Packet | PathChoice::Xdp) {
         core.prefer(LinkId::PACKET);
     }
     let (stored, status) = model::load(plan.model());

@@ -41,6 +41,8 @@ fn portolan(path: Path) -> System {
     let short = match path {
         Path::Auto => "auto",
         Path::Packet => "Ethernet",
+        Path::Xdp => "AF_XDP",
+        Path::XdpNative => "native XDP",
         Path::Udp => "UDP",
         Path::Stream => "streams",
         Path::Shm => "memory",
@@ -65,6 +67,8 @@ fn kernel(name: &str, short: &str, ink: Ink) -> System {
 fn limit(path: Path) -> System {
     let bare = match path {
         Path::Packet | Path::Auto => "bare Ethernet",
+        Path::Xdp => "bare AF_XDP",
+        Path::XdpNative => "bare native AF_XDP",
         // Short messages go by UDP there, and no bare stream is measured.
         Path::Udp | Path::Stream => "bare UDP",
         Path::Shm => "bare memory",
@@ -81,6 +85,8 @@ fn limit(path: Path) -> System {
 pub(crate) fn way(path: Path) -> &'static str {
     match path {
         Path::Packet => "raw Ethernet",
+        Path::Xdp => "AF_XDP",
+        Path::XdpNative => "AF_XDP in the driver",
         Path::Udp => "UDP",
         Path::Stream => "streams",
         Path::Shm => "shared memory",
@@ -94,7 +100,9 @@ fn ink(path: Path) -> Ink {
         Path::Udp => 1,
         Path::Shm => 2,
         Path::Auto => 3,
-        Path::Stream => 5,
+        Path::Xdp => 4,
+        // Nobody asks for streams and for this in one chart.
+        Path::Stream | Path::XdpNative => 5,
     })
 }
 

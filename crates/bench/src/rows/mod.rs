@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bare rows: what this machine does without a protocol, and what its TCP does.
+//! The bare rows: what this machine does without a protocol, what its TCP does, and what a link of
+//! Portolan's does alone.
 //!
 //! A limit that is slower than it could be is a lie, so where two ways of doing the work are
 //! plausible both are here, both are measured, and the faster is reported. No row retransmits: one
@@ -17,6 +18,7 @@ pub(crate) mod tcp_bidir;
 pub(crate) mod tcp_goodput;
 pub(crate) mod tcp_loaded;
 pub(crate) mod udp_stream;
+pub(crate) mod xdp_link;
 
 use crate::pattern::Flags;
 

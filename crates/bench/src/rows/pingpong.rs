@@ -6,8 +6,8 @@ use crate::measure::{Sample, Turn};
 use crate::patience::Patience;
 use crate::pattern::{Flags, stamp, verify};
 use crate::socket::{self, ETHERNET, datagram_len, segments_max};
-use crate::spec::{Aim, Intake};
-use crate::sys::{self, Ring};
+use crate::spec::{Aim, Hook, Intake};
+use crate::sys::{self, Ring, Xdp};
 use anyhow::{Result, ensure};
 use nix::sys::socket::SockaddrStorage;
 use std::net::TcpStream;
@@ -43,6 +43,30 @@ pub(crate) fn packet(end: &mut End, intake: Intake) -> Result<Option<Sample>> {
         Frames {
             socket,
             ring,
+            tx,
+            rx,
+            patience,
+        },
+    )
+}
+
+/// Raw Ethernet frames by AF_XDP.
+///
+/// # Errors
+/// A payload was wrong, nothing came, or the socket or its program is refused.
+pub(crate) fn xdp(end: &mut End, hook: Hook) -> Result<Option<Sample>> {
+    let size = end.spec.size;
+    let mtu = end.spec.mtu;
+    ensure!(size <= mtu, "a bare frame carries {mtu} bytes, not {size}");
+    let (socket, header) = socket::xdp(end, hook)?;
+    let mut tx = vec![0; ETHERNET + size];
+    tx[..ETHERNET].copy_from_slice(&header);
+    let rx = vec![0; ETHERNET + size];
+    let patience = end.patience();
+    play(
+        end,
+        XdpFrames {
+            socket,
             tx,
             rx,
             patience,
@@ -100,7 +124,7 @@ pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
 }
 
 /// A pair of sockets and the message buffers in front of them.
-trait Channel {
+pub(super) trait Channel {
     /// The message to send.
     fn outbox(&mut self) -> &mut [u8];
     /// Sends it.
@@ -109,7 +133,7 @@ trait Channel {
     fn receive(&mut self) -> Result<&[u8]>;
 }
 
-fn play(end: &End, mut channel: impl Channel) -> Result<Option<Sample>> {
+pub(super) fn play(end: &End, mut channel: impl Channel) -> Result<Option<Sample>> {
     if end.drives() {
         serve(end, &mut channel)
     } else {
@@ -178,6 +202,45 @@ impl Channel for Frames {
                 None => sys::try_receive(self.socket.as_fd(), &mut self.rx)?,
             };
             if let Some(len) = got {
+                ensure!(
+                    len == self.rx.len(),
+                    "a frame of {len} bytes came, not {}",
+                    self.rx.len()
+                );
+                self.patience.reward();
+                return Ok(&self.rx[ETHERNET..]);
+            }
+            self.patience.wait()?;
+        }
+    }
+}
+
+struct XdpFrames {
+    socket: Xdp,
+    /// Header and message.
+    tx: Vec<u8>,
+    rx: Vec<u8>,
+    patience: Patience,
+}
+
+impl Channel for XdpFrames {
+    #[inline]
+    fn outbox(&mut self) -> &mut [u8] {
+        &mut self.tx[ETHERNET..]
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<()> {
+        while !self.socket.try_send(&self.tx)? {
+            self.patience.wait()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<&[u8]> {
+        loop {
+            if let Some(len) = self.socket.try_receive(&mut self.rx) {
                 ensure!(
                     len == self.rx.len(),
                     "a frame of {len} bytes came, not {}",

@@ -135,10 +135,15 @@ impl Report {
             works: false,
             why_not: Some("there is no interface".into()),
         };
+        let xdp = match nics().any(|nic| nic.ethernet) {
+            true => self.features.xdp_socket.clone(),
+            false => none(),
+        };
         vec![
             ("shm", self.features.shm.clone()),
             ("udp", best(|nic| &nic.udp).unwrap_or_else(none)),
             ("packet", best(|nic| &nic.packet).unwrap_or_else(none)),
+            ("xdp", xdp),
             (
                 "stream",
                 excluded().unwrap_or_else(|| best(|nic| &nic.stream).unwrap_or_else(none)),

@@ -8,7 +8,7 @@ use portolan_link::stream::Stream;
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::{Link, LinkError};
 use portolan_sys::ethtool::Ethtool;
-use portolan_sys::net::{Interface, interfaces};
+use portolan_sys::net::{Interface, InterfaceKind, interfaces};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -49,6 +49,9 @@ pub(crate) struct Nic {
     pub(super) udp: Finding,
     pub(super) packet: Finding,
     pub(super) stream: Finding,
+    /// What everybody on it would lose while a process uses AF_XDP there, by mode.
+    pub(super) xdp_generic: &'static str,
+    pub(super) xdp_native: &'static str,
     /// Its socket would be the broker's.
     pub(super) by_broker: bool,
     /// Datagrams of one call of the udp link; 1 without segmentation offload, 0 without the link.
@@ -94,10 +97,30 @@ fn examine(interface: Interface) -> Nic {
         by_broker: packet.as_ref().is_ok_and(Packet::is_leased),
         packet: packet.into(),
         stream: open_stream(&addresses),
+        xdp_generic: XDP_GENERIC,
+        xdp_native: xdp_native(interface.kind),
         udp,
         udp_segments,
         addresses,
         name: interface.name,
+    }
+}
+
+/// Of any interface (`netif_receive_generic_xdp` of net/core/dev.c, `dev_xdp_install`).
+const XDP_GENERIC: &str =
+    "coalescing in hardware goes off; what others receive in large pieces is copied once more";
+
+/// What a program in the driver takes from all traffic (`veth_fix_features` of drivers/net/veth.c,
+/// `virtnet_xdp_set` of drivers/net/virtio_net.c).
+fn xdp_native(kind: InterfaceKind) -> &'static str {
+    match kind {
+        InterfaceKind::Veth => {
+            "segmentation offload towards it goes off, for everybody: bulk data falls to a tenth and less"
+        }
+        InterfaceKind::Device => {
+            "coalescing in hardware goes off, and some drivers reset the link for seconds"
+        }
+        _ => "most drivers of this kind have none",
     }
 }
 

@@ -18,7 +18,9 @@ fn write_all(out: &mut String, report: &Report) -> std::fmt::Result {
     write_privileges(out, report)?;
     write_features(out, report)?;
     writeln!(out, "\ninterfaces")?;
-    report.nics.iter().try_for_each(|nic| write_nic(out, nic))?;
+    let xdp = &report.features.xdp_socket;
+    let mut nics = report.nics.iter();
+    nics.try_for_each(|nic| write_nic(out, nic, xdp))?;
     writeln!(out, "\npaths a job would use")?;
     for path in &report.paths {
         let links = path.path.unwrap_or("none");
@@ -105,6 +107,7 @@ fn write_features(out: &mut String, report: &Report) -> std::fmt::Result {
         ("membarrier", &features.membarrier),
         ("process_vm_readv", &features.pull),
         ("AF_PACKET", &features.packet_socket),
+        ("AF_XDP", &features.xdp_socket),
         ("network namespaces", &features.netns),
         ("link shm", &features.shm),
     ] {
@@ -113,7 +116,7 @@ fn write_features(out: &mut String, report: &Report) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_nic(out: &mut String, nic: &Nic) -> std::fmt::Result {
+fn write_nic(out: &mut String, nic: &Nic, xdp: &Finding) -> std::fmt::Result {
     let driver = nic.driver.as_deref().unwrap_or("no driver named");
     let state = match (nic.up, nic.running) {
         (false, _) => "down",
@@ -149,7 +152,15 @@ fn write_nic(out: &mut String, nic: &Nic) -> std::fmt::Result {
     writeln!(out, "    link udp: {}", outcome(&nic.udp))?;
     let by = if nic.by_broker { ", by the broker" } else { "" };
     writeln!(out, "    link packet: {}{by}", outcome(&nic.packet))?;
-    writeln!(out, "    link stream: {}", outcome(&nic.stream))
+    writeln!(out, "    link stream: {}", outcome(&nic.stream))?;
+    if !nic.ethernet {
+        return Ok(());
+    }
+    writeln!(out, "    link xdp, only on request: {}", outcome(xdp))?;
+    for (mode, price) in [("generic", nic.xdp_generic), ("native", nic.xdp_native)] {
+        writeln!(out, "      {mode} mode: {price}")?;
+    }
+    Ok(())
 }
 
 fn write_advice(out: &mut String, report: &Report) -> std::fmt::Result {

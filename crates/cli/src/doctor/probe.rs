@@ -6,7 +6,7 @@
 use super::Finding;
 use anyhow::{Context, Result, bail, ensure};
 use portolan_link::{Shm, ShmConfig};
-use portolan_sys::{barrier, memfd, net, vm_read};
+use portolan_sys::{barrier, bpf, memfd, net, vm_read};
 use serde::Serialize;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
@@ -33,6 +33,8 @@ pub(crate) struct Features {
     pub(super) netns: Finding,
     /// Raw Ethernet sockets open.
     pub(super) packet_socket: Finding,
+    /// AF_XDP sockets open, and a map for a program that finds them.
+    pub(super) xdp_socket: Finding,
     /// The shared memory link opens.
     pub(super) shm: Finding,
 }
@@ -48,6 +50,7 @@ pub(super) fn features() -> Features {
         pull: pull().into(),
         netns: second_process(&Probe::NewNetns).map(drop).into(),
         packet_socket: net::packet_socket().into(),
+        xdp_socket: xdp_socket().into(),
         shm: Shm::open(ShmConfig::new(rand::random(), 0, rand::random())).into(),
     }
 }
@@ -183,6 +186,12 @@ fn lend() -> Result<()> {
     pipe.pass_on(stream.as_fd(), lent, false)
         .context("splice")?;
     Ok(())
+}
+
+/// Without attaching a program: that changes what others get from an interface.
+fn xdp_socket() -> std::io::Result<()> {
+    net::XdpSocket::open()?;
+    bpf::create_socket_map(1).map(drop)
 }
 
 fn membarrier() -> Result<(), &'static str> {

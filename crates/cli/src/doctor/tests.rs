@@ -36,6 +36,8 @@ fn nic() -> nic::Nic {
         udp: works(),
         packet: works(),
         stream: works(),
+        xdp_generic: "a",
+        xdp_native: "b",
         by_broker: false,
         udp_segments: 64,
     }
@@ -75,6 +77,7 @@ fn report() -> Report {
             pull: works(),
             netns: works(),
             packet_socket: works(),
+            xdp_socket: works(),
             shm: works(),
         },
         limits: host::Limits {

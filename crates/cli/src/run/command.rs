@@ -86,6 +86,8 @@ pub(crate) enum PathArg {
     Udp,
     /// Raw Ethernet; UDP may carry bulk data.
     Packet,
+    /// The same by AF_XDP (setting xdp).
+    Xdp,
 }
 
 impl From<PathArg> for PathChoice {
@@ -95,6 +97,7 @@ impl From<PathArg> for PathChoice {
             PathArg::Shm => PathChoice::Shm,
             PathArg::Udp => PathChoice::Udp,
             PathArg::Packet => PathChoice::Packet,
+            PathArg::Xdp => PathChoice::Xdp,
         }
     }
 }

@@ -42,7 +42,7 @@ impl Choice {
             (Choice::Off, _) => false,
             // An Ethernet's check is each hop's own; what happens between two, in a switch, nobody
             // looks at.
-            (Choice::Auto, LinkKind::Packet) => true,
+            (Choice::Auto, LinkKind::Packet | LinkKind::Xdp) => true,
             (Choice::Auto, _) => interface.is_some_and(|interface| !verifies_udp(interface)),
         }
     }

@@ -93,6 +93,7 @@ impl PathChoice {
             PathChoice::Shm,
             PathChoice::Udp,
             PathChoice::Packet,
+            PathChoice::Xdp,
         ];
         let choice = choices
             .into_iter()
@@ -100,7 +101,7 @@ impl PathChoice {
         choice.ok_or(BadVariable {
             variable: settings::PATH.variable,
             value,
-            wanted: "auto, shm, udp or packet",
+            wanted: "auto, shm, udp, packet or xdp",
         })
     }
 }

@@ -113,6 +113,8 @@ pub enum PathChoice {
     Udp,
     /// Raw Ethernet; UDP may carry bulk data.
     Packet,
+    /// The same by AF_XDP.
+    Xdp,
 }
 
 impl fmt::Display for PathChoice {
@@ -122,6 +124,7 @@ impl fmt::Display for PathChoice {
             PathChoice::Shm => "shm",
             PathChoice::Udp => "udp",
             PathChoice::Packet => "packet",
+            PathChoice::Xdp => "xdp",
         })
     }
 }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A frame there and back by Portolan's AF_XDP link, both ends spinning: how much of a row is the link's,
+//! and how much of what is above it.
+
+use super::pingpong::{Channel, play};
+use crate::control::Offer;
+use crate::end::End;
+use crate::measure::Sample;
+use crate::patience::Patience;
+use crate::spec::Hook;
+use anyhow::{Context, Result, bail, ensure};
+use portolan_link::packet::InterfaceRef;
+use portolan_link::xdp::{Xdp, XdpConfig, XdpMode};
+use portolan_link::{Link, LinkAddr, TxError, TxFrame};
+
+/// Endpoints of the driver and of the answerer.
+const ENDPOINTS: [u16; 2] = [1, 2];
+
+/// The other end, as the link numbers it.
+const PEER: u32 = 0;
+
+/// Runs this end.
+///
+/// # Errors
+/// A payload was wrong, nothing came, or the link does not open.
+pub(crate) fn pingpong(end: &mut End, hook: Hook) -> Result<Option<Sample>> {
+    let role = end.spec.role;
+    let name = InterfaceRef::Name(end.here().interface);
+    let mut config = XdpConfig::new(name, ENDPOINTS[role.index()]);
+    config.mode = match hook {
+        Hook::Generic => XdpMode::Generic,
+        Hook::Native => XdpMode::Native,
+    };
+    let mut link = Xdp::open(&config)?;
+    let LinkAddr::Packet { mac, .. } = link.local_addr() else {
+        bail!("a link for raw Ethernet has another address");
+    };
+    let told = end.exchange(&Offer {
+        mac: Some(mac),
+        ..Offer::default()
+    })?;
+    let mac = told
+        .mac
+        .context("the other end did not say its hardware address")?;
+    let endpoint = ENDPOINTS[role.peer().index()];
+    link.connect(PEER, &LinkAddr::Packet { mac, endpoint })?;
+    let size = end.spec.size;
+    let patience = end.patience();
+    play(
+        end,
+        Frames {
+            link,
+            tx: vec![0; size],
+            rx: vec![0; size],
+            patience,
+        },
+    )
+}
+
+struct Frames {
+    link: Xdp,
+    tx: Vec<u8>,
+    rx: Vec<u8>,
+    patience: Patience,
+}
+
+impl Channel for Frames {
+    #[inline]
+    fn outbox(&mut self) -> &mut [u8] {
+        &mut self.tx
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<()> {
+        loop {
+            match self.link.transmit(PEER, &TxFrame::whole(&self.tx)) {
+                Ok(()) => return Ok(()),
+                Err(TxError::Full) => self.patience.wait()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<&[u8]> {
+        let (rx, mut got) = (&mut self.rx, None);
+        while got.is_none() {
+            self.link.receive(1, &mut |frame| {
+                got = Some(frame.head.len());
+                if frame.head.len() == rx.len() {
+                    rx.copy_from_slice(frame.head);
+                }
+            });
+            if got.is_none() {
+                self.patience.wait()?;
+            }
+        }
+        let len = self.rx.len();
+        ensure!(got == Some(len), "a frame of {got:?} bytes came, not {len}");
+        self.patience.reward();
+        Ok(&self.rx)
+    }
+}
