@@ -27,6 +27,7 @@ pub use event::{Bound, Event};
 pub use fault::Fault;
 pub use member::work;
 pub use shape::Shape;
+pub use source::{Size, measure};
 pub use spec::{BLOCK_LEN, Source, Spec, Target, expand};
 
 use std::ffi::OsStr;

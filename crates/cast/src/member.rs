@@ -226,6 +226,7 @@ impl Member {
                     }
                 }
                 News::Needs(batch, bits) => self.relay.on_own_needs(batch, bits),
+                News::Size(bytes) => Event::Size { bytes }.tell(),
                 News::Warning(text) => Event::Warning { text }.tell(),
                 News::Failed(fault) => return Err(fault),
                 News::Read(totals) => {

@@ -32,6 +32,8 @@ pub(crate) enum News {
     Warning(String),
     /// This process cannot go on.
     Failed(Fault),
+    /// At the source: bytes that there are to read.
+    Size(u64),
     /// At the source: everything has been read.
     Read(Totals),
 }
@@ -247,6 +249,15 @@ impl Reading {
             since: Instant::now(),
             pace: spec.rate_limit.map(Pace::new),
         };
+        {
+            let (source, teller) = (spec.source.clone(), teller.clone());
+            // Of a source that cannot be read, the reader says why.
+            std::thread::spawn(move || {
+                if let Ok(Some(size)) = source::measure(&source) {
+                    teller.tell(News::Size(size.bytes));
+                }
+            });
+        }
         let spec = spec.clone();
         std::thread::spawn(move || {
             let read = source::read(&spec.source, spec.resume, &mut feeder);

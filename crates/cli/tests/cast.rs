@@ -216,6 +216,28 @@ fn an_interrupt_leaves_no_unfinished_copy() {
 }
 
 #[test]
+fn a_dry_run_says_what_would_happen_and_does_nothing() {
+    let hosts = Hosts::new(4);
+    let source = hosts.path("source.img");
+    fs::write(&source, fill(11, 1_500_000)).unwrap();
+    let ended = hosts.cast(
+        &[&source, &hosts.path("%h.img")],
+        &["--dry-run", "--shape", "tree:2"],
+    );
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    assert!(ended.out.starts_with("1 entries, 1.5 MB"), "{}", ended.out);
+    assert!(
+        ended.out.contains("n1 -> n3: ") && ended.out.contains("/n3.img"),
+        "{}",
+        ended.out
+    );
+    assert_eq!(
+        fs::read_dir(hosts.root()).unwrap().count(),
+        hosts.own_files() + 1
+    );
+}
+
+#[test]
 fn wrong_use_is_explained() {
     let hosts = Hosts::new(2);
     let refused = |args: &[&str]| {

@@ -5,7 +5,10 @@
 //! there. The contents follow in the order of the extents, cut into blocks whatever file they are of:
 //! many small files share a block.
 
+mod size;
 mod walk;
+
+pub use size::{Size, measure};
 
 use crate::block::Kind;
 use crate::entry::{Batch, Entry, Meta, Record, Totals, What};

@@ -175,14 +175,12 @@ fn list(
     value: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
 ) -> Result<Attributes, Fault> {
     let unreadable = |errno| Fault::file(path, "read (its extended attributes)", errno);
-    // Most files have none: that is asked without memory.
-    match names(&mut []) {
-        Ok(0) | Err(Errno::NOTSUP) => return Ok(Vec::new()),
-        Ok(_) => {}
-        Err(errno) => return Err(unreadable(errno)),
-    }
     let mut buffer = vec![0; ATTRIBUTE_LEN_MAX];
-    let len = names(&mut buffer).map_err(unreadable)?;
+    let len = match names(&mut buffer) {
+        Ok(0) | Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        Ok(len) => len,
+        Err(errno) => return Err(unreadable(errno)),
+    };
     let mut found = Vec::new();
     for name in buffer[..len]
         .split(|byte| *byte == 0)

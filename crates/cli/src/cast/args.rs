@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// Give up a host that stores nothing for so many seconds, although there is something to store.
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
     pub(super) stall: Duration,
+    /// Say how much there is and who would send to whom, and do nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
     /// Tell what happens as lines of JSON on standard output.
     #[arg(long)]
     pub(super) json: bool,

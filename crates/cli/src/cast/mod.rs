@@ -4,10 +4,12 @@
 //! A host that cannot be reached, or whose process fails, is told of, and the others go on.
 
 mod args;
+mod progress;
 mod watch;
 
 use crate::error::{UserError, user_error};
 use crate::lab::Lab;
+use crate::output::outln;
 use crate::run::hosts::{self, Host, MapBy, Place};
 use crate::run::{self, Failure, OWN_PROGRAM, Options, Workload};
 use anyhow::{Context, Result};
@@ -48,6 +50,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut lost = Vec::new();
     loop {
         let spec = spec(args, &places)?;
+        if args.dry_run {
+            return explain(&spec);
+        }
         let options = options(args, &places, &spec)?;
         let mut watch = Watch::new(&spec, &lost, args.json);
         let outcome = match run::execute_observed(&options, Some(&mut watch)) {
@@ -67,6 +72,30 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             failure => return watch.finish(failure),
         }
     }
+}
+
+/// Says what would happen, and does nothing.
+fn explain(spec: &Spec) -> Result<ExitCode> {
+    let size = portolan_cast::measure(&spec.source);
+    let size = match size.map_err(|fault| UserError::new(fault.to_string()))? {
+        Some(size) => format!(
+            "{} entries, {:.1} MB",
+            size.entries,
+            size.bytes as f64 / 1e6
+        ),
+        None => "as long as it lasts".to_owned(),
+    };
+    outln!("{}, read on {}", size, spec.host(0))?;
+    let shape = spec.shape();
+    for rank in 1..shape.size {
+        let from = shape.parent(rank).map_or("", |parent| spec.host(parent));
+        let host = spec.host(rank);
+        match spec.target_path(rank) {
+            Some(path) => outln!("{from} -> {host}: {}", path.display())?,
+            None => outln!("{from} -> {host}")?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The host that alone is the reason, and its sentence.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the hosts of a cast say, gathered for people and for programs.
 
+use super::progress::{Progress, Row};
 use crate::run::{Failure, Observer, Stream};
 use anyhow::Result;
-use portolan_cast::{Event, Spec, Target};
+use portolan_cast::{Bound, Event, Spec, Target};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 struct State {
     bytes: u64,
+    bound: Option<Bound>,
     done: Option<Done>,
     /// Why it gets no copy, in its own words.
     failed: Option<String>,
@@ -48,6 +50,7 @@ pub(super) struct Watch {
     json: bool,
     /// Standard output is for the data.
     is_data_out: bool,
+    progress: Progress,
 }
 
 impl Watch {
@@ -58,6 +61,7 @@ impl Watch {
             lost: lost.to_vec(),
             json,
             is_data_out: spec.target == Target::StandardOutput,
+            progress: Progress::new(Instant::now(), json),
         }
     }
 
@@ -67,7 +71,8 @@ impl Watch {
     }
 
     /// Tells how it ended.
-    pub(super) fn finish(self, failure: Option<Failure>) -> Result<ExitCode> {
+    pub(super) fn finish(mut self, failure: Option<Failure>) -> Result<ExitCode> {
+        self.progress.clear();
         if let Some(failure @ (Failure::Signal(_) | Failure::Unwritten(_))) = &failure {
             say(&format!("portolan: {failure}"));
             let status = u8::try_from(failure.status() & 0xff).unwrap_or(1);
@@ -125,8 +130,10 @@ impl Watch {
             return Ok(());
         };
         match event {
-            Event::Size { .. } => {}
-            Event::Progress { bytes, .. } => state.bytes = bytes,
+            Event::Size { bytes } => self.progress.set_size(bytes),
+            Event::Progress { bytes, bound, .. } => {
+                (state.bytes, state.bound) = (bytes, Some(bound));
+            }
             Event::Done {
                 bytes,
                 entries,
@@ -199,7 +206,18 @@ impl Observer for Watch {
         }
     }
 
-    fn on_time(&mut self, _now: Instant) {}
+    fn on_time(&mut self, now: Instant) {
+        let receivers = self.hosts.iter().zip(&self.states).skip(1);
+        let waited_for = receivers.filter(|(_, state)| {
+            state.done.is_none() && !state.has_ended && state.bypassed.is_none()
+        });
+        let rows = waited_for.map(|(host, state)| Row {
+            host,
+            bytes: state.bytes,
+            bound: state.bound,
+        });
+        self.progress.show(now, rows);
+    }
 
     fn is_satisfied(&self) -> bool {
         let mut others = self

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How much there is to cast, before it is read: for people who wait, and for who only asks.
+
+use crate::fault::Fault;
+use crate::spec::Source;
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// What a source holds. A file may change until it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Files, directories and the like.
+    pub entries: u64,
+    /// Bytes that are read; holes are not.
+    pub bytes: u64,
+}
+
+/// The size of a source; `None` for one that has none before its end, such as standard input.
+///
+/// # Errors
+/// [`Fault::File`] when it is not there, or cannot be read.
+pub fn measure(source: &Source) -> Result<Option<Size>, Fault> {
+    let Source::Path(name) = source else {
+        return Ok(None);
+    };
+    let path = crate::path_of(name);
+    let failed = |errno| Fault::file(&path, "read", errno);
+    let metadata = fs::metadata(&path).map_err(failed)?;
+    let kind = metadata.file_type();
+    if kind.is_block_device() {
+        let mut file = File::open(&path).map_err(failed)?;
+        let bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        return Ok(Some(Size { entries: 1, bytes }));
+    }
+    if !kind.is_file() && !kind.is_dir() {
+        return Ok(None);
+    }
+    let mut size = Size::default();
+    add(&path, &metadata, &mut size);
+    Ok(Some(size))
+}
+
+/// What cannot be looked into now is told of when it is read.
+fn add(path: &Path, metadata: &fs::Metadata, size: &mut Size) {
+    size.entries += 1;
+    if metadata.is_file() {
+        // Blocks of 512 bytes (stat(2)); holes have none.
+        size.bytes += metadata.len().min(metadata.blocks().saturating_mul(512));
+    }
+    if !metadata.is_dir() {
+        return;
+    }
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        // Of the entry itself, if that is a link.
+        if let Ok(metadata) = entry.metadata() {
+            add(&entry.path(), &metadata, size);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_and_links_do_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir(root.join("a")).unwrap();
+        fs::write(root.join("a/file"), [1; 5000]).unwrap();
+        File::create(root.join("hole"))
+            .unwrap()
+            .set_len(1 << 30)
+            .unwrap();
+        std::os::unix::fs::symlink("..", root.join("up")).unwrap();
+        let source = Source::Path(root.as_os_str().as_encoded_bytes().to_vec());
+        let size = measure(&source).unwrap().unwrap();
+        assert_eq!((size.entries, size.bytes), (5, 5000));
+        let absent = Source::Path(b"/nonexistent/x".to_vec());
+        assert!(
+            measure(&absent)
+                .unwrap_err()
+                .to_string()
+                .contains("/nonexistent/x")
+        );
+    }
+}
