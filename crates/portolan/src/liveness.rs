@@ -25,7 +25,8 @@ use message::{Key, Kind, LEN, Message};
 use portolan_proto::{Instant, PeerId};
 use portolan_sys::lack::Lack;
 use portolan_sys::net::{enable_error_queue, recv_error_quoting};
-use rustix::net::{Shutdown, shutdown};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown, recvfrom, shutdown};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -212,6 +213,14 @@ impl Drop for Liveness {
     }
 }
 
+/// Waits for a datagram. `None` is the end of a socket that was shut down: a reading without a sender, at
+/// which [`UdpSocket::recv_from`] panics.
+fn receive(socket: &UdpSocket, bytes: &mut [u8]) -> Result<Option<(usize, SocketAddr)>, Errno> {
+    let (len, _, from) = recvfrom(socket, bytes, RecvFlags::empty())?;
+    let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+    Ok(from.map(|from| (len, from)))
+}
+
 impl Shared {
     fn run(&self) {
         // Else every system call of the program would pay for this thread.
@@ -221,9 +230,9 @@ impl Shared {
         // One byte more, to notice that a datagram is longer.
         let mut bytes = [0; LEN + 1];
         while !self.stop.load(Ordering::Relaxed) {
-            match self.socket.recv_from(&mut bytes) {
-                Ok((len, from)) => self.on_message(&bytes[..len], from),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            match receive(&self.socket, &mut bytes) {
+                Ok(Some((len, from))) => self.on_message(&bytes[..len], from),
+                Ok(None) | Err(Errno::INTR) => {}
                 Err(_) => self.read_errors(),
             }
         }

@@ -126,7 +126,7 @@ pub const PLACEMENT: Setting = Setting {
 pub const STREAM: Setting = Setting {
     option: Some("stream"),
     variable: "PORTOLAN_STREAM",
-    default: "off",
+    default: "auto",
     meaning: "bulk data between hosts by kernel TCP connections that pages are lent to: on, off, or auto \
               (where a trial at the first transfers to a peer shows that it is faster); never with \
               auth=aead, fault or pcap",

@@ -129,8 +129,8 @@ fn is_due(at: &mut Instant, now: Instant, interval: Duration) -> bool {
 /// What the job has chosen.
 pub(crate) fn usage(job: &Job) -> Result<StreamUse, Error> {
     let usage = match settings::STREAM.of(job).as_deref() {
-        None | Some("off") => StreamUse::Off,
-        Some("auto") => StreamUse::Auto,
+        None | Some("auto") => StreamUse::Auto,
+        Some("off") => StreamUse::Off,
         Some("on") => StreamUse::On,
         Some(other) => {
             return Err(Error::Setting {

@@ -60,6 +60,14 @@ fn peer_socket() -> UdpSocket {
 }
 
 #[test]
+fn reading_ends_with_the_socket() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Says that it is not connected, and has done it.
+    let _ = shutdown(&socket, Shutdown::Read);
+    assert_eq!(receive(&socket, &mut [0; LEN]), Ok(None));
+}
+
+#[test]
 fn the_living_answer_and_the_kernel_answers_for_the_dead() {
     let ends: Vec<_> = (0..3).map(|_| bind()).collect();
     let addrs: Vec<_> = ends.iter().map(Unstarted::addr).collect();

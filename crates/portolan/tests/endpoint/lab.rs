@@ -134,7 +134,7 @@ fn between_hosts_small_messages_and_bulk_have_a_path_each() {
         writeln!(child.stdin.take().unwrap(), "{other}").unwrap();
     }
     for out in &mut lines {
-        assert_eq!(hear(out, "links "), "udp packet");
+        assert_eq!(hear(out, "links "), "udp packet stream");
     }
     for child in &mut children {
         assert!(child.wait().unwrap().success());
