@@ -154,8 +154,8 @@ struct Summing<'a> {
     seed: u64,
     /// The body so far, while it is one piece: that is summed faster.
     piece: &'a [u8],
-    /// All of it, once it is several.
-    pieces: Option<twox_hash::xxhash3_64::Hasher>,
+    /// All of it, once it is several; apart, since it is half a kilobyte that each step would move.
+    pieces: Option<Box<twox_hash::xxhash3_64::Hasher>>,
 }
 
 impl<'a> Summing<'a> {
@@ -184,7 +184,7 @@ impl<'a> Summing<'a> {
                 let mut pieces = twox_hash::xxhash3_64::Hasher::with_seed(self.seed);
                 pieces.write(self.piece);
                 pieces.write(piece);
-                self.pieces = Some(pieces);
+                self.pieces = Some(Box::new(pieces));
             }
         }
         self
