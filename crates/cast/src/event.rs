@@ -17,6 +17,25 @@ pub enum Bound {
     Processor,
 }
 
+/// How a process that is done has fared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// Bytes of content.
+    pub bytes: u64,
+    /// Files, directories and the like.
+    pub entries: u64,
+    /// Bytes of payload that came over the network; at the source, that it sent for the first time.
+    pub wire_bytes: u64,
+    /// BLAKE3 over all blocks, as hexadecimal digits.
+    pub hash: String,
+    /// Seconds from joining the job.
+    pub seconds: f64,
+    /// Seconds of processor time.
+    pub cpu_seconds: f64,
+    /// Most memory that it held, in bytes.
+    pub memory: u64,
+}
+
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -48,22 +67,7 @@ pub enum Event {
         text: String,
     },
     /// A process is done, and its copy is in place.
-    Done {
-        /// Bytes of content.
-        bytes: u64,
-        /// Files, directories and the like.
-        entries: u64,
-        /// Bytes of payload that came over the network; at the source, that it sent for the first time.
-        wire_bytes: u64,
-        /// BLAKE3 over all blocks, as hexadecimal digits.
-        hash: String,
-        /// Seconds from joining the job.
-        seconds: f64,
-        /// Seconds of processor time.
-        cpu_seconds: f64,
-        /// Most memory that it held, in bytes.
-        memory: u64,
-    },
+    Done(Done),
     /// A process ends without a copy, and why.
     Failed {
         /// A sentence.

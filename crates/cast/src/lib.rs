@@ -23,7 +23,7 @@ mod stages;
 mod target;
 
 pub use entry::Totals;
-pub use event::{Bound, Event};
+pub use event::{Bound, Done, Event};
 pub use fault::Fault;
 pub use member::work;
 pub use shape::Shape;

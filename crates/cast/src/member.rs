@@ -4,7 +4,7 @@
 use crate::block::{Block, Kind, TRAILER_LEN};
 use crate::control::Control;
 use crate::entry::Totals;
-use crate::event::{Bound, Event};
+use crate::event::{Bound, Done, Event};
 use crate::fault::Fault;
 use crate::relay::{Action, Relay};
 use crate::spec::{BLOCK_LEN, Spec};
@@ -482,7 +482,7 @@ impl Report {
 
     fn tell_done(&mut self, totals: &Totals) {
         let usage = Usage::now();
-        Event::Done {
+        Event::Done(Done {
             bytes: totals.bytes,
             entries: totals.entries,
             wire_bytes: self.wire_bytes,
@@ -490,7 +490,7 @@ impl Report {
             seconds: self.begin.elapsed().as_secs_f64(),
             cpu_seconds: usage.cpu_seconds,
             memory: usage.memory,
-        }
+        })
         .tell();
     }
 }

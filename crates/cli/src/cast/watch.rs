@@ -4,7 +4,7 @@
 use super::progress::{Progress, Row};
 use crate::run::{Failure, Observer, Stream};
 use anyhow::Result;
-use portolan_cast::{Bound, Event, Spec, Target};
+use portolan_cast::{Bound, Done, Event, Spec, Target};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -21,17 +21,6 @@ struct State {
     /// Why others gave it up.
     bypassed: Option<String>,
     has_ended: bool,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct Done {
-    bytes: u64,
-    entries: u64,
-    wire_bytes: u64,
-    hash: String,
-    seconds: f64,
-    cpu_seconds: f64,
-    memory: u64,
 }
 
 /// A line of `--json`: what a host has said.
@@ -134,25 +123,7 @@ impl Watch {
             Event::Progress { bytes, bound, .. } => {
                 (state.bytes, state.bound) = (bytes, Some(bound));
             }
-            Event::Done {
-                bytes,
-                entries,
-                wire_bytes,
-                hash,
-                seconds,
-                cpu_seconds,
-                memory,
-            } => {
-                state.done = Some(Done {
-                    bytes,
-                    entries,
-                    wire_bytes,
-                    hash,
-                    seconds,
-                    cpu_seconds,
-                    memory,
-                });
-            }
+            Event::Done(done) => state.done = Some(done),
             Event::Failed { why } => state.failed = Some(why),
             Event::Warning { text } => {
                 say(&format!("portolan: {}: {text}", self.hosts[rank as usize]));

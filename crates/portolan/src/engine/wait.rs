@@ -299,6 +299,7 @@ impl Engine {
         self.look_around();
         self.on_timeout();
     }
+
     /// Has `descriptor` ring when something may happen, or a timer is due. `false`, and nothing is
     /// armed: something has happened.
     ///
