@@ -91,7 +91,8 @@ pub(crate) struct Batch {
     pub(crate) records: Vec<Record>,
     /// Bytes of each data block that follows, but for the last.
     pub(crate) block_len: u32,
-    /// BLAKE3 of each data block, if receivers are to say what they lack.
+    /// BLAKE3 of each data block, if receivers are to say what they lack; of each piece of each extent,
+    /// as long as a block or shorter, if they are to compare.
     pub(crate) hashes: Vec<[u8; 32]>,
 }
 

@@ -34,6 +34,20 @@ pub struct Done {
     pub cpu_seconds: f64,
     /// Most memory that it held, in bytes.
     pub memory: u64,
+    /// What it found, if it was to compare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Checked>,
+}
+
+/// What a comparison has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// Entries that differ, are missing, or are not in the source.
+    pub differing: u64,
+    /// Blocks of contents that were compared.
+    pub blocks: u64,
+    /// Those of them that differ, or are missing.
+    pub differing_blocks: u64,
 }
 
 /// One line.
@@ -66,7 +80,14 @@ pub enum Event {
         /// A sentence.
         text: String,
     },
-    /// A process is done, and its copy is in place.
+    /// An entry that is not as in the source. Of very many, only the first are told.
+    Differs {
+        /// Its name on this host.
+        path: String,
+        /// In what.
+        why: String,
+    },
+    /// A process is done, and its copy is in place, or compared.
     Done(Done),
     /// A process ends without a copy, and why.
     Failed {

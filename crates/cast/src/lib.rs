@@ -7,7 +7,7 @@
 //! progress: that is the command's.
 //!
 //! The one invariant: a process says [`Event::Done`] only when what stands at its target has the hash
-//! of what the source read.
+//! of what the source read, or says in what it differs.
 
 mod block;
 mod control;
@@ -23,7 +23,7 @@ mod stages;
 mod target;
 
 pub use entry::Totals;
-pub use event::{Bound, Done, Event};
+pub use event::{Bound, Checked, Done, Event};
 pub use fault::Fault;
 pub use member::work;
 pub use shape::Shape;

@@ -4,7 +4,7 @@
 use crate::block::{Block, Kind, TRAILER_LEN};
 use crate::control::Control;
 use crate::entry::Totals;
-use crate::event::{Bound, Done, Event};
+use crate::event::{Bound, Checked, Done, Event};
 use crate::fault::Fault;
 use crate::relay::{Action, Relay};
 use crate::spec::{BLOCK_LEN, Spec};
@@ -112,6 +112,7 @@ struct Report {
     wire_bytes: u64,
     busy: Arc<Busy>,
     before: (u64, u64),
+    checked: Option<Checked>,
 }
 
 struct Signals {
@@ -187,6 +188,7 @@ impl Member {
                 wire_bytes: 0,
                 busy,
                 before: (0, 0),
+                checked: None,
             },
         })
     }
@@ -226,8 +228,8 @@ impl Member {
                     }
                 }
                 News::Needs(batch, bits) => self.relay.on_own_needs(batch, bits),
-                News::Size(bytes) => Event::Size { bytes }.tell(),
-                News::Warning(text) => Event::Warning { text }.tell(),
+                News::Told(event) => event.tell(),
+                News::Checked(checked) => self.report.checked = Some(checked),
                 News::Failed(fault) => return Err(fault),
                 News::Read(totals) => {
                     self.report.bytes = totals.bytes;
@@ -490,6 +492,7 @@ impl Report {
             seconds: self.begin.elapsed().as_secs_f64(),
             cpu_seconds: usage.cpu_seconds,
             memory: usage.memory,
+            checked: self.checked,
         })
         .tell();
     }

@@ -44,6 +44,17 @@ pub enum Target {
     Command(String),
 }
 
+/// Which hashes travel before contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hashes {
+    /// None: each block has its own.
+    None,
+    /// One for each block; receivers say which they lack.
+    Blocks,
+    /// One for each [`BLOCK_LEN`] of each extent; no contents follow.
+    Pieces,
+}
+
 /// What a cast is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
@@ -57,6 +68,8 @@ pub struct Spec {
     pub degree: u32,
     /// Send only blocks that differ from what receivers have.
     pub resume: bool,
+    /// Compare what is there with the source, and write nothing.
+    pub verify: bool,
     /// A directory that exists as the target is replaced by the copy.
     pub replace: bool,
     /// Write through to the disks before the end.
@@ -76,6 +89,15 @@ impl Spec {
         Shape {
             degree: self.degree.max(1),
             size: u32::try_from(self.hosts.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Which hashes the source puts before contents.
+    pub(crate) fn hashes(&self) -> Hashes {
+        match (self.verify, self.resume) {
+            (true, _) => Hashes::Pieces,
+            (false, true) => Hashes::Blocks,
+            (false, false) => Hashes::None,
         }
     }
 

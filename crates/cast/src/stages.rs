@@ -4,10 +4,11 @@
 
 use crate::block::{Block, Coding, Head, Kind};
 use crate::entry::Totals;
+use crate::event::{Checked, Event};
 use crate::fault::Fault;
 use crate::source::{self, Out};
 use crate::spec::Spec;
-use crate::target::{self, Cleanup, Unpacker};
+use crate::target::{self, Cleanup};
 use rustix::event::EventfdFlags;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,12 +29,12 @@ pub(crate) enum News {
     Stored(u64, Totals),
     /// Data blocks of a batch that are not here already; a bit each, lowest first.
     Needs(u32, Vec<u8>),
-    /// Something about a file that is no reason to end.
-    Warning(String),
+    /// What people and the command are to know.
+    Told(Event),
+    /// Everything has been compared, and this was found.
+    Checked(Checked),
     /// This process cannot go on.
     Failed(Fault),
-    /// At the source: bytes that there are to read.
-    Size(u64),
     /// At the source: everything has been read.
     Read(Totals),
 }
@@ -204,19 +205,22 @@ fn store_all(
     teller: &Teller,
     busy: &Busy,
 ) -> Result<(), Fault> {
-    let mut unpacker = Unpacker::new(target::open(spec, rank, cleanup)?);
+    let mut store = target::open(spec, rank, cleanup)?;
     for block in blocks {
         let seq = block.head.seq;
-        let needs = timed(&busy.disk, || unpacker.store(&block, block.payload()))?;
+        let needs = timed(&busy.disk, || store.store(&block, block.payload()))?;
         if let Some(bits) = needs {
             teller.tell(News::Needs(block.head.batch, bits));
         }
-        for text in unpacker.take_warnings() {
-            teller.tell(News::Warning(text));
+        for event in store.take_events() {
+            teller.tell(News::Told(event));
+        }
+        if let Some(checked) = store.checked().filter(|_| block.head.kind == Kind::End) {
+            teller.tell(News::Checked(checked));
         }
         // Its memory is free for another when the network thread hears of it.
         drop(block);
-        teller.tell(News::Stored(seq + 1, *unpacker.totals()));
+        teller.tell(News::Stored(seq + 1, *store.totals()));
     }
     Ok(())
 }
@@ -254,13 +258,13 @@ impl Reading {
             // Of a source that cannot be read, the reader says why.
             std::thread::spawn(move || {
                 if let Ok(Some(size)) = source::measure(&source) {
-                    teller.tell(News::Size(size.bytes));
+                    teller.tell(News::Told(Event::Size { bytes: size.bytes }));
                 }
             });
         }
         let spec = spec.clone();
         std::thread::spawn(move || {
-            let read = source::read(&spec.source, spec.resume, &mut feeder);
+            let read = source::read(&spec.source, spec.hashes(), &mut feeder);
             if let Err(fault) = read.and_then(|totals| feeder.finish(totals)) {
                 feeder.teller.tell(News::Failed(fault));
             }
@@ -389,6 +393,6 @@ impl Out for Feeder {
     }
 
     fn warn(&mut self, text: String) {
-        self.teller.tell(News::Warning(text));
+        self.teller.tell(News::Told(Event::Warning { text }));
     }
 }

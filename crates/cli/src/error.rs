@@ -13,8 +13,6 @@ const OTHER_STATUS: u8 = 1;
 #[derive(Debug)]
 pub(crate) struct UserError {
     sentence: String,
-    /// The only host that it is about, if others could go on without it.
-    host: Option<String>,
 }
 
 impl UserError {
@@ -22,21 +20,7 @@ impl UserError {
     pub(crate) fn new(sentence: impl Into<String>) -> Self {
         UserError {
             sentence: sentence.into(),
-            host: None,
         }
-    }
-
-    /// The same error, about one host among others.
-    pub(crate) fn about(self, host: &str) -> Self {
-        UserError {
-            host: Some(host.to_owned()),
-            ..self
-        }
-    }
-
-    /// The only host that it is about.
-    pub(crate) fn host(&self) -> Option<&str> {
-        self.host.as_deref()
     }
 }
 

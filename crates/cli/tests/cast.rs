@@ -162,22 +162,36 @@ fn what_goes_wrong_on_a_host_ends_that_host_and_is_named() {
 }
 
 #[test]
-fn a_host_that_cannot_be_reached_does_not_keep_others_from_their_copies() {
+fn hosts_that_cannot_be_reached_are_found_together_and_keep_nobody_from_a_copy() {
     let hosts = Hosts::with_ssh(
-        3,
-        "test \"$6\" = n2 && { echo no route to host >&2; exit 255; }",
+        5,
+        "echo \"$6\" >> \"${0%/*}/tried\"
+         case \"$6\" in
+         n2) echo no route to host >&2; exit 255;;
+         n3) sleep 0.4; echo connection timed out >&2; exit 255;;
+         n5) sleep 0.2; exit 127;;
+         esac",
     );
     let source = hosts.path("source.img");
     fs::write(&source, fill(5, ODD_LEN)).unwrap();
     let ended = hosts.cast(&[&source, &hosts.path("%h.img")], &[]);
     assert_eq!(ended.status, 1, "{}", ended.err);
-    assert!(
-        ended.err.contains("n2 gets no copy") && ended.err.contains("no route"),
-        "{}",
-        ended.err
-    );
-    assert!(fs::read(hosts.path("n3.img")).unwrap() == fs::read(&source).unwrap());
-    assert!(!hosts.path("n2.img").exists());
+    for (name, why) in [("n2", "no route"), ("n3", "timed out"), ("n5", "installed")] {
+        let mut lines = ended.err.lines();
+        let says =
+            |line: &str| line.contains(&format!("{name} gets no copy")) && line.contains(why);
+        assert!(lines.any(says), "{name}: {}", ended.err);
+        assert!(!hosts.path(&format!("{name}.img")).exists());
+    }
+    for name in ["n1", "n4"] {
+        let copy = fs::read(hosts.path(&format!("{name}.img"))).unwrap();
+        assert!(copy == fs::read(&source).unwrap(), "{name}");
+    }
+    // Twice for all who live, once for those that do not: one after the other, it would be oftener.
+    let tried = fs::read_to_string(hosts.path("setup/tried")).unwrap();
+    let count = |name: &str| tried.lines().filter(|line| *line == name).count();
+    let counts = ["n1", "n2", "n3", "n4", "n5"].map(count);
+    assert_eq!(counts, [2, 1, 1, 2, 1], "{tried}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub use size::{Size, measure};
 use crate::block::Kind;
 use crate::entry::{Batch, Entry, Meta, Record, Totals, What};
 use crate::fault::Fault;
-use crate::spec;
+use crate::spec::{self, Hashes};
 use rustix::fs::{Advice, FileType, SeekFrom};
 use std::collections::HashMap;
 use std::fs::File;
@@ -61,10 +61,10 @@ pub(crate) trait Out {
 /// [`Fault::File`], [`Fault::Shrunk`], [`Fault::Refused`]; those of `out`.
 pub(crate) fn read(
     source: &spec::Source,
-    wants_hashes: bool,
+    hashes: Hashes,
     out: &mut dyn Out,
 ) -> Result<Totals, Fault> {
-    let mut composer = Composer::new(wants_hashes, out);
+    let mut composer = Composer::new(hashes, out);
     match source {
         spec::Source::StandardInput { pid } => composer.read_standard_input(*pid)?,
         spec::Source::Path(name) => {
@@ -84,28 +84,31 @@ struct Open {
 }
 
 struct Composer<'a> {
-    wants_hashes: bool,
+    hashes: Hashes,
     out: &'a mut dyn Out,
     batch: u32,
     records: Vec<Record>,
     names_len: usize,
     files: Vec<Open>,
     data_len: u64,
+    /// Hashes of a stream's contents, which are gone.
+    pieces: Vec<[u8; 32]>,
     /// First name of each file that has several, by device and inode.
     links: HashMap<(u64, u64), Vec<u8>>,
     totals: Totals,
 }
 
 impl Composer<'_> {
-    fn new(wants_hashes: bool, out: &mut dyn Out) -> Composer<'_> {
+    fn new(hashes: Hashes, out: &mut dyn Out) -> Composer<'_> {
         Composer {
-            wants_hashes,
+            hashes,
             out,
             batch: 0,
             records: Vec::new(),
             names_len: 0,
             files: Vec::new(),
             data_len: 0,
+            pieces: Vec::new(),
             links: HashMap::new(),
             totals: Totals::default(),
         }
@@ -164,7 +167,7 @@ impl Composer<'_> {
     }
 
     fn read_stream(&mut self, mut file: File, path: &Path, meta: Meta) -> Result<(), Fault> {
-        if self.wants_hashes {
+        if self.hashes == Hashes::Blocks {
             let why = "it can be read only once, and --resume reads twice: cast it from a file";
             return Err(Fault::refused(path, why));
         }
@@ -185,12 +188,29 @@ impl Composer<'_> {
             if len == 0 {
                 break;
             }
+            if self.hashes == Hashes::Pieces {
+                self.add_streamed(&payload)?;
+                self.out.give_back(payload);
+                continue;
+            }
             self.totals.bytes += len as u64;
             self.out.emit(Kind::Stream, self.batch, index, payload)?;
             index += 1;
         }
         self.records.push(Record::End);
         Ok(())
+    }
+
+    /// Adds the hash of what comes next of a stream.
+    fn add_streamed(&mut self, payload: &[u8]) -> Result<(), Fault> {
+        let (offset, len) = (self.totals.bytes + self.data_len, payload.len() as u64);
+        self.records.push(Record::Extent { offset, len });
+        self.pieces.push(*blake3::hash(payload).as_bytes());
+        self.data_len += len;
+        match self.data_len >= BATCH_LEN_MAX {
+            true => self.flush(),
+            false => Ok(()),
+        }
     }
 
     fn push_entry(&mut self, entry: Entry) -> Result<(), Fault> {
@@ -277,21 +297,12 @@ impl Composer<'_> {
             return Ok(());
         }
         let files = std::mem::take(&mut self.files);
-        let mut hashes = Vec::new();
-        if self.wants_hashes {
-            for_each_block(
-                &files,
-                self.out,
-                |_| true,
-                |out, _, payload| {
-                    if let Some(payload) = payload {
-                        hashes.push(*blake3::hash(&payload).as_bytes());
-                        out.give_back(payload);
-                    }
-                    Ok(())
-                },
-            )?;
-        }
+        let hashes = match self.hashes {
+            Hashes::None => Vec::new(),
+            Hashes::Blocks => hash_blocks(&files, self.out)?,
+            Hashes::Pieces if !self.pieces.is_empty() => std::mem::take(&mut self.pieces),
+            Hashes::Pieces => hash_pieces(&files, self.out)?,
+        };
         let batch = Batch {
             records: std::mem::take(&mut self.records),
             block_len: spec::BLOCK_LEN,
@@ -303,15 +314,16 @@ impl Composer<'_> {
         self.totals.bytes += std::mem::take(&mut self.data_len);
         let payload = postcard::to_allocvec(&batch)
             .map_err(|_| Fault::Protocol("records that have no form"))?;
-        // Nothing has more blocks than a batch has bytes.
-        let count = u32::try_from(batch.hashes.len()).unwrap_or(u32::MAX);
+        let count = match self.hashes {
+            Hashes::Pieces => return self.out.emit(Kind::Entries, number, 0, payload),
+            // Nothing has more blocks than a batch has bytes.
+            _ => u32::try_from(batch.hashes.len()).unwrap_or(u32::MAX),
+        };
         self.out.emit(Kind::Entries, number, count, payload)?;
-        if self.wants_hashes && count == 0 {
-            return Ok(());
-        }
-        let needs = match self.wants_hashes {
-            true => Some(self.out.needs(number)?),
-            false => None,
+        let needs = match self.hashes {
+            Hashes::Blocks if count == 0 => return Ok(()),
+            Hashes::Blocks => Some(self.out.needs(number)?),
+            _ => None,
         };
         let is_needed = |index| match &needs {
             Some(bits) => crate::relay::has_bit(bits, index),
@@ -325,6 +337,39 @@ impl Composer<'_> {
             Ok(())
         })
     }
+}
+
+/// The hash of each block of `files`, as [`for_each_block`] cuts them.
+fn hash_blocks(files: &[Open], out: &mut dyn Out) -> Result<Vec<[u8; 32]>, Fault> {
+    let mut hashes = Vec::new();
+    let take = |out: &mut dyn Out, _, payload: Option<Vec<u8>>| {
+        if let Some(payload) = payload {
+            hashes.push(*blake3::hash(&payload).as_bytes());
+            out.give_back(payload);
+        }
+        Ok(())
+    };
+    for_each_block(files, out, |_| true, take)?;
+    Ok(hashes)
+}
+
+/// The hash of each piece of each extent, so that what differs can be told by its file.
+fn hash_pieces(files: &[Open], out: &mut dyn Out) -> Result<Vec<[u8; 32]>, Fault> {
+    let mut hashes = Vec::new();
+    let mut bytes = out.memory();
+    for open in files {
+        for (mut offset, mut len) in open.extents.iter().copied() {
+            while len > 0 {
+                let step = len.min(u64::from(spec::BLOCK_LEN));
+                bytes.clear();
+                read_at(open, offset, step, &mut bytes)?;
+                hashes.push(*blake3::hash(&bytes).as_bytes());
+                (offset, len) = (offset + step, len - step);
+            }
+        }
+    }
+    out.give_back(bytes);
+    Ok(hashes)
 }
 
 /// Goes through the blocks of `files`, in order; those that are needed come with their content.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Storing: what blocks bring becomes files, or goes to a device or a command.
 
+mod check;
 mod device;
+mod names;
 mod old;
 mod part;
 mod tree;
 
 use crate::block::{Block, Kind};
 use crate::entry::{Batch, Entry, Record, Totals};
+use crate::event::{Checked, Event};
 use crate::fault::Fault;
 use crate::spec::{Spec, Target};
 use old::{Found, Plan};
@@ -56,8 +59,43 @@ pub(crate) trait Sink: Send {
     fn take_warnings(&mut self) -> Vec<String>;
 }
 
-/// What stores for process `rank`.
-pub(crate) fn open(spec: &Spec, rank: u32, cleanup: &Cleanup) -> Result<Box<dyn Sink>, Fault> {
+/// What is done with blocks, in order.
+pub(crate) trait Store {
+    /// Takes a block. With the last one, the copy is in its place, or compared. Returns which data
+    /// blocks of a batch are not here, if the source asks.
+    ///
+    /// # Errors
+    /// Those of [`Sink`]; [`Fault::Protocol`], [`Fault::TotalDiffers`].
+    fn store(&mut self, block: &Block, payload: &[u8]) -> Result<Option<Vec<u8>>, Fault>;
+    /// What has been stored, or compared, so far.
+    fn totals(&self) -> &Totals;
+    /// What there is to tell people.
+    fn take_events(&mut self) -> Vec<Event>;
+    /// What a comparison has found so far.
+    fn checked(&self) -> Option<Checked>;
+}
+
+/// What process `rank` does with blocks.
+pub(crate) fn open(spec: &Spec, rank: u32, cleanup: &Cleanup) -> Result<Box<dyn Store>, Fault> {
+    Ok(match spec.verify {
+        true => Box::new(check::Checker::new(spec, rank)),
+        false => Box::new(Unpacker::new(open_sink(spec, rank, cleanup)?)),
+    })
+}
+
+/// Whether the last block says what was found here, which goes into `totals`.
+fn conclude(payload: &[u8], totals: &mut Totals, hash: [u8; 32]) -> Result<(), Fault> {
+    let said: Totals =
+        postcard::from_bytes(payload).map_err(|_| Fault::Protocol("a last block that is none"))?;
+    totals.hash = hash;
+    totals.vanished = said.vanished;
+    match *totals == said {
+        true => Ok(()),
+        false => Err(Fault::TotalDiffers),
+    }
+}
+
+fn open_sink(spec: &Spec, rank: u32, cleanup: &Cleanup) -> Result<Box<dyn Sink>, Fault> {
     match &spec.target {
         Target::StandardOutput => Ok(Box::new(device::Pipe::to_standard_output()?)),
         Target::Command(command) => {
@@ -75,7 +113,7 @@ pub(crate) fn open(spec: &Spec, rank: u32, cleanup: &Cleanup) -> Result<Box<dyn 
 }
 
 /// Unpacks blocks, in order, into a [`Sink`].
-pub(crate) struct Unpacker {
+struct Unpacker {
     sink: Box<dyn Sink>,
     /// Records of the batch that wait for the data before them.
     records: VecDeque<Record>,
@@ -92,7 +130,7 @@ pub(crate) struct Unpacker {
 }
 
 impl Unpacker {
-    pub(crate) fn new(sink: Box<dyn Sink>) -> Unpacker {
+    fn new(sink: Box<dyn Sink>) -> Unpacker {
         Unpacker {
             sink,
             records: VecDeque::new(),
@@ -105,66 +143,9 @@ impl Unpacker {
         }
     }
 
-    /// What has been stored so far.
-    pub(crate) fn totals(&self) -> &Totals {
-        &self.totals
-    }
-
-    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
-        self.sink.take_warnings()
-    }
-
-    /// Stores a block. With the last one, the copy is in its place. Returns which data blocks of a
-    /// batch are not here, if the source asks.
-    ///
-    /// # Errors
-    /// Those of [`Sink`]; [`Fault::Protocol`], [`Fault::TotalDiffers`].
-    pub(crate) fn store(
-        &mut self,
-        block: &Block,
-        payload: &[u8],
-    ) -> Result<Option<Vec<u8>>, Fault> {
-        let head = &block.head;
-        match head.kind {
-            Kind::Entries => {
-                self.hasher.update(&head.hash);
-                let batch = Batch::parse(payload)?;
-                let needs = match batch.hashes.is_empty() {
-                    true => None,
-                    false => Some(self.look_for(&batch)?),
-                };
-                self.records.extend(batch.records);
-                self.go_on()?;
-                self.skip_what_is_here()?;
-                return Ok(needs);
-            }
-            // Behind this process somebody lacks it.
-            Kind::Data if self.plan.is_past(head.index) => {}
-            Kind::Data => {
-                self.hasher.update(&head.hash);
-                self.plan.next += 1;
-                self.fill(payload.len() as u64, Some(payload), Fill::Write)?;
-                self.skip_what_is_here()?;
-            }
-            Kind::Stream => {
-                self.hasher.update(&head.hash);
-                self.sink.write_at(self.streamed, payload)?;
-                self.streamed += payload.len() as u64;
-                self.totals.bytes += payload.len() as u64;
-            }
-            Kind::End => self.end(payload)?,
-        }
-        Ok(None)
-    }
-
     fn end(&mut self, payload: &[u8]) -> Result<(), Fault> {
-        let said: Totals = postcard::from_bytes(payload)
-            .map_err(|_| Fault::Protocol("a last block that is none"))?;
-        self.totals.hash = *self.hasher.finalize().as_bytes();
-        self.totals.vanished = said.vanished;
-        if self.totals != said {
-            return Err(Fault::TotalDiffers);
-        }
+        let hash = *self.hasher.finalize().as_bytes();
+        conclude(payload, &mut self.totals, hash)?;
         self.sink.finish()
     }
 
@@ -240,6 +221,55 @@ impl Unpacker {
             }
         }
         Ok(())
+    }
+}
+
+impl Store for Unpacker {
+    fn store(&mut self, block: &Block, payload: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let head = &block.head;
+        match head.kind {
+            Kind::Entries => {
+                self.hasher.update(&head.hash);
+                let batch = Batch::parse(payload)?;
+                let needs = match batch.hashes.is_empty() {
+                    true => None,
+                    false => Some(self.look_for(&batch)?),
+                };
+                self.records.extend(batch.records);
+                self.go_on()?;
+                self.skip_what_is_here()?;
+                return Ok(needs);
+            }
+            // Behind this process somebody lacks it.
+            Kind::Data if self.plan.is_past(head.index) => {}
+            Kind::Data => {
+                self.hasher.update(&head.hash);
+                self.plan.next += 1;
+                self.fill(payload.len() as u64, Some(payload), Fill::Write)?;
+                self.skip_what_is_here()?;
+            }
+            Kind::Stream => {
+                self.hasher.update(&head.hash);
+                self.sink.write_at(self.streamed, payload)?;
+                self.streamed += payload.len() as u64;
+                self.totals.bytes += payload.len() as u64;
+            }
+            Kind::End => self.end(payload)?,
+        }
+        Ok(None)
+    }
+
+    fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    fn take_events(&mut self) -> Vec<Event> {
+        let warnings = self.sink.take_warnings().into_iter();
+        warnings.map(|text| Event::Warning { text }).collect()
+    }
+
+    fn checked(&self) -> Option<Checked> {
+        None
     }
 }
 

@@ -4,6 +4,7 @@
 //! The one invariant: until [`Sink::finish`], nothing that stood at the target has changed.
 
 use super::Sink;
+use super::names::Names;
 use super::part::{self, Cleanup};
 use crate::entry::{Entry, Meta, What, below};
 use crate::fault::Fault;
@@ -13,8 +14,6 @@ use rustix::fs::{
     XattrFlags,
 };
 use rustix::io::Errno;
-use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -34,7 +33,7 @@ enum Level {
         path: PathBuf,
         meta: Meta,
         /// Names in it, where others that an earlier cast left are to go.
-        names: Option<HashSet<OsString>>,
+        names: Option<Names>,
     },
     File(Open),
 }
@@ -173,7 +172,9 @@ impl Tree {
             names: Some(names), ..
         }) = self.levels.last_mut()
         {
-            names.extend(path.file_name().map(ToOwned::to_owned));
+            path.file_name()
+                .into_iter()
+                .for_each(|name| names.insert(name));
         }
         if !self.resume {
             return Ok(false);
@@ -186,11 +187,11 @@ impl Tree {
     }
 
     /// Removes what an earlier cast left in a directory and this source does not have.
-    fn remove_others(path: &Path, names: &HashSet<OsString>) -> Result<(), Fault> {
+    fn remove_others(path: &Path, names: &Names) -> Result<(), Fault> {
         let unreadable = |errno| Fault::file(path, "listed", errno);
         for entry in fs::read_dir(path).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
-            if !names.contains(&entry.file_name()) {
+            if !names.has(&entry.file_name()) {
                 part::remove(&entry.path())?;
             }
         }
@@ -220,7 +221,7 @@ impl Tree {
             let file = File::open(&path).map_err(|errno| Fault::file(&path, "opened", errno))?;
             self.hold(&file)?;
         }
-        let names = self.resume.then(HashSet::new);
+        let names = self.resume.then(Names::default);
         self.levels.push(Level::Directory { path, meta, names });
         Ok(())
     }

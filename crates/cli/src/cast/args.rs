@@ -37,6 +37,10 @@ pub(crate) struct Args {
     /// Send only blocks that hosts do not have, from a cast that was cut off or in an older copy.
     #[arg(long)]
     pub(super) resume: bool,
+    /// Compare the copies that are on the hosts with the source, and write nothing. The exit status is 1
+    /// when one differs.
+    #[arg(long, conflicts_with_all = ["resume", "replace", "sync", "keep_partial", "limit", "pipe"])]
+    pub(super) verify: bool,
     /// Let the copy replace a directory that is there as the target.
     #[arg(long)]
     pub(super) replace: bool,

@@ -11,7 +11,7 @@ use crate::error::{UserError, user_error};
 use crate::lab::Lab;
 use crate::output::outln;
 use crate::run::hosts::{self, Host, MapBy, Place};
-use crate::run::{self, Failure, OWN_PROGRAM, Options, Workload};
+use crate::run::{self, Failure, OWN_PROGRAM, Options, Unstarted, Workload};
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use portolan::settings;
@@ -59,15 +59,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             Ok(outcome) => outcome,
             // One that cannot be reached does not keep the others from their copies.
             Err(error) => {
-                let (name, why) = only_host(&error, &places).ok_or(error)?;
-                give_up(&mut places, &mut lost, name, why)?;
+                for (name, why) in unstarted(error, &places)? {
+                    give_up(&mut places, &mut lost, name, (why, args.verify))?;
+                }
                 continue;
             }
         };
         match outcome.failure {
             Some(Failure::Rank { gone, .. }) if !outcome.has_begun && gone.rank > 0 => {
                 let why = watch.failure_of(gone.rank).unwrap_or(gone.cause);
-                give_up(&mut places, &mut lost, gone.host, why)?;
+                give_up(&mut places, &mut lost, gone.host, (why, args.verify))?;
             }
             failure => return watch.finish(failure),
         }
@@ -98,11 +99,15 @@ fn explain(spec: &Spec) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The host that alone is the reason, and its sentence.
-fn only_host(error: &anyhow::Error, places: &[Host]) -> Option<(String, String)> {
-    let name = error.downcast_ref::<UserError>()?.host()?;
-    let is_receiver = places.iter().skip(1).any(|host| host.name == name);
-    is_receiver.then(|| (name.to_owned(), error.to_string()))
+/// The receivers that are the reason, with a sentence each; any other reason ends the cast.
+fn unstarted(error: anyhow::Error, places: &[Host]) -> Result<Vec<(String, String)>> {
+    let unstarted = error.downcast::<Unstarted>()?;
+    let is_receiver = |host| places[1..].iter().any(|place| place.name == host);
+    if !unstarted.hosts().all(|(host, _)| is_receiver(host)) {
+        return Err(UserError::new(unstarted.to_string()).into());
+    }
+    let hosts = unstarted.hosts();
+    Ok(hosts.map(|(host, why)| (host.to_owned(), why)).collect())
 }
 
 /// Goes on without a host.
@@ -110,11 +115,15 @@ fn give_up(
     places: &mut Vec<Host>,
     lost: &mut Vec<(String, String)>,
     name: String,
-    why: String,
+    (why, verify): (String, bool),
 ) -> Result<()> {
+    let line = watch::without(&name, &why, verify);
     // Where nobody hears of it, the exit status still says it.
-    let _ = writeln!(std::io::stderr(), "portolan: {name} gets no copy: {why}");
+    let _ = writeln!(std::io::stderr(), "{line}");
+    // The source may be one of the hosts that are listed.
+    let source = places.remove(0);
     places.retain(|host| host.name != name);
+    places.insert(0, source);
     lost.push((name, why));
     if places.len() < 2 {
         user_error!("no host is left to cast to");
@@ -159,6 +168,7 @@ fn spec(args: &Args, places: &[Host]) -> Result<Spec> {
         hosts: places.iter().map(|host| host.name.clone()).collect(),
         degree: args.shape.degree(),
         resume: args.resume,
+        verify: args.verify,
         replace: args.replace,
         sync: args.sync,
         keep_partial: args.keep_partial,
@@ -177,6 +187,9 @@ fn target(args: &Args, places: &[Host]) -> Result<Target> {
         (Some(target), None) => target,
     };
     if target.as_os_str().as_bytes() == b"-" {
+        if args.verify {
+            user_error!("--verify compares copies that are there: give the name that they have");
+        }
         if places.len() != 2 {
             user_error!(
                 "the copies of {} hosts do not fit one standard output: cast to one host (--first 1), or \
@@ -193,7 +206,7 @@ fn target(args: &Args, places: &[Host]) -> Result<Target> {
     let is_shared = portolan_cast::expand(&name, "a") == portolan_cast::expand(&name, "b");
     let is_device =
         std::fs::metadata(target).is_ok_and(|there| !there.is_file() && !there.is_dir());
-    if are_namespaces && is_shared && !is_device && places.len() > 2 {
+    if are_namespaces && is_shared && !is_device && places.len() > 2 && !args.verify {
         user_error!(
             "the hosts of a lab share their files: put %h, which stands for a host's name, into the \
              target, as in {}/%h",

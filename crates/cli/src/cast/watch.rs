@@ -39,6 +39,8 @@ pub(super) struct Watch {
     json: bool,
     /// Standard output is for the data.
     is_data_out: bool,
+    /// Copies are compared, not made.
+    verify: bool,
     progress: Progress,
 }
 
@@ -50,6 +52,7 @@ impl Watch {
             lost: lost.to_vec(),
             json,
             is_data_out: spec.target == Target::StandardOutput,
+            verify: spec.verify,
             progress: Progress::new(Instant::now(), json),
         }
     }
@@ -72,7 +75,8 @@ impl Watch {
         let source_failed = self.states[0].failed.is_some();
         for (state, host) in self.states.iter().zip(&self.hosts) {
             let is_source = std::ptr::eq(state, &self.states[0]);
-            if state.done.is_some() {
+            if let Some(done) = &state.done {
+                without += usize::from(done.checked.is_some_and(|checked| checked.differing > 0));
                 continue;
             }
             without += usize::from(!is_source);
@@ -80,7 +84,7 @@ impl Watch {
             let why = why.map_or("it ended without a word", String::as_str);
             match (is_source, source_failed) {
                 (true, _) => say(&format!("portolan: the source on {host} failed: {why}")),
-                (false, false) => say(&format!("portolan: {host} gets no copy: {why}")),
+                (false, false) => say(&self::without(host, why, self.verify)),
                 (false, true) => {}
             }
         }
@@ -133,6 +137,12 @@ impl Watch {
                     state.bypassed.get_or_insert(why);
                 }
             }
+            Event::Differs { path, why } if !self.json => {
+                self.progress.clear();
+                let host = &self.hosts[rank as usize];
+                self.print(format!("{host}: {path} {why}\n").as_bytes())?;
+            }
+            Event::Differs { .. } => {}
         }
         Ok(())
     }
@@ -201,12 +211,25 @@ impl Observer for Watch {
     }
 }
 
+/// A host that has no copy, or whose copy was not compared, and why.
+pub(super) fn without(host: &str, why: &str, verify: bool) -> String {
+    match verify {
+        true => format!("portolan: {host} was not checked: {why}"),
+        false => format!("portolan: {host} gets no copy: {why}"),
+    }
+}
+
 fn sentence(done: &Done) -> String {
     let rate = done.bytes as f64 / done.seconds.max(1e-9) / 1e6;
     let megabytes = done.bytes as f64 / 1e6;
-    let entries = match done.entries {
-        0 | 1 => String::new(),
-        entries => format!("{entries} entries, "),
+    let entries = match (done.checked, done.entries) {
+        (Some(checked), entries) if checked.differing > 0 => format!(
+            "DIFFERS in {} entries of {entries}, {} of {} blocks; ",
+            checked.differing, checked.differing_blocks, checked.blocks
+        ),
+        (Some(_), entries) => format!("the same, {entries} entries, "),
+        (None, 0 | 1) => String::new(),
+        (None, entries) => format!("{entries} entries, "),
     };
     format!(
         "{entries}{megabytes:.1} MB in {:.2} s, {rate:.0} MB/s",

@@ -20,6 +20,10 @@ const NOT_FOUND: i32 = 127;
 /// Seconds that ssh may take to connect; a person is waiting.
 const CONNECT_TIMEOUT_S: u32 = 10;
 
+/// How long other agents may take to say hello once one has failed to: what connecting may take, and
+/// then a shell's start-up files.
+pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(CONNECT_TIMEOUT_S as u64 + 5);
+
 /// How long an agent may take to end once its input is closed, before it is killed.
 const END_DELAY: Duration = Duration::from_secs(2);
 
@@ -170,7 +174,7 @@ impl Agent {
             self.said.join("; ")
         };
         let code = status.and_then(|status| status.code());
-        let error = UserError::new(match (&self.host.place, code) {
+        UserError::new(match (&self.host.place, code) {
             (Place::Ssh, Some(SSH_FAILED)) => format!(
                 "cannot reach host {name}: {said}; check the name in the hosts file, and that \
                  `ssh -o BatchMode=yes {name} true` works without a password"
@@ -180,8 +184,7 @@ impl Agent {
                  where it is with --remote-program PATH"
             ),
             _ => format!("no agent runs on host {name}: {said}; `portolan agent` must work there"),
-        });
-        error.about(&name)
+        })
     }
 }
 

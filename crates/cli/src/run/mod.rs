@@ -12,6 +12,7 @@ pub(crate) mod command;
 mod control;
 pub(crate) mod hosts;
 mod printer;
+mod unstarted;
 pub(crate) mod wire;
 
 use crate::error::UserError;
@@ -31,6 +32,7 @@ use rand::TryRngCore;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
+pub(crate) use unstarted::Unstarted;
 pub(crate) use wire::{OWN_PROGRAM, Stream, Workload};
 use wire::{Order, Report, Start};
 
@@ -82,7 +84,7 @@ pub(crate) fn execute(options: &Options) -> Result<Outcome> {
 /// others, and the observer gets what ranks print.
 ///
 /// # Errors
-/// As [`execute`].
+/// As [`execute`]; with an observer, [`Unstarted`] with all hosts on which nothing could be started.
 pub(crate) fn execute_observed(
     options: &Options,
     observer: Option<&mut dyn Observer>,
@@ -120,6 +122,7 @@ struct Job<'a> {
     agents: Vec<Agent>,
     control: Control,
     printer: Printer,
+    unstarted: Unstarted,
 }
 
 /// What a descriptor in the loop belongs to.
@@ -173,6 +176,7 @@ impl<'a> Job<'a> {
             agents,
             control,
             printer,
+            unstarted: Unstarted::default(),
         })
     }
 
@@ -183,6 +187,7 @@ impl<'a> Job<'a> {
                 self.handle(source)?;
             }
             self.control.handle_timeout(Instant::now());
+            self.check_started(Instant::now())?;
             self.observe();
             self.give_orders()?;
             if self.control.is_abandoned() {
@@ -233,6 +238,7 @@ impl<'a> Job<'a> {
             .observer
             .as_ref()
             .map(|_| Instant::now() + OBSERVE_INTERVAL);
+        // With an observer, this looks at hosts that do not start often enough as well.
         let deadline = self.control.deadline().into_iter().chain(look).min();
         launch_io::wait(&fds, deadline)
     }
@@ -287,7 +293,8 @@ impl<'a> Job<'a> {
             return Ok(());
         }
         if !agent.is_up && self.control.failure().is_none() {
-            return Err(agent.failure_to_start().into());
+            let error = agent.failure_to_start();
+            return self.refuse(index, error);
         }
         let cause = agent.loss();
         let ranks = agent.ranks.clone();
@@ -300,6 +307,35 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
+    /// Nothing can be started on the host of this agent. With an observer the others are waited for, so
+    /// that all such hosts are told of at once.
+    fn refuse(&mut self, index: usize, error: UserError) -> Result<()> {
+        if self.observer.is_none() {
+            return Err(error.into());
+        }
+        let agent = &mut self.agents[index];
+        if !agent.is_done {
+            agent.end();
+        }
+        let host = agent.host.name.clone();
+        self.unstarted
+            .add(Instant::now() + agents::SETTLE_DELAY, host, error);
+        Ok(())
+    }
+
+    fn check_started(&mut self, now: Instant) -> Result<()> {
+        let is_open = |agent: &Agent| !agent.is_up && !agent.is_done;
+        let is_waiting = self.agents.iter().any(is_open);
+        if !self.unstarted.is_settled(now, is_waiting) {
+            return Ok(());
+        }
+        // Together: each takes a moment to end.
+        self.agents
+            .iter_mut()
+            .for_each(|agent| agent.orders.close());
+        Err(std::mem::take(&mut self.unstarted).into())
+    }
+
     fn handle_report(&mut self, index: usize, report: Report) -> Result<()> {
         let now = Instant::now();
         let agent = &mut self.agents[index];
@@ -307,17 +343,16 @@ impl<'a> Job<'a> {
             Report::Hello { version } if version == VERSION => agent.is_up = true,
             Report::Hello { version } => {
                 let host = &agent.host.name;
-                return Err(UserError::new(format!(
+                let error = UserError::new(format!(
                     "portolan on host {host} is of another version (launch protocol {version}, \
                      here {VERSION}): install the same on all hosts"
-                ))
-                .about(host)
-                .into());
+                ));
+                return self.refuse(index, error);
             }
             Report::Refused { sentence } => {
                 let host = &agent.host.name;
                 let error = UserError::new(format!("host {host}: {sentence}"));
-                return Err(error.about(host).into());
+                return self.refuse(index, error);
             }
             Report::Address { rank, address } => self.control.on_address(now, rank, address),
             Report::Trouble { rank, reason } => self.control.on_trouble(rank, reason),

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Comparing: what stands at the target is held against what the source has, and nothing is written.
+//!
+//! What cannot be read differs. Times of change are not compared, nor attributes that only the copy has.
+
+use super::Store;
+use super::names::Names;
+use crate::block::{Block, Kind};
+use crate::entry::{Batch, Entry, Meta, Record, Totals, What, below};
+use crate::event::{Checked, Event};
+use crate::fault::{Fault, shown};
+use crate::spec::{BLOCK_LEN, Spec};
+use rustix::fs::{Advice, FileType, SeekFrom, Stat};
+use std::fs::File;
+use std::io::Seek;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Entries that are named: a directory with other contents has more of them than anybody reads.
+const NAMED_MAX: u64 = 100;
+
+/// What has been begun and is not complete.
+enum Level {
+    Directory {
+        path: PathBuf,
+        /// Names that the source has in it; `None` if it is not there.
+        names: Option<Names>,
+    },
+    File(Open),
+}
+
+struct Open {
+    path: PathBuf,
+    /// `None` if it is not there, or cannot be read.
+    file: Option<File>,
+    /// `None` for a stream, which is as long as what comes.
+    len: Option<u64>,
+    /// A device may be longer than what was written to it.
+    may_be_longer: bool,
+    /// One past the last byte that was compared.
+    at: u64,
+    blocks: u64,
+    differing: u64,
+    /// Where the first block that differs begins.
+    first: u64,
+    unreadable: Option<std::io::Error>,
+    /// What differs beside the contents.
+    notes: Vec<String>,
+}
+
+/// Compares what blocks say with what is there.
+pub(super) struct Checker {
+    target: PathBuf,
+    levels: Vec<Level>,
+    is_root: bool,
+    hasher: blake3::Hasher,
+    totals: Totals,
+    checked: Checked,
+    events: Vec<Event>,
+    bytes: Vec<u8>,
+}
+
+impl Checker {
+    pub(super) fn new(spec: &Spec, rank: u32) -> Checker {
+        Checker {
+            target: spec.target_path(rank).unwrap_or_default(),
+            levels: Vec::new(),
+            is_root: rustix::process::geteuid().is_root(),
+            hasher: blake3::Hasher::new(),
+            totals: Totals::default(),
+            checked: Checked::default(),
+            events: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    fn take_batch(&mut self, payload: &[u8]) -> Result<(), Fault> {
+        let batch = Batch::parse(payload)?;
+        let mut hashes = batch.hashes.iter();
+        for record in batch.records {
+            match record {
+                Record::Entry(entry) => self.begin(entry)?,
+                Record::Extent { offset, len } => self.compare(offset, len, &mut hashes)?,
+                Record::End => self.end()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, entry: Entry) -> Result<(), Fault> {
+        self.totals.entries += 1;
+        let path = below(&self.target, &entry.path)?;
+        let is_known_missing = match self.levels.last_mut() {
+            Some(Level::Directory { names, .. }) => {
+                if let (Some(names), Some(name)) = (names.as_mut(), path.file_name()) {
+                    names.insert(name);
+                }
+                names.is_none()
+            }
+            _ => false,
+        };
+        // What is cast to a name that leads to a device goes to the device.
+        let stat = match entry.path.is_empty() {
+            true => rustix::fs::stat(&path),
+            false => rustix::fs::lstat(&path),
+        };
+        let mut notes = Vec::new();
+        let stat = match stat {
+            Ok(stat) => Some(stat),
+            Err(_) if is_known_missing => None,
+            Err(errno) => {
+                notes.push(unfit(errno.into()));
+                None
+            }
+        };
+        if is_known_missing {
+            // Its directory was named already.
+            self.checked.differing += 1;
+        }
+        match entry.what {
+            What::Directory => self.begin_directory(path, &entry.meta, stat.as_ref(), notes),
+            What::File { len } => self.begin_file(path, &entry.meta, stat, Some(len), notes),
+            What::Stream => self.begin_file(path, &entry.meta, stat, None, notes),
+            other => {
+                if let Some(stat) = &stat {
+                    self.compare_other(&path, &other, &entry.meta, stat, &mut notes)?;
+                }
+                self.tell(&path, &notes);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_directory(
+        &mut self,
+        path: PathBuf,
+        meta: &Meta,
+        stat: Option<&Stat>,
+        mut notes: Vec<String>,
+    ) {
+        let is_there = stat.is_some_and(|stat| kind(stat) == FileType::Directory);
+        if let Some(stat) = stat {
+            match is_there {
+                true => self.compare_meta(&path, meta, stat, false, &mut notes),
+                false => notes.push("is no directory".into()),
+            }
+        }
+        self.tell(&path, &notes);
+        let names = is_there.then(Names::default);
+        self.levels.push(Level::Directory { path, names });
+    }
+
+    fn begin_file(
+        &mut self,
+        path: PathBuf,
+        meta: &Meta,
+        stat: Option<Stat>,
+        len: Option<u64>,
+        mut notes: Vec<String>,
+    ) {
+        let is_device = stat.is_some_and(|stat| kind(&stat) == FileType::BlockDevice);
+        let is_file = stat.is_some_and(|stat| kind(&stat) == FileType::RegularFile);
+        let mut file = None;
+        if is_device || is_file {
+            match File::open(&path) {
+                Ok(opened) => {
+                    // A hint: without it the file is read as well, perhaps slower.
+                    let _ = rustix::fs::fadvise(&opened, 0, None, Advice::Sequential);
+                    file = Some(opened);
+                }
+                Err(errno) => notes.push(unfit(errno)),
+            }
+        } else if stat.is_some() {
+            notes.push("is no file".into());
+        }
+        if let Some(stat) = stat.filter(|_| is_file && len.is_some()) {
+            self.compare_meta(&path, meta, &stat, false, &mut notes);
+        }
+        self.levels.push(Level::File(Open {
+            path,
+            file,
+            len,
+            may_be_longer: is_device,
+            at: 0,
+            blocks: 0,
+            differing: 0,
+            first: 0,
+            unreadable: None,
+            notes,
+        }));
+    }
+
+    /// Compares what has no contents.
+    fn compare_other(
+        &self,
+        path: &Path,
+        what: &What,
+        meta: &Meta,
+        stat: &Stat,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Fault> {
+        match what {
+            What::Symlink { target } => {
+                let leads = rustix::fs::readlink(path, Vec::new());
+                if leads.is_ok_and(|leads| leads.as_bytes() == target.as_slice()) {
+                    self.compare_meta(path, meta, stat, true, notes);
+                } else {
+                    let target = shown(&crate::path_of(target));
+                    notes.push(format!("is no symbolic link to {target}"));
+                }
+            }
+            What::HardLink { to } => {
+                let first = below(&self.target, to)?;
+                let is_same = rustix::fs::lstat(&first)
+                    .is_ok_and(|first| (first.st_dev, first.st_ino) == (stat.st_dev, stat.st_ino));
+                if !is_same {
+                    notes.push(format!("is no hard link of {}", shown(&first)));
+                }
+            }
+            What::Special { file_type, device } => {
+                if stat.st_mode & !0o7777 == *file_type && stat.st_rdev == *device {
+                    self.compare_meta(path, meta, stat, false, notes);
+                } else {
+                    notes.push("is another kind of file".into());
+                }
+            }
+            // Those have contents.
+            What::File { .. } | What::Stream | What::Directory => {}
+        }
+        Ok(())
+    }
+
+    fn compare_meta(
+        &self,
+        path: &Path,
+        meta: &Meta,
+        stat: &Stat,
+        is_symlink: bool,
+        notes: &mut Vec<String>,
+    ) {
+        let mode = stat.st_mode & 0o7777;
+        if !is_symlink && mode != meta.mode {
+            let source = meta.mode;
+            notes.push(format!("has permissions {mode:o}, the source {source:o}"));
+        }
+        // Others cannot give files away, so their copies have their own.
+        if self.is_root && (stat.st_uid, stat.st_gid) != (meta.uid, meta.gid) {
+            notes.push(format!(
+                "belongs to {}:{}, in the source to {}:{}",
+                stat.st_uid, stat.st_gid, meta.uid, meta.gid
+            ));
+        }
+        for (name, value) in &meta.attributes {
+            let mut there = vec![0; value.len() + 1];
+            let len = rustix::fs::lgetxattr(path, name.as_slice(), &mut there);
+            if !len.is_ok_and(|len| there.get(..len) == Some(value)) {
+                let name = String::from_utf8_lossy(name);
+                notes.push(format!("has another extended attribute {name}"));
+            }
+        }
+    }
+
+    /// Compares an extent with its hashes, one for each [`BLOCK_LEN`] of it.
+    fn compare<'a>(
+        &mut self,
+        offset: u64,
+        len: u64,
+        hashes: &mut impl Iterator<Item = &'a [u8; 32]>,
+    ) -> Result<(), Fault> {
+        let Some(Level::File(open)) = self.levels.last_mut() else {
+            return Err(Fault::Protocol("data without a file"));
+        };
+        open.compare_hole(offset, &mut self.bytes);
+        let mut at = offset;
+        while at < offset + len {
+            let step = (offset + len - at).min(u64::from(BLOCK_LEN));
+            let hash = hashes
+                .next()
+                .ok_or(Fault::Protocol("data without a hash"))?;
+            let is_same = open.read(at, step, &mut self.bytes)
+                && blake3::hash(&self.bytes).as_bytes() == hash;
+            open.count(at, is_same);
+            at += step;
+        }
+        open.at = at;
+        self.totals.bytes += len;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        match self.levels.pop() {
+            Some(Level::File(mut open)) => {
+                let len = open.len.unwrap_or(open.at);
+                open.compare_hole(len, &mut self.bytes);
+                open.conclude(len);
+                self.checked.blocks += open.blocks;
+                self.checked.differing_blocks += open.differing;
+                self.tell(&open.path, &open.notes);
+            }
+            Some(Level::Directory {
+                path,
+                names: Some(names),
+            }) => self.look_for_others(&path, &names),
+            Some(Level::Directory { names: None, .. }) => {}
+            None => return Err(Fault::Protocol("the end of nothing")),
+        }
+        Ok(())
+    }
+
+    /// Names what the source does not have.
+    fn look_for_others(&mut self, path: &Path, names: &Names) {
+        match std::fs::read_dir(path) {
+            Ok(entries) => {
+                for entry in entries.flatten() {
+                    if !names.has(&entry.file_name()) {
+                        self.tell(&entry.path(), &["is not in the source".into()]);
+                    }
+                }
+            }
+            Err(errno) => self.tell(path, &[unfit(errno)]),
+        }
+    }
+
+    /// Counts and names an entry, if anything is to be said of it.
+    fn tell(&mut self, path: &Path, notes: &[String]) {
+        if notes.is_empty() {
+            return;
+        }
+        self.checked.differing += 1;
+        if self.checked.differing <= NAMED_MAX {
+            self.events.push(Event::Differs {
+                path: shown(path),
+                why: notes.join("; "),
+            });
+        }
+    }
+}
+
+impl Open {
+    /// Reads `len` bytes; `false` if they are not all there.
+    fn read(&mut self, offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
+        let Some(file) = &self.file else {
+            return false;
+        };
+        bytes.resize(usize::try_from(len).unwrap_or(0), 0);
+        match file.read_exact_at(bytes, offset) {
+            Ok(()) => true,
+            Err(errno) => {
+                if errno.kind() != std::io::ErrorKind::UnexpectedEof {
+                    self.unreadable.get_or_insert(errno);
+                }
+                false
+            }
+        }
+    }
+
+    fn count(&mut self, at: u64, is_same: bool) {
+        self.blocks += 1;
+        if !is_same {
+            if self.differing == 0 {
+                self.first = at;
+            }
+            self.differing += 1;
+        }
+    }
+
+    /// Where the source has a hole, the copy has one, or zeros. Holes of both are not read.
+    fn compare_hole(&mut self, end: u64, bytes: &mut Vec<u8>) {
+        while self.at < end {
+            let Some(file) = &self.file else {
+                break;
+            };
+            let data = match rustix::fs::seek(file, SeekFrom::Data(self.at)) {
+                Ok(data) => data.max(self.at),
+                // No data any more.
+                Err(rustix::io::Errno::NXIO) => end,
+                Err(_) => self.at,
+            };
+            if data >= end {
+                break;
+            }
+            // What the copy lacks at its end is told by its length.
+            let there = file.metadata().map_or(end, |metadata| metadata.len());
+            let there = if self.may_be_longer {
+                end
+            } else {
+                there.min(end)
+            };
+            let len = there.saturating_sub(data).min(u64::from(BLOCK_LEN));
+            if len == 0 {
+                break;
+            }
+            let is_zero = self.read(data, len, bytes) && bytes.iter().all(|byte| *byte == 0);
+            self.count(data, is_zero);
+            self.at = data + len;
+        }
+        self.at = end;
+    }
+
+    /// Says what differs, now that all has been compared with a source of `len` bytes.
+    fn conclude(&mut self, len: u64) {
+        if let Some(mut file) = self.file.as_ref() {
+            let there = file.seek(std::io::SeekFrom::End(0)).unwrap_or(0);
+            if there < len || (there > len && !self.may_be_longer) {
+                self.notes
+                    .push(format!("has {there} bytes, the source {len}"));
+            }
+        }
+        if self.differing > 0 && self.file.is_some() {
+            self.notes.push(format!(
+                "{} of {} block{} differ{}, the first at byte {}",
+                self.differing,
+                self.blocks,
+                if self.blocks == 1 { "" } else { "s" },
+                if self.differing == 1 { "s" } else { "" },
+                self.first
+            ));
+        }
+        if let Some(errno) = self.unreadable.take() {
+            self.notes.push(unfit(errno));
+        }
+    }
+}
+
+impl Store for Checker {
+    fn store(&mut self, block: &Block, payload: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        match block.head.kind {
+            Kind::Entries => {
+                self.hasher.update(&block.head.hash);
+                self.take_batch(payload)?;
+            }
+            Kind::End => {
+                let hash = *self.hasher.finalize().as_bytes();
+                super::conclude(payload, &mut self.totals, hash)?;
+            }
+            Kind::Data | Kind::Stream => {
+                return Err(Fault::Protocol("data where only hashes go"));
+            }
+        }
+        Ok(None)
+    }
+
+    fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    fn checked(&self) -> Option<Checked> {
+        Some(self.checked)
+    }
+}
+
+fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Why something cannot be compared.
+fn unfit(errno: std::io::Error) -> String {
+    match errno.kind() {
+        std::io::ErrorKind::NotFound => "is not there".into(),
+        _ => format!("cannot be read: {errno}"),
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Hosts on which nothing could be started, gathered so that all are told of at once.
+//!
+//! Each may take as long as ssh waits for a connection; they take it at the same time.
+
+use crate::error::UserError;
+use std::fmt;
+use std::time::Instant;
+
+/// Hosts on which nothing could be started, each with a sentence for a person.
+#[derive(Debug, Default)]
+pub(crate) struct Unstarted {
+    hosts: Vec<(String, UserError)>,
+    /// Until when others may still say hello.
+    deadline: Option<Instant>,
+}
+
+impl Unstarted {
+    /// Adds a host; the first says how long others are waited for.
+    pub(super) fn add(&mut self, deadline: Instant, host: String, error: UserError) {
+        self.deadline.get_or_insert(deadline);
+        self.hosts.push((host, error));
+    }
+
+    /// Whether there are such hosts, and no others will be found: nobody `is_waiting`, or it is late.
+    pub(super) fn is_settled(&self, now: Instant, is_waiting: bool) -> bool {
+        self.deadline
+            .is_some_and(|deadline| !is_waiting || now >= deadline)
+    }
+
+    /// Names and sentences.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = (&str, String)> {
+        let hosts = self.hosts.iter();
+        hosts.map(|(host, error)| (host.as_str(), error.to_string()))
+    }
+}
+
+impl fmt::Display for Unstarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sentences: Vec<String> = self.hosts().map(|(_, sentence)| sentence).collect();
+        f.write_str(&sentences.join("; "))
+    }
+}
+
+impl std::error::Error for Unstarted {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn others_are_waited_for_once_one_has_failed() {
+        let now = Instant::now();
+        let mut unstarted = Unstarted::default();
+        assert!(!unstarted.is_settled(now, false));
+        let wait = Duration::from_secs(15);
+        unstarted.add(now + wait, "n1".into(), UserError::new("no route"));
+        assert!(!unstarted.is_settled(now, true));
+        unstarted.add(now + 2 * wait, "n2".into(), UserError::new("refused"));
+        assert!(unstarted.is_settled(now, false));
+        assert!(unstarted.is_settled(now + wait, true));
+        assert_eq!(unstarted.to_string(), "no route; refused");
+    }
+}
