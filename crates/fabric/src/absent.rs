@@ -8,163 +8,57 @@ use crate::abi::*;
 
 const NOSYS: c_int = -libc::ENOSYS;
 
-pub(crate) extern "C" fn bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
-    NOSYS
+/// What every object has, of which an object's own table replaces what it offers.
+pub(crate) const OPS: Ops = Ops {
+    size: size_of::<Ops>(),
+    close,
+    bind,
+    control,
+    ops_open,
+};
+
+/// Functions that return that they are not offered, by the types of their arguments.
+macro_rules! absent {
+    ($($name:ident($($arg:ty),+);)+) => {$(
+        pub(crate) extern "C" fn $name($(_: $arg),+) -> c_int {
+            NOSYS
+        }
+    )+};
 }
 
-pub(crate) extern "C" fn control(_: *mut Fid, _: c_int, _: *mut c_void) -> c_int {
-    NOSYS
-}
+type Addr = *const c_void;
+type Context = *mut c_void;
+type Out<T> = *mut *mut T;
 
-pub(crate) extern "C" fn ops_open(
-    _: *mut Fid,
-    _: *const c_char,
-    _: u64,
-    _: *mut *mut c_void,
-    _: *mut c_void,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn passive_ep(
-    _: *mut FidFabric,
-    _: *mut Info,
-    _: *mut *mut c_void,
-    _: *mut c_void,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn wait_open(
-    _: *mut FidFabric,
-    _: *mut c_void,
-    _: *mut *mut c_void,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn scalable_ep(
-    _: *mut FidDomain,
-    _: *mut Info,
-    _: *mut *mut FidEp,
-    _: *mut c_void,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn poll_open(
-    _: *mut FidDomain,
-    _: *mut c_void,
-    _: *mut *mut c_void,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn stx_ctx(
-    _: *mut FidDomain,
-    _: *mut TxAttr,
-    _: *mut *mut c_void,
-    _: *mut c_void,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn srx_ctx(
-    _: *mut FidDomain,
-    _: *mut RxAttr,
-    _: *mut *mut FidEp,
-    _: *mut c_void,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn insertsvc(
-    _: *mut FidAv,
-    _: *const c_char,
-    _: *const c_char,
-    _: *mut u64,
-    _: u64,
-    _: *mut c_void,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn insertsym(
-    _: *mut FidAv,
-    _: *const c_char,
-    _: usize,
-    _: *const c_char,
-    _: usize,
-    _: *mut u64,
-    _: u64,
-    _: *mut c_void,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn tx_ctx(
-    _: *mut FidEp,
-    _: c_int,
-    _: *mut TxAttr,
-    _: *mut *mut FidEp,
-    _: *mut c_void,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn rx_ctx(
-    _: *mut FidEp,
-    _: c_int,
-    _: *mut RxAttr,
-    _: *mut *mut FidEp,
-    _: *mut c_void,
-) -> c_int {
-    NOSYS
+absent! {
+    close(*mut Fid);
+    bind(*mut Fid, *mut Fid, u64);
+    control(*mut Fid, c_int, *mut c_void);
+    ops_open(*mut Fid, *const c_char, u64, Out<c_void>, Context);
+    // Of a fabric.
+    passive_ep(*mut FidFabric, *mut Info, Out<c_void>, Context);
+    wait_open(*mut FidFabric, *mut c_void, Out<c_void>);
+    // Of a domain.
+    scalable_ep(*mut FidDomain, *mut Info, Out<FidEp>, Context);
+    poll_open(*mut FidDomain, *mut c_void, Out<c_void>);
+    stx_ctx(*mut FidDomain, *mut TxAttr, Out<c_void>, Context);
+    srx_ctx(*mut FidDomain, *mut RxAttr, Out<FidEp>, Context);
+    // Of an address vector.
+    insertsvc(*mut FidAv, *const c_char, *const c_char, *mut u64, u64, Context);
+    insertsym(*mut FidAv, *const c_char, usize, *const c_char, usize, *mut u64, u64, Context);
+    // Of an endpoint.
+    tx_ctx(*mut FidEp, c_int, *mut TxAttr, Out<FidEp>, Context);
+    rx_ctx(*mut FidEp, c_int, *mut RxAttr, Out<FidEp>, Context);
+    setname(*mut Fid, *mut c_void, usize);
+    getpeer(*mut FidEp, *mut c_void, *mut usize);
+    connect(*mut FidEp, Addr, Addr, usize);
+    listen(*mut c_void);
+    accept(*mut FidEp, Addr, usize);
+    reject(*mut c_void, *mut Fid, Addr, usize);
+    shutdown(*mut FidEp, u64);
+    join(*mut FidEp, Addr, u64, Out<c_void>, Context);
 }
 
 pub(crate) extern "C" fn size_left(_: *mut FidEp) -> isize {
     NOSYS as isize
-}
-
-pub(crate) extern "C" fn setname(_: *mut Fid, _: *mut c_void, _: usize) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn getpeer(_: *mut FidEp, _: *mut c_void, _: *mut usize) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn connect(
-    _: *mut FidEp,
-    _: *const c_void,
-    _: *const c_void,
-    _: usize,
-) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn listen(_: *mut c_void) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn accept(_: *mut FidEp, _: *const c_void, _: usize) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn reject(_: *mut c_void, _: *mut Fid, _: *const c_void, _: usize) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn shutdown(_: *mut FidEp, _: u64) -> c_int {
-    NOSYS
-}
-
-pub(crate) extern "C" fn join(
-    _: *mut FidEp,
-    _: *const c_void,
-    _: u64,
-    _: *mut *mut c_void,
-    _: *mut c_void,
-) -> c_int {
-    NOSYS
 }

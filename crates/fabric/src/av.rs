@@ -7,22 +7,16 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use portolan::EndpointAddress;
-use slab::Slab;
 
 use crate::abi::*;
 use crate::absent;
-use crate::domain::Domain;
-use crate::ep::hand_out;
 use crate::errno::{Errno, integer, status};
-use crate::object::{Object, fid};
+use crate::object::{Object, domain_of, fid};
 use crate::state::State;
 
 static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
     close,
-    bind: absent::bind,
-    control: absent::control,
-    ops_open: absent::ops_open,
+    ..absent::OPS
 };
 
 static AV_OPS: OpsAv = OpsAv {
@@ -38,29 +32,6 @@ static AV_OPS: OpsAv = OpsAv {
 /// An insertion that tells of each address by itself.
 const SYNC_ERR: u64 = 1 << 58;
 
-/// The addresses, by their places.
-#[derive(Default)]
-pub(crate) struct Av {
-    places: Slab<EndpointAddress>,
-}
-
-impl Av {
-    /// Every address, with its place.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (usize, EndpointAddress)> + '_ {
-        self.places.iter().map(|(at, address)| (at, *address))
-    }
-
-    fn address(&self, addr: u64) -> Option<EndpointAddress> {
-        self.places.get(usize::try_from(addr).ok()?).copied()
-    }
-
-    /// Free a place, and tell which.
-    fn take(&mut self, addr: u64) -> Option<usize> {
-        let at = usize::try_from(addr).ok()?;
-        self.places.try_remove(at).map(|_| at)
-    }
-}
-
 pub(crate) extern "C" fn open(
     domain: *mut FidDomain,
     attr: *mut AvAttr,
@@ -69,7 +40,7 @@ pub(crate) extern "C" fn open(
 ) -> c_int {
     status(|| {
         // SAFETY: an open domain of ours, and the application's attributes.
-        let (domain, attr) = unsafe { (Domain::of(domain), attr.as_mut()) };
+        let (domain, attr) = unsafe { (domain_of(domain), attr.as_mut()) };
         if let Some(attr) = attr {
             // No vectors that processes share, none that report to an event queue, no scalable
             // endpoints.
@@ -83,7 +54,7 @@ pub(crate) extern "C" fn open(
                 attr.av_type = AV_TABLE;
             }
         }
-        let index = domain.state.lock().avs.insert(Av::default());
+        let index = domain.lock().open_av();
         let head = FidAv {
             fid: fid(CLASS_AV, context, &FID_OPS),
             ops: &raw const AV_OPS,
@@ -109,7 +80,7 @@ extern "C" fn insert(
         }
         // SAFETY: an open vector of ours.
         let object = unsafe { Object::<FidAv>::of(av) };
-        let mut state = object.domain.state.lock();
+        let mut state = object.lock();
         let errors = if flags & SYNC_ERR != 0 {
             context.cast::<c_int>()
         } else {
@@ -119,7 +90,7 @@ extern "C" fn insert(
         for at in 0..count {
             // SAFETY: `count` addresses of this length, which need not be aligned.
             let bytes = unsafe { *addresses.cast::<[u8; EndpointAddress::LEN]>().add(at) };
-            let place = insert_one(&mut state, object.index, &bytes);
+            let place = insert_one(&mut state, object.index(), &bytes);
             inserted += c_int::from(place.is_ok());
             // SAFETY: arrays of `count`, or null.
             unsafe {
@@ -135,35 +106,24 @@ extern "C" fn insert(
     })
 }
 
-/// Add an address, and tell the endpoints that use the vector.
+/// Add an address as the application passes it.
 fn insert_one(
     state: &mut State,
     av: usize,
     bytes: &[u8; EndpointAddress::LEN],
 ) -> Result<usize, Errno> {
     let address = EndpointAddress::from_bytes(bytes).map_err(|_| Errno::INVAL)?;
-    let State { avs, eps, .. } = state;
-    let at = avs[av].places.insert(address);
-    for (_, ep) in eps.iter_mut().filter(|(_, ep)| ep.av == Some(av)) {
-        let peer = ep.engine.insert(&address).map_err(|_| Errno::NOMEM)?;
-        ep.learn(at, peer, &address);
-    }
-    Ok(at)
+    state.insert(av, &address)
 }
 
 extern "C" fn remove(av: *mut FidAv, addrs: *mut u64, count: usize, _flags: u64) -> c_int {
     status(|| {
         // SAFETY: an open vector of ours.
         let object = unsafe { Object::<FidAv>::of(av) };
-        let mut state = object.domain.state.lock();
-        let State { avs, eps, .. } = &mut *state;
-        for index in 0..count {
+        let mut state = object.lock();
+        for at in 0..count {
             // SAFETY: an array of `count`.
-            let addr = unsafe { *addrs.add(index) };
-            let at = avs[object.index].take(addr).ok_or(Errno::INVAL)?;
-            for (_, ep) in eps.iter_mut().filter(|(_, ep)| ep.av == Some(object.index)) {
-                ep.forget(at);
-            }
+            state.remove(object.index(), unsafe { *addrs.add(at) })?;
         }
         Ok(())
     })
@@ -173,8 +133,7 @@ extern "C" fn lookup(av: *mut FidAv, addr: u64, out: *mut c_void, len: *mut usiz
     status(|| {
         // SAFETY: an open vector of ours.
         let object = unsafe { Object::<FidAv>::of(av) };
-        let state = object.domain.state.lock();
-        let address = state.avs[object.index].address(addr).ok_or(Errno::INVAL)?;
+        let address = object.lock().address(object.index(), addr)?;
         // SAFETY: a place for `*len` bytes.
         match unsafe { hand_out(&address, out, len) } {
             // What fits is there, and the length tells of the rest.
@@ -182,6 +141,33 @@ extern "C" fn lookup(av: *mut FidAv, addr: u64, out: *mut c_void, len: *mut usiz
             other => other,
         }
     })
+}
+
+/// Copy an address to the application.
+///
+/// # Errors
+/// `TOOSMALL` if not all of it fits; the length needed is told in any case.
+///
+/// # Safety
+/// `out` has `*len` bytes.
+pub(crate) unsafe fn hand_out(
+    address: &EndpointAddress,
+    out: *mut c_void,
+    len: *mut usize,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let room = len.replace(EndpointAddress::LEN);
+        let copied = room.min(EndpointAddress::LEN);
+        if copied > 0 {
+            std::ptr::copy_nonoverlapping(address.as_bytes().as_ptr(), out.cast(), copied);
+        }
+        if copied < EndpointAddress::LEN {
+            Err(Errno::TOOSMALL)
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// Write an address for people, as much of it as fits, and tell the length it needs.
@@ -210,17 +196,6 @@ extern "C" fn straddr(
 }
 
 extern "C" fn close(av: *mut Fid) -> c_int {
-    status(|| {
-        // SAFETY: an open vector of ours.
-        let object = unsafe { Object::<FidAv>::of(av) };
-        let mut state = object.domain.state.lock();
-        if state.eps.iter().any(|(_, ep)| ep.av == Some(object.index)) {
-            return Err(Errno::BUSY);
-        }
-        state.avs.remove(object.index);
-        drop(state);
-        // SAFETY: as above, and closed only once.
-        drop(unsafe { Object::<FidAv>::take(av) });
-        Ok(())
-    })
+    // SAFETY: an open vector of ours, closed only once.
+    unsafe { Object::<FidAv>::close(av, State::close_av) }
 }

@@ -6,22 +6,18 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
-use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::abi::*;
 use crate::absent;
-use crate::cq::deadline;
 use crate::errno::{Errno, size, status};
+use crate::nap::Deadline;
 use crate::object::fid;
 
 static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
     close,
-    bind: absent::bind,
-    control: absent::control,
-    ops_open: absent::ops_open,
+    ..absent::OPS
 };
 
 static EQ_OPS: OpsEq = OpsEq {
@@ -108,12 +104,12 @@ extern "C" fn sread(
     size(|| {
         // SAFETY: an open queue of ours.
         let queue = unsafe { queue(eq) };
-        let deadline = deadline(timeout);
+        let deadline = Deadline::after(timeout);
         let mut events = queue.events.lock();
         while events.is_empty() {
-            match deadline {
+            match deadline.at() {
                 None => queue.written.wait(&mut events),
-                Some(at) if Instant::now() >= at => return Err(Errno::AGAIN),
+                Some(_) if deadline.is_over() => return Err(Errno::AGAIN),
                 Some(at) => drop(queue.written.wait_until(&mut events, at)),
             }
         }

@@ -14,11 +14,8 @@ use crate::errno::{Errno, status};
 use crate::object::{class, fid};
 
 static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
     close,
-    bind: absent::bind,
-    control: absent::control,
-    ops_open: absent::ops_open,
+    ..absent::OPS
 };
 
 static FABRIC_OPS: OpsFabric = OpsFabric {
@@ -48,15 +45,6 @@ pub(crate) extern "C" fn open(
         }
         Ok(())
     })
-}
-
-/// The version of libfabric's interface that the application was written for.
-///
-/// # Safety
-/// An open fabric of ours.
-pub(crate) unsafe fn api(fabric: *const FidFabric) -> u32 {
-    // SAFETY: the caller's promise. libfabric itself fills it in after `open`.
-    unsafe { (*fabric).api_version }
 }
 
 /// Prepare queues for a sleep on their descriptors.

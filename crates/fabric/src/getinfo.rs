@@ -14,9 +14,10 @@ use std::sync::Once;
 use crate::abi::*;
 use crate::errno::{Errno, status};
 use crate::offer::{self, Asked, Offer};
-use crate::provider::{NAME, is_our_name};
 use portolan::settings::{self, Setting};
 
+/// The provider's name, as in `FI_PROVIDER=portolan` and `fi_info -p portolan`.
+pub(crate) const NAME: &CStr = c"portolan";
 /// The name of the one fabric and the one domain there are.
 const FABRIC_NAME: &CStr = c"portolan";
 /// Bytes beyond each structure, zero: later versions of libfabric append fields and read them.
@@ -59,6 +60,15 @@ unsafe fn is_asked_for(hints: *const Info) -> bool {
     by_hints
         || selected(&std::env::var("FI_PROVIDER").unwrap_or_default())
         || is_on(&settings::FABRIC)
+}
+
+/// Tell whether a C string is the provider's name.
+///
+/// # Safety
+/// `name` is null or a C string.
+unsafe fn is_our_name(name: *const c_char) -> bool {
+    // SAFETY: not null, and so a C string by the caller's promise.
+    !name.is_null() && unsafe { CStr::from_ptr(name) } == NAME
 }
 
 /// Tell whether a switch in the environment is on. One that is neither on nor off is off, and told

@@ -5,7 +5,8 @@
 //! libfabric loads `libportolan-fi.so` and calls [`fi_prov_ini`]. What it gets offers reliable
 //! datagram endpoints; each is a `portolan::Endpoint`. All objects of a domain live in one
 //! `state::State` behind one lock, which is not taken where the application promised to call
-//! from one thread at a time. Progress happens inside the calls that read queues and counters.
+//! from one thread at a time; the calls from C lie above it, and it knows none of them. Progress
+//! happens inside the calls that read queues and counters.
 //!
 //! The provider stays silent unless it is asked for by name (`getinfo.rs`): being installed never
 //! changes which network a program uses. Only this crate's interface to C is unsafe; each module
@@ -27,6 +28,7 @@ mod fabric;
 mod getinfo;
 mod lock;
 mod mr;
+mod nap;
 mod object;
 mod offer;
 mod provider;

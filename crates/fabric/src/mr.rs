@@ -5,16 +5,15 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::Arc;
 
 use libc::iovec;
+use portolan::{RawAccess, RawPiece};
 
 use crate::abi::*;
 use crate::absent;
-use crate::domain::Domain;
 use crate::errno::{Errno, status};
-use crate::object::{Object, fid};
-use crate::state::State;
+use crate::object::{Object, domain_of, fid};
+use crate::state::{Domain, Mr, State};
 
 pub(crate) static OPS: OpsMr = OpsMr {
     size: size_of::<OpsMr>(),
@@ -24,23 +23,11 @@ pub(crate) static OPS: OpsMr = OpsMr {
 };
 
 static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
     close,
     bind,
     control,
-    ops_open: absent::ops_open,
+    ..absent::OPS
 };
-
-/// A region, registered by every endpoint of its domain.
-pub(crate) struct Mr {
-    pub(crate) start: usize,
-    pub(crate) len: usize,
-    pub(crate) key: u64,
-    /// What addresses in the region count from.
-    pub(crate) base: u64,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-}
 
 /// What the application asks for.
 struct Wanted {
@@ -134,76 +121,45 @@ extern "C" fn regattr(
 fn register(domain: *mut Fid, wanted: &Wanted, out: *mut *mut FidMr) -> c_int {
     status(|| {
         // SAFETY: an open domain of ours.
-        let domain: &Arc<Domain> = unsafe { Domain::of(domain.cast()) };
-        let mut state = domain.state.lock();
+        let domain = unsafe { domain_of(domain) };
+        let mut state = domain.lock();
         let mr = plan(domain, &state, wanted)?;
-        let key = mr.key;
-        register_by_all(&mut state, &mr)?;
-        let index = state.mrs.insert(mr);
+        let key = mr.key();
+        let index = state.open_mr(mr)?;
         drop(state);
-        let fid = fid(CLASS_MR, wanted.context, &FID_OPS);
-        // SAFETY: the application's place for the region.
-        unsafe {
-            Object::give(
-                out,
-                FidMr {
-                    fid,
-                    mem_desc: null_mut(),
-                    key,
-                },
-                domain,
-                index,
-            )
+        let head = FidMr {
+            fid: fid(CLASS_MR, wanted.context, &FID_OPS),
+            mem_desc: null_mut(),
+            key,
         };
+        // SAFETY: the application's place for the region.
+        unsafe { Object::give(out, head, domain, index) };
         Ok(())
     })
 }
 
 /// Decide on key and addresses, as the domain was opened.
 fn plan(domain: &Domain, state: &State, wanted: &Wanted) -> Result<Mr, Errno> {
-    let start = wanted.memory.iov_base as usize;
-    let taken = |key| state.mrs.iter().any(|(_, mr)| mr.key == key);
-    let key = if domain.chooses_keys() {
-        rand::random()
-    } else {
-        wanted.key
+    let memory = RawPiece {
+        ptr: wanted.memory.iov_base.cast(),
+        len: wanted.memory.iov_len,
     };
-    if taken(key) {
+    let access = RawAccess {
+        read: wanted.access & REMOTE_READ != 0,
+        write: wanted.access & REMOTE_WRITE != 0,
+    };
+    let key = match domain.chooses_keys() {
+        true => rand::random(),
+        false => wanted.key,
+    };
+    if state.has_key(key) {
         return Err(Errno::NOKEY);
     }
-    Ok(Mr {
-        start,
-        len: wanted.memory.iov_len,
-        key,
-        base: if domain.addresses_are_virtual() {
-            start as u64
-        } else {
-            0
-        },
-        readable: wanted.access & REMOTE_READ != 0,
-        writable: wanted.access & REMOTE_WRITE != 0,
-    })
-}
-
-/// Register a region by all endpoints, or by none.
-fn register_by_all(state: &mut State, mr: &Mr) -> Result<(), Errno> {
-    let failed = state
-        .eps
-        .iter_mut()
-        .find_map(|(_, ep)| ep.register(mr).err());
-    match failed {
-        None => Ok(()),
-        Some(error) => {
-            deregister_by_all(state, mr.key);
-            Err(error)
-        }
-    }
-}
-
-fn deregister_by_all(state: &mut State, key: u64) {
-    for (_, ep) in &mut state.eps {
-        ep.engine.deregister(key);
-    }
+    let base = match domain.addresses_are_virtual() {
+        true => memory.ptr as u64,
+        false => 0,
+    };
+    Ok(Mr::new(memory, access, key, base))
 }
 
 /// Regions need no binding; some applications bind them all the same.
@@ -220,12 +176,6 @@ extern "C" fn control(_mr: *mut Fid, command: c_int, _arg: *mut c_void) -> c_int
 }
 
 extern "C" fn close(mr: *mut Fid) -> c_int {
-    status(|| {
-        // SAFETY: an open region of ours, closed only once.
-        let object = unsafe { Object::<FidMr>::take(mr) };
-        let mut state = object.domain.state.lock();
-        let mr = state.mrs.remove(object.index);
-        deregister_by_all(&mut state, mr.key);
-        Ok(())
-    })
+    // SAFETY: an open region of ours, closed only once.
+    unsafe { Object::<FidMr>::close(mr, State::close_mr) }
 }

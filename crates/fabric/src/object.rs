@@ -6,20 +6,21 @@
     reason = "objects are handed to C and come back as pointers"
 )]
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::abi::{Fid, Ops};
-use crate::domain::Domain;
-use crate::errno::Errno;
+use crate::abi::{Fid, FidDomain, Ops};
+use crate::errno::{Errno, status};
+use crate::lock::Guard;
+use crate::state::{Domain, State};
 
 /// An object of a domain: what C sees, and where its state is.
 #[repr(C)]
 pub(crate) struct Object<F> {
     head: F,
-    pub(crate) domain: Arc<Domain>,
+    domain: Arc<Domain>,
     /// Its place in the domain's table of such objects.
-    pub(crate) index: usize,
+    index: usize,
 }
 
 impl<F> Object<F> {
@@ -47,14 +48,50 @@ impl<F> Object<F> {
         unsafe { &*fid.cast() }
     }
 
-    /// Take an object back from the application.
+    pub(crate) fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// Its place in the domain's table of such objects.
+    #[inline]
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The domain's tables.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, State> {
+        self.domain.lock()
+    }
+
+    /// Take an object back from the application, unless `remove` finds that it is in use. What that
+    /// takes out of the domain's tables ends without the lock.
     ///
     /// # Safety
-    /// As for [`Object::of`]; it is not used afterwards.
-    pub(crate) unsafe fn take<P>(fid: *mut P) -> Box<Object<F>> {
-        // SAFETY: made by `Box::into_raw` in `give`.
-        unsafe { Box::from_raw(fid.cast()) }
+    /// As for [`Object::of`]; once closed, it is not used afterwards.
+    pub(crate) unsafe fn close<T>(
+        fid: *mut Fid,
+        remove: impl FnOnce(&mut State, usize) -> Result<T, Errno>,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: the caller's promise.
+            let object = unsafe { Object::<F>::of(fid) };
+            let removed = remove(&mut object.lock(), object.index)?;
+            // SAFETY: made by `Box::into_raw` in `give`.
+            drop(unsafe { Box::from_raw(fid.cast::<Object<F>>()) });
+            drop(removed);
+            Ok(())
+        })
     }
+}
+
+/// See a domain again.
+///
+/// # Safety
+/// An open domain of ours.
+pub(crate) unsafe fn domain_of<'a, P>(domain: *mut P) -> &'a Arc<Domain> {
+    // SAFETY: the caller's promise.
+    unsafe { Object::<FidDomain>::of(domain) }.domain()
 }
 
 /// Make the head of an object.

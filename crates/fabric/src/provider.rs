@@ -6,15 +6,13 @@
     reason = "an exported symbol, and a look-up among the loaded libraries"
 )]
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use crate::abi::{self, Provider};
 use crate::{fabric, getinfo};
 
-/// The provider's name, as in `FI_PROVIDER=portolan` and `fi_info -p portolan`.
-pub(crate) const NAME: &std::ffi::CStr = c"portolan";
 /// The provider's own version, as libfabric packs it.
 const VERSION: u32 = abi::version(0, 1);
 /// The newest interface this was tried with; what a library without `fi_version` is told.
@@ -41,7 +39,7 @@ pub extern "C" fn fi_prov_ini() -> *mut c_void {
             // asks for the version of the library it runs with.
             fi_version: running_version(),
             context: [null_mut(); 4],
-            name: NAME.as_ptr(),
+            name: getinfo::NAME.as_ptr(),
             getinfo: getinfo::getinfo,
             fabric: fabric::open,
             cleanup,
@@ -63,12 +61,3 @@ fn running_version() -> u32 {
 }
 
 extern "C" fn cleanup() {}
-
-/// Tell whether a C string is the provider's name.
-///
-/// # Safety
-/// `name` is null or a C string.
-pub(crate) unsafe fn is_our_name(name: *const c_char) -> bool {
-    // SAFETY: not null, and so a C string by the caller's promise.
-    !name.is_null() && unsafe { std::ffi::CStr::from_ptr(name) } == NAME
-}

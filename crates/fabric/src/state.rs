@@ -1,35 +1,241 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Everything that belongs to a domain, and the way of a completion from an endpoint to a queue.
+//! Everything that belongs to a domain. Objects name one another by their place in its tables; what C
+//! calls is above, and asks for an effect.
 
-use portolan::{Cause, PeerIndex, RawCompletion, RawError, RawKind};
+mod av;
+mod cntr;
+mod delivery;
+mod domain;
+mod ep;
+mod mr;
+mod op;
+mod peers;
+mod queue;
+mod reader;
+mod routes;
+mod sleep;
+mod submit;
+mod wake;
+
+use portolan::EndpointAddress;
 use slab::Slab;
 
-use crate::abi;
-use crate::av::Av;
-use crate::cntr::Cntr;
-use crate::cq::{Entry, Failure, Queue, Reader};
-use crate::ep::{Ep, Op, Routes};
-use crate::errno;
-use crate::mr::Mr;
+use self::av::Av;
+use self::delivery::Delivery;
+use self::reader::Reader;
+use crate::errno::Errno;
 
-/// The tables of a domain. Objects name one another by their place in them.
+pub(crate) use self::cntr::Cntr;
+pub(crate) use self::domain::Domain;
+pub(crate) use self::ep::Ep;
+pub(crate) use self::mr::Mr;
+pub(crate) use self::op::{Op, Side};
+pub(crate) use self::queue::{Failure, Queue};
+pub(crate) use self::reader::Arrays;
+
+/// The tables of a domain.
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) eps: Slab<Ep>,
-    pub(crate) cqs: Slab<Queue>,
-    pub(crate) cntrs: Slab<Cntr>,
-    pub(crate) avs: Slab<Av>,
-    pub(crate) mrs: Slab<Mr>,
+    eps: Slab<Ep>,
+    cqs: Slab<Queue>,
+    cntrs: Slab<Cntr>,
+    avs: Slab<Av>,
+    mrs: Slab<Mr>,
 }
 
+/// Opening and closing. What is closed is returned, so that it ends without the lock.
+impl State {
+    /// Add an endpoint, which registers the regions there are.
+    pub(crate) fn open_ep(&mut self, mut ep: Ep) -> Result<usize, Errno> {
+        for (_, mr) in &self.mrs {
+            ep.register(mr)?;
+        }
+        Ok(self.eps.insert(ep))
+    }
+
+    pub(crate) fn close_ep(&mut self, at: usize) -> Result<Ep, Errno> {
+        let ep = self.eps.remove(at);
+        for cq in ep.routes().cqs() {
+            if let Some(queue) = self.cqs.get_mut(cq) {
+                queue.detach(at, ep.wait_fd());
+            }
+        }
+        for cntr in ep.routes().cntrs() {
+            if let Some(cntr) = self.cntrs.get_mut(cntr) {
+                cntr.detach(at);
+            }
+        }
+        Ok(ep)
+    }
+
+    pub(crate) fn open_cq(&mut self, queue: Queue) -> usize {
+        self.cqs.insert(queue)
+    }
+
+    pub(crate) fn close_cq(&mut self, at: usize) -> Result<Queue, Errno> {
+        match self.cqs[at].eps() {
+            [] => Ok(self.cqs.remove(at)),
+            _ => Err(Errno::BUSY),
+        }
+    }
+
+    pub(crate) fn open_cntr(&mut self) -> usize {
+        self.cntrs.insert(Cntr::default())
+    }
+
+    pub(crate) fn close_cntr(&mut self, at: usize) -> Result<Cntr, Errno> {
+        match self.cntrs[at].eps() {
+            [] => Ok(self.cntrs.remove(at)),
+            _ => Err(Errno::BUSY),
+        }
+    }
+
+    pub(crate) fn open_av(&mut self) -> usize {
+        self.avs.insert(Av::default())
+    }
+
+    pub(crate) fn close_av(&mut self, at: usize) -> Result<Av, Errno> {
+        if self.eps.iter().any(|(_, ep)| ep.uses_av(at)) {
+            return Err(Errno::BUSY);
+        }
+        Ok(self.avs.remove(at))
+    }
+
+    pub(crate) fn has_key(&self, key: u64) -> bool {
+        self.mrs.iter().any(|(_, mr)| mr.key() == key)
+    }
+
+    /// Register a region by all endpoints, or by none.
+    pub(crate) fn open_mr(&mut self, mr: Mr) -> Result<usize, Errno> {
+        let mut eps = self.eps.iter_mut();
+        if let Some(error) = eps.find_map(|(_, ep)| ep.register(&mr).err()) {
+            self.deregister(mr.key());
+            return Err(error);
+        }
+        Ok(self.mrs.insert(mr))
+    }
+
+    pub(crate) fn close_mr(&mut self, at: usize) -> Result<Mr, Errno> {
+        let mr = self.mrs.remove(at);
+        self.deregister(mr.key());
+        Ok(mr)
+    }
+
+    fn deregister(&mut self, key: u64) {
+        for (_, ep) in &mut self.eps {
+            ep.deregister(key);
+        }
+    }
+
+    /// Whether the domain may be closed. Regions and counters that are left keep its memory.
+    pub(crate) fn close(&self) -> Result<(), Errno> {
+        if self.eps.is_empty() && self.cqs.is_empty() && self.avs.is_empty() {
+            Ok(())
+        } else {
+            Err(Errno::BUSY)
+        }
+    }
+}
+
+/// The objects, by their places.
+impl State {
+    #[inline]
+    pub(crate) fn ep(&mut self, at: usize) -> &mut Ep {
+        &mut self.eps[at]
+    }
+
+    #[inline]
+    pub(crate) fn cq(&mut self, at: usize) -> &mut Queue {
+        &mut self.cqs[at]
+    }
+
+    #[inline]
+    pub(crate) fn cntr(&mut self, at: usize) -> &mut Cntr {
+        &mut self.cntrs[at]
+    }
+}
+
+/// Which object uses which.
+impl State {
+    pub(crate) fn bind_av(&mut self, ep: usize, av: usize) -> Result<(), Errno> {
+        let (ep, addresses) = (&mut self.eps[ep], self.avs.get(av).ok_or(Errno::INVAL)?);
+        ep.set_av(av);
+        addresses
+            .addresses()
+            .try_for_each(|(at, address)| ep.insert(at, &address))
+    }
+
+    /// Have an endpoint report to a queue, in the directions that the flags name.
+    pub(crate) fn bind_cq(&mut self, at: usize, cq: usize, flags: u64) -> Result<(), Errno> {
+        let ep = &mut self.eps[at];
+        ep.add_cq(cq, flags);
+        let queue = self.cqs.get_mut(cq).ok_or(Errno::INVAL)?;
+        queue.attach(at, ep.wait_fd())
+    }
+
+    /// Have an endpoint count operations with any of these flags.
+    pub(crate) fn bind_cntr(&mut self, ep: usize, cntr: usize, of: u64) -> Result<(), Errno> {
+        self.eps[ep].add_cntr(cntr, of);
+        self.cntrs.get_mut(cntr).ok_or(Errno::INVAL)?.attach(ep);
+        Ok(())
+    }
+
+    /// Add an address to a vector, and tell the endpoints that use it.
+    pub(crate) fn insert(&mut self, av: usize, address: &EndpointAddress) -> Result<usize, Errno> {
+        let at = self.avs[av].insert(*address);
+        for ep in users(&mut self.eps, av) {
+            ep.insert(at, address)?;
+        }
+        Ok(at)
+    }
+
+    /// Take an address out of a vector, and tell the endpoints that use it.
+    pub(crate) fn remove(&mut self, av: usize, addr: u64) -> Result<(), Errno> {
+        let at = self.avs[av].take(addr).ok_or(Errno::INVAL)?;
+        users(&mut self.eps, av).for_each(|ep| ep.forget(at));
+        Ok(())
+    }
+
+    pub(crate) fn address(&self, av: usize, addr: u64) -> Result<EndpointAddress, Errno> {
+        self.avs[av].address(addr).ok_or(Errno::INVAL)
+    }
+}
+
+/// The endpoints that use an address vector.
+fn users(eps: &mut Slab<Ep>, av: usize) -> impl Iterator<Item = &mut Ep> {
+    let all = eps.iter_mut().map(|(_, ep)| ep);
+    all.filter(move |ep| ep.uses_av(av))
+}
+
+/// Work, inside of the application's calls.
 impl State {
     /// Let an endpoint work for one turn; what it completed is in its queues.
     pub(crate) fn progress(&mut self, ep: usize) {
         self.turn(ep, &mut None);
     }
 
-    /// The same; what it completed was read, or is in its queues. Returns whether this process is a
-    /// child, which the endpoint does nothing for.
+    /// Let the endpoints of a queue work, unless there is something to read anyway.
+    pub(crate) fn progress_cq(&mut self, cq: usize) {
+        if !self.cqs[cq].has_news() {
+            self.progress_all(|state| state.cqs[cq].eps());
+        }
+    }
+
+    /// Let the endpoints of a counter work.
+    pub(crate) fn progress_cntr(&mut self, cntr: usize) {
+        self.progress_all(|state| state.cntrs[cntr].eps());
+    }
+
+    fn progress_all(&mut self, eps: impl Fn(&State) -> &[usize]) {
+        let mut next = 0;
+        while let Some(&ep) = eps(self).get(next) {
+            self.progress(ep);
+            next += 1;
+        }
+    }
+
+    /// As [`State::progress`]; what was completed was read, or is in queues. Returns whether this
+    /// process is a child, which the endpoint does nothing for.
     #[inline(always)]
     fn turn(&mut self, ep: usize, reader: &mut Option<&mut Reader>) -> bool {
         let State {
@@ -38,235 +244,16 @@ impl State {
         let Some(ep) = eps.get_mut(ep) else {
             return false;
         };
-        let Ep {
-            engine,
-            routes,
-            lost,
-            ..
-        } = ep;
-        engine.poll(&mut |completion| {
+        ep.work(|routes, peers, completion| {
             let reader = reader.as_deref_mut();
-            Delivery {
-                routes,
-                cqs,
-                cntrs,
-                reader,
-            }
-            .complete(&completion);
-            if let Some(error) = &completion.error {
-                announce_loss(lost, routes, completion.peer, error);
-            }
-        });
-        engine.is_forked()
+            Delivery::new(routes, cqs, cntrs, reader).complete(completion, peers);
+        })
     }
 
     /// Where the completions of an endpoint go.
     #[inline]
-    pub(crate) fn delivery(&mut self, ep: usize) -> Delivery<'_> {
-        let State {
-            eps, cqs, cntrs, ..
-        } = self;
-        let routes = &eps[ep].routes;
-        Delivery {
-            routes,
-            cqs,
-            cntrs,
-            reader: None,
-        }
+    fn delivery(&mut self, ep: usize) -> Delivery<'_> {
+        let routes = self.eps[ep].routes();
+        Delivery::new(routes, &mut self.cqs, &mut self.cntrs, None)
     }
-
-    /// Let all endpoints of a list work for one turn.
-    pub(crate) fn progress_all(&mut self, eps: impl Fn(&State) -> &[usize]) {
-        let mut next = 0;
-        while let Some(&ep) = eps(self).get(next) {
-            self.progress(ep);
-            next += 1;
-        }
-    }
-
-    /// Let the endpoints of a queue that is being read work for one turn. Returns whether this process
-    /// is a child, which they do nothing for.
-    #[inline(always)]
-    pub(crate) fn progress_read(&mut self, reader: &mut Reader) -> bool {
-        let (mut next, mut is_forked) = (0, false);
-        while let Some(&ep) = self.cqs[reader.cq].eps.get(next) {
-            is_forked |= self.turn(ep, &mut Some(&mut *reader));
-            next += 1;
-        }
-        is_forked
-    }
-}
-
-/// Where an endpoint's completions go.
-pub(crate) struct Delivery<'a> {
-    pub(crate) routes: &'a Routes,
-    pub(crate) cqs: &'a mut Slab<Queue>,
-    pub(crate) cntrs: &'a mut Slab<Cntr>,
-    /// Somebody reads one of the queues.
-    reader: Option<&'a mut Reader>,
-}
-
-impl Delivery<'_> {
-    /// Report a completion.
-    #[inline]
-    fn complete(&mut self, completion: &RawCompletion) {
-        if completion.kind == RawKind::RemotePut {
-            return self.announce_put(completion);
-        }
-        let op = Op::of(completion.cookie);
-        let entry = self.entry(&op, completion);
-        match &completion.error {
-            None => self.succeed(&op, entry),
-            Some(error) => self.fail(&op, entry, error, completion),
-        }
-    }
-
-    #[inline]
-    fn entry(&self, op: &Op, completion: &RawCompletion) -> Entry {
-        let mut flags = op.flags;
-        if completion.imm.is_some() {
-            flags |= abi::REMOTE_CQ_DATA;
-        }
-        if completion.released {
-            flags |= abi::MULTI_RECV;
-        }
-        Entry {
-            context: op.context,
-            flags,
-            len: usize::try_from(completion.len).unwrap_or(usize::MAX),
-            buf: completion.buf as usize,
-            data: completion.imm.unwrap_or(0),
-            tag: completion.tag,
-            source: self.routes.source(completion.peer),
-        }
-    }
-
-    /// Report success, where the operation is to be reported.
-    #[inline]
-    pub(crate) fn succeed(&mut self, op: &Op, entry: Entry) {
-        if op.reported
-            && let Some(cq) = self.cq(op.flags)
-        {
-            self.push(cq, &entry);
-        }
-        self.count(op.flags);
-    }
-
-    #[cold]
-    fn fail(&mut self, op: &Op, entry: Entry, error: &RawError, completion: &RawCompletion) {
-        let errno = errno::of_completion(error);
-        let beyond = match error {
-            RawError::Truncated { message_len } => message_len.saturating_sub(completion.len),
-            _ => 0,
-        };
-        let failure = Failure {
-            entry,
-            beyond: usize::try_from(beyond).unwrap_or(usize::MAX),
-            errno,
-            text: sentence(self.routes, completion.peer, error),
-        };
-        self.report(op, failure);
-    }
-
-    /// Report a failure, unless nobody could tell whose it is.
-    #[cold]
-    pub(crate) fn report(&mut self, op: &Op, failure: Failure) {
-        if let Some(cntr) = self.counter(op.flags) {
-            cntr.failed();
-        }
-        let cq = self.cq(op.flags).filter(|_| !op.silent);
-        if let Some(queue) = cq.and_then(|cq| self.cqs.get_mut(cq)) {
-            queue.fail(failure);
-        }
-    }
-
-    /// Count an operation that has no completion.
-    #[inline]
-    pub(crate) fn count(&mut self, flags: u64) {
-        if let Some(cntr) = self.counter(flags) {
-            cntr.succeeded();
-        }
-    }
-
-    /// A peer's put with immediate data: reported to the receive queue, without a context.
-    #[cold]
-    fn announce_put(&mut self, completion: &RawCompletion) {
-        let flags = abi::RMA | abi::REMOTE_WRITE | abi::REMOTE_CQ_DATA;
-        let entry = Entry {
-            context: 0,
-            flags,
-            len: usize::try_from(completion.len).unwrap_or(usize::MAX),
-            buf: 0,
-            data: completion.imm.unwrap_or(0),
-            tag: 0,
-            source: self.routes.source(completion.peer),
-        };
-        if let Some(cq) = self.routes.rx_cq {
-            self.push(cq, &entry);
-        }
-    }
-
-    /// To who reads the queue now, unless something waits before it, else into the queue.
-    #[inline]
-    fn push(&mut self, cq: usize, entry: &Entry) {
-        let Some(queue) = self.cqs.get_mut(cq) else {
-            return;
-        };
-        match &mut self.reader {
-            Some(reader) if reader.cq == cq && reader.has_room() && !queue.has_news() => {
-                reader.put(entry);
-            }
-            _ => queue.push(*entry),
-        }
-    }
-
-    #[inline]
-    fn cq(&self, flags: u64) -> Option<usize> {
-        match flags & abi::RECV {
-            0 => self.routes.tx_cq,
-            _ => self.routes.rx_cq,
-        }
-    }
-
-    #[inline]
-    fn counter(&mut self, flags: u64) -> Option<&mut Cntr> {
-        if self.routes.counters.is_empty() {
-            return None;
-        }
-        let bound = self
-            .routes
-            .counters
-            .iter()
-            .find(|counter| counter.of & flags != 0)?;
-        self.cntrs.get_mut(bound.cntr)
-    }
-}
-
-/// Who and why, for people.
-fn sentence(routes: &Routes, peer: Option<PeerIndex>, error: &RawError) -> String {
-    match peer {
-        None => error.to_string(),
-        Some(peer) => format!("{}: {error}", routes.describe(peer)),
-    }
-}
-
-/// Tell the user once about each peer that is gone. Some programs end at the first failure, with
-/// no word about whose it was.
-#[cold]
-fn announce_loss(
-    lost: &mut Vec<PeerIndex>,
-    routes: &Routes,
-    peer: Option<PeerIndex>,
-    error: &RawError,
-) {
-    if !matches!(error, RawError::PeerGone(cause) if *cause != Cause::Closed) {
-        return;
-    }
-    let Some(gone) = peer.filter(|peer| !lost.contains(peer)) else {
-        return;
-    };
-    lost.push(gone);
-    // One call, one line: other processes write to the same terminal.
-    let line = format!("portolan: {}\n", sentence(routes, peer, error));
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }

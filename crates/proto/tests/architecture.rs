@@ -33,7 +33,7 @@ enum Reach {
     Folder,
 }
 
-const CRATES: &[Rules] = &[PROTO, LINK, PORTOLAN];
+const CRATES: &[Rules] = &[PROTO, LINK, PORTOLAN, FABRIC];
 
 const PROTO: Rules = Rules {
     name: "proto",
@@ -150,6 +150,18 @@ const PORTOLAN: Rules = Rules {
         "RawClaim",
         "RawOp",
         "Request",
+    ],
+};
+
+const FABRIC: Rules = Rules {
+    name: "fabric",
+    floors: &[
+        "abi", "errno", "absent", "lock", "nap", "offer", "state", "object", "av", "cntr", "cq",
+        "eq", "mr", "ep", "domain", "fabric", "getinfo", "provider",
+    ],
+    reach: Reach::File,
+    records: &[
+        "Asked", "Entry", "Errno", "Failure", "List", "Mismatch", "Offer", "One",
     ],
 };
 

@@ -7,9 +7,10 @@ use std::ptr::{null, null_mut};
 use portolan::{AtomicOp, Datatype, RawAtomic, RawRemote};
 
 use super::pieces::{Pieces, gather, total_len};
-use super::{Ep, Op, with};
+use super::with;
 use crate::abi::*;
 use crate::errno::{Errno, status};
+use crate::state::{Ep, Op};
 
 pub(super) static OPS: OpsAtomic = OpsAtomic {
     size: size_of::<OpsAtomic>(),
@@ -137,9 +138,9 @@ impl Call {
     fn as_op(&self, ep: &Ep, form: Form) -> Op {
         let direction = if form == Form::Plain { WRITE } else { READ };
         let flags = ATOMIC | direction;
-        let told = |by| Op::new(self.context, flags, ep.tx.reports(by));
+        let told = |by| ep.tx().op(self.context, flags, by);
         match self.report {
-            Report::Usual => told(ep.tx.default),
+            Report::Usual => told(ep.tx().default_flags()),
             Report::By(by) => told(by),
             Report::Never => Op::untold(flags),
         }
@@ -210,7 +211,7 @@ unsafe fn run(ep: *mut FidEp, form: Form, call: &Call, numbers: &Numbers) -> isi
     with(ep, |state, at| {
         let what = What::of(form, call.datatype, call.op)?;
         // SAFETY: the caller's promise.
-        unsafe { perform(&mut state.eps[at], form, what, call, numbers) }
+        unsafe { perform(state.ep(at), form, what, call, numbers) }
     })
 }
 
@@ -232,7 +233,6 @@ unsafe fn perform(
             numbers.result.pieces(len)?,
         ]
     };
-    let peer = ep.peer(call.peer)?;
     let reads = what.op == AtomicOp::Read;
     let span = total_len(if reads { &result } else { &operands }.as_ref());
     if span > what.count_max() * len {
@@ -251,13 +251,9 @@ unsafe fn perform(
         datatype: what.datatype,
         operands: &bytes,
     };
-    let cookie = call.as_op(ep, form).into();
+    let op = call.as_op(ep, form);
     // SAFETY: the caller's promise, for the results.
-    unsafe {
-        ep.engine
-            .atomic(peer, call.remote, &atomic, result.as_ref(), cookie)
-    }?;
-    Ok(())
+    unsafe { ep.atomic((call.peer, call.remote), &atomic, result.as_ref(), op) }
 }
 
 /// As [`run`], for a call by structure; `others` makes numbers of the operands.

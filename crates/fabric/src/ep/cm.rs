@@ -3,11 +3,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use portolan::EndpointAddress;
-
 use crate::abi::*;
 use crate::absent;
-use crate::errno::{Errno, status};
+use crate::av::hand_out;
+use crate::errno::status;
 use crate::object::Object;
 
 pub(super) static OPS: OpsCm = OpsCm {
@@ -27,37 +26,8 @@ extern "C" fn getname(ep: *mut Fid, out: *mut c_void, len: *mut usize) -> c_int 
     status(|| {
         // SAFETY: an open endpoint of ours.
         let object = unsafe { Object::<FidEp>::of(ep) };
-        let address = object.domain.state.lock().eps[object.index]
-            .engine
-            .address();
+        let address = object.lock().ep(object.index()).address();
         // SAFETY: the application's place for as many bytes as it says.
         unsafe { hand_out(&address, out, len) }
     })
-}
-
-/// Copy an address to the application.
-///
-/// # Errors
-/// `TOOSMALL` if not all of it fits; the length needed is told in any case.
-///
-/// # Safety
-/// `out` has `*len` bytes.
-pub(crate) unsafe fn hand_out(
-    address: &EndpointAddress,
-    out: *mut c_void,
-    len: *mut usize,
-) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let room = len.replace(EndpointAddress::LEN);
-        let copied = room.min(EndpointAddress::LEN);
-        if copied > 0 {
-            std::ptr::copy_nonoverlapping(address.as_bytes().as_ptr(), out.cast(), copied);
-        }
-        if copied < EndpointAddress::LEN {
-            Err(Errno::TOOSMALL)
-        } else {
-            Ok(())
-        }
-    }
 }

@@ -3,14 +3,14 @@
 
 use std::ffi::c_void;
 
-use portolan::{RawPiece, RawRecv, RawSend, RawSpace, Sent};
+use portolan::{RawPiece, RawRecv, RawSend, RawSpace};
 
 use super::pieces::{Memory, One, gather, total_len};
-use super::{Ep, Op, with};
+use super::{peek, with};
 use crate::abi::*;
 use crate::errno::Errno;
 use crate::offer::INJECT_LEN_MAX;
-use crate::state::State;
+use crate::state::{Ep, Op, Side, State};
 
 /// A message to send.
 pub(super) struct Outgoing {
@@ -26,8 +26,8 @@ pub(super) struct Incoming {
     from: u64,
     space: RawSpace,
     ignore: u64,
-    pub(super) context: *mut c_void,
-    pub(super) flags: u64,
+    context: *mut c_void,
+    flags: u64,
 }
 
 /// Send. `what` makes a message of the flags of calls that pass none.
@@ -41,9 +41,11 @@ pub(super) unsafe fn submit(
     what: impl FnOnce(u64) -> Outgoing,
 ) -> isize {
     with(ep, |state, at| {
-        let what = what(state.eps[at].tx.default);
+        let tx = state.ep(at).tx();
+        let what = what(tx.default_flags());
+        let op = what.op(tx);
         // SAFETY: the caller's promise.
-        unsafe { send(state, at, &what, memory.pieces()?.as_ref()) }
+        unsafe { send(state, at, &what, memory.pieces()?.as_ref(), &op) }
     })
 }
 
@@ -55,7 +57,9 @@ pub(super) unsafe fn submit(
 pub(super) unsafe fn submit_copy(ep: *mut FidEp, memory: One, what: &Outgoing) -> isize {
     // SAFETY: the caller's promise.
     let bytes = unsafe { memory.bytes() };
-    with(ep, |state, at| inject(state, at, what, bytes))
+    with(ep, |state, at| {
+        state.inject(at, what.to, &what.spec(), bytes)
+    })
 }
 
 /// Post a buffer. `what` makes a message of the flags of calls that pass none.
@@ -69,7 +73,7 @@ pub(super) unsafe fn post(
     what: impl FnOnce(u64) -> Incoming,
 ) -> isize {
     with(ep, |state, at| {
-        let what = what(state.eps[at].rx.default);
+        let what = what(state.ep(at).rx().default_flags());
         // SAFETY: the caller's promise.
         unsafe { recv(state, at, &what, memory.pieces()?.as_ref()) }
     })
@@ -113,9 +117,9 @@ impl Outgoing {
     }
 
     #[inline]
-    fn op(&self, ep: &Ep) -> Op {
+    fn op(&self, tx: Side) -> Op {
         let flags = SEND | kind(self.space);
-        Op::new(self.context, flags, ep.tx.reports(self.flags))
+        tx.op(self.context, flags, self.flags)
     }
 }
 
@@ -153,7 +157,18 @@ impl Incoming {
     #[inline]
     pub(super) fn op(&self, ep: &Ep) -> Op {
         let flags = RECV | kind(self.space);
-        Op::new(self.context, flags, ep.rx.reports(self.flags))
+        ep.rx().op(self.context, flags, self.flags)
+    }
+
+    /// Whether the call has one of these flags.
+    #[inline]
+    pub(super) fn asks_for(&self, flags: u64) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// What the application calls a message by that it takes out of matching.
+    pub(super) fn name(&self) -> usize {
+        self.context as usize
     }
 }
 
@@ -167,20 +182,14 @@ unsafe fn send(
     at: usize,
     what: &Outgoing,
     pieces: &[RawPiece],
+    op: &Op,
 ) -> Result<(), Errno> {
     if what.flags & INJECT != 0 {
         // SAFETY: the caller's promise, for this call.
-        return unsafe { send_copy(state, at, what, pieces) };
+        return unsafe { send_copy(state, at, what, pieces, op) };
     }
-    let ep = &mut state.eps[at];
-    let peer = ep.peer(what.to)?;
-    let op = what.op(ep);
     // SAFETY: the caller's promise.
-    let sent = unsafe { ep.engine.send(peer, &what.spec(), pieces, op.into()) }?;
-    if sent == Sent::Done {
-        state.delivery(at).succeed(&op, op.entry());
-    }
-    Ok(())
+    unsafe { state.send(at, what.to, &what.spec(), pieces, op) }
 }
 
 /// Send what may be reused at once, and yet is reported.
@@ -193,28 +202,14 @@ unsafe fn send_copy(
     at: usize,
     what: &Outgoing,
     pieces: &[RawPiece],
+    op: &Op,
 ) -> Result<(), Errno> {
     if total_len(pieces) > INJECT_LEN_MAX {
         return Err(Errno::MSGSIZE);
     }
     // SAFETY: the caller's promise.
     let bytes = unsafe { gather(pieces) };
-    let ep = &mut state.eps[at];
-    let peer = ep.peer(what.to)?;
-    ep.engine.inject(peer, &what.spec(), &bytes)?;
-    let op = what.op(ep);
-    state.delivery(at).succeed(&op, op.entry());
-    Ok(())
-}
-
-/// Send a copy, without a completion.
-#[inline(always)]
-fn inject(state: &mut State, at: usize, what: &Outgoing, bytes: &[u8]) -> Result<(), Errno> {
-    let ep = &mut state.eps[at];
-    let peer = ep.peer(what.to)?;
-    ep.engine.inject(peer, &what.spec(), bytes)?;
-    state.delivery(at).count(SEND);
-    Ok(())
+    state.send_copy(at, what.to, &what.spec(), &bytes, op)
 }
 
 /// Post a buffer.
@@ -228,22 +223,21 @@ unsafe fn recv(
     what: &Incoming,
     pieces: &[RawPiece],
 ) -> Result<(), Errno> {
-    if what.flags & (PEEK | CLAIM) != 0 {
+    if what.asks_for(PEEK | CLAIM) {
         // SAFETY: the caller's promise.
-        return unsafe { super::peek::recv(state, at, what, pieces) };
+        return unsafe { peek::recv(state, at, what, pieces) };
     }
-    let ep = &mut state.eps[at];
+    let ep = state.ep(at);
     let spec = what.spec(ep)?;
-    let cookie = what.op(ep).into();
-    if what.flags & MULTI_RECV != 0 {
+    let op = what.op(ep);
+    if what.asks_for(MULTI_RECV) {
         let &[buffer] = pieces else {
             return Err(Errno::INVAL);
         };
         // SAFETY: the caller's promise.
-        unsafe { ep.engine.recv_multi(&spec, buffer, ep.min_free, cookie) }?;
+        unsafe { ep.recv_multi(&spec, buffer, op) }
     } else {
         // SAFETY: the caller's promise.
-        unsafe { ep.engine.recv(&spec, pieces, cookie) }?;
+        unsafe { ep.recv(&spec, pieces, op) }
     }
-    Ok(())
 }

@@ -3,11 +3,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::Ep;
 use crate::abi::*;
 use crate::absent;
 use crate::errno::{Errno, done, status};
 use crate::object::Object;
+use crate::state::Ep;
 
 pub(super) static OPS: OpsEp = OpsEp {
     size: size_of::<OpsEp>(),
@@ -25,10 +25,7 @@ extern "C" fn cancel(ep: *mut Fid, context: *mut c_void) -> isize {
     done(|| {
         // SAFETY: an open endpoint of ours.
         let object = unsafe { Object::<FidEp>::of(ep) };
-        let mut state = object.domain.state.lock();
-        let ep = &mut state.eps[object.index];
-        // Of several with this context the oldest: the application told them apart by nothing.
-        ep.engine.cancel(context as u64);
+        object.lock().ep(object.index()).cancel(context as u64);
         Ok(())
     })
 }
@@ -50,7 +47,7 @@ extern "C" fn getopt(
                 return Err(Errno::TOOSMALL);
             }
             let object = Object::<FidEp>::of(ep);
-            *value.cast() = object.domain.state.lock().eps[object.index].min_free;
+            *value.cast() = object.lock().ep(object.index()).min_free();
             *len = size_of::<usize>();
         }
         Ok(())
@@ -74,7 +71,7 @@ extern "C" fn setopt(
         // SAFETY: an open endpoint of ours; the option's value is a `size_t`.
         unsafe {
             let object = Object::<FidEp>::of(ep);
-            object.domain.state.lock().eps[object.index].min_free = *value.cast();
+            object.lock().ep(object.index()).set_min_free(*value.cast());
         }
         Ok(())
     })
@@ -88,26 +85,10 @@ pub(super) unsafe fn get_flags(ep: &Ep, flags: *mut u64) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     unsafe {
         *flags = match *flags & (SEND | RECV) {
-            SEND => ep.tx.default,
-            RECV => ep.rx.default,
+            SEND => ep.tx().default_flags(),
+            RECV => ep.rx().default_flags(),
             _ => return Err(Errno::INVAL),
         };
     }
-    Ok(())
-}
-
-/// Set the default flags of one direction.
-///
-/// # Safety
-/// `flags` may be read.
-pub(super) unsafe fn set_flags(ep: &mut Ep, flags: *const u64) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
-    let flags = unsafe { *flags };
-    let side = match flags & (SEND | RECV) {
-        SEND => &mut ep.tx,
-        RECV => &mut ep.rx,
-        _ => return Err(Errno::INVAL),
-    };
-    side.default = flags & !(SEND | RECV);
     Ok(())
 }

@@ -9,10 +9,11 @@ use libc::iovec;
 use portolan::{RawPiece, RawRemote};
 
 use super::pieces::{List, Memory, One, Pieces, gather, total_len};
-use super::{Ep, Op, data_of, with};
+use super::{data_of, with};
 use crate::abi::*;
 use crate::errno::Errno;
 use crate::offer::INJECT_LEN_MAX;
+use crate::state::{Ep, Op};
 
 pub(super) static OPS: OpsRma = OpsRma {
     size: size_of::<OpsRma>(),
@@ -53,7 +54,7 @@ impl Access {
     }
 
     fn op(&self, of: u64, ep: &Ep) -> Op {
-        Op::new(self.context, RMA | of, ep.tx.reports(self.flags))
+        ep.tx().op(self.context, RMA | of, self.flags)
     }
 }
 
@@ -72,8 +73,8 @@ unsafe fn access(
     what: impl FnOnce(u64) -> Access,
 ) -> isize {
     with(ep, |state, at| {
-        let ep = &mut state.eps[at];
-        let what = what(ep.tx.default);
+        let ep = state.ep(at);
+        let what = what(ep.tx().default_flags());
         // SAFETY: the caller's promise.
         unsafe { of(ep, &what, memory.pieces()?.as_ref()) }
     })
@@ -89,7 +90,7 @@ unsafe fn access_msg(of: Move, ep: *mut FidEp, msg: *const MsgRma, flags: u64) -
         // SAFETY: the caller's promise.
         unsafe {
             let (what, pieces) = unpack(&*msg, flags)?;
-            of(&mut state.eps[at], &what, pieces.as_ref())
+            of(state.ep(at), &what, pieces.as_ref())
         }
     })
 }
@@ -104,25 +105,17 @@ unsafe fn put(ep: &mut Ep, what: &Access, pieces: &[RawPiece]) -> Result<(), Err
         // SAFETY: the caller's promise, for this call.
         return put_copy(ep, what, op, unsafe { gather(pieces) });
     }
-    let peer = ep.peer(what.peer)?;
     // SAFETY: the caller's promise.
-    unsafe {
-        ep.engine
-            .put(peer, what.remote, pieces, what.imm, op.into())
-    }?;
-    Ok(())
+    unsafe { ep.put((what.peer, what.remote), pieces, what.imm, op) }
 }
 
 /// Write a copy. It is an operation like the others, so that counters and queues tell when it is
 /// done, not when it was taken.
 fn put_copy(ep: &mut Ep, what: &Access, op: Op, bytes: Vec<u8>) -> Result<(), Errno> {
-    let peer = ep.peer(what.peer)?;
     if bytes.len() > INJECT_LEN_MAX {
         return Err(Errno::MSGSIZE);
     }
-    ep.engine
-        .put_owned(peer, what.remote, bytes, what.imm, op.into())?;
-    Ok(())
+    ep.put_owned((what.peer, what.remote), bytes, what.imm, op)
 }
 
 /// Read.
@@ -131,10 +124,8 @@ fn put_copy(ep: &mut Ep, what: &Access, op: Op, bytes: Vec<u8>) -> Result<(), Er
 /// The pieces stay valid, and are not used, until the completion.
 unsafe fn get(ep: &mut Ep, what: &Access, pieces: &[RawPiece]) -> Result<(), Errno> {
     let op = what.op(READ, ep);
-    let peer = ep.peer(what.peer)?;
     // SAFETY: the caller's promise.
-    unsafe { ep.engine.get(peer, what.remote, pieces, op.into()) }?;
-    Ok(())
+    unsafe { ep.get((what.peer, what.remote), pieces, op) }
 }
 
 /// The arguments of a call by structure.
@@ -256,6 +247,6 @@ unsafe fn inject_put(ep: *mut FidEp, memory: One, what: &Access) -> isize {
     with(ep, |state, at| {
         // SAFETY: the caller's promise.
         let bytes = unsafe { memory.bytes() }.to_vec();
-        put_copy(&mut state.eps[at], what, Op::untold(RMA | WRITE), bytes)
+        put_copy(state.ep(at), what, Op::untold(RMA | WRITE), bytes)
     })
 }

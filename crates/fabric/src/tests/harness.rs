@@ -61,7 +61,7 @@ pub(super) fn getinfo(change: impl FnOnce(&mut Info)) -> Result<*mut Info, c_int
     // SAFETY: hints that live through the call; a place for the answer.
     unsafe {
         let mut fabric: FabricAttr = std::mem::zeroed();
-        fabric.prov_name = crate::provider::NAME.as_ptr().cast_mut();
+        fabric.prov_name = crate::getinfo::NAME.as_ptr().cast_mut();
         let mut hints: Info = std::mem::zeroed();
         hints.fabric_attr = &raw mut fabric;
         change(&mut hints);

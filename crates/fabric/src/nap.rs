@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting without the lock: until when, and what to do after a turn that brought nothing.
+
+#![allow(unsafe_code, reason = "sleeps on a descriptor")]
+
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+/// Longest sleep at once: what a wake-up that got lost would cost.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+
+/// When a wait of the application ends; never, as in `poll`, if its timeout is negative.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(crate) fn after(timeout_ms: c_int) -> Deadline {
+        let wait = u64::try_from(timeout_ms).map(Duration::from_millis);
+        Deadline(wait.ok().and_then(|wait| Instant::now().checked_add(wait)))
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        self.0.is_some_and(|at| Instant::now() >= at)
+    }
+
+    pub(crate) fn at(self) -> Option<Instant> {
+        self.0
+    }
+
+    /// How long to sleep at once.
+    fn next_sleep(self) -> Duration {
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        self.0.map_or(SLEEP_MAX, left).min(SLEEP_MAX)
+    }
+}
+
+/// What to do after a turn that brought nothing. Of several the least is done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Nap {
+    Again,
+    Yield,
+    /// Sleep on this descriptor.
+    Sleep(RawFd),
+}
+
+impl Nap {
+    /// Do it, until the deadline at most. The lock is not held.
+    pub(crate) fn take(self, deadline: Deadline) {
+        match self {
+            Nap::Again => std::hint::spin_loop(),
+            Nap::Yield => std::thread::yield_now(),
+            Nap::Sleep(fd) => poll(fd, deadline.next_sleep()),
+        }
+    }
+}
+
+fn poll(fd: RawFd, at_most: Duration) {
+    let mut entry = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // Rounded up: a sleep of nothing at all would spin.
+    let ms = c_int::try_from(at_most.as_millis())
+        .unwrap_or(c_int::MAX)
+        .max(1);
+    // SAFETY: one entry, on the stack.
+    unsafe { libc::poll(&raw mut entry, 1, ms) };
+}

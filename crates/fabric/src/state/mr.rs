@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A memory region.
+
+use portolan::{RawAccess, RawPiece};
+
+/// A region, registered by every endpoint of its domain.
+pub(crate) struct Mr {
+    start: usize,
+    len: usize,
+    key: u64,
+    /// What addresses in the region count from.
+    base: u64,
+    access: RawAccess,
+}
+
+impl Mr {
+    pub(crate) fn new(memory: RawPiece, access: RawAccess, key: u64, base: u64) -> Mr {
+        Mr {
+            start: memory.ptr as usize,
+            len: memory.len,
+            key,
+            base,
+            access,
+        }
+    }
+
+    pub(crate) fn key(&self) -> u64 {
+        self.key
+    }
+
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(super) fn memory(&self) -> RawPiece {
+        RawPiece {
+            ptr: self.start as *mut u8,
+            len: self.len,
+        }
+    }
+
+    /// What peers may do.
+    pub(super) fn access(&self) -> RawAccess {
+        self.access
+    }
+}

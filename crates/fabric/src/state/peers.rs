@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The peers of an endpoint, by their places in its address vector and by the engine's numbers.
+
+use portolan::{Cause, EndpointAddress, PeerIndex, RawError};
+
+use crate::abi::ADDR_NOTAVAIL;
+use crate::errno::Errno;
+
+/// Who an endpoint talks with.
+#[derive(Default)]
+pub(super) struct Peers {
+    /// Peers by their place in the address vector.
+    by_place: Vec<Option<PeerIndex>>,
+    /// Places in the address vector, by peer.
+    sources: Vec<u64>,
+    /// Who the peers are, for messages to people.
+    owners: Vec<Option<EndpointAddress>>,
+    /// Those that are gone, of which the user was told.
+    lost: Vec<PeerIndex>,
+}
+
+impl Peers {
+    /// The peer at an address of the vector.
+    #[inline]
+    pub(super) fn find(&self, addr: u64) -> Result<PeerIndex, Errno> {
+        let at = usize::try_from(addr).unwrap_or(usize::MAX);
+        self.by_place.get(at).copied().flatten().ok_or(Errno::INVAL)
+    }
+
+    /// The place of a peer in the vector.
+    #[inline]
+    pub(super) fn source(&self, peer: Option<PeerIndex>) -> u64 {
+        let index = peer.map_or(usize::MAX, |peer| peer.0 as usize);
+        self.sources.get(index).copied().unwrap_or(ADDR_NOTAVAIL)
+    }
+
+    /// Learn of an address at its place in the vector.
+    pub(super) fn learn(&mut self, at: usize, peer: PeerIndex, address: &EndpointAddress) {
+        if self.by_place.len() <= at {
+            self.by_place.resize(at + 1, None);
+        }
+        self.by_place[at] = Some(peer);
+        let index = peer.0 as usize;
+        if self.sources.len() <= index {
+            self.sources.resize(index + 1, ADDR_NOTAVAIL);
+            self.owners.resize(index + 1, None);
+        }
+        self.owners[index] = Some(*address);
+        // Inserted twice: messages are told to come from the first place.
+        if self.sources[index] == ADDR_NOTAVAIL {
+            self.sources[index] = at as u64;
+        }
+    }
+
+    /// Forget an address. Returns the peer if that was its last place.
+    pub(super) fn forget(&mut self, at: usize) -> Option<PeerIndex> {
+        let peer = self.by_place.get_mut(at).and_then(Option::take)?;
+        let other = self.by_place.iter().position(|&other| other == Some(peer));
+        if let Some(source) = self.sources.get_mut(peer.0 as usize) {
+            *source = other.map_or(ADDR_NOTAVAIL, |at| at as u64);
+        }
+        other.is_none().then_some(peer)
+    }
+
+    /// Who and why, for people.
+    #[cold]
+    pub(super) fn sentence(&self, peer: Option<PeerIndex>, error: &RawError) -> String {
+        match peer {
+            None => error.to_string(),
+            Some(peer) => format!("{}: {error}", self.describe(peer)),
+        }
+    }
+
+    /// A peer, in words. Its place in the address vector is often, and not always, its rank.
+    fn describe(&self, peer: PeerIndex) -> String {
+        let owner = self.owners.get(peer.0 as usize).copied().flatten();
+        let owner = owner.map_or_else(
+            || "a process that was not inserted".to_owned(),
+            |owner| format!("process {} on {}", owner.pid(), owner.ip()),
+        );
+        match self.source(Some(peer)) {
+            ADDR_NOTAVAIL => owner,
+            place => format!("{owner} (peer {place} of the address vector)"),
+        }
+    }
+
+    /// Tell the user once about each peer that is gone. Some programs end at the first failure, with
+    /// no word about whose it was.
+    #[cold]
+    pub(super) fn announce_loss(&mut self, peer: Option<PeerIndex>, error: &RawError) {
+        if !matches!(error, RawError::PeerGone(cause) if *cause != Cause::Closed) {
+            return;
+        }
+        let Some(gone) = peer.filter(|peer| !self.lost.contains(peer)) else {
+            return;
+        };
+        self.lost.push(gone);
+        // One call, one line: other processes write to the same terminal.
+        let line = format!("portolan: {}\n", self.sentence(peer, error));
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    }
+}

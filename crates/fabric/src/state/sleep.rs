@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What to do until a queue or a counter has news. The endpoints know: look again, let others run, or
+//! sleep.
+
+use std::os::fd::RawFd;
+
+use super::State;
+use super::wake::Wake;
+use crate::errno::Errno;
+use crate::nap::Nap;
+
+impl State {
+    /// How to wait for a counter. Several endpoints have no common descriptor: then there is no sleep.
+    pub(crate) fn nap_of_cntr(&mut self, cntr: usize) -> Nap {
+        let State { cntrs, eps, .. } = self;
+        match cntrs[cntr].eps() {
+            [ep] => eps[*ep].nap(),
+            several => {
+                let naps = several.iter().map(|&ep| eps[ep].nap());
+                naps.fold(Nap::Yield, Nap::min)
+            }
+        }
+    }
+
+    /// How to wait for a queue; one on which to sleep is armed.
+    pub(crate) fn nap_of_cq(&mut self, cq: usize) -> Result<Nap, Errno> {
+        let State { cqs, eps, .. } = self;
+        let naps = cqs[cq].eps().iter().map(|&ep| eps[ep].nap());
+        match naps.min() {
+            Some(Nap::Sleep(_)) | None => self.arm_cq(cq).map(Nap::Sleep),
+            Some(nap) => Ok(nap),
+        }
+    }
+
+    /// Prepare a queue for a sleep on its descriptor.
+    ///
+    /// # Errors
+    /// `AGAIN` if there is something to read, or work to do, instead.
+    pub(crate) fn try_wait(&mut self, cq: usize) -> Result<(), Errno> {
+        self.progress_cq(cq);
+        if self.cqs[cq].has_news() {
+            return Err(Errno::AGAIN);
+        }
+        let State { cqs, eps, .. } = self;
+        if cqs[cq].eps().iter().any(|&ep| !eps[ep].arm()) {
+            return Err(Errno::AGAIN);
+        }
+        self.arm_cq(cq).map(drop)
+    }
+
+    /// End a read that waits.
+    pub(crate) fn signal(&mut self, cq: usize) -> Result<(), Errno> {
+        self.wake(cq)?.ring_now();
+        self.cqs[cq].signal();
+        Ok(())
+    }
+
+    /// The descriptor of a queue.
+    pub(crate) fn wait_fd(&mut self, cq: usize) -> Result<RawFd, Errno> {
+        Ok(self.wake(cq)?.fd())
+    }
+
+    fn arm_cq(&mut self, cq: usize) -> Result<RawFd, Errno> {
+        let wake = self.wake(cq)?;
+        wake.arm();
+        Ok(wake.fd())
+    }
+
+    fn wake(&mut self, cq: usize) -> Result<&mut Wake, Errno> {
+        let State { cqs, eps, .. } = self;
+        cqs[cq].wake(|ep| eps[ep].wait_fd())
+    }
+}
