@@ -338,16 +338,13 @@ impl Sources {
         arrows
     }
 
-    /// Fields of structures that are open further than `reach`. Layouts of C are left out: they are a
-    /// contract with others.
+    /// Fields of structures that are open further than `reach`. Layouts of C, in the folder `abi`, are
+    /// left out: they are a contract with others.
     fn open_fields(&self, reach: Reach) -> Vec<(String, String)> {
         let mut open = Vec::new();
-        for source in &self.files {
+        for source in self.files.iter().filter(|source| source.folder != "abi") {
             for item in &source.tree.items {
                 let Item::Struct(item) = item else { continue };
-                if is_of_c(&item.attrs) {
-                    continue;
-                }
                 let is_exported = matches!(item.vis, Visibility::Public(_));
                 for (index, field) in item.fields.iter().enumerate() {
                     let is_open = match &field.vis {
@@ -371,14 +368,6 @@ impl Sources {
         }
         open
     }
-}
-
-/// Whether a structure is laid out as C does.
-fn is_of_c(attrs: &[Attribute]) -> bool {
-    attrs.iter().any(|attr| {
-        let is_c = |list: &syn::MetaList| list.tokens.to_string() == "C";
-        attr.path().is_ident("repr") && attr.meta.require_list().is_ok_and(is_c)
-    })
 }
 
 fn parse(file: &Path) -> syn::File {
@@ -532,10 +521,12 @@ fn open_state_is_found() {
     );
     assert_eq!(open("pub(crate) struct Owner(pub u32);", ""), ["Owner.0"]);
     assert_eq!(open("pub struct Config { pub count: u32 }", ""), empty);
-    assert_eq!(
-        open("#[repr(C)] struct Fid { pub(crate) count: u32 }", ""),
-        empty
-    );
+    let in_abi = |folder: &str| {
+        let mut sources = sample("struct Fid { pub(crate) count: u32 }", "", "");
+        sources.files[0].folder = folder.to_string();
+        SAMPLE.open_state(&sources).len()
+    };
+    assert_eq!((in_abi("abi"), in_abi("low")), (0, 1));
     assert_eq!(open("struct Record { pub(crate) count: u32 }", ""), empty);
     let pair = "struct Pair { pub(crate) owner: X, pub(crate) count: u32 }";
     assert_eq!(open(pair, ""), ["Pair.count"]);
