@@ -27,8 +27,6 @@ macro_rules! absent {
 }
 
 type Addr = *const c_void;
-type Context = *mut c_void;
-type Out<T> = *mut *mut T;
 
 absent! {
     close(*mut Fid);

@@ -29,14 +29,6 @@ static FID_OPS: Ops = Ops {
     ..absent::OPS
 };
 
-/// What the application asks for.
-struct Wanted {
-    memory: iovec,
-    access: u64,
-    key: u64,
-    context: *mut c_void,
-}
-
 extern "C" fn reg(
     domain: *mut Fid,
     buf: *const c_void,
@@ -52,16 +44,8 @@ extern "C" fn reg(
         iov_base: buf.cast_mut(),
         iov_len: len,
     };
-    register(
-        domain,
-        &Wanted {
-            memory,
-            access,
-            key,
-            context,
-        },
-        out,
-    )
+    let attr = attr(&raw const memory, 1, access, key, context);
+    register(domain, &attr, out)
 }
 
 extern "C" fn regv(
@@ -75,21 +59,7 @@ extern "C" fn regv(
     out: *mut *mut FidMr,
     context: *mut c_void,
 ) -> c_int {
-    if count != 1 {
-        return -libc::EINVAL;
-    }
-    // SAFETY: one entry is there.
-    let memory = unsafe { *iov };
-    register(
-        domain,
-        &Wanted {
-            memory,
-            access,
-            key,
-            context,
-        },
-        out,
-    )
+    register(domain, &attr(iov, count, access, key, context), out)
 }
 
 extern "C" fn regattr(
@@ -99,36 +69,45 @@ extern "C" fn regattr(
     out: *mut *mut FidMr,
 ) -> c_int {
     // SAFETY: the application's attributes.
-    let attr = unsafe { &*attr };
-    if attr.iov_count != 1 || attr.iface != 0 {
-        return -libc::EINVAL;
-    }
-    // SAFETY: one entry is there.
-    let memory = unsafe { *attr.iov };
-    let (access, key, context) = (attr.access, attr.requested_key, attr.context);
-    register(
-        domain,
-        &Wanted {
-            memory,
-            access,
-            key,
-            context,
-        },
-        out,
-    )
+    register(domain, unsafe { &*attr }, out)
 }
 
-fn register(domain: *mut Fid, wanted: &Wanted, out: *mut *mut FidMr) -> c_int {
+/// The attributes of a call that passes the most important ones.
+fn attr(
+    iov: *const iovec,
+    iov_count: usize,
+    access: u64,
+    requested_key: u64,
+    context: *mut c_void,
+) -> MrAttr {
+    MrAttr {
+        iov,
+        iov_count,
+        access,
+        offset: 0,
+        requested_key,
+        context,
+        auth_key_size: 0,
+        auth_key: null_mut(),
+        iface: 0,
+        device: 0,
+    }
+}
+
+fn register(domain: *mut Fid, attr: &MrAttr, out: *mut *mut FidMr) -> c_int {
     status(|| {
-        // SAFETY: an open domain of ours.
-        let domain = unsafe { domain_of(domain) };
+        if attr.iov_count != 1 || attr.iface != 0 {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: an open domain of ours; one entry is there.
+        let (domain, memory) = unsafe { (domain_of(domain), *attr.iov) };
         let mut state = domain.lock();
-        let mr = plan(domain, &state, wanted)?;
+        let mr = plan(domain, &state, attr, memory)?;
         let key = mr.key();
         let index = state.open_mr(mr)?;
         drop(state);
         let head = FidMr {
-            fid: fid(CLASS_MR, wanted.context, &FID_OPS),
+            fid: fid(CLASS_MR, attr.context, &FID_OPS),
             mem_desc: null_mut(),
             key,
         };
@@ -139,18 +118,18 @@ fn register(domain: *mut Fid, wanted: &Wanted, out: *mut *mut FidMr) -> c_int {
 }
 
 /// Decide on key and addresses, as the domain was opened.
-fn plan(domain: &Domain, state: &State, wanted: &Wanted) -> Result<Mr, Errno> {
+fn plan(domain: &Domain, state: &State, attr: &MrAttr, memory: iovec) -> Result<Mr, Errno> {
     let memory = RawPiece {
-        ptr: wanted.memory.iov_base.cast(),
-        len: wanted.memory.iov_len,
+        ptr: memory.iov_base.cast(),
+        len: memory.iov_len,
     };
     let access = RawAccess {
-        read: wanted.access & REMOTE_READ != 0,
-        write: wanted.access & REMOTE_WRITE != 0,
+        read: attr.access & REMOTE_READ != 0,
+        write: attr.access & REMOTE_WRITE != 0,
     };
     let key = match domain.chooses_keys() {
         true => rand::random(),
-        false => wanted.key,
+        false => attr.requested_key,
     };
     if state.has_key(key) {
         return Err(Errno::NOKEY);

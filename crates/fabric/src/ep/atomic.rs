@@ -256,7 +256,7 @@ unsafe fn perform(
     unsafe { ep.atomic((call.peer, call.remote), &atomic, result.as_ref(), op) }
 }
 
-/// As [`run`], for a call by structure; `others` makes numbers of the operands.
+/// As [`run`], for a call by structure; `numbers` adds the others to the operands.
 ///
 /// # Safety
 /// The structure is as the application describes it; for the numbers, as for [`run`].
@@ -265,7 +265,7 @@ unsafe fn run_msg(
     form: Form,
     msg: *const MsgAtomic,
     flags: u64,
-    others: impl FnOnce(Numbers) -> Numbers,
+    numbers: impl FnOnce(Array) -> Numbers,
 ) -> isize {
     // SAFETY: the caller's promise.
     unsafe {
@@ -282,51 +282,91 @@ unsafe fn run_msg(
             report: Report::By(flags),
             ..Call::new(msg.datatype, msg.op, msg.addr, remote, msg.context)
         };
-        let numbers = others(Numbers::of(Array::List(msg.iov, msg.iov_count)));
+        let numbers = numbers(Array::List(msg.iov, msg.iov_count));
         run(ep, form, &call, &numbers)
     }
 }
 
-extern "C" fn write(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    peer: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
-    let numbers = Numbers::of(Array::One(buf, count));
-    // SAFETY: the application's numbers.
-    unsafe { run(ep, Form::Plain, &call, &numbers) }
+/// The calls of one [`Form`]: with an array of numbers, with a list of arrays, by structure; and the one
+/// that tells which operations there are. Beside operands a form has other numbers, each with the method
+/// of [`Numbers`] that takes them.
+macro_rules! calls {
+    (
+        $form:expr, $one:ident, $list:ident, $by_msg:ident, $valid:ident
+        $(, $as:ident($buf:ident: *$mut:tt, $iov:ident, $iov_count:ident))*
+    ) => {
+        extern "C" fn $one(
+            ep: *mut FidEp,
+            buf: *const c_void,
+            count: usize,
+            _desc: *mut c_void,
+            $($buf: *$mut c_void, _: *mut c_void,)*
+            peer: u64,
+            addr: u64,
+            key: u64,
+            datatype: c_int,
+            op: c_int,
+            context: *mut c_void,
+        ) -> isize {
+            let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
+            let numbers = Numbers::of(Array::One(buf, count))$(.$as(Array::One($buf, count)))*;
+            // SAFETY: the application's numbers.
+            unsafe { run(ep, $form, &call, &numbers) }
+        }
+
+        extern "C" fn $list(
+            ep: *mut FidEp,
+            iov: *const Ioc,
+            _desc: *mut *mut c_void,
+            count: usize,
+            $($iov: *$mut Ioc, _: *mut *mut c_void, $iov_count: usize,)*
+            peer: u64,
+            addr: u64,
+            key: u64,
+            datatype: c_int,
+            op: c_int,
+            context: *mut c_void,
+        ) -> isize {
+            let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
+            let numbers = Numbers::of(Array::List(iov, count))$(.$as(Array::List($iov, $iov_count)))*;
+            // SAFETY: the application's numbers.
+            unsafe { run(ep, $form, &call, &numbers) }
+        }
+
+        extern "C" fn $by_msg(
+            ep: *mut FidEp,
+            msg: *const MsgAtomic,
+            $($iov: *$mut Ioc, _: *mut *mut c_void, $iov_count: usize,)*
+            flags: u64,
+        ) -> isize {
+            let numbers = |of: Array| Numbers::of(of)$(.$as(Array::List($iov, $iov_count)))*;
+            // SAFETY: the application's structure and numbers.
+            unsafe { run_msg(ep, $form, msg, flags, numbers) }
+        }
+
+        extern "C" fn $valid(_: *mut FidEp, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
+            status(|| {
+                let what = What::of($form, datatype, op)?;
+                // SAFETY: the application's place for the number, or null.
+                if let Some(count) = unsafe { count.as_mut() } {
+                    *count = what.count_max();
+                }
+                Ok(())
+            })
+        }
+    };
 }
 
-extern "C" fn writev(
-    ep: *mut FidEp,
-    iov: *const Ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    peer: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
-    let numbers = Numbers::of(Array::List(iov, count));
-    // SAFETY: the application's numbers.
-    unsafe { run(ep, Form::Plain, &call, &numbers) }
-}
-
-extern "C" fn writemsg(ep: *mut FidEp, msg: *const MsgAtomic, flags: u64) -> isize {
-    // SAFETY: the application's structure and numbers.
-    unsafe { run_msg(ep, Form::Plain, msg, flags, |operands| operands) }
-}
+calls!(Form::Plain, write, writev, writemsg, writevalid);
+calls!(
+    Form::Fetching, readwrite, readwritev, readwritemsg, readwritevalid,
+    into(result: *mut, resultv, result_count)
+);
+calls!(
+    Form::Comparing, compwrite, compwritev, compwritemsg, compwritevalid,
+    against(compare: *const, comparev, compare_count),
+    into(result: *mut, resultv, result_count)
+);
 
 extern "C" fn inject(
     ep: *mut FidEp,
@@ -345,167 +385,6 @@ extern "C" fn inject(
     let numbers = Numbers::of(Array::One(buf, count));
     // SAFETY: the application's numbers.
     unsafe { run(ep, Form::Plain, &call, &numbers) }
-}
-
-extern "C" fn readwrite(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    peer: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
-    let numbers = Numbers::of(Array::One(buf, count)).into(Array::One(result, count));
-    // SAFETY: the application's numbers.
-    unsafe { run(ep, Form::Fetching, &call, &numbers) }
-}
-
-extern "C" fn readwritev(
-    ep: *mut FidEp,
-    iov: *const Ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    resultv: *mut Ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    peer: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
-    let numbers = Numbers::of(Array::List(iov, count)).into(Array::List(resultv, result_count));
-    // SAFETY: the application's numbers.
-    unsafe { run(ep, Form::Fetching, &call, &numbers) }
-}
-
-extern "C" fn readwritemsg(
-    ep: *mut FidEp,
-    msg: *const MsgAtomic,
-    resultv: *mut Ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    // SAFETY: the application's structure and numbers.
-    unsafe {
-        run_msg(ep, Form::Fetching, msg, flags, |operands| {
-            operands.into(Array::List(resultv, result_count))
-        })
-    }
-}
-
-extern "C" fn compwrite(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    compare: *const c_void,
-    _compare_desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    peer: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
-    let numbers = Numbers::of(Array::One(buf, count))
-        .against(Array::One(compare, count))
-        .into(Array::One(result, count));
-    // SAFETY: the application's numbers.
-    unsafe { run(ep, Form::Comparing, &call, &numbers) }
-}
-
-extern "C" fn compwritev(
-    ep: *mut FidEp,
-    iov: *const Ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    comparev: *const Ioc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *mut Ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    peer: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
-    let numbers = Numbers::of(Array::List(iov, count))
-        .against(Array::List(comparev, compare_count))
-        .into(Array::List(resultv, result_count));
-    // SAFETY: the application's numbers.
-    unsafe { run(ep, Form::Comparing, &call, &numbers) }
-}
-
-extern "C" fn compwritemsg(
-    ep: *mut FidEp,
-    msg: *const MsgAtomic,
-    comparev: *const Ioc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *mut Ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    // SAFETY: the application's structure and numbers.
-    unsafe {
-        run_msg(ep, Form::Comparing, msg, flags, |operands| {
-            operands
-                .against(Array::List(comparev, compare_count))
-                .into(Array::List(resultv, result_count))
-        })
-    }
-}
-
-fn valid(form: Form, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
-    status(|| {
-        let what = What::of(form, datatype, op)?;
-        // SAFETY: the application's place for the number, or null.
-        if let Some(count) = unsafe { count.as_mut() } {
-            *count = what.count_max();
-        }
-        Ok(())
-    })
-}
-
-extern "C" fn writevalid(_: *mut FidEp, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
-    valid(Form::Plain, datatype, op, count)
-}
-
-extern "C" fn readwritevalid(
-    _: *mut FidEp,
-    datatype: c_int,
-    op: c_int,
-    count: *mut usize,
-) -> c_int {
-    valid(Form::Fetching, datatype, op, count)
-}
-
-extern "C" fn compwritevalid(
-    _: *mut FidEp,
-    datatype: c_int,
-    op: c_int,
-    count: *mut usize,
-) -> c_int {
-    valid(Form::Comparing, datatype, op, count)
 }
 
 /// `fi_query_atomic`: whether an operation exists in the form that the flags name.
