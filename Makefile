@@ -30,7 +30,7 @@ test: setup ## check the core's independence and run all tests
 	@scripts/test.sh
 
 test-faults: setup ## kill a process at KILLS (500) points, and hosts of casts; make all troubles on all paths
-	KILLS=$(KILLS) $(CARGO) test -p portolan-cli --test kills --test troubles --test cast -- --ignored --nocapture
+	KILLS=$(KILLS) $(CARGO) test -p portolan-cli --test kills --test troubles --test cast --test cast_limits -- --ignored --nocapture
 
 test-documented: setup ## run PROGRAMS (10000) drawn programs, and compare with what is documented
 	DOCUMENTED_PROGRAMS=$(PROGRAMS) DOCUMENTED_SEED=$(SEED) $(CARGO) test -p portolan-cli --test documented -- \

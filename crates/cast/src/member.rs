@@ -37,8 +37,9 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// Time for a thread to end a call of the system before its file is removed under it.
 const STOP_DELAY: Duration = Duration::from_secs(2);
 
-/// Bytes of a receive: a block, or a batch of entries, which may be longer.
-const MESSAGE_LEN: usize = 2 * BLOCK_LEN as usize + TRAILER_LEN;
+/// Bytes of a receive: a block, or a batch of entries, which is no longer. Memory is bounded by how many
+/// of these there are.
+const MESSAGE_LEN: usize = BLOCK_LEN as usize + TRAILER_LEN;
 
 /// Does this process's part of a cast, from joining the job to its end. What happens is told on
 /// standard error, in lines of [`Event`].

@@ -2,12 +2,12 @@
 //! The threads beside the one that has the network: reading at the source, hashing and storing at the
 //! others. Each hands its news to that one, and wakes it.
 
-use crate::block::{Block, Coding, Head, Kind};
+use crate::block::{Block, Coding, Head, Kind, TRAILER_LEN};
 use crate::entry::Totals;
 use crate::event::{Checked, Event};
 use crate::fault::Fault;
 use crate::source::{self, Out};
-use crate::spec::Spec;
+use crate::spec::{BLOCK_LEN, Spec};
 use crate::target::{self, Cleanup};
 use rustix::event::EventfdFlags;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -366,6 +366,8 @@ impl Out for Feeder {
     fn memory(&mut self) -> Vec<u8> {
         let mut memory = self.memory.take();
         memory.clear();
+        // The trailer would double it.
+        memory.reserve_exact(BLOCK_LEN as usize + TRAILER_LEN);
         memory
     }
 

@@ -6,6 +6,7 @@
 
 mod common;
 
+use common::disguise::disguise;
 use common::payload::{check, mix, mixed_len, payload};
 use common::ranks::{alone, role, run_ranks};
 use common::{KillOnDrop, can_make_labs};
@@ -13,7 +14,7 @@ use portolan::{Node, PortConfig, Target};
 use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::{Link, LinkAddr, Segments, TxError, TxFrame};
-use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello};
+use portolan_wire::{FRAME_HEADER_LEN, HELLO_LEN};
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -233,83 +234,6 @@ fn volley(link: &mut dyn Link, word: u64) {
         Err(error) => panic!("the sprayer cannot send: {error}"),
     }
     while link.poll_notice().is_some() {}
-}
-
-/// Makes random bytes look like something in one of several ways, where they are long enough.
-fn disguise(bytes: &mut [u8], word: u64) {
-    if bytes.len() < FRAME_HEADER_LEN {
-        return;
-    }
-    let len = u16::try_from(bytes.len()).unwrap();
-    let kinds = [
-        FrameKind::Data,
-        FrameKind::Unnumbered,
-        FrameKind::Bulk,
-        FrameKind::Reset,
-    ];
-    let kind = kinds[(word >> 8) as usize % kinds.len()];
-    let mut header = FrameHeader {
-        kind,
-        attempt: 0,
-        checked: false,
-        frame_len: len,
-        packet_num: 1,
-        session: word,
-    };
-    match word % 6 {
-        // Random bytes.
-        0 => return,
-        // A version that does not exist yet.
-        1 => {
-            header.emit(bytes);
-            bytes[0] = 0x20 | bytes[0] & 0x0f;
-            return;
-        }
-        // Cut off on the way.
-        2 => header.frame_len = len + 1,
-        // A session of the right peer, long ago.
-        3 => header.session = word << 20 | 1,
-        // A handshake of another job.
-        4 if bytes.len() >= FRAME_HEADER_LEN + HELLO_LEN => return hello(bytes, word),
-        // A kind of frame that does not exist.
-        5 => {
-            header.emit(bytes);
-            bytes[0] |= 0x0f;
-            return;
-        }
-        _ => {}
-    }
-    header.emit(bytes);
-}
-
-fn hello(bytes: &mut [u8], word: u64) {
-    let kind = FrameKind::Hello;
-    let frame_len = u16::try_from(bytes.len()).unwrap();
-    FrameHeader {
-        kind,
-        attempt: 0,
-        checked: false,
-        frame_len,
-        packet_num: 0,
-        session: 0,
-    }
-    .emit(bytes);
-    let mut job_id = [0; 16];
-    job_id[..8].copy_from_slice(&word.to_le_bytes());
-    let hello = Hello {
-        job_id,
-        from: 1,
-        to: 0,
-        epoch: u64::MAX,
-        token: word,
-        echo_token: 0,
-        credits: [u32::MAX; 2],
-        frame_len_max: 1472,
-        window_frames: u16::MAX,
-        path: 1,
-        checksum: false,
-    };
-    hello.emit(bytes, |_| [7; 16]);
 }
 
 /// The job must end by itself and say that it counted.

@@ -24,11 +24,15 @@ use std::path::{Path, PathBuf};
 /// Files of a batch: they are open at the same time, and 1024 descriptors are what a shell allows.
 const BATCH_FILES_MAX: usize = 256;
 
-/// Records of a batch: their block shall not be much longer than others.
+/// Records of a batch: their block is no longer than others. Each takes 45 bytes or fewer without its
+/// names, and 32 for a hash.
 const BATCH_RECORDS_MAX: usize = 4096;
 
-/// Bytes of names and attributes of a batch: the same.
-const BATCH_NAMES_LEN_MAX: usize = 512 << 10;
+/// Bytes of names and attributes of a batch, but for those of its last entry: the same.
+const BATCH_NAMES_LEN_MAX: usize = 384 << 10;
+
+/// Bytes of the attributes of one entry: the same. Most file systems have less room for them.
+const ATTRIBUTES_LEN_MAX: usize = 256 << 10;
 
 /// Bytes of content of a batch: receivers that hold a part already hash as much before they answer.
 const BATCH_LEN_MAX: u64 = 64 << 20;
@@ -213,11 +217,24 @@ impl Composer<'_> {
         }
     }
 
-    fn push_entry(&mut self, entry: Entry) -> Result<(), Fault> {
-        let attributes = entry.meta.attributes.iter();
-        let len: usize = attributes
-            .map(|(name, value)| name.len() + value.len())
-            .sum();
+    fn push_entry(&mut self, mut entry: Entry) -> Result<(), Fault> {
+        let mut len = 0;
+        entry.meta.attributes.retain(|(name, value)| {
+            let whole = len + name.len() + value.len();
+            let fits = whole <= ATTRIBUTES_LEN_MAX;
+            if fits {
+                len = whole;
+            } else {
+                let (shown, name) = (
+                    crate::fault::shown(&crate::path_of(&entry.path)),
+                    String::from_utf8_lossy(name),
+                );
+                self.out.warn(format!(
+                    "{shown} has more extended attributes than a cast takes: {name} is left out"
+                ));
+            }
+            fits
+        });
         if self.files.len() >= BATCH_FILES_MAX
             || self.records.len() >= BATCH_RECORDS_MAX
             || self.names_len >= BATCH_NAMES_LEN_MAX
@@ -225,7 +242,12 @@ impl Composer<'_> {
             self.flush()?;
         }
         self.totals.entries += 1;
-        self.names_len += entry.path.len() + len;
+        let leads_to = match &entry.what {
+            What::Symlink { target } => target.len(),
+            What::HardLink { to } => to.len(),
+            _ => 0,
+        };
+        self.names_len += entry.path.len() + leads_to + len;
         self.records.push(Record::Entry(entry));
         Ok(())
     }
@@ -437,3 +459,6 @@ fn next_extent(file: &File, at: u64, len: u64) -> (u64, u64) {
         _ => (start, len),
     }
 }
+
+#[cfg(test)]
+mod tests;

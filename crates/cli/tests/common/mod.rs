@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
 pub(crate) mod clean;
+pub(crate) mod disguise;
 pub(crate) mod payload;
 pub(crate) mod pmi;
 pub(crate) mod ranks;

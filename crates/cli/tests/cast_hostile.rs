@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan cast` with sealed frames, and among frames that are not its own.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "cast/hosts.rs"]
+mod hosts;
+
+use common::disguise::disguise;
+use common::payload::{mix, payload};
+use common::{Ended, wait_until};
+use hosts::{Hosts, fill};
+use portolan_wire::{FRAME_HEADER_LEN, HELLO_LEN};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::Stdio;
+
+const LEN: usize = (6 << 20) + 123;
+
+/// Settings under which all goes by UDP, on one host as well.
+const BY_UDP: [&str; 4] = ["--path", "udp", "--option", "stream=off"];
+
+fn assert_whole(hosts: &Hosts, ended: &Ended, bytes: &[u8], count: usize) {
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    for number in 1..=count {
+        let copy = fs::read(hosts.path(&format!("n{number}.img"))).unwrap();
+        assert!(copy == bytes, "n{number}");
+    }
+}
+
+#[test]
+fn sealed_frames_bring_the_same() {
+    let hosts = Hosts::new(3);
+    let (source, bytes) = (hosts.path("source.img"), fill(1, LEN));
+    fs::write(&source, &bytes).unwrap();
+    let names = [source.as_path(), &hosts.path("%h.img")];
+    let sealed = ["--option", "auth=aead"];
+    let ended = hosts.cast(&names, &[&BY_UDP[..], &sealed].concat());
+    assert_whole(&hosts, &ended, &bytes, 3);
+    fs::write(hosts.path("n2.img"), fill(2, LEN)).unwrap();
+    let ended = hosts.cast(&names, &[&BY_UDP[..], &sealed, &["--resume"]].concat());
+    assert_whole(&hosts, &ended, &bytes, 3);
+}
+
+/// Addresses of the UDP sockets of a process.
+fn udp_sockets(pid: i32) -> Vec<SocketAddr> {
+    let links = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let links: Vec<String> = links
+        .filter_map(|entry| {
+            fs::read_link(entry.path())
+                .ok()?
+                .to_str()
+                .map(str::to_owned)
+        })
+        .collect();
+    let table = fs::read_to_string("/proc/net/udp").unwrap();
+    let address = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if !links.contains(&format!("socket:[{}]", words[9])) {
+            return None;
+        }
+        let (ip, port) = words[1].split_once(':')?;
+        let ip = Ipv4Addr::from(u32::from_str_radix(ip, 16).ok()?.to_ne_bytes());
+        let ip = if ip.is_unspecified() {
+            Ipv4Addr::LOCALHOST
+        } else {
+            ip
+        };
+        Some(SocketAddr::from((ip, u16::from_str_radix(port, 16).ok()?)))
+    };
+    table.lines().skip(1).filter_map(address).collect()
+}
+
+#[test]
+fn frames_of_an_intruder_change_nothing() {
+    let hosts = Hosts::new(3);
+    let (source, bytes) = (hosts.path("source.img"), fill(3, LEN));
+    fs::write(&source, &bytes).unwrap();
+    let target = hosts.path("%h.img");
+    let mut command = hosts.command(&[source.to_str().unwrap(), target.to_str().unwrap()]);
+    command.args(BY_UDP).args(["--limit", "6M"]);
+    let mut cast = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut aims = Vec::new();
+    wait_until("each host has a socket", || {
+        let workers = ["n1", "n2", "n3"].map(|name| hosts.worker(name));
+        let sockets = workers.map(|pid| pid.map_or(Vec::new(), udp_sockets));
+        aims = sockets.concat();
+        sockets.iter().all(|sockets| !sockets.is_empty())
+    });
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut sent = 0_u64;
+    while cast.try_wait().unwrap().is_none() {
+        let word = mix(sent + 1);
+        let len = match word % 3 {
+            0 => FRAME_HEADER_LEN + HELLO_LEN,
+            1 => usize::try_from(word >> 8).unwrap() % 1400 + 1,
+            _ => 1472,
+        };
+        let mut frame = payload(0, 1, u32::try_from(word >> 32).unwrap(), len);
+        disguise(&mut frame, word);
+        for aim in &aims {
+            // Refused where the process has just ended.
+            sent += u64::from(socket.send_to(&frame, aim).is_ok());
+        }
+        if sent % 64 < aims.len() as u64 {
+            std::thread::yield_now();
+        }
+    }
+    println!("{sent} frames to {} sockets", aims.len());
+    let ended: Ended = cast.wait_with_output().unwrap().into();
+    assert!(sent > 1000, "{sent} frames");
+    assert_whole(&hosts, &ended, &bytes, 3);
+}
