@@ -116,6 +116,7 @@ fn remedy(errno: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull => "; make room there, or cast to another disk",
         io::ErrorKind::QuotaExceeded => "; raise the quota, or remove something",
         io::ErrorKind::ReadOnlyFilesystem => "; cast to a place that can be written",
+        io::ErrorKind::ResourceBusy => "; unmount it, or end what uses it",
         io::ErrorKind::PermissionDenied => "; run as a user that may, or cast elsewhere",
         _ => "",
     }

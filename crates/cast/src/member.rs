@@ -114,6 +114,8 @@ struct Report {
     busy: Arc<Busy>,
     before: (u64, u64),
     checked: Option<Checked>,
+    /// [`Event::Done`] was told.
+    is_told: bool,
 }
 
 struct Signals {
@@ -190,12 +192,13 @@ impl Member {
                 busy,
                 before: (0, 0),
                 checked: None,
+                is_told: false,
             },
         })
     }
 
     fn run(&mut self) -> Result<(), Fault> {
-        while !self.relay.is_finished() || !self.sends.is_empty() {
+        while !self.is_done() {
             self.signals.check()?;
             self.desk.rest();
             self.read_news()?;
@@ -215,6 +218,13 @@ impl Member {
             }
         }
         Ok(())
+    }
+
+    /// The source has nothing to do for nobody: why the others are gone is told by each of them, or its
+    /// parent.
+    fn is_done(&self) -> bool {
+        let is_finished = self.relay.is_finished() && self.sends.is_empty() && self.report.is_told;
+        is_finished || (self.reading.is_some() && self.relay.is_alone())
     }
 
     fn read_news(&mut self) -> Result<(), Fault> {
@@ -484,6 +494,7 @@ impl Report {
     }
 
     fn tell_done(&mut self, totals: &Totals) {
+        self.is_told = true;
         let usage = Usage::now();
         Event::Done(Done {
             bytes: totals.bytes,

@@ -146,6 +146,11 @@ impl Relay {
         self.window.saturating_sub(self.ring.len())
     }
 
+    /// Whether all others are gone, and so is the reason to go on.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.gone.len() + 1 >= self.shape.size as usize
+    }
+
     /// Who sends to this process now.
     pub(crate) fn parent(&self) -> Option<u32> {
         self.parent

@@ -196,6 +196,19 @@ fn hosts_that_cannot_be_reached_are_found_together_and_keep_nobody_from_a_copy()
 }
 
 #[test]
+fn a_source_that_has_lost_all_hosts_ends_and_only_they_are_told_of() {
+    let hosts = Hosts::new(2);
+    // Of these, nobody would wait for the end.
+    let mut command = hosts.command(&["/dev/zero", hosts.path("none/%h").to_str().unwrap()]);
+    let ended: common::Ended = command.output().unwrap().into();
+    assert_eq!(ended.status, 1, "{}", ended.err);
+    let lines: Vec<&str> = ended.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ended.err);
+    let is_told = |line: &&str| line.contains("gets no copy") && line.contains("No such file");
+    assert!(lines.iter().all(is_told), "{}", ended.err);
+}
+
+#[test]
 fn a_source_that_is_not_there_is_named() {
     let hosts = Hosts::new(2);
     let source = hosts.path("absent");

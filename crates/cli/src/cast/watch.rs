@@ -23,6 +23,13 @@ struct State {
     has_ended: bool,
 }
 
+impl State {
+    /// Why it has no copy is known.
+    fn has_reason(&self) -> bool {
+        self.done.is_none() && (self.failed.is_some() || self.bypassed.is_some())
+    }
+}
+
 /// A line of `--json`: what a host has said.
 #[derive(Serialize)]
 struct Line<'a> {
@@ -81,6 +88,10 @@ impl Watch {
             }
             without += usize::from(!is_source);
             let why = state.failed.as_ref().or(state.bypassed.as_ref());
+            // A source that has lost all others ends, and each of them is told of.
+            if is_source && why.is_none() && self.states[1..].iter().all(State::has_reason) {
+                continue;
+            }
             let why = why.map_or("it ended without a word", String::as_str);
             match (is_source, source_failed) {
                 (true, _) => say(&format!("portolan: the source on {host} failed: {why}")),
@@ -219,15 +230,22 @@ pub(super) fn without(host: &str, why: &str, verify: bool) -> String {
     }
 }
 
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 fn sentence(done: &Done) -> String {
     let rate = done.bytes as f64 / done.seconds.max(1e-9) / 1e6;
     let megabytes = done.bytes as f64 / 1e6;
     let entries = match (done.checked, done.entries) {
         (Some(checked), entries) if checked.differing > 0 => format!(
-            "DIFFERS in {} entries of {entries}, {} of {} blocks; ",
-            checked.differing, checked.differing_blocks, checked.blocks
+            "DIFFERS in {} of {}, {} of {}; ",
+            checked.differing,
+            counted(entries, "entry", "entries"),
+            checked.differing_blocks,
+            counted(checked.blocks, "block", "blocks")
         ),
-        (Some(_), entries) => format!("the same, {entries} entries, "),
+        (Some(_), entries) => format!("the same, {}, ", counted(entries, "entry", "entries")),
         (None, 0 | 1) => String::new(),
         (None, entries) => format!("{entries} entries, "),
     };
