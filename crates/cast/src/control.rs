@@ -28,6 +28,8 @@ pub(crate) struct Progress {
     pub(crate) stored: u64,
     /// Its memory is full of what somebody behind it has not stored.
     pub(crate) is_held_up: bool,
+    /// Its disk or its processor, or that of somebody behind it, is busy nearly all the time.
+    pub(crate) is_busy: bool,
 }
 
 impl Control {

@@ -10,11 +10,13 @@
 //! of what the source read, or says in what it differs.
 
 mod block;
+mod coding;
 mod control;
 mod entry;
 mod event;
 mod fault;
 mod member;
+mod pays;
 mod relay;
 mod shape;
 mod source;
@@ -28,7 +30,7 @@ pub use fault::Fault;
 pub use member::work;
 pub use shape::Shape;
 pub use source::{Size, measure};
-pub use spec::{BLOCK_LEN, Source, Spec, Target, expand};
+pub use spec::{BLOCK_LEN, Compression, Source, Spec, Target, expand};
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

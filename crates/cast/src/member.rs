@@ -212,7 +212,11 @@ impl Member {
             self.relay.on_time(now, &mut self.spare);
             let has_acted = self.act()?;
             self.memory.give(self.spare.drain(..));
-            self.report.tell_if_due(now);
+            if let Some(bound) = self.report.tell_if_due(now) {
+                self.relay.set_busy(bound != Bound::Network);
+                let others = self.relay.are_others_busy();
+                self.report.busy.others.store(others, Ordering::Relaxed);
+            }
             if !has_acted {
                 self.sleep()?;
             }
@@ -359,7 +363,7 @@ impl Member {
             };
             let head = block.head;
             self.report.wire_bytes += block.payload().len() as u64;
-            self.report.bytes = self.report.wire_bytes;
+            self.report.bytes += u64::from(head.raw_len);
             self.relay.on_block(block);
             self.relay.on_verified(head.seq + 1);
             self.relay.on_stored(head.seq + 1, &mut self.spare);
@@ -465,10 +469,10 @@ impl Member {
 }
 
 impl Report {
-    fn tell_if_due(&mut self, now: Instant) {
+    fn tell_if_due(&mut self, now: Instant) -> Option<Bound> {
         let passed = now.duration_since(self.last);
         if passed < REPORT_INTERVAL {
-            return;
+            return None;
         }
         self.last = now;
         let busy = (
@@ -491,6 +495,7 @@ impl Report {
             bound,
         }
         .tell();
+        Some(bound)
     }
 
     fn tell_done(&mut self, totals: &Totals) {

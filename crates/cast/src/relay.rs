@@ -96,6 +96,8 @@ pub(crate) struct Relay {
     end: Option<u64>,
     parent: Option<u32>,
     children: Vec<Child>,
+    /// Its disk or its processor is busy nearly all the time.
+    is_busy: bool,
     /// What the parent was told last.
     told: Progress,
     /// Own needs by batch, until the children's are there too.
@@ -127,6 +129,7 @@ impl Relay {
             end: None,
             parent: shape.parent(rank),
             children: Vec::new(),
+            is_busy: false,
             told: Progress::default(),
             needs: BTreeMap::new(),
             told_needs: BTreeMap::new(),
@@ -149,6 +152,16 @@ impl Relay {
     /// Whether all others are gone, and so is the reason to go on.
     pub(crate) fn is_alone(&self) -> bool {
         self.gone.len() + 1 >= self.shape.size as usize
+    }
+
+    /// Whether this process's disk or processor is busy nearly all the time.
+    pub(crate) fn set_busy(&mut self, is_busy: bool) {
+        self.is_busy = is_busy;
+    }
+
+    /// Whether those of somebody behind it are.
+    pub(crate) fn are_others_busy(&self) -> bool {
+        self.children.iter().any(|child| child.progress.is_busy)
     }
 
     /// Who sends to this process now.
@@ -429,6 +442,7 @@ impl Relay {
             acked: self.acked(),
             stored: self.stored,
             is_held_up: self.room() == 0 && self.stored > self.acked(),
+            is_busy: self.is_busy || self.are_others_busy(),
         }
     }
 

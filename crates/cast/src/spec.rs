@@ -44,6 +44,14 @@ pub enum Target {
     Command(String),
 }
 
+/// How blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// By zstd (RFC 8878).
+    Zstd,
+}
+
 /// Which hashes travel before contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hashes {
@@ -70,6 +78,8 @@ pub struct Spec {
     pub resume: bool,
     /// Compare what is there with the source, and write nothing.
     pub verify: bool,
+    /// How blocks are compressed where that makes the cast faster.
+    pub compress: Option<Compression>,
     /// A directory that exists as the target is replaced by the copy.
     pub replace: bool,
     /// Write through to the disks before the end.

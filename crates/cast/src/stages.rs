@@ -2,16 +2,18 @@
 //! The threads beside the one that has the network: reading at the source, hashing and storing at the
 //! others. Each hands its news to that one, and wakes it.
 
-use crate::block::{Block, Coding, Head, Kind, TRAILER_LEN};
+use crate::block::{Block, Coding, Head, Kind};
+use crate::coding::{self, Decoder, Encoder};
 use crate::entry::Totals;
 use crate::event::{Checked, Event};
 use crate::fault::Fault;
+use crate::pays::Left;
 use crate::source::{self, Out};
-use crate::spec::{BLOCK_LEN, Spec};
+use crate::spec::Spec;
 use crate::target::{self, Cleanup};
 use rustix::event::EventfdFlags;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -125,13 +127,19 @@ impl Memory {
 pub(crate) struct Busy {
     pub(crate) processor: AtomicU64,
     pub(crate) disk: AtomicU64,
+    /// At the source: another process's disk or processor is busy nearly all the time.
+    pub(crate) others: AtomicBool,
+}
+
+fn count(counter: &AtomicU64, time: Duration) {
+    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    counter.fetch_add(ns, Ordering::Relaxed);
 }
 
 fn timed<T>(counter: &AtomicU64, work: impl FnOnce() -> T) -> T {
     let begin = Instant::now();
     let done = work();
-    let ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    counter.fetch_add(ns, Ordering::Relaxed);
+    count(counter, begin.elapsed());
     done
 }
 
@@ -155,7 +163,11 @@ impl Storing {
         let (verified, to_store) = channel();
         let hashing = {
             let (teller, busy) = (teller.clone(), Arc::clone(busy));
-            std::thread::spawn(move || verify_all(&incoming, &verified, &teller, &busy))
+            std::thread::spawn(move || {
+                if let Err(fault) = verify_all(&incoming, &verified, &teller, &busy) {
+                    teller.tell(News::Failed(fault));
+                }
+            })
         };
         let storing = {
             let (teller, busy, spec, cleanup) = (
@@ -182,19 +194,25 @@ impl Storing {
     }
 }
 
-fn verify_all(incoming: &Receiver<Block>, verified: &Sender<Block>, teller: &Teller, busy: &Busy) {
+fn verify_all(
+    incoming: &Receiver<Block>,
+    verified: &Sender<Block>,
+    teller: &Teller,
+    busy: &Busy,
+) -> Result<(), Fault> {
+    let mut decoder = Decoder::default();
     for block in incoming {
         let seq = block.head.seq;
-        let hash = timed(&busy.processor, || blake3::hash(block.payload()));
+        let hash = timed(&busy.processor, || decoder.decode(&block).map(blake3::hash))?;
         if *hash.as_bytes() != block.head.hash {
-            teller.tell(News::Failed(Fault::Corrupt { seq }));
-            return;
+            return Err(Fault::Corrupt { seq });
         }
         teller.tell(News::Verified(seq + 1));
         if verified.send(block).is_err() {
-            return;
+            break;
         }
     }
+    Ok(())
 }
 
 fn store_all(
@@ -206,9 +224,15 @@ fn store_all(
     busy: &Busy,
 ) -> Result<(), Fault> {
     let mut store = target::open(spec, rank, cleanup)?;
+    // A second time: kept, what was decoded would be as much memory again.
+    let mut decoder = Decoder::default();
     for block in blocks {
         let seq = block.head.seq;
-        let needs = timed(&busy.disk, || store.store(&block, block.payload()))?;
+        let payload = match block.head.coding {
+            Coding::Plain => block.payload(),
+            Coding::Zstd => timed(&busy.processor, || decoder.decode(&block))?,
+        };
+        let needs = timed(&busy.disk, || store.store(&block, payload))?;
         if let Some(bits) = needs {
             teller.tell(News::Needs(block.head.batch, bits));
         }
@@ -251,8 +275,11 @@ impl Reading {
             seq: 0,
             hasher: blake3::Hasher::new(),
             since: Instant::now(),
+            last: Instant::now(),
             pace: spec.rate_limit.map(Pace::new),
+            encoder: None,
         };
+        let compress = spec.compress.is_some();
         {
             let (source, teller) = (spec.source.clone(), teller.clone());
             // Of a source that cannot be read, the reader says why.
@@ -264,7 +291,9 @@ impl Reading {
         }
         let spec = spec.clone();
         std::thread::spawn(move || {
-            let read = source::read(&spec.source, spec.hashes(), &mut feeder);
+            let read = feeder
+                .begin(compress)
+                .and_then(|()| source::read(&spec.source, spec.hashes(), &mut feeder));
             if let Err(fault) = read.and_then(|totals| feeder.finish(totals)) {
                 feeder.teller.tell(News::Failed(fault));
             }
@@ -297,7 +326,10 @@ struct Feeder {
     hasher: blake3::Hasher,
     /// When the last block was handed over: since then it has been reading.
     since: Instant,
+    /// When the last block was taken by others.
+    last: Instant,
     pace: Option<Pace>,
+    encoder: Option<Encoder>,
 }
 
 /// How fast blocks may leave.
@@ -326,30 +358,68 @@ impl Pace {
 const ENDED: Fault = Fault::Protocol("the cast has ended");
 
 impl Feeder {
+    fn begin(&mut self, compress: bool) -> Result<(), Fault> {
+        self.encoder = compress.then(Encoder::new).transpose()?;
+        Ok(())
+    }
+
     fn send(&mut self, kind: Kind, batch: u32, index: u32, payload: Vec<u8>) -> Result<(), Fault> {
-        let reading = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.busy.disk.fetch_add(reading, Ordering::Relaxed);
-        let hash = timed(&self.busy.processor, || *blake3::hash(&payload).as_bytes());
+        let reading = self.since.elapsed();
+        count(&self.busy.disk, reading);
+        let begin = Instant::now();
+        let hash = *blake3::hash(&payload).as_bytes();
+        let hashing = begin.elapsed();
         if kind != Kind::End {
             self.hasher.update(&hash);
         }
+        let raw_len = payload.len();
+        let (coding, payload, compressing) = self.code(payload);
+        count(&self.busy.processor, hashing + compressing);
         let head = Head {
             kind,
-            coding: Coding::Plain,
+            coding,
             seq: self.seq,
-            raw_len: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+            raw_len: u32::try_from(raw_len).unwrap_or(u32::MAX),
             batch,
             index,
             hash,
         };
         self.seq += 1;
+        let wire_len = payload.len();
+        let begin = Instant::now();
         if let Some(pace) = &mut self.pace {
-            pace.wait(payload.len());
+            pace.wait(wire_len);
         }
         let sent = self.blocks.send(Block::new(head, payload));
         self.teller.wake();
         self.since = Instant::now();
+        let left = Left {
+            raw: raw_len,
+            wire: wire_len,
+            own: reading + hashing,
+            waited: self.since - begin,
+            passed: self.since - std::mem::replace(&mut self.last, self.since),
+        };
+        if let Some(encoder) = &mut self.encoder {
+            let others = self.busy.others.load(Ordering::Relaxed);
+            encoder.pays.on_left(left, others);
+        }
         sent.map_err(|_| ENDED)
+    }
+
+    /// Compresses a payload, where that pays.
+    fn code(&mut self, payload: Vec<u8>) -> (Coding, Vec<u8>, Duration) {
+        let Some(encoder) = &mut self.encoder else {
+            return (Coding::Plain, payload, Duration::ZERO);
+        };
+        let mut coded = self.memory.take();
+        let (is_shorter, took) = encoder.encode(&payload, &mut coded);
+        let (coding, payload, spare) = match is_shorter {
+            true => (Coding::Zstd, coded, payload),
+            false => (Coding::Plain, payload, coded),
+        };
+        self.memory.give([spare]);
+        (coding, payload, took)
     }
 
     fn finish(&mut self, mut totals: Totals) -> Result<(), Fault> {
@@ -367,7 +437,7 @@ impl Out for Feeder {
         let mut memory = self.memory.take();
         memory.clear();
         // The trailer would double it.
-        memory.reserve_exact(BLOCK_LEN as usize + TRAILER_LEN);
+        memory.reserve_exact(coding::coded_len_max());
         memory
     }
 

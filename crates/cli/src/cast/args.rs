@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Send only blocks that hosts do not have, from a cast that was cut off or in an older copy.
     #[arg(long)]
     pub(super) resume: bool,
+    /// Compress blocks on the way, where that makes the cast faster.
+    #[arg(long, value_name = "HOW", value_enum, conflicts_with = "verify")]
+    pub(super) compress: Option<CompressArg>,
     /// Compare the copies that are on the hosts with the source, and write nothing. The exit status is 1
     /// when one differs.
     #[arg(long, conflicts_with_all = ["resume", "replace", "sync", "keep_partial", "limit", "pipe"])]
@@ -71,6 +74,13 @@ pub(crate) struct Args {
     /// The command portolan on the hosts of --hosts.
     #[arg(long, value_name = "PATH", default_value = "portolan")]
     pub(super) remote_program: String,
+}
+
+/// How blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum CompressArg {
+    /// By zstd, at its fastest level.
+    Zstd,
 }
 
 /// Who sends to whom.

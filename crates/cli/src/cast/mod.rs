@@ -14,8 +14,9 @@ use crate::run::hosts::{self, Host, MapBy, Place};
 use crate::run::{self, Failure, OWN_PROGRAM, Options, Unstarted, Workload};
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
+use args::CompressArg;
 use portolan::settings;
-use portolan_cast::{Source, Spec, Target};
+use portolan_cast::{Compression, Source, Spec, Target};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -169,6 +170,7 @@ fn spec(args: &Args, places: &[Host]) -> Result<Spec> {
         degree: args.shape.degree(),
         resume: args.resume,
         verify: args.verify,
+        compress: args.compress.map(|CompressArg::Zstd| Compression::Zstd),
         replace: args.replace,
         sync: args.sync,
         keep_partial: args.keep_partial,

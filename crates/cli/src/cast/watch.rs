@@ -249,8 +249,15 @@ fn sentence(done: &Done) -> String {
         (None, 0 | 1) => String::new(),
         (None, entries) => format!("{entries} entries, "),
     };
+    let fewer = match done.checked {
+        None if done.wire_bytes < done.bytes - done.bytes / 20 => format!(
+            ", of which {:.1} MB came over the network",
+            done.wire_bytes as f64 / 1e6
+        ),
+        _ => String::new(),
+    };
     format!(
-        "{entries}{megabytes:.1} MB in {:.2} s, {rate:.0} MB/s",
+        "{entries}{megabytes:.1} MB in {:.2} s, {rate:.0} MB/s{fewer}",
         done.seconds
     )
 }

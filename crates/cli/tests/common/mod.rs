@@ -9,8 +9,6 @@ pub(crate) mod payload;
 pub(crate) mod pmi;
 pub(crate) mod ranks;
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -53,9 +51,14 @@ pub(crate) fn run(args: &[&str]) -> Ended {
 
 /// Makes `command` find a program named `ssh` that is `script`, put into `directory`.
 pub(crate) fn give_ssh(command: &mut Command, directory: &Path, script: &str) {
-    let path = directory.join("ssh");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    // By another process: a child that this one starts meanwhile, in another thread, would hold a
+    // descriptor for writing, and what is open for writing cannot be run (ETXTBSY, execve(2)).
+    let script = format!("#!/bin/sh\n{script}\n");
+    let written = Command::new("sh")
+        .args(["-c", r#"printf %s "$1" > "$0" && chmod 755 "$0""#])
+        .args([directory.join("ssh").as_os_str(), script.as_ref()])
+        .status();
+    assert!(written.unwrap().success());
     let search = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
     command.env("PATH", search);
 }

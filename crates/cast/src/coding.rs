@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Blocks as they travel: compressed by the source where that pays, decompressed by each host.
+//!
+//! Nothing of what came is believed: the decoded length is bounded before memory is used for it.
+
+use crate::block::{Block, Coding, TRAILER_LEN};
+use crate::fault::Fault;
+use crate::pays::Pays;
+use crate::spec::BLOCK_LEN;
+use std::time::{Duration, Instant};
+
+/// zstd's fastest ordinary level: a source must keep up with its link.
+const LEVEL: i32 = 1;
+
+/// A block counts as compressed when it has become this much shorter.
+const SHRUNK: f64 = 0.95;
+
+/// Compresses blocks.
+pub(crate) struct Encoder {
+    zstd: zstd::bulk::Compressor<'static>,
+    pub(crate) pays: Pays,
+}
+
+impl Encoder {
+    /// # Errors
+    /// [`Fault::System`] without memory for it.
+    pub(crate) fn new() -> Result<Encoder, Fault> {
+        let zstd = zstd::bulk::Compressor::new(LEVEL).map_err(|errno| Fault::System {
+            what: "making room to compress",
+            errno,
+        })?;
+        Ok(Encoder {
+            zstd,
+            pays: Pays::default(),
+        })
+    }
+
+    /// Puts a payload into `coded`, if it pays now and becomes shorter; how long it took.
+    pub(crate) fn encode(&mut self, payload: &[u8], coded: &mut Vec<u8>) -> (bool, Duration) {
+        if !self.pays.wants() {
+            return (false, Duration::ZERO);
+        }
+        let begin = Instant::now();
+        coded.clear();
+        coded.resize(zstd::zstd_safe::compress_bound(payload.len()), 0);
+        let len = self.zstd.compress_to_buffer(payload, &mut coded[..]);
+        let len = len.unwrap_or(payload.len()).min(coded.len());
+        coded.truncate(len);
+        let took = begin.elapsed();
+        self.pays.on_compressed(payload.len(), len, took);
+        ((len as f64) < SHRUNK * payload.len() as f64, took)
+    }
+}
+
+/// Decompresses blocks, one after the other, into memory of its own.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    zstd: zstd::bulk::Decompressor<'static>,
+    bytes: Vec<u8>,
+}
+
+impl Decoder {
+    /// What was in a block before it was compressed.
+    ///
+    /// # Errors
+    /// [`Fault::Protocol`] for what is longer than blocks are, or nothing that zstd made.
+    pub(crate) fn decode<'a>(&'a mut self, block: &'a Block) -> Result<&'a [u8], Fault> {
+        let len = block.head.raw_len as usize;
+        if len > BLOCK_LEN as usize {
+            return Err(Fault::Protocol("a block that says it is too long"));
+        }
+        if block.head.coding == Coding::Plain {
+            return match block.payload().len() == len {
+                true => Ok(block.payload()),
+                false => Err(Fault::Protocol("a block of another length than it says")),
+            };
+        }
+        self.bytes.resize(len, 0);
+        match self
+            .zstd
+            .decompress_to_buffer(block.payload(), &mut self.bytes[..])
+        {
+            Ok(found) if found == len => Ok(&self.bytes),
+            _ => Err(Fault::Protocol("a block that cannot be decompressed")),
+        }
+    }
+}
+
+/// Room for a payload however it is coded, and its trailer.
+pub(crate) fn coded_len_max() -> usize {
+    zstd::zstd_safe::compress_bound(BLOCK_LEN as usize).max(BLOCK_LEN as usize) + TRAILER_LEN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Head, Kind};
+
+    fn block(raw_len: u32, coding: Coding, payload: Vec<u8>) -> Block {
+        let head = Head {
+            kind: Kind::Data,
+            coding,
+            seq: 0,
+            raw_len,
+            batch: 0,
+            index: 0,
+            hash: [0; 32],
+        };
+        Block::new(head, payload)
+    }
+
+    fn zstd_of(bytes: &[u8]) -> Vec<u8> {
+        zstd::bulk::compress(bytes, LEVEL).unwrap()
+    }
+
+    #[test]
+    fn blocks_come_back_as_they_were() {
+        let mut decoder = Decoder::default();
+        for len in [0, 1, 100_000, BLOCK_LEN] {
+            let bytes = vec![7; len as usize];
+            let coded = block(len, Coding::Zstd, zstd_of(&bytes));
+            assert_eq!(decoder.decode(&coded).unwrap(), bytes);
+            let plain = block(len, Coding::Plain, bytes.clone());
+            assert_eq!(decoder.decode(&plain).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn hostile_lengths_take_no_memory() {
+        let mut decoder = Decoder::default();
+        let bomb = zstd_of(&vec![0; 64 << 20]);
+        let mut refused = |raw_len, coding, payload: &[u8]| {
+            assert!(
+                decoder
+                    .decode(&block(raw_len, coding, payload.to_vec()))
+                    .is_err()
+            );
+            assert!(decoder.bytes.capacity() <= BLOCK_LEN as usize);
+        };
+        refused(u32::MAX, Coding::Zstd, &bomb);
+        refused(BLOCK_LEN + 1, Coding::Zstd, &bomb);
+        refused(BLOCK_LEN, Coding::Zstd, &bomb);
+        refused(BLOCK_LEN, Coding::Plain, b"short");
+        refused(10, Coding::Zstd, &zstd_of(b"other"));
+        refused(10, Coding::Zstd, b"not zstd at all");
+        refused(10, Coding::Zstd, b"");
+        let mut cut = zstd_of(&[3; 5000]);
+        cut.pop();
+        refused(5000, Coding::Zstd, &cut);
+    }
+}
