@@ -85,6 +85,7 @@ impl End {
                     lossless: false,
                     pull: false,
                     checksum: false,
+                    sum: None,
                     rx_buffer_len: 100_000,
                 },
             );

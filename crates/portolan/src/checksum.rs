@@ -11,7 +11,7 @@ mod choice;
 
 pub(crate) use choice::Choice;
 
-use portolan_link::{Run, Segments, TxFrame};
+use portolan_link::{Segments, TxFrame};
 use portolan_proto::DropReason;
 use portolan_sys::effort;
 use portolan_wire::{CHECK_LEN, CheckedFrame, FrameHeader, FrameKind, SealedFrame, Sum};
@@ -35,11 +35,8 @@ impl Sums {
         frame: &TxFrame<'_>,
         send: impl FnOnce(&TxFrame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let first = match frame.head {
-            [] => frame.payload.first().map_or(&[][..], |slice| slice),
-            head => head,
-        };
-        if !CheckedFrame::wants_sum(first) {
+        // A run that the core has put sums in has no head.
+        if !CheckedFrame::wants_sum(frame.head) {
             return send(frame);
         }
         self.heads.clear();
@@ -63,27 +60,27 @@ impl Sums {
 
     /// Sum and header of each datagram.
     fn put_heads(&mut self, frame: &TxFrame<'_>) {
-        let run = Run::new(frame);
-        let header_len = frame
-            .segments
-            .map_or(frame.head.len(), |cut| cut.header_len);
-        let (full, mut left) = (run.datagram_len(), run.total_len());
-        let (mut headers, mut summed) = (frame.head, 0);
-        let mut sum = Summing::of(&headers[..header_len]);
-        for piece in run.pieces() {
-            // The header is the first piece.
-            if summed > 0 || header_len == 0 {
-                sum = sum.with(piece);
+        let (header_len, payload_len) = match frame.segments {
+            Some(cut) => (cut.header_len, cut.payload_len),
+            None => (frame.head.len(), usize::MAX),
+        };
+        let (mut slices, mut open) = (frame.payload.iter(), &[][..]);
+        for header in frame.head.chunks_exact(header_len) {
+            let (mut sum, mut room) = (Summing::of(header), payload_len);
+            loop {
+                let (piece, behind) = open.split_at(room.min(open.len()));
+                (sum, room, open) = (sum.with(piece), room - piece.len(), behind);
+                match slices.as_slice() {
+                    [next, ..] if room > 0 => {
+                        open = next;
+                        slices.next();
+                    }
+                    _ => break,
+                }
             }
-            (summed, left) = (summed + piece.len(), left - piece.len());
-            if summed == full || left == 0 {
-                let (header, behind) = headers.split_at(header_len);
-                self.heads
-                    .extend_from_slice(&CheckedFrame::front(sum.value()));
-                self.heads.extend_from_slice(header);
-                (headers, summed) = (behind, 0);
-                sum = Summing::of(headers.get(..header_len).unwrap_or_default());
-            }
+            let front = CheckedFrame::front(sum.value());
+            self.heads.extend_from_slice(&front);
+            self.heads.extend_from_slice(header);
         }
     }
 }
@@ -209,6 +206,11 @@ fn seed_of(head: &[u8]) -> u64 {
         [] => 0,
         head => XxHash3_64::oneshot(head),
     }
+}
+
+/// The sum of a frame that lies in one piece.
+pub(crate) fn sum_of_frame(frame: &[u8]) -> Sum {
+    Summing::of(&[]).with(frame).value()
 }
 
 /// The sum of a part of a transfer: its head's, and its bytes' behind.

@@ -460,6 +460,7 @@ impl Links {
                 lossless: caps.lossless,
                 pull: caps.pull,
                 checksum: open.checksum,
+                sum: Some(checksum::sum_of_frame),
                 rx_buffer_len: caps.rx_buffer_len,
             };
             (open.id, params)

@@ -270,6 +270,7 @@ fn new_peer(rank: u32) -> Core {
         lossless: false,
         pull: false,
         checksum: false,
+        sum: None,
         rx_buffer_len: 200_000,
     };
     core.add_link(LinkId::UDP, params);

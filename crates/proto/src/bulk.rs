@@ -148,6 +148,12 @@ impl Transfers {
         self.rx.len() < SLAB_LEN_MAX
     }
 
+    /// Transfers to this process are under way.
+    #[inline]
+    pub(crate) fn has_rx(&self) -> bool {
+        self.rx.len() > 0
+    }
+
     /// Transfers that have not ended.
     pub(crate) fn count(&self) -> usize {
         self.tx.len() + self.rx.len()

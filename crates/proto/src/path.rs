@@ -123,7 +123,10 @@ pub(crate) struct Run {
     pub(crate) slot: SlotId,
     pub(crate) off: usize,
     pub(crate) len: usize,
+    /// Bytes of a frame and of what stands in front of it.
     pub(crate) segment_len: usize,
+    /// Bytes in front of each frame, for its checksum.
+    pub(crate) front_len: usize,
     /// Most bytes of one GSO batch.
     pub(crate) batch_len: usize,
     /// More messages may go into its last frame, and frames behind it.
@@ -295,6 +298,14 @@ impl Path {
     /// Bytes that the link adds to each frame.
     fn check_len(&self) -> usize {
         if self.checked { CHECK_LEN } else { 0 }
+    }
+
+    /// Bytes in front of each frame of a run, where its checksum is put here.
+    pub(super) fn front_len(&self) -> usize {
+        match self.params.sum {
+            Some(_) => self.check_len(),
+            None => 0,
+        }
     }
 
     /// Whether a frame that says of itself that it came with a right checksum, or without any, is one
@@ -541,10 +552,10 @@ impl Path {
         let mut waiting = waiting.chain(self.closed.iter().flatten());
         under_way
             || waiting.any(|frame| holds(frame.slot, 0, frame.len))
-            || self
-                .runs
-                .iter()
-                .any(|run| holds(run.slot, run.off, run.len.min(run.segment_len)))
+            || self.runs.iter().any(|run| {
+                let len = run.len.min(run.segment_len) - run.front_len;
+                holds(run.slot, run.off + run.front_len, len)
+            })
     }
 }
 

@@ -601,6 +601,7 @@ fn draw_shm(rng: &mut ChaCha8Rng) -> LinkParams {
         lossless: true,
         pull: rng.random_bool(0.5),
         checksum: false,
+        sum: None,
         rx_buffer_len: *[65_536, 262_144, 1 << 20].choose(rng).unwrap_or(&65_536),
     }
 }
@@ -613,6 +614,7 @@ fn draw_udp(rng: &mut ChaCha8Rng, net: &NetPlan) -> LinkParams {
         lossless: false,
         pull: false,
         checksum: false,
+        sum: None,
         rx_buffer_len: draw_socket(rng),
     }
 }
@@ -624,6 +626,7 @@ fn draw_packet(rng: &mut ChaCha8Rng, net: &NetPlan) -> LinkParams {
         lossless: false,
         pull: false,
         checksum: false,
+        sum: None,
         rx_buffer_len: draw_socket(rng),
     }
 }

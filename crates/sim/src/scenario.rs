@@ -106,6 +106,7 @@ impl Scenario {
                 lossless: false,
                 pull: false,
                 checksum: false,
+                sum: None,
                 rx_buffer_len: self.socket_len,
             },
             packet: None,

@@ -17,6 +17,9 @@ pub enum Call {
     Sendmmsg,
     Recvfrom,
     Recvmsg,
+    Readv,
+    Vmsplice,
+    Splice,
     Getsockopt,
     Setsockopt,
     Poll,
@@ -29,12 +32,15 @@ pub enum Call {
 }
 
 /// Names, in the order of [`Call`].
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 17] = [
     "sendto",
     "sendmsg",
     "sendmmsg",
     "recvfrom",
     "recvmsg",
+    "readv",
+    "vmsplice",
+    "splice",
     "getsockopt",
     "setsockopt",
     "poll",

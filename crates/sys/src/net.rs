@@ -44,8 +44,8 @@ pub use packet_ring::{PacketRing, RingFrame, RingLayout};
 pub use poll::{Readiness, readiness, wait_readable};
 pub use scatter::Scatter;
 pub use stream::{
-    Pipe, abort_stream, begin_connect, listen_stream, prepare_stream, send_stream, stream_stands,
-    stream_timeouts,
+    Pipe, abort_stream, begin_connect, listen_stream, prepare_stream, send_stream,
+    send_stream_gathered, stream_stands, stream_timeouts,
 };
 pub use xdp::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket, XdpSocketUse};
 

@@ -2,16 +2,17 @@
 //! One connection: frames out, by lending pages, and frames in, to their place.
 //!
 //! On the wire each frame is its two lengths (head u16, two bytes 0, payload u32, little-endian), its head
-//! and its payload.
+//! and its payload. The heads that one end sends are all of one length.
 //!
 //! The one invariant: between two calls nothing is kept that belongs to somebody else, but pages in the
 //! pipe; what of a frame could not be lent and did not leave is copied.
 
-use super::{HEAD_LEN_MAX, PAYLOAD_LEN_MAX};
+use super::{GATHER_MAX, HEAD_LEN_MAX, PAYLOAD_LEN_MAX};
 use crate::{PeerId, TxFrame};
+use portolan_sys::effort;
 use portolan_sys::net::{self, Pipe};
 use std::hash::Hasher;
-use std::io::{self, IoSliceMut, Read};
+use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -92,6 +93,8 @@ pub(super) struct Connection {
     incoming: [u8; PREFIX_LEN + HEAD_LEN_MAX],
     incoming_len: usize,
     part: Option<Part>,
+    /// Bytes of each frame's head from this peer, once one has come.
+    head_len: Option<usize>,
     used: bool,
 }
 
@@ -110,6 +113,7 @@ impl Connection {
             incoming: [0; PREFIX_LEN + HEAD_LEN_MAX],
             incoming_len: 0,
             part: None,
+            head_len: None,
             used: true,
         }
     }
@@ -175,22 +179,20 @@ impl Connection {
         if may_lend && payload.len() > COPIED_LEN_MAX && self.lend(front, payload)? {
             return Ok(true);
         }
-        self.unsent.extend_from_slice(front);
-        self.unsent.extend_from_slice(more_head);
-        let more = frame.payload_len() > 0;
-        let mut is_room = send_all(self.socket.as_fd(), &mut self.unsent, more)?;
-        let mut left = frame.payload_len();
-        for slice in frame.payload {
-            left -= slice.len();
-            let mut rest: &[u8] = slice;
-            while is_room && !rest.is_empty() {
-                match net::send_stream(self.socket.as_fd(), rest, left > 0) {
-                    Ok(len) => rest = &rest[len..],
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => is_room = false,
-                    Err(error) => return Err(error),
-                }
+        let mut slices = [IoSlice::new(&[]); 2 + GATHER_MAX];
+        slices[..2].copy_from_slice(&[IoSlice::new(front), IoSlice::new(more_head)]);
+        slices[2..][..frame.payload.len()].copy_from_slice(frame.payload);
+        let mut rest = &mut slices[..];
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match net::send_stream_gathered(self.socket.as_fd(), rest) {
+                Ok(len) => IoSlice::advance_slices(&mut rest, len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
             }
-            self.unsent_end.extend_from_slice(rest);
+        }
+        for slice in rest {
+            self.unsent_end.extend_from_slice(slice);
         }
         Ok(true)
     }
@@ -277,16 +279,18 @@ impl Connection {
         Ok(budget)
     }
 
-    /// Bytes of lengths and head that are still to come.
+    /// Bytes of lengths and head that are still to come. All heads that a peer sends are equally long, so
+    /// both are received by one call.
     fn front_wanted(&self) -> usize {
-        let head_len = match self.incoming_len < PREFIX_LEN {
-            true => 0,
-            false => self.head_len(),
+        let head_len = match (self.head_len, self.incoming_len < PREFIX_LEN) {
+            (Some(len), _) => len,
+            (None, true) => 0,
+            (None, false) => self.incoming_head_len(),
         };
         PREFIX_LEN + head_len - self.incoming_len
     }
 
-    fn head_len(&self) -> usize {
+    fn incoming_head_len(&self) -> usize {
         usize::from(u16::from_le_bytes([self.incoming[0], self.incoming[1]]))
     }
 
@@ -294,6 +298,7 @@ impl Connection {
     fn receive_front(&mut self) -> io::Result<bool> {
         let wanted = self.front_wanted();
         let into = &mut self.incoming[self.incoming_len..][..wanted];
+        effort::calls(effort::Call::Recvfrom);
         let len = (&self.socket).read(into)?;
         self.incoming_len += len;
         Ok(len > 0)
@@ -306,8 +311,9 @@ impl Connection {
         }
         let mut word = [0; 4];
         word.copy_from_slice(&self.incoming[4..8]);
-        let (head_len, len) = (self.head_len(), u32::from_le_bytes(word) as usize);
+        let (head_len, len) = (self.incoming_head_len(), u32::from_le_bytes(word) as usize);
         let is_sound = head_len <= HEAD_LEN_MAX
+            && self.head_len.is_none_or(|all| head_len == all)
             && len <= HEAD_LEN_MAX + PAYLOAD_LEN_MAX
             && self.incoming[2..4] == [0; 2];
         if !is_sound {
@@ -319,6 +325,7 @@ impl Connection {
         let mut head = [0; HEAD_LEN_MAX];
         head[..head_len].copy_from_slice(&self.incoming[PREFIX_LEN..][..head_len]);
         self.incoming_len = 0;
+        self.head_len = Some(head_len);
         self.part = Some(Part {
             from: self.peer,
             head,
@@ -337,14 +344,16 @@ impl Connection {
         };
         let left = part.len - part.landed;
         let mut nowhere = [0; 16 * 1024];
+        let front_len = self.head_len.map_or(PREFIX_LEN, |len| PREFIX_LEN + len);
         let (got, into_len) = match receiver.place(part) {
             Place::At(into) => {
                 let into_len = into.len().min(left);
                 let into = IoSliceMut::new(&mut into[..into_len]);
                 let next = match into_len == left {
-                    true => &mut self.incoming[..PREFIX_LEN],
+                    true => &mut self.incoming[..front_len],
                     false => &mut [][..],
                 };
+                effort::calls(effort::Call::Readv);
                 let got = (&self.socket).read_vectored(&mut [into, IoSliceMut::new(next)])?;
                 let there = got.min(into_len);
                 if !receiver.landed(part, Landing::There(there)) {
@@ -354,6 +363,7 @@ impl Connection {
             }
             Place::Nowhere => {
                 let into = &mut nowhere[..left.min(16 * 1024)];
+                effort::calls(effort::Call::Recvfrom);
                 let got = (&self.socket).read(into)?;
                 if !receiver.landed(part, Landing::Lost(&into[..got])) {
                     return Err(io::ErrorKind::InvalidData.into());

@@ -42,6 +42,9 @@ pub const PAYLOAD_LEN_MAX: usize = 256 * 1024;
 /// Bytes of a frame's head at most.
 pub const HEAD_LEN_MAX: usize = 64;
 
+/// Pieces of a frame's payload at most.
+const GATHER_MAX: usize = 2;
+
 /// Bytes of TCP's own buffer that are counted on.
 const RX_BUFFER_LEN: usize = 4 << 20;
 
@@ -103,7 +106,7 @@ impl Stream {
                 kind: LinkKind::Stream,
                 frame_len_max: HEAD_LEN_MAX + PAYLOAD_LEN_MAX,
                 segments_max: 1,
-                gather_max: 2,
+                gather_max: GATHER_MAX,
                 lossless: true,
                 pull: false,
                 placement: true,

@@ -23,6 +23,7 @@ fn a_sum_in_pieces_is_that_of_the_whole() {
     }
 }
 
+use portolan_link::Run;
 use portolan_wire::{BULK_HEADER_LEN, FRAME_HEADER_LEN};
 use std::convert::Infallible;
 use std::io::IoSlice;
@@ -119,18 +120,18 @@ fn every_datagram_of_every_shape_has_its_own_sum() {
     (run.payload, run.segments) = (&slices, None);
     assert_eq!(opened(&sent(&run)), plain[..1]);
 
-    // Frames that lie behind one another, in two buffers.
-    let frames = [one.clone(), one.clone(), one[..30].to_vec()];
-    let mut last = frames[2].clone();
+    // Frames that lie behind one another, in two buffers, with the sums that the core asked for.
+    let mut last = one[..30].to_vec();
     last[2] = 30;
-    let (first, second) = (frames[0].clone(), [&one[..], &last].concat());
+    let summed = |frame: &[u8]| [&CheckedFrame::front(sum_of_frame(frame)), frame].concat();
+    let (first, second) = (summed(&one), [summed(&one), summed(&last)].concat());
     let slices = [IoSlice::new(&first), IoSlice::new(&second)];
     let run = TxFrame {
         head: &[],
         payload: &slices,
         segments: Some(Segments {
             header_len: 0,
-            payload_len: one.len(),
+            payload_len: first.len(),
         }),
     };
     assert_eq!(opened(&sent(&run)), [&one[..], &one, &last]);

@@ -111,6 +111,7 @@ impl Auth {
             frame_len_max,
             // P13.1: a seal finds more than a checksum does.
             checksum: params.checksum && self.overhead_len() == 0,
+            sum: params.sum.filter(|_| self.overhead_len() == 0),
             ..params
         })
     }

@@ -33,6 +33,7 @@ impl End {
                 lossless: false,
                 pull: false,
                 checksum: false,
+                sum: None,
                 rx_buffer_len: 1 << 20,
             };
             core.add_link(link, params);

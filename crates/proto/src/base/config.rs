@@ -4,6 +4,7 @@
 use super::time::Span;
 use core::fmt;
 use core::time::Duration;
+use portolan_wire::Sum;
 
 /// Most bytes of one GSO batch: a UDP datagram's, headers off.
 pub(crate) const BATCH_LEN_MAX: usize = 65_000;
@@ -76,7 +77,7 @@ impl fmt::Display for LinkId {
 }
 
 /// What the core must know of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct LinkParams {
     /// Bytes of the largest frame.
     pub frame_len_max: usize,
@@ -89,6 +90,9 @@ pub struct LinkParams {
     /// Nobody else checks what arrives: frames are to have a checksum of their own. Never of a lossless
     /// link. `P13.1`
     pub checksum: bool,
+    /// Takes a frame's checksum. With it, the frames of a run leave with their sums in front, behind one
+    /// another in one piece; without it, all sums are left to who transmits. `P13.2`
+    pub sum: Option<fn(&[u8]) -> Sum>,
     /// Bytes that the receive side holds while nobody receives.
     pub rx_buffer_len: usize,
 }

@@ -135,7 +135,15 @@ impl Core {
     /// The bulk frames that `link` most likely brings next: those of the transfer that followed the
     /// present one last time, else of the present one, else of one that was granted. To be asked
     /// before each batch of frames is received. Nothing of value is where they belong.
+    #[inline]
     pub fn expected_run(&mut self, link: LinkId) -> Option<ExpectedRun> {
+        match self.sh.transfers.has_rx() {
+            true => self.predict_run(link),
+            false => None,
+        }
+    }
+
+    fn predict_run(&mut self, link: LinkId) -> Option<ExpectedRun> {
         let (peer, run) = self.sh.transfers.expected_run(link)?;
         let peer = self.peers[peer.index()].as_ref()?;
         let checked = peer.paths().get(link)?.is_checked();

@@ -7,7 +7,7 @@ use super::{Contents, Path, Run};
 use crate::Instant;
 use crate::base::narrow::narrow;
 use crate::mem::slot::{SlotId, SlotPool};
-use portolan_wire::FrameKind;
+use portolan_wire::{CHECK_LEN, CheckedFrame, FrameKind};
 
 /// What one GSO batch takes: a part of one run, and perhaps of the next.
 pub(crate) struct Batch {
@@ -116,6 +116,12 @@ impl Path {
             len: batch.first.len,
             segment_len: batch.first.segment_len,
         };
+        if batch.second.is_none() && batch.first.len <= batch.first.segment_len {
+            // It leaves as any frame does.
+            let (off, len) = (batch.first.off, batch.first.len);
+            let front_len = batch.first.front_len;
+            bytes = Bytes::frame(batch.first.slot, off + front_len, len - front_len);
+        }
         if let Some(second) = &batch.second {
             self.seal_run(now, slots, session, second);
             bytes = Bytes::Slots {
@@ -133,12 +139,18 @@ impl Path {
         let count = run.len.div_ceil(run.segment_len);
         for ahead in 0..count {
             let start = run.off + ahead * run.segment_len;
-            let len = run.segment_len.min(run.len - ahead * run.segment_len);
-            let off = narrow(start);
+            let len = run.segment_len.min(run.len - ahead * run.segment_len) - run.front_len;
+            let off = narrow(start + run.front_len);
             let slot = run.slot;
             let num = self.number(now, Contents::Slot { slot, off }, len);
             let header = self.header(FrameKind::Data, (num, 0), len, session);
-            header.emit(&mut slots.bytes_mut(slot)[start..]);
+            let (front, frame) = slots.bytes_mut(slot)[start..].split_at_mut(run.front_len);
+            header.emit(frame);
+            if let (Ok(front), Some(sum)) =
+                (<&mut [u8; CHECK_LEN]>::try_from(front), self.params.sum)
+            {
+                *front = CheckedFrame::front(sum(&frame[..len]));
+            }
         }
         // The buffer has one reference per frame under way, and one until all of it was sent.
         slots.retain(run.slot, narrow(count));

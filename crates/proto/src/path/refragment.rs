@@ -120,12 +120,14 @@ impl Path {
             });
         }
         self.runs.retain(|run| {
-            if run.segment_len > len_max {
+            let fits = run.segment_len - run.front_len <= len_max;
+            if !fits {
                 let bytes = &slots.bytes(run.slot)[run.off..run.off + run.len];
-                frames.extend(bytes.chunks(run.segment_len).map(<[u8]>::to_vec));
+                let segments = bytes.chunks(run.segment_len);
+                frames.extend(segments.map(|segment| segment[run.front_len..].to_vec()));
                 slots.release(run.slot);
             }
-            run.segment_len <= len_max
+            fits
         });
     }
 }

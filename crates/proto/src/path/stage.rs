@@ -292,8 +292,10 @@ impl Path {
         let header_len = FRAME_HEADER_LEN + parts.header_len;
         let len = parts.len;
         let (count, payload_len) = self.cut_evenly(header_len, len);
-        let segment_len = header_len + payload_len;
-        let total_len = len + count * header_len;
+        let front_len = self.front_len();
+        let head_len = front_len + header_len;
+        let segment_len = head_len + payload_len;
+        let total_len = len + count * head_len;
         let (slot, start) = self.place_run(slots, count, segment_len, total_len, batch_len);
         let hint = match self.has_batch_to_fill(count) {
             true => FlushHint::Frames,
@@ -303,10 +305,10 @@ impl Path {
         for index in 0..count {
             let offset = index * payload_len;
             let part = payload_len.min(len - offset);
-            let out = &mut bytes[index * segment_len + FRAME_HEADER_LEN..];
+            let out = &mut bytes[index * segment_len + front_len + FRAME_HEADER_LEN..];
             (parts.emit)(offset, part, out);
         }
-        Staging::strided(&mut bytes[header_len..], payload_len, segment_len, hint)
+        Staging::strided(&mut bytes[head_len..], payload_len, segment_len, hint)
     }
 
     /// Into how many frames a message of `len` bytes is cut, and the bytes of each but the last, which
@@ -354,6 +356,7 @@ impl Path {
             off: 0,
             len,
             segment_len,
+            front_len: self.front_len(),
             batch_len,
             is_shared: false,
         });
@@ -378,15 +381,18 @@ impl Path {
             }
             start += run.room_in_last();
             // The path's frames may have become longer since the run began.
-            let fits = FRAME_HEADER_LEN + need <= run.segment_len;
+            let head_len = run.front_len + FRAME_HEADER_LEN;
+            let fits = head_len + need <= run.segment_len;
             if fits && start + run.segment_len <= slots.bytes(run.slot).len() {
                 run.fill_last(slots);
-                run.len += FRAME_HEADER_LEN + need;
+                run.len += head_len + need;
                 let slot = run.slot;
-                return self.staged_in_frame(slots, slot, start, need);
+                return self.staged_in_frame(slots, slot, start + head_len, need);
             }
         }
-        let segment_len = self.shared_frame_len();
+        let front_len = self.front_len();
+        let head_len = front_len + FRAME_HEADER_LEN;
+        let segment_len = front_len + self.shared_frame_len();
         // A short burst takes little; behind a run that waits, much more may be expected.
         let slot = slots.take(match self.runs.is_empty() {
             true => segment_len.max(SHORT_RUN_LEN),
@@ -395,20 +401,21 @@ impl Path {
         self.runs.push_back(Run {
             slot,
             off: 0,
-            len: FRAME_HEADER_LEN + need,
+            len: head_len + need,
             segment_len,
+            front_len,
             batch_len: BATCH_LEN_MAX,
             is_shared: true,
         });
-        self.staged_in_frame(slots, slot, 0, need)
+        self.staged_in_frame(slots, slot, head_len, need)
     }
 
-    /// The first record of a shared frame of a run, which begins at `start` of its buffer.
+    /// The first record of a shared frame of a run, which begins `at` that place of its buffer.
     fn staged_in_frame<'a>(
         &self,
         slots: &'a mut SlotPool,
         slot: SlotId,
-        start: usize,
+        at: usize,
         need: usize,
     ) -> (&'a mut [u8], FlushHint) {
         let waiting = self.runs.back().map_or(0, |run| run.len);
@@ -416,7 +423,6 @@ impl Path {
             true => FlushHint::Frames,
             false => FlushHint::Full,
         };
-        let at = start + FRAME_HEADER_LEN;
         (&mut slots.bytes_mut(slot)[at..at + need], hint)
     }
 

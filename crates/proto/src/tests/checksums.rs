@@ -87,6 +87,7 @@ fn messages_of_all_lengths_arrive_with_checksums_over_a_bad_wire() {
         for (bytes, len) in got.into_iter().zip(lens) {
             assert_eq!(bytes, &vec![usize::to_le_bytes(len)[0]; len], "seed {seed}");
         }
+        assert!(pair.summed > 0, "runs leave with their sums in front");
         for end in &pair.ends {
             assert_eq!(end.core.counters().drops(DropReason::Unchecked), 0);
         }

@@ -6,6 +6,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
+use portolan_wire::{CHECK_LEN, CheckedFrame, Sum};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -94,6 +95,8 @@ pub(super) struct Pair {
     pub(super) spoilt_len: usize,
     /// Frames of each call with several frames of eager messages.
     pub(super) calls: Vec<usize>,
+    /// Frames that left with their sum in front.
+    pub(super) summed: usize,
     wires: Vec<Wire>,
     order: u64,
     rng: ChaCha8Rng,
@@ -106,7 +109,20 @@ pub(super) fn params(lossless: bool) -> LinkParams {
         lossless,
         pull: false,
         checksum: false,
+        sum: None,
         rx_buffer_len: 400_000,
+    }
+}
+
+/// A sum that depends on every byte and its place.
+fn sum_of(frame: &[u8]) -> Sum {
+    let value = (1..)
+        .zip(frame)
+        .map(|(at, byte)| at * u64::from(*byte))
+        .sum::<u64>();
+    Sum {
+        head_len: 0,
+        value: value & Sum::MASK,
     }
 }
 
@@ -139,6 +155,8 @@ impl End {
         for &link in links {
             let mut params = params(link == LinkId::SHM);
             params.checksum = checksum && !params.lossless;
+            // One end leaves its sums to who transmits.
+            params.sum = (rank == 0).then_some(sum_of);
             if link == LinkId::PACKET {
                 params.segments_max = 1;
                 params.frame_len_max = 1496;
@@ -408,6 +426,7 @@ impl Pair {
             runs_taken: 0,
             spoilt_len: 16,
             calls: Vec::new(),
+            summed: 0,
             wires: Vec::new(),
             order: 0,
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -494,14 +513,26 @@ impl Pair {
                 LinkId::STREAM => usize::MAX,
                 _ => params.unwrap().frame_len_max,
             };
-            let sum_len = match portolan_wire::CheckedFrame::wants_sum(&frame) {
-                true => portolan_wire::CHECK_LEN,
-                false => 0,
+            let (sum_len, frame) = match CheckedFrame::wants_sum(&frame) {
+                true => (CHECK_LEN, frame),
+                false => (0, self.take_sum(link, frame)),
             };
             let len = frame.len() + sum_len;
             assert!(len <= limit, "{len} bytes by {link}");
             self.put(1 - index, link, frame);
         }
+    }
+
+    /// A frame without the sum that the core has put in front of it, which is right.
+    fn take_sum(&mut self, link: LinkId, frame: Vec<u8>) -> Vec<u8> {
+        if link == LinkId::STREAM || !CheckedFrame::has_sum(&frame) {
+            return frame;
+        }
+        let checked = CheckedFrame::parse(&frame).unwrap();
+        assert_eq!(checked.sum, sum_of(checked.frame));
+        assert_eq!(frame.len(), CHECK_LEN + checked.frame.len());
+        self.summed += 1;
+        checked.frame.to_vec()
     }
 
     fn put(&mut self, to: usize, link: LinkId, mut frame: Vec<u8>) {

@@ -13,8 +13,9 @@
 
 use super::options::{get, set};
 use super::{checked, checked_len};
+use crate::effort;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -92,12 +93,25 @@ pub fn stream_timeouts(fd: BorrowedFd<'_>) -> io::Result<u8> {
     Ok(info.tcpi_retransmits)
 }
 
+/// Sends some of `slices` on a connected socket, by one call.
+///
+/// # Errors
+/// The errno of `sendmsg`.
+pub fn send_stream_gathered(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    use rustix::net::{SendAncillaryBuffer, SendFlags};
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut control = SendAncillaryBuffer::default();
+    effort::calls(effort::Call::Sendmsg);
+    Ok(rustix::net::sendmsg(fd, slices, &mut control, flags)?)
+}
+
 /// Sends some of `bytes` on a connected socket; `more` says that what completes them follows at once.
 ///
 /// # Errors
 /// The errno of `send`.
 pub fn send_stream(fd: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usize> {
     let more = if more { libc::MSG_MORE } else { 0 };
+    effort::calls(effort::Call::Sendto);
     // SAFETY: `bytes` is live with the length given; the kernel copies it.
     checked_len(unsafe {
         libc::send(
@@ -144,6 +158,7 @@ impl Pipe {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         };
+        effort::calls(effort::Call::Vmsplice);
         // SAFETY: `iov` describes `bytes`, which the kernel only reads; it holds on to the pages and
         // not to the addresses, so that nothing is accessed that was unmapped or freed since.
         checked_len(unsafe {
@@ -163,6 +178,7 @@ impl Pipe {
     /// The errno of `splice`: `EAGAIN` when the socket has no room.
     pub fn pass_on(&self, socket: BorrowedFd<'_>, len: usize, more: bool) -> io::Result<usize> {
         let more = if more { libc::SPLICE_F_MORE } else { 0 };
+        effort::calls(effort::Call::Splice);
         without_sigpipe(|| {
             // SAFETY: no pointer but null is given.
             checked_len(unsafe {
