@@ -312,9 +312,9 @@ impl Ops {
         op
     }
 
-    /// [`Ops::remove`], without moving the operation out.
+    /// Forgets an operation in whatever state: [`Ops::remove`], without moving it out.
     #[inline]
-    fn clear(&mut self, id: OpId) {
+    pub(crate) fn forget(&mut self, id: OpId) {
         if self.exists(id) {
             let index = index_of(self.real(id));
             if id.is_part() {
@@ -541,12 +541,6 @@ impl Ops {
             Memory::Owned(buffer) => Some(buffer),
             Memory::Lent(..) | Memory::LentMut(..) => None,
         }
-    }
-
-    /// Forgets an operation in whatever state.
-    #[inline]
-    pub(crate) fn forget(&mut self, id: OpId) {
-        self.clear(id);
     }
 
     /// Gives lent memory back while the operation goes on: on a copy, or into a buffer that nobody

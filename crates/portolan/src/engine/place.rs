@@ -10,7 +10,7 @@ mod auto;
 pub(crate) use auto::Placement;
 
 use super::Inner;
-use super::events::{Handlers, Inbox};
+use super::delivery::{Handlers, Inbox};
 use crate::checksum;
 use portolan_link::{Expected, Plan, Receiver, RxFrame};
 use portolan_proto::{ExpectedRun, LinkId};

@@ -3,7 +3,7 @@
 //! frames and regions, and keeps what the program is to be told.
 
 use super::Inner;
-use super::events::copy_part;
+use super::delivery::copy_part;
 use super::send::Submitted;
 use crate::atomic::{self, AtomicOp, Datatype};
 use crate::error::Error;

@@ -4,7 +4,7 @@
 //!
 //! The one invariant: whatever ends a stream, the core is told, and what it carried goes by a path.
 
-use super::events::Handlers;
+use super::delivery::Handlers;
 use super::transmit::payload_of;
 use super::{Engine, Inner};
 use crate::checksum::{is_right_of_part, part_hasher, sum_of_part};

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::launch::Launch;
 use crate::links::Links;
 use crate::ops::OpKind;
-use portolan_proto::{Cause, Instant, LinkId, OpId, PeerId, PortId};
+use portolan_proto::{Cause, Instant, LinkId, OpError, OpId, PeerId, PortId};
 use portolan_sys::lack::Lack;
 use portolan_sys::wait::wait_readable;
 use std::time::Duration;
@@ -123,6 +123,40 @@ impl Inner {
                     self.rank()
                 );
             }
+        }
+    }
+
+    /// The error of an operation, as a program sees it.
+    pub(crate) fn op_error(&self, op: OpId, error: OpError) -> Error {
+        match error {
+            OpError::PeerGone(peer, cause) => self.gone_error(peer, cause),
+            OpError::Truncated { message_len } => {
+                let port = match self.ops.kind(op) {
+                    Some(OpKind::Recv { port, .. }) => port.number,
+                    _ => 0,
+                };
+                Error::Truncated {
+                    port,
+                    message_len,
+                    buffer_len: self.ops.bytes(op).len(),
+                }
+            }
+            OpError::Refused => {
+                let rank = match self.ops.kind(op) {
+                    Some(OpKind::Send(peer)) => peer.0,
+                    _ => u32::MAX,
+                };
+                Error::Refused { rank }
+            }
+            OpError::Remote(peer, fault) => Error::RemoteRefused {
+                rank: peer.0,
+                host: self.host_of(peer),
+                fault,
+            },
+            OpError::MemoryFull { held_len, limit } => {
+                Error::UnexpectedMemoryFull { held_len, limit }
+            }
+            _ => Error::Cancelled,
         }
     }
 }

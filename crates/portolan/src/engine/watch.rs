@@ -5,7 +5,7 @@
 
 use super::{Engine, Inner};
 use crate::liveness::{Liveness, Standing};
-use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
+use portolan_proto::{Cause, Instant, LinkId, OpError, PeerId, PeerStatus};
 use std::time::Duration;
 
 /// Longest sleep of a process that waits for a peer, which is asked then if it was silent for most of it.
@@ -203,6 +203,26 @@ impl Engine {
 }
 
 impl Inner {
+    /// Gives `peer` up: what only it could have ended ends with `cause`. `P9.6`
+    pub(super) fn give_up(&mut self, peer: PeerId, cause: Cause) {
+        self.core.fail_peer(peer, cause);
+        self.note_gone(peer);
+    }
+
+    /// A peer was given up: what waits for it ends.
+    pub(crate) fn note_gone(&mut self, peer: PeerId) {
+        let PeerStatus::Failed(cause) = self.core.peer_status(peer) else {
+            return;
+        };
+        log::debug!("{peer} is given up: {cause:?}");
+        let info = &mut self.peers[peer.0 as usize];
+        (info.watched_since, info.is_doubted) = (None, false);
+        for op in self.pending.take_peer(peer) {
+            self.forget_queued_remote(op);
+            self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
+        }
+    }
+
     /// From `since` on, silence of `peer` counts.
     pub(crate) fn watch_since(&mut self, peer: PeerId, since: Instant) {
         let info = &mut self.peers[peer.0 as usize];

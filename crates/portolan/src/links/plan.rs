@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is to be opened, from the job's settings and the machine.
+
+mod open;
+
+use super::Links;
+use super::network::Network;
+use crate::checksum::Choice;
+use crate::error::Error;
+use crate::launch::{Job, PathChoice};
+use crate::settings;
+use crate::streams;
+use portolan_link::die::DieSpec;
+use portolan_link::fault::FaultSpec;
+use portolan_link::packet::lease;
+use portolan_link::xdp::XdpMode;
+use portolan_proto::StreamUse;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Which link for raw Ethernet frames is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Raw {
+    Packet { is_required: bool },
+    Xdp(XdpMode),
+}
+
+/// What is to be opened, from the job's settings and the machine.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    shm: bool,
+    network: Option<Network>,
+    raw: Option<Raw>,
+    /// Who is asked for a raw Ethernet socket.
+    broker: Option<String>,
+    fault: Option<FaultSpec>,
+    checksum: Choice,
+    /// The frame at which this process dies, and how many are left.
+    die: Option<(DieSpec, Arc<AtomicU64>)>,
+    pcap: Option<PathBuf>,
+    frame_len_max: Option<usize>,
+    /// File of the model, or `off`.
+    model: Option<String>,
+    stream: StreamUse,
+}
+
+/// What the settings say of links, whatever the machine has.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    fault: Option<FaultSpec>,
+    checksum: Choice,
+    die: Option<DieSpec>,
+    frame_len_max: Option<usize>,
+    xdp: XdpMode,
+}
+
+impl Asked {
+    pub(crate) fn of(job: &Job) -> Result<Asked, Error> {
+        let die = parsed::<DieSpec>("die", settings::DIE.of(job))?;
+        // Endpoints are in no job and have no ranks.
+        let last = job.size.saturating_sub(1);
+        if let Some(die) = die.filter(|die| job.size > 0 && die.rank > last) {
+            return Err(Error::Setting {
+                name: "die",
+                value: die.to_string(),
+                why: format!("the job has ranks from 0 to {last}: name one of them"),
+            });
+        }
+        let frame_len_max = settings::FRAME_LEN_MAX.of(job);
+        Ok(Asked {
+            fault: parsed("fault", settings::FAULT.of(job))?,
+            checksum: Choice::of(job)?,
+            die,
+            frame_len_max: frame_len_max.map(parse_frame_len).transpose()?,
+            xdp: parsed("xdp", settings::XDP.of(job))?.unwrap_or_default(),
+        })
+    }
+}
+
+/// The value of a setting, if it is set.
+fn parsed<T: FromStr<Err: Display>>(
+    name: &'static str,
+    value: Option<String>,
+) -> Result<Option<T>, Error> {
+    let parsed = value.map(|text| {
+        text.parse().map_err(|error: T::Err| Error::Setting {
+            name,
+            value: text,
+            why: error.to_string(),
+        })
+    });
+    parsed.transpose()
+}
+
+impl Plan {
+    /// Decides by the job's path setting and what `interfaces` there are.
+    pub(crate) fn new(job: &Job) -> Result<Plan, Error> {
+        let interfaces = portolan_link::interfaces().map_err(|errno| Error::System {
+            what: "listing network interfaces",
+            errno,
+        })?;
+        let wants_network = match job.path {
+            PathChoice::Shm => false,
+            PathChoice::Auto => job.host_count > 1,
+            _ => true,
+        };
+        let named = settings::INTERFACE.of(job);
+        // A name that is none is told also where no network is wanted.
+        let named = named.map(|name| Network::named(&interfaces, name));
+        let network = match named.transpose()? {
+            named if wants_network => named.or_else(|| Some(Network::best(&interfaces))),
+            _ => None,
+        };
+        let asked = Asked::of(job)?;
+        let die = asked.die.filter(|spec| spec.rank == job.rank);
+        Ok(Plan {
+            shm: matches!(job.path, PathChoice::Auto | PathChoice::Shm),
+            raw: raw(job.path, asked.xdp).filter(|_| wants_network),
+            broker: broker(job)?,
+            network,
+            fault: asked.fault,
+            checksum: asked.checksum,
+            die: die.map(|spec| (spec, spec.countdown())),
+            pcap: recording(job)?,
+            frame_len_max: asked.frame_len_max,
+            model: settings::MODEL.of(job),
+            stream: streams::usage(job)?,
+        })
+    }
+
+    /// Whether transfers may go by streams, as far as `links` have any.
+    pub(crate) fn stream_use(&self, links: &Links) -> StreamUse {
+        match links.streams {
+            Some(_) => self.stream,
+            None => StreamUse::Off,
+        }
+    }
+
+    pub(crate) fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
+    }
+
+    /// The setting that says which model is used.
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+}
+
+/// AF_XDP is only for who asks for it: attaching its program may cost others their offloads.
+fn raw(path: PathChoice, mode: XdpMode) -> Option<Raw> {
+    match path {
+        PathChoice::Xdp => Some(Raw::Xdp(mode)),
+        PathChoice::Packet => Some(Raw::Packet { is_required: true }),
+        PathChoice::Auto => Some(Raw::Packet { is_required: false }),
+        PathChoice::Shm | PathChoice::Udp => None,
+    }
+}
+
+/// The broker that the settings name; `off` is none.
+fn broker(job: &Job) -> Result<Option<String>, Error> {
+    let Some(name) = lease::asked(settings::BROKER.of(job)) else {
+        return Ok(None);
+    };
+    if !name.starts_with(['/', '@']) {
+        return Err(Error::Setting {
+            name: "broker",
+            value: name,
+            why: "a whole path, @NAME, or off".to_owned(),
+        });
+    }
+    Ok(Some(name))
+}
+
+/// Shortest and longest frames of the UDP link: what every IPv4 path carries, and a datagram's most.
+const FRAME_LENS: std::ops::RangeInclusive<usize> = 512..=65_507;
+
+/// Where this process records frames, but for the link's name. A directory that is none is told
+/// also where no network is used.
+fn recording(job: &Job) -> Result<Option<PathBuf>, Error> {
+    let Some(dir) = settings::PCAP.of(job) else {
+        return Ok(None);
+    };
+    if !Path::new(&dir).is_dir() {
+        return Err(Error::Setting {
+            name: "pcap",
+            value: dir,
+            why: "this is no directory here; name one that this process may write to".to_owned(),
+        });
+    }
+    Ok(Some(Path::new(&dir).join(format!("{}.pcap", job.rank))))
+}
+
+fn parse_frame_len(text: String) -> Result<usize, Error> {
+    match text.parse() {
+        Ok(len) if FRAME_LENS.contains(&len) => Ok(len),
+        _ => Err(Error::Setting {
+            name: "frame_len_max",
+            value: text,
+            why: "write a number of bytes from 512 to 65507".to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Opening the links that a plan names, with the wrappers that the settings ask for.
+
+use super::{Plan, Raw};
+use crate::checksum;
+use crate::error::Error;
+use crate::launch::Job;
+use crate::links::{AnyLink, Links, RawBy};
+use crate::streams::Streams;
+use portolan_link::die::Die;
+use portolan_link::fault::Fault;
+use portolan_link::packet::{InterfaceRef, Packet, PacketConfig};
+use portolan_link::pcap::Pcap;
+use portolan_link::shm::{Shm, ShmConfig};
+use portolan_link::udp::{Udp, UdpConfig};
+use portolan_link::xdp::{Xdp, XdpConfig};
+use portolan_link::{Link, LinkAddr, LinkKind};
+use portolan_proto::{LinkId, StreamUse};
+
+impl Links {
+    /// Opens what `plan` says. A link that is merely nice to have may fail quietly.
+    pub(crate) fn open(plan: &Plan, job: &Job, shm: ShmConfig) -> Result<Links, Error> {
+        let mut links = Links::none();
+        if plan.shm {
+            let shm = Shm::open(shm)?;
+            let shm = match &plan.die {
+                Some((spec, left)) => AnyLink::Other(Box::new(Die::new(shm, spec, left.clone()))),
+                None => AnyLink::Shm(Box::new(shm)),
+            };
+            links.add(LinkId::SHM, false, shm);
+        }
+        let Some(network) = &plan.network else {
+            return Ok(links);
+        };
+        let mut config = UdpConfig::new(network.addr);
+        config.frame_len_max = plan.frame_len_max;
+        let mut udp = Udp::open(&config)?;
+        if plan.stream != StreamUse::Off {
+            let over_wire = network.over.as_ref().is_some_and(|over| !over.loopback);
+            let sums = plan.checksum.wants(LinkKind::Udp, network.over.as_ref());
+            links.streams = Streams::open(&mut udp, &config, over_wire, sums)?;
+        }
+        let LinkAddr::Udp { socket } = udp.local_addr() else {
+            return Ok(links);
+        };
+        let checksum = |kind| plan.checksum.wants(kind, network.over.as_ref());
+        let link = AnyLink::Other(wrap(udp, plan, job)?);
+        links.add(LinkId::UDP, checksum(LinkKind::Udp), link);
+        if let (Some(raw), Some(interface)) = (plan.raw, &network.interface)
+            && let Some(link) = links.open_raw(raw, interface.index, socket.port(), plan, job)?
+        {
+            let checksum = checksum(link.caps().kind);
+            links.add(LinkId::PACKET, checksum, AnyLink::Other(link));
+        }
+        Ok(links)
+    }
+
+    /// The link for raw Ethernet frames; none if it is merely nice to have, and cannot be opened.
+    fn open_raw(
+        &mut self,
+        raw: Raw,
+        interface: u32,
+        endpoint: u16,
+        plan: &Plan,
+        job: &Job,
+    ) -> Result<Option<Box<dyn Link + Send>>, Error> {
+        let reference = InterfaceRef::Index(interface);
+        let is_required = match raw {
+            Raw::Xdp(mode) => {
+                let mut config = XdpConfig::new(reference, endpoint);
+                config.mode = mode;
+                let xdp = Xdp::open(&config)?;
+                self.raw_by = Some(RawBy::Xdp(mode));
+                return wrap(xdp, plan, job).map(Some);
+            }
+            Raw::Packet { is_required } => is_required,
+        };
+        let mut config = PacketConfig::new(reference, endpoint);
+        config.broker.clone_from(&plan.broker);
+        match Packet::open(&config) {
+            Ok(packet) => {
+                self.raw_by = packet.is_leased().then_some(RawBy::Broker);
+                wrap(packet, plan, job).map(Some)
+            }
+            Err(error) if is_required => Err(error.into()),
+            Err(error) => {
+                log::info!("without raw Ethernet frames: {error}");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Puts the wrappers around a network link that the settings ask for.
+fn wrap<L: Link + Send + 'static>(
+    link: L,
+    plan: &Plan,
+    job: &Job,
+) -> Result<Box<dyn Link + Send>, Error> {
+    let kind = link.caps().kind;
+    let mut boxed: Box<dyn Link + Send> = Box::new(link);
+    if let Some(path) = &plan.pcap {
+        let path = path.with_extension(format!("{kind}.pcap"));
+        let pcap = Pcap::create(boxed, &path).map_err(|source| Error::Setting {
+            name: "pcap",
+            value: path.display().to_string(),
+            why: format!("{source}; name a directory that this process may write to"),
+        })?;
+        boxed = Box::new(pcap);
+    }
+    if let Some((spec, left)) = &plan.die {
+        boxed = Box::new(Die::new(boxed, spec, left.clone()));
+    }
+    if let Some(fault) = &plan.fault {
+        // Different dice for each process and link, all from one seed.
+        let mut spec = *fault;
+        spec.seed = spec
+            .seed
+            .wrapping_add(u64::from(job.rank) << 8)
+            .wrapping_add(kind as u64);
+        boxed = Box::new(Fault::new(boxed, spec).spoiling(checksum::spoil));
+    }
+    Ok(boxed)
+}
