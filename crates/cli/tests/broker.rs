@@ -453,6 +453,16 @@ fn served(test: &str, words: &str) {
             return;
         }
     }
+    // The kernel looks at a change of carrier up to a second later; until then nothing is forwarded.
+    for (host, _) in hosts {
+        wait_until("the interfaces to be up", || {
+            ["eth0", "other"].into_iter().all(|name| {
+                let mut ip = Command::new("ip");
+                ip.args(["-n", &lab.host(host), "link", "show", name]);
+                Ended::from(ip.output().unwrap()).out.contains("state UP")
+            })
+        });
+    }
     let Some(_first) = lab.broker_at(0, "other", "*", "") else {
         return;
     };
