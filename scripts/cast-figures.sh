@@ -14,7 +14,7 @@ counts=("$@")
 [ ${#counts[@]} -gt 0 ] || counts=(1 2 4 8)
 portolan=${PORTOLAN:-target/release/portolan}
 lab=castfig
-directory=$(mktemp -d -p /dev/shm portolan-cast.XXXXXX)
+directory=$(mktemp -d -p /dev/shm)
 most=0
 for count in "${counts[@]}"; do ((count > most)) && most=$count; done
 

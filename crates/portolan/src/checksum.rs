@@ -114,6 +114,7 @@ pub(crate) fn open_apart<'a>(head: &'a [u8], payload: &[u8]) -> Option<&'a [u8]>
 /// Whether `sum` is that of a frame whose first bytes are `head`, and whose others are `body`.
 #[inline]
 fn is_right(sum: Sum, head: &[u8], body: &[u8]) -> bool {
+    // Nearly every frame that was sent in one piece: one call, and nothing to keep for a next piece.
     if sum.head_len == 0 && body.is_empty() {
         return sum_of_frame(head) == sum;
     }

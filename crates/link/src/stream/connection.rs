@@ -183,6 +183,7 @@ impl Connection {
         slices[..2].copy_from_slice(&[IoSlice::new(front), IoSlice::new(more_head)]);
         slices[2..][..frame.payload.len()].copy_from_slice(frame.payload);
         let mut rest = &mut slices[..];
+        // Those without bytes are skipped: what is left is what is to be sent.
         IoSlice::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
             match net::send_stream_gathered(self.socket.as_fd(), rest) {
@@ -339,12 +340,12 @@ impl Connection {
 
     /// Payload, and with its end what comes of the next frame's beginning: a call less for each.
     fn receive_payload(&mut self, receiver: &mut dyn PartReceiver) -> io::Result<bool> {
+        let front_len = self.front_wanted();
         let Some(part) = &mut self.part else {
             return Ok(true);
         };
         let left = part.len - part.landed;
         let mut nowhere = [0; 16 * 1024];
-        let front_len = self.head_len.map_or(PREFIX_LEN, |len| PREFIX_LEN + len);
         let (got, into_len) = match receiver.place(part) {
             Place::At(into) => {
                 let into_len = into.len().min(left);
