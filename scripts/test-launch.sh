@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # One native program, and one MPI program, under every launcher that can be had: `portolan run`, Open
 # MPI's mpirun and MPICH's mpiexec on a lab, and a Slurm cluster of two hosts made in that lab from
-# Debian's packages. Needs root. What it makes it removes again, however it ends.
+# Debian's packages; there also as an ordinary user, over raw Ethernet by a broker on each host. Needs
+# root. What it makes it removes again, however it ends.
 #
 # Environment: PROFILE (release, or debug) says which build is tested.
 set -euo pipefail
@@ -18,6 +19,8 @@ lab=launch$(($$ % 100000))
 work_dir=$(mktemp -d)
 daemons=()
 failed=()
+# An ordinary user, whom Debian gives a name and no files: Slurm starts nothing for one without a name.
+user=games
 # How long one job may take, in seconds, on a busy machine.
 limit=120
 
@@ -51,12 +54,23 @@ install_packages() {
         "${missing[@]}" >/dev/null || say "not all could be installed; what needs them is skipped"
 }
 
-# check NAME WORDS COMMAND…: runs a job, and looks for all of WORDS in what it prints.
+# check NAME WORDS [not] COMMAND…: runs a job, which is to fail behind `not`, and looks for all of WORDS
+# in what it prints.
 check() {
     local name=$1 words=$2 out=$work_dir/out word
     shift 2
     local ok=yes
-    timeout "$limit" "$@" >"$out" 2>&1 </dev/null || ok="status $?"
+    local fails=no status=0
+    if [[ $1 == not ]]; then
+        fails=yes
+        shift
+    fi
+    timeout "$limit" "$@" >"$out" 2>&1 </dev/null || status=$?
+    # 124: it was not over within the limit.
+    case $fails-$status in
+        no-0) ;;
+        no-* | yes-0 | yes-124) ok="status $status" ;;
+    esac
     while IFS= read -r word; do
         grep -qE -- "$word" "$out" || ok="$ok, no '$word'"
     done <<<"$words"
@@ -183,16 +197,72 @@ slurm_jobs() {
     check "MPI program, srun --mpi=pmix, as it is" "mpi-ring: $ranks ranks" \
         "${srun[@]}" --mpi=pmix env OMPI_MCA_btl=self,vader,tcp \
         OMPI_MCA_pml=ob1 "$work_dir/mpi-ring"
-    local provider
-    provider=$(dirname "$portolan")/libportolan-fi.so
+    local provider=$build_dir/libportolan_fi.so
     [[ -f $provider ]] || {
         skipped "$provider is not built: no MPI job over Portolan"
         return
     }
+    # The name that libfabric looks for.
+    mkdir "$work_dir/provider"
+    ln -s "$(realpath "$provider")" "$work_dir/provider/libportolan-fi.so"
     check "MPI program, srun --mpi=pmix, over Portolan" "mpi-ring: $ranks ranks" \
         "${srun[@]}" --mpi=pmix env FI_PROVIDER=portolan \
-        FI_PROVIDER_PATH="$(dirname "$provider")" OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi \
+        FI_PROVIDER_PATH="$work_dir/provider" OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi \
         "$work_dir/mpi-ring"
+}
+
+# start_brokers: one on each host, for everyone.
+start_brokers() {
+    local host
+    cat >"$work_dir/broker.toml" <<-END
+		socket = '@portolan-broker'
+		[[nic]]
+		interface = 'eth0'
+		groups = ['*']
+	END
+    for host in h0 h1; do
+        start "broker-$host" "$portolan" lab rsh --name "$lab" "$host" "exec env \
+            RUST_LOG=portolan_broker=info $portolan broker --foreground --config $work_dir/broker.toml"
+        for _ in {1..100}; do
+            grep -qs 'serving at' "$work_dir/broker-$host.log" && continue 2
+            sleep 0.1
+        done
+        sed 's/^/    /' "$work_dir/broker-$host.log"
+        return 1
+    done
+}
+
+# A user without any privilege, before and behind srun: over `packet` if a broker lends him a socket,
+# which the paths must say, and else not at all.
+slurm_jobs_by_broker() {
+    local none='CapEff:.*0000000000000000' host heat_job
+    start_brokers || {
+        failed+=("starting the brokers")
+        return
+    }
+    # Where an ordinary user may go.
+    cp "$heat" "$work_dir/heat"
+    cat >"$work_dir/rank" <<-'END'
+		#!/bin/sh
+		grep CapEff /proc/self/status
+		exec "$@"
+	END
+    chmod 755 "$work_dir/rank"
+    heat_job=("$work_dir/rank" "$work_dir/heat" "$work_dir/initial.pgm" --steps 50 --check --paths)
+    local srun=("${on_h0[@]}" env SLURM_CONF="$work_dir/slurm.conf" PORTOLAN_PATH=packet
+        PORTOLAN_BROKER=@portolan-broker setpriv --reuid "$user" --regid "$user" --clear-groups
+        --inh-caps=-all --ambient-caps=-all --bounding-set=-all
+        srun --chdir=/ -N 2 -n "$ranks" --ntasks-per-node 2)
+    check "an ordinary user by a broker, srun --mpi=pmix" "$solved
+$none
+^rank 0 to 2: packet: up, by the broker, .*(small|all) messages
+^rank 2 to 0: packet: up, by the broker, .*(small|all) messages" "${srun[@]}" --mpi=pmix "${heat_job[@]}"
+    for host in h0 h1; do
+        check "the broker of $host lent $user a socket" "user $(id -u "$user") has endpoint" \
+            cat "$work_dir/broker-$host.log"
+    done
+    check "an ordinary user without one, srun --mpi=pmix" "$none
+CAP_NET_RAW" not "${srun[@]}" --mpi=pmix env PORTOLAN_BROKER=off "${heat_job[@]}"
 }
 
 [[ $EUID -eq 0 ]] || {
@@ -212,6 +282,7 @@ if ! command -v slurmctld >/dev/null || ! command -v slurmd >/dev/null ||
     skipped "Slurm or munge is not installed"
 elif start_slurm; then
     slurm_jobs
+    slurm_jobs_by_broker
 else
     failed+=("starting Slurm")
 fi

@@ -38,6 +38,10 @@ pub(crate) struct Args {
     #[arg(long, requires = "output")]
     grey: bool,
 
+    /// Say of each process by which paths it reached the others
+    #[arg(long)]
+    paths: bool,
+
     /// Write a sample image of W x H cells to FILE (PGM, 16 bits) and do nothing else
     #[arg(long, num_args = 3, value_names = ["W", "H", "FILE"], conflicts_with = "input")]
     make_input: Option<Vec<String>>,
@@ -56,7 +60,12 @@ pub(crate) enum Task {
         path: PathBuf,
     },
     /// Solve the equation.
-    Solve(Options),
+    Solve {
+        /// The job.
+        options: Options,
+        /// Tell the paths afterwards.
+        paths: bool,
+    },
 }
 
 impl Args {
@@ -68,18 +77,21 @@ impl Args {
                 height: side("H", height),
                 path: path.into(),
             },
-            (_, Some(input)) => Task::Solve(Options {
-                input,
-                steps: self.steps,
-                alpha: self.alpha,
-                check: self.check,
-                output: self.output,
-                palette: if self.grey {
-                    Palette::Grey
-                } else {
-                    Palette::Glow
+            (_, Some(input)) => Task::Solve {
+                options: Options {
+                    input,
+                    steps: self.steps,
+                    alpha: self.alpha,
+                    check: self.check,
+                    output: self.output,
+                    palette: if self.grey {
+                        Palette::Grey
+                    } else {
+                        Palette::Glow
+                    },
                 },
-            }),
+                paths: self.paths,
+            },
             (_, None) => usage("no PGM image given"),
         }
     }
@@ -114,12 +126,18 @@ mod tests {
 
     #[test]
     fn an_image_alone_is_enough() {
-        let Task::Solve(options) = task(&["in.pgm"]).unwrap() else {
+        let Task::Solve { options, paths } = task(&["in.pgm"]).unwrap() else {
             panic!("a job")
         };
         assert_eq!(options.input, PathBuf::from("in.pgm"));
-        assert!(!options.check && options.output.is_none());
+        assert!(!options.check && options.output.is_none() && !paths);
         assert!(heat::field::check_alpha(options.alpha).is_ok());
+    }
+
+    #[test]
+    fn paths_are_told_when_asked_for() {
+        let asked = task(&["in.pgm", "--paths"]).unwrap();
+        assert!(matches!(asked, Task::Solve { paths: true, .. }));
     }
 
     #[test]
@@ -143,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_negative_alpha_is_left_to_the_stability_check() {
-        let Task::Solve(options) = task(&["in.pgm", "--alpha", "-1"]).unwrap() else {
+        let Task::Solve { options, .. } = task(&["in.pgm", "--alpha", "-1"]).unwrap() else {
             panic!("a job")
         };
         assert_eq!(options.alpha, -1.0);

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         } => sample::field(width, height)
             .and_then(|f| picture::write_pgm(&path, &f))
             .map_err(Into::into),
-        Task::Solve(options) => solve(&options),
+        Task::Solve { options, paths } => solve(&options, paths),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -34,11 +34,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn solve(options: &Options) -> Result<()> {
+fn solve(options: &Options, paths: bool) -> Result<()> {
     let node = portolan::Node::join().context("cannot join the job")?;
     let mut comm = node::NodeComm::new(node)?;
     if let Outcome::Finished(report) = job::run(&mut comm, options)? {
         println!("{report}");
+    }
+    if paths {
+        print!("{}", comm.paths());
     }
     Ok(())
 }

@@ -22,6 +22,16 @@ impl NodeComm {
         let (rank, size) = (usize::try_from(node.rank())?, usize::try_from(node.size())?);
         Ok(NodeComm { node, rank, size })
     }
+
+    /// The paths that were tried, a line each; processes that it had nothing to say to have none.
+    pub(crate) fn paths(&self) -> String {
+        let others = (0..self.node.size()).filter(|&other| other != self.node.rank());
+        let lines = others.flat_map(|other| {
+            let paths = self.node.paths(other).into_iter();
+            paths.map(move |path| format!("rank {} to {other}: {path}\n", self.rank))
+        });
+        lines.collect()
+    }
 }
 
 fn port(channel: Channel) -> u16 {
