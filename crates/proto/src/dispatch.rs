@@ -27,7 +27,7 @@ use crate::peer::dormant::DormantPeer;
 use crate::session::{Entropy, SessionState};
 use crate::shared::Shared;
 use crate::{
-    Address, Choice, Config, Counters, CreditStatus, Data, Event, HeldId, Instant, LinkId,
+    Address, Choice, Config, Counters, CreditStatus, Data, Event, HeldId, Instant, Left, LinkId,
     LinkParams, OpError, OpId, PathStatus, PeerId, PeerStatus, PortId, PortMode,
 };
 use alloc::boxed::Box;
@@ -51,24 +51,30 @@ pub struct Core {
     /// The transmit that was handed out last, until the engine's next call tells its fate.
     sent: Option<(PeerId, Outgoing)>,
     /// Peers with frames or acknowledgements left when they were last looked at.
-    outstanding_count: Outstanding,
+    left_counts: LeftCounts,
 }
 
-/// How many peers have frames or acknowledgements left.
+/// For how many peers something is left, and frames or records of it wait to be sent.
 #[derive(Debug, Default)]
-struct Outstanding {
-    count: usize,
+struct LeftCounts {
+    any: usize,
+    unsent: usize,
 }
 
-impl Outstanding {
-    /// Something is left for one peer from now on, or nothing any more.
+impl LeftCounts {
+    /// What is left for one peer has changed.
     #[inline]
-    fn update(&mut self, change: Option<bool>) {
-        match change {
-            Some(true) => self.count += 1,
-            Some(false) => self.count -= 1,
-            None => {}
-        }
+    fn update(&mut self, change: Option<(Left, Left)>) {
+        let Some((was, now)) = change else {
+            return;
+        };
+        let differ = |count: &mut usize, least: Left| match (was >= least, now >= least) {
+            (false, true) => *count += 1,
+            (true, false) => *count -= 1,
+            _ => {}
+        };
+        differ(&mut self.any, Left::Unacknowledged);
+        differ(&mut self.unsent, Left::Unsent);
     }
 }
 
@@ -107,7 +113,7 @@ impl Core {
             timed: Vec::new(),
             sh: Shared::new(config),
             sent: None,
-            outstanding_count: Outstanding::default(),
+            left_counts: LeftCounts::default(),
         }
     }
 

@@ -46,6 +46,20 @@ pub(crate) const SHARED_FRAME_LEN_LOSSLESS: usize = 256;
 /// Closed frames that may wait on a path before submissions are refused.
 const CLOSED_MAX: usize = 64;
 
+/// What a core has left to do, were its program to call nothing more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Left {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Frames under way, which may be lost; acknowledgements that nobody waits for yet. Only a timer
+    /// makes work of it.
+    Unacknowledged,
+    /// Frames or records that credit, a window or a full link holds back; long messages and requests
+    /// that have begun: others wait for them.
+    Unsent,
+}
+
 /// State of a path, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathStatus {
@@ -493,9 +507,16 @@ impl Path {
         self.has_waiting() || self.rx.is_awaited()
     }
 
-    /// Frames wait or are under way, or acknowledgements are owed.
-    pub(crate) fn has_outstanding(&self) -> bool {
-        self.has_unfinished() || self.rx.unacked_count() > 0
+    /// What is left: frames wait, are under way, or acknowledgements are owed.
+    #[inline]
+    pub(crate) fn left(&self) -> Left {
+        if self.has_waiting() {
+            return Left::Unsent;
+        }
+        match self.has_unfinished() || self.rx.unacked_count() > 0 {
+            true => Left::Unacknowledged,
+            false => Left::Nothing,
+        }
     }
 
     /// Something waits to be sent or acknowledged.

@@ -19,7 +19,7 @@ use crate::path::control::ControlQueue;
 use crate::path::{Path, Paths};
 use crate::session::SessionState;
 use crate::shared::Shared;
-use crate::{Cause, CreditStatus, Event, Instant, LinkId, PathStatus, PeerId, PortId};
+use crate::{Cause, CreditStatus, Event, Instant, Left, LinkId, PathStatus, PeerId, PortId};
 use core::time::Duration;
 use portolan_wire::LaneId;
 use stream::StreamState;
@@ -56,8 +56,8 @@ pub(crate) struct Peer {
     timed: bool,
     /// Stands in the queue of those that may become dormant.
     watched: bool,
-    /// Frames or acknowledgements were left when it was last looked at.
-    is_outstanding: bool,
+    /// What was left when it was last looked at.
+    left: Left,
 }
 
 impl Peer {
@@ -75,7 +75,7 @@ impl Peer {
             queued: false,
             timed: false,
             watched: false,
-            is_outstanding: false,
+            left: Left::Nothing,
         }
     }
 
@@ -83,7 +83,7 @@ impl Peer {
     pub(crate) fn inherit(&mut self, old: &Peer) {
         (self.queued, self.timed) = (old.queued, old.timed);
         self.watched = old.watched;
-        self.is_outstanding = old.is_outstanding;
+        self.left = old.left;
     }
 
     #[inline]
@@ -244,12 +244,24 @@ impl Peer {
         self.watched = false;
     }
 
-    /// Looks whether frames or acknowledgements are left; says what has changed.
+    /// Looks what is left; says what was and what is, if that has changed.
     #[inline]
-    pub(crate) fn note_outstanding(&mut self) -> Option<bool> {
-        let is_outstanding = self.session.is_up() && self.paths.iter().any(Path::has_outstanding);
-        let was = core::mem::replace(&mut self.is_outstanding, is_outstanding);
-        (was != is_outstanding).then_some(is_outstanding)
+    pub(crate) fn note_left(&mut self) -> Option<(Left, Left)> {
+        let left = match self.session.is_up() {
+            true => self.left_to_send(),
+            false => Left::Nothing,
+        };
+        let was = core::mem::replace(&mut self.left, left);
+        (was != left).then_some((was, left))
+    }
+
+    #[inline]
+    fn left_to_send(&self) -> Left {
+        let least = match self.control.is_empty() && self.send_queue.is_empty() {
+            true => Left::Nothing,
+            false => Left::Unsent,
+        };
+        self.paths.iter().map(Path::left).fold(least, Left::max)
     }
 
     /// Whether it is held back by what waits here; see [`Lanes::check_held_back`].

@@ -7,7 +7,7 @@
 //! waits for them.
 
 use super::Engine;
-use portolan_sys::gate::{Carried, Carry};
+use portolan_sys::gate::{Carried, Carry, Left};
 use std::io;
 
 /// The helper's thread, as tools show it.
@@ -27,11 +27,18 @@ impl Engine {
 }
 
 impl Carry for Engine {
-    /// Frames that gathered, or that credit, a window or a full link held back; frames under way,
-    /// which may be lost; acknowledgements.
+    /// What gathered, or what credit, a window or a full link held back, soon; frames under way, which
+    /// may be lost, and acknowledgements, when the program stays away for longer.
     #[inline]
-    fn has_left(&self) -> bool {
-        self.inner.core.has_outstanding() || self.full_mask != 0 || !self.inner.pending.is_empty()
+    fn left(&self) -> Left {
+        if self.full_mask != 0 || !self.inner.pending.is_empty() {
+            return Left::Urgent;
+        }
+        match self.inner.core.left() {
+            portolan_proto::Left::Nothing => Left::Nothing,
+            portolan_proto::Left::Unacknowledged => Left::Patient,
+            portolan_proto::Left::Unsent => Left::Urgent,
+        }
     }
 
     fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
@@ -72,11 +79,11 @@ impl Engine {
         }
         let turns = self.inner.turn.wrapping_sub(begin);
         self.inner.carried_turns = self.inner.carried_turns.wrapping_add(turns);
-        self.inner.core.look_for_outstanding();
-        match (self.has_left(), has_moved) {
-            (false, _) => Carried::Done,
-            (true, true) => Carried::Moved,
-            (true, false) => Carried::Stuck,
+        self.inner.core.look_for_left();
+        match (self.left(), has_moved) {
+            (Left::Nothing, _) => Carried::Done,
+            (_, true) => Carried::Moved,
+            (_, false) => Carried::Stuck,
         }
     }
 }

@@ -48,7 +48,7 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
             return false;
         };
-        self.outstanding_count.update(peer.note_outstanding());
+        self.left_counts.update(peer.note_left());
         let peer = &*peer;
         let quiet = now >= peer.last_used() + DORMANT_AFTER && peer.is_settled(self.sh.ctx.times());
         // Nothing outside the peer's own state waits for it or for its credit.

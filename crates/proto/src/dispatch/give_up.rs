@@ -47,7 +47,7 @@ impl Core {
             return;
         };
         state.abandon_tx(&mut self.sh);
-        self.outstanding_count.update(state.note_outstanding());
+        self.left_counts.update(state.note_left());
         let (lanes, env) = &mut state.lanes(&mut self.sh);
         let mut remains = Remains::default();
         // From the oldest to the youngest: what waits at a port was taken there after what its lane

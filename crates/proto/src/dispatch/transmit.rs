@@ -2,7 +2,7 @@
 //! Asking for frames to send, and saying what became of them.
 
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
-use crate::{Core, Instant, LinkId, OpId, PeerId};
+use crate::{Core, Instant, Left, LinkId, OpId, PeerId};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -111,7 +111,7 @@ impl Core {
             let Core {
                 peers,
                 sh,
-                outstanding_count,
+                left_counts,
                 ..
             } = self;
             let peer = peers.get_mut(id.index()).and_then(Option::as_deref_mut);
@@ -125,26 +125,34 @@ impl Core {
                 if peer.is_starved() {
                     peer.wake_starved(sh);
                 }
-                outstanding_count.update(peer.note_outstanding());
+                left_counts.update(peer.note_left());
             }
             self.ready.pop_front();
         }
         None
     }
 
-    /// Whether something may be left to do although the program asks for nothing: frames to send,
-    /// to send again if they are lost, or acknowledgements to give. Seen when frames are asked for.
+    /// What may be left to do although the program asks for nothing. Seen when frames are asked for.
     #[inline]
     #[must_use]
-    pub fn has_outstanding(&self) -> bool {
-        !self.ready.is_empty() || self.outstanding_count.count > 0
+    pub fn left(&self) -> Left {
+        if self.ready.is_empty() && self.left_counts.any == 0 {
+            return Left::Nothing;
+        }
+        let waits = self.left_counts.unsent > 0
+            || self.sh.transfers.count() > 0
+            || self.sh.remote.outstanding_count() > 0;
+        match waits || self.has_urgent_tx() {
+            true => Left::Unsent,
+            false => Left::Unacknowledged,
+        }
     }
 
-    /// Looks at every peer with a timer, so that [`Core::has_outstanding`] says how it is now.
-    pub fn look_for_outstanding(&mut self) {
+    /// Looks at every peer with a timer, so that [`Core::left`] says how it is now.
+    pub fn look_for_left(&mut self) {
         for id in &self.timed {
             if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
-                self.outstanding_count.update(peer.note_outstanding());
+                self.left_counts.update(peer.note_left());
             }
         }
     }

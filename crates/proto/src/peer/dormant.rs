@@ -65,7 +65,7 @@ impl From<Peer> for DormantPeer {
             timed: _,
             watched: _,
             // Nothing is.
-            is_outstanding: _,
+            left: _,
         } = peer;
         DormantPeer {
             session,

@@ -9,16 +9,39 @@
 use crate::barrier;
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-/// In the owner's word: it is away. The other bits number its absences.
+/// In the owner's word: it is away.
 const AWAY: u32 = 1;
+/// In the owner's word: what it has left is urgent.
+const URGENT: u32 = 2;
+/// The other bits number its absences, in steps of this.
+const NUMBER: u32 = 4;
 
 /// An absence of the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Absence(u32);
+
+impl Absence {
+    /// What the owner has left is urgent.
+    pub(super) fn is_urgent(self) -> bool {
+        self.0 & URGENT != 0
+    }
+}
+
+/// How the helper sleeps, and so what it has to be called for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Asleep {
+    /// It looks soon by itself.
+    Not,
+    /// It looks by itself for what is not urgent.
+    Lightly,
+    /// It looks when it is called.
+    Fast,
+}
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -27,8 +50,8 @@ pub(super) struct Baton {
     owner: AtomicU32,
     /// Written by the helper alone: it has the value, or is about to look whether it may.
     is_claimed: AtomicBool,
-    /// Written by the helper alone: it sleeps until it is called.
-    is_asleep: AtomicBool,
+    /// An [`Asleep`]: written by the helper, and by the owner when it calls.
+    asleep: AtomicU8,
     /// The helper's fences reach the owner's thread.
     has_light_fence: bool,
 }
@@ -39,7 +62,7 @@ impl Baton {
         Baton {
             owner: AtomicU32::new(0),
             is_claimed: AtomicBool::new(false),
-            is_asleep: AtomicBool::new(false),
+            asleep: AtomicU8::new(Asleep::Not as u8),
             has_light_fence: barrier::register_own(),
         }
     }
@@ -54,22 +77,33 @@ impl Baton {
         }
     }
 
-    /// Puts it down; the owner's alone, while it holds it. Returns whether the helper is to be called.
+    /// Puts it down, with what it has left; the owner's alone, while it holds it. Returns whether the
+    /// helper is to be called.
     #[inline]
-    pub(super) fn put_down(&self) -> bool {
-        let number = self.owner.load(Ordering::Relaxed) & !AWAY;
-        let absence = number.wrapping_add(AWAY + 1) | AWAY;
+    pub(super) fn put_down(&self, is_urgent: bool) -> bool {
+        let number = self.owner.load(Ordering::Relaxed) & !(AWAY | URGENT);
+        let urgent = if is_urgent { URGENT } else { 0 };
+        let absence = number.wrapping_add(NUMBER) | AWAY | urgent;
         // SYNC: baton-owner-helper, released.
         self.owner.store(absence, Ordering::Release);
         self.fence();
-        self.is_asleep.load(Ordering::Relaxed)
+        let least = if is_urgent {
+            Asleep::Lightly
+        } else {
+            Asleep::Fast
+        };
+        let is_called = self.asleep.load(Ordering::Relaxed) >= least as u8;
+        if is_called {
+            self.asleep.store(Asleep::Not as u8, Ordering::Relaxed);
+        }
+        is_called
     }
 
     /// Asks for it; the owner's alone, after [`Baton::put_down`]. It has it once
     /// [`Baton::is_back`] says so.
     #[inline]
     pub(super) fn take_back(&self) {
-        let number = self.owner.load(Ordering::Relaxed) & !AWAY;
+        let number = self.owner.load(Ordering::Relaxed) & !(AWAY | URGENT);
         self.owner.store(number, Ordering::Relaxed);
         self.fence();
     }
@@ -110,15 +144,15 @@ impl Baton {
         self.is_claimed.store(false, Ordering::Release);
     }
 
-    /// Says that the helper is about to sleep until it is called. It must look at
-    /// [`Baton::absence`] once more: whoever left before this call does not call.
-    pub(super) fn fall_asleep(&self) {
-        self.is_asleep.store(true, Ordering::Relaxed);
+    /// Says that the helper is about to sleep. It must look at [`Baton::absence`] once more: whoever
+    /// left before this call does not call.
+    pub(super) fn fall_asleep(&self, asleep: Asleep) {
+        self.asleep.store(asleep as u8, Ordering::Relaxed);
         barrier::heavy_own();
     }
 
-    /// Says that the helper need not be called.
-    pub(super) fn wake(&self) {
-        self.is_asleep.store(false, Ordering::Relaxed);
+    /// Says that the helper need not be called; returns whether it was.
+    pub(super) fn wake(&self) -> bool {
+        self.asleep.swap(Asleep::Not as u8, Ordering::Relaxed) == Asleep::Not as u8
     }
 }

@@ -44,7 +44,7 @@ fn one_at_a_time_uses_the_value() {
         });
         for _ in 0..2 {
             add(&shared);
-            shared.baton.put_down();
+            shared.baton.put_down(true);
             shared.baton.take_back();
             while !shared.baton.is_back() {
                 thread::yield_now();

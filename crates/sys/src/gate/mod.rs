@@ -20,7 +20,7 @@ mod loom_tests;
 mod tests;
 
 use crate::fork::Owner;
-use baton::Baton;
+use baton::{Absence, Asleep, Baton};
 use std::cell::{Cell, OnceCell, UnsafeCell};
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -29,18 +29,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How long the owner stays away before its helper carries on: hundreds of calls of a busy program,
-/// which then carries on by itself, and far less than a person or a timeout notices. A poll costs some
-/// microseconds: less than 1 % of a core.
+/// How long the owner stays away before its helper carries on what is urgent: hundreds of calls of a
+/// busy program, which then carries on by itself, and far less than a person or a timeout notices. A
+/// poll takes the core from a pinned program for some 10 µs: 1 % of it.
 pub const ABSENCE: Duration = Duration::from_millis(1);
+
+/// The same for what is not urgent, and between looks at an owner that leaves nothing else: half of
+/// what kernel TCP lets an acknowledgement wait (`TCP_DELACK_MAX`, 40 ms), and 50 polls a second,
+/// 0.05 % of a core.
+const ABSENCE_PATIENT: Duration = Duration::from_millis(20);
 
 /// Longest pause between tries to move what is stuck, since its peer computes: 25 tries a second are
 /// not seen in `top`.
 const PAUSE_MAX: Duration = Duration::from_millis(40);
 
-/// Polls that find nothing left before the helper sleeps until it is called: a call costs the owner
-/// a system call, once in so many polls.
+/// Polls that find nothing urgent before the helper has to be called for that: a call costs the owner
+/// a system call, once in so many polls. So many more, each after a longer sleep, that find nothing at
+/// all, and it has to be called for anything.
 const POLLS_MAX: u32 = 10;
+
+/// What the owner leaves to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// Something that may wait for some tens of milliseconds.
+    Patient,
+    /// Something that others wait for.
+    Urgent,
+}
 
 /// How far the helper got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +72,8 @@ pub enum Carried {
 
 /// What a helper can do for its owner.
 pub trait Carry: Send + 'static {
-    /// Whether something waits to be done although the owner may not come back.
-    fn has_left(&self) -> bool;
+    /// What waits to be done although the owner may not come back.
+    fn left(&self) -> Left;
 
     /// Goes on with what was left; returns soon once `is_wanted` says so.
     fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried;
@@ -187,14 +204,19 @@ impl<T: Carry> Gate<T> {
     /// Ends the last use: leaves the value to the helper if there is something to carry on.
     #[inline]
     fn end(&self) {
+        if self.is_held.get() {
+            return;
+        }
         // SAFETY: the owner has the baton, and nothing of the value is used any more.
-        if !self.is_held.get() && unsafe { &*self.shared.value.get() }.has_left() {
-            self.leave();
+        match unsafe { &*self.shared.value.get() }.left() {
+            Left::Nothing => {}
+            Left::Patient => self.leave(false),
+            Left::Urgent => self.leave(true),
         }
     }
 
     #[inline]
-    fn leave(&self) {
+    fn leave(&self, is_urgent: bool) {
         if self.process.is_another() {
             return;
         }
@@ -204,7 +226,7 @@ impl<T: Carry> Gate<T> {
         };
         if let Some(helper) = helper {
             self.has_baton.set(false);
-            if self.shared.baton.put_down() {
+            if self.shared.baton.put_down(is_urgent) {
                 helper.thread().unpark();
             }
         }
@@ -308,13 +330,24 @@ fn help<T: Carry>(shared: &Shared<T>) {
     let mut done = None;
     while !shared.is_closed.load(Ordering::SeqCst) {
         let absence = shared.baton.absence().filter(|now| Some(*now) != done);
-        let Some(absence) = absence else {
-            polls += 1;
-            sleep(shared, polls > POLLS_MAX, done);
+        if absence.is_some_and(Absence::is_urgent) {
+            polls = 0;
+            thread::park_timeout(pause);
+        } else {
+            // What was left is looked after for as long as it is there.
+            polls = 1 + if absence.is_some() {
+                polls.min(POLLS_MAX)
+            } else {
+                polls
+            };
+            if sleep(shared, polls, pause, done) {
+                polls = 0;
+            }
+        }
+        let Some(absence) = absence.filter(|then| !shared.baton.is_wanted(*then)) else {
+            pause = ABSENCE;
             continue;
         };
-        polls = 0;
-        thread::park_timeout(pause);
         let carried = if shared.baton.pick_up(absence) {
             let _back = GiveBack(shared);
             // SAFETY: this thread has the baton until `_back` is dropped.
@@ -342,16 +375,27 @@ impl<T> Drop for GiveBack<'_, T> {
     }
 }
 
-/// Sleeps: for a moment, or until the owner calls.
-fn sleep<T>(shared: &Shared<T>, deeply: bool, done: Option<baton::Absence>) {
-    if !deeply {
-        thread::park_timeout(ABSENCE);
-        return;
+/// Sleeps after so many polls that have found nothing urgent: for a moment; for longer, unless the
+/// owner calls for something urgent; at last until it calls. Returns whether it has called.
+fn sleep<T>(shared: &Shared<T>, polls: u32, pause: Duration, done: Option<Absence>) -> bool {
+    if polls <= POLLS_MAX {
+        thread::park_timeout(pause);
+        return false;
     }
-    shared.baton.fall_asleep();
-    let is_left = shared.baton.absence().is_some_and(|now| Some(now) != done);
-    if !is_left && !shared.is_closed.load(Ordering::SeqCst) {
-        thread::park();
+    let is_deep = polls > 2 * POLLS_MAX;
+    shared.baton.fall_asleep(if is_deep {
+        Asleep::Fast
+    } else {
+        Asleep::Lightly
+    });
+    // Whoever left something before that has not called.
+    let left = shared.baton.absence().filter(|now| Some(*now) != done);
+    let is_missed = left.is_some_and(|left| is_deep || left.is_urgent());
+    if !is_missed && !shared.is_closed.load(Ordering::SeqCst) {
+        match is_deep {
+            true => thread::park(),
+            false => thread::park_timeout(ABSENCE_PATIENT.max(pause)),
+        }
     }
-    shared.baton.wake();
+    shared.baton.wake()
 }

@@ -7,12 +7,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// Counts down what is left, and tells of each step.
 struct Work {
     left: u32,
+    is_patient: bool,
     steps: Sender<(u32, thread::ThreadId)>,
 }
 
 impl Carry for Work {
-    fn has_left(&self) -> bool {
-        self.left > 0
+    fn left(&self) -> Left {
+        match self.left {
+            0 => Left::Nothing,
+            _ if self.is_patient => Left::Patient,
+            _ => Left::Urgent,
+        }
     }
 
     fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
@@ -35,7 +40,12 @@ impl Carry for Work {
 
 fn gate() -> (Gate<Work>, Receiver<(u32, thread::ThreadId)>) {
     let (steps, seen) = channel();
-    (Gate::new(Work { left: 0, steps }, "test-carry"), seen)
+    let work = Work {
+        left: 0,
+        is_patient: false,
+        steps,
+    };
+    (Gate::new(work, "test-carry"), seen)
 }
 
 #[test]
@@ -51,7 +61,24 @@ fn what_is_left_is_carried_on_by_another_thread() {
         assert_eq!(gate.look().left, 0);
         if round % 7 == 0 {
             // Long enough for the helper to sleep until it is called.
+            thread::sleep((ABSENCE + ABSENCE_PATIENT) * (POLLS_MAX + 5));
+        }
+    }
+}
+
+#[test]
+fn what_can_wait_is_carried_on_later_and_not_forgotten() {
+    let (mut gate, seen) = gate();
+    gate.enter().is_patient = true;
+    for round in 0..20 {
+        gate.enter().left = 1;
+        assert_eq!(seen.recv().unwrap().0, 0, "round {round}");
+        if round % 10 == 0 {
+            // Until the helper sleeps lightly, and until it has to be called.
             thread::sleep(ABSENCE * (POLLS_MAX + 5));
+            gate.enter().left = 1;
+            assert_eq!(seen.recv().unwrap().0, 0, "round {round}");
+            thread::sleep((ABSENCE + ABSENCE_PATIENT) * (POLLS_MAX + 5));
         }
     }
 }
