@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "broker/xdp.rs"]
+mod xdp;
 
 use common::ranks::{joined, ranks_command, role, unique_word};
 use common::{Ended, KillOnDrop, can_make_labs, kill, portolan, run, wait_until};
@@ -13,6 +15,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -250,19 +253,29 @@ impl Broker {
     }
 }
 
-/// Frames that come by on a host's eth0 while `work` runs.
+/// Frames that come by on a host's eth0 while `work` runs, which is told its address.
 fn watched<T>(lab: &Lab, host: usize, work: impl FnOnce(MacAddr) -> T) -> (Vec<Vec<u8>>, T) {
+    let netns = Path::new("/run/netns").join(lab.host(host));
+    watched_at(&netns, "eth0", work)
+}
+
+/// The same at an interface of any namespace.
+fn watched_at<T>(
+    netns: &Path,
+    interface: &str,
+    work: impl FnOnce(MacAddr) -> T,
+) -> (Vec<Vec<u8>>, T) {
     let stop = AtomicBool::new(false);
     let (tell, told) = std::sync::mpsc::channel();
-    let netns = Path::new("/run/netns").join(lab.host(host));
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
-            net::enter_netns(&netns).unwrap();
+            net::enter_netns(netns).unwrap();
             let all = net::interfaces().unwrap();
-            let eth0 = all.into_iter().find(|found| found.name == "eth0").unwrap();
+            let found = all.into_iter().find(|found| found.name == interface);
+            let found = found.unwrap();
             let socket = net::packet_socket().unwrap();
-            net::bind_packet(socket.as_fd(), eth0.index, ALL).unwrap();
-            tell.send(eth0.mac.unwrap()).unwrap();
+            net::bind_packet(socket.as_fd(), found.index, ALL).unwrap();
+            tell.send(found.mac.unwrap()).unwrap();
             let (mut frames, mut buffer) = (Vec::new(), vec![0; 2048]);
             loop {
                 // Asked before: what came until then is read.
@@ -276,8 +289,10 @@ fn watched<T>(lab: &Lab, host: usize, work: impl FnOnce(MacAddr) -> T) -> (Vec<V
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         });
-        let result = work(told.recv().unwrap());
+        // Also when it fails: the watcher is waited for.
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| work(told.recv().unwrap())));
         stop.store(true, Ordering::Release);
+        let result = result.unwrap_or_else(|failure| resume_unwind(failure));
         (watcher.join().unwrap(), result)
     })
 }

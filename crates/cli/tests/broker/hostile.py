@@ -117,6 +117,8 @@ lent = Lent()
 say("a socket is lent", lent.socket is not None, lent.status)
 one = lent.socket
 refused("a socket of one's own", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW), errno.EPERM)
+# AF_XDP, which the rules would not see; Python has no name for it.
+refused("an AF_XDP socket", lambda: socket.socket(44, socket.SOCK_RAW), errno.EPERM, errno.EAFNOSUPPORT)
 sent = one.send(lent.frame(b"HONEST"))
 say("an honest frame leaves", sent > 0)
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why the broker lends no AF_XDP sockets: what they send passes its rules unseen. Should a kernel change
+//! that, this test fails, and the broker may be thought over.
+
+use super::{Broker, Lab, holds, watched, watched_at};
+use crate::common::Ended;
+use libc::xdp_desc;
+use portolan_link::packet::InterfaceRef;
+use portolan_link::xdp::{Xdp, XdpConfig, XdpMode};
+use portolan_sys::memfd;
+use portolan_sys::net::{self, Area, Interface, MacAddr, XdpSocket, XdpSocketUse};
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The mark of the socket with endpoint 1, as the rules know it.
+const MARK: u32 = 0x506F_0001;
+
+/// Chunks of the area, and entries of each ring.
+const CHUNKS: usize = 4;
+const RING_LEN: u32 = 4;
+const CHUNK_LEN: usize = 2048;
+
+/// The namespace that a broker has made: that of its thread for the NIC.
+fn namespace_of(broker: &mut Broker) -> PathBuf {
+    let threads = Path::new("/proc")
+        .join(broker.child().id().to_string())
+        .join("task");
+    let is_nic = |thread: &PathBuf| fs::read_to_string(thread.join("comm")).unwrap() == "eth0\n";
+    let mut threads = fs::read_dir(threads)
+        .unwrap()
+        .map(|thread| thread.unwrap().path());
+    threads.find(is_nic).unwrap().join("ns/net")
+}
+
+/// Runs `work` with the macvlan in the broker's namespace.
+fn inside<T: Send>(netns: &Path, work: impl FnOnce(&Interface) -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            net::enter_netns(netns).unwrap();
+            let all = net::interfaces().unwrap();
+            let macvlan = all.into_iter().find(|found| found.name == "portolan0");
+            work(&macvlan.unwrap())
+        });
+        thread.join().unwrap()
+    })
+}
+
+/// ARP from an address that nobody has: what the broker promises not to let out.
+fn forged(to: MacAddr, word: &str) -> Vec<u8> {
+    let mut frame = [&to.0[..], &[2, 0, 0, 0, 0xBA, 0xD0], &[8, 6]].concat();
+    frame.extend(word.as_bytes());
+    frame.resize(60, 0);
+    frame
+}
+
+/// Sends by a packet socket of the broker's kind, but for its filter.
+fn send_by_packet(macvlan: &Interface, frame: &[u8]) -> io::Result<usize> {
+    let socket = net::packet_socket().unwrap();
+    net::set_mark(socket.as_fd(), MARK).unwrap();
+    net::bind_packet(socket.as_fd(), macvlan.index, 0).unwrap();
+    net::send(socket.as_fd(), frame)
+}
+
+/// Sends by an AF_XDP socket with the same mark.
+fn send_by_xdp(macvlan: &Interface, frame: &[u8]) -> io::Result<usize> {
+    let len = Area::file_len(0, CHUNK_LEN, CHUNKS);
+    let file = memfd::create_sealed("area", len as u64).unwrap();
+    let area = Area::map(file.as_fd(), 0, CHUNK_LEN, CHUNKS).unwrap();
+    area.write(0, frame);
+    let socket = XdpSocket::open().unwrap();
+    net::set_mark(socket.as_fd(), MARK).unwrap();
+    socket.own_area(&area, RING_LEN, RING_LEN).unwrap();
+    socket.make_tx_ring(RING_LEN).unwrap();
+    let way = XdpSocketUse::Copy;
+    // The kernel frees the queue of a socket that was closed some milliseconds later.
+    crate::common::wait_until("the macvlan's queue to be free", || {
+        socket.bind_owner(macvlan.index, 0, way).is_ok()
+    });
+    let mut ring = socket.tx_ring(RING_LEN).unwrap();
+    let len = u32::try_from(frame.len()).unwrap();
+    let (addr, options) = (0, 0);
+    assert!(ring.push(xdp_desc { addr, len, options }));
+    net::send(socket.as_fd(), &[])
+}
+
+/// Drops at the NIC what has that mark.
+fn rules_at_eth0() -> String {
+    let chain = "type filter hook egress device \"eth0\" priority 0; policy accept;";
+    format!("table netdev low {{\n chain out {{\n {chain}\n meta mark {MARK} drop\n }}\n}}\n")
+}
+
+#[test]
+fn what_af_xdp_sends_passes_the_rules_unseen() {
+    let Some(lab) = Lab::up("xdp") else { return };
+    if let Err(why) = XdpSocket::open() {
+        return eprintln!("SKIPPED: no AF_XDP here: {why}");
+    }
+    let Some(mut broker) = lab.broker(0, "") else {
+        return;
+    };
+    let netns = namespace_of(&mut broker);
+    let (frames, refused) = watched(&lab, 1, |mac| {
+        inside(&netns, |macvlan| {
+            send_by_xdp(macvlan, &forged(mac, "BY AF_XDP")).expect("it is sent");
+            send_by_packet(macvlan, &forged(mac, "BY PACKET"))
+        })
+    });
+    println!("by packet: {}", refused.expect_err("it is refused"));
+    let came = |word: &[u8]| frames.iter().any(|frame| holds(frame, word));
+    assert!(!came(b"BY PACKET"), "the rules hold packet sockets");
+    assert!(came(b"BY AF_XDP"), "and do not hold these");
+}
+
+/// Nor is there a better place for rules: the NIC's own way out sees such a frame, with its mark, and
+/// all of the host's traffic; and what goes to another macvlan of the NIC does not get there.
+#[test]
+fn rules_at_the_nic_do_not_see_what_goes_to_its_other_macvlans() {
+    let Some(lab) = Lab::up("xdplow") else { return };
+    if let Err(why) = XdpSocket::open() {
+        return eprintln!("SKIPPED: no AF_XDP here: {why}");
+    }
+    if Command::new("nft").arg("--version").output().is_err() {
+        return eprintln!("SKIPPED: `nft` is not installed");
+    }
+    let Some(mut broker) = lab.broker(0, "") else {
+        return;
+    };
+    let second = "socket = '@second'\n[[nic]]\ninterface = 'eth0'\ngroups = ['*']\n";
+    let mut second = lab.start(0, second).unwrap();
+    let rules = lab.directory.path().join("rules");
+    fs::write(&rules, rules_at_eth0()).unwrap();
+    let nft = lab.inside(0, Command::new("nft").arg("-f").arg(&rules));
+    Ended::from({ nft }.output().unwrap()).succeeded("nft");
+    let (netns, beside) = (namespace_of(&mut broker), namespace_of(&mut second));
+    let (out, (beside, refused)) = watched(&lab, 1, |far| {
+        watched_at(&beside, "portolan0", |near| {
+            inside(&netns, |macvlan| {
+                send_by_xdp(macvlan, &forged(near, "NEAR")).expect("it is sent");
+                send_by_xdp(macvlan, &forged(far, "FAR"))
+            })
+        })
+    });
+    println!("by the NIC: {}", refused.expect_err("it is refused"));
+    assert!(!out.iter().any(|frame| holds(frame, b"FAR")), "held there");
+    assert!(
+        beside.iter().any(|frame| holds(frame, b"NEAR")),
+        "not there"
+    );
+}
+
+/// A macvlan has no native mode, in which AF_XDP is worth its price on hardware.
+#[test]
+fn a_macvlan_has_no_native_mode() {
+    let Some(lab) = Lab::up("xdpmode") else {
+        return;
+    };
+    if let Err(why) = XdpSocket::open() {
+        return eprintln!("SKIPPED: no AF_XDP here: {why}");
+    }
+    let Some(mut broker) = lab.broker(0, "") else {
+        return;
+    };
+    let mut config = XdpConfig::new(InterfaceRef::Name("portolan0".into()), 1);
+    let netns = namespace_of(&mut broker);
+    inside(&netns, |_| drop(Xdp::open(&config).expect("generic mode")));
+    config.mode = XdpMode::Native;
+    let refused = inside(&netns, |_| Xdp::open(&config).err());
+    println!("{}", refused.expect("native mode is refused"));
+}
