@@ -11,6 +11,7 @@ use crate::code::*;
 use crate::collective::Collective;
 use crate::failure::Failure;
 use portolan::{Claimed, Context, Error, Node, Registration};
+use portolan_ffi::{this_thread, watch_forks};
 use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ptr;
@@ -72,20 +73,10 @@ extern "C" fn disown() {
     }
 }
 
-#[inline]
-fn this_thread() -> usize {
-    // SAFETY: has no conditions.
-    let thread = unsafe { libc::pthread_self() };
-    usize::try_from(thread).unwrap_or(usize::MAX)
-}
-
 impl portolan_node_t {
     pub(crate) fn make(node: Node) -> &'static portolan_node_t {
         static ONCE: Once = Once::new();
-        // SAFETY: the function exists as long as this library.
-        ONCE.call_once(|| unsafe {
-            libc::pthread_atfork(None, None, Some(disown));
-        });
+        ONCE.call_once(|| watch_forks(disown));
         let handle = Box::leak(Box::new(portolan_node_t {
             magic: MAGIC,
             owner: AtomicUsize::new(this_thread()),

@@ -25,6 +25,7 @@ mod atomic;
 pub mod code;
 mod collective;
 mod counters;
+mod error;
 mod event;
 mod failure;
 mod group;

@@ -24,6 +24,7 @@
 )]
 
 pub mod code;
+mod error;
 mod group;
 mod init;
 mod machine;

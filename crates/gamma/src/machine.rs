@@ -11,6 +11,7 @@ use crate::semaphore::Semaphore;
 use parking_lot::RawMutex;
 use parking_lot::lock_api::{GetThreadId, RawMutex as _, ReentrantMutex, ReentrantMutexGuard};
 use portolan::{Context, Node};
+use portolan_ffi::this_thread;
 use std::cell::{Cell, RefCell, RefMut};
 use std::num::NonZeroUsize;
 use std::ptr;
@@ -51,8 +52,7 @@ pub(crate) struct Machine {
 // that the program lends to whichever thread is in the library.
 unsafe impl Send for Machine {}
 
-/// Tells threads apart by what the system's library has at hand: cheaper than a variable of the
-/// thread's, which a shared library has to look up.
+/// Tells threads apart.
 pub(crate) struct ThisThread;
 
 // SAFETY: no two threads that live at the same time have the same number, and none has 0.
@@ -61,12 +61,7 @@ unsafe impl GetThreadId for ThisThread {
 
     #[inline]
     fn nonzero_thread_id(&self) -> NonZeroUsize {
-        // SAFETY: has no conditions.
-        let thread = unsafe { libc::pthread_self() };
-        usize::try_from(thread)
-            .ok()
-            .and_then(NonZeroUsize::new)
-            .unwrap_or(NonZeroUsize::MAX)
+        NonZeroUsize::new(this_thread()).unwrap_or(NonZeroUsize::MAX)
     }
 }
 
@@ -119,10 +114,7 @@ extern "C" fn disown() {
 /// From now on children are told.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
-    // SAFETY: the function exists as long as this library.
-    ONCE.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(disown));
-    });
+    ONCE.call_once(|| portolan_ffi::watch_forks(disown));
 }
 
 /// The machine, in whatever phase.
