@@ -13,14 +13,18 @@ out=$release_dir/libraries
 # keep the linker from optimising across crates.
 "$CARGO" rustc --release --package portolan-capi --lib \
     --crate-type cdylib --crate-type staticlib
-"$CARGO" rustc --release --package portolan-gamma --lib --crate-type cdylib
+for name in "${heritage[@]}"; do
+    "$CARGO" rustc --release --package "portolan-$name" --lib --crate-type cdylib
+done
 "$CARGO" rustc --release --package portolan-fabric --lib --crate-type cdylib
 install -d -- "$out"
 install -m 644 -- "$release_dir/libportolan_c.a" "$out/libportolan.a"
 install -m 755 -- "$release_dir/libportolan_c.so" "$out/libportolan.so.0"
-install -m 755 -- "$release_dir/libgamma.so" "$out/libgamma.so.0"
+for name in "${heritage[@]}"; do
+    install -m 755 -- "$release_dir/lib$name.so" "$out/lib$name.so.0"
+done
 # Found beside the programs, too, when they run from where they were built.
 provider=$release_dir/libportolan-fi.so
 install -m 755 -- "$release_dir/libportolan_fi.so" "$provider"
 install -m 755 -t "$out" -- "$provider"
-say "libportolan.a, libportolan.so.0, libgamma.so.0 and libportolan-fi.so are in $out"
+say "libportolan.a, libportolan.so.0, those of ${heritage[*]} and libportolan-fi.so are in $out"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# What the C interfaces cost: half a round trip through Rust, through portolan.h and through gamma.h,
+# What the C interfaces cost: half a round trip through Rust and through portolan.h, gamma.h and bip.h,
 # in turns, and how far the medians of the C programs are from Rust's. For a quiet machine with two
 # free cores.
 #
@@ -38,15 +38,17 @@ median() {
 
 compile pingpong capi portolan
 compile gamma_pingpong gamma gamma
+compile bip_ring bip bip
 rm -f -- "$work_dir"/times-*
 for ((i = 0; i < rounds; i++)); do
     half "$release_dir/examples/pingpong" "$len" >>"$work_dir/times-rust"
     half "$work_dir/pingpong" "$len" >>"$work_dir/times-c"
     half "$work_dir/gamma_pingpong" "$trials" "$len" >>"$work_dir/times-gamma"
+    half "$work_dir/bip_ring" "$trials" "$len" >>"$work_dir/times-bip"
 done
 echo "half round trip of $len bytes, median of $rounds"
 rust=$(median times-rust)
-for name in rust c gamma; do
+for name in rust c gamma bip; do
     awk -v name="$name" -v us="$(median "times-$name")" -v rust="$rust" 'BEGIN {
         printf "%-6s %.3f µs, %+4.0f ns\n", name, us, (us - rust) * 1000 }'
 done

@@ -45,9 +45,13 @@ install -d -- "$root"/{lib/pkgconfig,include,share/man/man3,share/man/man7} ||
     die "cannot write below $root; choose another PREFIX or run as root"
 install_library portolan capi "Fast messages between the processes of parallel programs"
 install_library gamma gamma "The programming interface of GAMMA on Portolan"
-install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7 crates/gamma/man/gamma.7
+install_library bip bip "The programming interface of BIP on Portolan"
+install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7
 scripts/man-pages.sh crates/capi/include/portolan.h "$version" "$root/share/man/man3"
-scripts/man-pages.sh crates/gamma/include/gamma.h "$version" "$root/share/man/man3"
+for name in "${heritage[@]}"; do
+    install -m 644 -t "$root/share/man/man7" -- "crates/$name/man/$name.7"
+    scripts/man-pages.sh "crates/$name/include/$name.h" "$version" "$root/share/man/man3"
+done
 # Silent unless a program or its user names it, so it may lie where libfabric looks for providers.
 if [[ -e $libraries/libportolan-fi.so ]]; then
     install -D -m 755 -t "$root/lib/libfabric" -- "$libraries/libportolan-fi.so"

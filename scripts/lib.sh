@@ -15,6 +15,10 @@ fi
 # shellcheck disable=SC2034  # used by the scripts that source this file
 release_dir=${CARGO_TARGET_DIR:-target}/release
 
+# Interfaces of other systems: a crate, a library, a header and a page of section 7 has each name.
+# shellcheck disable=SC2034  # used by the scripts that source this file
+heritage=(gamma bip)
+
 say() {
     printf '%s: %s\n' "$(basename "$0" .sh)" "$*"
 }

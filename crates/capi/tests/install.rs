@@ -18,6 +18,7 @@ fn installed() -> (TempDir, PathBuf) {
     for (file, name) in [
         ("libportolan_c.so", "libportolan.so.0"),
         ("libgamma.so", "libgamma.so.0"),
+        ("libbip.so", "libbip.so.0"),
     ] {
         std::os::unix::fs::symlink(library_dir().join(file), libraries.join(name)).unwrap();
     }
@@ -82,9 +83,16 @@ fn every_function_has_a_manual_page() {
     }
     let mut names = exported("libportolan_c.so");
     names.append(&mut exported("libgamma.so"));
+    names.append(&mut exported("libbip.so"));
     assert!(names.len() > 60, "{names:?}");
-    // Variables, which gamma(7) explains.
-    names.retain(|name| !["gamma_active_port", "gamma_msglen"].contains(&name.as_str()));
+    // Variables, which gamma(7) and bip(7) explain.
+    let variables = [
+        "gamma_active_port",
+        "gamma_msglen",
+        "bip_mynode",
+        "bip_numnodes",
+    ];
+    names.retain(|name| !variables.contains(&name.as_str()));
     for name in names {
         assert!(page(&prefix, &name).contains(".SH SYNOPSIS"), "{name}");
     }

@@ -30,8 +30,8 @@ pub(crate) fn launcher() -> PathBuf {
     let path = library_dir().parent().unwrap().join("portolan");
     assert!(
         path.exists(),
-        "{} is missing; run `cargo test -p portolan-capi -p portolan-gamma -p \
-         portolan-cli`, which builds it",
+        "{} is missing; run the tests with `-p portolan-cli`, too, or \
+         `cargo build -p portolan-cli`",
         path.display()
     );
     path
@@ -151,6 +151,37 @@ impl Workshop {
         );
         program
     }
+}
+
+/// Whether this process may make network namespaces; says aloud that tests are skipped if not.
+pub(crate) fn can_make_labs() -> bool {
+    let may = Command::new("unshare")
+        .args(["--net", "--mount", "true"])
+        .status();
+    let can =
+        may.is_ok_and(|status| status.success()) && Command::new("ip").arg("-V").output().is_ok();
+    if !can {
+        eprintln!("SKIPPED: between hosts: this needs root, network namespaces and iproute2");
+    }
+    can
+}
+
+/// The ways between processes that a conformance program takes: within this host, and between two hosts
+/// of a lab where one can be made, each once as it is and once with a network that loses frames.
+pub(crate) fn ways() -> Vec<Vec<&'static str>> {
+    const LOSS: &str = "fault=drop=0.01,seed=5";
+    let mut ways = vec![
+        vec!["--path", "shm"],
+        vec!["--path", "udp"],
+        vec!["--path", "udp", "--option", LOSS],
+    ];
+    if can_make_labs() {
+        for path in ["udp", "packet"] {
+            ways.push(vec!["--new-lab", "2", "--path", path]);
+        }
+        ways.push(vec!["--new-lab", "2", "--path", "auto", "--option", LOSS]);
+    }
+    ways
 }
 
 /// Patience with ranks that a busy machine keeps waiting. Those that are dead are noticed otherwise.

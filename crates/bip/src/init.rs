@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Begin and end: joining the job, and leaving it when the process ends.
+
+use crate::machine::{Entered, Failure, State, failure, not_running, phase, run_any};
+use crate::tag::{self, Tag};
+use portolan::Node;
+use std::ffi::c_int;
+
+/// Words of the longest short message: such a one waits at its receiver, and its send does not wait for
+/// the receive. It is 256 bytes, as in BIP.
+pub const BIPSMALLSIZE: c_int = 64;
+
+/// Highest tag; the lowest is 0.
+pub const BIPMAXTAG: c_int = 65535;
+
+/// Number of this process, from 0; valid after bip_init(). Do not write to it.
+#[unsafe(no_mangle)]
+pub static mut bip_mynode: c_int = -1;
+
+/// Processes of the job; valid after bip_init(). Do not write to it.
+#[unsafe(no_mangle)]
+pub static mut bip_numnodes: c_int = 0;
+
+/// Joins the job, and waits for all its other processes, which may start in any order. Called once,
+/// before every other function but bip_taginit(). The job is left when the process ends: what was sent
+/// arrives before that.
+#[unsafe(no_mangle)]
+pub extern "C" fn bip_init() {
+    run_any("bip_init", |entered| {
+        match entered.phase() {
+            phase::BEFORE => {}
+            phase::RUNNING => return Err(failure("it was called before")),
+            other => return Err(not_running(other)),
+        }
+        let mut node = Node::join()?;
+        node.barrier()?;
+        let number = |count: u32| c_int::try_from(count).unwrap_or(c_int::MAX);
+        // SAFETY: this thread is the only one in the library, and others have nothing to read yet.
+        unsafe {
+            bip_mynode = number(node.rank());
+            bip_numnodes = number(node.size());
+        }
+        entered.begin(State::new(node));
+        // SAFETY: the function exists as long as this library.
+        if unsafe { libc::atexit(leave) } != 0 {
+            return Err(failure("the system has no place for a function at exit"));
+        }
+        Ok(())
+    });
+}
+
+/// Runs when the process ends: leaves the job when what was sent has arrived.
+extern "C" fn leave() {
+    let closed = portolan_ffi::fenced(|| {
+        // Another thread is in a function and will not return: the launcher ends the job.
+        let Ok(mut entered) = Entered::new() else {
+            return Ok(());
+        };
+        match entered.end() {
+            Some(state) => Ok(portolan_ffi::leave(state.node)?),
+            None => Ok(()),
+        }
+    });
+    if let Err(failure) = closed {
+        report(&failure);
+    }
+}
+
+/// Too late for a failure to end the job; its launcher sees that the process has not taken its leave.
+#[cold]
+fn report(failure: &Failure) {
+    eprintln!("bip: at exit: {}", failure.text());
+}
+
+/// Reserves `nbufs` buffers of `size` words, at most BIPSMALLSIZE, for short messages with `tag`. Called
+/// before bip_init(). Portolan needs no reservation, so the arguments are checked, and that is all.
+#[unsafe(no_mangle)]
+pub extern "C" fn bip_taginit(tag: c_int, size: c_int, nbufs: c_int) {
+    run_any("bip_taginit", |entered| {
+        if entered.phase() != phase::BEFORE {
+            return Err(failure("call it before bip_init()"));
+        }
+        let _checked: Tag = tag::checked(tag)?;
+        if !(0..=BIPSMALLSIZE).contains(&size) {
+            return Err(failure(format!(
+                "buffers of {size} words: short messages have up to {BIPSMALLSIZE}"
+            )));
+        }
+        match nbufs < 0 {
+            true => Err(failure(format!("{nbufs} buffers: give 0 or more"))),
+            false => Ok(()),
+        }
+    });
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The state of this process's BIP, who may use it, and what becomes of a failure.
+//!
+//! No lock: BIP was for one thread, and a program with more keeps them apart. That one of them is here
+//! already is noticed, as is a process that was forked.
+
+use crate::tag::Tags;
+use portolan::{Error, Node, Request};
+use portolan_ffi::{Codes, fenced};
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// Why a function failed; BIP has no numbers.
+pub(crate) type Failure = portolan_ffi::Failure<Bip>;
+
+/// See [`Failure`].
+pub(crate) struct Bip;
+
+impl Codes for Bip {
+    const LIBRARY: &'static str = "libbip";
+    const INTERNAL: c_int = -1;
+    const NULL: c_int = -1;
+
+    fn of(_error: &Error) -> c_int {
+        Self::INTERNAL
+    }
+}
+
+/// A failure that is told by `text`.
+#[cold]
+pub(crate) fn failure(text: impl Into<String>) -> Failure {
+    Failure::new(Bip::INTERNAL, text)
+}
+
+/// The one non-blocking send that may be under way.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    /// Of the last one; 0 before the first.
+    pub(crate) id: c_int,
+    pub(crate) request: Option<Request>,
+}
+
+/// Everything between `bip_init` and the end of the process.
+pub(crate) struct State {
+    pub(crate) node: Node,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) tags: Tags,
+}
+
+impl State {
+    pub(crate) fn new(node: Node) -> State {
+        State {
+            node,
+            outgoing: Outgoing::default(),
+            tags: Tags::default(),
+        }
+    }
+}
+
+/// How far this process is.
+pub(crate) mod phase {
+    /// `bip_init` was not called.
+    pub(crate) const BEFORE: u8 = 0;
+    /// Between that and the end.
+    pub(crate) const RUNNING: u8 = 1;
+    /// The process ends.
+    pub(crate) const OVER: u8 = 2;
+    /// In a child of a process that was running.
+    pub(crate) const FORKED: u8 = 3;
+}
+
+struct Machine {
+    phase: AtomicU8,
+    /// A call is being made.
+    busy: AtomicBool,
+    state: UnsafeCell<Option<State>>,
+}
+
+// SAFETY: `state` is reached only through an `Entered`, of which `busy` allows one at a time.
+unsafe impl Sync for Machine {}
+
+static MACHINE: Machine = Machine {
+    phase: AtomicU8::new(phase::BEFORE),
+    busy: AtomicBool::new(false),
+    state: UnsafeCell::new(None),
+};
+
+/// Runs in each child that the program forks: the job is the parent's.
+extern "C" fn disown() {
+    if MACHINE.phase.load(Ordering::Relaxed) == phase::RUNNING {
+        MACHINE.phase.store(phase::FORKED, Ordering::Relaxed);
+    }
+}
+
+/// A call that is being made; the next one may begin when it is dropped.
+pub(crate) struct Entered(());
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        // SYNC: bip-busy.
+        MACHINE.busy.store(false, Ordering::Release);
+    }
+}
+
+impl Entered {
+    /// Begins a call.
+    #[inline]
+    pub(crate) fn new() -> Result<Entered, Failure> {
+        // SYNC: bip-busy.
+        match MACHINE.busy.swap(true, Ordering::Acquire) {
+            false => Ok(Entered(())),
+            true => Err(failure(
+                "another thread is in a function of BIP; let one thread in at a time",
+            )),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn state(&mut self) -> &mut Option<State> {
+        // SAFETY: `busy` keeps every other `Entered` from being made while this one lives, and it is
+        // borrowed as long as the result is.
+        unsafe { &mut *MACHINE.state.get() }
+    }
+
+    pub(crate) fn phase(&self) -> u8 {
+        MACHINE.phase.load(Ordering::Relaxed)
+    }
+
+    /// The job has been joined.
+    pub(crate) fn begin(&mut self, state: State) {
+        portolan_ffi::watch_forks(disown);
+        *self.state() = Some(state);
+        MACHINE.phase.store(phase::RUNNING, Ordering::Relaxed);
+    }
+
+    /// The process ends: its place in the job, if it has one that is its own.
+    pub(crate) fn end(&mut self) -> Option<State> {
+        let before = MACHINE.phase.swap(phase::OVER, Ordering::Relaxed);
+        match before {
+            phase::RUNNING => self.state().take(),
+            _ => None,
+        }
+    }
+}
+
+/// Why a function cannot be called now.
+#[cold]
+pub(crate) fn not_running(phase: u8) -> Failure {
+    match phase {
+        phase::BEFORE => failure("call bip_init() first"),
+        phase::FORKED => Error::Forked.into(),
+        _ => failure("the process is ending: exit() was called"),
+    }
+}
+
+/// Runs the body of function `name` with the state; a failure ends the job.
+#[inline]
+pub(crate) fn run<T>(name: &str, body: impl FnOnce(&mut State) -> Result<T, Failure>) -> T {
+    run_any(name, |entered| {
+        if MACHINE.phase.load(Ordering::Relaxed) != phase::RUNNING {
+            return Err(not_running(entered.phase()));
+        }
+        match entered.state() {
+            Some(state) => body(state),
+            None => Err(not_running(phase::OVER)),
+        }
+    })
+}
+
+/// The same, in whatever phase.
+#[inline]
+pub(crate) fn run_any<T>(name: &str, body: impl FnOnce(&mut Entered) -> Result<T, Failure>) -> T {
+    match fenced(|| body(&mut Entered::new()?)) {
+        Ok(value) => value,
+        Err(failure) => die(name, &failure),
+    }
+}
+
+/// Says what went wrong, and ends the job.
+#[cold]
+fn die(name: &str, why: &Failure) -> ! {
+    let why = why.text();
+    // The state may be another thread's; then the launcher ends the job when it sees this process
+    // fail.
+    let own = Entered::new().ok().and_then(|mut entered| entered.end());
+    let text = match &own {
+        Some(state) => format!("node {}: {name}(): {why}", state.node.rank()),
+        None => format!("{name}(): {why}"),
+    };
+    eprintln!("bip: {text}");
+    if let Some(mut state) = own {
+        state.node.abort(1, &text);
+        // What it would wait for when it is dropped will not happen any more.
+        std::mem::forget(state);
+    }
+    std::process::exit(1)
+}

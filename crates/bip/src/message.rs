@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages as words of four bytes in the program's memory.
+
+use crate::machine::{Failure, failure};
+use crate::tag::Got;
+use portolan_ffi::Unusable;
+use std::ffi::c_int;
+
+/// Bytes of a word.
+pub(crate) const WORD_LEN: usize = 4;
+
+#[cold]
+fn bad_len(len: c_int) -> Failure {
+    failure(format!("a length of {len} words: give 0 or more"))
+}
+
+#[cold]
+fn bad_place(why: Unusable) -> Failure {
+    match why {
+        Unusable::Null => failure("the buffer is null"),
+        Unusable::TooLong => failure("the message is longer than memory"),
+    }
+}
+
+#[inline]
+fn len_of(words: c_int) -> Result<usize, Failure> {
+    match usize::try_from(words) {
+        Ok(words) => Ok(words * WORD_LEN),
+        Err(_) => Err(bad_len(words)),
+    }
+}
+
+/// The bytes of `len` words.
+///
+/// # Safety
+/// They are there, and stay as they are while the slice is used.
+#[inline]
+pub(crate) unsafe fn bytes<'a>(buf: *const c_int, len: c_int) -> Result<&'a [u8], Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { portolan_ffi::bytes(buf.cast(), len_of(len)?) }.map_err(bad_place)
+}
+
+/// The bytes of `len` words for writing.
+///
+/// # Safety
+/// They are there, and nobody else uses them while the slice is used.
+#[inline]
+pub(crate) unsafe fn bytes_mut<'a>(buf: *mut c_int, len: c_int) -> Result<&'a mut [u8], Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { portolan_ffi::bytes_mut(buf.cast(), len_of(len)?) }.map_err(bad_place)
+}
+
+/// A message of so many bytes from a process.
+#[inline]
+pub(crate) fn got(len: usize, source: u32) -> Got {
+    Got {
+        len: c_int::try_from(len / WORD_LEN).unwrap_or(c_int::MAX),
+        node: c_int::try_from(source).unwrap_or(c_int::MAX),
+    }
+}
+
+/// Writes `node` where the program wants it.
+///
+/// # Safety
+/// `at` is null, or may be written.
+#[inline]
+pub(crate) unsafe fn tell(at: *mut c_int, node: c_int) -> Result<(), Failure> {
+    if at.is_null() {
+        return Err(Failure::null("the pointer for a result"));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { at.write(node) };
+    Ok(())
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sends: blocking, and one at a time that does not block.
+
+use crate::machine::{Failure, State, failure, run};
+use crate::message::{self, WORD_LEN};
+use crate::tag::{self, Tag};
+use portolan::{Buffer, TagTarget};
+use std::ffi::c_int;
+
+impl State {
+    /// Where a message goes, if it can.
+    #[inline]
+    fn target(&self, dst: c_int, tag: Tag) -> Result<TagTarget, Failure> {
+        match u32::try_from(dst) {
+            Ok(rank) if rank < self.node.size() && rank != self.node.rank() => Ok(tag.target(rank)),
+            _ => Err(self.no_target(dst)),
+        }
+    }
+
+    #[cold]
+    fn no_target(&self, dst: c_int) -> Failure {
+        let size = self.node.size();
+        match u32::try_from(dst) == Ok(self.node.rank()) {
+            true => failure("a node cannot send to itself"),
+            false => failure(format!(
+                "node {dst} does not exist: there are {size}, numbered from 0"
+            )),
+        }
+    }
+
+    #[inline]
+    fn check_no_send(&self) -> Result<(), Failure> {
+        match self.outgoing.request {
+            None => Ok(()),
+            Some(_) => Err(failure(
+                "a send is under way already; wait for it with bip_swait()",
+            )),
+        }
+    }
+
+    /// # Safety
+    /// `buf` has `len` words.
+    #[inline]
+    unsafe fn send(
+        &mut self,
+        dst: c_int,
+        tag: Tag,
+        buf: *const c_int,
+        len: c_int,
+    ) -> Result<(), Failure> {
+        let to = self.target(dst, tag)?;
+        self.check_no_send()?;
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { message::bytes(buf, len)? };
+        Ok(self.node.send_tagged(to, bytes)?)
+    }
+
+    /// # Safety
+    /// `buf` has `len` words, until the send has ended.
+    unsafe fn isend(
+        &mut self,
+        dst: c_int,
+        tag: Tag,
+        buf: *const c_int,
+        len: c_int,
+    ) -> Result<c_int, Failure> {
+        let to = self.target(dst, tag)?;
+        self.check_no_send()?;
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { message::bytes(buf, len)? };
+        // SAFETY: the same, beyond this call.
+        let buffer = unsafe { Buffer::from_raw(bytes.as_ptr(), bytes.len()) };
+        let request = self.node.isend_tagged(to, buffer)?;
+        self.node.flush();
+        let outgoing = &mut self.outgoing;
+        outgoing.id = outgoing.id.checked_add(1).unwrap_or(1);
+        outgoing.request = Some(request);
+        Ok(outgoing.id)
+    }
+
+    fn check_send(&self, id: c_int) -> Result<(), Failure> {
+        match id == self.outgoing.id && id > 0 {
+            true => Ok(()),
+            false => Err(failure(format!(
+                "{id} is not the number of the last send that was begun"
+            ))),
+        }
+    }
+}
+
+/// Sends `len` words to node `dst`, without a tag. When it returns, they may be used again; of a message
+/// above BIPSMALLSIZE words the receive may have to be there before that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bip_send(dst: c_int, buf: *const c_int, len: c_int) {
+    // SAFETY: the program's promise.
+    run("bip_send", |bip| unsafe {
+        bip.send(dst, Tag::NONE, buf, len)
+    });
+}
+
+/// As bip_send(), with `tag`, which chooses the receive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bip_tsend(dst: c_int, tag: c_int, buf: *const c_int, len: c_int) {
+    // SAFETY: the program's promise.
+    run("bip_tsend", |bip| unsafe {
+        bip.send(dst, tag::checked(tag)?, buf, len)
+    });
+}
+
+/// Begins to send `len` words to node `dst`, without a tag; the number of the send. The words must stay as
+/// they are until bip_swait() has returned or bip_stest() has said 1. One send may be under way.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bip_isend(dst: c_int, buf: *const c_int, len: c_int) -> c_int {
+    // SAFETY: the program's promise.
+    run("bip_isend", |bip| unsafe {
+        bip.isend(dst, Tag::NONE, buf, len)
+    })
+}
+
+/// As bip_isend(), with `tag`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bip_tisend(
+    dst: c_int,
+    tag: c_int,
+    buf: *const c_int,
+    len: c_int,
+) -> c_int {
+    // SAFETY: the program's promise.
+    run("bip_tisend", |bip| unsafe {
+        bip.isend(dst, tag::checked(tag)?, buf, len)
+    })
+}
+
+/// Waits until the send with the number `id` has ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn bip_swait(id: c_int) {
+    run("bip_swait", |bip| {
+        bip.check_send(id)?;
+        if let Some(request) = bip.outgoing.request.take() {
+            let _lent: portolan::Completion = bip.node.wait(request)?;
+        }
+        Ok(())
+    });
+}
+
+/// Whether the send with the number `id` has ended: 1 or 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn bip_stest(id: c_int) -> c_int {
+    run("bip_stest", |bip| {
+        bip.check_send(id)?;
+        if let Some(request) = bip.outgoing.request {
+            if bip.node.test(request)?.is_none() {
+                return Ok(0);
+            }
+            bip.outgoing.request = None;
+        }
+        Ok(1)
+    })
+}
+
+const _: () = assert!(WORD_LEN == size_of::<c_int>(), "words are ints");
