@@ -26,6 +26,10 @@ const COPIED_LEN_MAX: usize = 16 * 1024;
 /// Bytes of pages that a pipe is to hold: a frame's payload, which may begin and end within a page.
 const PIPE_LEN: usize = 2 * PAYLOAD_LEN_MAX;
 
+/// Bytes of what has no place that one call reads: as much as may lie on the stack, and is cleared, for
+/// something rare.
+const NOWHERE_LEN: usize = 16 * 1024;
+
 /// A frame of which payload is being received.
 pub struct Part {
     /// From whom.
@@ -345,7 +349,6 @@ impl Connection {
             return Ok(true);
         };
         let left = part.len - part.landed;
-        let mut nowhere = [0; 16 * 1024];
         let (got, into_len) = match receiver.place(part) {
             Place::At(into) => {
                 let into_len = into.len().min(left);
@@ -363,7 +366,8 @@ impl Connection {
                 (got, into_len)
             }
             Place::Nowhere => {
-                let into = &mut nowhere[..left.min(16 * 1024)];
+                let mut nowhere = [0; NOWHERE_LEN];
+                let into = &mut nowhere[..left.min(NOWHERE_LEN)];
                 effort::calls(effort::Call::Recvfrom);
                 let got = (&self.socket).read(into)?;
                 if !receiver.landed(part, Landing::Lost(&into[..got])) {
