@@ -2,6 +2,7 @@
 //! What processes of a cast tell the command: one line of JSON each on standard
 //! error. Standard output is for data.
 
+use crate::model::Rates;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 
@@ -87,6 +88,8 @@ pub enum Event {
         /// In what.
         why: String,
     },
+    /// What a process has measured, before a cast.
+    Surveyed(Rates),
     /// A process is done, and its copy is in place, or compared.
     Done(Done),
     /// A process ends without a copy, and why.

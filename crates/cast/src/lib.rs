@@ -16,21 +16,25 @@ mod entry;
 mod event;
 mod fault;
 mod member;
+mod model;
 mod pays;
 mod relay;
 mod shape;
 mod source;
 mod spec;
 mod stages;
+mod survey;
 mod target;
 
 pub use entry::Totals;
 pub use event::{Bound, Checked, Done, Event};
 pub use fault::Fault;
 pub use member::work;
+pub use model::{Cost, Model, Prediction, Rates, Resource};
 pub use shape::Shape;
 pub use source::{Size, measure};
 pub use spec::{BLOCK_LEN, Compression, Source, Spec, Target, expand};
+pub use survey::survey;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -3,6 +3,7 @@
 
 use crate::run::command::PathArg;
 use portolan_bench::parse_seconds;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,9 +32,14 @@ pub(crate) struct Args {
     /// Give the data to a shell command on each host, instead of a target; %h and %% as there.
     #[arg(long, value_name = "COMMAND")]
     pub(super) pipe: Option<String>,
-    /// Who sends to whom: chain, or tree:K in which each host sends to K others.
-    #[arg(long, value_name = "SHAPE", default_value = "chain", value_parser = ShapeArg::parse)]
-    pub(super) shape: ShapeArg,
+    /// Who sends to whom: chain, or tree:K in which each host sends to K others. Without it, what a model
+    /// says is faster.
+    #[arg(long, value_name = "SHAPE", value_parser = ShapeArg::parse)]
+    pub(super) shape: Option<ShapeArg>,
+    /// Measure disks, links and processors first, print what a model makes of it, choose by it, and say
+    /// at the end how near it was.
+    #[arg(long, conflicts_with_all = ["verify", "resume"])]
+    pub(super) explain: bool,
     /// Send only blocks that hosts do not have, from a cast that was cut off or in an older copy.
     #[arg(long)]
     pub(super) resume: bool,
@@ -103,10 +109,26 @@ impl ShapeArg {
         }
     }
 
+    pub(super) fn of_degree(degree: u32) -> ShapeArg {
+        match degree {
+            0 | 1 => ShapeArg::Chain,
+            degree => ShapeArg::Tree(degree),
+        }
+    }
+
     pub(super) fn degree(self) -> u32 {
         match self {
             ShapeArg::Chain => 1,
             ShapeArg::Tree(degree) => degree,
+        }
+    }
+}
+
+impl fmt::Display for ShapeArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShapeArg::Chain => f.write_str("chain"),
+            ShapeArg::Tree(degree) => write!(f, "tree:{degree}"),
         }
     }
 }

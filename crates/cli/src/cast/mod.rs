@@ -4,6 +4,7 @@
 //! A host that cannot be reached, or whose process fails, is told of, and the others go on.
 
 mod args;
+mod choice;
 mod progress;
 mod watch;
 
@@ -15,6 +16,7 @@ use crate::run::{self, Failure, OWN_PROGRAM, Options, Unstarted, Workload};
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use args::CompressArg;
+use choice::Choice;
 use portolan::settings;
 use portolan_cast::{Compression, Source, Spec, Target};
 use std::collections::BTreeMap;
@@ -37,12 +39,18 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct WorkerArgs {
     /// A [`Spec`] as JSON.
     spec: String,
+    /// Measure what it would use, and cast nothing.
+    #[arg(long)]
+    survey: bool,
 }
 
 /// One process of a cast.
 pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
     let spec = serde_json::from_str(&args.spec).context("reading what is to be cast")?;
-    Ok(portolan_cast::work(&spec))
+    Ok(match args.survey {
+        true => portolan_cast::survey(&spec),
+        false => portolan_cast::work(&spec),
+    })
 }
 
 /// Runs `portolan cast`. The exit status is 1 when a host has no copy, 2 when nothing could be started.
@@ -50,19 +58,30 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut places = places(args)?;
     let mut lost = Vec::new();
     loop {
-        let spec = spec(args, &places)?;
+        let mut spec = spec(args, &places)?;
+        let choice = match choose(args, &places, &spec) {
+            Ok(Ok(choice)) => choice,
+            Ok(Err(failure)) => return Watch::new(&spec, &lost, args.json).finish(Some(failure)),
+            Err(error) => {
+                lose(error, &mut places, &mut lost, args)?;
+                continue;
+            }
+        };
+        spec.degree = choice.degree;
+        if let Some((text, _)) = &choice.explained {
+            tell(text, &spec, args.json)?;
+        }
         if args.dry_run {
             return explain(&spec);
         }
-        let options = options(args, &places, &spec)?;
+        let options = options(args, &places, &spec, &[])?;
         let mut watch = Watch::new(&spec, &lost, args.json);
+        watch.predicted = choice.explained.map(|(_, predicted)| predicted);
         let outcome = match run::execute_observed(&options, Some(&mut watch)) {
             Ok(outcome) => outcome,
             // One that cannot be reached does not keep the others from their copies.
             Err(error) => {
-                for (name, why) in unstarted(error, &places)? {
-                    give_up(&mut places, &mut lost, name, (why, args.verify))?;
-                }
+                lose(error, &mut places, &mut lost, args)?;
                 continue;
             }
         };
@@ -74,6 +93,40 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             failure => return watch.finish(failure),
         }
     }
+}
+
+/// Which shape; a failure ends the cast before it begins.
+fn choose(args: &Args, places: &[Host], spec: &Spec) -> Result<Result<Choice, Failure>> {
+    if !args.explain {
+        return Ok(Ok(choice::assume(args.shape, spec)));
+    }
+    choice::measure(
+        args.shape,
+        spec,
+        &options(args, places, spec, &["--survey"])?,
+    )
+}
+
+/// Prints what people asked for, where no data and no JSON goes.
+fn tell(text: &str, spec: &Spec, json: bool) -> Result<()> {
+    if json || spec.target == Target::StandardOutput {
+        watch::say(text.trim_end());
+        return Ok(());
+    }
+    outln!("{}", text.trim_end())
+}
+
+/// Goes on without the hosts on which nothing could be started; any other error is one.
+fn lose(
+    error: anyhow::Error,
+    places: &mut Vec<Host>,
+    lost: &mut Vec<(String, String)>,
+    args: &Args,
+) -> Result<()> {
+    for (name, why) in unstarted(error, places)? {
+        give_up(places, lost, name, (why, args.verify))?;
+    }
+    Ok(())
 }
 
 /// Says what would happen, and does nothing.
@@ -167,7 +220,8 @@ fn spec(args: &Args, places: &[Host]) -> Result<Spec> {
         source,
         target,
         hosts: places.iter().map(|host| host.name.clone()).collect(),
-        degree: args.shape.degree(),
+        // A chain, until something else is chosen.
+        degree: 1,
         resume: args.resume,
         verify: args.verify,
         compress: args.compress.map(|CompressArg::Zstd| Compression::Zstd),
@@ -226,7 +280,7 @@ fn absolute(path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-fn options(args: &Args, places: &[Host], spec: &Spec) -> Result<Options> {
+fn options(args: &Args, places: &[Host], spec: &Spec, words: &[&str]) -> Result<Options> {
     let mut settings: BTreeMap<String, String> = BTreeMap::new();
     settings.insert("peer_timeout".into(), PEER_TIMEOUT.into());
     for text in &args.option {
@@ -236,6 +290,7 @@ fn options(args: &Args, places: &[Host], spec: &Spec) -> Result<Options> {
     if environment.contains_key(settings::PEER_TIMEOUT.variable) {
         settings.remove("peer_timeout");
     }
+    let words = words.iter().map(|&word| word.into()).collect();
     let rank_count = u32::try_from(places.len())?;
     portolan::check_settings(&settings, &environment, rank_count)
         .map_err(|error| UserError::new(error.to_string()))?;
@@ -254,7 +309,11 @@ fn options(args: &Args, places: &[Host], spec: &Spec) -> Result<Options> {
             // Every host has it.
             directory: "/".into(),
             program: OWN_PROGRAM.into(),
-            args: vec!["cast-worker".into(), serde_json::to_string(spec)?],
+            args: [
+                vec!["cast-worker".into(), serde_json::to_string(spec)?],
+                words,
+            ]
+            .concat(),
         },
         agent: run::AgentOptions {
             remote_program: args.remote_program.clone(),

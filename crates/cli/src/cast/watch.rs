@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the hosts of a cast say, gathered for people and for programs.
 
+use super::choice;
 use super::progress::{Progress, Row};
 use crate::run::{Failure, Observer, Stream};
 use anyhow::Result;
-use portolan_cast::{Bound, Done, Event, Spec, Target};
+use portolan_cast::{Bound, Done, Event, Prediction, Spec, Target};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -49,6 +50,8 @@ pub(super) struct Watch {
     /// Copies are compared, not made.
     verify: bool,
     progress: Progress,
+    /// What the model expects, if it was measured.
+    pub(super) predicted: Option<Prediction>,
 }
 
 impl Watch {
@@ -61,6 +64,7 @@ impl Watch {
             is_data_out: spec.target == Target::StandardOutput,
             verify: spec.verify,
             progress: Progress::new(Instant::now(), json),
+            predicted: None,
         }
     }
 
@@ -100,6 +104,7 @@ impl Watch {
             }
         }
         self.report()?;
+        self.tell_prediction()?;
         let is_whole = without == 0 && self.states[0].done.is_some();
         Ok(ExitCode::from(u8::from(!is_whole)))
     }
@@ -116,6 +121,23 @@ impl Watch {
                     false => crate::output::outln!("{line}")?,
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// The prediction beside what was measured; of the slowest host, which is what was predicted.
+    fn tell_prediction(&self) -> Result<()> {
+        let done = self.states[1..]
+            .iter()
+            .filter_map(|state| state.done.as_ref());
+        let slowest = done.max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let (Some(predicted), Some(done)) = (&self.predicted, slowest) else {
+            return Ok(());
+        };
+        let line = choice::compare(predicted, done.bytes, done.seconds);
+        match self.json || self.is_data_out {
+            true => say(&line),
+            false => crate::output::outln!("{line}")?,
         }
         Ok(())
     }
@@ -153,7 +175,7 @@ impl Watch {
                 let host = &self.hosts[rank as usize];
                 self.print(format!("{host}: {path} {why}\n").as_bytes())?;
             }
-            Event::Differs { .. } => {}
+            Event::Differs { .. } | Event::Surveyed(_) => {}
         }
         Ok(())
     }
@@ -263,6 +285,6 @@ fn sentence(done: &Done) -> String {
 }
 
 /// Where nobody hears of it, the exit status still says it.
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

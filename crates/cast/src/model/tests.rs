@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use super::*;
+
+/// A byte at that many megabytes a second, of which the processor works for a share.
+fn at(megabytes: f64, share: f64) -> Cost {
+    let seconds = 1e-6 / megabytes;
+    Cost {
+        seconds,
+        cpu: share * seconds,
+    }
+}
+
+/// Hosts of their own machines: 1 Gb/s, disks at 500 MB/s.
+fn cluster(count: u32) -> Vec<Rates> {
+    let host = |rank: u32| Rates {
+        machine: format!("m{rank}"),
+        processors: 4.0,
+        disk: Some(1),
+        hash: at(2000.0, 1.0),
+        read: Some(at(500.0, 0.2)),
+        write: Some(at(500.0, 0.2)),
+        send: Some(at(117.0, 0.1)),
+        receive: Some(at(117.0, 0.1)),
+    };
+    (0..count).map(host).collect()
+}
+
+fn model(rates: &[Rates], size: u64) -> Model<'_> {
+    Model {
+        rates,
+        size: Some(size),
+        limit: None,
+    }
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() < 1e-9
+}
+
+#[test]
+fn a_chain_goes_at_the_rate_of_one_link_and_a_tree_at_its_share() {
+    let rates = cluster(9);
+    let model = model(&rates, 1 << 30);
+    for (degree, rate) in [(1, 117e6), (2, 117e6 / 2.0), (8, 117e6 / 8.0)] {
+        let predicted = model.predict(degree);
+        assert!(close(predicted.bytes_per_sec, rate), "{predicted:?}");
+        assert!(matches!(predicted.bound, Resource::Out(0)), "{predicted:?}");
+    }
+    assert_eq!(model.choose().degree, 1);
+}
+
+#[test]
+fn few_bytes_to_many_hosts_go_by_a_tree() {
+    let rates = cluster(65);
+    // A thousandth of what the chain is made for: its way is the whole time.
+    let chosen = model(&rates, 1 << 20).choose();
+    assert!(chosen.degree > 1, "{chosen:?}");
+    let chain = model(&rates, 1 << 20).predict(1);
+    assert!(chosen.seconds.unwrap() < chain.seconds.unwrap() / 2.0);
+    assert_eq!(model(&rates, 1 << 34).choose().degree, 1);
+    // As long as it lasts.
+    let endless = Model {
+        size: None,
+        ..model(&rates, 0)
+    };
+    assert_eq!(endless.choose().degree, 1);
+    assert_eq!(endless.predict(1).seconds, None);
+}
+
+#[test]
+fn the_slowest_resource_is_named() {
+    let mut rates = cluster(4);
+    rates[2].write = Some(at(40.0, 0.1));
+    let hosts: Vec<String> = (0..4).map(|rank| format!("n{rank}")).collect();
+    let predicted = model(&rates, 1 << 30).predict(1);
+    assert!(close(predicted.bytes_per_sec, 40e6), "{predicted:?}");
+    assert_eq!(predicted.bound.describe(&hosts), "storing on n2");
+    rates[2].write = Some(at(500.0, 0.1));
+    rates[0].read = Some(at(60.0, 0.1));
+    let predicted = model(&rates, 1 << 30).predict(1);
+    assert_eq!(predicted.bound, Resource::Reader);
+    assert!(predicted.bytes_per_sec < 60e6);
+    let limited = Model {
+        limit: Some(1e6),
+        ..model(&rates, 1 << 20)
+    };
+    assert_eq!(limited.predict(1).bound, Resource::Limit);
+}
+
+#[test]
+fn hosts_of_one_machine_share_its_processors_and_disk() {
+    let mut rates = cluster(9);
+    for host in &mut rates {
+        host.machine = "lab".into();
+        host.processors = 2.0;
+        // No wire: memory, whose cost is the processor's.
+        host.send = Some(at(2000.0, 1.0));
+        host.receive = Some(at(2000.0, 1.0));
+        host.read = Some(at(4000.0, 1.0));
+        host.write = Some(at(4000.0, 1.0));
+    }
+    let predicted = model(&rates, 1 << 30).predict(1);
+    assert_eq!(predicted.bound, Resource::Processors(0));
+    // 8 of each end of a link, 9 files, 9 hashes, in nanoseconds a byte; of two cores.
+    let expected = 2.0 / ((16.0 * 0.5 + 9.0 * 0.25 + 9.0 * 0.5) * 1e-9);
+    assert!(close(predicted.bytes_per_sec, expected), "{predicted:?}");
+    for host in &mut rates {
+        host.write = Some(at(400.0, 0.0));
+        host.read = None;
+    }
+    let predicted = model(&rates, 1 << 30).predict(1);
+    assert_eq!(predicted.bound, Resource::Disk(0));
+    assert!(close(predicted.bytes_per_sec, 400e6 / 8.0), "{predicted:?}");
+}
+
+/// The paper's Table 4. It gives rates and no costs: what a byte costs the one processor without its
+/// copies, and what these cost, follow from two of the three; that the wire does not matter is the model's.
+#[test]
+fn a_faster_wire_does_not_help_where_the_processor_bounds_and_fewer_copies_do() {
+    let rate = |wire: f64, copies: f64| {
+        let cost = |cpu: f64| Cost {
+            seconds: 1e-6 / wire,
+            cpu: cpu * 1e-9,
+        };
+        let host = |rank: u32| Rates {
+            machine: rank.to_string(),
+            processors: 1.0,
+            disk: None,
+            hash: at(1e9, 1.0),
+            read: None,
+            write: Some(at(1e3 / 45.9, 1.0)),
+            send: Some(cost(7.4 * copies)),
+            receive: Some(cost(14.7 * copies)),
+        };
+        let rates: Vec<Rates> = (0..5).map(host).collect();
+        let predicted = model(&rates, 1 << 30).predict(1);
+        assert!(
+            matches!(predicted.bound, Resource::Processors(_)),
+            "{predicted:?}"
+        );
+        (predicted.bytes_per_sec / 1e5).round() / 10.0
+    };
+    // Payload of TCP by 100 Mb/s and by 1 Gb/s.
+    assert_eq!(
+        [rate(11.8, 2.0), rate(118.0, 2.0), rate(118.0, 1.0)],
+        [11.1, 11.1, 14.7]
+    );
+}

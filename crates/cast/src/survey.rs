@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Measuring what a cast will use: reading, hashing, storing and each host's way to the next, a short
+//! while each, for [`crate::Model`].
+//!
+//! Hosts that run on one machine take turns, and so do pairs of hosts that have a machine in common: each
+//! is measured as if it were alone, and the model adds them up.
+//!
+//! The one invariant: nothing is left behind. The file that is written has no name.
+
+use crate::block::Kind;
+use crate::event::Event;
+use crate::fault::Fault;
+use crate::model::{Cost, Rates};
+use crate::source::{self, Out};
+use crate::spec::{BLOCK_LEN, Source, Spec};
+use portolan::{Buffer, Node, PortConfig, Request, Target};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Port of the blocks that are sent.
+const DATA: u16 = 1;
+
+/// How long each kind of work is looked at, or how many bytes, whichever ends first: a disk has begun to
+/// read ahead, and a wire of 1 Gb/s has carried 30 MB.
+const PATIENCE: Duration = Duration::from_millis(300);
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Blocks that are worked on in turn: as in a cast, none is in the processor's cache when it comes.
+const BLOCKS: usize = 32;
+
+/// Blocks under way, as in a cast, and those that warm the path up and do not count.
+const UNDER_WAY: usize = 4;
+const WARMING: u64 = 6;
+
+/// Bytes of the name of a machine: a UUID.
+const MACHINE_LEN: usize = 36;
+
+/// Does this process's part of measuring, and tells what came of it by [`Event::Surveyed`].
+#[must_use]
+pub fn survey(spec: &Spec) -> ExitCode {
+    match measure(spec) {
+        Ok(rates) => {
+            Event::Surveyed(rates).tell();
+            ExitCode::SUCCESS
+        }
+        Err(fault) => {
+            let why = fault.to_string();
+            Event::Failed { why }.tell();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(spec: &Spec) -> Result<Rates, Fault> {
+    let mut node = Node::join()?;
+    node.open(DATA, PortConfig::default())?;
+    let machines = machines(&mut node)?;
+    let rank = node.rank();
+    let own = &machines[rank as usize];
+    // Nobody of this cast does anything meanwhile.
+    node.barrier()?;
+    let processors = processors_left();
+    node.barrier()?;
+    let mut rates = Rates {
+        machine: String::from_utf8_lossy(own).into_owned(),
+        processors,
+        disk: None,
+        hash: hashing(),
+        read: None,
+        write: None,
+        send: None,
+        receive: None,
+    };
+    for turn in 0..turns(&machines) {
+        if turn == turn_of(&machines, rank as usize) {
+            files(spec, rank, &mut rates);
+        }
+        node.barrier()?;
+    }
+    let rounds = rounds(&machines);
+    for round in 0..=rounds.iter().copied().max().unwrap_or(0) {
+        for (from, _) in rounds.iter().enumerate().filter(|(_, at)| **at == round) {
+            let size = node.size();
+            // There is a pair for each rank.
+            let from = u32::try_from(from).unwrap_or(0);
+            let to = (from + 1) % size;
+            if from == rank && to != rank {
+                rates.send = sending(&mut node, to)?;
+            } else if to == rank && from != rank {
+                rates.receive = receiving(&mut node)?;
+            }
+        }
+        node.barrier()?;
+    }
+    node.close()?;
+    Ok(rates)
+}
+
+/// How long others are watched: ten ticks of the kernel's count.
+const WATCHED: Duration = Duration::from_millis(100);
+
+/// Others are never taken to have all: they share.
+const LEFT_MIN: f64 = 0.5;
+
+/// Processors that others do not use now.
+fn processors_left() -> f64 {
+    let before = busy_ticks();
+    std::thread::sleep(WATCHED);
+    let after = busy_ticks();
+    let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+    let (busy, total) = (after[0] - before[0], after[1] - before[1]);
+    all * (1.0 - busy / total.max(1.0)).max(LEFT_MIN)
+}
+
+/// What all processors have done so far, of what does not give way to others, and how long, in ticks
+/// (proc(5)); zeros where that is not told.
+fn busy_ticks() -> [f64; 2] {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let first = stat.lines().next().unwrap_or_default();
+    // User, nice, system, idle, waiting for disks, interrupts, soft interrupts, stolen.
+    let fields: Vec<f64> = first
+        .split_whitespace()
+        .skip(1)
+        .take(8)
+        .filter_map(|text| text.parse().ok())
+        .collect();
+    let gives_way = [1, 3, 4].iter().filter_map(|&at| fields.get(at));
+    let total: f64 = fields.iter().sum();
+    [total - gives_way.sum::<f64>(), total]
+}
+
+type Machine = [u8; MACHINE_LEN];
+
+/// On which machine each process runs.
+fn machines(node: &mut Node) -> Result<Vec<Machine>, Fault> {
+    // One for each time that a kernel was started (random(4)).
+    let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let mut all = Vec::new();
+    for root in 0..node.size() {
+        let mut machine = [0; MACHINE_LEN];
+        if root == node.rank() {
+            let text = own.trim().as_bytes();
+            let len = text.len().min(MACHINE_LEN);
+            machine[..len].copy_from_slice(&text[..len]);
+        }
+        node.broadcast(root, &mut machine)?;
+        all.push(machine);
+    }
+    Ok(all)
+}
+
+/// How many of a machine's hosts come before this one.
+fn turn_of(machines: &[Machine], rank: usize) -> usize {
+    let before = machines[..rank].iter();
+    before.filter(|other| **other == machines[rank]).count()
+}
+
+fn turns(machines: &[Machine]) -> usize {
+    let turns = (0..machines.len()).map(|rank| turn_of(machines, rank) + 1);
+    turns.max().unwrap_or(0)
+}
+
+/// When each host sends to the next one, the last to the first: in one round no machine has part in two.
+fn rounds(machines: &[Machine]) -> Vec<usize> {
+    let mut busy: Vec<Vec<&Machine>> = Vec::new();
+    let mut rounds = Vec::new();
+    for (from, machine) in machines.iter().enumerate() {
+        let ends = [machine, &machines[(from + 1) % machines.len()]];
+        let is_free = |at: &Vec<&Machine>| !ends.iter().any(|end| at.contains(end));
+        let round = busy.iter().position(is_free).unwrap_or(busy.len());
+        if round == busy.len() {
+            busy.push(Vec::new());
+        }
+        busy[round].extend(ends);
+        rounds.push(round);
+    }
+    rounds
+}
+
+/// Time and time of the processor since a moment.
+struct Watch {
+    begin: Instant,
+    cpu: f64,
+}
+
+impl Watch {
+    fn start() -> Watch {
+        Watch {
+            begin: Instant::now(),
+            cpu: cpu_seconds(),
+        }
+    }
+
+    fn cost(&self, bytes: u64) -> Option<Cost> {
+        let (seconds, cpu) = (self.begin.elapsed().as_secs_f64(), cpu_seconds() - self.cpu);
+        (bytes > 0 && seconds > 0.0).then(|| Cost {
+            seconds: seconds / bytes as f64,
+            cpu: cpu.clamp(0.0, seconds) / bytes as f64,
+        })
+    }
+
+    fn is_over(&self, bytes: u64) -> bool {
+        bytes >= BYTES_MAX || self.begin.elapsed() >= PATIENCE
+    }
+}
+
+/// What this process's threads have used.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn blocks() -> Vec<Vec<u8>> {
+    (0..BLOCKS)
+        .map(|_| vec![0x5a; BLOCK_LEN as usize])
+        .collect()
+}
+
+/// By the processor's time alone: others may be at it on the same machine now.
+fn hashing() -> Cost {
+    let blocks = blocks();
+    let cpu = cpu_seconds();
+    for block in &blocks {
+        std::hint::black_box(blake3::hash(block));
+    }
+    let bytes = blocks.len() as u64 * u64::from(BLOCK_LEN);
+    let seconds = (cpu_seconds() - cpu).max(f64::MIN_POSITIVE) / bytes as f64;
+    Cost {
+        seconds,
+        cpu: seconds,
+    }
+}
+
+/// What cannot be read or written here, the cast itself will say.
+fn files(spec: &Spec, rank: u32, rates: &mut Rates) {
+    if rank > 0 {
+        if let Some((disk, cost)) = writing(spec, rank) {
+            (rates.disk, rates.write) = (Some(disk), cost);
+        }
+        return;
+    }
+    // What standard input gives is gone then.
+    if let Source::Path(name) = &spec.source {
+        let metadata = std::fs::metadata(crate::path_of(name));
+        rates.disk = metadata.ok().map(|metadata| metadata.dev());
+        rates.read = reading(&spec.source);
+    }
+}
+
+fn reading(source: &Source) -> Option<Cost> {
+    let mut sample = Sample {
+        watch: Watch::start(),
+        bytes: 0,
+    };
+    // It ends with an error when enough was read, or because something cannot be.
+    let _ = source::read(source, crate::spec::Hashes::None, &mut sample);
+    sample.watch.cost(sample.bytes)
+}
+
+/// Takes blocks and counts them.
+struct Sample {
+    watch: Watch,
+    bytes: u64,
+}
+
+impl Out for Sample {
+    fn memory(&mut self) -> Vec<u8> {
+        Vec::with_capacity(BLOCK_LEN as usize)
+    }
+
+    fn give_back(&mut self, _: Vec<u8>) {}
+
+    fn emit(&mut self, _: Kind, _: u32, _: u32, payload: Vec<u8>) -> Result<(), Fault> {
+        self.bytes += payload.len() as u64;
+        match self.watch.is_over(self.bytes) {
+            true => Err(Fault::Protocol("enough was read")),
+            false => Ok(()),
+        }
+    }
+
+    fn skip(&mut self, _: &[u8; 32]) {}
+
+    fn needs(&mut self, _: u32) -> Result<Vec<u8>, Fault> {
+        Err(Fault::Protocol("nobody is asked"))
+    }
+
+    fn warn(&mut self, _: String) {}
+}
+
+/// The device of the target, and what storing costs there; `None` where it is no file.
+fn writing(spec: &Spec, rank: u32) -> Option<(u64, Option<Cost>)> {
+    let target = spec.target_path(rank)?;
+    let parent = target.parent().map_or_else(PathBuf::new, PathBuf::from);
+    // A device is written in place, and has no room beside it.
+    let is_file =
+        std::fs::metadata(&target).map_or(true, |there| there.is_file() || there.is_dir());
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(parent, flags, Mode::RUSR | Mode::WUSR).ok()?);
+    let disk = file.metadata().ok()?.dev();
+    if !is_file {
+        return None;
+    }
+    let blocks = blocks();
+    let (watch, mut bytes) = (Watch::start(), 0);
+    for block in blocks.iter().cycle() {
+        if watch.is_over(bytes) {
+            break;
+        }
+        if file.write_all_at(block, bytes).is_err() {
+            return Some((disk, None));
+        }
+        bytes += block.len() as u64;
+    }
+    if spec.sync {
+        file.sync_data().ok()?;
+    }
+    Some((disk, watch.cost(bytes)))
+}
+
+/// Sends blocks to one process for a while; the last one says so by its first byte.
+fn sending(node: &mut Node, to: u32) -> Result<Option<Cost>, Fault> {
+    let begin = Instant::now();
+    let mut watch = Watch::start();
+    let mut memory: VecDeque<Vec<u8>> = blocks().into();
+    let mut under_way: VecDeque<Request> = VecDeque::new();
+    let (mut done, mut counted, mut is_last) = (0, 0, false);
+    loop {
+        while under_way.len() < UNDER_WAY && !is_last {
+            is_last = begin.elapsed() >= PATIENCE;
+            let mut block = memory.pop_front().unwrap_or_default();
+            block.resize(BLOCK_LEN as usize, 0);
+            block[0] = u8::from(is_last);
+            under_way.push_back(node.isend(Target::new(to, DATA), Buffer::from(block))?);
+        }
+        let Some(request) = under_way.front() else {
+            return Ok(watch.cost(counted));
+        };
+        let Some(completion) = node.test(*request)? else {
+            sleep(node)?;
+            continue;
+        };
+        under_way.pop_front();
+        memory.extend(completion.buffer.map(Vec::from));
+        done += 1;
+        counted += u64::from(BLOCK_LEN);
+        if done == WARMING {
+            (watch, counted) = (Watch::start(), 0);
+        }
+    }
+}
+
+fn receiving(node: &mut Node) -> Result<Option<Cost>, Fault> {
+    let mut watch = Watch::start();
+    let mut posted: VecDeque<Request> = VecDeque::new();
+    let mut memory: VecDeque<Vec<u8>> = blocks().into();
+    for block in memory.drain(..UNDER_WAY) {
+        posted.push_back(node.post_recv(DATA, Buffer::from(block))?);
+    }
+    let (mut done, mut counted) = (0, 0);
+    while let Some(request) = posted.front() {
+        let Some(completion) = node.test(*request)? else {
+            sleep(node)?;
+            continue;
+        };
+        posted.pop_front();
+        done += 1;
+        counted += completion.len as u64;
+        let block = completion.buffer.map(Vec::from).unwrap_or_default();
+        if block.first() == Some(&1) {
+            break;
+        }
+        if done == WARMING {
+            (watch, counted) = (Watch::start(), 0);
+        }
+        memory.push_back(block);
+        let block = memory.pop_front().unwrap_or_default();
+        posted.push_back(node.post_recv(DATA, Buffer::from(block))?);
+    }
+    let cost = watch.cost(counted);
+    for request in posted {
+        node.cancel(request);
+    }
+    Ok(cost)
+}
+
+/// As a cast sleeps: what it spins must not count as work.
+fn sleep(node: &mut Node) -> Result<(), Fault> {
+    if !node.arm()? {
+        node.progress();
+        return Ok(());
+    }
+    {
+        let event = node.event_fd()?;
+        let mut fds = [PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)];
+        let longest = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        // Interrupted or not: it is looked at again.
+        let _ = rustix::event::poll(&mut fds, Some(&longest));
+    }
+    node.disarm();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(names: &[u8]) -> Vec<Machine> {
+        names.iter().map(|&name| [name; MACHINE_LEN]).collect()
+    }
+
+    #[test]
+    fn hosts_of_one_machine_take_turns() {
+        let machines = named(b"aabab");
+        let turns_of: Vec<usize> = (0..5).map(|rank| turn_of(&machines, rank)).collect();
+        assert_eq!(turns_of, [0, 1, 0, 2, 1]);
+        assert_eq!(turns(&machines), 3);
+    }
+
+    #[test]
+    fn no_machine_is_in_two_pairs_at_once() {
+        for names in [
+            &b"abcdefg"[..],
+            b"abcdef",
+            b"aaaa",
+            b"ab",
+            b"a",
+            b"aabbccab",
+        ] {
+            let machines = named(names);
+            let rounds = rounds(&machines);
+            let ends = |from: usize| [machines[from], machines[(from + 1) % machines.len()]];
+            for (one, two) in (0..names.len()).flat_map(|a| (0..a).map(move |b| (a, b))) {
+                let shared = ends(one).iter().any(|end| ends(two).contains(end));
+                assert!(!shared || rounds[one] != rounds[two], "{one} {two}");
+            }
+        }
+        let last = |names: &[u8]| rounds(&named(names)).into_iter().max();
+        assert_eq!((last(b"abcdef"), last(b"abcdefg")), (Some(1), Some(2)));
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The shape of a cast: what was asked for, or what the model says. With `--explain` the model's rates are
+//! measured, by a short job on the same hosts; else they are assumed, since measuring takes longer than it
+//! would win.
+
+use super::args::ShapeArg;
+use crate::run::{self, Failure, Observer, Options, Stream};
+use anyhow::Result;
+use portolan_cast::{Cost, Event, Model, Prediction, Rates, Spec};
+use std::fmt::Write as _;
+use std::io;
+use std::time::Instant;
+
+/// What was chosen.
+pub(super) struct Choice {
+    pub(super) degree: u32,
+    /// What to print before, and the prediction to compare with afterwards, if it was measured.
+    pub(super) explained: Option<(String, Prediction)>,
+}
+
+/// Receivers up to which a chain is taken at once: the way down it takes 50 ms at assumed rates, the least
+/// that the model leaves it for.
+const CHAINED: usize = 4;
+
+/// Chooses without measuring.
+pub(super) fn assume(asked: Option<ShapeArg>, spec: &Spec) -> Choice {
+    let degree = match asked {
+        Some(shape) => shape.degree(),
+        None if spec.hosts.len() - 1 <= CHAINED => 1,
+        None => {
+            let ranks = (0..).zip(&spec.hosts);
+            let rates: Vec<Rates> = ranks.map(|(rank, _)| Rates::assumed(rank)).collect();
+            let model = Model {
+                rates: &rates,
+                size: size_of(spec),
+                limit: spec.rate_limit,
+            };
+            model.choose().degree
+        }
+    };
+    Choice {
+        degree,
+        explained: None,
+    }
+}
+
+/// Measures, and chooses; a signal ends all. Where not all hosts can be measured, the cast will say why.
+pub(super) fn measure(
+    asked: Option<ShapeArg>,
+    spec: &Spec,
+    options: &Options,
+) -> Result<Result<Choice, Failure>> {
+    let begin = Instant::now();
+    let mut survey = Survey {
+        rates: vec![None; spec.hosts.len()],
+        failed: None,
+    };
+    let outcome = run::execute_observed(options, Some(&mut survey))?;
+    if let Some(failure @ Failure::Signal(_)) = outcome.failure {
+        return Ok(Err(failure));
+    }
+    let Some(rates) = survey.rates.into_iter().collect::<Option<Vec<Rates>>>() else {
+        let why = survey
+            .failed
+            .unwrap_or_else(|| "a host ended before".to_owned());
+        let choice = assume(asked, spec);
+        let shape = ShapeArg::of_degree(choice.degree);
+        super::watch::say(&format!("portolan: not measured: {why}; shape: {shape}"));
+        return Ok(Ok(choice));
+    };
+    let model = Model {
+        rates: &rates,
+        size: size_of(spec),
+        limit: spec.rate_limit,
+    };
+    let chosen = match asked {
+        Some(shape) => model.predict(shape.degree()),
+        None => model.choose(),
+    };
+    let mut text = format!(
+        "measured in {:.1} s, MB/s:\n",
+        begin.elapsed().as_secs_f64()
+    );
+    tell_rates(&mut text, spec, &rates);
+    tell_model(&mut text, spec, &model, &chosen, asked.is_some());
+    Ok(Ok(Choice {
+        degree: chosen.degree,
+        explained: Some((text, chosen)),
+    }))
+}
+
+/// What can be said of the size; a source that cannot be read is told of by the cast.
+fn size_of(spec: &Spec) -> Option<u64> {
+    let size = portolan_cast::measure(&spec.source).ok().flatten()?;
+    Some(size.bytes)
+}
+
+fn tell_rates(text: &mut String, spec: &Spec, rates: &[Rates]) {
+    let rate = |cost: Option<Cost>| {
+        cost.map_or("-".to_owned(), |cost| format!("{:.0}", cost.rate() / 1e6))
+    };
+    let columns = ["host", "read", "hash", "send", "receive", "store"];
+    let mut rows = vec![columns.map(str::to_owned)];
+    for (host, rates) in spec.hosts.iter().zip(rates) {
+        rows.push([
+            host.clone(),
+            rate(rates.read),
+            rate(Some(rates.hash)),
+            rate(rates.send),
+            rate(rates.receive),
+            rate(rates.write),
+        ]);
+    }
+    tell_table(text, &rows);
+}
+
+fn tell_model(
+    text: &mut String,
+    spec: &Spec,
+    model: &Model<'_>,
+    chosen: &Prediction,
+    is_asked: bool,
+) {
+    let mut rows = vec![["shape", "MB/s", "seconds", "bounded by"].map(str::to_owned)];
+    let mut compared = model.compare();
+    if !compared.contains(chosen) {
+        compared.push(chosen.clone());
+    }
+    for it in &compared {
+        rows.push([
+            ShapeArg::of_degree(it.degree).to_string(),
+            format!("{:.0}", it.bytes_per_sec / 1e6),
+            it.seconds
+                .map_or("-".to_owned(), |seconds| format!("{seconds:.2}")),
+            it.bound.describe(&spec.hosts),
+        ]);
+    }
+    text.push_str("model, the smallest of capacity / uses over all resources:\n");
+    tell_table(text, &rows);
+    let shape = ShapeArg::of_degree(chosen.degree);
+    let by = if is_asked {
+        "asked for"
+    } else {
+        "by the model"
+    };
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "shape: {shape}, {by}");
+}
+
+/// Columns as wide as their widest word.
+fn tell_table<const COUNT: usize>(text: &mut String, rows: &[[String; COUNT]]) {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    for row in rows {
+        let cells = row.iter().enumerate();
+        let cells = cells.map(|(column, cell)| format!("{cell:<0$}", width(column)));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+}
+
+/// How near the model was: the prediction beside the bytes and seconds of the slowest host.
+pub(super) fn compare(predicted: &Prediction, bytes: u64, seconds: f64) -> String {
+    let rate = bytes as f64 / seconds.max(1e-9) / 1e6;
+    let expected = predicted
+        .seconds
+        .unwrap_or(bytes as f64 / predicted.bytes_per_sec);
+    format!(
+        "predicted {expected:.2} s, {:.0} MB/s; took {seconds:.2} s, {rate:.0} MB/s: {:.2} of the time \
+         predicted",
+        predicted.bytes_per_sec / 1e6,
+        seconds / expected.max(1e-9)
+    )
+}
+
+/// Gathers what hosts measure.
+struct Survey {
+    rates: Vec<Option<Rates>>,
+    failed: Option<String>,
+}
+
+impl Observer for Survey {
+    fn on_output(&mut self, rank: u32, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        let lines = bytes
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty());
+        for line in lines.filter(|_| stream != Stream::Out) {
+            match serde_json::from_slice(line) {
+                Ok(Event::Surveyed(rates)) => {
+                    if let Some(place) = self.rates.get_mut(rank as usize) {
+                        *place = Some(rates);
+                    }
+                }
+                Ok(Event::Failed { why }) => drop(self.failed.get_or_insert(why)),
+                _ => super::watch::say(&String::from_utf8_lossy(line)),
+            }
+        }
+        Ok(())
+    }
+
+    fn on_ended(&mut self, _: u32, cause: Option<String>) {
+        if let Some(cause) = cause {
+            self.failed.get_or_insert(cause);
+        }
+    }
+
+    fn on_time(&mut self, _: Instant) {}
+
+    /// One that is stopped is not waited for once another has given it up.
+    fn is_satisfied(&self) -> bool {
+        self.failed.is_some()
+    }
+}
