@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # One native program, and one MPI program, under every launcher that can be had: `portolan run`, Open
 # MPI's mpirun and MPICH's mpiexec on a lab, and a Slurm cluster of two hosts made in that lab from
-# Debian's packages; there also as an ordinary user, over raw Ethernet by a broker on each host. Needs
-# root. What it makes it removes again, however it ends.
+# Debian's packages; there also `portolan cast`, and an ordinary user's job over raw Ethernet by a broker
+# on each host. Needs root. What it makes it removes again, however it ends.
 #
 # Environment: PROFILE (release, or debug) says which build is tested.
 set -euo pipefail
@@ -211,6 +211,20 @@ slurm_jobs() {
         "$work_dir/mpi-ring"
 }
 
+# A file to all nodes of an allocation: this one reads it, srun starts the others.
+slurm_cast() {
+    local cast=("${on_h0[@]}" env SLURM_CONF="$work_dir/slurm.conf" salloc -N 2 --quiet
+        "$portolan" cast "$work_dir/cast-source")
+    head -c 3000000 /dev/urandom >"$work_dir/cast-source"
+    check "portolan cast, in an allocation of Slurm's" "^$lab-h1: 3.0 MB" \
+        "${cast[@]}" "$work_dir/%h.copy" --explain --remote-program "$portolan"
+    # shellcheck disable=SC2016 # The inner shell expands them.
+    check "what came is what was cast" "the same" \
+        sh -c 'cmp "$1" "$2" && echo the same' sh "$work_dir/cast-source" "$work_dir/$lab-h1.copy"
+    check "portolan cast, to a node where portolan is not" "srun does not start portolan on node $lab-h1" \
+        not "${cast[@]}" "$work_dir/%h.other" --remote-program /no/portolan
+}
+
 # start_brokers: one on each host, for everyone.
 start_brokers() {
     local host
@@ -282,6 +296,7 @@ if ! command -v slurmctld >/dev/null || ! command -v slurmd >/dev/null ||
     skipped "Slurm or munge is not installed"
 elif start_slurm; then
     slurm_jobs
+    slurm_cast
     slurm_jobs_by_broker
 else
     failed+=("starting Slurm")

@@ -243,6 +243,50 @@ fn an_interrupt_leaves_no_unfinished_copy() {
     assert!(!hosts.path("n1.img").exists());
 }
 
+/// Slurm's commands, as far as a cast calls them: three nodes, all of them this machine.
+const SLURM: [(&str, &str); 2] = [
+    (
+        "scontrol",
+        "test \"$*\" = 'show hostnames n[0-2]' && printf 'n0\\nn1\\nn2\\n'",
+    ),
+    (
+        "srun",
+        "while [ \"$1\" != --nodelist ]; do echo \"$1\" >> \"${0%/*}/options\"; shift; done\n\
+         shift 2; exec \"$@\"",
+    ),
+];
+
+#[test]
+fn in_an_allocation_of_slurms_it_goes_to_all_other_nodes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    for (name, script) in SLURM {
+        common::write_command(path(name).as_ref(), script);
+    }
+    fs::write(path("source"), fill(12, ODD_LEN)).unwrap();
+    let mut command = common::portolan(&["cast", &path("source"), &path("%h.img")]);
+    let search = format!("{}:{}", path(""), std::env::var("PATH").unwrap());
+    command.args(["--remote-program", env!("CARGO_BIN_EXE_portolan")]);
+    command.env("PATH", search).env("SLURMD_NODENAME", "n0");
+    command.env("SLURM_JOB_NODELIST", "n[0-2]");
+    let ended = common::Ended::from(command.output().unwrap());
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    for name in ["n1.img", "n2.img"] {
+        assert!(fs::read(path(name)).unwrap() == fs::read(path("source")).unwrap());
+    }
+    assert!(
+        !directory.path().join("n0.img").exists(),
+        "it is the source"
+    );
+    let options = fs::read_to_string(path("options")).unwrap();
+    assert_eq!(options.matches("--overlap").count(), 2, "{options}");
+    // Slurm does not know them.
+    command.env("SLURM_JOB_NODELIST", "m1");
+    let ended = common::Ended::from(command.output().unwrap());
+    assert_eq!(ended.status, 2, "{}", ended.err);
+    assert!(ended.err.contains("--hosts FILE"), "{}", ended.err);
+}
+
 #[test]
 fn a_dry_run_says_what_would_happen_and_does_nothing() {
     let hosts = Hosts::new(4);

@@ -20,7 +20,8 @@ pub(crate) struct Args {
     /// The copy's whole name on each host, or a block device; %h stands for the host's name, %% for %.
     /// - is standard output, for one host.
     pub(super) target: Option<PathBuf>,
-    /// Hosts to copy to, through ssh: lines `host`, # starts a comment.
+    /// Hosts to copy to, through ssh: lines `host`, # starts a comment. Without it, and in an allocation of
+    /// Slurm's, all other nodes of that, through srun.
     #[arg(long, value_name = "FILE", conflicts_with = "lab")]
     pub(super) hosts: Option<PathBuf>,
     /// Lab to use: from its host h0 to all others.
@@ -77,7 +78,7 @@ pub(crate) struct Args {
     /// A setting for the library in each process.
     #[arg(long = "option", short = 'o', value_name = "NAME=VALUE")]
     pub(super) option: Vec<String>,
-    /// The command portolan on the hosts of --hosts.
+    /// The command portolan on the hosts of --hosts, and on Slurm's nodes.
     #[arg(long, value_name = "PATH", default_value = "portolan")]
     pub(super) remote_program: String,
 }

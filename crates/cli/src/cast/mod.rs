@@ -197,10 +197,15 @@ fn places(args: &Args) -> Result<Vec<Host>> {
             let lab = Lab::find(name)?;
             hosts::of_lab(&lab, lab.host_count, Some(1))
         }
-        (None, None) => user_error!("where to? give --hosts FILE, or --lab NAME"),
+        (None, None) => match hosts::of_slurm()? {
+            Some(nodes) => [hosts::here(Some(1)), nodes].concat(),
+            None => user_error!(
+                "where to? give --hosts FILE, or --lab NAME, or call it in an allocation of Slurm's"
+            ),
+        },
     };
     if places.len() < 2 {
-        user_error!("a cast needs a host to cast to: this lab has only the source");
+        user_error!("a cast needs a host to cast to: there is none but the source");
     }
     if let Some(count) = args.first {
         places.truncate(count as usize + 1);

@@ -152,10 +152,10 @@ impl Agent {
             Some(end) => end.to_string(),
             None => "no exit status".to_owned(),
         };
-        let what = if self.host.place == Place::Ssh {
-            "ssh"
-        } else {
-            "its agent"
+        let what = match self.host.place {
+            Place::Ssh => "ssh",
+            Place::Slurm => "srun",
+            Place::Here | Place::Namespace(_) => "its agent",
         };
         format!(
             "the connection to host {} ended ({what}: {how})",
@@ -183,6 +183,10 @@ impl Agent {
                 "portolan is not installed on host {name} ({said}): install it there, or say \
                  where it is with --remote-program PATH"
             ),
+            (Place::Slurm, _) => format!(
+                "srun does not start portolan on node {name}: {said}; check that `srun --overlap -N 1 -n 1 -w \
+                 {name} portolan --version` works, and say where it is with --remote-program PATH"
+            ),
             _ => format!("no agent runs on host {name}: {said}; `portolan agent` must work there"),
         })
     }
@@ -193,6 +197,19 @@ impl Drop for Agent {
         self.end();
     }
 }
+
+/// One process, beside whatever the job runs on that node, with all of the job's processors there; without
+/// Slurm's PMI, for ranks are told who they are by their agent; silent about how it ends, which the
+/// agent tells.
+const SRUN_OPTIONS: [&str; 7] = [
+    "--nodes=1",
+    "--ntasks=1",
+    "--overlap",
+    "--cpu-bind=none",
+    "--mpi=none",
+    "--chdir=/",
+    "--quiet",
+];
 
 fn command(host: &Host, options: &AgentOptions) -> Result<Command> {
     let own = std::env::current_exe().context("finding the program portolan itself")?;
@@ -211,6 +228,11 @@ fn command(host: &Host, options: &AgentOptions) -> Result<Command> {
             command.arg(format!("ConnectTimeout={CONNECT_TIMEOUT_S}"));
             command.args([&host.name, &options.remote_program]);
         }
+        Place::Slurm => {
+            command = Command::new("srun");
+            command.args(SRUN_OPTIONS).arg("--nodelist");
+            command.args([&host.name, &options.remote_program]);
+        }
     }
     command.arg("agent");
     Ok(command)
@@ -219,6 +241,7 @@ fn command(host: &Host, options: &AgentOptions) -> Result<Command> {
 fn cannot_start(program: &str, error: &std::io::Error) -> UserError {
     let package = match program {
         "ip" => "iproute2",
+        "srun" => "slurm-client",
         _ => "openssh-client",
     };
     UserError::new(match error.kind() {

@@ -6,6 +6,7 @@ use crate::lab::Lab;
 use anyhow::Result;
 use std::collections::HashMap;
 use std::path::Path;
+use std::process::Command;
 
 /// How an agent reaches its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) enum Place {
     Namespace(String),
     /// Another machine, through ssh.
     Ssh,
+    /// A node of this process's allocation, by Slurm's srun.
+    Slurm,
 }
 
 /// A host of a job.
@@ -60,6 +63,48 @@ pub(crate) fn of_lab(lab: &Lab, rank_count: u32, per_host: Option<u32>) -> Vec<H
         }
     };
     (0..lab.host_count).map(host).collect()
+}
+
+/// The nodes of the Slurm allocation that this process is in, but for this one; `None` outside of any.
+///
+/// # Errors
+/// A sentence for a person when Slurm does not say which they are.
+pub(crate) fn of_slurm() -> Result<Option<Vec<Host>>> {
+    let Some(list) = std::env::var_os("SLURM_JOB_NODELIST").filter(|list| !list.is_empty()) else {
+        return Ok(None);
+    };
+    // `n[1-3]` and the like: Slurm knows its own notation.
+    let told = Command::new("scontrol")
+        .args(["show", "hostnames"])
+        .arg(&list)
+        .output();
+    let told = match told {
+        Ok(told) if told.status.success() => told,
+        Ok(told) => user_error!(
+            "`scontrol show hostnames` does not say which nodes {} are: {}; give --hosts FILE",
+            list.to_string_lossy(),
+            String::from_utf8_lossy(&told.stderr).trim()
+        ),
+        Err(error) => user_error!(
+            "the command `scontrol`, which names the nodes of this allocation, does not start: {error}; \
+             install Slurm's clients, or give --hosts FILE"
+        ),
+    };
+    let own = std::env::var("SLURMD_NODENAME").unwrap_or_else(|_| here(None)[0].name.clone());
+    let names = String::from_utf8_lossy(&told.stdout);
+    Ok(Some(nodes(names.lines(), &own)))
+}
+
+/// All but the node that is this machine, whose name may have a domain behind it.
+fn nodes<'a>(names: impl Iterator<Item = &'a str>, own: &str) -> Vec<Host> {
+    let is_own = |name: &str| name == own || own.split('.').next() == Some(name);
+    let others = names.filter(|name| !name.is_empty() && !is_own(name));
+    let host = |name: &str| Host {
+        name: name.to_owned(),
+        slots: 1,
+        place: Place::Slurm,
+    };
+    others.map(host).collect()
 }
 
 /// The hosts of a hosts file.
@@ -182,6 +227,22 @@ mod tests {
             place: Place::Here,
         };
         slots.iter().map(host).collect()
+    }
+
+    #[test]
+    fn this_machine_is_no_other_node() {
+        let names = |own: &str| -> Vec<String> {
+            let nodes = nodes("n1\nn2\nn10\n".lines(), own);
+            assert!(
+                nodes
+                    .iter()
+                    .all(|node| node.place == Place::Slurm && node.slots == 1)
+            );
+            nodes.into_iter().map(|node| node.name).collect()
+        };
+        assert_eq!(names("n1"), ["n2", "n10"]);
+        assert_eq!(names("n1.example.org"), ["n2", "n10"]);
+        assert_eq!(names("login"), ["n1", "n2", "n10"]);
     }
 
     #[test]

@@ -51,16 +51,21 @@ pub(crate) fn run(args: &[&str]) -> Ended {
 
 /// Makes `command` find a program named `ssh` that is `script`, put into `directory`.
 pub(crate) fn give_ssh(command: &mut Command, directory: &Path, script: &str) {
+    write_command(&directory.join("ssh"), script);
+    let search = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+    command.env("PATH", search);
+}
+
+/// Writes a command for `sh`.
+pub(crate) fn write_command(path: &Path, script: &str) {
     // By another process: a child that this one starts meanwhile, in another thread, would hold a
     // descriptor for writing, and what is open for writing cannot be run (ETXTBSY, execve(2)).
     let script = format!("#!/bin/sh\n{script}\n");
     let written = Command::new("sh")
         .args(["-c", r#"printf %s "$1" > "$0" && chmod 755 "$0""#])
-        .args([directory.join("ssh").as_os_str(), script.as_ref()])
+        .args([path.as_os_str(), script.as_ref()])
         .status();
     assert!(written.unwrap().success());
-    let search = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
-    command.env("PATH", search);
 }
 
 /// An ssh that runs the command here; it shows the host's name in FAKE_HOST, and understands exactly
