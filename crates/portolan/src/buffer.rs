@@ -8,6 +8,7 @@
 
 use crate::error::Error;
 use crate::region::Region;
+use crate::spare::Kept;
 use portolan_sys::memory;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub struct Buffer(Kind);
 #[derive(Debug)]
 enum Kind {
     Owned(Vec<u8>),
+    /// Of the library's own, which it keeps for the next message.
+    Kept(Kept),
     Region(Region),
     Shared(Arc<[u8]>),
     /// What was received as a vector, and is passed on without a copy.
@@ -90,6 +93,7 @@ impl Buffer {
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match &mut self.0 {
             Kind::Owned(bytes) => Some(bytes),
+            Kind::Kept(bytes) => Some(bytes),
             Kind::Region(bytes) => Some(bytes),
             Kind::Shared(_) | Kind::SharedVec(_) => None,
             // SAFETY: `Buffer::from_raw_mut`'s caller lent the bytes for writing; `&mut self` keeps
@@ -116,6 +120,7 @@ impl Buffer {
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
             Kind::Owned(bytes) => bytes,
+            Kind::Kept(bytes) => bytes.into_vec(),
             Kind::Region(bytes) => bytes.to_vec(),
             Kind::Shared(bytes) => bytes.to_vec(),
             Kind::SharedVec(bytes) => Arc::unwrap_or_clone(bytes),
@@ -151,6 +156,7 @@ impl Clone for Kind {
     fn clone(&self) -> Kind {
         match self {
             Kind::Owned(bytes) => Kind::Owned(bytes.clone()),
+            Kind::Kept(bytes) => Kind::Owned(bytes.to_vec()),
             Kind::Region(bytes) => Kind::Owned(bytes.to_vec()),
             Kind::Shared(bytes) => Kind::Shared(Arc::clone(bytes)),
             Kind::SharedVec(bytes) => Kind::SharedVec(Arc::clone(bytes)),
@@ -166,6 +172,7 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Kind::Owned(bytes) => bytes,
+            Kind::Kept(bytes) => bytes,
             Kind::Region(bytes) => bytes,
             Kind::Shared(bytes) => bytes,
             Kind::SharedVec(bytes) => bytes,
@@ -177,6 +184,12 @@ impl Deref for Buffer {
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Self {
         Buffer(Kind::Owned(bytes))
+    }
+}
+
+impl From<Kept> for Buffer {
+    fn from(bytes: Kept) -> Self {
+        Buffer(Kind::Kept(bytes))
     }
 }
 

@@ -56,6 +56,7 @@ use crate::liveness::{self, Liveness};
 use crate::ops::Ops;
 use crate::seal::{Auth, Seals};
 use crate::settings;
+use crate::spare::Spare;
 use crate::table::Table;
 use portolan_proto::{Cause, Core, Instant, LinkId, PeerId};
 use portolan_sys::fork::Owner;
@@ -100,6 +101,8 @@ pub(crate) struct Inner {
     unreached: Vec<PeerId>,
     /// Copies of messages for handlers, where the message does not lie in one piece.
     scratch: Vec<u8>,
+    /// Memory of long messages for handlers, and of copies that are sent.
+    spare: Spare,
     /// What links dropped, by their names for it.
     link_drops: BTreeMap<&'static str, u64>,
     /// What remote memory needs beside the core; apart, as it is not used by every program.
@@ -184,6 +187,7 @@ impl Inner {
             stream_calls: Vec::new(),
             unreached: Vec::new(),
             scratch: Vec::new(),
+            spare: Spare::default(),
             link_drops: BTreeMap::new(),
             peer_timeout: liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?,
             undelivered: Vec::new(),

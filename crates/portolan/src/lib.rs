@@ -48,6 +48,7 @@ mod raw;
 mod region;
 mod seal;
 pub mod settings;
+mod spare;
 mod start;
 mod streams;
 mod table;

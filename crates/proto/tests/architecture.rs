@@ -115,6 +115,7 @@ const PORTOLAN: Rules = Rules {
         "launch",
         "error",
         "region",
+        "spare",
         "buffer",
         "checksum",
         "seal",

@@ -2,7 +2,7 @@
 //! A message that has come goes to its buffer, and to the handler of its port.
 
 use super::{Context, Handler, Inner, PortUse};
-use crate::buffer::{self, Buffer};
+use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner, Received, Request, State};
 use crate::port::Message;
@@ -230,7 +230,7 @@ impl Inner {
             port,
             source: Some(peer),
         };
-        let bytes = match buffer::zeroed("a buffer for a message", len) {
+        let bytes = match self.spare.some("a buffer for a message", len) {
             Ok(bytes) => bytes,
             Err(error) => {
                 log::error!("port {}: {error}; the message waits", port.number);

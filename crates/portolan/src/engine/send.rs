@@ -2,7 +2,7 @@
 //! Submitting messages: at once where the core accepts them, else queued here in order.
 
 use super::Inner;
-use crate::buffer::{self, Buffer};
+use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner, Received, Request};
 use crate::port::Target;
@@ -125,7 +125,7 @@ impl Inner {
 
     /// An operation that sends a copy of `bytes`, and that nobody waits for.
     fn copy_of(&mut self, peer: PeerId, bytes: &[u8]) -> Result<OpId, Error> {
-        let copy = Buffer::from(buffer::gathered("a copy of a message", &[bytes])?);
+        let copy = Buffer::from(self.spare.copy("a copy of a message", bytes)?);
         if peer.0 == self.rank() {
             let unread = self.self_unread;
             if bytes.len() > SELF_UNREAD_MAX - unread {
