@@ -463,6 +463,74 @@ fn an_older_copy_is_brought_up_to_date_by_what_differs() {
     assert!(!has_parts(hosts.root()));
 }
 
+/// The number of the file, which it keeps where it is not made anew.
+fn number(path: &std::path::Path) -> u64 {
+    fs::metadata(path).unwrap().ino()
+}
+
+#[test]
+fn small_files_that_stay_as_they_are_are_not_made_anew() {
+    let hosts = Hosts::new(2);
+    let source = hosts.path("source");
+    fs::create_dir(&source).unwrap();
+    let names = [
+        "same",
+        "changed",
+        "other mode",
+        "longer",
+        "linked",
+        "large",
+        "empty",
+    ];
+    for (seed, name) in (20..).zip(names) {
+        let len = match name {
+            "large" => ODD_LEN,
+            "empty" => 0,
+            _ => 3000,
+        };
+        fs::write(source.join(name), fill(seed, len)).unwrap();
+    }
+    let targets = [&source, &hosts.path("%h")];
+    let targets = targets.map(|path| path.as_path());
+    assert_eq!(hosts.cast(&targets, &[]).status, 0);
+    let old = |name: &str| number(&hosts.path("n1").join(name));
+    let before = names.map(old);
+    // All but the first and the last differ from the source now, or may not be shared.
+    let time = fs::metadata(source.join("changed"))
+        .unwrap()
+        .modified()
+        .unwrap();
+    fs::write(source.join("changed"), fill(40, 3000)).unwrap();
+    let changed = fs::File::options().write(true).open(source.join("changed"));
+    changed.unwrap().set_modified(time).unwrap();
+    let mode = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(source.join("other mode"), mode).unwrap();
+    fs::write(source.join("longer"), fill(23, 3001)).unwrap();
+    let other_name = hosts.path("other name of linked");
+    fs::hard_link(hosts.path("n1").join("linked"), &other_name).unwrap();
+    // What a cast that was killed has left: names of files that the older copy has, too.
+    let left = hosts.path(".n2.portolan-part");
+    fs::create_dir(&left).unwrap();
+    for name in ["same", "changed"] {
+        fs::hard_link(hosts.path("n2").join(name), left.join(name)).unwrap();
+    }
+    let ended = hosts.cast(&targets, &["--resume"]);
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    for name in ["n1", "n2"] {
+        compare(&source, &hosts.path(name));
+    }
+    let is_same = |&(name, before): &(&str, u64)| old(name) == before;
+    let same = names.into_iter().zip(before).filter(is_same);
+    let same: Vec<&str> = same.map(|(name, _)| name).collect();
+    assert_eq!(same, ["same", "empty"]);
+    let links = |path: &std::path::Path| fs::metadata(path).unwrap().nlink();
+    assert_eq!(
+        (links(&hosts.path("n1").join("same")), links(&other_name)),
+        (1, 1)
+    );
+    assert!(!has_parts(hosts.root()));
+}
+
 #[test]
 fn a_host_that_is_stopped_is_given_up() {
     let hosts = Hosts::new(3);

@@ -31,6 +31,13 @@ pub(crate) trait Sink: Send {
     /// # Errors
     /// [`Fault::File`], [`Fault::Command`].
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault>;
+    /// The same with bytes that the older copy has there, as [`Sink::read_old`] has read them.
+    ///
+    /// # Errors
+    /// As [`Sink::write_at`].
+    fn write_old(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.write_at(offset, bytes)
+    }
     /// These bytes of the file that was begun last are there already, as [`Sink::read_part`] found them.
     ///
     /// # Errors
@@ -170,7 +177,7 @@ impl Unpacker {
                     if *blake3::hash(&bytes).as_bytes() != hash {
                         return Err(Fault::Protocol("the older copy changed while it was read"));
                     }
-                    self.fill(len, Some(&bytes), Fill::Write)?;
+                    self.fill(len, Some(&bytes), Fill::Old)?;
                 }
                 Found::Nowhere => {}
             }
@@ -190,10 +197,13 @@ impl Unpacker {
             let step = left.min(len);
             match how {
                 Fill::Keep => self.sink.keep(offset, step)?,
-                Fill::Write => {
+                Fill::Write | Fill::Old => {
                     // A block is in memory, so its length fits.
                     let (now, later) = bytes.split_at(usize::try_from(step).unwrap_or(usize::MAX));
-                    self.sink.write_at(offset, now)?;
+                    match how {
+                        Fill::Old => self.sink.write_old(offset, now)?,
+                        _ => self.sink.write_at(offset, now)?,
+                    }
                     bytes = later;
                 }
             }
@@ -285,5 +295,6 @@ fn append(file: &File, offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
 #[derive(Clone, Copy)]
 enum Fill {
     Write,
+    Old,
     Keep,
 }

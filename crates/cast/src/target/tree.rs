@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files and directories: made beside the target, and put in its place at the end.
 //!
-//! The one invariant: until [`Sink::finish`], nothing that stood at the target has changed.
+//! The one invariant: until [`Sink::finish`], nothing that stood at the target has changed, but that
+//! small files which stay as they are have a second name.
 
 use super::Sink;
 use super::names::Names;
@@ -36,7 +37,22 @@ enum Level {
         names: Option<Names>,
     },
     File(Open),
+    Same(Same),
 }
+
+/// A small file that is, so far, that of the older copy. If it stays so, it gets a name in the new one: to
+/// make a hundred thousand files anew and remove the old ones takes a file system many times as long.
+struct Same {
+    path: PathBuf,
+    old: PathBuf,
+    meta: Meta,
+    len: u64,
+    /// What has come of it.
+    bytes: Vec<u8>,
+}
+
+/// Bytes of such a file: what has come of it is held, to be written if it is another one after all.
+const SAME_LEN_MAX: u64 = crate::spec::BLOCK_LEN as u64;
 
 struct Open {
     path: PathBuf,
@@ -235,18 +251,24 @@ impl Tree {
     ) -> Result<(), Fault> {
         let left = self.open_part(&path);
         self.take_name(&path, |_| left.is_some())?;
+        if let (Some(len), None, false) = (len, &left, is_first)
+            && let Some(old) = self.find_same(&path, &meta, len)
+        {
+            let bytes = Vec::new();
+            let same = Same {
+                path,
+                old,
+                meta,
+                len,
+                bytes,
+            };
+            self.levels.push(Level::Same(same));
+            return Ok(());
+        }
         let is_reused = left.is_some();
         let file = match left {
             Some(file) => file,
-            None => {
-                let flags = OFlags::RDWR
-                    | OFlags::CREATE
-                    | OFlags::EXCL
-                    | OFlags::NOFOLLOW
-                    | OFlags::CLOEXEC;
-                let made = rustix::fs::open(&path, flags, Mode::from_raw_mode(UNFINISHED_FILE));
-                File::from(made.map_err(|errno| Fault::file(&path, "made", errno))?)
-            }
+            None => create(&path)?,
         };
         if is_first {
             self.hold(&file)?;
@@ -260,6 +282,61 @@ impl Tree {
             is_reused,
         }));
         Ok(())
+    }
+
+    /// The file of the older copy, if nothing but its contents can differ, and it has no other name.
+    fn find_same(&self, path: &Path, meta: &Meta, len: u64) -> Option<PathBuf> {
+        let is_wanted = self.resume && len <= SAME_LEN_MAX && meta.attributes.is_empty();
+        let below = path.strip_prefix(&self.part).ok().filter(|_| is_wanted)?;
+        let old = self.target.join(below);
+        let there = rustix::fs::lstat(&old).ok()?;
+        let is_file = rustix::fs::FileType::from_raw_mode(there.st_mode).is_file();
+        let size = u64::try_from(there.st_size).ok()?;
+        if !is_file || there.st_nlink != 1 || size != len {
+            return None;
+        }
+        let theirs = Meta::new(&there, Vec::new());
+        let is_owned = !self.is_root || (theirs.uid, theirs.gid) == (meta.uid, meta.gid);
+        let is_alike = (theirs.mode, theirs.modified) == (meta.mode, meta.modified);
+        // One that has extended attributes has more than the source.
+        let has_none = rustix::fs::llistxattr(&old, &mut [0_u8; 0]).is_ok_and(|len| len == 0);
+        (is_owned && is_alike && has_none).then_some(old)
+    }
+
+    /// Another file after all: makes it, of what has come.
+    fn make_other(&mut self) -> Result<(), Fault> {
+        let same = match self.levels.pop() {
+            Some(Level::Same(same)) => same,
+            other => {
+                self.levels.extend(other);
+                return Ok(());
+            }
+        };
+        let file = create(&same.path)?;
+        let written = file.write_all_at(&same.bytes, 0);
+        written.map_err(|errno| Fault::file(&same.path, "written", errno))?;
+        self.levels.push(Level::File(Open {
+            path: same.path,
+            file,
+            meta: same.meta,
+            len: Some(same.len),
+            at: same.bytes.len() as u64,
+            is_reused: false,
+        }));
+        Ok(())
+    }
+
+    /// Gives the older copy's file its name in this one, if all of it is right, and that can be.
+    fn link_same(&mut self) -> Result<(), Fault> {
+        if let Some(Level::Same(same)) = self.levels.last()
+            && same.bytes.len() as u64 == same.len
+            && rustix::fs::linkat(CWD, &same.old, CWD, &same.path, AtFlags::empty()).is_ok()
+        {
+            self.levels.pop();
+            return Ok(());
+        }
+        self.make_other()?;
+        self.end()
     }
 
     fn make_link(&self, path: &Path, to: &[u8]) -> Result<(), Fault> {
@@ -349,6 +426,13 @@ impl Tree {
     }
 }
 
+fn create(path: &Path) -> Result<File, Fault> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::open(path, flags, Mode::from_raw_mode(UNFINISHED_FILE));
+    let made = made.map_err(|errno| Fault::file(path, "made", errno))?;
+    Ok(File::from(made))
+}
+
 /// Makes a hole of what stands in a reused file between the last write and `end`.
 fn punch(open: &Open, end: u64) -> Result<(), Fault> {
     if end <= open.at {
@@ -396,6 +480,7 @@ impl Sink for Tree {
     }
 
     fn keep(&mut self, offset: u64, len: u64) -> Result<(), Fault> {
+        self.make_other()?;
         let Some(Level::File(open)) = self.levels.last_mut() else {
             return Err(Fault::Protocol("data without a file"));
         };
@@ -427,7 +512,19 @@ impl Sink for Tree {
         }
     }
 
+    fn write_old(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        match self.levels.last_mut() {
+            // Nothing of it is a hole so far.
+            Some(Level::Same(same)) if same.bytes.len() as u64 == offset => {
+                same.bytes.extend_from_slice(bytes);
+                Ok(())
+            }
+            _ => self.write_at(offset, bytes),
+        }
+    }
+
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.make_other()?;
         let Some(Level::File(open)) = self.levels.last_mut() else {
             return Err(Fault::Protocol("data without a file"));
         };
@@ -442,6 +539,9 @@ impl Sink for Tree {
     }
 
     fn end(&mut self) -> Result<(), Fault> {
+        if let Some(Level::Same(_)) = self.levels.last() {
+            return self.link_same();
+        }
         match self.levels.pop() {
             Some(Level::File(open)) => self.end_file(open),
             Some(Level::Directory { path, meta, names }) => {
@@ -450,7 +550,7 @@ impl Sink for Tree {
                 }
                 self.set_meta(&path, &meta, false)
             }
-            None => Err(Fault::Protocol("the end of nothing")),
+            Some(Level::Same(_)) | None => Err(Fault::Protocol("the end of nothing")),
         }
     }
 
