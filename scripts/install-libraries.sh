@@ -46,6 +46,7 @@ install -d -- "$root"/{lib/pkgconfig,include,share/man/man3,share/man/man7} ||
 install_library portolan capi "Fast messages between the processes of parallel programs"
 install_library gamma gamma "The programming interface of GAMMA on Portolan"
 install_library bip bip "The programming interface of BIP on Portolan"
+install_library gm gm "The programming interface of Myricom's GM on Portolan"
 install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7
 scripts/man-pages.sh crates/capi/include/portolan.h "$version" "$root/share/man/man3"
 for name in "${heritage[@]}"; do

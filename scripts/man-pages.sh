@@ -39,7 +39,7 @@ awk -v version="$version" -v out="$out" -v overview="$overview" '
     /^\/\*\*/ { doc = ""; in_doc = 1; next }
     in_doc && /\*\// { in_doc = 0; declaration = ""; next }
     in_doc { sub(/^ \* ?/, ""); doc = doc (doc == "" ? "" : "\n") $0; next }
-    /^(#|typedef|struct|extern|$)/ { doc = ""; next }
+    /^(#|typedef|extern|$)/ || /^struct [^(]*$/ { doc = ""; next }
     doc != "" {
         declaration = declaration (declaration == "" ? "" : "\n") $0
         if (/;$/) {

@@ -19,6 +19,7 @@ fn installed() -> (TempDir, PathBuf) {
         ("libportolan_c.so", "libportolan.so.0"),
         ("libgamma.so", "libgamma.so.0"),
         ("libbip.so", "libbip.so.0"),
+        ("libgm.so", "libgm.so.0"),
     ] {
         std::os::unix::fs::symlink(library_dir().join(file), libraries.join(name)).unwrap();
     }
@@ -84,6 +85,7 @@ fn every_function_has_a_manual_page() {
     let mut names = exported("libportolan_c.so");
     names.append(&mut exported("libgamma.so"));
     names.append(&mut exported("libbip.so"));
+    names.append(&mut exported("libgm.so"));
     assert!(names.len() > 60, "{names:?}");
     // Variables, which gamma(7) and bip(7) explain.
     let variables = [

@@ -118,6 +118,13 @@ impl Node {
         self.job.job_id
     }
 
+    /// Name of the host of process `rank`, as the launcher calls it; `None` if there is no such process.
+    #[must_use]
+    pub fn host_name(&self, rank: u32) -> Option<String> {
+        let known = rank < self.size();
+        known.then(|| self.engine.look().inner.host_of(PeerId(rank)))
+    }
+
     /// The program's own option `name`, given with `portolan run --option app.NAME=VALUE`: the same
     /// in all processes of the job. Portolan's settings are not among them.
     #[must_use]

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What comes from other processes: acknowledgements, and messages that find a buffer, wait for one, or
+//! fail.
+
+use crate::code::*;
+use crate::conn::{Held, Key, Line};
+use crate::event::{gm_max_length_for_size, gm_recv_event, gm_recv_event_fields, kind_of};
+use crate::wire::{Header, Kind};
+use crate::world::{FAST_LEN_MAX, Port, Provided, Todo, World};
+use std::ptr;
+use std::time::Instant;
+
+/// Messages that are accepted before they are acknowledged even if nothing goes the other way and the
+/// program is busy: an eighth of the sender's tokens.
+const UNACKED_MAX: u32 = 8;
+
+/// Whether a message can be accepted.
+enum Verdict {
+    Accept,
+    Wait,
+    Fail(gm_status_t),
+}
+
+/// The node id of a rank.
+#[inline]
+pub(crate) fn node_id(rank: u32) -> u16 {
+    u16::try_from(rank + 1).unwrap_or(0)
+}
+
+fn address_of(addr: u64) -> usize {
+    usize::try_from(addr).unwrap_or(usize::MAX)
+}
+
+impl World {
+    /// Something came.
+    pub(crate) fn on_message(&mut self, rank: u32, bytes: &[u8]) {
+        let Some((header, rest)) = Header::parse(bytes) else {
+            self.dropped_count += 1;
+            return;
+        };
+        let key = Key {
+            rank,
+            own: header.to_port,
+            other: header.from_port,
+            high: header.high,
+        };
+        if header.kind == Kind::Datagram {
+            self.on_datagram(key, &header, rest);
+            return;
+        }
+        self.on_ack(key, header.ack);
+        match header.kind {
+            kind if kind.is_ordered() => self.offer(key, &header, rest),
+            Kind::Nack => self.on_nack(key, header.aux),
+            Kind::Resume => {
+                self.conn(key).is_stopped = false;
+                self.retry(key);
+            }
+            Kind::Drop => self.on_drop(key),
+            Kind::Dropped => self.on_dropped(key),
+            _ => {}
+        }
+    }
+
+    fn on_ack(&mut self, key: Key, ack: u32) {
+        let conn = self.conn(key);
+        let count = ack.wrapping_sub(conn.acked);
+        // A peer that acknowledges what was not sent is not believed.
+        if count == 0 || count as usize > conn.sent.len() {
+            return;
+        }
+        conn.acked = ack;
+        for _ in 0..count {
+            if let Some(sending) = self.conn(key).sent.pop_front() {
+                self.end_send(key.own, sending, GM_SUCCESS);
+            }
+        }
+    }
+
+    /// The first message that was not accepted has failed.
+    fn on_nack(&mut self, key: Key, status: u32) {
+        let conn = self.conn(key);
+        conn.is_disabled = true;
+        if let Some(sending) = conn.sent.pop_front() {
+            let status = gm_status_t::try_from(status).unwrap_or(GM_FAILURE);
+            self.end_send(key.own, sending, status);
+        }
+    }
+
+    /// The receiver has thrown away what was sent before the program asked for it.
+    fn on_dropped(&mut self, key: Key) {
+        self.conn(key).is_disabled = false;
+        while let Some(sending) = self.conn(key).sent.pop_front() {
+            let is_drop = sending.is_drop;
+            let status = match is_drop {
+                true => GM_SUCCESS,
+                false => GM_SEND_DROPPED,
+            };
+            self.end_send(key.own, sending, status);
+            if is_drop {
+                break;
+            }
+        }
+    }
+
+    /// The sender wants everything thrown away that was not accepted.
+    fn on_drop(&mut self, key: Key) {
+        let held = std::mem::take(&mut self.conn(key).held);
+        self.held_count -= held.len();
+        for held in held {
+            self.discard(key, &held.header);
+        }
+        let conn = self.conn(key);
+        conn.held_since = None;
+        conn.is_stopped = false;
+        self.todo.push(Todo::Dropped(key));
+    }
+
+    /// Throws away the bytes of a message that travel by themselves.
+    pub(crate) fn discard(&mut self, key: Key, header: &Header) {
+        if matches!(header.kind, Kind::LongData | Kind::LongPut) {
+            self.todo.push(Todo::Discard {
+                rank: key.rank,
+                tag: header.aux,
+            });
+        }
+    }
+
+    fn on_datagram(&mut self, key: Key, header: &Header, bytes: &[u8]) {
+        match self.judge(key, header) {
+            Verdict::Accept => {
+                if let Some(event) = self.place(key, header, bytes) {
+                    self.port(key.own).push_message(event, key.high);
+                }
+            }
+            _ => self.dropped_count += 1,
+        }
+    }
+
+    /// A message in its turn, or behind others that wait.
+    fn offer(&mut self, key: Key, header: &Header, bytes: &[u8]) {
+        let conn = self.conn(key);
+        let verdict = match conn.is_stopped || !conn.held.is_empty() {
+            true => Verdict::Wait,
+            false => self.judge(key, header),
+        };
+        match verdict {
+            Verdict::Accept => self.accept(key, header, bytes),
+            Verdict::Fail(status) => self.fail(key, header, status),
+            Verdict::Wait => {
+                self.held_count += 1;
+                let conn = self.conn(key);
+                conn.held_since.get_or_insert_with(Instant::now);
+                conn.held.push_back(Held {
+                    header: *header,
+                    bytes: bytes.into(),
+                });
+            }
+        }
+    }
+
+    fn judge(&mut self, key: Key, header: &Header) -> Verdict {
+        let port = &mut self.ports[usize::from(key.own)];
+        if !port.is_open {
+            return match port.was_open {
+                true => Verdict::Fail(GM_SEND_TARGET_PORT_CLOSED),
+                false => Verdict::Wait,
+            };
+        }
+        match header.kind {
+            Kind::Data | Kind::LongData | Kind::Datagram | Kind::Loose => {
+                judge_message(port, header)
+            }
+            _ => {
+                let (at, len) = (address_of(header.addr), header.len as usize);
+                if !port.allows_remote {
+                    return Verdict::Fail(GM_PERMISSION_DENIED);
+                }
+                match self.registered.has(at, len) {
+                    true => Verdict::Accept,
+                    false => Verdict::Fail(GM_MEMORY_FAULT),
+                }
+            }
+        }
+    }
+
+    /// The event of a message that goes to the next buffer, or to a place for short ones.
+    fn place(&mut self, key: Key, header: &Header, bytes: &[u8]) -> Option<gm_recv_event> {
+        let port = self.port(key.own);
+        let buffer = port.buffers(key.high, header.size)?.pop_front()?;
+        let is_fast = !bytes.is_empty() && bytes.len() <= FAST_LEN_MAX;
+        let message = match is_fast {
+            true => port.keep_fast(bytes),
+            false => {
+                // SAFETY: the program's promise: the buffer is as long as its size says, and `judge` has
+                // seen that the message is not longer.
+                unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.at, bytes.len()) };
+                ptr::null()
+            }
+        };
+        Some(event_of(key, header, buffer, message, is_fast))
+    }
+
+    /// Accepts a message that `judge` has let through.
+    fn accept(&mut self, key: Key, header: &Header, bytes: &[u8]) {
+        let at = ptr::with_exposed_provenance_mut::<u8>(address_of(header.addr));
+        let len = header.len as usize;
+        match header.kind {
+            Kind::Data => {
+                let event = self.place(key, header, bytes);
+                self.line_up(key, Line::Done(event));
+            }
+            Kind::Loose => {
+                let event = self.place(key, header, bytes);
+                self.line_up(key, Line::Loose(event));
+            }
+            Kind::LongData => {
+                let port = self.port(key.own);
+                let buffers = port.buffers(key.high, header.size);
+                let Some(buffer) = buffers.and_then(std::collections::VecDeque::pop_front) else {
+                    return;
+                };
+                let event = event_of(key, header, buffer, ptr::null(), false);
+                self.come(key, header, buffer.at, Some(event));
+            }
+            Kind::Put => {
+                // SAFETY: the bytes are registered, which `judge` has seen: the program's promise that
+                // they are there and that others may write to them.
+                unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+                self.line_up(key, Line::Done(None));
+            }
+            Kind::LongPut => self.come(key, header, at, None),
+            _ => {
+                let tag = header.aux;
+                self.todo.push(Todo::Answer { key, tag, at, len });
+                self.line_up(key, Line::Done(None));
+            }
+        }
+    }
+
+    /// The bytes of a message will come by themselves.
+    fn come(&mut self, key: Key, header: &Header, at: *mut u8, event: Option<gm_recv_event>) {
+        self.line_up(
+            key,
+            Line::Coming {
+                request: None,
+                tag: header.aux,
+                at,
+                len: header.len as usize,
+                event,
+            },
+        );
+    }
+
+    fn fail(&mut self, key: Key, header: &Header, status: gm_status_t) {
+        if header.kind == Kind::Loose {
+            self.dropped_count += 1;
+            return;
+        }
+        self.discard(key, header);
+        self.conn(key).is_stopped = true;
+        self.line_up(key, Line::Failed(status));
+    }
+
+    /// Ends a message now, or when those before it have ended.
+    fn line_up(&mut self, key: Key, line: Line) {
+        if self.conn(key).line.is_empty() && !matches!(line, Line::Coming { .. }) {
+            self.settle(key, line);
+            return;
+        }
+        let conn = self.conn(key);
+        conn.line.push_back(line);
+        if conn.line.len() == 1 {
+            self.lines.push(key);
+        }
+    }
+
+    /// Ends a message of which nothing is on its way any more.
+    pub(crate) fn settle(&mut self, key: Key, line: Line) {
+        match line {
+            Line::Failed(status) => self.todo.push(Todo::Nack(key, status)),
+            Line::Loose(event) => {
+                if let Some(event) = event {
+                    self.port(key.own).push_message(event, key.high);
+                }
+            }
+            Line::Done(event) | Line::Coming { event, .. } => {
+                if let Some(event) = event {
+                    self.port(key.own).push_message(event, key.high);
+                }
+                let conn = self.conn(key);
+                conn.accepted = conn.accepted.wrapping_add(1);
+                let owed = conn.accepted.wrapping_sub(conn.told);
+                if !conn.is_due {
+                    conn.is_due = true;
+                    self.due.push(key);
+                } else if owed >= UNACKED_MAX && owed.is_multiple_of(UNACKED_MAX) {
+                    self.todo.push(Todo::Ack(key));
+                }
+            }
+        }
+    }
+
+    /// Looks again at what waits at a connection.
+    pub(crate) fn retry(&mut self, key: Key) {
+        loop {
+            let conn = self.conn(key);
+            if conn.is_stopped {
+                return;
+            }
+            let Some(first) = conn.held.front() else {
+                return;
+            };
+            let header = first.header;
+            let verdict = self.judge(key, &header);
+            if let Verdict::Wait = verdict {
+                return;
+            }
+            let Some(held) = self.take_held(key) else {
+                return;
+            };
+            match verdict {
+                Verdict::Fail(status) => self.fail(key, &header, status),
+                _ => self.accept(key, &header, &held.bytes),
+            }
+        }
+    }
+
+    fn take_held(&mut self, key: Key) -> Option<Held> {
+        let conn = self.conn(key);
+        let held = conn.held.pop_front()?;
+        conn.held_since = (!conn.held.is_empty()).then(Instant::now);
+        self.held_count -= 1;
+        Some(held)
+    }
+
+    /// The same at all connections of a port, because it has changed.
+    pub(crate) fn retry_port(&mut self, own: u8) {
+        if self.held_count == 0 {
+            return;
+        }
+        for key in self.keys(|key, conn| key.own == own && !conn.held.is_empty()) {
+            self.retry(key);
+        }
+    }
+
+    /// Messages that have waited for too long have failed.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        let patience = self.patience;
+        let is_late = |since: Instant| now.duration_since(since) >= patience;
+        let late = self.keys(|_, conn| !conn.is_stopped && conn.held_since.is_some_and(is_late));
+        for key in late {
+            let status = match self.port(key.own).was_open {
+                true => GM_SEND_TIMED_OUT,
+                false => GM_SEND_TARGET_PORT_CLOSED,
+            };
+            if let Some(held) = self.take_held(key) {
+                self.fail(key, &held.header, status);
+            }
+        }
+    }
+}
+
+fn judge_message(port: &mut Port, header: &Header) -> Verdict {
+    let accepted = port.acceptable[usize::from(header.high)] >> header.size & 1 != 0;
+    if !accepted || u64::from(header.len) > gm_max_length_for_size(header.size.into()) {
+        return Verdict::Fail(GM_SEND_REJECTED);
+    }
+    match port.buffers(header.high, header.size) {
+        Some(buffers) if !buffers.is_empty() => Verdict::Accept,
+        _ => Verdict::Wait,
+    }
+}
+
+fn event_of(
+    key: Key,
+    header: &Header,
+    buffer: Provided,
+    message: *const u8,
+    is_fast: bool,
+) -> gm_recv_event {
+    gm_recv_event {
+        recv: gm_recv_event_fields {
+            message: (message.expose_provenance() as u64).to_be(),
+            buffer: (buffer.at.expose_provenance() as u64).to_be(),
+            length: header.len.to_be(),
+            sender_node_id: node_id(key.rank).to_be(),
+            tag: buffer.tag,
+            size: header.size,
+            sender_port_id: key.other,
+            r#type: kind_of(is_fast, key.high, key.own == key.other),
+        },
+    }
+}
+
+impl Port {
+    /// A place with a copy of a short message.
+    fn keep_fast(&mut self, bytes: &[u8]) -> *const u8 {
+        self.fast_index = (self.fast_index + 1) % self.fast.len();
+        let place = &mut self.fast[self.fast_index];
+        place[..bytes.len()].copy_from_slice(bytes);
+        place.as_ptr()
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Events as programs see them: numbers in the network's byte order, which functions turn round.
+
+use crate::code::gm_size_t;
+use std::ffi::{c_uint, c_void};
+use std::ptr;
+
+/// Nothing has happened.
+pub const GM_NO_RECV_EVENT: c_uint = 0;
+/// An alarm is due: gm_unknown() calls its function.
+pub const GM_ALARM_EVENT: c_uint = 2;
+/// A send has ended: gm_unknown() calls its function.
+pub const GM_SENT_EVENT: c_uint = 3;
+/// The program has sent without a token; nothing was sent.
+pub const GM_SEND_TOKEN_VIOLATION_EVENT: c_uint = 7;
+/// The program has provided a buffer without a token; it was not taken.
+pub const GM_RECV_TOKEN_VIOLATION_EVENT: c_uint = 8;
+/// A message has filled a buffer.
+pub const GM_RECV_EVENT: c_uint = 11;
+/// The same with high priority.
+pub const GM_HIGH_RECV_EVENT: c_uint = 12;
+/// A message from a port with the same number.
+pub const GM_PEER_RECV_EVENT: c_uint = 13;
+/// The same with high priority.
+pub const GM_HIGH_PEER_RECV_EVENT: c_uint = 14;
+/// A short message that lies at `message`; its buffer was not used.
+pub const GM_FAST_RECV_EVENT: c_uint = 15;
+/// The same with high priority.
+pub const GM_FAST_HIGH_RECV_EVENT: c_uint = 16;
+/// The same from a port with the same number.
+pub const GM_FAST_PEER_RECV_EVENT: c_uint = 17;
+/// The same with high priority.
+pub const GM_FAST_HIGH_PEER_RECV_EVENT: c_uint = 18;
+
+/// How far the types of short messages are from those of others.
+const FAST: c_uint = GM_FAST_RECV_EVENT - GM_RECV_EVENT;
+
+/// What a message, or anything else, has brought. Read the fields with gm_ntoh_u8() and its relatives.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gm_recv_event_fields {
+    /// Of a short message: where it lies.
+    pub message: u64,
+    /// The buffer that it has filled or used.
+    pub buffer: u64,
+    /// Bytes.
+    pub length: u32,
+    /// Who has sent it.
+    pub sender_node_id: u16,
+    /// The tag that the buffer was provided with.
+    pub tag: u8,
+    /// The size of the message and the buffer.
+    pub size: u8,
+    /// The port that has sent it.
+    pub sender_port_id: u8,
+    /// What has happened.
+    pub r#type: u8,
+}
+
+/// What has happened at a port.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union gm_recv_event {
+    /// The fields; all of them of a message, the type alone of other events.
+    pub recv: gm_recv_event_fields,
+}
+
+/// What has happened at a port.
+pub type gm_recv_event_t = gm_recv_event;
+
+impl gm_recv_event {
+    /// Nothing.
+    pub(crate) const NONE: gm_recv_event = gm_recv_event::bare(GM_NO_RECV_EVENT);
+
+    /// One that is told by its type.
+    #[allow(clippy::cast_possible_truncation, reason = "types are below 256")]
+    pub(crate) const fn bare(kind: c_uint) -> gm_recv_event {
+        gm_recv_event {
+            recv: gm_recv_event_fields {
+                message: 0,
+                buffer: 0,
+                length: 0,
+                sender_node_id: 0,
+                tag: 0,
+                size: 0,
+                sender_port_id: 0,
+                r#type: kind as u8,
+            },
+        }
+    }
+}
+
+/// The type of the event of a message.
+pub(crate) fn kind_of(is_fast: bool, is_high: bool, is_peer: bool) -> u8 {
+    let mut kind = GM_RECV_EVENT + c_uint::from(is_high) + 2 * c_uint::from(is_peer);
+    if is_fast {
+        kind += FAST;
+    }
+    u8::try_from(kind).unwrap_or(0)
+}
+
+/// The type of the same message in its buffer, if it is a short one elsewhere.
+pub(crate) fn slow_kind(kind: u8) -> Option<u8> {
+    let kind = c_uint::from(kind);
+    let is_fast = (GM_FAST_RECV_EVENT..=GM_FAST_HIGH_PEER_RECV_EVENT).contains(&kind);
+    is_fast.then(|| u8::try_from(kind - FAST).unwrap_or(0))
+}
+
+/// A byte of an event.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_ntoh_u8(value: u8) -> u8 {
+    value
+}
+
+/// A number of an event.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_ntoh_u16(value: u16) -> u16 {
+    u16::from_be(value)
+}
+
+/// A number of an event.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_ntoh_u32(value: u32) -> u32 {
+    u32::from_be(value)
+}
+
+/// An address of an event.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_ntohp(value: u64) -> *mut c_void {
+    let address = usize::try_from(u64::from_be(value)).unwrap_or(0);
+    ptr::with_exposed_provenance_mut(address)
+}
+
+/// Copies the `length` bytes of a short message to its buffer, which it returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_memorize_message(
+    message: *const c_void,
+    buffer: *mut c_void,
+    length: c_uint,
+) -> *mut c_void {
+    let length = usize::try_from(length).unwrap_or(0);
+    if length > 0 && !message.is_null() && !buffer.is_null() {
+        // SAFETY: the program's promise: both are as long.
+        unsafe { ptr::copy(message.cast::<u8>(), buffer.cast::<u8>(), length) };
+    }
+    buffer
+}
+
+/// The smallest size of messages of `length` bytes: 2 to the power of it is at least `length` + 8.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_min_size_for_length(length: gm_size_t) -> c_uint {
+    length
+        .saturating_add(SIZE_OVERHEAD)
+        .next_power_of_two()
+        .trailing_zeros()
+}
+
+/// Bytes of the longest message of `size`: 2 to the power of it, less 8.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_max_length_for_size(size: c_uint) -> gm_size_t {
+    let whole: gm_size_t = 1_u64.checked_shl(size).unwrap_or(0);
+    whole.saturating_sub(SIZE_OVERHEAD)
+}
+
+/// What a size is above the length.
+const SIZE_OVERHEAD: gm_size_t = 8;

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The programming interface of Myricom's GM on Portolan.
+//!
+//! Ports of processes exchange messages that match buffers by size class and priority; tokens bound
+//! what is under way; everything that happens is an event of a port. Here each process of the job is a
+//! node with eight ports, and messages travel as those of a [`portolan::Node`], with a header of GM's own
+//! (`wire.rs`). `docs/heritage.md` says which facts of the original are known, and what was chosen where
+//! they are not.
+//!
+//! The one invariant: of the messages of one connection (port, port, priority) each ends before the next
+//! one, at the receiver and in the sender's callbacks; what fails stops just that connection.
+#![allow(
+    unsafe_code,
+    reason = "pointers of C programs are turned into references here, and nowhere else"
+)]
+#![allow(
+    non_camel_case_types,
+    reason = "types have the names that C programs use"
+)]
+#![allow(unreachable_pub, reason = "what C calls is exported, not used in Rust")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the text is for C, where every pointer is as unsafe; docs/heritage.md has the rules"
+)]
+
+pub mod alarm;
+mod arrive;
+mod buffer;
+pub mod code;
+mod conn;
+mod error;
+pub mod event;
+mod machine;
+mod memory;
+mod misc;
+mod name;
+pub mod port;
+mod pump;
+mod receive;
+mod recover;
+mod send;
+mod table;
+mod tokens;
+pub mod util;
+mod wire;
+mod world;

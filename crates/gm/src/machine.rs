@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The node of this process, and the lock around it and the [`World`].
+//!
+//! Callbacks of the program run without the lock, so they may call anything. The handler of arriving
+//! messages runs inside calls of the node, with the lock held by that call.
+
+use crate::code::*;
+use crate::error::{Failure, invalid};
+use crate::port::{gm_port, index_of};
+use crate::world::World;
+use parking_lot::{Mutex, MutexGuard};
+use portolan::{Error, Message, Node, PortConfig};
+use std::cell::{RefCell, RefMut};
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The port of Portolan's that carries everything; programs of GM have no others.
+pub(crate) const CARRIER: u16 = 0x474d;
+
+/// Most processes: a node's number has 16 bits, and 0 is none.
+const NODES_MAX: u32 = 65_534;
+
+/// How long a message may wait for a buffer unless the environment says otherwise; GM took its time,
+/// too, before it gave a receiver up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Milliseconds instead of that.
+const PATIENCE_VARIABLE: &str = "GM_SEND_TIMEOUT";
+
+/// The one of this process.
+struct WorldCell(RefCell<World>);
+
+// SAFETY: it is borrowed only by who holds the machine's lock: `world` needs a reference to what that
+// guards, and the handler runs inside calls of the node, which is behind it, too.
+unsafe impl Sync for WorldCell {}
+// SAFETY: as above; the addresses in it are memory that the program lends to whichever thread is in the
+// library.
+unsafe impl Send for WorldCell {}
+
+static WORLD: WorldCell = WorldCell(RefCell::new(World::new()));
+
+/// See the module documentation.
+pub(crate) struct Machine {
+    node: Option<Node>,
+    /// Times that the program has begun with GM, less the times that it has ended.
+    pub(crate) uses: u32,
+    is_over: bool,
+    /// The node's, for sleeping.
+    pub(crate) event_fd: RawFd,
+    /// Turns in which nothing came, since something did.
+    pub(crate) idle_turns: u32,
+}
+
+static MACHINE: Mutex<Machine> = Mutex::new(Machine {
+    node: None,
+    uses: 0,
+    is_over: false,
+    event_fd: -1,
+    idle_turns: 0,
+});
+
+/// In a child of a process that has joined: the node is the parent's.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether two threads have ever met at the lock. From then on waits sleep for moments only.
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn disown() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+pub(crate) type Held = MutexGuard<'static, Machine>;
+
+pub(crate) fn is_shared() -> bool {
+    SHARED.load(Ordering::Relaxed)
+}
+
+/// The machine, in whatever state.
+#[inline]
+pub(crate) fn lock() -> Result<Held, Failure> {
+    if FORKED.load(Ordering::Relaxed) {
+        return Err(Error::Forked.into());
+    }
+    match MACHINE.try_lock() {
+        Some(held) => Ok(held),
+        None => Ok(lock_slowly()),
+    }
+}
+
+#[cold]
+fn lock_slowly() -> Held {
+    SHARED.store(true, Ordering::Relaxed);
+    MACHINE.lock()
+}
+
+impl Machine {
+    /// Everything but the node; not to be held while the node is called.
+    #[inline]
+    pub(crate) fn world(&self) -> RefMut<'static, World> {
+        WORLD.0.borrow_mut()
+    }
+
+    #[inline]
+    pub(crate) fn node(&mut self) -> Result<&mut Node, Failure> {
+        self.node.as_mut().ok_or_else(not_begun)
+    }
+
+    /// Joins the job, if that has not happened.
+    pub(crate) fn join(&mut self) -> Result<(), Failure> {
+        if self.is_over {
+            let text = "the process is ending: exit() was called";
+            return Err(Failure::new(GM_FAILURE, text));
+        }
+        if self.node.is_some() {
+            return Ok(());
+        }
+        let patience = patience()?;
+        let mut node = Node::join()?;
+        if node.size() > NODES_MAX {
+            let text = format!("{} processes; GM has numbers for {NODES_MAX}", node.size());
+            return Err(Failure::new(GM_FAILURE, text));
+        }
+        self.event_fd = node.event_fd()?.as_raw_fd();
+        {
+            let mut world = self.world();
+            world.size = node.size();
+            world.patience = patience;
+        }
+        node.open_active(
+            CARRIER,
+            PortConfig::in_place(),
+            |_, message: Message<'_>| {
+                let mut world = WORLD.0.borrow_mut();
+                world.on_message(message.source(), message.bytes());
+            },
+        )?;
+        self.node = Some(node);
+        portolan_ffi::watch_forks(disown);
+        // SAFETY: the function exists as long as this library.
+        if unsafe { libc::atexit(leave) } != 0 {
+            let text = "the system has no place for a function at exit";
+            return Err(Failure::new(GM_UNTRANSLATED_SYSTEM_ERROR, text));
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn not_begun() -> Failure {
+    Failure::new(GM_UNATTACHED, "call gm_init() and gm_open() first")
+}
+
+fn patience() -> Result<Duration, Failure> {
+    match std::env::var(PATIENCE_VARIABLE) {
+        Err(_) => Ok(PATIENCE),
+        Ok(value) => match value.parse() {
+            Ok(ms) => Ok(Duration::from_millis(ms)),
+            Err(_) => Err(invalid(format!(
+                "{PATIENCE_VARIABLE} is {value:?}, not a number of milliseconds"
+            ))),
+        },
+    }
+}
+
+/// Runs when the process ends: leaves the job when what was sent has arrived.
+extern "C" fn leave() {
+    let closed = portolan_ffi::fenced(|| {
+        if FORKED.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        // Another thread that is inside will not come out: the launcher sees to the job's end.
+        let Some(mut machine) = MACHINE.try_lock() else {
+            return Ok(());
+        };
+        machine.is_over = true;
+        if machine.node.is_some() {
+            machine.acknowledge()?;
+        }
+        match machine.node.take() {
+            Some(node) => Ok(portolan_ffi::leave(node)?),
+            None => Ok::<_, Failure>(()),
+        }
+    });
+    if let Err(failure) = closed {
+        eprintln!("gm: at exit: {}", failure.text());
+    }
+}
+
+/// The machine, and the number of an open port.
+#[inline]
+pub(crate) fn enter(port: *const gm_port) -> Result<(Held, u8), Failure> {
+    let Some(own) = index_of(port) else {
+        return Err(not_a_port());
+    };
+    let machine = lock()?;
+    if !machine.world().port(own).is_open {
+        return Err(Failure::new(
+            GM_UNATTACHED,
+            format!("port {own} was closed"),
+        ));
+    }
+    Ok((machine, own))
+}
+
+#[cold]
+fn not_a_port() -> Failure {
+    invalid("this pointer is not a port's; gm_open() gives one")
+}
+
+/// Runs the body of a function that has no result for a failure: that ends the job.
+#[inline]
+pub(crate) fn must<T>(name: &str, body: impl FnOnce() -> Result<T, Failure>) -> T {
+    match portolan_ffi::fenced(body) {
+        Ok(value) => value,
+        Err(failure) => die(&format!("{name}(): {}", failure.text()), 1),
+    }
+}
+
+/// Says `text`, and ends the job.
+#[cold]
+pub(crate) fn die(text: &str, status: c_int) -> ! {
+    eprintln!("gm: {text}");
+    if !FORKED.load(Ordering::Relaxed)
+        && let Some(mut machine) = MACHINE.try_lock()
+        && let Some(mut node) = machine.node.take()
+    {
+        machine.is_over = true;
+        node.abort(status, text);
+        // What it would wait for when it is dropped will not happen any more.
+        std::mem::forget(node);
+    }
+    std::process::exit(status)
+}

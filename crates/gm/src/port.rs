@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Begin and end, of the library and of ports, and what is known of a port.
+
+use crate::code::*;
+use crate::error::{Failure, invalid};
+use crate::machine::{Machine, enter, lock, must};
+use crate::wire::Kind;
+use crate::world::{FAST_LEN_MAX, PORTS, Port, RECV_TOKENS, SEND_TOKENS};
+use portolan_ffi::guard;
+use std::ffi::{CStr, c_char, c_uint};
+use std::ptr;
+
+/// A port of this process's node.
+pub struct gm_port {
+    number: u8,
+}
+
+/// A port of this process's node.
+pub type gm_port_t = gm_port;
+
+/// Handles are always there, so one that is used too late points to something.
+static HANDLES: [gm_port; PORTS] = [
+    gm_port { number: 0 },
+    gm_port { number: 1 },
+    gm_port { number: 2 },
+    gm_port { number: 3 },
+    gm_port { number: 4 },
+    gm_port { number: 5 },
+    gm_port { number: 6 },
+    gm_port { number: 7 },
+];
+
+/// The number of the port that a pointer is a handle of.
+#[inline]
+pub(crate) fn index_of(port: *const gm_port) -> Option<u8> {
+    let offset = port.addr().wrapping_sub(HANDLES.as_ptr().addr());
+    let index = offset / size_of::<gm_port>();
+    (index < PORTS && offset.is_multiple_of(size_of::<gm_port>())).then(|| HANDLES[index].number)
+}
+
+/// The handle of a port.
+pub(crate) fn handle_of(own: u8) -> *mut gm_port {
+    let handle = &HANDLES[usize::from(own) % PORTS];
+    ptr::from_ref(handle).cast_mut()
+}
+
+/// Ports that the driver, the mapper and IP had.
+const RESERVED: [u8; 3] = [0, 1, 3];
+
+/// Of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are copied when they are sent.
+pub const GM_PLUS_INLINE: c_uint = 1;
+/// Of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are not acknowledged.
+pub const GM_PLUS_UNACKNOWLEDGED: c_uint = 2;
+/// Bytes of the longest message that the options of GM+ are for.
+pub const GM_PLUS_LEN_MAX: c_uint = 256;
+
+/// Options that ports are opened with: `inline`, `unacknowledged`, or both with a comma.
+const PLUS_VARIABLE: &str = "GM_PLUS";
+
+fn options() -> Result<c_uint, Failure> {
+    let value = std::env::var(PLUS_VARIABLE).unwrap_or_default();
+    let mut options = 0;
+    for word in value.split(',').filter(|word| !word.is_empty()) {
+        options |= match word {
+            "inline" => GM_PLUS_INLINE,
+            "unacknowledged" => GM_PLUS_UNACKNOWLEDGED,
+            _ => {
+                let text = format!("{PLUS_VARIABLE} has {word:?}, not inline or unacknowledged");
+                return Err(invalid(text));
+            }
+        };
+    }
+    Ok(options)
+}
+
+/// Begins with GM: joins the job. May be called more than once; gm_finalize() as often.
+///
+/// Errors: GM_FAILURE when the job cannot be joined, GM_ACCESS_DENIED in a child that was forked.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_init() -> gm_status_t {
+    guard(|| {
+        let mut machine = lock()?;
+        machine.join()?;
+        machine.uses += 1;
+        Ok(GM_SUCCESS)
+    })
+}
+
+/// Ends what one gm_init() has begun; the last one closes all ports. The job is left when the process
+/// ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_finalize() {
+    must("gm_finalize", || {
+        let mut machine = lock()?;
+        machine.uses = match machine.uses {
+            0 => return Err(invalid("there was no gm_init() before it")),
+            uses => uses - 1,
+        };
+        if machine.uses == 0 {
+            (0..PORTS).try_for_each(|own| machine.close(u8::try_from(own).unwrap_or(0)))?;
+        }
+        Ok(())
+    });
+}
+
+/// Opens port `port_id` of unit 0 of this process's node; the handle goes to `port`. `name`, up to 31
+/// characters, is for people. `version` is the one that the program was written for.
+///
+/// Errors: GM_BUSY when the port is open or one of 0, 1 and 3; GM_INVALID_PORT_NUMBER,
+/// GM_NO_SUCH_DEVICE, GM_INVALID_PARAMETER, GM_INCOMPATIBLE_LIB_AND_DRIVER; those of gm_init().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_open(
+    port: *mut *mut gm_port,
+    unit: c_uint,
+    port_id: c_uint,
+    name: *const c_char,
+    version: c_uint,
+) -> gm_status_t {
+    guard(|| {
+        if port.is_null() || name.is_null() {
+            return Err(Failure::null("port or name"));
+        }
+        // SAFETY: the program's promise: a string.
+        let name = unsafe { CStr::from_ptr(name) };
+        if name.count_bytes() >= GM_MAX_PORT_NAME_LEN as usize {
+            return Err(invalid("the name has more than 31 characters"));
+        }
+        if unit != 0 {
+            let text = format!("unit {unit}: each process has one, number 0");
+            return Err(Failure::new(GM_NO_SUCH_DEVICE, text));
+        }
+        let own = u8::try_from(port_id)
+            .ok()
+            .filter(|own| usize::from(*own) < PORTS);
+        let Some(own) = own else {
+            let text = format!("port {port_id}: ports are 0 to 7");
+            return Err(Failure::new(GM_INVALID_PORT_NUMBER, text));
+        };
+        if !known(version) {
+            let text = format!("version {version:#x} of GM is not one that is known here");
+            return Err(Failure::new(GM_INCOMPATIBLE_LIB_AND_DRIVER, text));
+        }
+        let options = options()?;
+        let mut machine = lock()?;
+        machine.join()?;
+        if RESERVED.contains(&own) || machine.world().port(own).is_open {
+            let text = format!("port {own} is taken; 2, 4, 5, 6 and 7 are for programs");
+            return Err(Failure::new(GM_BUSY, text));
+        }
+        {
+            let mut world = machine.world();
+            *world.port(own) = Port::opened(options);
+            world.retry_port(own);
+        }
+        machine.work()?;
+        // SAFETY: not null; the program's promise.
+        unsafe { port.write(handle_of(own)) };
+        Ok(GM_SUCCESS)
+    })
+}
+
+/// Version 1.0 to 1.6, and those of 2.0.
+fn known(version: c_uint) -> bool {
+    let first = GM_API_VERSION_1_0..=GM_API_VERSION_1_6;
+    version == GM_API_VERSION_2_0
+        || first.contains(&version)
+        || (GM_API_VERSION_2_0 << 8..=GM_API_VERSION).contains(&version)
+}
+
+/// Closes a port: its buffers are the program's again, and its callbacks are not called any more.
+/// Messages that come from now on fail with GM_SEND_TARGET_PORT_CLOSED.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_close(port: *mut gm_port) {
+    must("gm_close", || {
+        let (mut machine, own) = enter(port)?;
+        machine.close(own)
+    });
+}
+
+impl Machine {
+    fn close(&mut self, own: u8) -> Result<(), Failure> {
+        if !self.world().port(own).is_open {
+            return Ok(());
+        }
+        self.acknowledge()?;
+        // What came before this is accepted or not; what waits from here on is refused.
+        {
+            let mut world = self.world();
+            let port = world.port(own);
+            *port = Port {
+                was_open: true,
+                ..Port::closed()
+            };
+            world.retry_port(own);
+        }
+        self.work()?;
+        self.let_go(own)
+    }
+
+    /// Waits until nobody touches the memory of a port that was closed.
+    fn let_go(&mut self, own: u8) -> Result<(), Failure> {
+        // The next port of this number begins anew.
+        let keys = self
+            .world()
+            .keys(|key, conn| key.own == own && (conn.is_disabled || !conn.sent.is_empty()));
+        for key in keys {
+            self.say_drop(key)?;
+        }
+        loop {
+            let is_busy = {
+                let mut world = self.world();
+                let waits = world.keys(|key, conn| {
+                    let long = |sending: &crate::conn::Sending| sending.request.is_some();
+                    key.own == own && (!conn.line.is_empty() || conn.sent.iter().any(long))
+                });
+                let ends =
+                    |one: &crate::world::Finishing| one.told.is_some_and(|told| told.0 == own);
+                !waits.is_empty() || world.finishing.iter().any(ends)
+            };
+            if !is_busy {
+                break;
+            }
+            self.turn()?;
+            std::thread::yield_now();
+        }
+        let mut world = self.world();
+        let port = world.port(own);
+        port.low.clear();
+        port.high.clear();
+        Ok(())
+    }
+
+    /// Asks a receiver to let go of what it has not accepted, for a port that is closed.
+    fn say_drop(&mut self, key: crate::conn::Key) -> Result<(), Failure> {
+        let told = crate::conn::Told {
+            callback: None,
+            context: ptr::null_mut(),
+        };
+        self.ask(key, Kind::Drop, told)?;
+        for sending in &mut self.world().conn(key).sent {
+            sending.is_orphan = true;
+        }
+        Ok(())
+    }
+}
+
+/// Sets the options of GM+: GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED, both or 0. Not in the original,
+/// whose GM+ was built with or without them.
+///
+/// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_set_port_options(port: *mut gm_port, options: c_uint) -> gm_status_t {
+    guard(|| {
+        let (machine, own) = enter(port)?;
+        if options & !(GM_PLUS_INLINE | GM_PLUS_UNACKNOWLEDGED) != 0 {
+            return Err(invalid(format!("options {options:#x} are not all known")));
+        }
+        machine.world().port(own).options = options;
+        Ok(GM_SUCCESS)
+    })
+}
+
+/// The number of a port; 0 if it is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_get_port_id(port: *const gm_port) -> c_uint {
+    index_of(port).map_or(0, c_uint::from)
+}
+
+/// Ports of a node: 8.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_num_ports(_port: *const gm_port) -> c_uint {
+    c_uint::try_from(PORTS).unwrap_or(0)
+}
+
+/// Send tokens that a program has when it has opened a port.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_num_send_tokens(_port: *const gm_port) -> c_uint {
+    SEND_TOKENS
+}
+
+/// Receive tokens that a program has when it has opened a port.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_num_receive_tokens(_port: *const gm_port) -> c_uint {
+    RECV_TOKENS
+}
+
+/// Bytes of the longest datagram: 4096.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_mtu(_port: *const gm_port) -> c_uint {
+    c_uint::try_from(crate::pump::INLINE_LEN_MAX).unwrap_or(0)
+}
+
+/// The smallest size of a message: 3, which has no bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_min_message_size(_port: *const gm_port) -> c_uint {
+    crate::event::gm_min_size_for_length(0)
+}
+
+const _: () = assert!(
+    FAST_LEN_MAX < GM_PLUS_LEN_MAX as usize,
+    "short ones are among the small"
+);

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Events: taking them one after the other, waiting for them, and what the library does with those that
+//! the program does not know.
+
+use crate::code::GM_SUCCESS;
+use crate::conn::Told;
+use crate::error::Failure;
+use crate::event::*;
+use crate::machine::{Held, die, enter, is_shared, lock, must};
+use crate::port::{gm_port, handle_of};
+use crate::world::{Item, PORTS};
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_uint};
+use std::time::{Duration, Instant};
+
+/// The event that was handed out last, of each port.
+struct Events([UnsafeCell<gm_recv_event>; PORTS]);
+
+// SAFETY: written with the machine's lock held; the program reads it until its next call for the port.
+unsafe impl Sync for Events {}
+
+static EVENTS: Events = Events([const { UnsafeCell::new(gm_recv_event::NONE) }; PORTS]);
+
+/// How long a wait spins before it sleeps: a wake-up costs about as much.
+const SPIN: Duration = Duration::from_micros(100);
+
+/// Longest sleep: so long a peer may be gone before it is noticed.
+const NAP_MS: i32 = 50;
+
+/// The same where other threads call, whose calls may bring what is waited for.
+const SHARED_NAP_MS: i32 = 1;
+
+fn type_of(kind: c_uint) -> u8 {
+    u8::try_from(kind).unwrap_or(0)
+}
+
+/// Takes the next event of a port, if there is one.
+#[inline]
+fn take(machine: &mut Held, own: u8) -> Option<gm_recv_event> {
+    let mut world = machine.world();
+    let port = world.port(own);
+    Some(match port.next_event()? {
+        Item::Message(event) => {
+            port.recv_tokens += 1;
+            event
+        }
+        Item::Sent(ended) => {
+            port.ended.push_back(ended);
+            gm_recv_event::bare(GM_SENT_EVENT)
+        }
+        Item::Alarm(number) => {
+            port.alarmed.push_back(number);
+            gm_recv_event::bare(GM_ALARM_EVENT)
+        }
+        Item::Violation(kind) => gm_recv_event::bare(kind.into()),
+    })
+}
+
+/// Brings what there is: what has come, and alarms that are due.
+#[inline]
+fn bring(machine: &mut Held, own: u8) -> Result<(), Failure> {
+    machine.turn()?;
+    let mut world = machine.world();
+    let port = world.port(own);
+    if !port.alarms.is_empty() {
+        for number in port.alarms.take_due(Instant::now()) {
+            port.low.push_back(Item::Alarm(number));
+        }
+    }
+    Ok(())
+}
+
+fn hand_out(own: u8, event: gm_recv_event) -> *mut gm_recv_event {
+    let at = EVENTS.0[usize::from(own)].get();
+    // SAFETY: the lock is held, and the program does not read the last event any more, now that it asks
+    // for the next.
+    unsafe { at.write(event) };
+    at
+}
+
+/// The next event of a port; its type is GM_NO_RECV_EVENT when there is none. It is valid until the next
+/// call for the port. Those that the program does not know must be given to gm_unknown().
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_receive(port: *mut gm_port) -> *mut gm_recv_event {
+    must("gm_receive", || {
+        let (mut machine, own) = enter(port)?;
+        let event = match take(&mut machine, own) {
+            Some(event) => event,
+            None => {
+                bring(&mut machine, own)?;
+                take(&mut machine, own).unwrap_or(gm_recv_event::NONE)
+            }
+        };
+        Ok(hand_out(own, event))
+    })
+}
+
+/// Whether gm_receive() would return an event: 1 or 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_receive_pending(port: *mut gm_port) -> c_int {
+    must("gm_receive_pending", || {
+        let (mut machine, own) = enter(port)?;
+        if !machine.world().port(own).has_events() {
+            bring(&mut machine, own)?;
+        }
+        Ok(c_int::from(machine.world().port(own).has_events()))
+    })
+}
+
+/// The type of the event that gm_receive() would return; of a message, `sender` gets the node that has
+/// sent it, else 0. `sender` may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_next_event_peek(port: *mut gm_port, sender: *mut u16) -> c_int {
+    must("gm_next_event_peek", || {
+        let (mut machine, own) = enter(port)?;
+        if !machine.world().port(own).has_events() {
+            bring(&mut machine, own)?;
+        }
+        let mut world = machine.world();
+        let port = world.port(own);
+        let (kind, node) = match port.high.front().or_else(|| port.low.front()) {
+            None => (type_of(GM_NO_RECV_EVENT), 0),
+            Some(Item::Message(event)) => {
+                // SAFETY: any bits are numbers.
+                let fields = unsafe { event.recv };
+                (fields.r#type, u16::from_be(fields.sender_node_id))
+            }
+            Some(Item::Sent(_)) => (type_of(GM_SENT_EVENT), 0),
+            Some(Item::Alarm(_)) => (type_of(GM_ALARM_EVENT), 0),
+            Some(Item::Violation(kind)) => (*kind, 0),
+        };
+        if !sender.is_null() {
+            // SAFETY: the program's promise.
+            unsafe { sender.write(node) };
+        }
+        Ok(c_int::from(kind))
+    })
+}
+
+/// Waits for an event, and looks for it in turns for as long as `spin` before it sleeps.
+fn wait(port: *mut gm_port, spin: Duration) -> Result<*mut gm_recv_event, Failure> {
+    let begun = Instant::now();
+    loop {
+        let (mut machine, own) = enter(port)?;
+        if let Some(event) = take(&mut machine, own) {
+            return Ok(hand_out(own, event));
+        }
+        bring(&mut machine, own)?;
+        if let Some(event) = take(&mut machine, own) {
+            return Ok(hand_out(own, event));
+        }
+        if begun.elapsed() < spin {
+            drop(machine);
+            std::thread::yield_now();
+            continue;
+        }
+        // Before a sleep: those that it waits for may be gone, and messages may have waited for long.
+        machine.look()?;
+        if !machine.world().port(own).has_events() {
+            sleep(machine, own)?;
+        }
+    }
+}
+
+/// Sleeps until something comes, an alarm is due, or it is time for a look; others may have the machine
+/// meanwhile.
+fn sleep(mut machine: Held, own: u8) -> Result<(), Failure> {
+    let most = match is_shared() {
+        true => SHARED_NAP_MS,
+        false => NAP_MS,
+    };
+    let next = machine.world().port(own).alarms.next();
+    let left = next.map(|next| next.saturating_duration_since(Instant::now()).as_millis());
+    let left = left.and_then(|left| i32::try_from(left).ok());
+    let timeout = left.map_or(most, |left| left.min(most));
+    if !machine.node()?.arm()? {
+        machine.node()?.disarm();
+        return Ok(());
+    }
+    let mut poll = libc::pollfd {
+        fd: machine.event_fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    drop(machine);
+    // SAFETY: one entry, which is there.
+    let _woken: c_int = unsafe { libc::poll(&raw mut poll, 1, timeout) };
+    lock()?.node()?.disarm();
+    Ok(())
+}
+
+/// As gm_receive(), and waits for an event: it looks for a while, then it sleeps.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_blocking_receive(port: *mut gm_port) -> *mut gm_recv_event {
+    must("gm_blocking_receive", || wait(port, SPIN))
+}
+
+/// As gm_receive(), and waits for an event: it sleeps at once when there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_blocking_receive_no_spin(port: *mut gm_port) -> *mut gm_recv_event {
+    must("gm_blocking_receive_no_spin", || wait(port, Duration::ZERO))
+}
+
+/// What the library does with an event.
+enum Act {
+    Nothing,
+    Call(Told, c_int),
+    Ring(crate::alarm::Due),
+    Die(&'static str),
+}
+
+/// Takes an event that the program does not know: calls the functions of sends that have ended and of
+/// alarms. A short message is copied to its buffer and comes again, as one whose event has not FAST in
+/// its name. A token violation ends the job.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_unknown(port: *mut gm_port, event: *mut gm_recv_event) {
+    must("gm_unknown", || {
+        let (machine, own) = enter(port)?;
+        if event.is_null() {
+            return Err(Failure::null("event"));
+        }
+        // SAFETY: the program's promise: what gm_receive() has returned.
+        let event = unsafe { *event };
+        let act = decide(&machine, own, event);
+        drop(machine);
+        match act {
+            Act::Nothing => {}
+            Act::Call(told, status) => {
+                if let Some(callback) = told.callback {
+                    // SAFETY: the program's promise about its function.
+                    unsafe { callback(handle_of(own), told.context, status) };
+                }
+            }
+            Act::Ring(due) => due.ring(),
+            Act::Die(why) => die(why, 1),
+        }
+        Ok(())
+    });
+}
+
+fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Act {
+    let mut world = machine.world();
+    let port = world.port(own);
+    // SAFETY: any bits are numbers.
+    let fields = unsafe { event.recv };
+    match c_uint::from(fields.r#type) {
+        GM_SENT_EVENT => match port.ended.pop_front() {
+            Some(ended) => {
+                port.send_tokens += 1;
+                Act::Call(ended.told, ended.status)
+            }
+            None => Act::Nothing,
+        },
+        GM_ALARM_EVENT => match port.alarmed.pop_front() {
+            Some(number) => port.alarms.take(number).map_or(Act::Nothing, Act::Ring),
+            None => Act::Nothing,
+        },
+        GM_SEND_TOKEN_VIOLATION_EVENT => Act::Die("the program has sent without a send token"),
+        GM_RECV_TOKEN_VIOLATION_EVENT => {
+            Act::Die("the program has provided a buffer without a receive token")
+        }
+        _ => {
+            if let Some(kind) = slow_kind(fields.r#type) {
+                let (from, to) = (gm_ntohp(fields.message), gm_ntohp(fields.buffer));
+                // SAFETY: the place of a short message, and its buffer, which is longer.
+                unsafe { gm_memorize_message(from, to, u32::from_be(fields.length)) };
+                port.recv_tokens = port.recv_tokens.saturating_sub(1);
+                let recv = gm_recv_event_fields {
+                    message: 0,
+                    r#type: kind,
+                    ..fields
+                };
+                port.high.push_front(Item::Message(gm_recv_event { recv }));
+            }
+            Act::Nothing
+        }
+    }
+}
+
+const _: () = assert!(GM_SUCCESS == 0, "programs test a status for zero");

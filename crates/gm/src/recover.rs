@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! After a send has failed: going on with the next ones, or throwing them away.
+
+use crate::buffer::is_high;
+use crate::code::*;
+use crate::conn::{Key, Sending, Told, gm_send_completion_callback_t};
+use crate::error::{Failure, invalid};
+use crate::machine::{Machine, enter, must};
+use crate::port::gm_port;
+use crate::pump::{control, transmit};
+use crate::wire::Kind;
+use crate::world::PORTS;
+use std::ffi::{c_uint, c_void};
+
+impl Machine {
+    /// Sends a word about a connection, and tells the program when it has ended.
+    pub(crate) fn ask(&mut self, key: Key, kind: Kind, told: Told) -> Result<(), Failure> {
+        let (ack, is_gone) = {
+            let mut world = self.world();
+            let is_gone = world.peer(key.rank).is_gone;
+            let conn = world.conn(key);
+            if kind == Kind::Drop {
+                // Before the word leaves, since its answer may come with the same call.
+                conn.sent.push_back(Sending {
+                    told,
+                    request: None,
+                    is_get: false,
+                    is_drop: true,
+                    is_orphan: false,
+                });
+            }
+            (conn.tell(), is_gone)
+        };
+        let is_sent = !is_gone && {
+            let header = control(key, kind, ack, 0);
+            transmit(self.node()?, key.rank, &header, &[], true).is_ok()
+        };
+        let mut world = self.world();
+        if !is_sent {
+            world.lose(key.rank);
+        }
+        if kind != Kind::Drop {
+            world.conn(key).is_disabled &= !is_sent;
+            let status = match is_sent {
+                true => GM_SUCCESS,
+                false => GM_SEND_TARGET_NODE_UNREACHABLE,
+            };
+            world.port(key.own).push_ended(told, status);
+        }
+        Ok(())
+    }
+}
+
+/// What both functions do.
+fn recover(
+    port: *mut gm_port,
+    priority: c_uint,
+    (node, other): (c_uint, c_uint),
+    told: Told,
+    kind: Kind,
+) -> Result<(), Failure> {
+    let (mut machine, own) = enter(port)?;
+    let high = is_high(priority)?;
+    let nodes = machine.world().size;
+    let rank = node.checked_sub(1).filter(|rank| *rank < nodes);
+    let Some(rank) = rank else {
+        return Err(invalid(format!(
+            "node {node}: there are {nodes}, numbered from 1"
+        )));
+    };
+    let other = u8::try_from(other)
+        .ok()
+        .filter(|other| usize::from(*other) < PORTS);
+    let Some(other) = other else {
+        return Err(invalid("there is no such port: they are 0 to 7"));
+    };
+    if !machine.take_token(own) {
+        return Ok(());
+    }
+    let key = Key {
+        rank,
+        own,
+        other,
+        high,
+    };
+    if kind == Kind::Resume && !machine.world().conn(key).is_disabled {
+        machine.world().port(own).push_ended(told, GM_SUCCESS);
+        return Ok(());
+    }
+    machine.ask(key, kind, told)
+}
+
+/// After a send has failed: goes on with those after it to the same port with the same priority, which
+/// have waited. Takes a send token.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_resume_sending(
+    port: *mut gm_port,
+    priority: c_uint,
+    target_node_id: c_uint,
+    target_port_id: c_uint,
+    callback: gm_send_completion_callback_t,
+    context: *mut c_void,
+) {
+    let told = Told { callback, context };
+    let target = (target_node_id, target_port_id);
+    must("gm_resume_sending", || {
+        recover(port, priority, target, told, Kind::Resume)
+    });
+}
+
+/// Throws away what was sent to a port with a priority and has not been accepted there: the callbacks get
+/// GM_SEND_DROPPED. What is sent after this goes on. Takes a send token.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_drop_sends(
+    port: *mut gm_port,
+    priority: c_uint,
+    target_node_id: c_uint,
+    target_port_id: c_uint,
+    callback: gm_send_completion_callback_t,
+    context: *mut c_void,
+) {
+    let told = Told { callback, context };
+    let target = (target_node_id, target_port_id);
+    must("gm_drop_sends", || {
+        recover(port, priority, target, told, Kind::Drop)
+    });
+}

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sends: messages, datagrams, bytes into the memory of others and out of it. Each takes a send token,
+//! which is the program's again when its callback runs.
+
+use crate::buffer::{checked_size, is_high};
+use crate::code::*;
+use crate::conn::{Key, Sending, Told, gm_send_completion_callback_t};
+use crate::error::Failure;
+use crate::event::{GM_SEND_TOKEN_VIOLATION_EVENT, gm_max_length_for_size};
+use crate::machine::{Held, Machine, enter, must};
+use crate::port::{GM_PLUS_INLINE, GM_PLUS_LEN_MAX, GM_PLUS_UNACKNOWLEDGED, gm_port};
+use crate::pump::{INLINE_LEN_MAX, control, expect_answer, transmit, transmit_long};
+use crate::wire::{Header, Kind};
+use crate::world::{Item, PORTS};
+use std::ffi::{c_uint, c_void};
+
+/// Longest message, in bytes.
+const LEN_MAX: usize = (1 << 31) - 1;
+
+/// What the program wants to send.
+struct Call {
+    port: *mut gm_port,
+    /// Where the bytes are, or of a get, where they go.
+    at: *mut u8,
+    len: gm_size_t,
+    size: c_uint,
+    priority: c_uint,
+    node: c_uint,
+    to_port: c_uint,
+    told: Told,
+    addr: u64,
+}
+
+/// What is known of a call that can be carried out.
+struct Checked {
+    key: Key,
+    size: u8,
+    len: usize,
+}
+
+impl Call {
+    /// Why it cannot be carried out, as the status that its callback gets.
+    fn check(&self, own: u8, nodes: u32) -> Result<Checked, gm_status_t> {
+        let invalid = |_: Failure| GM_INVALID_PARAMETER;
+        let high = is_high(self.priority).map_err(invalid)?;
+        let size = checked_size(self.size).map_err(invalid)?;
+        let len = usize::try_from(self.len).map_err(|_| GM_INVALID_PARAMETER)?;
+        if len > LEN_MAX || self.at.is_null() && len > 0 {
+            return Err(GM_INVALID_PARAMETER);
+        }
+        let other = u8::try_from(self.to_port).ok();
+        let Some(other) = other.filter(|other| usize::from(*other) < PORTS) else {
+            return Err(GM_INVALID_PORT_NUMBER);
+        };
+        let rank = match self.node.checked_sub(1) {
+            Some(rank) if rank < nodes => rank,
+            _ => return Err(GM_SEND_TARGET_NODE_UNREACHABLE),
+        };
+        let key = Key {
+            rank,
+            own,
+            other,
+            high,
+        };
+        Ok(Checked { key, size, len })
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// They are there, and stay as they are while the slice is used.
+    unsafe fn bytes<'a>(&self, len: usize) -> &'a [u8] {
+        // SAFETY: not null where there are bytes, which `check` has seen; the rest is the caller's promise.
+        unsafe { portolan_ffi::bytes(self.at, len) }.unwrap_or(&[])
+    }
+}
+
+impl Machine {
+    /// Takes a send token; an event tells the program that there was none.
+    #[inline]
+    pub(crate) fn take_token(&mut self, own: u8) -> bool {
+        let mut world = self.world();
+        let port = world.port(own);
+        match port.send_tokens.checked_sub(1) {
+            Some(left) => {
+                port.send_tokens = left;
+                true
+            }
+            None => {
+                let kind = u8::try_from(GM_SEND_TOKEN_VIOLATION_EVENT).unwrap_or(0);
+                port.low.push_back(Item::Violation(kind));
+                false
+            }
+        }
+    }
+
+    /// Notes a send whose end a receiver will tell.
+    #[inline]
+    pub(crate) fn note(&mut self, key: Key, sending: Sending) {
+        self.world().conn(key).sent.push_back(sending);
+    }
+
+    fn end_at_once(&mut self, own: u8, told: Told, status: gm_status_t) {
+        self.world().port(own).push_ended(told, status);
+    }
+}
+
+/// Begins a call: the machine and what is known, unless it has ended already.
+fn begin(call: &Call) -> Result<Option<(Held, Checked)>, Failure> {
+    let (mut machine, own) = enter(call.port)?;
+    if !machine.take_token(own) {
+        return Ok(None);
+    }
+    let nodes = machine.world().size;
+    match call.check(own, nodes) {
+        Ok(checked) => {
+            let is_gone = machine.world().peer(checked.key.rank).is_gone;
+            if is_gone {
+                machine.world().conn(checked.key).is_disabled = true;
+                machine.end_at_once(own, call.told, GM_SEND_TARGET_NODE_UNREACHABLE);
+                return Ok(None);
+            }
+            Ok(Some((machine, checked)))
+        }
+        Err(status) => {
+            machine.end_at_once(own, call.told, status);
+            Ok(None)
+        }
+    }
+}
+
+/// Sends what a call is about, as `kind`, or if it is long, as `long_kind`.
+///
+/// # Safety
+/// The bytes of the call are there, and stay as they are until its callback runs.
+unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> {
+    let Some((mut machine, checked)) = begin(call)? else {
+        return Ok(());
+    };
+    let Checked { key, size, len } = checked;
+    let is_message = kind == Kind::Data;
+    if is_message && call.len > gm_max_length_for_size(call.size) {
+        machine.end_at_once(key.own, call.told, GM_INVALID_PARAMETER);
+        return Ok(());
+    }
+    let is_small = is_message && len <= GM_PLUS_LEN_MAX as usize;
+    let options = machine.world().port(key.own).options;
+    if is_small && options & GM_PLUS_UNACKNOWLEDGED != 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { send_alone(machine, call, &checked, Kind::Loose) };
+    }
+    let is_long = len > INLINE_LEN_MAX;
+    let (ack, tag) = {
+        let mut world = machine.world();
+        let tag = if is_long { world.new_tag() } else { 0 };
+        (world.conn(key).tell(), tag)
+    };
+    let header = Header {
+        kind: if is_long { long_kind } else { kind },
+        size,
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+        addr: call.addr,
+        ..control(key, kind, ack, tag)
+    };
+    let at_once = is_small && options & GM_PLUS_INLINE != 0;
+    // SAFETY: the caller's promise.
+    unsafe { carry(&mut machine, call, &header, key, at_once) }
+}
+
+/// Notes a message before its header leaves, since its acknowledgement may come with the same call; bytes
+/// that travel by themselves leave first.
+///
+/// # Safety
+/// As [`send`].
+unsafe fn carry(
+    machine: &mut Machine,
+    call: &Call,
+    header: &Header,
+    key: Key,
+    at_once: bool,
+) -> Result<(), Failure> {
+    let len = header.len as usize;
+    let is_long = matches!(header.kind, Kind::LongData | Kind::LongPut);
+    let mut sending = Sending {
+        told: call.told,
+        request: None,
+        is_get: false,
+        is_drop: false,
+        is_orphan: false,
+    };
+    let mut bytes: &[u8] = &[];
+    if is_long {
+        // SAFETY: the caller's promise.
+        let sent = unsafe { transmit_long(machine.node()?, key, header.aux, (call.at, len)) };
+        // Without a request its receiver is gone, which the header will show.
+        sending.request = sent.ok();
+    } else {
+        // SAFETY: the caller's promise.
+        bytes = unsafe { call.bytes(len) };
+    }
+    machine.note(key, sending);
+    let at_once = at_once || is_long;
+    if transmit(machine.node()?, key.rank, header, bytes, at_once).is_err() {
+        machine.world().lose(key.rank);
+        machine.work()?;
+    }
+    Ok(())
+}
+
+/// Sends a message that nobody acknowledges: it has ended when it has left.
+///
+/// # Safety
+/// The bytes of the call are there.
+unsafe fn send_alone(
+    mut machine: Held,
+    call: &Call,
+    checked: &Checked,
+    kind: Kind,
+) -> Result<(), Failure> {
+    let Checked { key, size, len } = *checked;
+    // What may be lost tells nothing.
+    let ack = match kind {
+        Kind::Datagram => 0,
+        _ => machine.world().conn(key).tell(),
+    };
+    let header = Header {
+        size,
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+        ..control(key, kind, ack, 0)
+    };
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { call.bytes(len) };
+    let status = match transmit(machine.node()?, key.rank, &header, bytes, true) {
+        Ok(()) => GM_SUCCESS,
+        Err(_) => {
+            machine.world().lose(key.rank);
+            GM_SEND_TARGET_NODE_UNREACHABLE
+        }
+    };
+    machine.end_at_once(key.own, call.told, status);
+    Ok(())
+}
+
+/// Sends `len` bytes with `size` and `priority` to port `target_port_id` of node `target_node_id`. Of one
+/// pair of ports and priority, messages arrive in the order in which they were sent. When it has been
+/// accepted into a buffer there, or has failed, gm_unknown() calls `callback` with the reason; until then
+/// the bytes must stay as they are. Takes a send token; when there is none, the port gets a
+/// GM_SEND_TOKEN_VIOLATION_EVENT, and nothing is sent.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
+pub unsafe extern "C" fn gm_send_with_callback(
+    port: *mut gm_port,
+    message: *mut c_void,
+    size: c_uint,
+    len: gm_size_t,
+    priority: c_uint,
+    target_node_id: c_uint,
+    target_port_id: c_uint,
+    callback: gm_send_completion_callback_t,
+    context: *mut c_void,
+) {
+    let call = Call {
+        port,
+        at: message.cast(),
+        len,
+        size,
+        priority,
+        node: target_node_id,
+        to_port: target_port_id,
+        told: Told { callback, context },
+        addr: 0,
+    };
+    // SAFETY: the program's promise.
+    must("gm_send_with_callback", || unsafe {
+        send(&call, Kind::Data, Kind::LongData)
+    });
+}
+
+/// As gm_send_with_callback(), to the port with the same number as this one.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
+pub unsafe extern "C" fn gm_send_to_peer_with_callback(
+    port: *mut gm_port,
+    message: *mut c_void,
+    size: c_uint,
+    len: gm_size_t,
+    priority: c_uint,
+    target_node_id: c_uint,
+    callback: gm_send_completion_callback_t,
+    context: *mut c_void,
+) {
+    let own = crate::port::gm_get_port_id(port);
+    // SAFETY: the program's promise.
+    unsafe {
+        gm_send_with_callback(
+            port,
+            message,
+            size,
+            len,
+            priority,
+            target_node_id,
+            own,
+            callback,
+            context,
+        );
+    }
+}
+
+/// Sends up to gm_mtu() bytes that may be lost: on the network, or for want of a buffer. The callback
+/// runs when they have left.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
+pub unsafe extern "C" fn gm_datagram_send(
+    port: *mut gm_port,
+    message: *mut c_void,
+    size: c_uint,
+    len: gm_size_t,
+    priority: c_uint,
+    target_node_id: c_uint,
+    target_port_id: c_uint,
+    callback: gm_send_completion_callback_t,
+    context: *mut c_void,
+) {
+    let call = Call {
+        port,
+        at: message.cast(),
+        len,
+        size,
+        priority,
+        node: target_node_id,
+        to_port: target_port_id,
+        told: Told { callback, context },
+        addr: 0,
+    };
+    must("gm_datagram_send", || {
+        let Some((mut machine, checked)) = begin(&call)? else {
+            return Ok(());
+        };
+        if checked.len > INLINE_LEN_MAX || len > gm_max_length_for_size(size) {
+            machine.end_at_once(checked.key.own, call.told, GM_INVALID_PARAMETER);
+            return Ok(());
+        }
+        // SAFETY: the program's promise.
+        unsafe { send_alone(machine, &call, &checked, Kind::Datagram) }
+    });
+}
+
+/// Writes `len` bytes to address `target` of the process with port `target_port_id` of node
+/// `target_node_id`, which has registered that memory and called gm_allow_remote_memory_access(). The
+/// program there gets no event. It is in order with messages of the same ports and priority.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
+pub unsafe extern "C" fn gm_directed_send_with_callback(
+    port: *mut gm_port,
+    source: *mut c_void,
+    target: gm_remote_ptr_t,
+    len: gm_size_t,
+    priority: c_uint,
+    target_node_id: c_uint,
+    target_port_id: c_uint,
+    callback: gm_send_completion_callback_t,
+    context: *mut c_void,
+) {
+    let call = Call {
+        port,
+        at: source.cast(),
+        len,
+        size: 0,
+        priority,
+        node: target_node_id,
+        to_port: target_port_id,
+        told: Told { callback, context },
+        addr: target,
+    };
+    // SAFETY: the program's promise.
+    must("gm_directed_send_with_callback", || unsafe {
+        send(&call, Kind::Put, Kind::LongPut)
+    });
+}
+
+/// The same as gm_directed_send_with_callback().
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
+pub unsafe extern "C" fn gm_put(
+    port: *mut gm_port,
+    source: *mut c_void,
+    target: gm_remote_ptr_t,
+    len: gm_size_t,
+    priority: c_uint,
+    target_node_id: c_uint,
+    target_port_id: c_uint,
+    callback: gm_send_completion_callback_t,
+    context: *mut c_void,
+) {
+    // SAFETY: the program's promise.
+    unsafe {
+        gm_directed_send_with_callback(
+            port,
+            source,
+            target,
+            len,
+            priority,
+            target_node_id,
+            target_port_id,
+            callback,
+            context,
+        );
+    }
+}
+
+/// Reads `len` bytes at address `source` of the process with port `source_port_id` of node
+/// `source_node_id` into `target`, under the conditions of gm_directed_send_with_callback().
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
+pub unsafe extern "C" fn gm_get(
+    port: *mut gm_port,
+    source: gm_remote_ptr_t,
+    target: *mut c_void,
+    len: gm_size_t,
+    priority: c_uint,
+    source_node_id: c_uint,
+    source_port_id: c_uint,
+    callback: gm_send_completion_callback_t,
+    context: *mut c_void,
+) {
+    let call = Call {
+        port,
+        at: target.cast(),
+        len,
+        size: 0,
+        priority,
+        node: source_node_id,
+        to_port: source_port_id,
+        told: Told { callback, context },
+        addr: source,
+    };
+    must("gm_get", || {
+        let Some((mut machine, checked)) = begin(&call)? else {
+            return Ok(());
+        };
+        // SAFETY: the program's promise: the memory is the library's until the callback runs.
+        unsafe { get(&mut machine, &call, &checked) }
+    });
+}
+
+/// # Safety
+/// The memory of the call is there and nobody else's until its callback runs.
+unsafe fn get(machine: &mut Machine, call: &Call, checked: &Checked) -> Result<(), Failure> {
+    let Checked { key, len, .. } = *checked;
+    let (ack, tag) = {
+        let mut world = machine.world();
+        let tag = world.new_tag();
+        (world.conn(key).tell(), tag)
+    };
+    let at = match len {
+        0 => std::ptr::NonNull::dangling().as_ptr(),
+        _ => call.at,
+    };
+    // SAFETY: the caller's promise.
+    let request = unsafe { expect_answer(machine.node()?, key, tag, (at, len))? };
+    let header = Header {
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+        addr: call.addr,
+        ..control(key, Kind::Get, ack, tag)
+    };
+    machine.note(
+        key,
+        Sending {
+            told: call.told,
+            request: Some(request),
+            is_get: true,
+            is_drop: false,
+            is_orphan: false,
+        },
+    );
+    if transmit(machine.node()?, key.rank, &header, &[], true).is_err() {
+        machine.world().lose(key.rank);
+        machine.work()?;
+    }
+    Ok(())
+}
+
+/// Lets other processes read and write the memory that this one has registered, by this port.
+///
+/// Errors: GM_UNATTACHED, GM_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_allow_remote_memory_access(port: *mut gm_port) -> gm_status_t {
+    portolan_ffi::guard(|| {
+        let (machine, own) = enter(port)?;
+        machine.world().port(own).allows_remote = true;
+        Ok(GM_SUCCESS)
+    })
+}

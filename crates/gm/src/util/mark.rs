@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Marks: places in the program's memory that are told from ones that only look like them, by their
+//! address and a number.
+
+use crate::code::*;
+use std::collections::HashMap;
+use std::ffi::{c_int, c_ulong};
+
+/// A mark; the field is the library's.
+#[repr(C)]
+pub struct gm_mark_t {
+    number: u64,
+}
+
+/// A set of marks.
+pub struct gm_mark_set {
+    count: u64,
+    /// Numbers by address.
+    marks: HashMap<usize, u64>,
+}
+
+/// Makes a set with room for `init_count` marks; it grows.
+///
+/// Errors: GM_INVALID_PARAMETER when `set` is null, GM_OUT_OF_MEMORY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_create_mark_set(
+    set: *mut *mut gm_mark_set,
+    init_count: c_ulong,
+) -> gm_status_t {
+    if set.is_null() {
+        return GM_INVALID_PARAMETER;
+    }
+    let mut marks = HashMap::new();
+    if marks
+        .try_reserve(usize::try_from(init_count).unwrap_or(usize::MAX))
+        .is_err()
+    {
+        return GM_OUT_OF_MEMORY;
+    }
+    let made = Box::into_raw(Box::new(gm_mark_set { count: 0, marks }));
+    // SAFETY: the program's promise.
+    unsafe { set.write(made) };
+    GM_SUCCESS
+}
+
+/// Frees a set; null is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_destroy_mark_set(set: *mut gm_mark_set) {
+    if !set.is_null() {
+        // SAFETY: the program's promise: of gm_create_mark_set(), and not freed before.
+        drop(unsafe { Box::from_raw(set) });
+    }
+}
+
+/// Makes `mark` one of the set's.
+///
+/// Errors: GM_INVALID_PARAMETER when one of them is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_mark(set: *mut gm_mark_set, mark: *mut gm_mark_t) -> gm_status_t {
+    // SAFETY: the program's promise: of gm_create_mark_set().
+    let Some(set) = (unsafe { set.as_mut() }) else {
+        return GM_INVALID_PARAMETER;
+    };
+    if mark.is_null() {
+        return GM_INVALID_PARAMETER;
+    }
+    set.count += 1;
+    set.marks.insert(mark.addr(), set.count);
+    // SAFETY: the program's promise.
+    unsafe { mark.write(gm_mark_t { number: set.count }) };
+    GM_SUCCESS
+}
+
+/// Whether `mark` is one of the set's: 1 or 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_mark_is_valid(set: *mut gm_mark_set, mark: *mut gm_mark_t) -> c_int {
+    // SAFETY: the program's promise: of gm_create_mark_set().
+    let Some(set) = (unsafe { set.as_ref() }) else {
+        return 0;
+    };
+    let known = set.marks.get(&mark.addr());
+    // SAFETY: only where a mark was made: the program's promise that it is memory still.
+    c_int::from(known.is_some_and(|number| *number == unsafe { mark.read() }.number))
+}
+
+/// Makes `mark` none of the set's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_unmark(set: *mut gm_mark_set, mark: *mut gm_mark_t) {
+    // SAFETY: the program's promise: of gm_create_mark_set().
+    if let Some(set) = unsafe { set.as_mut() } {
+        set.marks.remove(&mark.addr());
+    }
+}
+
+/// Makes all marks none of the set's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_unmark_all(set: *mut gm_mark_set) {
+    // SAFETY: the program's promise: of gm_create_mark_set().
+    if let Some(set) = unsafe { set.as_mut() } {
+        set.marks.clear();
+    }
+}

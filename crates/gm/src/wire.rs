@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What stands in front of each message of GM's in one of Portolan's.
+//!
+//! ```text
+//!  0  kind u8                1  size u8; highest bit: high priority
+//!  2  port of the sender u8  3  port of the receiver u8
+//!  4  messages of the other direction that the sender of this one has accepted so far, u32
+//!  8  bytes of the message u32
+//! 12  tag of the bytes that follow by themselves, or a status u32
+//! 16  address u64, of kinds that have one
+//! ```
+//! Integers are little-endian. Short messages follow their header; the bytes of long ones travel as a
+//! tagged message, so that they go from user memory to user memory.
+
+/// What a message of the library is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A message follows.
+    Data,
+    /// The same as a tagged message.
+    LongData,
+    /// Bytes for memory follow.
+    Put,
+    /// The same as a tagged message.
+    LongPut,
+    /// Bytes of memory are asked for.
+    Get,
+    /// Messages were accepted.
+    Ack,
+    /// The next message has failed.
+    Nack,
+    /// Go on with the message after the one that has failed.
+    Resume,
+    /// Throw away what has not been accepted.
+    Drop,
+    /// It was thrown away.
+    Dropped,
+    /// A message that nobody acknowledges and that may be lost follows.
+    Datagram,
+    /// One that is not acknowledged follows, in its place among the others.
+    Loose,
+}
+
+const KINDS: [Kind; 12] = [
+    Kind::Data,
+    Kind::LongData,
+    Kind::Put,
+    Kind::LongPut,
+    Kind::Get,
+    Kind::Ack,
+    Kind::Nack,
+    Kind::Resume,
+    Kind::Drop,
+    Kind::Dropped,
+    Kind::Datagram,
+    Kind::Loose,
+];
+
+/// Bytes of the part that all have.
+pub(crate) const SHORT_LEN: usize = 16;
+/// Bytes with an address.
+pub(crate) const LEN: usize = 24;
+
+/// Marks the high priority beside the size.
+const HIGH_BIT: u8 = 0x80;
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) size: u8,
+    pub(crate) high: bool,
+    pub(crate) from_port: u8,
+    pub(crate) to_port: u8,
+    pub(crate) ack: u32,
+    pub(crate) len: u32,
+    pub(crate) aux: u32,
+    pub(crate) addr: u64,
+}
+
+impl Kind {
+    fn has_addr(self) -> bool {
+        matches!(self, Kind::Put | Kind::LongPut | Kind::Get)
+    }
+
+    /// Whether it has its place among the messages of a connection.
+    pub(crate) fn is_ordered(self) -> bool {
+        matches!(
+            self,
+            Kind::Data | Kind::LongData | Kind::Put | Kind::LongPut | Kind::Get | Kind::Loose
+        )
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at + 4)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+impl Header {
+    /// The header as bytes, and how many there are.
+    #[inline]
+    pub(crate) fn write(&self, out: &mut [u8; LEN]) -> usize {
+        let high = if self.high { HIGH_BIT } else { 0 };
+        out[..4].copy_from_slice(&[
+            self.kind as u8,
+            self.size | high,
+            self.from_port,
+            self.to_port,
+        ]);
+        out[4..8].copy_from_slice(&self.ack.to_le_bytes());
+        out[8..12].copy_from_slice(&self.len.to_le_bytes());
+        out[12..16].copy_from_slice(&self.aux.to_le_bytes());
+        out[16..].copy_from_slice(&self.addr.to_le_bytes());
+        match self.kind.has_addr() {
+            true => LEN,
+            false => SHORT_LEN,
+        }
+    }
+
+    /// A header and what follows it; `None` for what is none.
+    #[inline]
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Header, &[u8])> {
+        let &[kind, size, from_port, to_port] = bytes.get(..4)? else {
+            return None;
+        };
+        let kind = *KINDS.get(usize::from(kind))?;
+        let (addr, len) = match kind.has_addr() {
+            true => {
+                let addr = bytes.get(SHORT_LEN..LEN)?.try_into().ok()?;
+                (u64::from_le_bytes(addr), LEN)
+            }
+            false => (0, SHORT_LEN),
+        };
+        let header = Header {
+            kind,
+            size: size & !HIGH_BIT,
+            high: size & HIGH_BIT != 0,
+            from_port,
+            to_port,
+            ack: word(bytes, 4)?,
+            len: word(bytes, 8)?,
+            aux: word(bytes, 12)?,
+            addr,
+        };
+        let rest = bytes.get(len..)?;
+        let follows = match kind {
+            Kind::Data | Kind::Put | Kind::Datagram | Kind::Loose => header.len,
+            _ => 0,
+        };
+        let is_whole = usize::try_from(follows) == Ok(rest.len());
+        (is_whole && header.size < SIZES && from_port < PORTS && to_port < PORTS)
+            .then_some((header, rest))
+    }
+}
+
+/// Sizes; lengths go up to 2^31 - 1.
+const SIZES: u8 = 32;
+/// Ports of a node.
+const PORTS: u8 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for kind in KINDS {
+            let header = Header {
+                kind,
+                size: 5,
+                high: kind != Kind::Data,
+                from_port: 2,
+                to_port: 7,
+                ack: 0x0102_0304,
+                len: 3,
+                aux: u32::MAX,
+                addr: if kind.has_addr() { 1 << 60 } else { 0 },
+            };
+            let mut bytes = [0xa5; LEN];
+            let len = header.write(&mut bytes);
+            let rest: &[u8] = match kind {
+                Kind::Data | Kind::Put | Kind::Datagram | Kind::Loose => b"abc",
+                _ => b"",
+            };
+            let whole = [&bytes[..len], rest].concat();
+            assert_eq!(Header::parse(&whole), Some((header, rest)));
+            for short in 0..whole.len() {
+                assert_eq!(Header::parse(&whole[..short]), None, "{short}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_no_header() {
+        let good = [0, 3, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert!(Header::parse(&good).is_some());
+        for (at, value) in [(0, 12), (1, 32), (2, 8), (3, 255), (8, 1)] {
+            let mut bad = good;
+            bad[at] = value;
+            assert_eq!(Header::parse(&bad), None, "{at}");
+        }
+    }
+}

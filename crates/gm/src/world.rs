@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Everything but the node: ports, connections, and what is to be done with the node next.
+//!
+//! It is changed by calls of the program and by the handler of arriving messages, which runs inside
+//! calls of the node; so it is not borrowed while the node is called.
+
+use crate::alarm::Alarms;
+use crate::code::*;
+use crate::conn::{Conn, Key, Peer, Sending, Told};
+use crate::event::gm_recv_event;
+use crate::table::Registered;
+use portolan::Request;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Ports of a node, as GM had.
+pub(crate) const PORTS: usize = 8;
+/// Sizes of messages: lengths go up to 2^31 - 1.
+pub(crate) const SIZES: usize = 32;
+/// Send tokens of a port: GM had some sixty.
+pub(crate) const SEND_TOKENS: u32 = 64;
+/// Receive tokens of a port: enough for two buffers of each size and priority, and then some.
+pub(crate) const RECV_TOKENS: u32 = 256;
+/// Longest message that is told where it lies, in bytes: two cache lines.
+pub(crate) const FAST_LEN_MAX: usize = 128;
+
+/// A buffer of the program's.
+#[derive(Clone, Copy)]
+pub(crate) struct Provided {
+    pub(crate) at: *mut u8,
+    pub(crate) tag: u8,
+}
+
+/// A send that has ended, and the program has not been told.
+#[derive(Clone, Copy)]
+pub(crate) struct Ended {
+    pub(crate) told: Told,
+    pub(crate) status: gm_status_t,
+}
+
+/// What has happened at a port.
+pub(crate) enum Item {
+    Message(gm_recv_event),
+    Sent(Ended),
+    /// An alarm, by its number.
+    Alarm(u64),
+    Violation(u8),
+}
+
+/// A place for a short message. One more than there can be events, so that what the program was told of
+/// last stays while it reads.
+type Fast = [u8; FAST_LEN_MAX];
+
+/// A port of this node.
+pub(crate) struct Port {
+    pub(crate) is_open: bool,
+    pub(crate) was_open: bool,
+    pub(crate) options: u32,
+    pub(crate) allows_remote: bool,
+    pub(crate) send_tokens: u32,
+    pub(crate) recv_tokens: u32,
+    /// What the program has taken of its own accounts, by priority.
+    pub(crate) allotted: [u32; 2],
+    pub(crate) acceptable: [gm_size_t; 2],
+    /// By priority and size.
+    pub(crate) buffers: Vec<VecDeque<Provided>>,
+    /// Messages with high priority, and everything else.
+    pub(crate) high: VecDeque<Item>,
+    pub(crate) low: VecDeque<Item>,
+    /// Handed out as events, and not taken by `gm_unknown` yet.
+    pub(crate) ended: VecDeque<Ended>,
+    pub(crate) alarmed: VecDeque<u64>,
+    pub(crate) alarms: Alarms,
+    pub(crate) fast: Vec<Fast>,
+    pub(crate) fast_index: usize,
+}
+
+impl Port {
+    pub(crate) const fn closed() -> Port {
+        Port {
+            is_open: false,
+            was_open: false,
+            options: 0,
+            allows_remote: false,
+            send_tokens: 0,
+            recv_tokens: 0,
+            allotted: [0; 2],
+            acceptable: [gm_size_t::MAX; 2],
+            buffers: Vec::new(),
+            high: VecDeque::new(),
+            low: VecDeque::new(),
+            ended: VecDeque::new(),
+            alarmed: VecDeque::new(),
+            alarms: Alarms::new(),
+            fast: Vec::new(),
+            fast_index: 0,
+        }
+    }
+
+    pub(crate) fn opened(options: u32) -> Port {
+        Port {
+            is_open: true,
+            was_open: true,
+            options,
+            send_tokens: SEND_TOKENS,
+            recv_tokens: RECV_TOKENS,
+            buffers: (0..2 * SIZES).map(|_| VecDeque::new()).collect(),
+            fast: vec![[0; FAST_LEN_MAX]; RECV_TOKENS as usize + 1],
+            ..Port::closed()
+        }
+    }
+
+    #[inline]
+    pub(crate) fn buffers(&mut self, high: bool, size: u8) -> Option<&mut VecDeque<Provided>> {
+        let index = usize::from(high) * SIZES + usize::from(size);
+        self.buffers.get_mut(index)
+    }
+
+    #[inline]
+    pub(crate) fn push_message(&mut self, event: gm_recv_event, high: bool) {
+        match high {
+            true => self.high.push_back(Item::Message(event)),
+            false => self.low.push_back(Item::Message(event)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push_ended(&mut self, told: Told, status: gm_status_t) {
+        self.low.push_back(Item::Sent(Ended { told, status }));
+    }
+
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.high.is_empty() || !self.low.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Item> {
+        self.high.pop_front().or_else(|| self.low.pop_front())
+    }
+}
+
+/// What is to be done with the node.
+pub(crate) enum Todo {
+    /// Say how far this side has come, or that a message has failed.
+    Ack(Key),
+    Nack(Key, gm_status_t),
+    Dropped(Key),
+    /// Send what was asked for.
+    Answer {
+        key: Key,
+        tag: u32,
+        at: *const u8,
+        len: usize,
+    },
+    /// Throw away bytes that come by themselves.
+    Discard {
+        rank: u32,
+        tag: u32,
+    },
+    /// Nothing will come.
+    Cancel(Request),
+}
+
+/// An operation of the node that ends by itself.
+pub(crate) struct Finishing {
+    pub(crate) request: Request,
+    /// The port, whom its end is told, and how it has ended if it ends well.
+    pub(crate) told: Option<(u8, Told, gm_status_t)>,
+}
+
+/// See the module documentation.
+pub(crate) struct World {
+    pub(crate) size: u32,
+    pub(crate) ports: [Port; PORTS],
+    peers: Vec<Peer>,
+    pub(crate) todo: Vec<Todo>,
+    pub(crate) finishing: Vec<Finishing>,
+    /// Connections that owe an acknowledgement.
+    pub(crate) due: Vec<Key>,
+    /// Connections that wait for bytes.
+    pub(crate) lines: Vec<Key>,
+    /// Messages that wait for buffers.
+    pub(crate) held_count: usize,
+    pub(crate) tag_count: u32,
+    pub(crate) registered: Registered,
+    pub(crate) patience: Duration,
+    /// What came and was not GM's, or had no buffer and needed none.
+    pub(crate) dropped_count: u64,
+}
+
+impl World {
+    pub(crate) const fn new() -> World {
+        World {
+            size: 0,
+            ports: [const { Port::closed() }; PORTS],
+            peers: Vec::new(),
+            todo: Vec::new(),
+            finishing: Vec::new(),
+            due: Vec::new(),
+            lines: Vec::new(),
+            held_count: 0,
+            tag_count: 0,
+            registered: Registered::new(),
+            patience: Duration::ZERO,
+            dropped_count: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn port(&mut self, own: u8) -> &mut Port {
+        &mut self.ports[usize::from(own) % PORTS]
+    }
+
+    #[inline]
+    pub(crate) fn peer(&mut self, rank: u32) -> &mut Peer {
+        let index = rank as usize;
+        if index >= self.peers.len() {
+            self.peers.resize_with(index + 1, Peer::default);
+        }
+        &mut self.peers[index]
+    }
+
+    #[inline]
+    pub(crate) fn conn(&mut self, key: Key) -> &mut Conn {
+        self.peer(key.rank).conn(key.own, key.other, key.high)
+    }
+
+    /// All connections that `wanted` says.
+    pub(crate) fn keys(&mut self, wanted: impl Fn(&Key, &Conn) -> bool) -> Vec<Key> {
+        let mut found = Vec::new();
+        for (rank, peer) in (0..).zip(&mut self.peers) {
+            for ((own, other, high), conn) in peer.iter_mut() {
+                let key = Key {
+                    rank,
+                    own,
+                    other,
+                    high,
+                };
+                if wanted(&key, conn) {
+                    found.push(key);
+                }
+            }
+        }
+        found
+    }
+
+    /// A new tag for bytes that travel by themselves.
+    pub(crate) fn new_tag(&mut self) -> u32 {
+        self.tag_count = self.tag_count.wrapping_add(1);
+        self.tag_count
+    }
+
+    /// A send has ended; its own bytes may still be under way.
+    pub(crate) fn end_send(&mut self, own: u8, sending: Sending, status: gm_status_t) {
+        let told = (own, sending.told, status);
+        match sending.request {
+            None if sending.is_orphan => {}
+            Some(request) => {
+                if sending.is_get && status != GM_SUCCESS {
+                    self.todo.push(Todo::Cancel(request));
+                }
+                self.finishing.push(Finishing {
+                    request,
+                    told: (!sending.is_orphan).then_some(told),
+                });
+            }
+            None => self.port(own).push_ended(sending.told, status),
+        }
+    }
+
+    /// Gives a buffer back to its port, whose message will not come.
+    pub(crate) fn give_back(&mut self, key: Key, event: &gm_recv_event) {
+        // SAFETY: any bits are numbers.
+        let fields = unsafe { event.recv };
+        let provided = Provided {
+            at: crate::event::gm_ntohp(fields.buffer).cast(),
+            tag: fields.tag,
+        };
+        if let Some(buffers) = self.port(key.own).buffers(key.high, fields.size) {
+            buffers.push_front(provided);
+        }
+    }
+
+    /// Everything that was sent to a process has failed: it is gone.
+    pub(crate) fn lose(&mut self, rank: u32) {
+        self.peer(rank).is_gone = true;
+        for key in self.keys(|key, _| key.rank == rank) {
+            let conn = self.conn(key);
+            conn.is_disabled |= !conn.sent.is_empty();
+            for sending in std::mem::take(&mut self.conn(key).sent) {
+                self.end_send(key.own, sending, GM_SEND_TARGET_NODE_UNREACHABLE);
+            }
+        }
+    }
+
+    /// Whether anything is to be done with the node that a turn of its own does not do.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        !(self.todo.is_empty() && self.finishing.is_empty() && self.lines.is_empty())
+    }
+}

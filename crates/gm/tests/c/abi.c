@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Types and numbers of gm.h as a C compiler sees them; header.rs compares them with Rust's. What is known
+ * of GM's own types is asserted. */
+
+#include <gm.h>
+#include <gm.h>
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define IS(function, type) _Static_assert(_Generic(&(function), type: 1, default: 0), #function)
+
+typedef struct gm_port *port;
+typedef unsigned int number;
+typedef unsigned long length;
+typedef void (*callback)(struct gm_port *, void *, gm_status_t);
+
+IS(gm_init, gm_status_t (*)(void));
+IS(gm_finalize, void (*)(void));
+IS(gm_open, gm_status_t (*)(struct gm_port **, number, number, const char *, number));
+IS(gm_close, void (*)(port));
+IS(gm_provide_receive_buffer_with_tag, void (*)(port, void *, number, number, number));
+IS(gm_set_acceptable_sizes, gm_status_t (*)(port, number, gm_size_t));
+IS(gm_receive, gm_recv_event_t *(*)(port));
+IS(gm_blocking_receive, gm_recv_event_t *(*)(port));
+IS(gm_unknown, void (*)(port, gm_recv_event_t *));
+IS(gm_send_with_callback,
+   void (*)(port, void *, number, gm_size_t, number, number, number, callback, void *));
+IS(gm_send_to_peer_with_callback,
+   void (*)(port, void *, number, gm_size_t, number, number, callback, void *));
+IS(gm_datagram_send,
+   void (*)(port, void *, number, gm_size_t, number, number, number, callback, void *));
+IS(gm_directed_send_with_callback,
+   void (*)(port, void *, gm_remote_ptr_t, gm_size_t, number, number, number, callback, void *));
+IS(gm_get, void (*)(port, gm_remote_ptr_t, void *, gm_size_t, number, number, number, callback, void *));
+IS(gm_resume_sending, void (*)(port, number, number, number, callback, void *));
+IS(gm_drop_sends, void (*)(port, number, number, number, callback, void *));
+IS(gm_set_alarm, void (*)(port, gm_alarm_t *, uint64_t, void (*)(void *), void *));
+IS(gm_strerror, const char *(*)(gm_status_t));
+_Static_assert(sizeof(gm_size_t) == sizeof(length), "gm_size_t");
+
+int main(void) {
+    printf("gm_recv_event_t %zu %zu\n", sizeof(gm_recv_event_t), _Alignof(gm_recv_event_t));
+    printf("gm_alarm_t %zu\n", sizeof(gm_alarm_t));
+    printf("gm_mark_t %zu\n", sizeof(gm_mark_t));
+    printf("type %zu\n", offsetof(gm_recv_event_t, recv.type));
+    return 0;
+}

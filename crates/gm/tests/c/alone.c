@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A job of one: opening and closing, names, events, alarms, memory, and what is refused. */
+
+#include "check.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct gm_port *port;
+
+static void opening(void) {
+    struct gm_port *again = NULL;
+    char name[GM_MAX_PORT_NAME_LEN + 1];
+    memset(name, 'n', sizeof name);
+    name[GM_MAX_PORT_NAME_LEN] = 0;
+    CHECK(gm_last_error()[0] == 0);
+    FAILS(GM_INVALID_PARAMETER, "null", gm_open(NULL, 0, 2, "x", GM_API_VERSION));
+    FAILS(GM_INVALID_PARAMETER, "null", gm_open(&port, 0, 2, NULL, GM_API_VERSION));
+    FAILS(GM_INVALID_PARAMETER, "31", gm_open(&port, 0, 2, name, GM_API_VERSION));
+    FAILS(GM_NO_SUCH_DEVICE, "unit 1", gm_open(&port, 1, 2, "x", GM_API_VERSION));
+    FAILS(GM_INVALID_PORT_NUMBER, "port 8", gm_open(&port, 0, 8, "x", GM_API_VERSION));
+    FAILS(GM_INCOMPATIBLE_LIB_AND_DRIVER, "0x300", gm_open(&port, 0, 2, "x", 0x300));
+    OK(gm_init());
+    OK(gm_init());
+    OK(gm_open(&port, 0, 2, "port", GM_API_VERSION));
+    for (unsigned taken = 0; taken < 4; taken++)
+        FAILS(GM_BUSY, "taken", gm_open(&again, 0, taken, "x", GM_API_VERSION));
+    struct gm_port *all[3];
+    for (unsigned i = 0; i < 3; i++) {
+        OK(gm_open(&all[i], 0, 5 + i, "x", GM_API_VERSION_1_0));
+        CHECK(gm_get_port_id(all[i]) == 5 + i);
+        gm_close(all[i]);
+        FAILS(GM_UNATTACHED, "closed", gm_get_node_id(all[i], &(unsigned){0}));
+    }
+    FAILS(GM_INVALID_PARAMETER, "port", gm_get_node_id((struct gm_port *)&all, &(unsigned){0}));
+    CHECK(gm_num_ports(port) == 8 && gm_mtu(port) == 4096 && gm_min_message_size(port) == 3);
+}
+
+static void names(void) {
+    char name[GM_MAX_HOST_NAME_LEN] = "", same[GM_MAX_HOST_NAME_LEN] = "";
+    unsigned char board[6], mapper[6];
+    unsigned node = 0;
+    OK(gm_get_node_id(port, &node));
+    CHECK(node == 1);
+    OK(gm_get_host_name(port, name));
+    OK(gm_node_id_to_host_name_ex(port, 1000, 1, same));
+    CHECK(name[0] && strcmp(name, same) == 0);
+    CHECK(gm_host_name_to_node_id(port, name) == 1);
+    strcat(same, ":0");
+    node = 0;
+    OK(gm_host_name_to_node_id_ex(port, 1000, same, &node));
+    CHECK(node == 1 && gm_host_name_to_node_id(port, "nobody:7") == GM_NO_SUCH_NODE_ID);
+    FAILS(GM_NO_MATCH, "nobody", gm_host_name_to_node_id_ex(port, 0, "nobody", &node));
+    FAILS(GM_INVALID_PARAMETER, "node 2", gm_node_id_to_host_name_ex(port, 0, 2, name));
+    FAILS(GM_INVALID_PARAMETER, "null", gm_get_host_name(port, NULL));
+    OK(gm_get_unique_board_id(port, board));
+    OK(gm_get_mapper_unique_id(port, mapper));
+    CHECK(memcmp(board, mapper, 6) == 0);
+    OK(gm_node_id_to_unique_id(port, 1, mapper));
+    CHECK(memcmp(board, mapper, 6) == 0);
+    node = 0;
+    OK(gm_unique_id_to_node_id(port, board, &node));
+    CHECK(node == 1);
+    board[5]++;
+    FAILS(GM_NO_MATCH, "board", gm_unique_id_to_node_id(port, board, &node));
+    OK(gm_node_id_to_global_id(port, 1, &node));
+    OK(gm_global_id_to_node_id(port, node, &node));
+    CHECK(node == 1);
+    OK(gm_max_node_id_in_use(port, &node));
+    CHECK(node == 1);
+    OK(gm_max_node_id(port, &node));
+    CHECK(node == 65535);
+}
+
+static void lengths(void) {
+    CHECK(gm_min_size_for_length(0) == 3 && gm_min_size_for_length(1) == 4 && gm_min_size_for_length(8) == 4);
+    CHECK(gm_min_size_for_length(9) == 5 && gm_min_size_for_length((1UL << 31) - 8) == 31);
+    CHECK(gm_max_length_for_size(0) == 0 && gm_max_length_for_size(3) == 0 && gm_max_length_for_size(4) == 8);
+    CHECK(gm_max_length_for_size(31) == (1UL << 31) - 8);
+    for (unsigned size = 3; size < 32; size++) {
+        CHECK(gm_min_size_for_length(gm_max_length_for_size(size)) == size);
+        CHECK(gm_min_size_for_length(gm_max_length_for_size(size) + 1) == size + 1);
+    }
+    CHECK(gm_log2_roundup(1) == 0 && gm_log2_roundup(4096) == 12 && gm_log2_roundup(4097) == 13);
+}
+
+/* To itself: the same rules as to others. */
+static void to_itself(void) {
+    char word[16] = "ahoy", buffer[16] = "";
+    int status = UNKNOWN;
+    gm_send_with_callback(port, word, 4, 5, GM_LOW_PRIORITY, 1, 2, on_sent, &status);
+    for (int i = 0; i < 100; i++) CHECK(GM_RECV_EVENT_TYPE(gm_receive(port)) == GM_NO_RECV_EVENT);
+    gm_provide_receive_buffer(port, buffer, 4, GM_LOW_PRIORITY);
+    gm_recv_event_t *event = next_message(port);
+    CHECK(GM_RECV_EVENT_TYPE(event) == GM_FAST_PEER_RECV_EVENT && strcmp(bytes_of(event), "ahoy") == 0);
+    CHECK(status_of(port, &status) == GM_SUCCESS);
+    status = UNKNOWN;
+    gm_resume_sending(port, GM_LOW_PRIORITY, 1, 2, on_sent, &status);
+    CHECK(status_of(port, &status) == GM_SUCCESS);
+    /* Without a token nothing is sent; an event says so. */
+    for (unsigned i = 0; i <= gm_num_send_tokens(port); i++)
+        gm_send_with_callback(port, word, 4, 5, GM_LOW_PRIORITY, 1, 2, NULL, NULL);
+    CHECK(GM_RECV_EVENT_TYPE(gm_blocking_receive(port)) == GM_SEND_TOKEN_VIOLATION_EVENT);
+    /* They arrive, and wait for buffers. */
+    for (int i = 0; i < 100; i++) CHECK(GM_RECV_EVENT_TYPE(gm_receive(port)) == GM_NO_RECV_EVENT);
+    gm_close(port);
+    OK(gm_open(&port, 0, 2, "again", GM_API_VERSION));
+    for (unsigned i = 0; i <= gm_num_receive_tokens(port); i++)
+        gm_provide_receive_buffer(port, buffer, 4, GM_LOW_PRIORITY);
+    CHECK(GM_RECV_EVENT_TYPE(gm_blocking_receive_no_spin(port)) == GM_RECV_TOKEN_VIOLATION_EVENT);
+    gm_close(port);
+    OK(gm_open(&port, 0, 2, "again", GM_API_VERSION));
+    /* Nothing is left of what the port was: neither messages nor tokens nor what had failed. */
+    gm_provide_receive_buffer(port, buffer, 4, GM_LOW_PRIORITY);
+    for (int i = 0; i < 100; i++) CHECK(GM_RECV_EVENT_TYPE(gm_receive(port)) == GM_NO_RECV_EVENT);
+    status = UNKNOWN;
+    gm_send_with_callback(port, word, 4, 5, GM_LOW_PRIORITY, 1, 2, on_sent, &status);
+    CHECK(strcmp(bytes_of(next_message(port)), "ahoy") == 0 && status_of(port, &status) == GM_SUCCESS);
+}
+
+static int rung;
+static void ring(void *context) { rung = rung * 10 + *(int *)context; }
+
+static void alarms(void) {
+    static int numbers[] = {1, 2, 3};
+    gm_alarm_t all[3];
+    for (int i = 0; i < 3; i++) gm_initialize_alarm(&all[i]);
+    gm_set_alarm(port, &all[2], 9000, ring, &numbers[2]);
+    gm_set_alarm(port, &all[0], 1000, ring, &numbers[0]);
+    gm_set_alarm(port, &all[1], 3600000000, ring, &numbers[0]);
+    gm_set_alarm(port, &all[1], 4000, ring, &numbers[1]);
+    while (rung < 100) {
+        gm_recv_event_t *event = rung % 2 ? gm_blocking_receive(port) : gm_blocking_receive_no_spin(port);
+        CHECK(GM_RECV_EVENT_TYPE(event) == GM_ALARM_EVENT);
+        gm_unknown(port, event);
+    }
+    CHECK(rung == 123);
+    /* One that is cancelled does not ring, not even when it is due. */
+    gm_set_alarm(port, &all[0], 0, ring, &numbers[0]);
+    gm_set_alarm(port, &all[1], 0, ring, &numbers[1]);
+    gm_recv_event_t *event = gm_blocking_receive(port);
+    gm_cancel_alarm(&all[0]);
+    gm_unknown(port, event);
+    gm_unknown(port, gm_blocking_receive(port));
+    gm_cancel_alarm(&all[0]);
+    CHECK(rung == 1232 && gm_receive_pending(port) == 0);
+}
+
+static void memory(void) {
+    char bytes[100];
+    OK(gm_register_memory(port, bytes, 100));
+    OK(gm_register_memory_ex(port, bytes, 100, bytes));
+    FAILS(GM_INVALID_PARAMETER, "pvma", gm_register_memory_ex(port, bytes, 100, bytes + 1));
+    FAILS(GM_INVALID_PARAMETER, "null", gm_register_memory(port, NULL, 100));
+    FAILS(GM_INVALID_PARAMETER, "beyond", gm_register_memory(port, bytes, -1UL));
+    FAILS(GM_INVALID_PARAMETER, "not registered", gm_deregister_memory(port, bytes, 99));
+    OK(gm_deregister_memory(port, bytes, 100));
+    OK(gm_deregister_memory(port, bytes, 100));
+    FAILS(GM_INVALID_PARAMETER, "not registered", gm_deregister_memory(port, bytes, 100));
+    CHECK(!gm_dma_malloc(port, -1UL) && !gm_dma_calloc(port, 1UL << 63, 2));
+    gm_dma_free(port, NULL);
+    FAILS(GM_INVALID_PARAMETER, "options", gm_set_port_options(port, 4));
+    FAILS(GM_INVALID_PARAMETER, "priority 2", gm_set_acceptable_sizes(port, 2, 0));
+}
+
+static void statuses(void) {
+    CHECK(strstr(gm_strerror(GM_SEND_TIMED_OUT), "GM_SEND_TIMED_OUT"));
+    CHECK(gm_strerror(-1) && gm_strerror(48) && gm_strerror(47));
+    gm_perror("gm", GM_BUSY);
+    gm_hex_dump("0123456789abcdefghi", 19);
+    unsigned long before = gm_ticks(port);
+    CHECK(gm_sleep(0) == 0 && gm_ticks(port) >= before && gm_getpid() == (unsigned)getpid());
+    gm_printf("printed %d\n", 1);
+    gm_eprintf("printed %d\n", 2);
+}
+
+/* The ports are the parent's; the child is told so. */
+static void in_a_child(void) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        FAILS(GM_ACCESS_DENIED, "forked", gm_get_node_id(port, &(unsigned){0}));
+        FAILS(GM_ACCESS_DENIED, "forked", gm_init());
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(int argc, char **argv) {
+    opening();
+    if (argc > 1) {
+        static char bytes[16];
+        gm_alarm_t *none = NULL;
+        if (!strcmp(argv[1], "abort")) gm_abort();
+        if (!strcmp(argv[1], "exit")) gm_exit(GM_SUCCESS);
+        if (!strcmp(argv[1], "exit badly")) gm_exit(GM_FAILURE);
+        if (!strcmp(argv[1], "no port")) gm_receive(NULL);
+        if (!strcmp(argv[1], "no buffer")) gm_provide_receive_buffer(port, NULL, 4, 0);
+        if (!strcmp(argv[1], "no size")) gm_provide_receive_buffer(port, bytes, 32, 0);
+        if (!strcmp(argv[1], "no priority")) gm_provide_receive_buffer(port, bytes, 4, 2);
+        if (!strcmp(argv[1], "no tag")) gm_provide_receive_buffer_with_tag(port, bytes, 4, 0, 256);
+        if (!strcmp(argv[1], "no node")) gm_drop_sends(port, 0, 2, 2, NULL, NULL);
+        if (!strcmp(argv[1], "no such port")) gm_resume_sending(port, 0, 1, 8, NULL, NULL);
+        if (!strcmp(argv[1], "no account")) gm_free_send_token(port, 0);
+        if (!strcmp(argv[1], "no event")) gm_unknown(port, NULL);
+        if (!strcmp(argv[1], "no alarm")) gm_initialize_alarm(none);
+        if (!strcmp(argv[1], "no callback")) gm_set_alarm(port, &(gm_alarm_t){0}, 1, NULL, NULL);
+        if (!strcmp(argv[1], "no memory")) gm_dma_free(port, bytes + 1);
+        if (!strcmp(argv[1], "no use")) gm_finalize(), gm_finalize(), gm_finalize();
+        if (!strcmp(argv[1], "too many sends")) {
+            for (unsigned i = 0; i <= gm_num_send_tokens(port); i++)
+                gm_send_with_callback(port, bytes, 4, 5, GM_LOW_PRIORITY, 1, 2, NULL, NULL);
+            gm_unknown(port, gm_receive(port));
+        }
+        fprintf(stderr, "%s was no mistake\n", argv[1]);
+        return 0;
+    }
+    names();
+    lengths();
+    to_itself();
+    alarms();
+    memory();
+    statuses();
+    in_a_child();
+    gm_finalize();
+    OK(gm_get_node_id(port, &(unsigned){0}));
+    gm_finalize();
+    FAILS(GM_UNATTACHED, "closed", gm_get_node_id(port, &(unsigned){0}));
+    OK(gm_init());
+    OK(gm_open(&port, 0, 2, "once more", GM_API_VERSION));
+    gm_finalize();
+    puts("all is as it should be");
+    return 0;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What the C tests share: a check that names itself when it fails, ports, and waiting. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <gm.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: last error: %s\n", __FILE__, __LINE__, #condition,          \
+                    gm_last_error());                                                              \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+#define OK(call) CHECK((call) == GM_SUCCESS)
+
+#define FAILS(status, words, call) CHECK((call) == (status) && strstr(gm_last_error(), words))
+
+enum { MEETING = 7, MEETING_SIZE = 4, UNKNOWN = -1 };
+
+static unsigned me, other; /* nodes: 1 and 2 */
+static struct gm_port *meeting;
+static char meeting_buffers[2][16];
+
+/* The status of a send goes where its context says; -1 before. */
+static inline void on_sent(struct gm_port *port, void *context, gm_status_t status) {
+    (void)port;
+    if (context) *(int *)context = status;
+}
+
+static inline int is_message(const gm_recv_event_t *event) {
+    int type = GM_RECV_EVENT_TYPE(event);
+    return type >= GM_RECV_EVENT && type <= GM_FAST_HIGH_PEER_RECV_EVENT;
+}
+
+static inline int is_fast(const gm_recv_event_t *event) {
+    return GM_RECV_EVENT_TYPE(event) >= GM_FAST_RECV_EVENT;
+}
+
+/* Messages that came while something else was waited for, by port. */
+enum { STASH = 256 };
+static struct stash {
+    gm_recv_event_t events[STASH];
+    unsigned first, last;
+} stashes[8];
+
+/* The next message of a port; everything else is the library's. */
+static inline gm_recv_event_t *next_message(struct gm_port *port) {
+    struct stash *stash = &stashes[gm_get_port_id(port)];
+    if (stash->first != stash->last) return &stash->events[stash->first++ % STASH];
+    for (;;) {
+        gm_recv_event_t *event = gm_blocking_receive(port);
+        if (is_message(event)) return event;
+        gm_unknown(port, event);
+    }
+}
+
+/* Takes an event that is not wanted now. */
+static inline void put_aside(struct gm_port *port, gm_recv_event_t *event) {
+    struct stash *stash = &stashes[gm_get_port_id(port)];
+    if (!is_message(event)) {
+        gm_unknown(port, event);
+        return;
+    }
+    CHECK(stash->last - stash->first < STASH);
+    stash->events[stash->last++ % STASH] = *event;
+}
+
+/* Until a callback has written the status. */
+static inline int status_of(struct gm_port *port, volatile int *status) {
+    while (*status == UNKNOWN) put_aside(port, gm_receive(port));
+    return *status;
+}
+
+/* What a message has brought, wherever it lies. */
+static inline const char *bytes_of(const gm_recv_event_t *event) {
+    return gm_ntohp(is_fast(event) ? event->recv.message : event->recv.buffer);
+}
+
+/* Both processes come here. */
+static inline void meet(void) {
+    int status = UNKNOWN;
+    gm_send_to_peer_with_callback(meeting, NULL, MEETING_SIZE, 0, GM_LOW_PRIORITY, other, on_sent, &status);
+    gm_recv_event_t *event = next_message(meeting);
+    gm_provide_receive_buffer_with_tag(meeting, gm_ntohp(event->recv.buffer), MEETING_SIZE, GM_LOW_PRIORITY, 0);
+    CHECK(status_of(meeting, &status) == GM_SUCCESS);
+}
+
+static inline void begin(void) {
+    OK(gm_init());
+    OK(gm_open(&meeting, 0, MEETING, "meeting", GM_API_VERSION));
+    OK(gm_get_node_id(meeting, &me));
+    other = 3 - me;
+    for (int i = 0; i < 2; i++)
+        gm_provide_receive_buffer_with_tag(meeting, meeting_buffers[i], MEETING_SIZE, GM_LOW_PRIORITY, 0);
+    meet();
+}
+
+static inline void end(void) {
+    meet();
+    gm_close(meeting);
+    gm_finalize();
+}
+
+static inline void fill(char *bytes, size_t len, unsigned node, unsigned number) {
+    for (size_t i = 0; i < len; i++) bytes[i] = (char)(node * 31 + number * 7 + i / 3);
+}
+
+static inline int is_filled(const char *bytes, size_t len, unsigned node, unsigned number) {
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i] != (char)(node * 31 + number * 7 + i / 3)) return 0;
+    return 1;
+}
+
+#endif
