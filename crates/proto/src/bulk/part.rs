@@ -24,11 +24,12 @@ const PART_LEN_FIRST: u64 = 32 * 1024;
 /// Parts of a transfer begin where pages do, if its buffer does.
 const PAGE_LEN: u64 = 4096;
 
-/// Bytes of the part at `off` of a transfer, of which `left` have been granted: more and more at first,
-/// then evenly, so that both ends have as much to do with each.
-fn part_len(off: u64, left: u64) -> u64 {
+/// Bytes of the part at `off` of a transfer, of which `left` have been granted: more and more at first
+/// if it is alone, for then the receiver has nothing else to do; then evenly, so that both ends have as
+/// much to do with each.
+fn part_len(off: u64, left: u64, is_alone: bool) -> u64 {
     let most = PART_LEN_FIRST + 2 * off;
-    let part = match most < PART_LEN_MAX {
+    let part = match is_alone && most < PART_LEN_MAX {
         true => most,
         false => left.div_ceil(left.div_ceil(PART_LEN_MAX).max(1)),
     };
@@ -67,10 +68,11 @@ impl Transfers {
                 .is_some_and(|tx| tx.way == Some(Way::Stream))
         };
         let (place, key) = queue.find_ready(streamed)?;
+        let is_alone = self.tx.len() == 1;
         let transfer = self.tx.get_mut(key)?;
         let off = transfer.next_off;
         let left = transfer.granted - off;
-        let part = part_len(off, left);
+        let part = part_len(off, left, is_alone);
         transfer.next_off += part;
         if transfer.next_off >= transfer.granted {
             transfer.queued = false;
@@ -195,7 +197,7 @@ mod tests {
     fn parts(len: u64) -> alloc::vec::Vec<u64> {
         let mut off = 0;
         core::iter::from_fn(|| {
-            let part = part_len(off, len - off);
+            let part = part_len(off, len - off, true);
             off += part;
             (part > 0).then_some(part)
         })
@@ -209,6 +211,7 @@ mod tests {
         assert_eq!(parts(256 * KIB), [32, 96, 128].map(|len| len * KIB));
         let long = parts(10 << 20);
         assert_eq!(long[..3], [32, 96, 256].map(|len| len * KIB));
+        assert_eq!(part_len(0, 256 * KIB, false), 256 * KIB);
         for len in [1, 4097, 131_073, 1 << 20, (64 << 20) + 3] {
             let parts = parts(len);
             assert_eq!(parts.iter().sum::<u64>(), len);
