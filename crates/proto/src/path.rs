@@ -52,8 +52,8 @@ pub enum Left {
     /// Nothing.
     #[default]
     Nothing,
-    /// Frames under way, which may be lost; acknowledgements that nobody waits for yet. Only a timer
-    /// makes work of it.
+    /// Frames under way, one of which may be lost; acknowledgements that are not awaited yet. Only a
+    /// timer makes work of it.
     Unacknowledged,
     /// Frames or records that credit, a window or a full link holds back; long messages and requests
     /// that have begun: others wait for them.

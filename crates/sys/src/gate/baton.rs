@@ -2,7 +2,7 @@
 //! Who may use a value: its owner, or a helper while the owner is away.
 //!
 //! Each side writes a word of its own and then reads the other's (Dekker), so the owner, which comes
-//! and goes with each call, needs plain stores and loads; the helper, which looks once a millisecond,
+//! and goes with each call, needs plain stores and loads; the helper, which looks seldom,
 //! pays for the fences of both ([`barrier`]). Each absence of the owner has a number, by which the
 //! helper sees whether the owner has been back since.
 
@@ -40,7 +40,7 @@ pub(super) enum Asleep {
     /// It looks by itself for what is not urgent.
     Lightly,
     /// It looks when it is called.
-    Fast,
+    Deeply,
 }
 
 /// See the module documentation.
@@ -90,7 +90,7 @@ impl Baton {
         let least = if is_urgent {
             Asleep::Lightly
         } else {
-            Asleep::Fast
+            Asleep::Deeply
         };
         let is_called = self.asleep.load(Ordering::Relaxed) >= least as u8;
         if is_called {

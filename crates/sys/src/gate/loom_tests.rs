@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The baton under loom: every interleaving of an owner that comes and goes with a helper.
 
-use super::baton::Baton;
+use super::baton::{Asleep, Baton};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -55,4 +55,25 @@ fn one_at_a_time_uses_the_value() {
         let value = shared.value.with(|value| unsafe { *value });
         assert_eq!(value, 2 + count);
     });
+}
+
+#[test]
+fn a_helper_that_sleeps_is_called() {
+    for (asleep, is_urgent) in [(Asleep::Deeply, false), (Asleep::Lightly, true)] {
+        loom::model(move || {
+            let baton = Arc::new(Baton::new());
+            let of_helper = Arc::clone(&baton);
+            let helper = thread::spawn(move || {
+                of_helper.fall_asleep(asleep);
+                // loom finds it when this is for ever.
+                while of_helper.absence().is_none() {
+                    thread::park();
+                }
+            });
+            if baton.put_down(is_urgent) {
+                helper.thread().unpark();
+            }
+            helper.join().unwrap();
+        });
+    }
 }

@@ -34,9 +34,10 @@ use std::time::Duration;
 /// poll takes the core from a pinned program for some 10 µs: 1 % of it.
 pub const ABSENCE: Duration = Duration::from_millis(1);
 
-/// The same for what is not urgent, and between looks at an owner that leaves nothing else: half of
-/// what kernel TCP lets an acknowledgement wait (`TCP_DELACK_MAX`, 40 ms), and 50 polls a second,
-/// 0.05 % of a core.
+/// The same for what is not urgent, and between looks at an owner that leaves nothing else: half of what
+/// kernel TCP lets an acknowledgement wait at least (`TCP_DELACK_MIN`, 40 ms), and 50 polls a second,
+/// 0.05 % of a core. What it costs: a frame that was lost is sent again so much later by a program that
+/// computes, and its peers ask again for what it has not acknowledged.
 const ABSENCE_PATIENT: Duration = Duration::from_millis(20);
 
 /// Longest pause between tries to move what is stuck, since its peer computes: 25 tries a second are
@@ -332,15 +333,19 @@ fn help<T: Carry>(shared: &Shared<T>) {
         let absence = shared.baton.absence().filter(|now| Some(*now) != done);
         if absence.is_some_and(Absence::is_urgent) {
             polls = 0;
-            thread::park_timeout(pause);
+            doze(shared, pause, absence);
         } else {
             // What was left is looked after for as long as it is there.
-            polls = 1 + if absence.is_some() {
-                polls.min(POLLS_MAX)
-            } else {
-                polls
+            polls = 1 + match absence {
+                Some(_) => polls.min(POLLS_MAX),
+                None => polls,
             };
-            if sleep(shared, polls, pause, done) {
+            let is_called = match polls {
+                ..=POLLS_MAX => doze(shared, pause, done),
+                _ if polls <= 2 * POLLS_MAX => doze(shared, pause.max(ABSENCE_PATIENT), done),
+                _ => sleep(shared, Asleep::Deeply, None, done),
+            };
+            if is_called {
                 polls = 0;
             }
         }
@@ -375,26 +380,31 @@ impl<T> Drop for GiveBack<'_, T> {
     }
 }
 
-/// Sleeps after so many polls that have found nothing urgent: for a moment; for longer, unless the
-/// owner calls for something urgent; at last until it calls. Returns whether it has called.
-fn sleep<T>(shared: &Shared<T>, polls: u32, pause: Duration, done: Option<Absence>) -> bool {
-    if polls <= POLLS_MAX {
-        thread::park_timeout(pause);
+/// Sleeps for `time`: unless that is a moment, the owner calls for what is urgent and not `seen`. Returns
+/// whether it has called.
+fn doze<T>(shared: &Shared<T>, time: Duration, seen: Option<Absence>) -> bool {
+    if time <= ABSENCE {
+        thread::park_timeout(time);
         return false;
     }
-    let is_deep = polls > 2 * POLLS_MAX;
-    shared.baton.fall_asleep(if is_deep {
-        Asleep::Fast
-    } else {
-        Asleep::Lightly
-    });
-    // Whoever left something before that has not called.
-    let left = shared.baton.absence().filter(|now| Some(*now) != done);
-    let is_missed = left.is_some_and(|left| is_deep || left.is_urgent());
+    sleep(shared, Asleep::Lightly, Some(time), seen)
+}
+
+/// Sleeps until the owner calls, or for `most`; not at all if it has left something before that it would
+/// have called for, and that was not `seen`. Returns whether it has called.
+fn sleep<T>(
+    shared: &Shared<T>,
+    asleep: Asleep,
+    most: Option<Duration>,
+    seen: Option<Absence>,
+) -> bool {
+    shared.baton.fall_asleep(asleep);
+    let left = shared.baton.absence().filter(|now| Some(*now) != seen);
+    let is_missed = left.is_some_and(|left| asleep == Asleep::Deeply || left.is_urgent());
     if !is_missed && !shared.is_closed.load(Ordering::SeqCst) {
-        match is_deep {
-            true => thread::park(),
-            false => thread::park_timeout(ABSENCE_PATIENT.max(pause)),
+        match most {
+            Some(most) => thread::park_timeout(most),
+            None => thread::park(),
         }
     }
     shared.baton.wake()

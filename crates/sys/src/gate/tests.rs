@@ -151,6 +151,32 @@ fn an_owner_that_comes_back_all_the_time_meets_a_whole_value() {
 }
 
 #[test]
+fn a_sleeper_is_called_once_for_what_it_sleeps_too_fast_to_see() {
+    for (asleep, is_urgent, is_called) in [
+        (Asleep::Not, true, false),
+        (Asleep::Lightly, false, false),
+        (Asleep::Lightly, true, true),
+        (Asleep::Deeply, false, true),
+        (Asleep::Deeply, true, true),
+    ] {
+        let baton = Baton::new();
+        baton.fall_asleep(asleep);
+        assert_eq!(baton.put_down(is_urgent), is_called, "{asleep:?}");
+        let absence = baton.absence().unwrap();
+        assert_eq!(absence.is_urgent(), is_urgent);
+        baton.take_back();
+        assert!(baton.is_wanted(absence) && baton.absence().is_none());
+        assert!(
+            !is_called || !baton.put_down(is_urgent),
+            "it is called once"
+        );
+        if asleep != Asleep::Not {
+            assert_eq!(baton.wake(), is_called, "{asleep:?}");
+        }
+    }
+}
+
+#[test]
 fn no_thread_is_started_for_one_that_leaves_nothing() {
     let (gate, _seen) = gate();
     assert_eq!(gate.look().left, 0);
