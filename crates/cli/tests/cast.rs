@@ -531,6 +531,37 @@ fn small_files_that_stay_as_they_are_are_not_made_anew() {
     assert!(!has_parts(hosts.root()));
 }
 
+/// A directory of an older copy that has moved away, and is reached by a symbolic link, is not the copy's.
+#[test]
+fn files_behind_a_symbolic_link_are_not_shared() {
+    let hosts = Hosts::new(2);
+    let source = hosts.path("source");
+    fs::create_dir_all(source.join("in/deep")).unwrap();
+    fs::write(source.join("in/deep/file"), fill(50, 3000)).unwrap();
+    let targets = [&source, &hosts.path("%h")];
+    let targets = targets.map(|path| path.as_path());
+    assert_eq!(hosts.cast(&targets, &[]).status, 0);
+    let copies = ["n1", "n2"].map(|name| hosts.path(name).join("in/deep/file"));
+    let before = copies.each_ref().map(|copy| number(copy));
+    let elsewhere = hosts.path("elsewhere");
+    fs::rename(hosts.path("n1").join("in"), &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, hosts.path("n1").join("in")).unwrap();
+    let ended = hosts.cast(&targets, &["--resume"]);
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    for name in ["n1", "n2"] {
+        compare(&source, &hosts.path(name));
+    }
+    assert_ne!(number(&copies[0]), before[0], "made anew");
+    assert_eq!(
+        number(&copies[1]),
+        before[1],
+        "shared, without a link above"
+    );
+    let moved = fs::metadata(elsewhere.join("deep/file")).unwrap();
+    assert_eq!((moved.ino(), moved.nlink()), (before[0], 1));
+    assert!(!has_parts(hosts.root()));
+}
+
 #[test]
 fn a_host_that_is_stopped_is_given_up() {
     let hosts = Hosts::new(3);

@@ -11,13 +11,16 @@ use crate::entry::{Entry, Meta, What, below};
 use crate::fault::Fault;
 use crate::spec::Spec;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid,
-    XattrFlags,
+    AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec,
+    Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A directory is writable for its maker until it is complete.
 const UNFINISHED_DIRECTORY: u32 = 0o700;
@@ -44,11 +47,17 @@ enum Level {
 /// make a hundred thousand files anew and remove the old ones takes a file system many times as long.
 struct Same {
     path: PathBuf,
-    old: PathBuf,
+    old: OldName,
     meta: Meta,
     len: u64,
     /// What has come of it.
     bytes: Vec<u8>,
+}
+
+/// A name in a directory of the older copy, which is held: by its path it may be another one later.
+struct OldName {
+    directory: Arc<OwnedFd>,
+    name: OsString,
 }
 
 /// Bytes of such a file: what has come of it is held, to be written if it is another one after all.
@@ -79,6 +88,9 @@ pub(super) struct Tree {
     is_prepared: bool,
     /// The last files that were looked into: of the part, and of the older copy.
     looked_into: [Option<(PathBuf, Option<File>)>; 2],
+    /// The directory of the older copy that was last asked for a file that stays, by its path below the
+    /// target.
+    old_directory: Option<(PathBuf, Option<Arc<OwnedFd>>)>,
     may_replace: bool,
     keep_partial: bool,
     sync: bool,
@@ -98,6 +110,7 @@ impl Tree {
             resume: spec.resume,
             is_prepared: false,
             looked_into: [None, None],
+            old_directory: None,
             may_replace: spec.replace || spec.resume,
             keep_partial: spec.keep_partial,
             sync: spec.sync,
@@ -285,11 +298,12 @@ impl Tree {
     }
 
     /// The file of the older copy, if nothing but its contents can differ, and it has no other name.
-    fn find_same(&self, path: &Path, meta: &Meta, len: u64) -> Option<PathBuf> {
+    fn find_same(&mut self, path: &Path, meta: &Meta, len: u64) -> Option<OldName> {
         let is_wanted = self.resume && len <= SAME_LEN_MAX && meta.attributes.is_empty();
         let below = path.strip_prefix(&self.part).ok().filter(|_| is_wanted)?;
-        let old = self.target.join(below);
-        let there = rustix::fs::lstat(&old).ok()?;
+        let name = below.file_name()?.to_owned();
+        let directory = self.old_directory(below.parent()?)?;
+        let there = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let is_file = rustix::fs::FileType::from_raw_mode(there.st_mode).is_file();
         let size = u64::try_from(there.st_size).ok()?;
         if !is_file || there.st_nlink != 1 || size != len {
@@ -298,9 +312,26 @@ impl Tree {
         let theirs = Meta::new(&there, Vec::new());
         let is_owned = !self.is_root || (theirs.uid, theirs.gid) == (meta.uid, meta.gid);
         let is_alike = (theirs.mode, theirs.modified) == (meta.mode, meta.modified);
-        // One that has extended attributes has more than the source.
-        let has_none = rustix::fs::llistxattr(&old, &mut [0_u8; 0]).is_ok_and(|len| len == 0);
-        (is_owned && is_alike && has_none).then_some(old)
+        if !is_owned || !is_alike {
+            return None;
+        }
+        // One that has extended attributes has more than the source. Should it be a FIFO by now, it is
+        // not waited for.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&directory, &name, flags, Mode::empty()).ok()?;
+        let has_none = rustix::fs::flistxattr(file, &mut [0_u8; 0]).is_ok_and(|len| len == 0);
+        has_none.then_some(OldName { directory, name })
+    }
+
+    /// A directory of the older copy. One that is reached by a symbolic link may be anywhere: files there
+    /// are not this copy's to share.
+    fn old_directory(&mut self, below: &Path) -> Option<Arc<OwnedFd>> {
+        let is_last = |(last, _): &(PathBuf, _)| last == below;
+        if !self.old_directory.as_ref().is_some_and(is_last) {
+            let directory = open_beneath(&self.target, below).ok().map(Arc::new);
+            self.old_directory = Some((below.to_owned(), directory));
+        }
+        self.old_directory.as_ref()?.1.clone()
     }
 
     /// Another file after all: makes it, of what has come.
@@ -330,7 +361,7 @@ impl Tree {
     fn link_same(&mut self) -> Result<(), Fault> {
         if let Some(Level::Same(same)) = self.levels.last()
             && same.bytes.len() as u64 == same.len
-            && rustix::fs::linkat(CWD, &same.old, CWD, &same.path, AtFlags::empty()).is_ok()
+            && same.old.link_to(&same.path).is_ok()
         {
             self.levels.pop();
             return Ok(());
@@ -424,6 +455,24 @@ impl Tree {
             .map_err(failed)?;
         part::remove(&self.part)
     }
+}
+
+impl OldName {
+    fn link_to(&self, path: &Path) -> Result<(), Errno> {
+        rustix::fs::linkat(&self.directory, &self.name, CWD, path, AtFlags::empty())
+    }
+}
+
+/// Opens a directory below `root`, with no symbolic link from there on (openat2(2)). A kernel before
+/// Linux 5.6 cannot, and says so.
+fn open_beneath(root: &Path, below: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let root = rustix::fs::open(root, flags, Mode::empty())?;
+    if below.as_os_str().is_empty() {
+        return Ok(root);
+    }
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(&root, below, flags, Mode::empty(), resolve)
 }
 
 fn create(path: &Path) -> Result<File, Fault> {
