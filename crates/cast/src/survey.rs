@@ -28,9 +28,12 @@ use std::time::{Duration, Instant};
 /// Port of the blocks that are sent.
 const DATA: u16 = 1;
 
-/// How long each kind of work is looked at, or how many bytes, whichever ends first: a disk has begun to
-/// read ahead, and a wire of 1 Gb/s has carried 30 MB.
+/// How long each kind of work is looked at: a disk has begun to read ahead, and a wire of 1 Gb/s has
+/// carried 30 MB.
 const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Reading and writing end after that many bytes, too, so as not to take much of a disk or of the memory
+/// that caches it. What is sent stays nowhere, and only time ends it.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Blocks that are worked on in turn: as in a cast, none is in the processor's cache when it comes.
@@ -212,6 +215,38 @@ impl Watch {
     }
 }
 
+/// Blocks that have been sent, or have come, and what they cost.
+struct Tally {
+    watch: Watch,
+    blocks: u64,
+    /// Of those that count.
+    bytes: u64,
+}
+
+impl Tally {
+    fn start() -> Tally {
+        Tally {
+            watch: Watch::start(),
+            blocks: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Adds a block. Once those are through that warm the path up, it begins anew, unless none is to come:
+    /// of the slowest path they are all that there is to go by.
+    fn add(&mut self, len: u64, is_last: bool) {
+        self.blocks += 1;
+        self.bytes += len;
+        if self.blocks == WARMING && !is_last {
+            (self.watch, self.bytes) = (Watch::start(), 0);
+        }
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        self.watch.cost(self.bytes)
+    }
+}
+
 /// What this process's threads have used.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -328,10 +363,10 @@ fn writing(spec: &Spec, rank: u32) -> Option<(u64, Option<Cost>)> {
 /// Sends blocks to one process for a while; the last one says so by its first byte.
 fn sending(node: &mut Node, to: u32) -> Result<Option<Cost>, Fault> {
     let begin = Instant::now();
-    let mut watch = Watch::start();
+    let mut tally = Tally::start();
     let mut memory: VecDeque<Vec<u8>> = blocks().into();
     let mut under_way: VecDeque<Request> = VecDeque::new();
-    let (mut done, mut counted, mut is_last) = (0, 0, false);
+    let mut is_last = false;
     loop {
         while under_way.len() < UNDER_WAY && !is_last {
             is_last = begin.elapsed() >= PATIENCE;
@@ -341,7 +376,7 @@ fn sending(node: &mut Node, to: u32) -> Result<Option<Cost>, Fault> {
             under_way.push_back(node.isend(Target::new(to, DATA), Buffer::from(block))?);
         }
         let Some(request) = under_way.front() else {
-            return Ok(watch.cost(counted));
+            return Ok(tally.cost());
         };
         let Some(completion) = node.test(*request)? else {
             sleep(node)?;
@@ -349,42 +384,35 @@ fn sending(node: &mut Node, to: u32) -> Result<Option<Cost>, Fault> {
         };
         under_way.pop_front();
         memory.extend(completion.buffer.map(Vec::from));
-        done += 1;
-        counted += u64::from(BLOCK_LEN);
-        if done == WARMING {
-            (watch, counted) = (Watch::start(), 0);
-        }
+        tally.add(u64::from(BLOCK_LEN), under_way.is_empty());
     }
 }
 
 fn receiving(node: &mut Node) -> Result<Option<Cost>, Fault> {
-    let mut watch = Watch::start();
+    let mut tally = Tally::start();
     let mut posted: VecDeque<Request> = VecDeque::new();
     let mut memory: VecDeque<Vec<u8>> = blocks().into();
     for block in memory.drain(..UNDER_WAY) {
         posted.push_back(node.post_recv(DATA, Buffer::from(block))?);
     }
-    let (mut done, mut counted) = (0, 0);
     while let Some(request) = posted.front() {
         let Some(completion) = node.test(*request)? else {
             sleep(node)?;
             continue;
         };
         posted.pop_front();
-        done += 1;
-        counted += completion.len as u64;
+        let len = completion.len as u64;
         let block = completion.buffer.map(Vec::from).unwrap_or_default();
-        if block.first() == Some(&1) {
+        let is_last = block.first() == Some(&1);
+        tally.add(len, is_last);
+        if is_last {
             break;
-        }
-        if done == WARMING {
-            (watch, counted) = (Watch::start(), 0);
         }
         memory.push_back(block);
         let block = memory.pop_front().unwrap_or_default();
         posted.push_back(node.post_recv(DATA, Buffer::from(block))?);
     }
-    let cost = watch.cost(counted);
+    let cost = tally.cost();
     for request in posted {
         node.cancel(request);
     }
@@ -417,6 +445,17 @@ mod tests {
 
     fn named(names: &[u8]) -> Vec<Machine> {
         names.iter().map(|&name| [name; MACHINE_LEN]).collect()
+    }
+
+    #[test]
+    fn a_path_that_carries_few_blocks_has_a_cost() {
+        for last in [1, WARMING - 1, WARMING, WARMING + 1] {
+            let mut tally = Tally::start();
+            (1..=last).for_each(|block| tally.add(10, block == last));
+            let counted = if last > WARMING { last - WARMING } else { last };
+            assert_eq!(tally.bytes, counted * 10, "{last} blocks");
+            assert!(tally.cost().is_some(), "{last} blocks");
+        }
     }
 
     #[test]
