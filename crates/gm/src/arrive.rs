@@ -113,7 +113,7 @@ impl World {
         let conn = self.conn(key);
         conn.held_since = None;
         conn.is_stopped = false;
-        self.todo.push(Todo::Dropped(key));
+        self.line_up(key, Line::Dropped);
     }
 
     /// Throws away the bytes of a message that travel by themselves.
@@ -223,17 +223,19 @@ impl World {
                 let event = event_of(key, header, buffer, ptr::null(), false);
                 self.come(key, header, buffer.at, Some(event));
             }
+            Kind::Put if self.conn(key).line.is_empty() => {
+                // SAFETY: `judge` has seen that the bytes are registered.
+                unsafe { put(at, bytes) };
+                self.settle(key, Line::Done(None));
+            }
             Kind::Put => {
-                // SAFETY: the bytes are registered, which `judge` has seen: the program's promise that
-                // they are there and that others may write to them.
-                unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
-                self.line_up(key, Line::Done(None));
+                let bytes = bytes.into();
+                self.line_up(key, Line::Put { at, bytes });
             }
             Kind::LongPut => self.come(key, header, at, None),
             _ => {
                 let tag = header.aux;
-                self.todo.push(Todo::Answer { key, tag, at, len });
-                self.line_up(key, Line::Done(None));
+                self.line_up(key, Line::Get { tag, at, len });
             }
         }
     }
@@ -262,9 +264,10 @@ impl World {
         self.line_up(key, Line::Failed(status));
     }
 
-    /// Ends a message now, or when those before it have ended.
+    /// Ends a message now, or when those before it have ended and what their sender must be told was said.
     fn line_up(&mut self, key: Key, line: Line) {
-        if self.conn(key).line.is_empty() && !matches!(line, Line::Coming { .. }) {
+        let needs_node = matches!(line, Line::Coming { .. } | Line::Failed(_) | Line::Dropped);
+        if self.conn(key).line.is_empty() && !needs_node {
             self.settle(key, line);
             return;
         }
@@ -277,27 +280,37 @@ impl World {
 
     /// Ends a message of which nothing is on its way any more.
     pub(crate) fn settle(&mut self, key: Key, line: Line) {
-        match line {
-            Line::Failed(status) => self.todo.push(Todo::Nack(key, status)),
-            Line::Loose(event) => {
-                if let Some(event) = event {
-                    self.port(key.own).push_message(event, key.high);
-                }
+        let event = match line {
+            // Said where the node is at hand.
+            Line::Failed(_) | Line::Dropped => return,
+            Line::Loose(event) | Line::Done(event) | Line::Coming { event, .. } => event,
+            Line::Put { at, ref bytes } => {
+                // SAFETY: the bytes were registered when it came, and deregistering waits for it.
+                unsafe { put(at, bytes) };
+                None
             }
-            Line::Done(event) | Line::Coming { event, .. } => {
-                if let Some(event) = event {
-                    self.port(key.own).push_message(event, key.high);
-                }
-                let conn = self.conn(key);
-                conn.accepted = conn.accepted.wrapping_add(1);
-                let owed = conn.accepted.wrapping_sub(conn.told);
-                if !conn.is_due {
-                    conn.is_due = true;
-                    self.due.push(key);
-                } else if owed >= UNACKED_MAX && owed.is_multiple_of(UNACKED_MAX) {
-                    self.todo.push(Todo::Ack(key));
-                }
+            Line::Get { tag, at, len } => {
+                self.todo.push(Todo::Answer { key, tag, at, len });
+                None
             }
+        };
+        if let Some(event) = event {
+            self.port(key.own).push_message(event, key.high);
+        }
+        if !matches!(line, Line::Loose(_)) {
+            self.count_accepted(key);
+        }
+    }
+
+    fn count_accepted(&mut self, key: Key) {
+        let conn = self.conn(key);
+        conn.accepted = conn.accepted.wrapping_add(1);
+        let owed = conn.accepted.wrapping_sub(conn.told);
+        if !conn.is_due {
+            conn.is_due = true;
+            self.due.push(key);
+        } else if owed >= UNACKED_MAX && owed.is_multiple_of(UNACKED_MAX) {
+            self.todo.push(Todo::Ack(key));
         }
     }
 
@@ -361,6 +374,15 @@ impl World {
     }
 }
 
+/// Writes bytes of another process to memory of this one.
+///
+/// # Safety
+/// They are registered: the program's promise that they are there and that others may write to them.
+unsafe fn put(at: *mut u8, bytes: &[u8]) {
+    // SAFETY: the caller's promise.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+}
+
 fn judge_message(port: &mut Port, header: &Header) -> Verdict {
     let accepted = port.acceptable[usize::from(header.high)] >> header.size & 1 != 0;
     if !accepted || u64::from(header.len) > gm_max_length_for_size(header.size.into()) {
@@ -392,6 +414,9 @@ fn event_of(
         },
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 impl Port {
     /// A place with a copy of a short message.

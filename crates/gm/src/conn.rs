@@ -42,7 +42,8 @@ pub(crate) struct Sending {
     pub(crate) is_orphan: bool,
 }
 
-/// A message that was accepted, or has failed, behind others whose bytes are on their way.
+/// A message that was accepted, or has failed, behind others whose bytes are on their way. What it does
+/// to memory happens in its turn.
 pub(crate) enum Line {
     /// Bytes that are to go to `at`, with what is told of them then.
     Coming {
@@ -53,9 +54,23 @@ pub(crate) enum Line {
         event: Option<gm_recv_event>,
     },
     Done(Option<gm_recv_event>),
+    /// Bytes for memory of the program's.
+    Put {
+        at: *mut u8,
+        bytes: Box<[u8]>,
+    },
+    /// Memory that was asked for.
+    Get {
+        tag: u32,
+        at: *const u8,
+        len: usize,
+    },
     /// Of a message that is not acknowledged.
     Loose(Option<gm_recv_event>),
+    /// Its sender is to be told before anything behind it is accepted: what is acknowledged are numbers.
     Failed(gm_status_t),
+    /// As above; what was sent before a certain word was thrown away.
+    Dropped,
 }
 
 /// A message that waits for a buffer, or for those before it.

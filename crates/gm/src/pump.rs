@@ -175,10 +175,6 @@ impl Machine {
     fn perform(&mut self, todo: Todo) -> Result<(), Failure> {
         match todo {
             Todo::Ack(key) => self.say(key, Kind::Ack, 0),
-            Todo::Nack(key, status) => {
-                self.say(key, Kind::Nack, u32::try_from(status).unwrap_or(0))
-            }
-            Todo::Dropped(key) => self.say(key, Kind::Dropped, 0),
             Todo::Answer { key, tag, at, len } => self.answer(key, tag, (at, len)),
             Todo::Discard { rank, tag } => {
                 let which = TagMatch::new(message_tag(tag)).source(rank);
@@ -231,13 +227,22 @@ impl Machine {
         self.post_line(key)?;
         let mut has_ended = false;
         loop {
-            let first = match self.world().conn(key).line.front() {
+            let (first, word) = match self.world().conn(key).line.front() {
                 None => break,
                 // Announced meanwhile: posted in the next turn.
                 Some(Line::Coming { request: None, .. }) => return Ok(true),
-                Some(Line::Coming { request, .. }) => *request,
-                Some(_) => None,
+                Some(Line::Coming { request, .. }) => (*request, None),
+                Some(Line::Failed(status)) => {
+                    let status = u32::try_from(*status).unwrap_or(0);
+                    (None, Some((Kind::Nack, status)))
+                }
+                Some(Line::Dropped) => (None, Some((Kind::Dropped, 0))),
+                Some(_) => (None, None),
             };
+            if let Some((kind, aux)) = word {
+                // While it is in the line, nothing behind it is counted as accepted.
+                self.say(key, kind, aux)?;
+            }
             if let Some(request) = first {
                 match self.node()?.test(request) {
                     Ok(None) => return Ok(has_ended),

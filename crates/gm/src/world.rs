@@ -142,10 +142,8 @@ impl Port {
 
 /// What is to be done with the node.
 pub(crate) enum Todo {
-    /// Say how far this side has come, or that a message has failed.
+    /// Say how far this side has come.
     Ack(Key),
-    Nack(Key, gm_status_t),
-    Dropped(Key),
     /// Send what was asked for.
     Answer {
         key: Key,
@@ -154,10 +152,7 @@ pub(crate) enum Todo {
         len: usize,
     },
     /// Throw away bytes that come by themselves.
-    Discard {
-        rank: u32,
-        tag: u32,
-    },
+    Discard { rank: u32, tag: u32 },
     /// Nothing will come.
     Cancel(Request),
 }

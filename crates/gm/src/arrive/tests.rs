@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What comes, without a node: messages that are put in by hand.
+
+use super::*;
+use crate::wire::LEN;
+
+const OWN: u8 = 2;
+const KEY: Key = Key {
+    rank: 1,
+    own: OWN,
+    other: 4,
+    high: false,
+};
+
+fn opened() -> World {
+    let mut world = World::new();
+    world.size = 2;
+    *world.port(OWN) = Port::opened(0);
+    world.port(OWN).allows_remote = true;
+    world
+}
+
+fn header(kind: Kind, len: usize) -> Header {
+    Header {
+        kind,
+        size: 6,
+        high: KEY.high,
+        from_port: KEY.other,
+        to_port: KEY.own,
+        ack: 0,
+        len: u32::try_from(len).unwrap(),
+        aux: 0,
+        addr: 0,
+    }
+}
+
+fn come(world: &mut World, header: &Header, bytes: &[u8]) {
+    let mut head = [0; LEN];
+    let len = header.write(&mut head);
+    world.on_message(KEY.rank, &[&head[..len], bytes].concat());
+}
+
+/// What the node would have done with the first of the line.
+fn end_first(world: &mut World) -> Line {
+    world.conn(KEY).line.pop_front().unwrap()
+}
+
+#[test]
+fn puts_and_gets_wait_for_long_puts_before_them() {
+    let mut world = opened();
+    let mut memory = [0xa5_u8; 100];
+    let at = memory.as_mut_ptr().expose_provenance();
+    world.registered.add(at, memory.len());
+    let to = |kind, len| Header {
+        addr: at as u64,
+        ..header(kind, len)
+    };
+    come(&mut world, &to(Kind::LongPut, 100), &[]);
+    come(&mut world, &to(Kind::Put, 4), b"flag");
+    come(&mut world, &to(Kind::Get, 100), &[]);
+    assert_eq!(memory, [0xa5; 100], "the data are not there yet");
+    assert!(world.todo.is_empty(), "old bytes would be the answer");
+    assert_eq!(world.conn(KEY).accepted, 0);
+    let first = end_first(&mut world);
+    world.settle(KEY, first);
+    let second = end_first(&mut world);
+    world.settle(KEY, second);
+    assert_eq!(&memory[..5], b"flag\xa5");
+    let third = end_first(&mut world);
+    world.settle(KEY, third);
+    assert!(matches!(world.todo[..], [Todo::Answer { len: 100, .. }]));
+    assert_eq!(world.conn(KEY).accepted, 3);
+}
+
+#[test]
+fn a_drop_is_answered_behind_what_was_accepted_and_before_what_comes_later() {
+    let mut world = opened();
+    let mut buffers = [[0_u8; 64]; 2];
+    for buffer in &mut buffers {
+        let at = buffer.as_mut_ptr();
+        let provided = world.port(OWN).buffers(false, 6).unwrap();
+        provided.push_back(Provided { at, tag: 0 });
+    }
+    come(&mut world, &header(Kind::LongData, 50), &[]);
+    come(&mut world, &header(Kind::Drop, 0), &[]);
+    come(&mut world, &header(Kind::Data, 5), b"later");
+    assert!(world.todo.is_empty(), "nothing was said yet");
+    assert_eq!(world.conn(KEY).accepted, 0);
+    let first = end_first(&mut world);
+    world.settle(KEY, first);
+    assert_eq!(world.conn(KEY).accepted, 1, "the answer tells that one");
+    assert!(matches!(end_first(&mut world), Line::Dropped));
+    let third = end_first(&mut world);
+    world.settle(KEY, third);
+    assert_eq!(world.conn(KEY).accepted, 2);
+}
+
+#[test]
+fn what_is_accepted_after_a_drop_is_not_acknowledged_before_its_answer() {
+    let mut world = opened();
+    come(&mut world, &header(Kind::Data, 5), b"waits");
+    come(&mut world, &header(Kind::Drop, 0), &[]);
+    let mut buffer = [0_u8; 64];
+    let at = buffer.as_mut_ptr();
+    let provided = world.port(OWN).buffers(false, 6).unwrap();
+    provided.push_back(Provided { at, tag: 0 });
+    come(&mut world, &header(Kind::Data, 5), b"later");
+    assert_eq!(world.conn(KEY).accepted, 0);
+    assert_eq!(world.conn(KEY).line.len(), 2);
+    assert!(world.has_work());
+}
