@@ -5,6 +5,7 @@ use crate::code::gm_status_t;
 use crate::event::gm_recv_event;
 use crate::port::gm_port;
 use crate::wire::Header;
+use crate::world::Lent;
 use portolan::Request;
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -71,6 +72,23 @@ pub(crate) enum Line {
     Failed(gm_status_t),
     /// As above; what was sent before a certain word was thrown away.
     Dropped,
+}
+
+impl Line {
+    /// The registered memory that it will touch.
+    pub(crate) fn lent(&self) -> Lent {
+        match self {
+            Line::Coming {
+                at,
+                len,
+                event: None,
+                ..
+            } => Lent::Registered(at.addr(), *len),
+            Line::Put { at, bytes } => Lent::Registered(at.addr(), bytes.len()),
+            Line::Get { at, len, .. } => Lent::Registered(at.addr(), *len),
+            _ => Lent::Nobodys,
+        }
+    }
 }
 
 /// A message that waits for a buffer, or for those before it.

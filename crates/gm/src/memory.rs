@@ -27,11 +27,10 @@ fn piece(ptr: *mut c_void, length: gm_size_t) -> Result<(usize, usize), Failure>
 }
 
 impl Machine {
-    /// Waits until no answer to others is made of memory any more.
-    fn drain_answers(&mut self) -> Result<(), Failure> {
-        while self.world().finishing.iter().any(|one| one.told.is_none())
-            || !self.world().lines.is_empty()
-        {
+    /// Waits until nothing that others have asked for touches these bytes any more. What they ask for from
+    /// now on is refused, so this ends however much they send.
+    fn drain(&mut self, at: usize, len: usize) -> Result<(), Failure> {
+        while self.world().lends_registered(at, len) {
             self.turn()?;
             std::thread::yield_now();
         }
@@ -92,7 +91,9 @@ pub unsafe extern "C" fn gm_deregister_memory(
         if !machine.world().registered.remove(at, len) {
             return Err(invalid("these bytes were not registered"));
         }
-        machine.drain_answers()?;
+        if !machine.world().registered.has(at, len) {
+            machine.drain(at, len)?;
+        }
         Ok(GM_SUCCESS)
     })
 }
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn gm_dma_free(port: *mut gm_port, ptr: *mut c_void) {
                 "this is not memory of gm_dma_malloc(), or was freed",
             ));
         }
-        machine.drain_answers()?;
+        machine.drain(ptr.addr(), len)?;
         // SAFETY: of posix_memalign(), and nobody's any more.
         unsafe { libc::free(head) };
         Ok(())

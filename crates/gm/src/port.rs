@@ -206,20 +206,7 @@ impl Machine {
         for key in keys {
             self.say_drop(key)?;
         }
-        loop {
-            let is_busy = {
-                let mut world = self.world();
-                let waits = world.keys(|key, conn| {
-                    let long = |sending: &crate::conn::Sending| sending.request.is_some();
-                    key.own == own && (!conn.line.is_empty() || conn.sent.iter().any(long))
-                });
-                let ends =
-                    |one: &crate::world::Finishing| one.told.is_some_and(|told| told.0 == own);
-                !waits.is_empty() || world.finishing.iter().any(ends)
-            };
-            if !is_busy {
-                break;
-            }
+        while self.world().lends(own) {
             self.turn()?;
             std::thread::yield_now();
         }

@@ -6,7 +6,7 @@ use crate::conn::{Conn, Key, Line};
 use crate::error::Failure;
 use crate::machine::{CARRIER, Machine};
 use crate::wire::{Header, Kind, LEN};
-use crate::world::{Finishing, Todo};
+use crate::world::{Finishing, Lent, Todo};
 use portolan::{Buffer, Lane, Node, Request, TagMatch, TagTarget, Target};
 use std::time::Instant;
 
@@ -180,7 +180,7 @@ impl Machine {
                 let which = TagMatch::new(message_tag(tag)).source(rank);
                 // Without memory: it ends when the bytes are thrown away.
                 let request = self.node()?.post_recv_tagged(which, Vec::new())?;
-                self.await_quietly(request);
+                self.await_quietly(request, Lent::Nobodys);
                 Ok(())
             }
             Todo::Cancel(request) => {
@@ -209,16 +209,19 @@ impl Machine {
         // that it is there. Deregistering waits for what is under way.
         let buffer = unsafe { Buffer::from_raw(bytes.0, bytes.1) };
         match self.node()?.isend_tagged(target, buffer) {
-            Ok(request) => self.await_quietly(request),
+            Ok(request) => {
+                self.await_quietly(request, Lent::Registered(bytes.0.addr(), bytes.1));
+            }
             Err(_) => self.world().lose(key.rank),
         }
         Ok(())
     }
 
-    fn await_quietly(&mut self, request: Request) {
+    fn await_quietly(&mut self, request: Request, lent: Lent) {
         self.world().finishing.push(Finishing {
             request,
             told: None,
+            lent,
         });
     }
 

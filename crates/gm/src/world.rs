@@ -162,6 +162,27 @@ pub(crate) struct Finishing {
     pub(crate) request: Request,
     /// The port, whom its end is told, and how it has ended if it ends well.
     pub(crate) told: Option<(u8, Told, gm_status_t)>,
+    pub(crate) lent: Lent,
+}
+
+/// Whose memory an operation uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lent {
+    Nobodys,
+    /// That of a send of a port.
+    Port(u8),
+    /// Registered bytes: where, and how many.
+    Registered(usize, usize),
+}
+
+impl Lent {
+    /// Whether it uses some of `len` bytes at `at`.
+    fn touches(self, at: usize, len: usize) -> bool {
+        match self {
+            Lent::Registered(other, other_len) => other < at + len && at < other + other_len,
+            _ => false,
+        }
+    }
 }
 
 /// See the module documentation.
@@ -258,10 +279,34 @@ impl World {
                 self.finishing.push(Finishing {
                     request,
                     told: (!sending.is_orphan).then_some(told),
+                    lent: Lent::Port(own),
                 });
             }
             None => self.port(own).push_ended(sending.told, status),
         }
+    }
+
+    /// Whether the node still uses memory of sends of a port, or has buffers of it.
+    pub(crate) fn lends(&mut self, own: u8) -> bool {
+        let is_long = |sending: &Sending| sending.request.is_some();
+        let waits = self.keys(|key, conn| {
+            key.own == own && (!conn.line.is_empty() || conn.sent.iter().any(is_long))
+        });
+        let is_own = |one: &Finishing| one.lent == Lent::Port(own);
+        !waits.is_empty() || self.finishing.iter().any(is_own)
+    }
+
+    /// Whether what others have asked for still touches some of `len` registered bytes at `at`.
+    pub(crate) fn lends_registered(&mut self, at: usize, len: usize) -> bool {
+        let touches = |lent: Lent| lent.touches(at, len);
+        let waits = self.keys(|_, conn| conn.line.iter().any(|line| touches(line.lent())));
+        let is_asked = |todo: &Todo| match todo {
+            Todo::Answer { at, len, .. } => touches(Lent::Registered(at.addr(), *len)),
+            _ => false,
+        };
+        !waits.is_empty()
+            || self.todo.iter().any(is_asked)
+            || self.finishing.iter().any(|one| touches(one.lent))
     }
 
     /// Gives a buffer back to its port, whose message will not come.

@@ -52,6 +52,13 @@ fn what_fails_stops_its_connection_alone() {
 }
 
 #[test]
+fn bytes_of_sends_are_the_programs_when_their_port_is_closed() {
+    let shop = workshop();
+    let program = checked(&shop, "closing.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
+#[test]
 fn threads_wait_beside_one_another() {
     let shop = workshop();
     let program = checked(&shop, "threads.c");

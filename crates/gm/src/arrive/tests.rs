@@ -109,3 +109,35 @@ fn what_is_accepted_after_a_drop_is_not_acknowledged_before_its_answer() {
     assert_eq!(world.conn(KEY).line.len(), 2);
     assert!(world.has_work());
 }
+
+#[test]
+fn memory_is_waited_for_while_others_touch_it_and_no_longer() {
+    let mut world = opened();
+    let mut memory = [0_u8; 100];
+    let mut buffer = [0_u8; 64];
+    let at = memory.as_mut_ptr().expose_provenance();
+    world.registered.add(at, memory.len());
+    let provided = Provided {
+        at: buffer.as_mut_ptr(),
+        tag: 0,
+    };
+    world
+        .port(OWN)
+        .buffers(false, 6)
+        .unwrap()
+        .push_back(provided);
+    come(&mut world, &header(Kind::LongData, 50), &[]);
+    assert!(!world.lends_registered(at, 100), "a message is no put");
+    let put = Header {
+        addr: at as u64 + 10,
+        ..header(Kind::Put, 4)
+    };
+    come(&mut world, &put, b"flag");
+    assert!(world.lends_registered(at, 100) && world.lends_registered(at + 13, 1));
+    assert!(!world.lends_registered(at, 10) && !world.lends_registered(at + 14, 86));
+    for _ in 0..2 {
+        let first = end_first(&mut world);
+        world.settle(KEY, first);
+    }
+    assert!(!world.lends_registered(at, 100));
+}
