@@ -6,7 +6,7 @@ use crate::code::*;
 use crate::conn::{Held, Key, Line};
 use crate::event::{gm_max_length_for_size, gm_recv_event, gm_recv_event_fields, kind_of};
 use crate::wire::{Header, Kind};
-use crate::world::{FAST_LEN_MAX, Port, Provided, Todo, World};
+use crate::world::{FAST_LEN_MAX, Fast, Port, Provided, Todo, World};
 use std::ptr;
 use std::time::Instant;
 
@@ -188,17 +188,22 @@ impl World {
     fn place(&mut self, key: Key, header: &Header, bytes: &[u8]) -> Option<gm_recv_event> {
         let port = self.port(key.own);
         let buffer = port.buffers(key.high, header.size)?.pop_front()?;
-        let is_fast = !bytes.is_empty() && bytes.len() <= FAST_LEN_MAX;
-        let message = match is_fast {
-            true => port.keep_fast(bytes),
-            false => {
+        let is_short = !bytes.is_empty() && bytes.len() <= FAST_LEN_MAX;
+        let fast = if is_short {
+            port.keep_fast(bytes)
+        } else {
+            None
+        };
+        let message = match fast {
+            Some(message) => message,
+            None => {
                 // SAFETY: the program's promise: the buffer is as long as its size says, and `judge` has
                 // seen that the message is not longer.
                 unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.at, bytes.len()) };
                 ptr::null()
             }
         };
-        Some(event_of(key, header, buffer, message, is_fast))
+        Some(event_of(key, header, buffer, message, fast.is_some()))
     }
 
     /// Accepts a message that `judge` has let through.
@@ -419,11 +424,31 @@ fn event_of(
 mod tests;
 
 impl Port {
-    /// A place with a copy of a short message.
-    fn keep_fast(&mut self, bytes: &[u8]) -> *const u8 {
-        self.fast_index = (self.fast_index + 1) % self.fast.len();
-        let place = &mut self.fast[self.fast_index];
+    /// A place with a copy of a short message, which is nobody else's until its event was handed out and
+    /// the program has asked for the next.
+    fn keep_fast(&mut self, bytes: &[u8]) -> Option<*const u8> {
+        let index = self.fast_free.pop_front()?;
+        let place = &mut self.fast[index];
         place[..bytes.len()].copy_from_slice(bytes);
-        place.as_ptr()
+        Some(place.as_ptr())
+    }
+
+    /// The program asks for the next event: it has read what the last one has brought.
+    #[inline]
+    pub(crate) fn release_fast(&mut self) {
+        if let Some(index) = self.fast_read.take() {
+            self.fast_free.push_back(index);
+        }
+    }
+
+    /// The event of a message is handed out.
+    #[inline]
+    pub(crate) fn read_fast(&mut self, event: &gm_recv_event) {
+        // SAFETY: any bits are numbers.
+        let message = u64::from_be(unsafe { event.recv.message });
+        if message != 0 {
+            let offset = address_of(message).wrapping_sub(self.fast.as_ptr().addr());
+            self.fast_read = Some(offset / size_of::<Fast>()).filter(|at| *at < self.fast.len());
+        }
     }
 }

@@ -39,9 +39,11 @@ fn type_of(kind: c_uint) -> u8 {
 fn take(machine: &mut Held, own: u8) -> Option<gm_recv_event> {
     let mut world = machine.world();
     let port = world.port(own);
+    port.release_fast();
     Some(match port.next_event()? {
         Item::Message(event) => {
             port.recv_tokens += 1;
+            port.read_fast(&event);
             event
         }
         Item::Sent(ended) => {

@@ -49,7 +49,7 @@ pub(crate) enum Item {
 
 /// A place for a short message. One more than there can be events, so that what the program was told of
 /// last stays while it reads.
-type Fast = [u8; FAST_LEN_MAX];
+pub(crate) type Fast = [u8; FAST_LEN_MAX];
 
 /// A port of this node.
 pub(crate) struct Port {
@@ -72,7 +72,10 @@ pub(crate) struct Port {
     pub(crate) alarmed: VecDeque<u64>,
     pub(crate) alarms: Alarms,
     pub(crate) fast: Vec<Fast>,
-    pub(crate) fast_index: usize,
+    /// Those of no message; the one that was free for longest is first.
+    pub(crate) fast_free: VecDeque<usize>,
+    /// The one that the program reads.
+    pub(crate) fast_read: Option<usize>,
 }
 
 impl Port {
@@ -93,7 +96,8 @@ impl Port {
             alarmed: VecDeque::new(),
             alarms: Alarms::new(),
             fast: Vec::new(),
-            fast_index: 0,
+            fast_free: VecDeque::new(),
+            fast_read: None,
         }
     }
 
@@ -106,6 +110,7 @@ impl Port {
             recv_tokens: RECV_TOKENS,
             buffers: (0..2 * SIZES).map(|_| VecDeque::new()).collect(),
             fast: vec![[0; FAST_LEN_MAX]; RECV_TOKENS as usize + 1],
+            fast_free: (0..=RECV_TOKENS as usize).collect(),
             ..Port::closed()
         }
     }

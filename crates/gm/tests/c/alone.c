@@ -118,6 +118,32 @@ static void to_itself(void) {
     CHECK(strcmp(bytes_of(next_message(port)), "ahoy") == 0 && status_of(port, &status) == GM_SUCCESS);
 }
 
+/* A short message stays where its event says, however many others come before that is taken. */
+static void short_ones_that_wait(void) {
+    static char words[2][16], high[16], low[16];
+    struct gm_port *second;
+    int status = UNKNOWN;
+    OK(gm_open(&second, 0, 4, "second", GM_API_VERSION));
+    strcpy(words[0], "ahoy");
+    gm_provide_receive_buffer(port, low, 4, GM_LOW_PRIORITY);
+    gm_send_with_callback(second, words[0], 4, 5, GM_LOW_PRIORITY, 1, 2, on_sent, &status);
+    CHECK(status_of(second, &status) == GM_SUCCESS);
+    for (unsigned i = 0; i < 2 * gm_num_receive_tokens(port); i++) {
+        gm_provide_receive_buffer(port, high, 4, GM_HIGH_PRIORITY);
+        fill(words[1], 8, 1, i);
+        status = UNKNOWN;
+        gm_send_with_callback(second, words[1], 4, 8, GM_HIGH_PRIORITY, 1, 2, on_sent, &status);
+        CHECK(status_of(second, &status) == GM_SUCCESS);
+        gm_recv_event_t *event = gm_receive(port);
+        CHECK(GM_RECV_EVENT_TYPE(event) == GM_FAST_HIGH_RECV_EVENT && is_filled(bytes_of(event), 8, 1, i));
+        /* Every other one is taken into its buffer. */
+        if (i % 2) gm_unknown(port, event);
+        if (i % 2) CHECK(GM_RECV_EVENT_TYPE(gm_receive(port)) == GM_HIGH_RECV_EVENT && is_filled(high, 8, 1, i));
+    }
+    CHECK(strcmp(bytes_of(gm_receive(port)), "ahoy") == 0);
+    gm_close(second);
+}
+
 static int rung;
 static void ring(void *context) { rung = rung * 10 + *(int *)context; }
 
@@ -219,6 +245,7 @@ int main(int argc, char **argv) {
     names();
     lengths();
     to_itself();
+    short_ones_that_wait();
     alarms();
     memory();
     statuses();
