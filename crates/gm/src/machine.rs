@@ -177,6 +177,10 @@ extern "C" fn leave() {
         machine.is_over = true;
         if machine.node.is_some() {
             machine.acknowledge()?;
+            let posted = machine.world().retire();
+            for request in posted {
+                machine.node()?.cancel(request);
+            }
         }
         match machine.node.take() {
             Some(node) => Ok(portolan_ffi::leave(node)?),

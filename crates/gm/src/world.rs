@@ -6,7 +6,7 @@
 
 use crate::alarm::Alarms;
 use crate::code::*;
-use crate::conn::{Conn, Key, Peer, Sending, Told};
+use crate::conn::{Conn, Key, Line, Peer, Sending, Told};
 use crate::event::gm_recv_event;
 use crate::table::Registered;
 use portolan::Request;
@@ -337,6 +337,33 @@ impl World {
                 self.end_send(key.own, sending, GM_SEND_TARGET_NODE_UNREACHABLE);
             }
         }
+    }
+
+    /// The process ends: memory that the program has lent may be gone. Nothing is received any more; what
+    /// was posted for receiving is to be withdrawn.
+    pub(crate) fn retire(&mut self) -> Vec<Request> {
+        for port in &mut self.ports {
+            *port = Port {
+                was_open: port.was_open,
+                ..Port::closed()
+            };
+        }
+        self.registered = Registered::new();
+        let mut posted = Vec::new();
+        for conn in self
+            .peers
+            .iter_mut()
+            .flat_map(Peer::iter_mut)
+            .map(|(_, conn)| conn)
+        {
+            posted.extend(conn.line.drain(..).filter_map(|line| match line {
+                Line::Coming { request, .. } => request,
+                _ => None,
+            }));
+            let gets = conn.sent.iter().filter(|sending| sending.is_get);
+            posted.extend(gets.filter_map(|sending| sending.request));
+        }
+        posted
     }
 
     /// Whether anything is to be done with the node that a turn of its own does not do.

@@ -59,6 +59,16 @@ fn bytes_of_sends_are_the_programs_when_their_port_is_closed() {
 }
 
 #[test]
+fn what_comes_after_main_is_written_nowhere() {
+    let shop = workshop();
+    let program = checked(&shop, "leaving.c");
+    for path in ["shm", "udp"] {
+        let out = run_job(2, &["--path", path], &program, &[]);
+        assert_eq!(out, "nothing was written\n", "{path}");
+    }
+}
+
+#[test]
 fn threads_wait_beside_one_another() {
     let shop = workshop();
     let program = checked(&shop, "threads.c");

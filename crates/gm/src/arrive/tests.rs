@@ -141,3 +141,24 @@ fn memory_is_waited_for_while_others_touch_it_and_no_longer() {
     }
     assert!(!world.lends_registered(at, 100));
 }
+
+#[test]
+fn nothing_is_written_to_a_program_that_has_ended() {
+    let mut world = opened();
+    let mut memory = [0xa5_u8; 64];
+    let at = memory.as_mut_ptr();
+    let provided = world.port(OWN).buffers(false, 6).unwrap();
+    provided.push_back(Provided { at, tag: 0 });
+    world.registered.add(at.expose_provenance(), memory.len());
+    assert!(world.retire().is_empty());
+    let put = Header {
+        addr: at.expose_provenance() as u64,
+        ..header(Kind::Put, 4)
+    };
+    come(&mut world, &put, b"flag");
+    come(&mut world, &header(Kind::Datagram, 5), b"hello");
+    come(&mut world, &header(Kind::LongData, 50), &[]);
+    let line = &world.conn(KEY).line;
+    assert!(line.iter().all(|line| matches!(line, Line::Failed(_))));
+    assert_eq!(memory, [0xa5; 64]);
+}
