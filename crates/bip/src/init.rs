@@ -57,7 +57,13 @@ extern "C" fn leave() {
             return Ok(());
         };
         match entered.end() {
-            Some(state) => Ok(portolan_ffi::leave(state.node)?),
+            Some(mut state) => {
+                // What comes from here on has no place: the program's memory may be gone.
+                for request in state.tags.receiving() {
+                    state.node.cancel(request);
+                }
+                Ok(portolan_ffi::leave(state.node)?)
+            }
             None => Ok(()),
         }
     });

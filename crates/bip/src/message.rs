@@ -59,16 +59,16 @@ pub(crate) fn got(len: usize, source: u32) -> Got {
     }
 }
 
-/// Writes `node` where the program wants it.
+/// Writes `value` where the program wants it.
 ///
 /// # Safety
 /// `at` is null, or may be written.
 #[inline]
-pub(crate) unsafe fn tell(at: *mut c_int, node: c_int) -> Result<(), Failure> {
+pub(crate) unsafe fn tell(at: *mut c_int, value: c_int) -> Result<(), Failure> {
     if at.is_null() {
         return Err(Failure::null("the pointer for a result"));
     }
     // SAFETY: the caller's promise.
-    unsafe { at.write(node) };
+    unsafe { at.write(value) };
     Ok(())
 }

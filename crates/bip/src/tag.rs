@@ -15,7 +15,7 @@ const INDEX_BITS: u32 = 17;
 /// How far the rest of the number counts: it stays positive.
 const COUNT_MAX: u32 = (c_int::MAX as u32) >> INDEX_BITS;
 
-/// A tag, or the messages without one, which are the last of all.
+/// A tag, or the messages without one, which are the last of all on the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag(u32);
 
@@ -47,8 +47,12 @@ impl Tag {
         TagMatch::new(u64::from(self.0))
     }
 
+    /// Messages without a tag come first: programs that use no tags have one place.
     fn index(self) -> usize {
-        self.0 as usize
+        match self {
+            Tag::NONE => 0,
+            Tag(number) => number as usize + 1,
+        }
     }
 
     /// What people call it.
@@ -121,6 +125,14 @@ impl Tags {
                 "the last message is being read; give it back with bip_tfreemsg()",
             )),
         }
+    }
+
+    /// Receives that have not ended.
+    pub(crate) fn receiving(&self) -> impl Iterator<Item = Request> {
+        self.0.iter().filter_map(|place| match place.what {
+            Use::Receiving(request) => Some(request),
+            _ => None,
+        })
     }
 
     /// Notes a receive that was begun; its number.

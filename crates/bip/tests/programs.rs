@@ -54,6 +54,16 @@ fn what_is_sent_before_the_end_arrives() {
     }
 }
 
+#[test]
+fn what_comes_after_main_is_written_nowhere() {
+    let shop = workshop();
+    let program = checked(&shop, "leaving.c");
+    for path in ["shm", "udp"] {
+        let out = run_job(2, &["--path", path], &program, &[]);
+        assert_eq!(out, "nothing was written\n", "{path}");
+    }
+}
+
 /// A mistake, and what is said of it.
 const MISTAKES: &[(&str, &str)] = &[
     ("send too early", "bip_send(): call bip_init() first"),
