@@ -3,7 +3,7 @@
 //! fail.
 
 use crate::code::*;
-use crate::conn::{Held, Key, Line};
+use crate::conn::{Conn, Held, Key, Line};
 use crate::event::{gm_max_length_for_size, gm_recv_event, gm_recv_event_fields, kind_of};
 use crate::wire::{Header, Kind};
 use crate::world::{FAST_LEN_MAX, Fast, Port, Provided, Todo, World};
@@ -13,6 +13,10 @@ use std::time::Instant;
 /// Messages that are accepted before they are acknowledged even if nothing goes the other way and the
 /// program is busy: an eighth of the sender's tokens.
 const UNACKED_MAX: u32 = 8;
+
+/// Messages of a connection that wait, above which those that nobody acknowledges are thrown away: as many
+/// as a port can have buffers.
+const HELD_LOOSE_MAX: usize = 256;
 
 /// Whether a message can be accepted.
 enum Verdict {
@@ -53,7 +57,11 @@ impl World {
             kind if kind.is_ordered() => self.offer(key, &header, rest),
             Kind::Nack => self.on_nack(key, header.aux),
             Kind::Resume => {
-                self.conn(key).is_stopped = false;
+                let conn = self.conn(key);
+                conn.is_stopped = false;
+                // While it was stopped, they did not wait for the receiver.
+                let now = Instant::now();
+                conn.held.iter_mut().for_each(|held| held.since = now);
                 self.retry(key);
             }
             Kind::Drop => self.on_drop(key),
@@ -110,9 +118,7 @@ impl World {
         for held in held {
             self.discard(key, &held.header);
         }
-        let conn = self.conn(key);
-        conn.held_since = None;
-        conn.is_stopped = false;
+        self.conn(key).is_stopped = false;
         self.line_up(key, Line::Dropped);
     }
 
@@ -147,16 +153,23 @@ impl World {
         match verdict {
             Verdict::Accept => self.accept(key, header, bytes),
             Verdict::Fail(status) => self.fail(key, header, status),
-            Verdict::Wait => {
-                self.held_count += 1;
-                let conn = self.conn(key);
-                conn.held_since.get_or_insert_with(Instant::now);
-                conn.held.push_back(Held {
-                    header: *header,
-                    bytes: bytes.into(),
-                });
-            }
+            Verdict::Wait => self.hold(key, header, bytes),
         }
+    }
+
+    fn hold(&mut self, key: Key, header: &Header, bytes: &[u8]) {
+        let held = &mut self.conn(key).held;
+        // The others are as many as a sender has tokens.
+        if header.kind == Kind::Loose && held.len() >= HELD_LOOSE_MAX {
+            self.dropped_count += 1;
+            return;
+        }
+        held.push_back(Held {
+            header: *header,
+            bytes: bytes.into(),
+            since: Instant::now(),
+        });
+        self.held_count += 1;
     }
 
     fn judge(&mut self, key: Key, header: &Header) -> Verdict {
@@ -345,9 +358,7 @@ impl World {
     }
 
     fn take_held(&mut self, key: Key) -> Option<Held> {
-        let conn = self.conn(key);
-        let held = conn.held.pop_front()?;
-        conn.held_since = (!conn.held.is_empty()).then(Instant::now);
+        let held = self.conn(key).held.pop_front()?;
         self.held_count -= 1;
         Some(held)
     }
@@ -365,15 +376,20 @@ impl World {
     /// Messages that have waited for too long have failed.
     pub(crate) fn expire(&mut self, now: Instant) {
         let patience = self.patience;
-        let is_late = |since: Instant| now.duration_since(since) >= patience;
-        let late = self.keys(|_, conn| !conn.is_stopped && conn.held_since.is_some_and(is_late));
-        for key in late {
+        let is_late = |held: &Held| now.saturating_duration_since(held.since) >= patience;
+        let has_late = |conn: &Conn| !conn.is_stopped && conn.held.front().is_some_and(is_late);
+        for key in self.keys(|_, conn| has_late(conn)) {
             let status = match self.port(key.own).was_open {
                 true => GM_SEND_TIMED_OUT,
                 false => GM_SEND_TARGET_PORT_CLOSED,
             };
-            if let Some(held) = self.take_held(key) {
+            while has_late(self.conn(key)) {
+                let Some(held) = self.take_held(key) else {
+                    break;
+                };
                 self.fail(key, &held.header, status);
+                // What it stood in the way of may have its buffer.
+                self.retry(key);
             }
         }
     }

@@ -95,6 +95,8 @@ impl Line {
 pub(crate) struct Held {
     pub(crate) header: Header,
     pub(crate) bytes: Box<[u8]>,
+    /// When it came, or its sender went on after a failure.
+    pub(crate) since: Instant,
 }
 
 /// See the module documentation.
@@ -113,8 +115,6 @@ pub(crate) struct Conn {
     pub(crate) is_due: bool,
     pub(crate) line: VecDeque<Line>,
     pub(crate) held: VecDeque<Held>,
-    /// Since when the first of them has waited.
-    pub(crate) held_since: Option<Instant>,
     /// A message has failed; the next ones wait for its sender's word.
     pub(crate) is_stopped: bool,
 }

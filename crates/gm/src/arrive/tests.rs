@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::wire::LEN;
+use std::time::Duration;
 
 const OWN: u8 = 2;
 const KEY: Key = Key {
@@ -161,4 +162,38 @@ fn nothing_is_written_to_a_program_that_has_ended() {
     let line = &world.conn(KEY).line;
     assert!(line.iter().all(|line| matches!(line, Line::Failed(_))));
     assert_eq!(memory, [0xa5; 64]);
+}
+
+#[test]
+fn a_message_behind_one_that_was_given_up_has_its_buffer_at_once() {
+    let mut world = opened();
+    world.patience = Duration::from_secs(1);
+    let large = Header {
+        size: 7,
+        ..header(Kind::Loose, 5)
+    };
+    for _ in 0..2 {
+        come(&mut world, &large, b"large");
+    }
+    come(&mut world, &header(Kind::Loose, 5), b"small");
+    let mut buffer = [0_u8; 64];
+    let at = buffer.as_mut_ptr();
+    let provided = world.port(OWN).buffers(false, 6).unwrap();
+    provided.push_back(Provided { at, tag: 0 });
+    world.expire(Instant::now());
+    assert_eq!(world.held_count, 3, "none has waited for a second");
+    world.expire(Instant::now() + world.patience);
+    assert_eq!((world.held_count, world.dropped_count), (0, 2));
+    assert!(world.port(OWN).has_events());
+}
+
+#[test]
+fn messages_that_nobody_acknowledges_wait_in_bounded_number() {
+    let mut world = opened();
+    for _ in 0..HELD_LOOSE_MAX + 7 {
+        come(&mut world, &header(Kind::Loose, 5), b"loose");
+    }
+    assert_eq!((world.held_count, world.dropped_count), (HELD_LOOSE_MAX, 7));
+    come(&mut world, &header(Kind::Data, 5), b"dense");
+    assert_eq!(world.held_count, HELD_LOOSE_MAX + 1);
 }
