@@ -159,6 +159,8 @@ fn wait(port: *mut gm_port, spin: Duration) -> Result<*mut gm_recv_event, Failur
         // Before a sleep: those that it waits for may be gone, and messages may have waited for long.
         machine.look()?;
         if !machine.world().port(own).has_events() {
+            // Senders do not wait for this one to wake up.
+            machine.acknowledge()?;
             sleep(machine, own)?;
         }
     }
