@@ -526,7 +526,7 @@ typedef uint64_t gm_remote_ptr_t;
  */
 typedef struct gm_alarm {
   /**
-   * Its number while it is set, else 0.
+   * The number of the last time that it was set; 0 before the first, and after it was cancelled.
    */
   uint64_t number;
   /**

@@ -5,7 +5,7 @@
 use crate::error::Failure;
 use crate::machine::{enter, lock, must};
 use crate::port::gm_port;
-use crate::world::PORTS;
+use crate::world::World;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// An alarm; the fields are the library's.
 #[repr(C)]
 pub struct gm_alarm {
-    /// Its number while it is set, else 0.
+    /// The number of the last time that it was set; 0 before the first, and after it was cancelled.
     number: u64,
     /// For later.
     reserved: [u64; 3],
@@ -98,8 +98,9 @@ impl Alarms {
         })
     }
 
-    fn cancel(&mut self, number: u64) -> bool {
-        self.set.remove(&number).is_some() | self.due.remove(&number).is_some()
+    fn cancel(&mut self, number: u64) {
+        self.set.remove(&number);
+        self.due.remove(&number);
     }
 }
 
@@ -141,8 +142,8 @@ pub unsafe extern "C" fn gm_set_alarm(
         // SAFETY: the program's promise: an alarm that was prepared.
         let alarm = unsafe { &mut *alarm };
         let mut world = machine.world();
+        cancel(&mut world, alarm.number);
         let alarms = &mut world.port(own).alarms;
-        alarms.cancel(alarm.number);
         alarm.number = 1 + LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let now = Instant::now();
         // Beyond what clocks count is as good as never.
@@ -158,6 +159,13 @@ pub unsafe extern "C" fn gm_set_alarm(
     });
 }
 
+/// It may be set at any port.
+fn cancel(world: &mut World, number: u64) {
+    for port in &mut world.ports {
+        port.alarms.cancel(number);
+    }
+}
+
 /// Makes an alarm not happen, also when it is due already. One that is not set stays so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_cancel_alarm(alarm: *mut gm_alarm) {
@@ -169,9 +177,7 @@ pub unsafe extern "C" fn gm_cancel_alarm(alarm: *mut gm_alarm) {
         let alarm = unsafe { &mut *alarm };
         let machine = lock()?;
         let mut world = machine.world();
-        for own in 0..PORTS {
-            world.ports[own].alarms.cancel(alarm.number);
-        }
+        cancel(&mut world, alarm.number);
         alarm.number = 0;
         Ok(())
     });

@@ -151,8 +151,8 @@ pub unsafe extern "C" fn gm_memorize_message(
 pub extern "C" fn gm_min_size_for_length(length: gm_size_t) -> c_uint {
     length
         .saturating_add(SIZE_OVERHEAD)
-        .next_power_of_two()
-        .trailing_zeros()
+        .checked_next_power_of_two()
+        .map_or(gm_size_t::BITS, gm_size_t::trailing_zeros)
 }
 
 /// Bytes of the longest message of `size`: 2 to the power of it, less 8.

@@ -5,7 +5,7 @@ use crate::code::*;
 use crate::error::Failure;
 use crate::machine::{die, must};
 use crate::port::gm_port;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::fmt::Write as _;
 
 /// Time since some moment, in units of half a microsecond, as GM counted it.
@@ -85,6 +85,9 @@ pub unsafe extern "C" fn gm_hex_dump(ptr: *const c_void, length: gm_size_t) {
 
 /// The power of two, as its exponent, that is `number` or the next one above.
 #[unsafe(no_mangle)]
-pub extern "C" fn gm_log2_roundup(number: std::ffi::c_ulong) -> std::ffi::c_ulong {
-    number.next_power_of_two().trailing_zeros().into()
+pub extern "C" fn gm_log2_roundup(number: c_ulong) -> c_ulong {
+    number
+        .checked_next_power_of_two()
+        .map_or(c_ulong::BITS, c_ulong::trailing_zeros)
+        .into()
 }

@@ -82,6 +82,9 @@ static void lengths(void) {
         CHECK(gm_min_size_for_length(gm_max_length_for_size(size) + 1) == size + 1);
     }
     CHECK(gm_log2_roundup(1) == 0 && gm_log2_roundup(4096) == 12 && gm_log2_roundup(4097) == 13);
+    /* The next power of two is beyond what numbers count. */
+    CHECK(gm_log2_roundup(-1UL) == 64 && gm_log2_roundup((1UL << 63) + 1) == 64 && gm_log2_roundup(1UL << 63) == 63);
+    CHECK(gm_min_size_for_length(-1UL) == 64 && gm_min_size_for_length(1UL << 63) == 64);
 }
 
 /* To itself: the same rules as to others. */
@@ -161,6 +164,15 @@ static void alarms(void) {
         gm_unknown(port, event);
     }
     CHECK(rung == 123);
+    /* One that is set anew at another port does not ring at the first. */
+    struct gm_port *second;
+    OK(gm_open(&second, 0, 4, "second", GM_API_VERSION));
+    gm_set_alarm(port, &all[0], 0, ring, &numbers[0]);
+    gm_set_alarm(second, &all[0], 3600000000, ring, &numbers[0]);
+    CHECK(gm_receive_pending(port) == 0);
+    gm_set_alarm(second, &all[0], 0, ring, &numbers[0]);
+    CHECK(gm_receive_pending(second) == 1);
+    gm_close(second);
     /* One that is cancelled does not ring, not even when it is due. */
     gm_set_alarm(port, &all[0], 0, ring, &numbers[0]);
     gm_set_alarm(port, &all[1], 0, ring, &numbers[1]);
