@@ -98,7 +98,7 @@ fn lock_slowly() -> Held {
 impl Machine {
     /// Everything but the node; not to be held while the node is called.
     #[inline]
-    pub(crate) fn world(&self) -> RefMut<'static, World> {
+    pub(crate) fn world(&self) -> RefMut<'_, World> {
         WORLD.0.borrow_mut()
     }
 

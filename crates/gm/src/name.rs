@@ -36,7 +36,8 @@ impl Machine {
     }
 
     fn find(&mut self, name: &str) -> Result<Option<u32>, Failure> {
-        for rank in 0..self.world().size {
+        let size = self.world().size;
+        for rank in 0..size {
             // The first process of a host may be named as its first board, too.
             let own = self.name_of(rank)?;
             if own == name || name.strip_suffix(":0") == Some(&own) {

@@ -12,6 +12,8 @@
 //! Integers are little-endian. Short messages follow their header; the bytes of long ones travel as a
 //! tagged message, so that they go from user memory to user memory.
 
+use crate::world::{PORTS, SIZES};
+
 /// What a message of the library is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -149,15 +151,11 @@ impl Header {
             _ => 0,
         };
         let is_whole = usize::try_from(follows) == Ok(rest.len());
-        (is_whole && header.size < SIZES && from_port < PORTS && to_port < PORTS)
+        let is_port = |port: u8| usize::from(port) < PORTS;
+        (is_whole && usize::from(header.size) < SIZES && is_port(from_port) && is_port(to_port))
             .then_some((header, rest))
     }
 }
-
-/// Sizes; lengths go up to 2^31 - 1.
-const SIZES: u8 = 32;
-/// Ports of a node.
-const PORTS: u8 = 8;
 
 #[cfg(test)]
 mod tests {

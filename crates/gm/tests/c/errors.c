@@ -18,6 +18,14 @@ static void send_to(unsigned to, unsigned size, unsigned priority, int *status) 
 /* Node 1 makes a send fail; the two behind it wait; those of other connections do not. */
 static void fails_alone(unsigned to, unsigned size, gm_status_t why) {
     int failed, behind[2], high, elsewhere, resumed = UNKNOWN;
+    /* Before anything is sent: half a second is all the time that there is. */
+    if (me == 2 && to == PORT) {
+        gm_provide_receive_buffer_with_tag(port, buffers[0], SIZE, GM_HIGH_PRIORITY, 1);
+        gm_provide_receive_buffer_with_tag(port, buffers[1], SIZE, GM_LOW_PRIORITY, 2);
+        gm_provide_receive_buffer_with_tag(port, buffers[2], SIZE, GM_LOW_PRIORITY, 3);
+    }
+    if (me == 2) gm_provide_receive_buffer_with_tag(second, buffers[3], SIZE, GM_LOW_PRIORITY, 4);
+    meet();
     if (me == 1) {
         send_to(to, size, GM_LOW_PRIORITY, &failed);
         send_to(to, SIZE, GM_LOW_PRIORITY, &behind[0]);
@@ -43,12 +51,6 @@ static void fails_alone(unsigned to, unsigned size, gm_status_t why) {
         meet();
         return;
     }
-    if (to == PORT) {
-        gm_provide_receive_buffer_with_tag(port, buffers[0], SIZE, GM_HIGH_PRIORITY, 1);
-        gm_provide_receive_buffer_with_tag(port, buffers[1], SIZE, GM_LOW_PRIORITY, 2);
-        gm_provide_receive_buffer_with_tag(port, buffers[2], SIZE, GM_LOW_PRIORITY, 3);
-    }
-    gm_provide_receive_buffer_with_tag(second, buffers[3], SIZE, GM_LOW_PRIORITY, 4);
     if (to == PORT) CHECK(gm_ntoh_u8(next_message(port)->recv.tag) == 1);
     CHECK(gm_ntoh_u8(next_message(second)->recv.tag) == 4);
     CHECK(gm_receive_pending(port) == 0);
