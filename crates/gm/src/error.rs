@@ -22,16 +22,46 @@ impl Codes for Gm {
             Error::System { .. } | Error::Link(_) => GM_UNTRANSLATED_SYSTEM_ERROR,
             Error::NoMemory { .. } => GM_OUT_OF_MEMORY,
             Error::Forked => GM_ACCESS_DENIED,
-            Error::PeerGone { .. } | Error::NoPath { .. } | Error::NoAnswer { .. } => {
-                GM_SEND_TARGET_NODE_UNREACHABLE
-            }
+            // A process that this one lacks something to reach is given up for good, too.
+            Error::PeerGone { .. }
+            | Error::NoPath { .. }
+            | Error::NoAnswer { .. }
+            | Error::Lacking { .. } => GM_SEND_TARGET_NODE_UNREACHABLE,
             _ => GM_FAILURE,
         }
     }
+}
+
+/// Whether an error says that a process cannot be reached any more. All others are about one operation, or
+/// about this process.
+pub(crate) fn is_about_peer(error: &Error) -> bool {
+    Gm::of(error) == GM_SEND_TARGET_NODE_UNREACHABLE
 }
 
 /// An argument that cannot be.
 #[cold]
 pub(crate) fn invalid(text: impl Into<String>) -> Failure {
     Failure::new(GM_INVALID_PARAMETER, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_process_lacks_is_not_the_end_of_a_peer() {
+        let full = Error::SelfFull {
+            len: 1,
+            unread: 2,
+            limit: 2,
+        };
+        let nobody = Error::NoPath {
+            rank: 1,
+            host: "host".to_owned(),
+            why: "no link leads there",
+        };
+        assert!(is_about_peer(&nobody) && !is_about_peer(&full));
+        assert!(!is_about_peer(&Error::Cancelled));
+        assert_eq!(Gm::of(&full), GM_FAILURE);
+    }
 }

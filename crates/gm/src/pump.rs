@@ -3,11 +3,12 @@
 
 use crate::code::*;
 use crate::conn::{Conn, Key, Line};
-use crate::error::Failure;
+use crate::error::{Failure, Gm, is_about_peer};
 use crate::machine::{CARRIER, Machine};
 use crate::wire::{Header, Kind, LEN};
 use crate::world::{Finishing, Lent, Todo};
 use portolan::{Buffer, Lane, Node, Request, TagMatch, TagTarget, Target};
+use portolan_ffi::Codes;
 use std::time::Instant;
 
 /// Longest message that follows its header, in bytes: GM's packets were as long.
@@ -194,9 +195,24 @@ impl Machine {
     fn say(&mut self, key: Key, kind: Kind, aux: u32) -> Result<(), Failure> {
         let ack = self.world().conn(key).tell();
         let header = control(key, kind, ack, aux);
-        if transmit(self.node()?, key.rank, &header, &[], true).is_err() {
-            self.world().lose(key.rank);
+        match transmit(self.node()?, key.rank, &header, &[], true) {
+            Ok(()) => Ok(()),
+            Err(error) => self.lose_or_fail(key.rank, error),
         }
+    }
+
+    /// What was for a process that is gone is not missed; without anything else that it needs the library
+    /// cannot go on.
+    #[cold]
+    pub(crate) fn lose_or_fail(
+        &mut self,
+        rank: u32,
+        error: portolan::Error,
+    ) -> Result<(), Failure> {
+        if !is_about_peer(&error) {
+            return Err(error.into());
+        }
+        self.world().lose(rank);
         Ok(())
     }
 
@@ -212,7 +228,7 @@ impl Machine {
             Ok(request) => {
                 self.await_quietly(request, Lent::Registered(bytes.0.addr(), bytes.1));
             }
-            Err(_) => self.world().lose(key.rank),
+            Err(error) => self.lose_or_fail(key.rank, error)?,
         }
         Ok(())
     }
@@ -316,7 +332,7 @@ impl Machine {
             }
             if let Some((own, told, status)) = one.told {
                 let status = match ended {
-                    Err(_) if status == GM_SUCCESS => GM_SEND_TARGET_NODE_UNREACHABLE,
+                    Err(error) if status == GM_SUCCESS => Gm::of(&error),
                     _ => status,
                 };
                 self.world().port(own).push_ended(told, status);

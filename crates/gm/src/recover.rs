@@ -33,7 +33,13 @@ impl Machine {
         };
         let is_sent = !is_gone && {
             let header = control(key, kind, ack, 0);
-            transmit(self.node()?, key.rank, &header, &[], true).is_ok()
+            match transmit(self.node()?, key.rank, &header, &[], true) {
+                Ok(()) => true,
+                Err(error) => {
+                    self.lose_or_fail(key.rank, error)?;
+                    false
+                }
+            }
         };
         let mut world = self.world();
         if !is_sent {

@@ -5,7 +5,7 @@
 use crate::buffer::{checked_size, is_high};
 use crate::code::*;
 use crate::conn::{Key, Sending, Told, gm_send_completion_callback_t};
-use crate::error::Failure;
+use crate::error::{Failure, is_about_peer};
 use crate::event::{GM_SEND_TOKEN_VIOLATION_EVENT, gm_max_length_for_size};
 use crate::machine::{Held, Machine, enter, must};
 use crate::port::{GM_PLUS_INLINE, GM_PLUS_LEN_MAX, GM_PLUS_UNACKNOWLEDGED, gm_port};
@@ -100,6 +100,50 @@ impl Machine {
         self.world().conn(key).sent.push_back(sending);
     }
 
+    /// Ends a send of which nothing has left. If that is not its receiver's doing, those after it go on.
+    #[cold]
+    fn refuse(
+        &mut self,
+        key: Key,
+        sending: Sending,
+        error: portolan::Error,
+    ) -> Result<(), Failure> {
+        let is_lost = is_about_peer(&error);
+        let status = Failure::from(error).record();
+        {
+            let mut world = self.world();
+            world.end_send(key.own, sending, status);
+            if is_lost {
+                world.conn(key).is_disabled = true;
+                world.lose(key.rank);
+            }
+        }
+        self.work()
+    }
+
+    /// The same of the send that was noted last, whose header did not leave.
+    #[cold]
+    fn take_back(
+        &mut self,
+        key: Key,
+        has_bytes: bool,
+        error: portolan::Error,
+    ) -> Result<(), Failure> {
+        if is_about_peer(&error) {
+            self.world().lose(key.rank);
+            return self.work();
+        }
+        // They have left, and their receiver will never hear of them.
+        if has_bytes {
+            return Err(error.into());
+        }
+        let noted = self.world().conn(key).sent.pop_back();
+        match noted {
+            Some(sending) => self.refuse(key, sending, error),
+            None => Ok(()),
+        }
+    }
+
     fn end_at_once(&mut self, own: u8, told: Told, status: gm_status_t) {
         self.world().port(own).push_ended(told, status);
     }
@@ -192,19 +236,21 @@ unsafe fn carry(
     if is_long {
         // SAFETY: the caller's promise.
         let sent = unsafe { transmit_long(machine.node()?, key, header.aux, (call.at, len)) };
-        // Without a request its receiver is gone, which the header will show.
-        sending.request = sent.ok();
+        match sent {
+            Ok(request) => sending.request = Some(request),
+            // No header without its bytes.
+            Err(error) => return machine.refuse(key, sending, error),
+        }
     } else {
         // SAFETY: the caller's promise.
         bytes = unsafe { call.bytes(len) };
     }
     machine.note(key, sending);
     let at_once = at_once || is_long;
-    if transmit(machine.node()?, key.rank, header, bytes, at_once).is_err() {
-        machine.world().lose(key.rank);
-        machine.work()?;
+    match transmit(machine.node()?, key.rank, header, bytes, at_once) {
+        Ok(()) => Ok(()),
+        Err(error) => machine.take_back(key, is_long, error),
     }
-    Ok(())
 }
 
 /// Sends a message that nobody acknowledges: it has ended when it has left.
@@ -232,9 +278,11 @@ unsafe fn send_alone(
     let bytes = unsafe { call.bytes(len) };
     let status = match transmit(machine.node()?, key.rank, &header, bytes, true) {
         Ok(()) => GM_SUCCESS,
-        Err(_) => {
-            machine.world().lose(key.rank);
-            GM_SEND_TARGET_NODE_UNREACHABLE
+        Err(error) => {
+            if is_about_peer(&error) {
+                machine.world().lose(key.rank);
+            }
+            Failure::from(error).record()
         }
     };
     machine.end_at_once(key.own, call.told, status);
@@ -473,11 +521,10 @@ unsafe fn get(machine: &mut Machine, call: &Call, checked: &Checked) -> Result<(
             is_orphan: false,
         },
     );
-    if transmit(machine.node()?, key.rank, &header, &[], true).is_err() {
-        machine.world().lose(key.rank);
-        machine.work()?;
+    match transmit(machine.node()?, key.rank, &header, &[], true) {
+        Ok(()) => Ok(()),
+        Err(error) => machine.take_back(key, false, error),
     }
-    Ok(())
 }
 
 /// Lets other processes read and write the memory that this one has registered, by this port.
