@@ -68,6 +68,18 @@ fn what_comes_after_main_is_written_nowhere() {
     }
 }
 
+/// At the end they meet for the first time, when a thread has no variables of its own any more.
+#[test]
+fn strangers_leave_in_peace() {
+    let shop = workshop();
+    let program = checked(&shop, "strangers.c");
+    for way in ways() {
+        let output = job(2, &way, &program, &[]).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && err.is_empty(), "{way:?}: {err}");
+    }
+}
+
 #[test]
 fn threads_wait_beside_one_another() {
     let shop = workshop();

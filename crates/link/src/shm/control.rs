@@ -16,6 +16,8 @@ use portolan_sys::lack::Lack;
 use portolan_sys::ring::{self, RingBroken};
 use portolan_sys::seqpacket::{PeerCred, Seqpacket, SeqpacketListener, Spare, effective_uid};
 use portolan_sys::vm_read;
+use rand::TryRngCore;
+use rand::rngs::OsRng;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -374,7 +376,7 @@ impl Shm {
             from: self.config.rank,
             to: peer,
             ring_len: self.config.ring_len as u64,
-            nonce: rand::random(),
+            nonce: fresh_nonce()?,
             endpoint_id: None,
         };
         let record = match &self.config.open {
@@ -508,6 +510,15 @@ fn socket_name(config: &ShmConfig) -> String {
     let job = u128::from_be_bytes(config.job_id);
     let random: u64 = rand::random();
     format!("portolan/{job:032x}/{}/{random:016x}", config.rank)
+}
+
+/// From the system, not from a generator of the thread's: a program that ends may meet a peer for the first
+/// time then, when a thread's variables are gone.
+fn fresh_nonce() -> Result<[u8; 16], LinkError> {
+    let mut nonce = [0; 16];
+    let filled = OsRng.try_fill_bytes(&mut nonce).map_err(io::Error::other);
+    filled.map_err(system("ask the system for randomness", RAISE_LIMITS))?;
+    Ok(nonce)
 }
 
 fn unreachable(peer: PeerId, why: &'static str) -> LinkError {
