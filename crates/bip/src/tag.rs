@@ -164,3 +164,23 @@ impl Tags {
 fn in_use(tag: Tag, why: &str) -> Failure {
     failure(format!("of messages {}, {why}", tag.name()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_a_place_of_its_own_and_none_comes_first() {
+        let mut tags = Tags::default();
+        tags.place(Tag::NONE).count = 7;
+        assert_eq!(tags.0.len(), 1, "a program without tags pays for none");
+        for number in [0, 1, BIPMAXTAG] {
+            let Ok(tag) = checked(number) else {
+                panic!("{number} is a tag");
+            };
+            assert_eq!(tags.place(tag).count, 0, "{number}");
+            tags.place(tag).count = 1;
+        }
+        assert_eq!(tags.place(Tag::NONE).count, 7);
+    }
+}
