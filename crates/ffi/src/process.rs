@@ -24,8 +24,13 @@ pub fn this_thread() -> usize {
 pub fn watch_forks(disown: extern "C" fn()) {
     // SAFETY: the function exists as long as the library that gives it, which is never unloaded while
     // the program has it.
-    unsafe {
-        libc::pthread_atfork(None, None, Some(disown));
+    let error = unsafe { libc::pthread_atfork(None, None, Some(disown)) };
+    if error != 0 {
+        let error = std::io::Error::from_raw_os_error(error);
+        eprintln!(
+            "portolan: children that this program forks will not be told to leave its job alone, so none \
+             of them may call the library: {error}"
+        );
     }
 }
 
