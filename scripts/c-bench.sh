@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # What the C interfaces cost: half a round trip through Rust and through portolan.h, gamma.h, bip.h
-# and gm.h, with the options of GM+ and without, in turns, and how far the medians of the C programs are from Rust's. For a quiet machine with two
-# free cores.
+# and gm.h, with the options of GM+ and without, in turns, and how far the medians of the C programs are
+# from Rust's. For a quiet machine with two free cores.
 #
 #   scripts/c-bench.sh [BYTES [ROUNDS]]      default: 64 bytes, 11 rounds of each
 set -euo pipefail
