@@ -22,9 +22,7 @@ pub struct Buffer(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Owned(Vec<u8>),
-    /// Of the library's own, which it keeps for the next message.
-    Kept(Kept),
+    Owned(Kept),
     Region(Region),
     Shared(Arc<[u8]>),
     /// What was received as a vector, and is passed on without a copy.
@@ -93,7 +91,6 @@ impl Buffer {
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match &mut self.0 {
             Kind::Owned(bytes) => Some(bytes),
-            Kind::Kept(bytes) => Some(bytes),
             Kind::Region(bytes) => Some(bytes),
             Kind::Shared(_) | Kind::SharedVec(_) => None,
             // SAFETY: `Buffer::from_raw_mut`'s caller lent the bytes for writing; `&mut self` keeps
@@ -119,8 +116,7 @@ impl Buffer {
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
-            Kind::Owned(bytes) => bytes,
-            Kind::Kept(bytes) => bytes.into_vec(),
+            Kind::Owned(bytes) => bytes.into_vec(),
             Kind::Region(bytes) => bytes.to_vec(),
             Kind::Shared(bytes) => bytes.to_vec(),
             Kind::SharedVec(bytes) => Arc::unwrap_or_clone(bytes),
@@ -156,11 +152,10 @@ impl Clone for Kind {
     fn clone(&self) -> Kind {
         match self {
             Kind::Owned(bytes) => Kind::Owned(bytes.clone()),
-            Kind::Kept(bytes) => Kind::Owned(bytes.to_vec()),
-            Kind::Region(bytes) => Kind::Owned(bytes.to_vec()),
+            Kind::Region(bytes) => Kind::Owned(bytes.to_vec().into()),
             Kind::Shared(bytes) => Kind::Shared(Arc::clone(bytes)),
             Kind::SharedVec(bytes) => Kind::SharedVec(Arc::clone(bytes)),
-            Kind::Foreign(bytes) => Kind::Owned(bytes.bytes().to_vec()),
+            Kind::Foreign(bytes) => Kind::Owned(bytes.bytes().to_vec().into()),
         }
     }
 }
@@ -172,7 +167,6 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Kind::Owned(bytes) => bytes,
-            Kind::Kept(bytes) => bytes,
             Kind::Region(bytes) => bytes,
             Kind::Shared(bytes) => bytes,
             Kind::SharedVec(bytes) => bytes,
@@ -183,13 +177,13 @@ impl Deref for Buffer {
 
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Self {
-        Buffer(Kind::Owned(bytes))
+        Buffer(Kind::Owned(bytes.into()))
     }
 }
 
 impl From<Kept> for Buffer {
     fn from(bytes: Kept) -> Self {
-        Buffer(Kind::Kept(bytes))
+        Buffer(Kind::Owned(bytes))
     }
 }
 

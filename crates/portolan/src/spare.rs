@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Shorter memory is not kept: an allocator has that at hand itself.
 const KEPT_LEN_MIN: usize = 32 * 1024;
 
-/// Bytes that are kept at most: a window of 64 messages of 64 KiB at both ends.
+/// Bytes that are kept at most: a window of 64 messages of 64 KiB that are sent, and one that comes.
 pub(crate) const KEPT_LEN_MAX: usize = 8 << 20;
 
 /// Memory is used for a message that is not shorter than this part of it: else a few short messages
@@ -102,11 +102,26 @@ impl Spare {
     }
 }
 
-/// Memory that goes back to where it is kept when it is dropped.
+/// Memory that goes back to where it is kept, if anywhere, when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Kept {
     bytes: Vec<u8>,
     home: Option<Spare>,
+}
+
+impl From<Vec<u8>> for Kept {
+    /// A program's own memory, which is not kept.
+    #[inline]
+    fn from(bytes: Vec<u8>) -> Kept {
+        Kept { bytes, home: None }
+    }
+}
+
+impl Clone for Kept {
+    /// The copy is not kept.
+    fn clone(&self) -> Kept {
+        self.bytes.clone().into()
+    }
 }
 
 impl Kept {
