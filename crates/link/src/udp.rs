@@ -256,6 +256,7 @@ impl Udp {
     fn leave_busy(&mut self) {
         if let Some(mut socket) = self.sockets.drain(BUSY..).next() {
             self.drops_pending += socket.drops();
+            socket.close_beside();
         }
         self.busy.set(None);
     }

@@ -26,7 +26,7 @@ mod stream;
 mod xdp;
 
 pub use addr::SockAddr;
-pub use beside::connect_beside;
+pub use beside::{close_beside, connect_beside};
 pub use datagram::{Received, Sender, recv, recv_segments, send, send_to};
 pub use error_queue::{ErrorOrigin, SocketError, recv_error, recv_error_quoting};
 pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces};

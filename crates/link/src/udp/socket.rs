@@ -52,6 +52,15 @@ impl Socket {
         let seen = std::mem::replace(&mut self.drops_seen, drops);
         drops.wrapping_sub(seen)
     }
+
+    /// Closes one that [`open_beside`] has opened.
+    pub(super) fn close_beside(self) {
+        if let Err(error) = net::close_beside(self.socket) {
+            log::debug!(
+                "a socket connected to one peer could not be turned from it before it was closed: {error}"
+            );
+        }
+    }
 }
 
 impl AsFd for Socket {
