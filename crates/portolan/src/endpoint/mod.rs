@@ -69,10 +69,10 @@ impl Endpoint {
     /// [`Error::TooManyPeers`].
     pub fn insert(&mut self, address: &EndpointAddress) -> Result<PeerIndex, Error> {
         let mut peer = self.directory.insert(address).ok_or(Error::TooManyPeers)?;
-        self.meet_fresh();
+        self.engine.enter().meet_fresh();
         if self.is_removed(peer) && !self.take_back(peer) {
             peer = self.directory.insert(address).ok_or(Error::TooManyPeers)?;
-            self.meet_fresh();
+            self.engine.enter().meet_fresh();
         }
         Ok(PeerIndex(peer.0))
     }
@@ -133,7 +133,7 @@ impl Endpoint {
         }
         self.wake();
         if self.directory.has_fresh() {
-            self.meet_fresh();
+            self.engine.enter().meet_fresh();
         }
         if !self.leavers.is_empty() {
             self.see_off();
@@ -148,13 +148,6 @@ impl Endpoint {
         }
         self.waiter.note(count, engine);
         count
-    }
-
-    /// Tells core, links and liveness of peers that are new.
-    fn meet_fresh(&mut self) {
-        for fresh in self.directory.take_fresh() {
-            self.engine.enter().meet(&fresh);
-        }
     }
 
     fn is_removed(&self, peer: PeerId) -> bool {

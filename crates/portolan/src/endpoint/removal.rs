@@ -28,7 +28,7 @@ impl Endpoint {
     ///
     /// Inserting its address again before that takes the removal back, and gives the same number.
     pub fn remove(&mut self, peer: PeerIndex) {
-        self.meet_fresh();
+        self.engine.enter().meet_fresh();
         let peer = PeerId(peer.0);
         if self.is_forked() || !self.directory.remove(peer) {
             return;

@@ -134,8 +134,19 @@ impl Engine {
         self.settle();
     }
 
-    /// A peer that the directory has made known: core and liveness are told.
-    pub(crate) fn meet(&mut self, fresh: &Fresh) {
+    /// Tells core, links and liveness of peers that the directory has made known.
+    pub(crate) fn meet_fresh(&mut self) {
+        let Some(directory) = &self.inner.directory else {
+            return;
+        };
+        if directory.has_fresh() {
+            for fresh in directory.take_fresh() {
+                self.meet(&fresh);
+            }
+        }
+    }
+
+    fn meet(&mut self, fresh: &Fresh) {
         let Engine {
             inner, liveness, ..
         } = self;

@@ -48,10 +48,14 @@ impl Engine {
         }
     }
 
+    /// A link that is asked for notices also takes in who wants to connect; who that is must be known
+    /// before anything is received.
     pub(super) fn hear_notices(&mut self) {
         while let Some((link, notice)) = self.links.poll_notice() {
+            self.meet_fresh();
             self.on_notice(link, notice);
         }
+        self.meet_fresh();
     }
 
     fn on_notice(&mut self, link: LinkId, notice: Notice) {
