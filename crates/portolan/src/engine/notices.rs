@@ -23,16 +23,15 @@ impl Engine {
             let Some(info) = self.inner.peers.get_mut(gone.rank as usize) else {
                 continue;
             };
-            info.report = (!gone.well).then_some(gone.cause);
+            let peer = PeerId(gone.rank);
+            // Why it was given up before says more than how it then ended.
+            if !matches!(self.inner.core.peer_status(peer), PeerStatus::Failed(_)) {
+                info.report = (!gone.well).then_some(gone.cause);
+            }
             info.has_ended = true;
             self.inner.ended_count += 1;
             self.take_in();
-            let peer = PeerId(gone.rank);
-            if self.inner.core.peer_status(peer) == PeerStatus::Unknown {
-                // What is asked of it from now on ends like what was asked before.
-                self.inner.core.connect(self.inner.now, peer);
-            }
-            self.give_up(peer, Cause::ProcessGone);
+            self.give_up_for_good(peer, Cause::ProcessGone);
         }
     }
 

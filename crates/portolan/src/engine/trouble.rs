@@ -231,6 +231,6 @@ impl Engine {
         if let Some(info) = self.inner.peers.get_mut(peer.0 as usize) {
             info.report = Some(what);
         }
-        self.give_up(peer, Cause::Lacking(lack.resource.summary()));
+        self.give_up_for_good(peer, Cause::Lacking(lack.resource.summary()));
     }
 }

@@ -200,6 +200,15 @@ impl Engine {
         self.inner.give_up(peer, cause);
         self.links.disconnect(peer, LinkId::SHM);
     }
+
+    /// The same, also for a peer that nothing was asked of yet: what is asked of it from now on ends like
+    /// what was asked before.
+    pub(super) fn give_up_for_good(&mut self, peer: PeerId, cause: Cause) {
+        if self.inner.core.peer_status(peer) == PeerStatus::Unknown {
+            self.inner.core.connect(self.inner.now, peer);
+        }
+        self.give_up(peer, cause);
+    }
 }
 
 impl Inner {
