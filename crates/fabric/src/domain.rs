@@ -46,8 +46,7 @@ pub(crate) extern "C" fn open(
             let attr = info.domain_attr.as_ref().ok_or(Errno::INVAL)?;
             ((*fabric).api_version, attr)
         };
-        let locking = attr.threading != THREAD_DOMAIN;
-        let domain = Arc::new(Domain::new(attr.mr_mode, api, locking));
+        let domain = Arc::new(Domain::new(attr, api));
         let head = FidDomain {
             fid: fid(CLASS_DOMAIN, context, &FID_OPS),
             ops: &raw const DOMAIN_OPS,

@@ -44,7 +44,9 @@ pub(crate) extern "C" fn open(
     status(|| {
         // SAFETY: an open domain of ours, and the application's information.
         let (domain, info) = unsafe { (domain_of(domain), info.as_ref().ok_or(Errno::INVAL)?) };
-        let engine = Endpoint::open(&EndpointConfig::default()).map_err(|error| {
+        let mut config = EndpointConfig::default();
+        config.progress_thread = domain.has_own_progress();
+        let engine = Endpoint::open(&config).map_err(|error| {
             eprintln!("portolan: no endpoint for libfabric: {error}");
             Errno(libc::ENODEV)
         })?;

@@ -209,16 +209,16 @@ fn fit_rx(offer: &mut Offer, asked: &RxAttr) -> Verdict {
 
 fn fit_domain(offer: &mut Offer, asked: &DomainAttr, api: u32) -> Verdict {
     let own = &mut offer.domain.head;
-    let manual = |progress| {
-        matches!(
-            progress,
-            PROGRESS_UNSPEC | PROGRESS_MANUAL | PROGRESS_CONTROL_UNIFIED
-        )
-    };
     need(
-        manual(asked.data_progress),
-        "progress without calls of the application",
+        matches!(
+            asked.data_progress,
+            PROGRESS_UNSPEC | PROGRESS_AUTO | PROGRESS_MANUAL | PROGRESS_CONTROL_UNIFIED
+        ),
+        "another kind of progress",
     )?;
+    if asked.data_progress == PROGRESS_AUTO {
+        own.data_progress = PROGRESS_AUTO;
+    }
     need(asked.mr_key_size <= own.mr_key_size, "longer memory keys")?;
     need(
         asked.cq_data_size <= own.cq_data_size,

@@ -154,6 +154,8 @@ pub(crate) struct Engine {
     pace: Pace,
     /// Links that had no room for a frame, a bit each.
     full_mask: u8,
+    /// What the helper sleeps on while the program computes, if it serves what comes then.
+    guard: Option<Box<Descriptor>>,
     #[cfg(test)]
     flush_count: u64,
 }
@@ -327,6 +329,7 @@ impl Engine {
             slow_at: Instant::default(),
             pace,
             full_mask: 0,
+            guard: None,
             #[cfg(test)]
             flush_count: 0,
         }

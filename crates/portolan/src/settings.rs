@@ -167,6 +167,15 @@ pub const AUTH: Setting = Setting {
               AES-128-GCM; also aead-aes256, aead-chacha20), none (for comparing)",
 };
 
+/// Who makes progress.
+pub const PROGRESS: Setting = Setting {
+    option: Some("progress"),
+    variable: "PORTOLAN_PROGRESS",
+    default: "calls; thread where a libfabric program asks for FI_PROGRESS_AUTO",
+    meaning: "who serves what comes: calls of the program, or, while it makes none for some milliseconds, a thread \
+              that sleeps on the links",
+};
+
 /// The connection to the launcher.
 pub const LAUNCH_FD: Setting = Setting {
     option: None,
@@ -232,6 +241,7 @@ pub const ALL: &[Setting] = &[
     AUTH,
     CHECKSUM,
     STREAM,
+    PROGRESS,
     LAUNCH_FD,
     LAUNCHER,
     PATH,

@@ -29,10 +29,12 @@ pub enum Call {
     Membarrier,
     Accept4,
     Flock,
+    Read,
+    Write,
 }
 
 /// Names, in the order of [`Call`].
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 19] = [
     "sendto",
     "sendmsg",
     "sendmmsg",
@@ -50,9 +52,11 @@ const NAMES: [&str; 17] = [
     "membarrier",
     "accept4",
     "flock",
+    "read",
+    "write",
 ];
 
-const _: () = assert!(Call::Flock as usize + 1 == NAMES.len());
+const _: () = assert!(Call::Write as usize + 1 == NAMES.len());
 
 thread_local! {
     static CALLS: [Cell<u64>; NAMES.len()] = const { [const { Cell::new(0) }; NAMES.len()] };

@@ -4,7 +4,9 @@
 use std::ffi::c_int;
 
 use super::State;
-use crate::abi::{MR_BASIC, MR_PROV_KEY, MR_VIRT_ADDR, version};
+use crate::abi::{
+    DomainAttr, MR_BASIC, MR_PROV_KEY, MR_VIRT_ADDR, PROGRESS_AUTO, THREAD_DOMAIN, version,
+};
 use crate::lock::{Guard, Guarded};
 
 /// Since this version a failed completion has room for a text.
@@ -14,15 +16,18 @@ const ERROR_DATA_SINCE: u32 = version(1, 5);
 pub(crate) struct Domain {
     state: Guarded<State>,
     mr_mode: c_int,
+    data_progress: c_int,
     api: u32,
 }
 
 impl Domain {
-    /// `locking` as for [`Guarded::new`].
-    pub(crate) fn new(mr_mode: c_int, api: u32, locking: bool) -> Domain {
+    /// One as `attr` asks for, of an application that was built for the version `api`.
+    pub(crate) fn new(attr: &DomainAttr, api: u32) -> Domain {
+        let locking = attr.threading != THREAD_DOMAIN;
         Domain {
             state: Guarded::new(State::default(), locking),
-            mr_mode,
+            mr_mode: attr.mr_mode,
+            data_progress: attr.data_progress,
             api,
         }
     }
@@ -40,6 +45,11 @@ impl Domain {
     /// Peers name places in a region by their addresses here, not by offsets.
     pub(crate) fn addresses_are_virtual(&self) -> bool {
         self.mr_mode == MR_BASIC || self.mr_mode & MR_VIRT_ADDR != 0
+    }
+
+    /// The application wants progress while it makes no calls.
+    pub(crate) fn has_own_progress(&self) -> bool {
+        self.data_progress == PROGRESS_AUTO
     }
 
     pub(crate) fn knows_error_data(&self) -> bool {

@@ -34,6 +34,8 @@ pub struct EndpointConfig {
     pub path: PathChoice,
     /// Network interface, instead of the one that `PORTOLAN_INTERFACE` names or that is found.
     pub interface: Option<String>,
+    /// Has a thread serve what comes while the program computes, whatever `PORTOLAN_PROGRESS` says.
+    pub progress_thread: bool,
 }
 
 impl Endpoint {
@@ -69,7 +71,10 @@ impl Endpoint {
         let descriptor = Descriptor::watching(&mut links)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Endpoint {
-            engine: Gate::new(Engine::new(inner, links, None, Some(liveness)), HELPER_NAME),
+            engine: Gate::new(
+                Engine::new(inner, links, None, Some(liveness)).guard()?,
+                HELPER_NAME,
+            ),
             directory,
             address,
             waiter: Waiter::of_endpoint(cores),
@@ -100,6 +105,10 @@ fn standalone(config: &EndpointConfig) -> Result<Job, Error> {
     if let Some(interface) = &config.interface {
         let name = settings::INTERFACE.option.unwrap_or_default();
         job.options.insert(name.to_owned(), interface.clone());
+    }
+    if config.progress_thread {
+        let name = settings::PROGRESS.option.unwrap_or_default();
+        job.options.insert(name.to_owned(), "thread".to_owned());
     }
     Ok(job)
 }

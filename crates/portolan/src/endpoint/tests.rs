@@ -25,6 +25,7 @@ const CLOCK_LOOKS: u64 = (TURNS / CLOCK_TURNS) as u64 + 1;
 
 fn open(path: PathChoice) -> Endpoint {
     Endpoint::open(&EndpointConfig {
+        progress_thread: false,
         path,
         interface: Some("lo".to_owned()),
     })

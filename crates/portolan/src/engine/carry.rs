@@ -5,10 +5,17 @@
 //! It runs no handler: those are the program's, on the program's thread. Where there are any, it
 //! sends, and sends again, but receives nothing. Nor does it lose patience with silent peers: nobody
 //! waits for them.
+//!
+//! With the setting `progress=thread` it does more: it sleeps on the links while the program computes,
+//! and serves what comes, from the first moment to the next call.
 
-use super::Engine;
-use portolan_sys::gate::{Carried, Carry, Left};
+use super::{Descriptor, Engine};
+use crate::error::Error;
+use crate::settings;
+use portolan_sys::gate::{Carried, Carry, Guard, Left};
 use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// The helper's thread, as tools show it.
 pub(crate) const HELPER_NAME: &str = "portolan-carry";
@@ -16,7 +23,30 @@ pub(crate) const HELPER_NAME: &str = "portolan-carry";
 /// Turns in one go, so that the owner, when it comes back, waits microseconds.
 const CARRY_TURNS: u32 = 64;
 
+/// Longest sleep on the links, whose timer rings earlier when something is due.
+const GUARD_MAX: Duration = Duration::from_secs(1);
+
 impl Engine {
+    /// Has the helper serve what comes while the program computes, if the job's settings say so.
+    ///
+    /// # Errors
+    /// [`Error::Setting`]; [`Error::System`] for want of descriptors.
+    pub(crate) fn guard(mut self) -> Result<Engine, Error> {
+        let setting = settings::PROGRESS;
+        match setting.of(&self.inner.job).as_deref() {
+            None | Some("calls") => {}
+            Some("thread") => self.guard = Some(Box::new(Descriptor::new()?)),
+            Some(other) => {
+                return Err(Error::Setting {
+                    name: "progress",
+                    value: other.to_owned(),
+                    why: "it is calls or thread".to_owned(),
+                });
+            }
+        }
+        Ok(self)
+    }
+
     fn carry_turn(&mut self) -> usize {
         let received = match self.handlers.is_empty() {
             true => self.work(None),
@@ -27,6 +57,36 @@ impl Engine {
 }
 
 impl Carry for Engine {
+    fn is_guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    fn begin_guard(&mut self) -> Guard {
+        if !self.handlers.is_empty() {
+            // Nobody takes off the links what would ring.
+            return Guard::Never;
+        }
+        let Some(mut descriptor) = self.guard.take() else {
+            return Guard::Never;
+        };
+        let armed = self.arm_descriptor(&mut descriptor);
+        let fd = descriptor.as_fd().as_raw_fd();
+        self.guard = Some(descriptor);
+        match armed {
+            // The descriptor's own timer rings first.
+            Ok(true) => Guard::Asleep(fd, GUARD_MAX),
+            Ok(false) => Guard::Awake,
+            Err(error) => {
+                log::warn!("{HELPER_NAME} waits for the next call: {error}");
+                Guard::Never
+            }
+        }
+    }
+
+    fn end_guard(&mut self) {
+        self.disarm();
+    }
+
     /// What gathered, or what credit, a window or a full link held back, soon; frames under way, which
     /// may be lost, and acknowledgements, when the program stays away for longer.
     #[inline]
@@ -35,7 +95,8 @@ impl Carry for Engine {
             return Left::Urgent;
         }
         match self.inner.core.left() {
-            portolan_proto::Left::Nothing => Left::Nothing,
+            portolan_proto::Left::Nothing if self.guard.is_none() => Left::Nothing,
+            portolan_proto::Left::Nothing => Left::Patient,
             portolan_proto::Left::Unacknowledged => Left::Patient,
             portolan_proto::Left::Unsent => Left::Urgent,
         }

@@ -68,7 +68,7 @@ impl Node {
         inner.join(launch.as_ref().and_then(Launch::loss_reporter));
         Ok(Node {
             engine: Gate::new(
-                Engine::new(inner, links, launch.take(), liveness),
+                Engine::new(inner, links, launch.take(), liveness).guard()?,
                 HELPER_NAME,
             ),
             job: own_job,

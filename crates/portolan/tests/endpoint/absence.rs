@@ -3,7 +3,7 @@
 //! can wait.
 
 use crate::common::{ANY, PLAIN, Side, bytes, from, pump, shm, udp};
-use portolan::{Endpoint, RawSend};
+use portolan::{Endpoint, EndpointConfig, PathChoice, RawSend};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -121,4 +121,37 @@ fn a_few_messages_leave_without_another_call_by_shm() {
 #[test]
 fn a_few_messages_leave_without_another_call_by_udp() {
     a_few_messages_leave_without_another_call(udp);
+}
+
+/// A process that nobody has told of shows up while the other computes, whose thread serves it.
+fn who_shows_up_meanwhile_is_heard(path: PathChoice) {
+    let mut config = EndpointConfig::default();
+    (config.path, config.interface) = (path, Some("lo".to_owned()));
+    for _ in 0..20 {
+        config.progress_thread = true;
+        let mut a = Side::new(Endpoint::open(&config).unwrap());
+        let mut buf = [0xa5; 128];
+        a.recv(&ANY, &mut buf, 1);
+        a.poll();
+        config.progress_thread = false;
+        let mut b = Side::new(Endpoint::open(&config).unwrap());
+        let to_a = b.end.insert(&a.end.address()).unwrap();
+        let ahoy = bytes(100, 1);
+        // Ends when it is there.
+        let spec = RawSend {
+            delivered: true,
+            ..PLAIN
+        };
+        b.send(to_a, &spec, &ahoy, 2);
+        pump(&mut [&mut b], |sides| sides[0].take_sent(2));
+        let got = pump(&mut [&mut a], |sides| sides[0].take(1));
+        assert_eq!((got.error, got.len), (None, ahoy.len() as u64));
+        assert_eq!(buf[..ahoy.len()], ahoy);
+    }
+}
+
+#[test]
+fn who_shows_up_while_the_other_computes_is_heard() {
+    who_shows_up_meanwhile_is_heard(PathChoice::Auto);
+    who_shows_up_meanwhile_is_heard(PathChoice::Udp);
 }

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Counts down what is left, and tells of each step.
@@ -181,4 +183,102 @@ fn no_thread_is_started_for_one_that_leaves_nothing() {
     let (gate, _seen) = gate();
     assert_eq!(gate.look().left, 0);
     assert!(gate.helper.get().is_none());
+}
+
+/// Takes bytes out of a pipe, whoever has it.
+struct Guarded {
+    pipe: std::io::PipeReader,
+    is_armed: bool,
+    taken: Sender<(usize, thread::ThreadId)>,
+}
+
+impl Guarded {
+    fn take(&mut self) {
+        let mut bytes = [0; 64];
+        let len = rustix::io::read(&self.pipe, &mut bytes).unwrap_or(0);
+        if len > 0 {
+            self.taken.send((len, thread::current().id())).unwrap();
+        }
+    }
+}
+
+impl Carry for Guarded {
+    fn is_guarded(&self) -> bool {
+        true
+    }
+
+    fn left(&self) -> Left {
+        Left::Patient
+    }
+
+    fn carry(&mut self, _: &dyn Fn() -> bool) -> Carried {
+        assert!(!self.is_armed, "used while somebody sleeps on it");
+        self.take();
+        Carried::Done
+    }
+
+    fn begin_guard(&mut self) -> Guard {
+        self.is_armed = true;
+        Guard::Asleep(self.pipe.as_raw_fd(), Duration::from_secs(3600))
+    }
+
+    fn end_guard(&mut self) {
+        assert!(std::mem::take(&mut self.is_armed));
+    }
+
+    fn on_no_helper(&mut self, error: &io::Error) {
+        panic!("{error}");
+    }
+}
+
+fn guarded() -> (
+    Gate<Guarded>,
+    std::io::PipeWriter,
+    Receiver<(usize, thread::ThreadId)>,
+) {
+    let (pipe, outside) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&pipe, true).unwrap();
+    let (taken, seen) = channel();
+    let value = Guarded {
+        pipe,
+        is_armed: false,
+        taken,
+    };
+    (Gate::new(value, "test-guard"), outside, seen)
+}
+
+#[test]
+fn what_comes_from_outside_is_taken_by_whoever_is_there() {
+    let (mut gate, mut outside, seen) = guarded();
+    let own = thread::current().id();
+    for round in 0..50 {
+        drop(gate.enter());
+        for _ in 0..1 + round % 3 {
+            outside.write_all(b"word").unwrap();
+            let (len, by) = seen.recv().unwrap();
+            assert_eq!((len, by != own), (4, true), "round {round}");
+        }
+        if round % 10 == 0 {
+            // Until the helper sleeps on the pipe.
+            thread::sleep(ABSENCE_GUARDED * 3);
+        }
+        let mut entered = gate.enter();
+        assert!(!entered.is_armed);
+        outside.write_all(b"words").unwrap();
+        thread::sleep(ABSENCE * (round % 2));
+        assert!(seen.try_recv().is_err());
+        entered.take();
+        assert_eq!(seen.recv().unwrap(), (5, own));
+    }
+}
+
+#[test]
+fn a_helper_on_guard_ends_with_its_gate() {
+    for pause in [Duration::ZERO, ABSENCE_GUARDED * 3] {
+        let (mut gate, mut outside, seen) = guarded();
+        drop(gate.enter());
+        outside.write_all(b"word").unwrap();
+        seen.recv().unwrap();
+        thread::sleep(pause);
+    }
 }

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# shellcheck shell=bash
+# Who uses the memory of a process that computes is served by its thread. Part of scripts/test-mpi.sh.
+
+# Seconds for the job on a busy machine; and how long the target waits, without a call, for the other
+# to say that it was served.
+passive_limit=180
+passive_patience=100
+# Rounds of a put and a get.
+passive_count=10000
+
+passive() {
+    local mpi=$1 place problem env=(PORTOLAN_PROGRESS=thread)
+    # By itself Open MPI sends messages to the target's MPI, which then must be called.
+    [[ $mpi == mpich ]] || env+=(OMPI_MCA_osc=rdma OMPI_MCA_btl=ofi,self)
+    build "$mpi" scripts/mpi/passive.c
+    for place in "${places[@]}"; do
+        across "$place"
+        problem=''
+        rm -f "$work_dir/served"
+        logged "$passive_limit" env "${env[@]}" "${job[@]}" 2 "$work_dir/$mpi/passive" "$work_dir/served" \
+            "$passive_patience" "$passive_count" || problem="status $?"
+        [[ $(grep -c 'rank [01]: 0 wrong' "$work_dir/log") -eq 2 ]] ||
+            problem+=" not both ranks say that all was right"
+        verdict "$mpi, $place, $(grep -o '[0-9]* rounds in .*' "$work_dir/log"), the target computes" \
+            "$problem"
+    done
+}
