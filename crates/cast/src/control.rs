@@ -2,6 +2,7 @@
 //! What processes of a cast tell one another beside the blocks: short messages, mostly to the parent.
 
 use crate::fault::Fault;
+use crate::multicast::Word;
 use serde::{Deserialize, Serialize};
 
 /// A short message. Numbers of blocks are one past the last that is meant.
@@ -17,6 +18,8 @@ pub(crate) enum Control {
     Dismiss { why: String },
     /// To those behind one that stalls: `old` is out, ask me from now on.
     Adopt { old: u32 },
+    /// About multicast.
+    Multicast(Word),
 }
 
 /// How far a process is.

@@ -3,7 +3,8 @@
 //!
 //! The processes of a job form a chain or a tree, from rank 0, which reads, to all others. Each takes
 //! blocks from its parent, checks their hashes, stores them and passes them on at once, in memory that
-//! is bounded ([`Spec::window`]). One that dies is bypassed. It starts no processes and draws no
+//! is bounded ([`Spec::window`]). One that dies is bypassed. On one Ethernet rank 0 may send to all by
+//! multicast instead. It starts no processes and draws no
 //! progress: that is the command's.
 //!
 //! The one invariant: a process says [`Event::Done`] only when what stands at its target has the hash
@@ -17,6 +18,8 @@ mod event;
 mod fault;
 mod member;
 mod model;
+mod multicast;
+mod nap;
 mod pays;
 mod relay;
 mod shape;
@@ -31,7 +34,7 @@ pub use event::{Bound, Checked, Done, Event};
 pub use fault::Fault;
 pub use member::work;
 pub use model::{Cost, Model, Prediction, Rates, Resource};
-pub use shape::Shape;
+pub use shape::{Form, Shape};
 pub use source::{Size, measure};
 pub use spec::{BLOCK_LEN, Compression, Source, Spec, Target, expand};
 pub use survey::survey;

@@ -6,12 +6,15 @@ use crate::control::Control;
 use crate::entry::Totals;
 use crate::event::{Bound, Checked, Done, Event};
 use crate::fault::Fault;
+use crate::multicast::{self, Desks, Muster, Part, Turn};
+use crate::nap::nap;
 use crate::relay::{Action, Relay};
+use crate::shape::Form;
 use crate::spec::{BLOCK_LEN, Spec};
 use crate::stages::{self, Busy, Desk, Memory, News, Reading, Storing};
 use crate::target::Cleanup;
 use portolan::{Buffer, Error, Lane, Node, PortConfig, Request, Target};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -24,9 +27,9 @@ use std::time::{Duration, Instant};
 /// Port of blocks.
 const DATA: u16 = 1;
 /// Port of short messages.
-const CONTROL: u16 = 2;
+pub(crate) const CONTROL: u16 = 2;
 /// Port to which nobody sends: receives from a process end when it is gone.
-const WATCH: u16 = 3;
+pub(crate) const WATCH: u16 = 3;
 
 /// Receives that are posted: while one block comes, the next is granted.
 const RECEIVING_MAX: usize = 4;
@@ -84,7 +87,7 @@ fn stop(mut storing: Storing) {
 }
 
 /// Short messages that have come, and from whom.
-type Inbox = Arc<Mutex<VecDeque<(u32, Vec<u8>)>>>;
+pub(crate) type Inbox = Arc<Mutex<VecDeque<(u32, Vec<u8>)>>>;
 
 struct Member {
     node: Node,
@@ -103,6 +106,8 @@ struct Member {
     signals: Signals,
     /// The batch whose needs the source waits for.
     asked: Option<u32>,
+    /// Where blocks go to all at once.
+    multicast: Option<Part>,
     report: Report,
 }
 
@@ -118,7 +123,7 @@ struct Report {
     is_told: bool,
 }
 
-struct Signals {
+pub(crate) struct Signals {
     number: Arc<AtomicUsize>,
     pipe: UnixStream,
 }
@@ -135,7 +140,7 @@ impl Signals {
         Ok(Signals { number, pipe })
     }
 
-    fn check(&self) -> Result<(), Fault> {
+    pub(crate) fn check(&self) -> Result<(), Fault> {
         match i32::try_from(self.number.load(Ordering::Relaxed)) {
             Ok(signal) if signal > 0 => Err(Fault::Signal(signal)),
             _ => Ok(()),
@@ -160,6 +165,14 @@ impl Member {
             let mut inbox = box_of.lock().unwrap_or_else(PoisonError::into_inner);
             inbox.push_back(letter);
         })?;
+        let mut spec = spec.clone();
+        let desks = Desks {
+            node: &mut node,
+            inbox: &inbox,
+            signals: &signals,
+        };
+        let multicast = agree(&mut spec, desks)?;
+        let spec = &spec;
         let (desk, teller) = stages::desk()?;
         let (memory, busy) = (Memory::default(), Arc::new(Busy::default()));
         let rank = node.rank();
@@ -169,8 +182,12 @@ impl Member {
             true => None,
             false => Some(Storing::start(spec, rank, cleanup, &teller, &busy)),
         };
+        let mut relay = Relay::new(rank, spec.shape(), spec.window(), spec.stall(), now);
+        if multicast.is_some() {
+            relay.begin_multicast();
+        }
         Ok(Member {
-            relay: Relay::new(rank, spec.shape(), spec.window(), spec.stall(), now),
+            relay,
             node,
             inbox,
             desk,
@@ -184,6 +201,7 @@ impl Member {
             watches: Vec::new(),
             signals,
             asked: None,
+            multicast,
             report: Report {
                 begin: now,
                 last: now,
@@ -207,10 +225,11 @@ impl Member {
             self.look_at_sends()?;
             self.look_at_watches()?;
             self.read_source();
-            self.post_receives()?;
             let now = Instant::now();
+            let mut has_acted = self.take_multicast_turn(now)?;
+            self.post_receives()?;
             self.relay.on_time(now, &mut self.spare);
-            let has_acted = self.act()?;
+            has_acted |= self.act()?;
             self.memory.give(self.spare.drain(..));
             if let Some(bound) = self.report.tell_if_due(now) {
                 self.relay.set_busy(bound != Bound::Network);
@@ -266,6 +285,9 @@ impl Member {
                 return Ok(());
             };
             let control = Control::parse(&bytes)?;
+            if let (Some(multicast), Control::Multicast(word)) = (&mut self.multicast, &control) {
+                multicast.on_word(rank, word);
+            }
             let now = Instant::now();
             self.relay.on_control(now, rank, control, &mut self.spare);
         }
@@ -301,6 +323,38 @@ impl Member {
         if let Some(Some(blocks)) = self.storing.as_ref().map(|storing| &storing.blocks) {
             // A thread that has ended has said why.
             let _ = blocks.send(block);
+        }
+    }
+
+    /// Sends to all at once, or receives what was sent so.
+    fn take_multicast_turn(&mut self, now: Instant) -> Result<bool, Fault> {
+        let Some(multicast) = &mut self.multicast else {
+            return Ok(false);
+        };
+        let turn = multicast.turn(now, &mut self.relay, &self.memory)?;
+        let Turn {
+            has_acted,
+            blocks,
+            words,
+        } = turn;
+        for (seq, message) in blocks {
+            let block = Block::parse(message)?;
+            if block.head.seq != seq {
+                return Err(Fault::Protocol("a block with the number of another"));
+            }
+            self.on_block(block);
+        }
+        for (to, word) in words {
+            self.tell(to, &Control::Multicast(word))?;
+        }
+        Ok(has_acted)
+    }
+
+    fn tell(&mut self, to: u32, control: &Control) -> Result<(), Fault> {
+        let target = Target::new(to, CONTROL).lane(Lane::High);
+        match self.node.isend_copy(target, &control.to_bytes()) {
+            Ok(()) => Ok(()),
+            Err(error) => self.on_lost(to, error),
         }
     }
 
@@ -383,7 +437,7 @@ impl Member {
     }
 
     fn post_receives(&mut self) -> Result<(), Fault> {
-        let Some(parent) = self.relay.parent() else {
+        let Some(parent) = self.relay.parent().filter(|_| self.multicast.is_none()) else {
             return Ok(());
         };
         if self.receives_from != Some(parent) {
@@ -420,12 +474,7 @@ impl Member {
                         Err(error) => self.on_lost(to, error)?,
                     }
                 }
-                Action::Tell { to, control } => {
-                    let target = Target::new(to, CONTROL).lane(Lane::High);
-                    if let Err(error) = self.node.isend_copy(target, &control.to_bytes()) {
-                        self.on_lost(to, error)?;
-                    }
-                }
+                Action::Tell { to, control } => self.tell(to, &control)?,
                 Action::Watch(rank) => match self.node.post_recv_from(rank, WATCH, vec![0]) {
                     Ok(request) => self.watches.push((rank, request)),
                     Err(error) => self.on_lost(rank, error)?,
@@ -439,32 +488,40 @@ impl Member {
     }
 
     fn sleep(&mut self) -> Result<(), Fault> {
-        let refused = |errno: rustix::io::Errno| Fault::System {
-            what: "waiting",
-            errno: errno.into(),
-        };
-        if !self.node.arm()? {
-            self.node.progress();
-            return Ok(());
+        let timeout = self.multicast.as_ref().and_then(Part::timeout);
+        let longest = timeout.map_or(REPORT_INTERVAL, |timeout| {
+            let left = timeout.saturating_duration_since(Instant::now());
+            left.min(REPORT_INTERVAL)
+        });
+        let others = [
+            PollFd::from_borrowed_fd(self.desk.fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.pipe.as_fd(), PollFlags::IN),
+        ];
+        let multicast = self.multicast.as_ref().and_then(Part::poll_fd);
+        nap(&mut self.node, others.into_iter().chain(multicast), longest)
+    }
+}
+
+/// How the data goes: as `spec` says, or, where multicast does not reach all, by a chain.
+fn agree(spec: &mut Spec, desks: Desks<'_>) -> Result<Option<Part>, Fault> {
+    if spec.form != Form::Multicast {
+        return Ok(None);
+    }
+    let place = (desks.node.rank(), desks.node.size());
+    match multicast::muster(desks)? {
+        Muster::Chain => {
+            spec.form = Form::CHAIN;
+            Ok(None)
         }
-        {
-            let event = self.node.event_fd()?;
-            let mut fds = [
-                PollFd::new(&event, PollFlags::IN),
-                PollFd::from_borrowed_fd(self.desk.fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.signals.pipe.as_fd(), PollFlags::IN),
-            ];
-            let longest = Timespec {
-                tv_sec: 0,
-                tv_nsec: REPORT_INTERVAL.subsec_nanos().into(),
-            };
-            match rustix::event::poll(&mut fds, Some(&longest)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(refused(errno)),
-            }
-        }
-        self.node.disarm();
-        Ok(())
+        Muster::Multicast {
+            socket,
+            codec,
+            terms,
+        } => Ok(Some(Part::new(
+            (socket, codec, terms),
+            place,
+            Instant::now(),
+        ))),
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! No clock and no system: rates come in, from [`crate::survey`] or assumed.
 
-use crate::shape::Shape;
+use crate::shape::{Form, Shape};
 use crate::spec::BLOCK_LEN;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -125,8 +125,8 @@ impl Resource {
 /// What a shape would bring.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// Others that one host sends to.
-    pub degree: u32,
+    /// How the data goes.
+    pub form: Form,
     /// Bytes a second.
     pub bytes_per_sec: f64,
     /// Until the last host has all, if it is known how much there is.
@@ -144,6 +144,8 @@ pub struct Model<'a> {
     pub size: Option<u64>,
     /// Bytes a second that may leave the source.
     pub limit: Option<f64>,
+    /// Multicast may be chosen.
+    pub multicast: bool,
 }
 
 /// Shapes that are compared; the widest is one hop to everybody.
@@ -164,7 +166,11 @@ impl Model<'_> {
             .max(1);
         let mut degrees: Vec<u32> = DEGREES.into_iter().filter(|&it| it < others).collect();
         degrees.push(others);
-        degrees.into_iter().map(|it| self.predict(it)).collect()
+        let mut forms: Vec<Form> = degrees.into_iter().map(Form::Tree).collect();
+        if self.multicast && others > 1 {
+            forms.push(Form::Multicast);
+        }
+        forms.into_iter().map(|it| self.predict(it)).collect()
     }
 
     /// The best of them. What is as long as it lasts is taken to last long.
@@ -180,15 +186,10 @@ impl Model<'_> {
         best.filter(gains).cloned().unwrap_or(chain)
     }
 
-    /// What a tree of that degree would bring; 1 is a chain.
+    /// What this form would bring.
     #[must_use]
-    pub fn predict(&self, degree: u32) -> Prediction {
-        let size = u32::try_from(self.rates.len()).unwrap_or(u32::MAX);
-        let shape = Shape {
-            degree: degree.max(1),
-            size,
-        };
-        let uses = self.uses(shape);
+    pub fn predict(&self, form: Form) -> Prediction {
+        let uses = self.uses(form);
         // Of several alike the first.
         let most = uses
             .into_iter()
@@ -197,20 +198,34 @@ impl Model<'_> {
         let (bound, seconds) = most.unwrap_or((Resource::Reader, f64::MIN_POSITIVE));
         let whole = self.size.map(|size| size as f64 * seconds);
         Prediction {
-            degree,
+            form,
             bytes_per_sec: 1.0 / seconds,
-            seconds: whole.map(|whole| whole + self.fill(shape)),
+            seconds: whole.map(|whole| whole + self.fill(form)),
             bound,
         }
     }
 
+    fn shape(&self, form: Form) -> Shape {
+        Shape::of(form, u32::try_from(self.rates.len()).unwrap_or(u32::MAX))
+    }
+
+    /// How often a host sends each byte.
+    fn sends(&self, form: Form, rank: u32) -> u32 {
+        let others = self.shape(form).children(rank).count();
+        let others = u32::try_from(others).unwrap_or(u32::MAX);
+        match form {
+            Form::Tree(_) => others,
+            Form::Multicast => others.min(1),
+        }
+    }
+
     /// Seconds that a byte takes of each resource: uses divided by capacity.
-    fn uses(&self, shape: Shape) -> BTreeMap<Resource, f64> {
+    fn uses(&self, form: Form) -> BTreeMap<Resource, f64> {
         let mut uses = BTreeMap::new();
         let mut processors: BTreeMap<&str, (u32, f64)> = BTreeMap::new();
         let mut disks: BTreeMap<(&str, u64), (u32, f64)> = BTreeMap::new();
         for (rank, rates) in (0..).zip(self.rates) {
-            let fanout = f64::from(u32::try_from(shape.children(rank).count()).unwrap_or(u32::MAX));
+            let fanout = f64::from(self.sends(form, rank));
             let seconds = |cost: Option<Cost>| cost.map_or(0.0, |cost| cost.seconds);
             let cpu = |cost: Option<Cost>| cost.map_or(0.0, |cost| cost.cpu);
             let file = if rank == 0 { rates.read } else { rates.write };
@@ -246,13 +261,14 @@ impl Model<'_> {
 
     /// Until the first block has come to the host that is farthest: each passes it on when it has it
     /// whole and hashed, to the last of its others last.
-    fn fill(&self, shape: Shape) -> f64 {
+    fn fill(&self, form: Form) -> f64 {
+        let shape = self.shape(form);
         let mut rank = shape.size.saturating_sub(1);
         let mut seconds = 0.0;
         while let Some(parent) = shape.parent(rank) {
-            let fanout = u32::try_from(shape.children(parent).count()).unwrap_or(u32::MAX);
+            let fanout = f64::from(self.sends(form, parent));
             let send = self.rates[parent as usize].send;
-            seconds += f64::from(fanout) * send.map_or(0.0, |cost| cost.seconds);
+            seconds += fanout * send.map_or(0.0, |cost| cost.seconds);
             seconds += self.rates[rank as usize].hash.seconds;
             rank = parent;
         }

@@ -105,6 +105,8 @@ pub(crate) struct Relay {
     /// Needs that were told to the parent, of batches whose data may still come.
     told_needs: BTreeMap<u32, Vec<u8>>,
     actions: VecDeque<Action>,
+    /// The caller sends blocks to all children at once.
+    is_multicast: bool,
 }
 
 impl Relay {
@@ -134,6 +136,7 @@ impl Relay {
             needs: BTreeMap::new(),
             told_needs: BTreeMap::new(),
             actions: VecDeque::new(),
+            is_multicast: false,
         };
         for child in shape.children(rank) {
             relay.add_child(child, true, &Progress::default(), BTreeMap::new(), now);
@@ -142,6 +145,36 @@ impl Relay {
             relay.actions.push_back(Action::Watch(parent));
         }
         relay
+    }
+
+    /// From now on the caller sends blocks to all children at once, and says [`Relay::on_cast`].
+    pub(crate) fn begin_multicast(&mut self) {
+        self.is_multicast = true;
+    }
+
+    /// A block that may be sent.
+    pub(crate) fn block(&self, seq: u64) -> Option<&Block> {
+        let from = self.ring.partition_point(|block| block.head.seq < seq);
+        let block = self.ring.get(from)?;
+        (block.head.seq == seq && seq < self.verified).then_some(block)
+    }
+
+    /// Some of a block was sent to all children.
+    pub(crate) fn on_cast(&mut self, seq: u64) {
+        for child in &mut self.children {
+            child.next = child.next.max(seq + 1);
+            child.sent = child.next;
+        }
+    }
+
+    /// One past the last block for which there is room.
+    pub(crate) fn limit(&self) -> u64 {
+        self.stored + self.window as u64
+    }
+
+    /// Whom it knows to be gone.
+    pub(crate) fn gone(&self) -> &BTreeSet<u32> {
+        &self.gone
     }
 
     /// Blocks for which there is room.
@@ -259,6 +292,8 @@ impl Relay {
             Control::Adopt { old } => {
                 self.on_gone(now, old, "it was given up", memory);
             }
+            // The caller's.
+            Control::Multicast(_) => {}
         }
         self.let_go(memory);
     }
@@ -432,7 +467,7 @@ impl Relay {
     }
 
     /// Everybody here and behind has stored all below.
-    fn acked(&self) -> u64 {
+    pub(crate) fn acked(&self) -> u64 {
         let behind = self.children.iter().map(Child::acked).min();
         self.stored.min(behind.unwrap_or(u64::MAX))
     }
@@ -489,6 +524,9 @@ impl Relay {
 
     fn send_more(&mut self) {
         let verified = self.verified;
+        if self.is_multicast {
+            return;
+        }
         for child in self.children.iter_mut().filter(|child| child.is_attached) {
             let from = self
                 .ring

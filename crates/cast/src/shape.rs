@@ -4,6 +4,32 @@
 //! The one invariant: a parent's rank is lower than its child's, so there is no circle whoever is gone.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How the data goes from the source to all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Each host passes what it gets on to that many others; 1 is a chain.
+    Tree(u32),
+    /// The source sends once to all, on one Ethernet.
+    Multicast,
+}
+
+impl Form {
+    /// Each host passes what it gets on to one other.
+    pub const CHAIN: Form = Form::Tree(1);
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Form::Tree(0 | 1) => f.write_str("chain"),
+            Form::Tree(degree) => write!(f, "tree:{degree}"),
+            Form::Multicast => f.write_str("multicast"),
+        }
+    }
+}
 
 /// A tree in which each process passes what it gets on to at most `degree` others; 1 is a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +41,16 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Of `size` processes. By multicast all others are behind the source.
+    #[must_use]
+    pub fn of(form: Form, size: u32) -> Shape {
+        let degree = match form {
+            Form::Tree(degree) => degree.max(1),
+            Form::Multicast => size.saturating_sub(1).max(1),
+        };
+        Shape { degree, size }
+    }
+
     /// Who sends to `rank` while everybody lives; `None` for the source.
     #[must_use]
     pub fn parent(self, rank: u32) -> Option<u32> {

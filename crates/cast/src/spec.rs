@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a cast is to do: the same for all its processes.
 
-use crate::shape::Shape;
+use crate::shape::{Form, Shape};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -72,8 +72,8 @@ pub struct Spec {
     pub target: Target,
     /// Names of the hosts, by rank.
     pub hosts: Vec<String>,
-    /// Others that one host sends to; 1 for a chain.
-    pub degree: u32,
+    /// How the data goes; by a chain where multicast is asked for and does not reach all.
+    pub form: Form,
     /// Send only blocks that differ from what receivers have.
     pub resume: bool,
     /// Compare what is there with the source, and write nothing.
@@ -96,10 +96,8 @@ impl Spec {
     /// Who sends to whom.
     #[must_use]
     pub fn shape(&self) -> Shape {
-        Shape {
-            degree: self.degree.max(1),
-            size: u32::try_from(self.hosts.len()).unwrap_or(u32::MAX),
-        }
+        let size = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
+        Shape::of(self.form, size)
     }
 
     /// Which hashes the source puts before contents.

@@ -11,15 +11,14 @@ use crate::block::Kind;
 use crate::event::Event;
 use crate::fault::Fault;
 use crate::model::{Cost, Rates};
+use crate::nap::nap;
 use crate::source::{self, Out};
 use crate::spec::{BLOCK_LEN, Source, Spec};
 use portolan::{Buffer, Node, PortConfig, Request, Target};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +34,9 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// Reading and writing end after that many bytes, too, so as not to take much of a disk or of the memory
 /// that caches it. What is sent stays nowhere, and only time ends it.
 const BYTES_MAX: u64 = 64 << 20;
+
+/// Longest sleep, for what wakes nobody.
+const NAP_MAX: Duration = Duration::from_secs(1);
 
 /// Blocks that are worked on in turn: as in a cast, none is in the processor's cache when it comes.
 const BLOCKS: usize = 32;
@@ -419,24 +421,9 @@ fn receiving(node: &mut Node) -> Result<Option<Cost>, Fault> {
     Ok(cost)
 }
 
-/// As a cast sleeps: what it spins must not count as work.
+/// As a cast sleeps.
 fn sleep(node: &mut Node) -> Result<(), Fault> {
-    if !node.arm()? {
-        node.progress();
-        return Ok(());
-    }
-    {
-        let event = node.event_fd()?;
-        let mut fds = [PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)];
-        let longest = Timespec {
-            tv_sec: 1,
-            tv_nsec: 0,
-        };
-        // Interrupted or not: it is looked at again.
-        let _ = rustix::event::poll(&mut fds, Some(&longest));
-    }
-    node.disarm();
-    Ok(())
+    nap(node, [], NAP_MAX)
 }
 
 #[cfg(test)]

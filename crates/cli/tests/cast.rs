@@ -365,18 +365,22 @@ fn kill_hosts(seed: u64, count: u64) {
         let word = mix(seed.wrapping_mul(1 << 20) + round);
         let mut command = hosts.command(&names);
         // Some tenths of a second, so that a moment can be hit.
-        let shape = if word.is_multiple_of(2) {
-            "chain"
-        } else {
-            "tree:2"
-        };
-        command.args(["--limit", "60M", "--shape", shape]);
+        let shape = ["chain", "tree:2", "multicast"][usize::try_from(word % 3).unwrap()];
+        // Multicast stays on this host.
+        command.args([
+            "--limit",
+            "60M",
+            "--shape",
+            shape,
+            "--option",
+            "interface=lo",
+        ]);
         let child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let victim = format!("n{}", word / 2 % 4 + 1);
+        let victim = format!("n{}", word / 3 % 4 + 1);
         let moment = (word >> 32) as f64 / 2_f64.powi(32);
         killed += usize::from(hosts.kill_at(&victim, moment));
         let ended: common::Ended = child.wait_with_output().unwrap().into();

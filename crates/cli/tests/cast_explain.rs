@@ -42,7 +42,7 @@ fn what_was_measured_the_model_and_the_choice_are_printed_and_compared_in_the_en
         let copy = fs::read(hosts.path(&format!("{name}.img"))).unwrap();
         assert!(copy == fs::read(&source).unwrap(), "{name}");
     }
-    for shape in ["chain", "tree:2", "tree:3"] {
+    for shape in ["chain", "tree:2", "tree:3", "multicast"] {
         assert!(row(&ended.out, shape).len() > 4, "{}", ended.out);
     }
     assert!(ended.out.contains("shape: "), "{}", ended.out);
@@ -155,24 +155,29 @@ fn what_cannot_be_measured_bounds_nothing() {
 }
 
 #[test]
-fn without_a_shape_little_data_goes_to_many_hosts_by_a_tree_and_much_by_a_chain() {
+fn without_a_shape_little_data_goes_to_many_hosts_otherwise_than_by_a_chain() {
     let hosts = Hosts::new(40);
     let source = hosts.path("source.img");
     fs::write(&source, fill(5, 1 << 20)).unwrap();
-    let dry = || {
-        let ended = hosts.cast(&[&source, &hosts.path("%h.img")], &["--dry-run"]);
+    let dry = |args: &[&str]| {
+        let args = [&["--dry-run"], args].concat();
+        let ended = hosts.cast(&[&source, &hosts.path("%h.img")], &args);
         assert_eq!(ended.status, 0, "{}", ended.err);
         ended.out
     };
-    let out = dry();
     let from = |name: &str, out: &str| {
         let arrow = format!(" -> {name}: ");
         let line = out.lines().find(|line| line.contains(&arrow)).unwrap();
         line.split(' ').next().unwrap().to_owned()
     };
+    let out = dry(&[]);
+    assert!(out.contains("by multicast"), "{out}");
+    // Where each host lacks other blocks, by a tree.
+    let out = dry(&["--resume"]);
+    assert!(!out.contains("by multicast"), "{out}");
     assert_ne!(from("n40", &out), "n39", "{out}");
     // Blocks are what counts, not holes.
     fs::write(&source, vec![1; 64 << 20]).unwrap();
-    let out = dry();
+    let out = dry(&["--resume"]);
     assert_eq!(from("n40", &out), "n39", "{out}");
 }

@@ -77,12 +77,23 @@ fn udp_sockets(pid: i32) -> Vec<SocketAddr> {
 
 #[test]
 fn frames_of_an_intruder_change_nothing() {
+    among_frames_of_others("chain");
+}
+
+#[test]
+fn frames_of_an_intruder_to_the_group_change_nothing() {
+    among_frames_of_others("multicast");
+}
+
+fn among_frames_of_others(shape: &str) {
     let hosts = Hosts::new(3);
     let (source, bytes) = (hosts.path("source.img"), fill(3, LEN));
     fs::write(&source, &bytes).unwrap();
     let target = hosts.path("%h.img");
     let mut command = hosts.command(&[source.to_str().unwrap(), target.to_str().unwrap()]);
-    command.args(BY_UDP).args(["--limit", "6M"]);
+    command
+        .args(BY_UDP)
+        .args(["--limit", "6M", "--shape", shape]);
     let mut cast = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -93,7 +104,11 @@ fn frames_of_an_intruder_change_nothing() {
         let workers = ["n1", "n2", "n3"].map(|name| hosts.worker(name));
         let sockets = workers.map(|pid| pid.map_or(Vec::new(), udp_sockets));
         aims = sockets.concat();
-        sockets.iter().all(|sockets| !sockets.is_empty())
+        let are_there = |sockets: &Vec<SocketAddr>| match shape {
+            "multicast" => sockets.iter().any(|at| at.ip().is_multicast()),
+            _ => !sockets.is_empty(),
+        };
+        sockets.iter().all(are_there)
     });
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut sent = 0_u64;

@@ -74,8 +74,8 @@ fn many_names(count: u64) {
     cast_and_verify(&hosts, &source, 1);
 }
 
-/// The last of a chain of `count` hosts takes nothing at first, so that all others hold what they may.
-fn a_chain_that_waits(count: usize, blocks: usize) {
+/// The last of `count` hosts takes nothing at first, so that all others hold what they may.
+fn a_cast_that_waits(shape: &str, count: usize, blocks: usize) {
     let hosts = Hosts::new(count);
     let source = hosts.path("source");
     fs::write(&source, fill(2, blocks << 20)).unwrap();
@@ -84,10 +84,11 @@ fn a_chain_that_waits(count: usize, blocks: usize) {
         count.div_ceil(6)
     );
     let mut cast = hosts.command(&[source.to_str().unwrap(), "--json", "--pipe", &command]);
+    cast.args(["--shape", shape]);
     let ended: common::Ended = cast.output().unwrap().into();
     assert_eq!(ended.status, 0, "{}", ended.err);
     let (most, said) = memory(&ended.out);
-    println!("a chain of {count}: at most {} MB", most / 1_000_000);
+    println!("{shape}, {count} hosts: at most {} MB", most / 1_000_000);
     assert!(
         most <= MEMORY_MAX && said == count + 1,
         "{most} bytes, {said} said so"
@@ -150,8 +151,9 @@ fn a_long_sparse_file_stays_sparse_and_its_holes_are_not_read() {
 }
 
 #[test]
-fn memory_is_bounded_where_the_last_of_a_chain_takes_nothing() {
-    a_chain_that_waits(6, 48);
+fn memory_is_bounded_where_the_last_host_takes_nothing() {
+    a_cast_that_waits("chain", 6, 48);
+    a_cast_that_waits("multicast", 6, 48);
 }
 
 /// Hosts of which each may hold as much as any may.
@@ -160,5 +162,5 @@ const LONG_CHAIN: usize = 73;
 #[test]
 #[ignore = "takes a minute and 16 GB of memory: make test-faults"]
 fn memory_is_bounded_along_a_long_chain() {
-    a_chain_that_waits(LONG_CHAIN, 300);
+    a_cast_that_waits("chain", LONG_CHAIN, 300);
 }

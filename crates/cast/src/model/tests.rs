@@ -30,6 +30,7 @@ fn model(rates: &[Rates], size: u64) -> Model<'_> {
         rates,
         size: Some(size),
         limit: None,
+        multicast: false,
     }
 }
 
@@ -42,11 +43,11 @@ fn a_chain_goes_at_the_rate_of_one_link_and_a_tree_at_its_share() {
     let rates = cluster(9);
     let model = model(&rates, 1 << 30);
     for (degree, rate) in [(1, 117e6), (2, 117e6 / 2.0), (8, 117e6 / 8.0)] {
-        let predicted = model.predict(degree);
+        let predicted = model.predict(Form::Tree(degree));
         assert!(close(predicted.bytes_per_sec, rate), "{predicted:?}");
         assert!(matches!(predicted.bound, Resource::Out(0)), "{predicted:?}");
     }
-    assert_eq!(model.choose().degree, 1);
+    assert_eq!(model.choose().form, Form::CHAIN);
 }
 
 #[test]
@@ -54,17 +55,17 @@ fn few_bytes_to_many_hosts_go_by_a_tree() {
     let rates = cluster(65);
     // A thousandth of what the chain is made for: its way is the whole time.
     let chosen = model(&rates, 1 << 20).choose();
-    assert!(chosen.degree > 1, "{chosen:?}");
-    let chain = model(&rates, 1 << 20).predict(1);
+    assert!(chosen.form != Form::CHAIN, "{chosen:?}");
+    let chain = model(&rates, 1 << 20).predict(Form::CHAIN);
     assert!(chosen.seconds.unwrap() < chain.seconds.unwrap() / 2.0);
-    assert_eq!(model(&rates, 1 << 34).choose().degree, 1);
+    assert_eq!(model(&rates, 1 << 34).choose().form, Form::CHAIN);
     // As long as it lasts.
     let endless = Model {
         size: None,
         ..model(&rates, 0)
     };
-    assert_eq!(endless.choose().degree, 1);
-    assert_eq!(endless.predict(1).seconds, None);
+    assert_eq!(endless.choose().form, Form::CHAIN);
+    assert_eq!(endless.predict(Form::CHAIN).seconds, None);
 }
 
 #[test]
@@ -72,19 +73,19 @@ fn the_slowest_resource_is_named() {
     let mut rates = cluster(4);
     rates[2].write = Some(at(40.0, 0.1));
     let hosts: Vec<String> = (0..4).map(|rank| format!("n{rank}")).collect();
-    let predicted = model(&rates, 1 << 30).predict(1);
+    let predicted = model(&rates, 1 << 30).predict(Form::CHAIN);
     assert!(close(predicted.bytes_per_sec, 40e6), "{predicted:?}");
     assert_eq!(predicted.bound.describe(&hosts), "storing on n2");
     rates[2].write = Some(at(500.0, 0.1));
     rates[0].read = Some(at(60.0, 0.1));
-    let predicted = model(&rates, 1 << 30).predict(1);
+    let predicted = model(&rates, 1 << 30).predict(Form::CHAIN);
     assert_eq!(predicted.bound, Resource::Reader);
     assert!(predicted.bytes_per_sec < 60e6);
     let limited = Model {
         limit: Some(1e6),
         ..model(&rates, 1 << 20)
     };
-    assert_eq!(limited.predict(1).bound, Resource::Limit);
+    assert_eq!(limited.predict(Form::CHAIN).bound, Resource::Limit);
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn hosts_of_one_machine_share_its_processors_and_disk() {
         host.read = Some(at(4000.0, 1.0));
         host.write = Some(at(4000.0, 1.0));
     }
-    let predicted = model(&rates, 1 << 30).predict(1);
+    let predicted = model(&rates, 1 << 30).predict(Form::CHAIN);
     assert_eq!(predicted.bound, Resource::Processors(0));
     // 8 of each end of a link, 9 files, 9 hashes, in nanoseconds a byte; of two cores.
     let expected = 2.0 / ((16.0 * 0.5 + 9.0 * 0.25 + 9.0 * 0.5) * 1e-9);
@@ -108,7 +109,7 @@ fn hosts_of_one_machine_share_its_processors_and_disk() {
         host.write = Some(at(400.0, 0.0));
         host.read = None;
     }
-    let predicted = model(&rates, 1 << 30).predict(1);
+    let predicted = model(&rates, 1 << 30).predict(Form::CHAIN);
     assert_eq!(predicted.bound, Resource::Disk(0));
     assert!(close(predicted.bytes_per_sec, 400e6 / 8.0), "{predicted:?}");
 }
@@ -133,7 +134,7 @@ fn a_faster_wire_does_not_help_where_the_processor_bounds_and_fewer_copies_do() 
             receive: Some(cost(14.7 * copies)),
         };
         let rates: Vec<Rates> = (0..5).map(host).collect();
-        let predicted = model(&rates, 1 << 30).predict(1);
+        let predicted = model(&rates, 1 << 30).predict(Form::CHAIN);
         assert!(
             matches!(predicted.bound, Resource::Processors(_)),
             "{predicted:?}"
@@ -145,4 +146,20 @@ fn a_faster_wire_does_not_help_where_the_processor_bounds_and_fewer_copies_do() 
         [rate(11.8, 2.0), rate(118.0, 2.0), rate(118.0, 1.0)],
         [11.1, 11.1, 14.7]
     );
+}
+
+#[test]
+fn multicast_leaves_the_source_once_and_reaches_all_in_one_hop() {
+    let rates = cluster(65);
+    let all = |size| Model {
+        multicast: true,
+        ..model(&rates, size)
+    };
+    let predicted = all(1 << 30).predict(Form::Multicast);
+    assert!(close(predicted.bytes_per_sec, 117e6), "{predicted:?}");
+    // Little data goes so, and much by a chain, to which it is no slower by much.
+    assert_eq!(all(1 << 20).choose().form, Form::Multicast);
+    assert_eq!(all(1 << 34).choose().form, Form::CHAIN);
+    let compared = model(&rates, 1 << 20).compare();
+    assert!(compared.iter().all(|it| it.form != Form::Multicast));
 }

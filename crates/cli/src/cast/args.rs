@@ -3,13 +3,14 @@
 
 use crate::run::command::PathArg;
 use portolan_bench::parse_seconds;
-use std::fmt;
+use portolan_cast::Form;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Copy a file, a directory, a disk or standard input from this host to many, at the speed of one link.
 ///
-/// Each host stores what it gets and passes it on at once, in a chain or a tree. A copy is written
+/// Each host stores what it gets and passes it on at once, in a chain or a tree; or the source sends to
+/// all at once. A copy is written
 /// beside its target and put in its place at the end, when its hashes are right. A host that fails is
 /// told of, and the others go on without it. The exit status is 1 when a host has no copy, 2 when
 /// nothing could be started.
@@ -33,10 +34,10 @@ pub(crate) struct Args {
     /// Give the data to a shell command on each host, instead of a target; %h and %% as there.
     #[arg(long, value_name = "COMMAND")]
     pub(super) pipe: Option<String>,
-    /// Who sends to whom: chain, or tree:K in which each host sends to K others. Without it, what a model
-    /// says is faster.
-    #[arg(long, value_name = "SHAPE", value_parser = ShapeArg::parse)]
-    pub(super) shape: Option<ShapeArg>,
+    /// Who sends to whom: chain, or tree:K in which each host sends to K others, or multicast, in which the
+    /// source sends once to all hosts of its Ethernet. Without it, what a model says is faster.
+    #[arg(long, value_name = "SHAPE", value_parser = form)]
+    pub(super) shape: Option<Form>,
     /// Measure disks, links and processors first, print what a model makes of it, choose by it, and say
     /// at the end how near it was.
     #[arg(long, conflicts_with_all = ["verify", "resume"])]
@@ -90,47 +91,16 @@ pub(super) enum CompressArg {
     Zstd,
 }
 
-/// Who sends to whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ShapeArg {
-    Chain,
-    Tree(u32),
-}
-
-impl ShapeArg {
-    fn parse(text: &str) -> Result<ShapeArg, String> {
-        let wrong = || format!("{text:?} is no shape: chain, or tree:K with K of 2 or more");
-        match text.split_once(':') {
-            None if text == "chain" => Ok(ShapeArg::Chain),
-            Some(("tree", degree)) => match degree.parse() {
-                Ok(degree) if degree >= 2 => Ok(ShapeArg::Tree(degree)),
-                _ => Err(wrong()),
-            },
+fn form(text: &str) -> Result<Form, String> {
+    let wrong = || format!("{text:?} is no shape: chain, tree:K with K of 2 or more, or multicast");
+    match text.split_once(':') {
+        None if text == "chain" => Ok(Form::CHAIN),
+        None if text == "multicast" => Ok(Form::Multicast),
+        Some(("tree", degree)) => match degree.parse() {
+            Ok(degree) if degree >= 2 => Ok(Form::Tree(degree)),
             _ => Err(wrong()),
-        }
-    }
-
-    pub(super) fn of_degree(degree: u32) -> ShapeArg {
-        match degree {
-            0 | 1 => ShapeArg::Chain,
-            degree => ShapeArg::Tree(degree),
-        }
-    }
-
-    pub(super) fn degree(self) -> u32 {
-        match self {
-            ShapeArg::Chain => 1,
-            ShapeArg::Tree(degree) => degree,
-        }
-    }
-}
-
-impl fmt::Display for ShapeArg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ShapeArg::Chain => f.write_str("chain"),
-            ShapeArg::Tree(degree) => write!(f, "tree:{degree}"),
-        }
+        },
+        _ => Err(wrong()),
     }
 }
 
@@ -171,11 +141,17 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_chains_or_trees() {
-        assert_eq!(ShapeArg::parse("chain").map(ShapeArg::degree), Ok(1));
-        assert_eq!(ShapeArg::parse("tree:3").map(ShapeArg::degree), Ok(3));
-        for wrong in ["tree", "tree:1", "tree:x", "ring", "chain:2"] {
-            assert!(ShapeArg::parse(wrong).is_err(), "{wrong}");
+    fn shapes_are_chains_trees_or_multicast() {
+        for (text, meant) in [
+            ("chain", Form::CHAIN),
+            ("tree:3", Form::Tree(3)),
+            ("multicast", Form::Multicast),
+        ] {
+            assert_eq!(form(text), Ok(meant));
+            assert_eq!(meant.to_string(), text);
+        }
+        for wrong in ["tree", "tree:1", "tree:x", "ring", "chain:2", "multicast:2"] {
+            assert!(form(wrong).is_err(), "{wrong}");
         }
     }
 }

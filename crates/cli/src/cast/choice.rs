@@ -3,17 +3,16 @@
 //! measured, by a short job on the same hosts; else they are assumed, since measuring takes longer than it
 //! would win.
 
-use super::args::ShapeArg;
 use crate::run::{self, Failure, Observer, Options, Stream};
 use anyhow::Result;
-use portolan_cast::{Cost, Event, Model, Prediction, Rates, Spec};
+use portolan_cast::{Cost, Event, Form, Model, Prediction, Rates, Spec};
 use std::fmt::Write as _;
 use std::io;
 use std::time::Instant;
 
 /// What was chosen.
 pub(super) struct Choice {
-    pub(super) degree: u32,
+    pub(super) form: Form,
     /// What to print before, and the prediction to compare with afterwards, if it was measured.
     pub(super) explained: Option<(String, Prediction)>,
 }
@@ -23,10 +22,10 @@ pub(super) struct Choice {
 const CHAINED: usize = 4;
 
 /// Chooses without measuring.
-pub(super) fn assume(asked: Option<ShapeArg>, spec: &Spec) -> Choice {
-    let degree = match asked {
-        Some(shape) => shape.degree(),
-        None if spec.hosts.len() - 1 <= CHAINED => 1,
+pub(super) fn assume(asked: Option<Form>, spec: &Spec) -> Choice {
+    let form = match asked {
+        Some(form) => form,
+        None if spec.hosts.len() - 1 <= CHAINED => Form::CHAIN,
         None => {
             let ranks = (0..).zip(&spec.hosts);
             let rates: Vec<Rates> = ranks.map(|(rank, _)| Rates::assumed(rank)).collect();
@@ -34,19 +33,20 @@ pub(super) fn assume(asked: Option<ShapeArg>, spec: &Spec) -> Choice {
                 rates: &rates,
                 size: size_of(spec),
                 limit: spec.rate_limit,
+                multicast: can_multicast(spec),
             };
-            model.choose().degree
+            model.choose().form
         }
     };
     Choice {
-        degree,
+        form,
         explained: None,
     }
 }
 
 /// Measures, and chooses; a signal ends all. Where not all hosts can be measured, the cast will say why.
 pub(super) fn measure(
-    asked: Option<ShapeArg>,
+    asked: Option<Form>,
     spec: &Spec,
     options: &Options,
 ) -> Result<Result<Choice, Failure>> {
@@ -64,7 +64,7 @@ pub(super) fn measure(
             .failed
             .unwrap_or_else(|| "a host ended before".to_owned());
         let choice = assume(asked, spec);
-        let shape = ShapeArg::of_degree(choice.degree);
+        let shape = choice.form;
         super::watch::say(&format!("portolan: not measured: {why}; shape: {shape}"));
         return Ok(Ok(choice));
     };
@@ -72,9 +72,10 @@ pub(super) fn measure(
         rates: &rates,
         size: size_of(spec),
         limit: spec.rate_limit,
+        multicast: can_multicast(spec),
     };
     let chosen = match asked {
-        Some(shape) => model.predict(shape.degree()),
+        Some(form) => model.predict(form),
         None => model.choose(),
     };
     let mut text = format!(
@@ -84,9 +85,14 @@ pub(super) fn measure(
     tell_rates(&mut text, spec, &rates);
     tell_model(&mut text, spec, &model, &chosen, asked.is_some());
     Ok(Ok(Choice {
-        degree: chosen.degree,
+        form: chosen.form,
         explained: Some((text, chosen)),
     }))
+}
+
+/// Each host lacks other blocks than the others with `--resume`; `--verify` sends hashes alone.
+fn can_multicast(spec: &Spec) -> bool {
+    !spec.resume && !spec.verify
 }
 
 /// What can be said of the size; a source that cannot be read is told of by the cast.
@@ -128,7 +134,7 @@ fn tell_model(
     }
     for it in &compared {
         rows.push([
-            ShapeArg::of_degree(it.degree).to_string(),
+            it.form.to_string(),
             format!("{:.0}", it.bytes_per_sec / 1e6),
             it.seconds
                 .map_or("-".to_owned(), |seconds| format!("{seconds:.2}")),
@@ -137,7 +143,7 @@ fn tell_model(
     }
     text.push_str("model, the smallest of capacity / uses over all resources:\n");
     tell_table(text, &rows);
-    let shape = ShapeArg::of_degree(chosen.degree);
+    let shape = chosen.form;
     let by = if is_asked {
         "asked for"
     } else {

@@ -18,7 +18,7 @@ pub(crate) use args::Args;
 use args::CompressArg;
 use choice::Choice;
 use portolan::settings;
-use portolan_cast::{Compression, Source, Spec, Target};
+use portolan_cast::{Compression, Form, Source, Spec, Target};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -55,6 +55,12 @@ pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
 
 /// Runs `portolan cast`. The exit status is 1 when a host has no copy, 2 when nothing could be started.
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    if args.shape == Some(Form::Multicast) && (args.resume || args.verify) {
+        user_error!(
+            "--shape multicast sends all blocks to all hosts, and --resume and --verify send others: leave \
+             the shape out, or take chain or tree:K"
+        );
+    }
     let mut places = places(args)?;
     let mut lost = Vec::new();
     loop {
@@ -67,7 +73,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 continue;
             }
         };
-        spec.degree = choice.degree;
+        spec.form = choice.form;
         if let Some((text, _)) = &choice.explained {
             tell(text, &spec, args.json)?;
         }
@@ -141,6 +147,9 @@ fn explain(spec: &Spec) -> Result<ExitCode> {
         None => "as long as it lasts".to_owned(),
     };
     outln!("{}, read on {}", size, spec.host(0))?;
+    if spec.form == Form::Multicast {
+        outln!("by multicast, where it reaches all; else by a chain")?;
+    }
     let shape = spec.shape();
     for rank in 1..shape.size {
         let from = shape.parent(rank).map_or("", |parent| spec.host(parent));
@@ -226,7 +235,7 @@ fn spec(args: &Args, places: &[Host]) -> Result<Spec> {
         target,
         hosts: places.iter().map(|host| host.name.clone()).collect(),
         // A chain, until something else is chosen.
-        degree: 1,
+        form: Form::CHAIN,
         resume: args.resume,
         verify: args.verify,
         compress: args.compress.map(|CompressArg::Zstd| Compression::Zstd),

@@ -58,6 +58,8 @@ impl Hosts {
             .arg("--hosts")
             .arg(self.path("setup/hosts"));
         command.args(["--remote-program", env!("CARGO_BIN_EXE_portolan")]);
+        // They are this one: nothing shall leave it.
+        command.args(["--option", "interface=lo"]);
         give_ssh(&mut command, &self.path("setup"), &self.script);
         command
     }

@@ -6,12 +6,19 @@ use crate::launch::Launch;
 use portolan_link::Notice;
 use portolan_proto::{Cause, LinkId, PeerId, PeerStatus};
 use portolan_wire::SEAL_LEN;
+use std::net::IpAddr;
 
 /// Turns in which what a process had sent before it ended is received: a ring of the shortest frames
 /// takes 256, and sockets hold less.
 const TAKE_IN_TURNS: u32 = 1024;
 
 impl Engine {
+    /// Address of the interface that network traffic takes, as the launcher was told.
+    pub(crate) fn network_addr(&self) -> Option<IpAddr> {
+        let (addr, _) = self.inner.table.own().network?;
+        Some(addr)
+    }
+
     /// What links and the launcher tell.
     pub(super) fn hear(&mut self) {
         self.hear_notices();

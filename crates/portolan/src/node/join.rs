@@ -18,6 +18,7 @@ use crate::table::Table;
 use portolan_link::ShmConfig;
 use portolan_proto::PeerId;
 use portolan_sys::gate::Gate;
+use std::net::IpAddr;
 
 impl Node {
     /// Joins the job that this process was started in; without a launcher, a job of one.
@@ -79,6 +80,22 @@ impl Node {
             closed: false,
             model,
         })
+    }
+}
+
+impl Node {
+    /// Address of the interface that the job's network traffic takes on this host, as the setting
+    /// `interface` says or the library has chosen; `None` for a job on one host.
+    #[must_use]
+    pub fn network_addr(&self) -> Option<IpAddr> {
+        self.engine.look().network_addr()
+    }
+
+    /// Whether what this process sends over networks is encrypted (`auth=aead`).
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        // One that cannot be would not have joined.
+        matches!(Auth::asked(&self.job), Ok(Auth::Aead(_)))
     }
 }
 

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Datagrams: a header, the bytes of a piece or of several laid over one another, and a seal where the
+//! job has seals.
+//!
+//! Token 8 bytes, serial 8, block 4, length of the block's message 3, number of pieces 1, pieces 8 times
+//! 2, all little-endian. Pieces that are laid over one another, by exclusive or, are filled up with zeros:
+//! whoever lacks one of them gets it from the others. So one datagram repairs what several hosts lost.
+
+use super::{Keys, piece_range};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+/// Bytes of the header.
+pub(super) const HEADER_LEN: usize = 40;
+
+/// Pieces that one datagram repairs at most: with random losses, at more hosts than that two of them
+/// lack the same soon.
+pub(super) const PIECES_MAX: usize = 8;
+
+/// Bytes of a seal (AES-GCM's tag, RFC 5116).
+const TAG_LEN: usize = 16;
+
+/// A header. Without pieces it is for trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Number of the datagram, from 1; none is sent twice.
+    pub(crate) serial: u64,
+    pub(crate) block: u64,
+    /// Bytes of the block's message.
+    pub(crate) len: usize,
+    /// Lowest first.
+    pub(crate) pieces: Vec<u16>,
+}
+
+/// Writes and reads datagrams of one cast.
+pub(crate) struct Codec {
+    token: u64,
+    seal: Option<LessSafeKey>,
+}
+
+impl Codec {
+    pub(crate) fn new(keys: &Keys) -> Codec {
+        let key = keys.seal.as_ref();
+        let key = key.and_then(|key| UnboundKey::new(&AES_256_GCM, key).ok());
+        Codec {
+            token: keys.token,
+            seal: key.map(LessSafeKey::new),
+        }
+    }
+
+    /// Bytes of a datagram that are none of a piece.
+    pub(crate) fn overhead_len(&self) -> usize {
+        HEADER_LEN + self.seal.as_ref().map_or(0, |_| TAG_LEN)
+    }
+
+    /// Appends a datagram with pieces of `message`; one for trial is filled up to `piece_len`.
+    pub(crate) fn write(
+        &self,
+        out: &mut Vec<u8>,
+        header: &Header,
+        message: &[u8],
+        piece_len: usize,
+    ) {
+        let begin = out.len();
+        out.extend_from_slice(&self.token.to_le_bytes());
+        out.extend_from_slice(&header.serial.to_le_bytes());
+        out.extend_from_slice(&header.block.to_le_bytes()[..4]);
+        out.extend_from_slice(&header.len.to_le_bytes()[..3]);
+        out.push(u8::try_from(header.pieces.len()).unwrap_or(0));
+        for place in 0..PIECES_MAX {
+            let piece = header.pieces.get(place).copied().unwrap_or(0);
+            out.extend_from_slice(&piece.to_le_bytes());
+        }
+        let body = out.len();
+        match header.pieces.as_slice() {
+            [piece] => {
+                out.extend_from_slice(&message[piece_range(*piece, message.len(), piece_len)]);
+            }
+            pieces => {
+                out.resize(body + piece_len, 0);
+                for piece in pieces {
+                    lay_over(
+                        &mut out[body..],
+                        &message[piece_range(*piece, message.len(), piece_len)],
+                    );
+                }
+            }
+        }
+        if let Some(key) = &self.seal {
+            let (head, body) = out[begin..].split_at_mut(HEADER_LEN);
+            let sealed =
+                key.seal_in_place_separate_tag(nonce(header.serial), Aad::from(head), body);
+            // It fails for bodies of gigabytes only; without its seal nobody takes it.
+            if let Ok(tag) = sealed {
+                out.extend_from_slice(tag.as_ref());
+            }
+        }
+    }
+
+    /// The header and the body of a datagram; `None` for what this cast's source has not sent.
+    pub(crate) fn read<'a>(&self, bytes: &'a mut [u8]) -> Option<(Header, &'a [u8])> {
+        let (head, body) = bytes.split_at_mut_checked(HEADER_LEN)?;
+        if head[..8] != self.token.to_le_bytes() {
+            return None;
+        }
+        let number = |from: usize, to: usize| {
+            let bytes = head[from..to].iter().rev();
+            bytes.fold(0, |value: u64, byte| value << 8 | u64::from(*byte))
+        };
+        let serial = number(8, 16);
+        let count = usize::from(head[23]);
+        if count > PIECES_MAX {
+            return None;
+        }
+        let pieces = head[24..].chunks_exact(2).take(count);
+        let header = Header {
+            serial,
+            block: number(16, 20),
+            len: usize::try_from(number(20, 23)).ok()?,
+            pieces: pieces
+                .map(|at| u16::from_le_bytes([at[0], at[1]]))
+                .collect(),
+        };
+        let body: &[u8] = match &self.seal {
+            Some(key) => key
+                .open_in_place(nonce(serial), Aad::from(head), body)
+                .ok()?,
+            None => body,
+        };
+        Some((header, body))
+    }
+}
+
+/// Numbers of datagrams only grow, and the key is one cast's: none is used twice.
+fn nonce(serial: u64) -> Nonce {
+    let mut bytes = [0; NONCE_LEN];
+    bytes[..8].copy_from_slice(&serial.to_le_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+/// `under` exclusive or `over`, as far as that goes.
+pub(super) fn lay_over(under: &mut [u8], over: &[u8]) {
+    for (under, over) in under.iter_mut().zip(over) {
+        *under ^= over;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(is_sealed: bool) -> Keys {
+        Keys::draw(is_sealed).unwrap()
+    }
+
+    fn header(pieces: &[u16]) -> Header {
+        Header {
+            serial: 0x0102_0304_0506_0708,
+            block: 0xa1a2_a3a4,
+            len: 1000,
+            pieces: pieces.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_datagram_survives_the_wire() {
+        let message: Vec<u8> = (0..1000_u32).map(|it| it.to_le_bytes()[0]).collect();
+        for is_sealed in [false, true] {
+            let codec = Codec::new(&keys(is_sealed));
+            for (pieces, body) in [
+                (&[1][..], message[300..600].to_vec()),
+                (&[3], message[900..].to_vec()),
+                (&[], vec![0; 300]),
+            ] {
+                let mut out = vec![0xa5; 3];
+                codec.write(&mut out, &header(pieces), &message, 300);
+                assert_eq!(out.len(), 3 + codec.overhead_len() + body.len());
+                let (read, got) = codec.read(&mut out[3..]).unwrap();
+                assert_eq!((read, got), (header(pieces), &body[..]));
+            }
+            let mut out = Vec::new();
+            codec.write(&mut out, &header(&[0, 2, 3]), &message, 300);
+            let (_, body) = codec.read(&mut out).unwrap();
+            let mut body = body.to_vec();
+            lay_over(&mut body, &message[..300]);
+            lay_over(&mut body, &message[900..]);
+            assert!(body == message[600..900]);
+        }
+    }
+
+    #[test]
+    fn what_others_send_is_not_read() {
+        let (codec, other) = (Codec::new(&keys(false)), Codec::new(&keys(false)));
+        let message = vec![7; 1000];
+        let written = |codec: &Codec| {
+            let mut out = Vec::new();
+            codec.write(&mut out, &header(&[0]), &message, 300);
+            out
+        };
+        assert!(codec.read(&mut written(&other)).is_none());
+        assert!(codec.read(&mut written(&codec)[..HEADER_LEN - 1]).is_none());
+        assert!(codec.read(&mut []).is_none());
+        let mut many = written(&codec);
+        many[23] = 9;
+        assert!(codec.read(&mut many).is_none());
+    }
+
+    #[test]
+    fn a_sealed_datagram_with_a_turned_bit_is_not_read() {
+        let codec = Codec::new(&keys(true));
+        let mut out = Vec::new();
+        codec.write(&mut out, &header(&[1, 2]), &[7; 1000], 300);
+        for bit in (0..out.len() * 8).step_by(5) {
+            let mut turned = out.clone();
+            turned[bit / 8] ^= 1 << (bit % 8);
+            assert!(codec.read(&mut turned).is_none(), "bit {bit}");
+        }
+        assert!(codec.read(&mut out).is_some());
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A host's side of multicast: blocks from pieces, and which of them it lacks.
+
+use super::datagram::{Header, lay_over};
+use super::{Front, Lack, Report, Terms, piece_count, piece_range};
+use crate::block::TRAILER_LEN;
+use crate::spec::BLOCK_LEN;
+use std::collections::BTreeMap;
+
+/// Reports in the time of a window: the source hears of what has come before it must stop.
+const REPORTS_IN_WINDOW: u64 = 4;
+
+/// Ranges of pieces in one report: more are told in the next.
+const RANGES_MAX: usize = 512;
+
+/// Bytes of the longest block's message.
+const MESSAGE_LEN: usize = BLOCK_LEN as usize + TRAILER_LEN;
+
+/// A block of which pieces have come.
+#[derive(Debug)]
+struct Partial {
+    bytes: Vec<u8>,
+    has: Vec<bool>,
+    missing: usize,
+}
+
+/// The state of a host.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    piece_len: usize,
+    /// Datagrams after which it reports.
+    report_interval: u64,
+    seen: u64,
+    reported: u64,
+    front: Front,
+    /// The first block that was not taken.
+    next: u64,
+    blocks: BTreeMap<u64, Partial>,
+    is_asked: bool,
+}
+
+impl Listener {
+    pub(crate) fn new(terms: Terms) -> Listener {
+        Listener {
+            piece_len: terms.piece_len.max(1),
+            report_interval: (terms.window / REPORTS_IN_WINDOW).max(1),
+            seen: terms.serial,
+            reported: terms.serial,
+            front: Front::default(),
+            next: 0,
+            blocks: BTreeMap::new(),
+            is_asked: false,
+        }
+    }
+
+    /// A datagram has come; `limit` is one past the last block for which there is room.
+    pub(crate) fn on_datagram(
+        &mut self,
+        header: &Header,
+        body: &[u8],
+        limit: u64,
+        memory: impl FnOnce() -> Vec<u8>,
+    ) {
+        let block = header.block;
+        let count = piece_count(header.len, self.piece_len);
+        let is_message = (TRAILER_LEN..=MESSAGE_LEN).contains(&header.len);
+        let is_sound = is_message && header.pieces.iter().all(|piece| *piece < count);
+        let Some(last) = header.pieces.iter().max().filter(|_| is_sound) else {
+            return;
+        };
+        // Of what there is no room for, nothing is remembered: it would be granted for nothing.
+        if block >= limit {
+            return;
+        }
+        self.seen = self.seen.max(header.serial);
+        let pieces = last + 1;
+        self.front = self.front.max(Front { block, pieces });
+        if block < self.next {
+            return;
+        }
+        let partial = self.blocks.entry(block).or_insert_with(|| {
+            let mut bytes = memory();
+            bytes.resize(header.len, 0);
+            Partial {
+                bytes,
+                has: vec![false; usize::from(count)],
+                missing: usize::from(count),
+            }
+        });
+        partial.take(header, body, self.piece_len);
+    }
+
+    /// The source says what it has sent: what of it has not come is lost.
+    pub(crate) fn on_sent(&mut self, serial: u64, front: Front) {
+        self.seen = self.seen.max(serial);
+        self.front = self.front.max(front);
+        self.is_asked = true;
+    }
+
+    /// The next whole block's number and message, in their order.
+    pub(crate) fn take_block(&mut self) -> Option<(u64, Vec<u8>)> {
+        let first = self.blocks.first_entry()?;
+        if *first.key() != self.next || first.get().missing > 0 {
+            return None;
+        }
+        self.next += 1;
+        Some((self.next - 1, first.remove().bytes))
+    }
+
+    /// What to tell the source, if it is time.
+    pub(crate) fn take_report(&mut self) -> Option<Report> {
+        if !self.is_asked && self.seen - self.reported < self.report_interval {
+            return None;
+        }
+        self.is_asked = false;
+        self.reported = self.seen;
+        Some(Report {
+            seen: self.seen,
+            next: self.next,
+            lacks: self.lacks(),
+        })
+    }
+
+    fn lacks(&self) -> Vec<Lack> {
+        let mut lacks = Vec::new();
+        let mut left = RANGES_MAX;
+        for block in self.next..=self.front.block {
+            let sent = match block == self.front.block {
+                true => self.front.pieces,
+                false => u16::MAX,
+            };
+            let ranges = match self.blocks.get(&block) {
+                // How many pieces it has, the source knows.
+                None => vec![(0, sent)],
+                Some(partial) => partial.lacks(sent),
+            };
+            let ranges: Vec<_> = ranges
+                .into_iter()
+                .filter(|(a, b)| a < b)
+                .take(left)
+                .collect();
+            left -= ranges.len();
+            if !ranges.is_empty() {
+                lacks.push(Lack { block, ranges });
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        lacks
+    }
+}
+
+impl Partial {
+    /// Takes what the datagram brings: its piece, or the one of several that is not here.
+    fn take(&mut self, header: &Header, body: &[u8], piece_len: usize) {
+        let len = self.bytes.len();
+        if len != header.len {
+            return;
+        }
+        let mut lacking = header
+            .pieces
+            .iter()
+            .filter(|it| !self.has[usize::from(**it)]);
+        let (Some(&piece), None) = (lacking.next(), lacking.next()) else {
+            return;
+        };
+        let place = piece_range(piece, len, piece_len);
+        let is_one = header.pieces.len() == 1;
+        if body.len() != if is_one { place.len() } else { piece_len } {
+            return;
+        }
+        self.bytes[place.clone()].copy_from_slice(&body[..place.len()]);
+        for other in header.pieces.iter().filter(|other| **other != piece) {
+            let range = piece_range(*other, len, piece_len);
+            let (under, over) = match range.start < place.start {
+                true => {
+                    let (low, high) = self.bytes.split_at_mut(place.start);
+                    (&mut high[..place.len()], &low[range])
+                }
+                false => {
+                    let (low, high) = self.bytes.split_at_mut(range.start);
+                    (&mut low[place.clone()], &high[..range.len()])
+                }
+            };
+            lay_over(under, over);
+        }
+        self.has[usize::from(piece)] = true;
+        self.missing -= 1;
+    }
+
+    /// Ranges of pieces below `sent` that have not come.
+    fn lacks(&self, sent: u16) -> Vec<(u16, u16)> {
+        let mut ranges: Vec<(u16, u16)> = Vec::new();
+        if self.missing == 0 {
+            return ranges;
+        }
+        for (index, has) in (0..sent).zip(&self.has) {
+            match ranges.last_mut() {
+                _ if *has => {}
+                Some((_, end)) if *end == index => *end = index + 1,
+                _ => ranges.push((index, index + 1)),
+            }
+        }
+        ranges
+    }
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a process of a cast by multicast does in each turn of its loop.
+
+use super::caster::Caster;
+use super::datagram::Codec;
+use super::listener::Listener;
+use super::socket::{Run, Socket};
+use super::{Front, Terms, Word};
+use crate::fault::Fault;
+use crate::relay::Relay;
+use crate::stages::Memory;
+use rustix::event::{PollFd, PollFlags};
+use std::time::Instant;
+
+/// Runs that are sent, or received, before the loop looks at its other work.
+const RUNS_IN_TURN: usize = 32;
+
+/// A run is this share of the window: more of a burst is lost at once.
+const RUNS_IN_WINDOW: u64 = 8;
+
+/// The source's part, or a host's.
+pub(crate) enum Part {
+    Casting(Box<Casting>),
+    Listening(Box<Listening>),
+}
+
+/// What a turn has brought.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// There may be more to do at once.
+    pub(crate) has_acted: bool,
+    /// Messages of blocks that are whole, in their order, with their numbers.
+    pub(crate) blocks: Vec<(u64, Vec<u8>)>,
+    /// What to tell whom.
+    pub(crate) words: Vec<(u32, Word)>,
+}
+
+impl Part {
+    pub(crate) fn new(
+        (socket, codec, terms): (Box<Socket>, Box<Codec>, Terms),
+        (rank, size): (u32, u32),
+        now: Instant,
+    ) -> Part {
+        match rank {
+            0 => Part::Casting(Box::new(Casting {
+                socket,
+                codec,
+                piece_len: terms.piece_len,
+                run_count: usize::try_from(terms.window / RUNS_IN_WINDOW).unwrap_or(1),
+                caster: Caster::new(1..size, terms, now),
+                run: Run::default(),
+                is_blocked: false,
+                gone_count: 0,
+            })),
+            _ => Part::Listening(Box::new(Listening {
+                socket,
+                codec,
+                listener: Listener::new(terms),
+                sent: None,
+            })),
+        }
+    }
+
+    /// A process has said something about multicast. What belongs elsewhere is left out.
+    pub(crate) fn on_word(&mut self, rank: u32, word: &Word) {
+        match (self, word) {
+            (Part::Casting(casting), Word::Report(report)) => {
+                casting.caster.on_report(rank, report);
+            }
+            (Part::Listening(listening), Word::Sent { serial, front }) if rank == 0 => {
+                listening.sent = Some((*serial, *front));
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends or receives what there is.
+    pub(crate) fn turn(
+        &mut self,
+        now: Instant,
+        relay: &mut Relay,
+        memory: &Memory,
+    ) -> Result<Turn, Fault> {
+        match self {
+            Part::Casting(casting) => casting.turn(now, relay),
+            Part::Listening(listening) => listening.turn(relay, memory),
+        }
+    }
+
+    /// What to wait for.
+    pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
+        match self {
+            Part::Casting(casting) if casting.is_blocked => Some(PollFd::from_borrowed_fd(
+                casting.socket.fd(),
+                PollFlags::OUT,
+            )),
+            Part::Casting(_) => None,
+            Part::Listening(listening) => Some(PollFd::from_borrowed_fd(
+                listening.socket.fd(),
+                PollFlags::IN,
+            )),
+        }
+    }
+
+    /// When it has something to do although nothing comes.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        match self {
+            Part::Casting(casting) if casting.is_blocked => None,
+            Part::Casting(casting) => casting.caster.timeout(),
+            Part::Listening(_) => None,
+        }
+    }
+}
+
+/// Of the source.
+pub(crate) struct Casting {
+    socket: Box<Socket>,
+    codec: Box<Codec>,
+    piece_len: usize,
+    run_count: usize,
+    caster: Caster,
+    /// What is being sent.
+    run: Run,
+    /// The socket had no room.
+    is_blocked: bool,
+    /// Processes that were gone when it last looked.
+    gone_count: usize,
+}
+
+impl Casting {
+    fn turn(&mut self, now: Instant, relay: &mut Relay) -> Result<Turn, Fault> {
+        if relay.gone().len() != self.gone_count {
+            self.gone_count = relay.gone().len();
+            relay
+                .gone()
+                .iter()
+                .for_each(|rank| self.caster.on_gone(*rank));
+        }
+        self.caster.forget(relay.acked());
+        let mut turn = Turn::default();
+        self.is_blocked = false;
+        for _ in 0..RUNS_IN_TURN {
+            if self.run.is_empty() {
+                self.fill(now, relay);
+            }
+            if self.run.is_empty() {
+                break;
+            }
+            let sent = self.socket.send(&mut self.run);
+            self.is_blocked = !sent.map_err(|errno| Fault::System {
+                what: "sending by multicast",
+                errno,
+            })?;
+            if self.is_blocked {
+                break;
+            }
+            self.caster.on_sent(now);
+            turn.has_acted = true;
+        }
+        // What waits to be sent must not be told of as sent.
+        if !self.is_blocked {
+            turn.words = self.caster.on_time(now);
+        }
+        Ok(turn)
+    }
+
+    fn fill(&mut self, now: Instant, relay: &mut Relay) {
+        while self.run.has_room(self.run_count) {
+            let len_of = |seq| relay.block(seq).map(|block| block.message().len());
+            let Some(header) = self.caster.next(now, len_of) else {
+                break;
+            };
+            relay.on_cast(header.block);
+            if let Some(block) = relay.block(header.block) {
+                let message = block.message();
+                self.run
+                    .push(&self.codec, &header, &message, self.piece_len);
+            }
+        }
+    }
+}
+
+/// Of a host.
+pub(crate) struct Listening {
+    socket: Box<Socket>,
+    codec: Box<Codec>,
+    listener: Listener,
+    /// What the source says that it has sent, until what has come is read.
+    sent: Option<(u64, Front)>,
+}
+
+impl Listening {
+    fn turn(&mut self, relay: &Relay, memory: &Memory) -> Result<Turn, Fault> {
+        let mut turn = Turn::default();
+        let limit = relay.limit();
+        let mut is_drained = false;
+        for _ in 0..RUNS_IN_TURN {
+            let listener = &mut self.listener;
+            let received = self.socket.receive(&self.codec, |header, body| {
+                listener.on_datagram(header, body, limit, || memory.take());
+            });
+            is_drained = !received.map_err(|errno| Fault::System {
+                what: "receiving by multicast",
+                errno,
+            })?;
+            if is_drained {
+                break;
+            }
+            turn.has_acted = true;
+        }
+        while let Some(block) = self.listener.take_block() {
+            turn.blocks.push(block);
+        }
+        if let Some((serial, front)) = self.sent.filter(|_| is_drained) {
+            self.sent = None;
+            self.listener.on_sent(serial, front);
+        }
+        let report = self.listener.take_report().map(Word::Report);
+        turn.words = report.into_iter().map(|word| (0, word)).collect();
+        Ok(turn)
+    }
+}

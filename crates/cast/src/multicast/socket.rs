@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The socket of multicast: sends runs of datagrams to the group, or receives what comes to it.
+
+use super::datagram::{Codec, Header};
+use portolan_sys::net::{self, Sender, SockAddr};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Bytes of the socket's buffer for receiving, as far as the system allows: 30 ms of a gigabit Ethernet, in which a
+/// host that has other things to do comes back. More only delays what is told of losses.
+const BUFFER_LEN: usize = 4 << 20;
+
+/// Bytes of the socket's buffer for sending: some runs, so that the wire is never idle. What a queue of the
+/// system does not hold is lost without a word, and ordinary ones hold a thousand packets.
+const SEND_BUFFER_LEN: usize = 512 << 10;
+
+/// Bytes of a run: what one UDP packet has at most before the kernel cuts it (65,507), and room for that.
+const RUN_LEN_MAX: usize = 65_000;
+
+/// Datagrams that the kernel cuts a run into at most (`UDP_MAX_SEGMENTS` of include/linux/udp.h before
+/// Linux 6.9).
+const RUN_COUNT_MAX: usize = 64;
+
+/// Packets longer than of a jumbo frame are lost by more when one is.
+const MTU_MAX: usize = 9000;
+
+/// Bytes of the headers of IPv4 and UDP (RFC 791, RFC 768).
+const IP_UDP_LEN: usize = 28;
+
+/// Datagrams of one length, but for the last, which may be shorter.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    bytes: Vec<u8>,
+    datagram_len: usize,
+    sent: usize,
+    is_full: bool,
+}
+
+impl Run {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether another datagram of the same length fits.
+    pub(crate) fn has_room(&self, count_max: usize) -> bool {
+        let count = self.bytes.len() / self.datagram_len.max(1);
+        let fits = self.bytes.len() + self.datagram_len <= RUN_LEN_MAX;
+        !self.is_full && fits && count < count_max.clamp(1, RUN_COUNT_MAX)
+    }
+
+    /// Appends a datagram with pieces of `message`.
+    pub(crate) fn push(
+        &mut self,
+        codec: &Codec,
+        header: &Header,
+        message: &[u8],
+        piece_len: usize,
+    ) {
+        let before = self.bytes.len();
+        codec.write(&mut self.bytes, header, message, piece_len);
+        let len = self.bytes.len() - before;
+        if before == 0 {
+            self.datagram_len = len;
+        }
+        self.is_full |= len < codec.overhead_len() + piece_len;
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        (self.sent, self.is_full) = (0, false);
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct Socket {
+    socket: UdpSocket,
+    sender: Sender,
+    to: SockAddr,
+    /// The kernel cuts runs into datagrams.
+    is_cutting: bool,
+    memory: Vec<u8>,
+}
+
+impl Socket {
+    /// Of the source, at the interface with this address.
+    pub(crate) fn casting(own: Ipv4Addr, group: SocketAddrV4) -> io::Result<Socket> {
+        let socket = Socket::bind(SocketAddrV4::new(own, 0))?;
+        sockopt::set_ip_multicast_if(&socket, &own)?;
+        // Not beyond the Ethernet; but to processes on this host.
+        sockopt::set_ip_multicast_ttl(&socket, 1)?;
+        sockopt::set_ip_multicast_loop(&socket, true)?;
+        net::probe_path_mtu(socket.as_fd(), false)?;
+        let _ = net::wish_send_buffer(socket.as_fd(), SEND_BUFFER_LEN);
+        Ok(Socket::of(socket, group))
+    }
+
+    /// Of a host, that has joined the group at the interface with this address.
+    pub(crate) fn listening(own: Ipv4Addr, group: SocketAddrV4) -> io::Result<Socket> {
+        let socket = Socket::bind(group)?;
+        sockopt::set_ip_add_membership(&socket, group.ip(), &own)?;
+        // Who may, is given more than the system's limit.
+        if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_LEN).is_err() {
+            let _ = net::wish_receive_buffer(socket.as_fd(), BUFFER_LEN);
+        }
+        // Without it datagrams come one by one.
+        let _ = net::enable_receive_offload(socket.as_fd());
+        Ok(Socket::of(socket, group))
+    }
+
+    fn bind(at: SocketAddrV4) -> io::Result<UdpSocket> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+        // Several hosts of a cast may be one machine.
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        rustix::net::bind(&socket, &at)?;
+        Ok(UdpSocket::from(socket))
+    }
+
+    fn of(socket: UdpSocket, group: SocketAddrV4) -> Socket {
+        Socket {
+            is_cutting: net::segmentation_supported(socket.as_fd()),
+            socket,
+            sender: Sender::new(),
+            to: SocketAddr::V4(group).into(),
+            memory: vec![0; 1 << 16],
+        }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Bytes that wait for this process at most, with what the kernel books for them.
+    pub(crate) fn buffer_len(&self) -> u64 {
+        net::receive_buffer_len(self.fd()).map_or(0, |len| len as u64)
+    }
+
+    /// Sends the run. `false` if there is no room now for all of it.
+    pub(crate) fn send(&mut self, run: &mut Run) -> io::Result<bool> {
+        while run.sent < run.bytes.len() {
+            let (fd, to) = (self.socket.as_fd(), Some(&self.to));
+            let (bytes, len) = (&run.bytes[run.sent..], run.datagram_len);
+            let sent = match self.is_cutting && bytes.len() > len {
+                true => {
+                    let cut = u16::try_from(len).ok();
+                    let pieces = std::iter::once(bytes);
+                    self.sender.send_gathered(fd, to, cut, pieces)
+                }
+                false => {
+                    let pieces = bytes.chunks(len);
+                    let count = self.sender.send_each(fd, to, len, pieces);
+                    count.map(|count| (count * len).min(bytes.len()))
+                }
+            };
+            match sent {
+                Ok(sent) => run.sent += sent,
+                Err(errno) => match Errno::from_io_error(&errno) {
+                    Some(Errno::AGAIN | Errno::NOBUFS) => return Ok(false),
+                    Some(Errno::INTR) => {}
+                    // A route that cannot cut.
+                    Some(Errno::IO | Errno::INVAL) if self.is_cutting => self.is_cutting = false,
+                    _ => return Err(errno),
+                },
+            }
+        }
+        run.clear();
+        Ok(true)
+    }
+
+    /// Hands over the datagrams of one run that has come, as far as they are this cast's. `false` when none
+    /// is there.
+    pub(crate) fn receive(
+        &mut self,
+        codec: &Codec,
+        mut sink: impl FnMut(&Header, &[u8]),
+    ) -> io::Result<bool> {
+        let fd = self.socket.as_fd();
+        let Some(received) = net::recv_segments(fd, &mut self.memory)? else {
+            return Ok(false);
+        };
+        let bytes = &mut self.memory[..received.len];
+        for datagram in bytes.chunks_mut(received.segment_len.max(1)) {
+            if let Some((header, body)) = codec.read(datagram) {
+                sink(&header, body);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Bytes of a datagram that fits all packets of `mtu` bytes.
+pub(crate) fn datagram_len(mtu: u32) -> usize {
+    usize::try_from(mtu)
+        .unwrap_or(MTU_MAX)
+        .min(MTU_MAX)
+        .saturating_sub(IP_UDP_LEN)
+}
+
+/// Bytes of packets of the interface with this address.
+pub(crate) fn mtu_of(own: Ipv4Addr) -> io::Result<u32> {
+    let own = IpAddr::V4(own);
+    let interfaces = net::interfaces()?;
+    let mut found = interfaces.iter().filter(|interface| {
+        let mut networks = interface.networks.iter();
+        networks.any(|network| network.addr == own)
+    });
+    let mtu = found.next().map_or(0, |interface| interface.mtu);
+    Ok(u32::try_from(mtu).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sleeping until a message comes, or one of some descriptors has something.
+
+use crate::fault::Fault;
+use portolan::Node;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Sleeps for `longest` at most, until a message may have come or one of `others` is ready; not at all
+/// where something has come already. What a process spins must not count as work.
+pub(crate) fn nap<'a>(
+    node: &mut Node,
+    others: impl IntoIterator<Item = PollFd<'a>>,
+    longest: Duration,
+) -> Result<(), Fault> {
+    if !node.arm()? {
+        node.progress();
+        return Ok(());
+    }
+    let slept = {
+        let event = node.event_fd()?;
+        let mut fds = vec![PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)];
+        for other in others {
+            fds.push(other);
+        }
+        let longest = Timespec {
+            tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: longest.subsec_nanos().into(),
+        };
+        rustix::event::poll(&mut fds, Some(&longest))
+    };
+    node.disarm();
+    match slept {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(Fault::System {
+            what: "waiting",
+            errno: errno.into(),
+        }),
+    }
+}

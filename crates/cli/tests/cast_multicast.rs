@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan cast --shape multicast`: on the loopback, where all hosts are this one, and in labs, where
+//! frames are lost.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "cast/hosts.rs"]
+mod hosts;
+
+use common::{Ended, can_make_labs, portolan, run, wait_until};
+use hosts::{Hosts, compare, fill, has_parts, make_tree};
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+/// Some blocks and a bit.
+const LEN: usize = (5 << 20) + 4321;
+
+const BY_MULTICAST: [&str; 2] = ["--shape", "multicast"];
+
+fn assert_copies(hosts: &Hosts, names: &[&str], bytes: &[u8]) {
+    for name in names {
+        let copy = fs::read(hosts.path(&format!("{name}.img"))).unwrap();
+        assert!(copy == bytes, "{name}");
+    }
+}
+
+/// Nothing is said of another shape: it went by multicast.
+fn assert_silent(ended: &Ended) {
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+}
+
+#[test]
+fn files_and_directories_arrive_sealed_or_not() {
+    let hosts = Hosts::new(4);
+    let (source, bytes) = (hosts.path("source.img"), fill(1, LEN));
+    fs::write(&source, &bytes).unwrap();
+    let tree = hosts.path("tree");
+    make_tree(&tree);
+    for auth in ["auth=token", "auth=aead"] {
+        let args = [&BY_MULTICAST[..], &["--path", "udp", "--option", auth]].concat();
+        assert_silent(&hosts.cast(&[&source, &hosts.path("%h.img")], &args));
+        assert_copies(&hosts, &["n1", "n2", "n3", "n4"], &bytes);
+        for name in ["n1", "n2", "n3", "n4"] {
+            fs::remove_file(hosts.path(&format!("{name}.img"))).unwrap();
+        }
+        let args = [&args[..], &["--replace", "--compress", "zstd"]].concat();
+        assert_silent(&hosts.cast(&[&tree, &hosts.path("%h.copy")], &args));
+        for name in ["n1", "n4"] {
+            compare(&tree, &hosts.path(&format!("{name}.copy")));
+        }
+    }
+    assert!(!has_parts(hosts.root()));
+}
+
+#[test]
+fn a_host_that_fails_or_stops_keeps_nobody_from_a_copy() {
+    let hosts = Hosts::new(4);
+    let (source, bytes) = (hosts.path("source.img"), fill(2, 4 * LEN));
+    fs::write(&source, &bytes).unwrap();
+    // n3 has no such directory.
+    for name in ["n1", "n2", "n4"] {
+        fs::create_dir(hosts.path(name)).unwrap();
+    }
+    let target = hosts.path("%h/copy");
+    let mut command = hosts.command(&[source.to_str().unwrap(), target.to_str().unwrap()]);
+    command.args(BY_MULTICAST);
+    command.args(["--limit", "20M", "--option", "peer_timeout=1s"]);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    wait_until("n2 has begun", || {
+        hosts.path("n2/.copy.portolan-part").exists()
+    });
+    common::kill(hosts.worker("n2").unwrap(), "-STOP");
+    let ended: Ended = child.unwrap().wait_with_output().unwrap().into();
+    assert_eq!(ended.status, 1, "{}", ended.err);
+    for (name, why) in [("n2", ""), ("n3", "No such file")] {
+        let told = format!("{name} gets no copy");
+        let mut lines = ended.err.lines();
+        assert!(
+            lines.any(|line| line.contains(&told) && line.contains(why)),
+            "{}",
+            ended.err
+        );
+    }
+    for name in ["n1", "n4"] {
+        assert!(
+            fs::read(hosts.path(&format!("{name}/copy"))).unwrap() == bytes,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn what_it_cannot_do_is_said() {
+    let hosts = Hosts::new(2);
+    for other in ["--resume", "--verify"] {
+        let mut command = hosts.command(&["/etc/hostname", "/x/%h", other]);
+        let ended: Ended = command.args(BY_MULTICAST).output().unwrap().into();
+        assert_eq!(ended.status, 2, "{}", ended.err);
+        assert!(ended.err.contains("leave the shape out"), "{}", ended.err);
+    }
+    let mut command = hosts.command(&["/etc/hostname", "/x/%h", "--dry-run"]);
+    let ended: Ended = command.args(BY_MULTICAST).output().unwrap().into();
+    assert!(ended.out.contains("by multicast"), "{}", ended.out);
+}
+
+/// Takes the lab down when a test ends, however it ends.
+struct Lab(String);
+
+impl Lab {
+    fn up(test: &str, hosts: &str) -> Lab {
+        let lab = Lab(format!("t{}-{test}", std::process::id()));
+        let ended = run(&["lab", "up", "--name", &lab.0, "--hosts", hosts]);
+        assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+        lab
+    }
+
+    /// Drops what comes to a host and fits `rule` of nftables; `false`, said aloud, where that is not.
+    fn filter(&self, host: &str, rule: &str) -> bool {
+        let rules = format!(
+            "table inet loss {{ chain into {{ type filter hook input priority 0; {rule} drop; }} }}"
+        );
+        let words = ["lab", "exec", "--name", &self.0, host, "--", "nft", &rules];
+        let ended = run(&words);
+        if ended.status != 0 {
+            eprintln!("SKIPPED: losing frames needs nftables: {}", ended.err);
+        }
+        ended.status == 0
+    }
+
+    fn cast(&self, source: &Path, args: &[&str]) -> Ended {
+        let target = source.with_extension("%h");
+        let names = [source.to_str().unwrap(), target.to_str().unwrap()];
+        let command =
+            portolan(&[&["cast"], &names[..], &["--lab", &self.0], args].concat()).output();
+        command.unwrap().into()
+    }
+
+    fn assert_copies(&self, source: &Path, count: usize) {
+        for host in 1..=count {
+            let copy = source.with_extension(format!("{}-h{host}", self.0));
+            assert!(
+                fs::read(&copy).unwrap() == fs::read(source).unwrap(),
+                "h{host}"
+            );
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = portolan(&["lab", "down", "--name", &self.0]).output();
+    }
+}
+
+#[test]
+fn what_frames_are_lost_is_sent_again() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("loss", "5");
+    // Of runs that the kernel keeps together all is lost: more than each hundredth datagram at a time.
+    for (host, loss) in [("h1", 10), ("h2", 10), ("h3", 100)] {
+        let rule = format!("udp dport 20000-31999 numgen random mod 1000 < {loss}");
+        if !lab.filter(host, &rule) {
+            return;
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("source");
+    fs::write(&source, fill(3, 8 * LEN)).unwrap();
+    assert_silent(&lab.cast(&source, &["--shape", "multicast"]));
+    lab.assert_copies(&source, 4);
+}
+
+#[test]
+fn where_multicast_does_not_come_the_data_goes_by_a_chain() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("deaf", "4");
+    if !lab.filter("h2", "ip daddr 239.0.0.0/8") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("source");
+    fs::write(&source, fill(4, LEN)).unwrap();
+    let ended = lab.cast(&source, &["--shape", "multicast"]);
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    lab.assert_copies(&source, 3);
+    let why = format!("{}-h2 hears 0 of", lab.0);
+    assert!(
+        ended.err.contains(&why) && ended.err.contains("by a chain"),
+        "{}",
+        ended.err
+    );
+}
