@@ -47,6 +47,7 @@ install_library portolan capi "Fast messages between the processes of parallel p
 install_library gamma gamma "The programming interface of GAMMA on Portolan"
 install_library bip bip "The programming interface of BIP on Portolan"
 install_library gm gm "The programming interface of Myricom's GM on Portolan"
+install_library vipl vipl "The programming interface of the VI Architecture on Portolan"
 install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7
 scripts/man-pages.sh crates/capi/include/portolan.h "$version" "$root/share/man/man3"
 for name in "${heritage[@]}"; do

@@ -17,7 +17,7 @@ release_dir=${CARGO_TARGET_DIR:-target}/release
 
 # Interfaces of other systems: a crate, a library, a header and a page of section 7 has each name.
 # shellcheck disable=SC2034  # used by the scripts that source this file
-heritage=(gamma bip gm)
+heritage=(gamma bip gm vipl)
 
 say() {
     printf '%s: %s\n' "$(basename "$0" .sh)" "$*"

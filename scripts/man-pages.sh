@@ -43,7 +43,7 @@ awk -v version="$version" -v out="$out" -v overview="$overview" '
     doc != "" {
         declaration = declaration (declaration == "" ? "" : "\n") $0
         if (/;$/) {
-            if (match(declaration, /[a-z0-9_]+\(/))
+            if (match(declaration, /[A-Za-z0-9_]+\(/))
                 page(substr(declaration, RSTART, RLENGTH - 1), declaration)
             doc = ""
         }

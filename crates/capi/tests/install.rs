@@ -20,6 +20,7 @@ fn installed() -> (TempDir, PathBuf) {
         ("libgamma.so", "libgamma.so.0"),
         ("libbip.so", "libbip.so.0"),
         ("libgm.so", "libgm.so.0"),
+        ("libvipl.so", "libvipl.so.0"),
     ] {
         std::os::unix::fs::symlink(library_dir().join(file), libraries.join(name)).unwrap();
     }
@@ -86,6 +87,7 @@ fn every_function_has_a_manual_page() {
     names.append(&mut exported("libgamma.so"));
     names.append(&mut exported("libbip.so"));
     names.append(&mut exported("libgm.so"));
+    names.append(&mut exported("libvipl.so"));
     assert!(names.len() > 60, "{names:?}");
     // Variables, which gamma(7) and bip(7) explain.
     let variables = [

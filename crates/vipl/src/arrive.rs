@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What comes from other processes: acknowledgements, messages that take a descriptor, bytes for memory, and
+//! questions for it.
+
+use crate::body::Body;
+use crate::code::*;
+use crate::descriptor::Memory;
+use crate::memory::Access;
+use crate::pump::status_of;
+use crate::queue::Op;
+use crate::vi::{Answer, Level};
+use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, LAST};
+use crate::world::World;
+use std::ptr;
+
+/// Units that are taken in before they are acknowledged even if nothing goes the other way and the program
+/// is busy: a sixth of what may be under way.
+const UNACKED_MAX: u32 = 16;
+
+/// What has become of a message.
+enum Verdict {
+    Taken,
+    /// With what is wrong, as the sender's descriptor is told.
+    Refused(u32),
+}
+
+impl World {
+    /// Something came.
+    #[inline]
+    pub(crate) fn on_message(&mut self, rank: u32, bytes: &[u8]) {
+        let Some((header, rest)) = Header::parse(bytes) else {
+            self.dropped_count += 1;
+            return;
+        };
+        if header.kind as u8 >= Kind::Request as u8 {
+            match Body::parse(rest) {
+                Some(body) => self.on_meeting(rank, header.kind, body),
+                None => self.dropped_count += 1,
+            }
+            return;
+        }
+        let index = header.token & u32::from(u16::MAX);
+        let vi = self.vis.get(index);
+        let is_known = vi.is_some_and(|vi| {
+            vi.token == header.token && vi.peer_rank == rank && vi.is_connected()
+        });
+        // Of a connection that has ended here, which the other side will hear of, or has.
+        if !is_known {
+            self.dropped_count += 1;
+            return;
+        }
+        self.on_ack(index, header.ack);
+        match header.kind {
+            Kind::Data | Kind::Part => self.on_data(index, &header, rest),
+            Kind::Write => self.on_write(index, &header, rest),
+            Kind::Read => self.on_read(index, &header),
+            Kind::ReadData => self.on_read_data(index, &header, rest),
+            Kind::Broken => self.on_broken(index, &header),
+            Kind::Disconnect => {
+                self.vi_fault(index, VIP_ERROR_CONN_LOST, 0);
+                self.cut(index, VIP_STATE_ERROR, VIP_STATUS_DESC_FLUSHED_ERROR);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn on_ack(&mut self, index: u32, ack: u32) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        let count = ack.wrapping_sub(vi.units_acked);
+        // A peer that acknowledges what was not sent is not believed.
+        if count == 0 || count > vi.units_sent.wrapping_sub(vi.units_acked) {
+            return;
+        }
+        vi.units_acked = ack;
+        let rank = vi.peer_rank;
+        loop {
+            let Some(vi) = self.vis.get_mut(index) else {
+                return;
+            };
+            let number = vi.acked_next;
+            if number >= vi.send.next {
+                break;
+            }
+            let Some(entry) = vi.send.get(number) else {
+                // Taken: it has ended before.
+                vi.acked_next += 1;
+                continue;
+            };
+            let (op, has_ended) = (entry.op, entry.has_ended);
+            // Reads end with their bytes.
+            let is_read = matches!(op, Op::Read(_));
+            if !has_ended && !is_read && (ack.wrapping_sub(entry.mark) as i32) < 0 {
+                break;
+            }
+            vi.acked_next += 1;
+            if !has_ended && !is_read {
+                self.finish(index, false, number, status_of(op), None);
+            }
+        }
+        self.land(rank, count);
+    }
+
+    /// A unit was taken in.
+    #[inline]
+    pub(crate) fn accept(&mut self, index: u32, is_counted: bool) {
+        let Some(vi) = self.vis.get_mut(index).filter(|_| is_counted) else {
+            return;
+        };
+        vi.accepted = vi.accepted.wrapping_add(1);
+        let owed = vi.accepted.wrapping_sub(vi.told);
+        if !vi.is_due {
+            vi.is_due = true;
+            self.due.push(index);
+        } else if owed >= UNACKED_MAX && owed.is_multiple_of(UNACKED_MAX) {
+            self.owing.push(index);
+        }
+    }
+
+    #[inline]
+    fn settle(&mut self, index: u32, header: &Header, verdict: Verdict) {
+        let is_counted = header.has(COUNTED);
+        match verdict {
+            Verdict::Taken => self.accept(index, is_counted),
+            Verdict::Refused(status) => self.refuse(index, is_counted, status),
+        }
+    }
+
+    /// A message of a send, or a part of one.
+    #[inline]
+    fn on_data(&mut self, index: u32, header: &Header, bytes: &[u8]) {
+        let verdict = self.take_data(index, header, bytes);
+        self.settle(index, header, verdict);
+    }
+
+    #[inline]
+    fn take_data(&mut self, index: u32, header: &Header, bytes: &[u8]) -> Verdict {
+        let is_whole = header.kind == Kind::Data;
+        let Some(vi) = self.vis.get_mut(index) else {
+            return Verdict::Taken;
+        };
+        let number = match vi.partial {
+            _ if is_whole || header.offset == 0 => {
+                let number = vi.recv.next;
+                if number >= vi.recv.end() {
+                    self.vi_fault(index, VIP_ERROR_RECVQ_EMPTY, VIP_STATUS_OP_RECEIVE);
+                    return Verdict::Refused(VIP_STATUS_REMOTE_DESC_ERROR);
+                }
+                vi.recv.next = number + 1;
+                if !is_whole {
+                    vi.partial = Some((number, 0));
+                }
+                number
+            }
+            Some((number, got)) if got == header.offset => number,
+            // The rest of a message that was refused.
+            _ => return Verdict::Taken,
+        };
+        let ptag = vi.ptag;
+        let total = match is_whole {
+            true => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            false => header.total,
+        };
+        let World { vis, regions, .. } = self;
+        let entry = vis.get_mut(index).and_then(|vi| vi.recv.get(number));
+        let Some(entry) = entry.map(|entry| *entry) else {
+            return Verdict::Taken;
+        };
+        let offset = if is_whole { 0 } else { header.offset };
+        let put = match entry.fault {
+            0 if total > entry.total => Err(VIP_STATUS_LENGTH_ERROR),
+            0 => entry
+                .descriptor
+                .scatter(Memory { regions, ptag }, offset, bytes),
+            fault => Err(fault),
+        };
+        if let Err(status) = put {
+            if let Some(vi) = self.vis.get_mut(index) {
+                vi.partial = None;
+            }
+            self.finish(index, true, number, status | VIP_STATUS_OP_RECEIVE, Some(0));
+            return Verdict::Refused(VIP_STATUS_REMOTE_DESC_ERROR);
+        }
+        let is_last = is_whole || header.has(LAST);
+        if !is_last {
+            if let Some(vi) = self.vis.get_mut(index) {
+                let got = offset + u32::try_from(bytes.len()).unwrap_or(0);
+                vi.partial = Some((number, got));
+            }
+            return Verdict::Taken;
+        }
+        let mut status = VIP_STATUS_OP_RECEIVE;
+        if header.has(IMMEDIATE) {
+            entry.descriptor.set_immediate(header.imm);
+            status |= VIP_STATUS_IMMEDIATE;
+        }
+        if !is_whole && let Some(vi) = self.vis.get_mut(index) {
+            vi.partial = None;
+        }
+        self.finish(index, true, number, status, Some(total));
+        Verdict::Taken
+    }
+
+    /// Bytes for memory.
+    fn on_write(&mut self, index: u32, header: &Header, bytes: &[u8]) {
+        let verdict = self.take_write(index, header, bytes);
+        self.settle(index, header, verdict);
+    }
+
+    fn take_write(&mut self, index: u32, header: &Header, bytes: &[u8]) -> Verdict {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return Verdict::Taken;
+        };
+        let at = usize::try_from(header.addr).unwrap_or(usize::MAX);
+        let place = (at, bytes.len());
+        let may = vi.attributes.EnableRdmaWrite != VIP_FALSE
+            && (bytes.is_empty()
+                || self
+                    .regions
+                    .opens(header.handle, place, vi.ptag, Access::Write));
+        if !may {
+            self.vi_fault(index, VIP_ERROR_RDMAW_PROT, VIP_STATUS_OP_REMOTE_RDMA_WRITE);
+            return Verdict::Refused(VIP_STATUS_RDMA_PROT_ERROR);
+        }
+        let to = ptr::with_exposed_provenance_mut::<u8>(at);
+        // SAFETY: registered memory that is open for writing: the program's promise that it is there and that
+        // others may write to it.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        if !(header.has(LAST) && header.has(IMMEDIATE)) {
+            return Verdict::Taken;
+        }
+        let number = vi.recv.next;
+        let Some(entry) = vi.recv.get(number).map(|entry| *entry) else {
+            self.vi_fault(
+                index,
+                VIP_ERROR_RECVQ_EMPTY,
+                VIP_STATUS_OP_REMOTE_RDMA_WRITE,
+            );
+            return Verdict::Refused(VIP_STATUS_REMOTE_DESC_ERROR);
+        };
+        vi.recv.next = number + 1;
+        entry.descriptor.set_immediate(header.imm);
+        let status = VIP_STATUS_OP_REMOTE_RDMA_WRITE | VIP_STATUS_IMMEDIATE;
+        self.finish(index, true, number, status, Some(header.total));
+        Verdict::Taken
+    }
+
+    /// Bytes of memory are asked for.
+    fn on_read(&mut self, index: u32, header: &Header) {
+        self.accept(index, header.has(COUNTED));
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        let at = usize::try_from(header.addr).unwrap_or(usize::MAX);
+        let place = (at, header.total as usize);
+        let may = vi.level != Level::Unreliable
+            && vi.attributes.EnableRdmaRead != VIP_FALSE
+            && self
+                .regions
+                .opens(header.handle, place, vi.ptag, Access::Read);
+        if !may {
+            self.refuse_read(index, header.imm);
+            return;
+        }
+        vi.answers.push_back(Answer {
+            id: header.imm,
+            at,
+            handle: header.handle,
+            total: header.total,
+            sent: 0,
+        });
+        self.ready.push(index);
+    }
+
+    /// Bytes that were asked for.
+    fn on_read_data(&mut self, index: u32, header: &Header, bytes: &[u8]) {
+        self.accept(index, header.has(COUNTED));
+        let World { vis, regions, .. } = self;
+        let Some(vi) = vis.get_mut(index) else {
+            return;
+        };
+        let ptag = vi.ptag;
+        let Some(number) = vi.send.read(header.imm) else {
+            return;
+        };
+        let Some(entry) = vi
+            .send
+            .get(number)
+            .filter(|entry| entry.mark == header.offset)
+        else {
+            return;
+        };
+        entry.mark += u32::try_from(bytes.len()).unwrap_or(0);
+        let (total, got) = (entry.total, entry.mark);
+        let memory = Memory { regions, ptag };
+        let put = entry.descriptor.scatter(memory, header.offset, bytes);
+        if let Err(status) = put {
+            self.finish(index, false, number, status | VIP_STATUS_OP_RDMA_READ, None);
+            self.break_off(index, 0, None);
+            return;
+        }
+        if header.has(LAST) && got == total {
+            vi.reads_under_way -= 1;
+            self.finish(index, false, number, VIP_STATUS_OP_RDMA_READ, None);
+            // A fence may have waited for this.
+            self.ready.push(index);
+        }
+    }
+}

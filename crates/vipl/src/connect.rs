@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connecting VIs, as client and server or as peers, and ending connections.
+
+use crate::body::{Address, Traits};
+use crate::code::*;
+use crate::error::{Failure, invalid, wrong_state};
+use crate::machine::{Machine, call, lock, release};
+use crate::meeting::compare;
+use crate::nic::{ADDRESS_LEN, DISCRIMINATOR_MAX, address_of, rank_of};
+use crate::types::*;
+use crate::vi::put;
+use crate::wait::{Patience, wait_for};
+use crate::world::World;
+
+/// An address of the program's, which must have a host unless `is_own`.
+///
+/// # Safety
+/// `at` is null, or an address with the bytes that it says.
+unsafe fn address(at: *const VIP_NET_ADDRESS, what: &str) -> Result<Address, Failure> {
+    // SAFETY: the caller's promise.
+    let address = unsafe { Address::read(at) }.ok_or_else(|| Failure::null(what))?;
+    if address.discriminator.len() > DISCRIMINATOR_MAX.into() {
+        let len = address.discriminator.len();
+        return Err(invalid(format!(
+            "the discriminator of {what} has {len} bytes: {DISCRIMINATOR_MAX} are the most"
+        )));
+    }
+    Ok(address)
+}
+
+impl World {
+    /// Whether an address is this process's; one without a host is.
+    fn check_own(&self, address: &mut Address) -> Result<(), Failure> {
+        let own = address_of(self.rank);
+        if address.host.is_empty() {
+            address.host = own.to_vec();
+        }
+        match address.host == own {
+            true => Ok(()),
+            false => Err(invalid("the local address is not this NIC's")),
+        }
+    }
+
+    /// The rank of the process at an address.
+    fn rank_at(&self, address: &Address) -> Result<u32, Failure> {
+        if address.host.len() != ADDRESS_LEN {
+            let len = address.host.len();
+            return Err(invalid(format!(
+                "the remote address has {len} bytes of a host: {ADDRESS_LEN} are wanted"
+            )));
+        }
+        let rank = rank_of(&address.host).filter(|rank| *rank < self.size);
+        rank.ok_or_else(|| {
+            Failure::new(VIP_NOT_REACHABLE, "no process of this job has that address")
+        })
+    }
+
+    /// Whether a VI may ask for a connection.
+    fn check_idle(&mut self, index: u32) -> Result<(), Failure> {
+        match self.vi_at(index)?.state {
+            VIP_STATE_IDLE => Ok(()),
+            VIP_STATE_ERROR => Err(wrong_state(
+                "the VI has failed; call VipDisconnect() before it is connected again",
+            )),
+            _ => Err(wrong_state("the VI is connected, or about to be")),
+        }
+    }
+}
+
+impl Machine {
+    /// Learns how the other side of a new connection is reached.
+    fn learn_path(&mut self, index: u32) -> Result<(), Failure> {
+        let peer = self.world().vis.get(index).map(|vi| vi.peer_rank);
+        let Some(rank) = peer else {
+            return Ok(());
+        };
+        let node = self.node()?;
+        let is_lossless = node.rank() == rank || node.shares_memory(rank);
+        if let Some(vi) = self.world().vis.get_mut(index) {
+            vi.is_lossless = is_lossless;
+        }
+        Ok(())
+    }
+
+    /// How the request of a VI has ended, if it has.
+    fn outcome(&mut self, index: u32) -> Result<Option<(VIP_RETURN, Option<Traits>)>, Failure> {
+        let outcome = {
+            let mut world = self.world();
+            let vi = world.vi_at(index)?;
+            let Some(pending) = &vi.pending else {
+                return Err(wrong_state("the request was taken back"));
+            };
+            pending.outcome
+        };
+        if outcome.is_some() {
+            self.learn_path(index)?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// What a request has ended with, told to the program.
+///
+/// # Safety
+/// `at` is null, or may be written.
+unsafe fn told(
+    (result, traits): (VIP_RETURN, Option<Traits>),
+    at: *mut VIP_VI_ATTRIBUTES,
+) -> Result<VIP_RETURN, Failure> {
+    if let Some(traits) = traits {
+        // SAFETY: the caller's promise.
+        unsafe { put(at, traits.attributes()) };
+    }
+    let text = match result {
+        VIP_SUCCESS => return Ok(VIP_SUCCESS),
+        VIP_REJECT => "the other side has rejected the connection",
+        VIP_NO_MATCH => "nobody waits at that address",
+        VIP_NOT_REACHABLE => "the process at that address is gone",
+        VIP_TIMEOUT => "the other side has not answered in time",
+        _ => "the two VIs differ in their attributes",
+    };
+    Err(Failure::new(result, text))
+}
+
+/// Waits for a request for a connection to `LocalAddr`, for `Timeout` milliseconds or VIP_INFINITE.
+/// `RemoteAddr`, `RemoteViAttributes` and `ConnHandle` get what is known of it; the place for the address must
+/// be large enough for the longest one. VipConnectAccept() or VipConnectReject() answers.
+///
+/// Errors: VIP_TIMEOUT, VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectWait(
+    NicHandle: VIP_NIC_HANDLE,
+    LocalAddr: *const VIP_NET_ADDRESS,
+    Timeout: VIP_ULONG,
+    RemoteAddr: *mut VIP_NET_ADDRESS,
+    RemoteViAttributes: *mut VIP_VI_ATTRIBUTES,
+    ConnHandle: *mut VIP_CONN_HANDLE,
+) -> VIP_RETURN {
+    portolan_ffi::guard(|| {
+        let patience = Patience::of(Timeout);
+        if ConnHandle.is_null() {
+            return Err(Failure::null("ConnHandle"));
+        }
+        let id = {
+            let machine = lock()?;
+            let mut world = machine.world();
+            let nic = world.nic(NicHandle)?;
+            // SAFETY: the program's promise.
+            let mut local = unsafe { address(LocalAddr, "LocalAddr") }?;
+            world.check_own(&mut local)?;
+            world.await_requests(nic, local.discriminator)
+        };
+        let found = wait_for(patience, |machine| {
+            let mut world = machine.world();
+            match world.found_request(id) {
+                None if !world.has_waiter(id) => Err(invalid("the NIC was closed")),
+                found => Ok(found),
+            }
+        });
+        let machine = lock()?;
+        let mut world = machine.world();
+        world.await_no_more(id);
+        let Some(conn) = found? else {
+            return Ok(VIP_TIMEOUT);
+        };
+        let handle = world.conns.handle(conn);
+        let Some(offer) = world.conns.get(conn) else {
+            return Err(invalid("the NIC was closed"));
+        };
+        if !RemoteAddr.is_null() {
+            // SAFETY: the program's promise.
+            unsafe { offer.body.from.write(RemoteAddr) };
+        }
+        // SAFETY: the program's promise.
+        unsafe {
+            put(RemoteViAttributes, offer.body.traits.attributes());
+            ConnHandle.write(handle);
+        }
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// Accepts a connection, for an idle VI with the same reliability level, greatest transfer and quality of
+/// service as the other one has. If it differs, the other side is not told: accept by another VI, or reject.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU,
+/// VIP_INVALID_QOS, VIP_TIMEOUT when the other side waits no more.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipConnectAccept(
+    ConnHandle: VIP_CONN_HANDLE,
+    ViHandle: VIP_VI_HANDLE,
+) -> VIP_RETURN {
+    call(|machine| {
+        machine.turn()?;
+        let index = {
+            let mut world = machine.world();
+            let conn = world.conns.index_of(ConnHandle);
+            let conn = conn.ok_or_else(no_request)?;
+            let index = world.vi(ViHandle)?;
+            world.check_idle(index)?;
+            let Some(offer) = world.conns.get(conn).cloned() else {
+                return Err(no_request());
+            };
+            if world.vi_at(index)?.nic != offer.nic {
+                return Err(invalid("the VI is another NIC's"));
+            }
+            if offer.is_withdrawn {
+                world.conns.remove(conn);
+                return Err(Failure::new(VIP_TIMEOUT, "the other side waits no more"));
+            }
+            let result = compare(&world.vi_at(index)?.traits(), &offer.body.traits);
+            if result != VIP_SUCCESS {
+                return Err(Failure::new(
+                    result,
+                    "the two VIs differ in their attributes",
+                ));
+            }
+            world.conns.remove(conn);
+            world.new_token(index);
+            world.vi_at(index)?.connect(offer.rank, offer.body.token);
+            world.answer(offer.rank, offer.body.id, VIP_SUCCESS, Some(index));
+            index
+        };
+        machine.work()?;
+        machine.learn_path(index)?;
+        Ok(VIP_SUCCESS)
+    })
+}
+
+#[cold]
+fn no_request() -> Failure {
+    invalid("there is no such request; VipConnectWait() gives one, which is answered once")
+}
+
+/// Rejects a connection.
+///
+/// Errors: VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipConnectReject(ConnHandle: VIP_CONN_HANDLE) -> VIP_RETURN {
+    call(|machine| {
+        {
+            let mut world = machine.world();
+            let conn = world.conns.index_of(ConnHandle);
+            let conn = conn.ok_or_else(no_request)?;
+            if let Some(offer) = world.conns.remove(conn) {
+                world.answer(offer.rank, offer.body.id, VIP_REJECT, None);
+            }
+        }
+        machine.work()?;
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// Asks for a connection with who waits at `RemoteAddr`, for `Timeout` milliseconds or VIP_INFINITE.
+/// `RemoteViAttributes` gets the attributes of the other VI; it may be null.
+///
+/// Errors: VIP_REJECT, VIP_NO_MATCH when nobody waits there, VIP_TIMEOUT, VIP_NOT_REACHABLE,
+/// VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectRequest(
+    ViHandle: VIP_VI_HANDLE,
+    LocalAddr: *const VIP_NET_ADDRESS,
+    RemoteAddr: *const VIP_NET_ADDRESS,
+    Timeout: VIP_ULONG,
+    RemoteViAttributes: *mut VIP_VI_ATTRIBUTES,
+) -> VIP_RETURN {
+    portolan_ffi::guard(|| {
+        let patience = Patience::of(Timeout);
+        // SAFETY: the program's promise.
+        let index = unsafe { ask(ViHandle, (LocalAddr, RemoteAddr), Timeout, false) }?;
+        let outcome = wait_for(patience, |machine| machine.outcome(index))?;
+        let mut machine = lock()?;
+        if outcome.is_none() {
+            machine.world().withdraw(index);
+            machine.work()?;
+        } else if let Some(vi) = machine.world().vis.get_mut(index) {
+            vi.pending = None;
+        }
+        release(machine);
+        // SAFETY: the program's promise.
+        unsafe { told(outcome.unwrap_or((VIP_TIMEOUT, None)), RemoteViAttributes) }
+    })
+}
+
+/// Sends a request; the place of the VI.
+///
+/// # Safety
+/// Addresses are null, or have the bytes that they say.
+unsafe fn ask(
+    handle: VIP_VI_HANDLE,
+    (local, remote): (*const VIP_NET_ADDRESS, *const VIP_NET_ADDRESS),
+    timeout: VIP_ULONG,
+    is_peer: bool,
+) -> Result<u32, Failure> {
+    let mut machine = lock()?;
+    let index = {
+        let mut world = machine.world();
+        let index = world.vi(handle)?;
+        // SAFETY: the caller's promise.
+        let (mut local, remote) =
+            unsafe { (address(local, "LocalAddr")?, address(remote, "RemoteAddr")?) };
+        if timeout == 0 {
+            return Err(invalid(
+                "a timeout of 0; VIP_INFINITE waits as long as it takes",
+            ));
+        }
+        world.check_own(&mut local)?;
+        world.check_idle(index)?;
+        let rank = world.rank_at(&remote)?;
+        if world.peer(rank).is_gone {
+            let text = "the process at that address is gone";
+            return Err(Failure::new(VIP_NOT_REACHABLE, text));
+        }
+        world.ask(index, rank, is_peer, (local, remote), Patience::of(timeout));
+        index
+    };
+    machine.work()?;
+    release(machine);
+    Ok(index)
+}
+
+/// Asks for a connection with a VI whose program asks for one with this: of the one the local address is the
+/// remote one of the other. Does not wait; VipConnectPeerDone() and VipConnectPeerWait() tell the end, which
+/// comes after `Timeout` milliseconds at the latest.
+///
+/// Errors: VIP_NOT_REACHABLE, VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectPeerRequest(
+    ViHandle: VIP_VI_HANDLE,
+    LocalAddr: *const VIP_NET_ADDRESS,
+    RemoteAddr: *const VIP_NET_ADDRESS,
+    Timeout: VIP_ULONG,
+) -> VIP_RETURN {
+    portolan_ffi::guard(|| {
+        // SAFETY: the program's promise.
+        unsafe { ask(ViHandle, (LocalAddr, RemoteAddr), Timeout, true) }?;
+        Ok(VIP_SUCCESS)
+    })
+}
+
+impl Machine {
+    /// How the request of a peer has ended, if it has; that is told once if it has failed.
+    fn peer_outcome(
+        &mut self,
+        handle: VIP_VI_HANDLE,
+    ) -> Result<Option<(VIP_RETURN, Option<Traits>)>, Failure> {
+        let index = self.world().vi(handle)?;
+        {
+            let mut world = self.world();
+            let pending = world.vi_at(index)?.pending.as_ref();
+            let Some(pending) = pending.filter(|pending| pending.is_peer) else {
+                return Err(wrong_state("the VI has not asked a peer for a connection"));
+            };
+            if pending.outcome.is_none() && pending.patience.is_over() {
+                world.withdraw(index);
+                drop(world);
+                self.work()?;
+                return Ok(Some((VIP_TIMEOUT, None)));
+            }
+        }
+        let outcome = self.outcome(index)?;
+        if outcome.is_some_and(|(result, _)| result != VIP_SUCCESS) {
+            self.world().vi_at(index)?.pending = None;
+        }
+        Ok(outcome)
+    }
+}
+
+/// Whether a connection with a peer has come about: VIP_NOT_DONE while it has not.
+///
+/// Errors: VIP_TIMEOUT, VIP_NOT_REACHABLE, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS,
+/// VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectPeerDone(
+    ViHandle: VIP_VI_HANDLE,
+    RemoteViAttributes: *mut VIP_VI_ATTRIBUTES,
+) -> VIP_RETURN {
+    call(|machine| {
+        machine.turn()?;
+        match machine.peer_outcome(ViHandle)? {
+            None => Ok(VIP_NOT_DONE),
+            // SAFETY: the program's promise.
+            Some(outcome) => unsafe { told(outcome, RemoteViAttributes) },
+        }
+    })
+}
+
+/// Waits until a connection with a peer has come about, as long as its request said.
+///
+/// Errors: those of VipConnectPeerDone().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectPeerWait(
+    ViHandle: VIP_VI_HANDLE,
+    RemoteViAttributes: *mut VIP_VI_ATTRIBUTES,
+) -> VIP_RETURN {
+    portolan_ffi::guard(|| {
+        // The request's own patience ends it.
+        let forever = Patience::of(VIP_INFINITE.into());
+        let outcome = wait_for(forever, |machine| machine.peer_outcome(ViHandle))?;
+        // SAFETY: the program's promise.
+        unsafe { told(outcome.unwrap_or((VIP_TIMEOUT, None)), RemoteViAttributes) }
+    })
+}
+
+/// Ends a connection, a request for one, or the state that a failed one has left: the VI is idle. Descriptors
+/// that have not ended do so, with VIP_STATUS_DESC_FLUSHED_ERROR.
+///
+/// Errors: VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipDisconnect(ViHandle: VIP_VI_HANDLE) -> VIP_RETURN {
+    call(|machine| {
+        let index = machine.world().vi(ViHandle)?;
+        machine.turn()?;
+        machine.world().disconnect(index);
+        machine.work()?;
+        Ok(VIP_SUCCESS)
+    })
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Completion queues: at which queue of which VI a descriptor has ended, in the order in which they did.
+
+use crate::code::*;
+use crate::error::{Failure, invalid, lacking};
+use crate::fault::wake_helper;
+use crate::machine::call;
+use crate::types::*;
+use crate::wait::{Patience, wait_for};
+use crate::world::World;
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+
+/// Entries of a completion queue: those of 64 VIs with full queues.
+pub(crate) const ENTRIES_MAX: usize = 64 * 2 * crate::queue::DESCRIPTORS_MAX;
+
+/// What the program wants to be called with when something has ended.
+pub type VIP_CQ_HANDLER = Option<
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        nic: VIP_NIC_HANDLE,
+        vi: VIP_VI_HANDLE,
+        is_receive: VIP_BOOLEAN,
+    ),
+>;
+
+/// A completion queue.
+pub(crate) struct Cq {
+    pub(crate) nic: u32,
+    /// By the place of the VI, and whether it was a receive.
+    entries: VecDeque<(u32, bool)>,
+    most: usize,
+    /// Queues that tell it.
+    pub(crate) users: u32,
+    /// Who is to be called for the next entries.
+    pub(crate) wanted: VecDeque<(VIP_CQ_HANDLER, *mut c_void)>,
+}
+
+impl Cq {
+    /// `false` when there is no room.
+    #[inline]
+    pub(crate) fn push(&mut self, vi: u32, is_recv: bool) -> bool {
+        let has_room = self.entries.len() < self.most;
+        if has_room {
+            self.entries.push_back((vi, is_recv));
+        }
+        has_room
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(u32, bool)> {
+        self.entries.pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Forgets a VI that is gone.
+    pub(crate) fn forget(&mut self, vi: u32) {
+        self.entries.retain(|(other, _)| *other != vi);
+    }
+}
+
+impl World {
+    /// The completion queue that a handle names, by its place.
+    #[inline]
+    pub(crate) fn cq(&self, handle: VIP_CQ_HANDLE) -> Result<u32, Failure> {
+        let index = self.cqs.index_of(handle);
+        index.ok_or_else(|| invalid("there is no such completion queue; VipCreateCQ() makes one"))
+    }
+
+    fn cq_at(&mut self, index: u32) -> Result<&mut Cq, Failure> {
+        self.cqs
+            .get_mut(index)
+            .ok_or_else(|| invalid("the completion queue was destroyed"))
+    }
+
+    /// Takes the next entry.
+    #[inline]
+    fn take_entry(
+        &mut self,
+        handle: VIP_CQ_HANDLE,
+    ) -> Result<Option<(VIP_VI_HANDLE, bool)>, Failure> {
+        let index = self.cq(handle)?;
+        let taken = self.cq_at(index)?.pop();
+        Ok(taken.map(|(vi, is_recv)| (self.vis.handle(vi), is_recv)))
+    }
+}
+
+fn entries(count: VIP_ULONG) -> Result<usize, Failure> {
+    match usize::try_from(count) {
+        Ok(count) if (1..=ENTRIES_MAX).contains(&count) => Ok(count),
+        _ => Err(lacking(format!(
+            "{count} entries: a completion queue has 1 to {ENTRIES_MAX}"
+        ))),
+    }
+}
+
+/// Makes a completion queue. When more than `EntryCount` entries wait in it, those that come are lost, which
+/// is an asynchronous error.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipCreateCQ(
+    NicHandle: VIP_NIC_HANDLE,
+    EntryCount: VIP_ULONG,
+    CQHandle: *mut VIP_CQ_HANDLE,
+) -> VIP_RETURN {
+    call(|machine| {
+        let mut world = machine.world();
+        let nic = world.nic(NicHandle)?;
+        if CQHandle.is_null() {
+            return Err(Failure::null("CQHandle"));
+        }
+        let most = entries(EntryCount)?;
+        let made = world.cqs.insert(Cq {
+            nic,
+            entries: VecDeque::new(),
+            most,
+            users: 0,
+            wanted: VecDeque::new(),
+        });
+        let index = made.ok_or_else(|| lacking("there are as many completion queues as can be"))?;
+        // SAFETY: not null: the program's promise.
+        unsafe { CQHandle.write(world.cqs.handle(index)) };
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// Changes how many entries a completion queue has.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when more wait in it.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipResizeCQ(CQHandle: VIP_CQ_HANDLE, EntryCount: VIP_ULONG) -> VIP_RETURN {
+    call(|machine| {
+        let mut world = machine.world();
+        let index = world.cq(CQHandle)?;
+        let most = entries(EntryCount)?;
+        let cq = world.cq_at(index)?;
+        if cq.entries.len() > most {
+            let waiting = cq.entries.len();
+            return Err(lacking(format!("{waiting} entries wait in it, not {most}")));
+        }
+        cq.most = most;
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// Destroys a completion queue that no VI uses any more.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipDestroyCQ(CQHandle: VIP_CQ_HANDLE) -> VIP_RETURN {
+    call(|machine| {
+        let mut world = machine.world();
+        let index = world.cq(CQHandle)?;
+        if world.cq_at(index)?.users > 0 {
+            return Err(lacking("VIs use the completion queue; destroy them first"));
+        }
+        world.cqs.remove(index);
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// # Safety
+/// Both are null, or may be written.
+unsafe fn put_entry(
+    (vi, is_recv): (VIP_VI_HANDLE, bool),
+    vi_at: *mut VIP_VI_HANDLE,
+    is_recv_at: *mut VIP_BOOLEAN,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        crate::vi::put(vi_at, vi);
+        crate::vi::put(is_recv_at, c_int::from(is_recv));
+    }
+}
+
+/// At which VI, and whether at its receive queue, a descriptor has ended: take it by VipRecvDone() or
+/// VipSendDone().
+///
+/// Errors: VIP_NOT_DONE, VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipCQDone(
+    CQHandle: VIP_CQ_HANDLE,
+    ViHandle: *mut VIP_VI_HANDLE,
+    RecvQueue: *mut VIP_BOOLEAN,
+) -> VIP_RETURN {
+    call(|machine| {
+        let mut found = machine.world().take_entry(CQHandle)?;
+        if found.is_none() {
+            machine.turn()?;
+            found = machine.world().take_entry(CQHandle)?;
+        }
+        let Some(found) = found else {
+            return Ok(VIP_NOT_DONE);
+        };
+        // SAFETY: the program's promise.
+        unsafe { put_entry(found, ViHandle, RecvQueue) };
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// The same, and waits for `Timeout` milliseconds, or with VIP_INFINITE as long as it takes.
+///
+/// Errors: VIP_TIMEOUT, VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipCQWait(
+    CQHandle: VIP_CQ_HANDLE,
+    Timeout: VIP_ULONG,
+    ViHandle: *mut VIP_VI_HANDLE,
+    RecvQueue: *mut VIP_BOOLEAN,
+) -> VIP_RETURN {
+    // As a number: a handle is not followed, and may go to another thread.
+    portolan_ffi::guard(|| {
+        let patience = Patience::of(Timeout);
+        let found = wait_for(patience, |machine| machine.world().take_entry(CQHandle))?;
+        let Some(found) = found else {
+            return Ok(VIP_TIMEOUT);
+        };
+        // SAFETY: the program's promise.
+        unsafe { put_entry(found, ViHandle, RecvQueue) };
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// Calls `Handler` once, from a thread of the library's, with the next entry, which it takes. Calls for more
+/// entries wait in the order in which they were asked for.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipCQNotify(
+    CQHandle: VIP_CQ_HANDLE,
+    Context: *mut c_void,
+    Handler: VIP_CQ_HANDLER,
+) -> VIP_RETURN {
+    call(|machine| {
+        {
+            let mut world = machine.world();
+            let index = world.cq(CQHandle)?;
+            if Handler.is_none() {
+                return Err(Failure::null("Handler"));
+            }
+            let cq = world.cq_at(index)?;
+            cq.wanted.push_back((Handler, Context));
+        }
+        wake_helper(machine)?;
+        Ok(VIP_SUCCESS)
+    })
+}

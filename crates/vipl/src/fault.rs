@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What goes wrong: descriptors and connections that fail, asynchronous errors, and the thread of the
+//! library's that calls the program's functions.
+
+use crate::code::*;
+use crate::error::{Failure, lacking};
+use crate::machine::{Machine, call, lock, release};
+use crate::pump::status_of;
+use crate::queue::{Op, VIP_WORK_HANDLER};
+use crate::types::*;
+use crate::vi::Level;
+use crate::wire::{Header, Kind, OF_READ};
+use crate::world::World;
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Asynchronous errors that wait for their handler; more than a program can be interested in.
+const FAULTS_MAX: usize = 1024;
+
+/// Longest sleep of the thread that calls handlers, while it waits for messages.
+const NAP_MS: c_int = 50;
+
+/// What the program wants to be called with when something goes wrong.
+pub type VIP_ERROR_HANDLER =
+    Option<unsafe extern "C" fn(context: *mut c_void, error: *mut VIP_ERROR_DESCRIPTOR)>;
+
+/// Asynchronous errors that nobody was told of.
+pub(crate) struct Faults {
+    /// With the NIC.
+    waiting: VecDeque<(u32, VIP_ERROR_DESCRIPTOR)>,
+}
+
+impl Faults {
+    pub(crate) const fn new() -> Self {
+        Faults {
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Forgets those of a NIC.
+    pub(crate) fn forget(&mut self, nic: u32) {
+        self.waiting.retain(|(other, _)| *other != nic);
+    }
+}
+
+impl World {
+    /// Notes an asynchronous error, for the NIC's handler; without one it is said.
+    #[cold]
+    pub(crate) fn fault(
+        &mut self,
+        nic: u32,
+        resource: VIP_RESOURCE_CODE,
+        code: VIP_ERROR_CODE,
+        about: impl FnOnce(&World, VIP_ERROR_DESCRIPTOR) -> VIP_ERROR_DESCRIPTOR,
+    ) {
+        let handler = self.nics.get(nic).and_then(|nic| nic.on_error.0);
+        let plain = VIP_ERROR_DESCRIPTOR {
+            NicHandle: self.nics.handle(nic),
+            ViHandle: ptr::null_mut(),
+            CQHandle: ptr::null_mut(),
+            DescriptorPtr: ptr::null_mut(),
+            OpCode: 0,
+            ResourceCode: resource,
+            ErrorCode: code,
+        };
+        let fault = about(self, plain);
+        if handler.is_none() {
+            // A connection that ends is told by the state of its VI, and by its descriptors.
+            if code != VIP_ERROR_CONN_LOST {
+                eprintln!(
+                    "vipl: {}; VipErrorCallback() sets a handler for this",
+                    name_of(code)
+                );
+            }
+            return;
+        }
+        if self.faults.waiting.len() < FAULTS_MAX {
+            self.faults.waiting.push_back((nic, fault));
+            self.has_calls = true;
+        }
+    }
+
+    /// The same about a VI.
+    #[cold]
+    pub(crate) fn vi_fault(&mut self, index: u32, code: VIP_ERROR_CODE, op: u32) {
+        let Some(nic) = self.vis.get(index).map(|vi| vi.nic) else {
+            return;
+        };
+        self.fault(nic, VIP_RESOURCE_VI, code, |world, fault| {
+            VIP_ERROR_DESCRIPTOR {
+                ViHandle: world.vis.handle(index),
+                OpCode: op.into(),
+                ..fault
+            }
+        });
+    }
+
+    /// Ends a send that cannot be carried out; with it, a reliable connection.
+    #[cold]
+    pub(crate) fn fail_send(&mut self, index: u32, number: u64, status: u32) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        (vi.begun, vi.send.next) = (0, number + 1);
+        let is_reliable = vi.is_reliable();
+        let op = vi.send.get(number).map_or(Op::Send, |entry| entry.op);
+        self.finish(index, false, number, status | status_of(op), None);
+        if is_reliable {
+            self.break_off(index, 0, None);
+        }
+    }
+
+    /// A message of the other side cannot be taken in: it is told with which status its descriptor is to
+    /// end, if the VI's level promises that.
+    #[cold]
+    pub(crate) fn refuse(&mut self, index: u32, is_counted: bool, status: u32) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        match vi.level {
+            // The message is lost.
+            Level::Unreliable => self.accept(index, is_counted),
+            Level::Delivery => {
+                // It has arrived.
+                vi.accepted = vi.accepted.wrapping_add(1);
+                self.break_off(index, 0, None);
+            }
+            Level::Reception => self.break_off(index, status, None),
+        }
+    }
+
+    /// A read of the other side cannot be answered.
+    #[cold]
+    pub(crate) fn refuse_read(&mut self, index: u32, id: u32) {
+        self.vi_fault(index, VIP_ERROR_RDMAR_PROT, VIP_STATUS_OP_RDMA_READ);
+        self.break_off(index, VIP_STATUS_RDMA_PROT_ERROR, Some(id));
+    }
+
+    /// Ends a connection that has failed, and tells the other side.
+    #[cold]
+    pub(crate) fn break_off(&mut self, index: u32, status: u32, read: Option<u32>) {
+        let Some(vi) = self.vis.get_mut(index).filter(|vi| vi.is_connected()) else {
+            return;
+        };
+        let mut header = Header::new(Kind::Broken, vi.peer_token, vi.tell());
+        header.total = status;
+        if let Some(id) = read {
+            (header.flags, header.imm) = (OF_READ, id);
+        }
+        let rank = vi.peer_rank;
+        self.say(rank, &header, &[]);
+        self.cut(index, VIP_STATE_ERROR, VIP_STATUS_DESC_FLUSHED_ERROR);
+    }
+
+    /// The other side has ended the connection because of a failure.
+    #[cold]
+    pub(crate) fn on_broken(&mut self, index: u32, header: &Header) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        let status = header.total & VIP_STATUS_ERROR_MASK;
+        let culprit = match header.has(OF_READ) {
+            true => vi.send.read(header.imm),
+            false => (vi.acked_next < vi.send.next || vi.begun > 0).then_some(vi.acked_next),
+        };
+        let culprit = culprit.filter(|_| status != 0);
+        let op = culprit
+            .and_then(|number| vi.send.get(number))
+            .map(|entry| entry.op);
+        if let (Some(number), Some(op)) = (culprit, op) {
+            self.finish(index, false, number, status | status_of(op), None);
+        }
+        self.vi_fault(index, VIP_ERROR_CONN_LOST, 0);
+        self.cut(index, VIP_STATE_ERROR, VIP_STATUS_DESC_FLUSHED_ERROR);
+    }
+
+    /// Ends a connection on this side: descriptors that are under way get `status`, others are flushed.
+    pub(crate) fn cut(&mut self, index: u32, state: VIP_VI_STATE, status: u32) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        let was_connected = vi.is_connected();
+        vi.state = state;
+        vi.token = 0;
+        vi.answers.clear();
+        vi.partial = None;
+        vi.pending = None;
+        let (rank, left) = (vi.peer_rank, vi.units_sent.wrapping_sub(vi.units_acked));
+        vi.units_acked = vi.units_sent;
+        let next = vi.send.next + u64::from(vi.begun > 0);
+        vi.begun = 0;
+        let sends = vi.send.ended..vi.send.end();
+        let receives = vi.recv.ended..vi.recv.end();
+        for number in sends {
+            let Some(op) = self.op_of(index, number) else {
+                continue;
+            };
+            let status = if number < next {
+                status
+            } else {
+                VIP_STATUS_DESC_FLUSHED_ERROR
+            };
+            self.finish(index, false, number, status | status_of(op), None);
+        }
+        // What was posted before a connection was asked for waits for another one.
+        for number in receives.filter(|_| was_connected || state == VIP_STATE_IDLE) {
+            let status = VIP_STATUS_DESC_FLUSHED_ERROR | VIP_STATUS_OP_RECEIVE;
+            self.finish(index, true, number, status, Some(0));
+        }
+        if let Some(vi) = self.vis.get_mut(index) {
+            vi.send.next = vi.send.ended;
+            vi.recv.next = vi.recv.ended;
+        }
+        if was_connected {
+            self.land(rank, left);
+        }
+    }
+
+    fn op_of(&mut self, index: u32, number: u64) -> Option<Op> {
+        let entry = self.vis.get_mut(index)?.send.get(number)?;
+        (!entry.has_ended).then_some(entry.op)
+    }
+
+    /// A process is gone, and with it all connections.
+    pub(crate) fn lose(&mut self, rank: u32) {
+        self.peer(rank).is_gone = true;
+        self.peer(rank).waiting.clear();
+        let with =
+            |(index, vi): (u32, &crate::vi::Vi)| (vi.awaited() == Some(rank)).then_some(index);
+        let lost: Vec<u32> = self.vis.iter().filter_map(with).collect();
+        for index in lost {
+            if self.vis.get(index).is_some_and(|vi| vi.is_connected()) {
+                self.vi_fault(index, VIP_ERROR_CONN_LOST, 0);
+                self.cut(index, VIP_STATE_ERROR, VIP_STATUS_TRANSPORT_ERROR);
+            } else {
+                self.conclude(index, VIP_NOT_REACHABLE, None);
+            }
+        }
+        self.forget_offers(rank);
+        self.peer(rank).under_way = 0;
+    }
+}
+
+fn name_of(code: VIP_ERROR_CODE) -> &'static str {
+    match code {
+        VIP_ERROR_POST_DESC => {
+            "a descriptor was posted that lies in memory that is not its queue's"
+        }
+        VIP_ERROR_CONN_LOST => "a connection was lost",
+        VIP_ERROR_RECVQ_EMPTY => "a message has found no descriptor",
+        VIP_ERROR_VI_OVERRUN => "a completion queue was full, and has lost an entry",
+        VIP_ERROR_RDMAW_PROT => {
+            "another process has tried to write to memory that is not open to it"
+        }
+        VIP_ERROR_RDMAR_PROT => "another process has tried to read memory that is not open to it",
+        _ => "an asynchronous error",
+    }
+}
+
+/// Sets the function that is told of asynchronous errors; null for none. It is called from a thread of the
+/// library's. Without one they are said on the standard error output, but for connections that end.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipErrorCallback(
+    NicHandle: VIP_NIC_HANDLE,
+    Context: *mut c_void,
+    Handler: VIP_ERROR_HANDLER,
+) -> VIP_RETURN {
+    call(|machine| {
+        let nic = machine.world().nic(NicHandle)?;
+        if Handler.is_some() {
+            wake_helper(machine)?;
+        }
+        if let Some(nic) = machine.world().nics.get_mut(nic) {
+            nic.on_error = (Handler, Context);
+        }
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// A call of the program's function that is due.
+enum Due {
+    Error(VIP_ERROR_HANDLER, *mut c_void, VIP_ERROR_DESCRIPTOR),
+    Work(
+        VIP_WORK_HANDLER,
+        *mut c_void,
+        VIP_NIC_HANDLE,
+        VIP_VI_HANDLE,
+        *mut VIP_DESCRIPTOR,
+    ),
+    Entry(
+        crate::cq::VIP_CQ_HANDLER,
+        *mut c_void,
+        VIP_NIC_HANDLE,
+        VIP_VI_HANDLE,
+        bool,
+    ),
+}
+
+impl Due {
+    /// # Safety
+    /// The program's promise about its function.
+    unsafe fn call(self) {
+        match self {
+            Due::Error(Some(handler), context, mut error) => {
+                // SAFETY: the caller's promise.
+                unsafe { handler(context, &raw mut error) };
+            }
+            Due::Work(Some(handler), context, nic, vi, descriptor) => {
+                // SAFETY: the caller's promise.
+                unsafe { handler(context, nic, vi, descriptor) };
+            }
+            Due::Entry(Some(handler), context, nic, vi, is_recv) => {
+                // SAFETY: the caller's promise.
+                unsafe { handler(context, nic, vi, c_int::from(is_recv)) };
+            }
+            _ => {}
+        }
+    }
+}
+
+impl World {
+    /// The next call that is due.
+    fn next_due(&mut self) -> Option<Due> {
+        while let Some((nic, fault)) = self.faults.waiting.pop_front() {
+            if let Some(nic) = self.nics.get(nic) {
+                return Some(Due::Error(nic.on_error.0, nic.on_error.1, fault));
+            }
+        }
+        let handles = |world: &World, nic, vi| (world.nics.handle(nic), world.vis.handle(vi));
+        let is_ready = |queue: &crate::queue::Queue| queue.is_ready() && !queue.wanted.is_empty();
+        let ready = {
+            let mut vis = self.vis.iter_mut();
+            vis.find(|(_, vi)| is_ready(&vi.send) || is_ready(&vi.recv))
+        };
+        if let Some((index, vi)) = ready {
+            let nic = vi.nic;
+            let queue = if is_ready(&vi.send) {
+                &mut vi.send
+            } else {
+                &mut vi.recv
+            };
+            let (handler, context) = queue.wanted.pop_front()?;
+            let descriptor = queue.take()?;
+            let (nic, vi) = handles(self, nic, index);
+            return Some(Due::Work(handler, context, nic, vi, descriptor.0));
+        }
+        let (_, cq) = {
+            let mut cqs = self.cqs.iter_mut();
+            cqs.find(|(_, cq)| !cq.wanted.is_empty() && !cq.is_empty())?
+        };
+        let (handler, context) = cq.wanted.pop_front()?;
+        let nic = cq.nic;
+        let (vi, is_recv) = cq.pop()?;
+        let (nic, vi) = handles(self, nic, vi);
+        Some(Due::Entry(handler, context, nic, vi, is_recv))
+    }
+
+    /// Whether somebody waits to be called for what ends.
+    fn is_wanted(&self) -> bool {
+        let by_vi = |(_, vi): (u32, &crate::vi::Vi)| {
+            !vi.send.wanted.is_empty() || !vi.recv.wanted.is_empty()
+        };
+        self.vis.iter().any(by_vi) || self.cqs.iter().any(|(_, cq)| !cq.wanted.is_empty())
+    }
+}
+
+/// What wakes the helper; -1 before there is one.
+static BELL: AtomicI32 = AtomicI32::new(-1);
+
+/// Tells the helper that it may have something to do.
+#[cold]
+pub(crate) fn deliver() {
+    let bell = BELL.load(Ordering::Acquire);
+    if bell >= 0 {
+        let one = 1_u64;
+        // SAFETY: eight bytes, which are there. It fails when it was rung so often that it is heard anyhow.
+        let _rung = unsafe { libc::write(bell, (&raw const one).cast(), 8) };
+    }
+}
+
+/// Wakes the thread that calls the program's functions, and makes it when it is first needed.
+pub(crate) fn wake_helper(machine: &Machine) -> Result<(), Failure> {
+    machine.world().has_calls = true;
+    if BELL.load(Ordering::Acquire) >= 0 {
+        return Ok(());
+    }
+    // SAFETY: has no conditions.
+    let bell = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+    if bell < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(lacking(format!(
+            "no descriptor for the thread that calls handlers: {error}"
+        )));
+    }
+    let made = std::thread::Builder::new()
+        .name("vipl".to_owned())
+        .spawn(move || help(bell));
+    if let Err(error) = made {
+        return Err(lacking(format!("no thread that calls handlers: {error}")));
+    }
+    BELL.store(bell, Ordering::Release);
+    Ok(())
+}
+
+/// Calls the program's functions, and makes turns while somebody waits to be called.
+fn help(bell: RawFd) {
+    loop {
+        let step = portolan_ffi::fenced(|| help_once(bell));
+        if let Err(failure) = step {
+            // The process ends, or nothing works any more; the program's own calls say why.
+            let _told = failure.record();
+            return;
+        }
+    }
+}
+
+fn help_once(bell: RawFd) -> Result<(), Failure> {
+    let mut machine = lock()?;
+    machine.world().has_calls = false;
+    let mut is_wanted = machine.world().is_wanted();
+    if is_wanted {
+        machine.turn()?;
+    }
+    let due = machine.world().next_due();
+    if let Some(due) = due {
+        release(machine);
+        // SAFETY: the program has given the function for this.
+        unsafe { due.call() };
+        return Ok(());
+    }
+    if is_wanted {
+        machine.look()?;
+        machine.acknowledge()?;
+        is_wanted = machine.node()?.arm()?;
+        if !is_wanted {
+            machine.node()?.disarm();
+            release(machine);
+            return Ok(());
+        }
+    }
+    let mut polls = [bell, machine.event_fd].map(|fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    machine.world().has_calls = false;
+    drop(machine);
+    let (count, timeout) = if is_wanted { (2, NAP_MS) } else { (1, -1) };
+    // SAFETY: as many entries as are there.
+    let _woken: c_int = unsafe { libc::poll(polls.as_mut_ptr(), count, timeout) };
+    let mut heard = 0_u64;
+    // SAFETY: eight bytes, which are there; without a ring nothing is read.
+    let _heard = unsafe { libc::read(bell, (&raw mut heard).cast(), 8) };
+    if is_wanted {
+        lock()?.node()?.disarm();
+    }
+    Ok(())
+}

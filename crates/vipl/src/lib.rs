@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! VIPL 1.0, the programming interface of the Virtual Interface Architecture, on Portolan.
+//!
+//! A VI is one end of a connection, with a queue of descriptors for sending and one for receiving, which
+//! lie in the program's memory; completion queues gather what has ended at many VIs. Here each process of
+//! the job is a host with one NIC, and messages travel as those of a [`portolan::Node`], with a header of
+//! VIPL's own (`wire.rs`), in pieces that are copied from and to where descriptors say.
+//! `docs/heritage.md` says which facts of the original are known, and what was chosen where they are not.
+//!
+//! The one invariant: descriptors of a queue end in the order in which they were posted, each once; what
+//! fails stops just its connection.
+#![allow(
+    unsafe_code,
+    reason = "pointers of C programs are turned into references here, and nowhere else"
+)]
+#![allow(
+    non_camel_case_types,
+    non_snake_case,
+    reason = "types, fields and functions have the names that C programs use"
+)]
+#![allow(unreachable_pub, reason = "what C calls is exported, not used in Rust")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the text is for C, where every pointer is as unsafe; docs/heritage.md has the rules"
+)]
+
+mod arrive;
+mod body;
+pub mod code;
+pub mod connect;
+pub mod cq;
+mod descriptor;
+mod error;
+pub mod fault;
+mod machine;
+mod meeting;
+pub mod memory;
+pub mod name;
+pub mod nic;
+mod pump;
+mod queue;
+mod slots;
+pub mod types;
+pub mod vi;
+mod wait;
+mod wire;
+pub mod work;
+mod world;

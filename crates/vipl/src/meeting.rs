@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How two VIs meet: requests for connections, those who wait for them, and what becomes of both.
+//!
+//! A client's request finds who waits for it, or is refused at once. Of two peers each sends a request; one
+//! that comes first waits for the other. A request that is given up is withdrawn, and if its answer has
+//! crossed that, the connection ends.
+
+use crate::body::{Address, Body, Traits};
+use crate::code::*;
+use crate::vi::Vi;
+use crate::wait::Patience;
+use crate::wire::{Header, Kind};
+use crate::world::World;
+
+/// Requests of peers that wait for their counterparts: as many as there can be VIs to meet them.
+const OFFERS_MAX: usize = crate::world::VIS_MAX;
+
+/// A request of a VI of this process.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) id: u32,
+    /// Of the process that is asked.
+    pub(crate) rank: u32,
+    pub(crate) is_peer: bool,
+    pub(crate) local: Address,
+    pub(crate) remote: Address,
+    pub(crate) patience: Patience,
+    /// The peer's request that it has met.
+    met: Option<u32>,
+    /// How it has ended, and what the other VI is like.
+    pub(crate) outcome: Option<(VIP_RETURN, Option<Traits>)>,
+}
+
+/// A request of another process.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    pub(crate) nic: u32,
+    pub(crate) rank: u32,
+    pub(crate) body: Body,
+    pub(crate) is_withdrawn: bool,
+}
+
+/// Somebody who waits for requests to an address.
+struct Waiter {
+    id: u32,
+    nic: u32,
+    discriminator: Vec<u8>,
+    /// The request that has come, by its place.
+    found: Option<u32>,
+}
+
+/// Those who wait.
+pub(crate) struct Meetings {
+    last_id: u32,
+    last_token: u16,
+    waiters: Vec<Waiter>,
+    /// Of peers.
+    offers: Vec<Offer>,
+}
+
+impl Meetings {
+    pub(crate) const fn new() -> Self {
+        Meetings {
+            last_id: 0,
+            last_token: 0,
+            waiters: Vec::new(),
+            offers: Vec::new(),
+        }
+    }
+
+    fn new_id(&mut self) -> u32 {
+        self.last_id = self.last_id.wrapping_add(1);
+        self.last_id
+    }
+}
+
+/// What is wrong with two VIs that want to be connected.
+pub(crate) fn compare(own: &Traits, other: &Traits) -> VIP_RETURN {
+    if own.level != other.level {
+        VIP_INVALID_RELIABILITY_LEVEL
+    } else if own.transfer_max != other.transfer_max {
+        VIP_INVALID_MTU
+    } else if own.qos != other.qos {
+        VIP_INVALID_QOS
+    } else {
+        VIP_SUCCESS
+    }
+}
+
+impl World {
+    /// Gives a VI a name for the other side.
+    pub(crate) fn new_token(&mut self, index: u32) -> u32 {
+        self.meetings.last_token = self.meetings.last_token.wrapping_add(1);
+        let token = u32::from(self.meetings.last_token) << 16 | index;
+        if let Some(vi) = self.vis.get_mut(index) {
+            vi.token = token;
+        }
+        token
+    }
+
+    /// Asks for a connection.
+    pub(crate) fn ask(
+        &mut self,
+        index: u32,
+        rank: u32,
+        is_peer: bool,
+        (local, remote): (Address, Address),
+        patience: Patience,
+    ) {
+        let id = self.meetings.new_id();
+        let token = self.new_token(index);
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        vi.state = VIP_STATE_CONNECT_PENDING;
+        let body = Body {
+            id,
+            token,
+            result: 0,
+            traits: vi.traits(),
+            from: local.clone(),
+            to: remote.clone(),
+        };
+        vi.pending = Some(Box::new(Pending {
+            id,
+            rank,
+            is_peer,
+            local,
+            remote,
+            patience,
+            met: None,
+            outcome: None,
+        }));
+        let kind = if is_peer {
+            Kind::PeerRequest
+        } else {
+            Kind::Request
+        };
+        self.tell(rank, kind, &body);
+        if is_peer {
+            self.look_for_offer(index);
+        }
+    }
+
+    fn tell(&mut self, rank: u32, kind: Kind, body: &Body) {
+        let mut bytes = Vec::new();
+        body.append(&mut bytes);
+        self.say(rank, &Header::new(kind, 0, 0), &bytes);
+    }
+
+    /// Says what has become of a request.
+    pub(crate) fn answer(&mut self, rank: u32, id: u32, result: VIP_RETURN, vi: Option<u32>) {
+        let vi = vi.and_then(|index| self.vis.get(index));
+        let body = Body {
+            id,
+            token: vi.map_or(0, |vi| vi.token),
+            result: u32::try_from(result).unwrap_or(0),
+            traits: vi.map_or(Traits::default(), Vi::traits),
+            ..Body::default()
+        };
+        self.tell(rank, Kind::Answer, &body);
+    }
+
+    /// A request of a VI has ended without a connection.
+    pub(crate) fn conclude(&mut self, index: u32, result: VIP_RETURN, traits: Option<Traits>) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        if let Some(pending) = &mut vi.pending {
+            pending.outcome = Some((result, traits));
+        }
+        if result != VIP_SUCCESS {
+            vi.state = VIP_STATE_IDLE;
+            vi.token = 0;
+        }
+    }
+
+    /// Takes back the request of a VI.
+    pub(crate) fn withdraw(&mut self, index: u32) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        vi.state = VIP_STATE_IDLE;
+        vi.token = 0;
+        let Some(pending) = vi.pending.take() else {
+            return;
+        };
+        let body = Body {
+            id: pending.id,
+            ..Body::default()
+        };
+        self.tell(pending.rank, Kind::Cancel, &body);
+    }
+
+    /// A message about a connection has come.
+    #[cold]
+    pub(crate) fn on_meeting(&mut self, rank: u32, kind: Kind, body: Body) {
+        match kind {
+            Kind::Request => self.on_request(rank, body),
+            Kind::PeerRequest => self.on_peer_request(rank, body),
+            Kind::Answer => self.on_answer(rank, &body),
+            _ => self.on_cancel(rank, body.id),
+        }
+    }
+
+    fn on_request(&mut self, rank: u32, body: Body) {
+        let wanted = |waiter: &Waiter| {
+            waiter.found.is_none() && waiter.discriminator == body.to.discriminator
+        };
+        let Some(at) = self.meetings.waiters.iter().position(wanted) else {
+            self.answer(rank, body.id, VIP_NO_MATCH, None);
+            return;
+        };
+        let (id, nic) = (body.id, self.meetings.waiters[at].nic);
+        let offer = Offer {
+            nic,
+            rank,
+            body,
+            is_withdrawn: false,
+        };
+        match self.conns.insert(offer) {
+            Some(conn) => self.meetings.waiters[at].found = Some(conn),
+            None => self.answer(rank, id, VIP_NO_MATCH, None),
+        }
+    }
+
+    fn on_answer(&mut self, rank: u32, body: &Body) {
+        let asks = |vi: &Vi| {
+            let pending = vi.pending.as_ref();
+            pending.is_some_and(|pending| {
+                pending.id == body.id && pending.rank == rank && pending.outcome.is_none()
+            })
+        };
+        let found = self.vis.iter().find(|(_, vi)| asks(vi));
+        let found = found.map(|(index, _)| index);
+        let result = VIP_RETURN::try_from(body.result).unwrap_or(VIP_REJECT);
+        match found {
+            Some(index) => {
+                if result == VIP_SUCCESS
+                    && let Some(vi) = self.vis.get_mut(index)
+                {
+                    vi.connect(rank, body.token);
+                }
+                let traits = (result == VIP_SUCCESS).then_some(body.traits);
+                self.conclude(index, result, traits);
+            }
+            // It was given up meanwhile.
+            None if result == VIP_SUCCESS => {
+                let header = Header::new(Kind::Disconnect, body.token, 0);
+                self.say(rank, &header, &[]);
+            }
+            None => {}
+        }
+    }
+
+    fn on_peer_request(&mut self, rank: u32, body: Body) {
+        let meets = |vi: &Vi| {
+            vi.state == VIP_STATE_CONNECT_PENDING
+                && vi.pending.as_ref().is_some_and(|pending| {
+                    pending.is_peer
+                        && pending.rank == rank
+                        && pending.outcome.is_none()
+                        && pending.local.discriminator == body.to.discriminator
+                        && pending.remote.discriminator == body.from.discriminator
+                })
+        };
+        let found = self.vis.iter().find(|(_, vi)| meets(vi));
+        match found.map(|(index, _)| index) {
+            Some(index) => self.meet(index, &body),
+            None if self.meetings.offers.len() < OFFERS_MAX => self.meetings.offers.push(Offer {
+                nic: 0,
+                rank,
+                body,
+                is_withdrawn: false,
+            }),
+            None => self.answer(rank, body.id, VIP_NO_MATCH, None),
+        }
+    }
+
+    /// Looks whether a peer has asked already.
+    fn look_for_offer(&mut self, index: u32) {
+        let Some(pending) = self.vis.get(index).and_then(|vi| vi.pending.as_ref()) else {
+            return;
+        };
+        let meets = |offer: &Offer| {
+            offer.rank == pending.rank
+                && pending.local.discriminator == offer.body.to.discriminator
+                && pending.remote.discriminator == offer.body.from.discriminator
+        };
+        if let Some(at) = self.meetings.offers.iter().position(meets) {
+            let offer = self.meetings.offers.remove(at);
+            self.meet(index, &offer.body);
+        }
+    }
+
+    /// Two requests of peers meet. The other side comes to the same end.
+    fn meet(&mut self, index: u32, body: &Body) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        let result = compare(&vi.traits(), &body.traits);
+        let Some(pending) = &mut vi.pending else {
+            return;
+        };
+        pending.met = Some(body.id);
+        let rank = pending.rank;
+        if result == VIP_SUCCESS {
+            vi.connect(rank, body.token);
+        }
+        self.conclude(index, result, Some(body.traits));
+    }
+
+    /// Another process takes a request back.
+    fn on_cancel(&mut self, rank: u32, id: u32) {
+        for (_, offer) in self.conns.iter_mut() {
+            offer.is_withdrawn |= offer.rank == rank && offer.body.id == id;
+        }
+        let is_it = |offer: &Offer| offer.rank == rank && offer.body.id == id;
+        self.meetings.offers.retain(|offer| !is_it(offer));
+        // It has met ours, which waits there now as one without a counterpart.
+        let has_met = |vi: &Vi| {
+            let pending = vi.pending.as_ref();
+            vi.is_connected()
+                && pending.is_some_and(|pending| pending.rank == rank && pending.met == Some(id))
+        };
+        let found = self.vis.iter().find(|(_, vi)| has_met(vi));
+        if let Some((index, vi)) = found {
+            let own = vi.pending.as_ref().map_or(0, |pending| pending.id);
+            let body = Body {
+                id: own,
+                ..Body::default()
+            };
+            self.tell(rank, Kind::Cancel, &body);
+            self.vi_fault(index, VIP_ERROR_CONN_LOST, 0);
+            self.cut(index, VIP_STATE_ERROR, VIP_STATUS_DESC_FLUSHED_ERROR);
+        }
+    }
+
+    /// A process is gone.
+    pub(crate) fn forget_offers(&mut self, rank: u32) {
+        self.meetings.offers.retain(|offer| offer.rank != rank);
+        for (_, offer) in self.conns.iter_mut() {
+            offer.is_withdrawn |= offer.rank == rank;
+        }
+    }
+
+    /// Rejects the requests that a NIC was told of.
+    pub(crate) fn reject_all(&mut self, nic: u32) {
+        let of_nic = |(index, offer): (u32, &Offer)| (offer.nic == nic).then_some(index);
+        let conns: Vec<u32> = self.conns.iter().filter_map(of_nic).collect();
+        for conn in conns {
+            if let Some(offer) = self.conns.remove(conn) {
+                self.answer(offer.rank, offer.body.id, VIP_REJECT, None);
+            }
+        }
+        self.meetings.waiters.retain(|waiter| waiter.nic != nic);
+    }
+
+    /// Waits for requests to an address from now on.
+    pub(crate) fn await_requests(&mut self, nic: u32, discriminator: Vec<u8>) -> u32 {
+        let id = self.meetings.new_id();
+        self.meetings.waiters.push(Waiter {
+            id,
+            nic,
+            discriminator,
+            found: None,
+        });
+        id
+    }
+
+    /// The request that has come for a waiter, which then waits no more.
+    pub(crate) fn found_request(&mut self, id: u32) -> Option<u32> {
+        let waiters = &mut self.meetings.waiters;
+        let at = waiters.iter().position(|waiter| waiter.id == id)?;
+        let conn = waiters[at].found?;
+        waiters.remove(at);
+        Some(conn)
+    }
+
+    /// Whether somebody waits by that number.
+    pub(crate) fn has_waiter(&self, id: u32) -> bool {
+        self.meetings.waiters.iter().any(|waiter| waiter.id == id)
+    }
+
+    /// Ends a wait.
+    pub(crate) fn await_no_more(&mut self, id: u32) {
+        self.meetings.waiters.retain(|waiter| waiter.id != id);
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The name service: hosts of the job by their names, and by those that a file gives them.
+//!
+//! The first process of a host has its name and the index 0, the second one the index 1, and so on; `host:1`
+//! is the name of the second. A line of the file is `NAME HOST[:INDEX]`; `#` begins a comment.
+
+use crate::code::*;
+use crate::error::{Failure, invalid, lacking};
+use crate::machine::{Machine, call};
+use crate::nic::{ADDRESS_LEN, address_of, rank_of};
+use crate::types::*;
+use crate::world::World;
+use std::ffi::{CStr, c_char, c_void};
+
+/// Names that a file gives, and what they stand for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hosts(Vec<(String, String)>);
+
+impl Hosts {
+    /// Reads the lines of a file; the number of a line that cannot be.
+    fn parse(text: &str) -> Result<Hosts, usize> {
+        let mut hosts = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                [] => {}
+                [name, host] => hosts.push((name.to_owned(), host.to_owned())),
+                _ => return Err(number),
+            }
+        }
+        Ok(Hosts(hosts))
+    }
+
+    /// What a name stands for.
+    fn resolve<'a>(&'a self, name: &'a str) -> &'a str {
+        let found = self.0.iter().find(|(own, _)| own == name);
+        found.map_or(name, |(_, host)| host)
+    }
+
+    /// The name that the file has for a host.
+    fn name_of<'a>(&'a self, host: &'a str) -> &'a str {
+        let found = self.0.iter().find(|(_, own)| own == host);
+        found.map_or(host, |(name, _)| name)
+    }
+}
+
+#[cold]
+fn unknown(text: impl Into<String>) -> Failure {
+    Failure::new(VIP_ERROR_NAMESERVICE, text)
+}
+
+impl World {
+    /// The names that a NIC's name service has.
+    fn hosts(&self, handle: VIP_NIC_HANDLE) -> Result<Hosts, Failure> {
+        let nic = self.nic(handle)?;
+        let hosts = self.nics.get(nic).and_then(|nic| nic.hosts.clone());
+        hosts.ok_or_else(|| unknown("the name service was not begun; call VipNSInit() first"))
+    }
+}
+
+impl Machine {
+    /// The name of a process: its host's, and behind it which of that it is, unless it is the first.
+    fn name_of(&mut self, rank: u32) -> Result<String, Failure> {
+        let node = self.node()?;
+        let host = node.host_name(rank).unwrap_or_default();
+        let before = (0..rank).filter(|other| node.host_name(*other).as_deref() == Some(&*host));
+        Ok(match before.count() {
+            0 => host,
+            index => format!("{host}:{index}"),
+        })
+    }
+
+    /// The process with a name, `index` of its host behind it.
+    fn find(&mut self, name: &str, index: VIP_ULONG) -> Result<Option<u32>, Failure> {
+        let (host, first) = match name.rsplit_once(':') {
+            Some((host, number)) => match number.parse::<VIP_ULONG>() {
+                Ok(number) => (host, number),
+                Err(_) => (name, 0),
+            },
+            None => (name, 0),
+        };
+        let size = self.world().size;
+        let node = self.node()?;
+        let mut own = (0..size).filter(|rank| node.host_name(*rank).as_deref() == Some(host));
+        let wanted = usize::try_from(first.saturating_add(index)).unwrap_or(usize::MAX);
+        Ok(own.nth(wanted))
+    }
+}
+
+/// Begins the name service of a NIC. `NSInitInfo` is null for the hosts of the job, or the path of a file
+/// that gives them more names: lines `NAME HOST[:INDEX]`.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NAMESERVICE when the file cannot be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipNSInit(
+    NicHandle: VIP_NIC_HANDLE,
+    NSInitInfo: *mut c_void,
+) -> VIP_RETURN {
+    call(|machine| {
+        let mut world = machine.world();
+        let nic = world.nic(NicHandle)?;
+        let hosts = if NSInitInfo.is_null() {
+            Hosts::default()
+        } else {
+            // SAFETY: not null: the program's promise: a string.
+            let path = unsafe { CStr::from_ptr(NSInitInfo.cast()) }.to_string_lossy();
+            let text = std::fs::read_to_string(&*path)
+                .map_err(|error| unknown(format!("the file of hosts {path}: {error}")))?;
+            Hosts::parse(&text).map_err(|line| {
+                unknown(format!("{path}, line {line}: expected NAME HOST[:INDEX]"))
+            })?
+        };
+        if let Some(nic) = world.nics.get_mut(nic) {
+            nic.hosts = Some(hosts);
+        }
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// `Address`, whose `HostAddressLen` says how many bytes it has for a host, gets the address of process
+/// `NameIndex` of host `Name`; its discriminator is left as it is.
+///
+/// Errors: VIP_ERROR_NAMESERVICE, VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipNSGetHostByName(
+    NicHandle: VIP_NIC_HANDLE,
+    Name: *const c_char,
+    Address: *mut VIP_NET_ADDRESS,
+    NameIndex: VIP_ULONG,
+) -> VIP_RETURN {
+    call(|machine| {
+        let hosts = machine.world().hosts(NicHandle)?;
+        if Name.is_null() || Address.is_null() {
+            return Err(Failure::null("the name or the place for the address"));
+        }
+        // SAFETY: not null: the program's promise: a string.
+        let name = unsafe { CStr::from_ptr(Name) }.to_string_lossy();
+        // SAFETY: not null: the program's promise.
+        let room = unsafe { (*Address).HostAddressLen };
+        if usize::from(room) < ADDRESS_LEN {
+            return Err(invalid(format!(
+                "{room} bytes for an address that has {ADDRESS_LEN}: set HostAddressLen to NicAddressLen"
+            )));
+        }
+        let Some(rank) = machine.find(hosts.resolve(&name), NameIndex)? else {
+            let text = format!("no process {NameIndex} of a host {name} belongs to this job");
+            return Err(unknown(text));
+        };
+        // SAFETY: there is as much room: the program's promise.
+        unsafe {
+            (*Address).HostAddressLen = u16::try_from(ADDRESS_LEN).unwrap_or(0);
+            let bytes = (&raw mut (*Address).HostAddress).cast::<[u8; ADDRESS_LEN]>();
+            bytes.write(address_of(rank));
+        }
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// `Name`, which has `*NameLen` bytes, gets the name of the process at an address; `*NameLen` gets the bytes
+/// that this takes, with the zero at the end.
+///
+/// Errors: VIP_ERROR_NAMESERVICE, VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when there is too little room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipNSGetHostByAddr(
+    NicHandle: VIP_NIC_HANDLE,
+    Address: *const VIP_NET_ADDRESS,
+    Name: *mut c_char,
+    NameLen: *mut VIP_ULONG,
+) -> VIP_RETURN {
+    call(|machine| {
+        let hosts = machine.world().hosts(NicHandle)?;
+        // SAFETY: the program's promise.
+        let address = unsafe { crate::body::Address::read(Address) };
+        let Some(address) = address.filter(|_| !Name.is_null() && !NameLen.is_null()) else {
+            return Err(Failure::null("the address, or a place for its name"));
+        };
+        let size = machine.world().size;
+        let rank = rank_of(&address.host).filter(|rank| *rank < size);
+        let rank = rank.ok_or_else(|| unknown("no process of this job has that address"))?;
+        let own = machine.name_of(rank)?;
+        let text = hosts.name_of(&own);
+        // SAFETY: not null: the program's promise.
+        let room = unsafe { NameLen.read() };
+        let len = text.len() as VIP_ULONG + 1;
+        // SAFETY: as above.
+        unsafe { NameLen.write(len) };
+        if room < len {
+            return Err(lacking(format!(
+                "the name {text} takes {len} bytes, not {room}"
+            )));
+        }
+        for (index, byte) in text.bytes().chain([0]).enumerate() {
+            // SAFETY: there is as much room: the program's promise.
+            unsafe { Name.add(index).cast::<u8>().write(byte) };
+        }
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// Ends the name service of a NIC.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NAMESERVICE when it was not begun.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipNSShutdown(NicHandle: VIP_NIC_HANDLE) -> VIP_RETURN {
+    call(|machine| {
+        let mut world = machine.world();
+        world.hosts(NicHandle)?;
+        let nic = world.nic(NicHandle)?;
+        if let Some(nic) = world.nics.get_mut(nic) {
+            nic.hosts = None;
+        }
+        Ok(VIP_SUCCESS)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_gives_hosts_more_names() {
+        let text = "# hosts\nserver  node7 # the first\n\nclient node7:1\n";
+        let hosts = Hosts::parse(text).unwrap();
+        assert_eq!(hosts.resolve("server"), "node7");
+        assert_eq!(hosts.resolve("client"), "node7:1");
+        assert_eq!(hosts.resolve("node8"), "node8");
+        assert_eq!(hosts.name_of("node7:1"), "client");
+        assert_eq!(hosts.name_of("node8"), "node8");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_is_named() {
+        assert_eq!(Hosts::parse("a b\nc\n"), Err(2));
+        assert_eq!(Hosts::parse("a b c\n"), Err(1));
+    }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! NICs. A process has one, which joins the job when it is first opened; each opening has a handle of its
+//! own, and what is made by it ends with it.
+
+use crate::code::*;
+use crate::cq::ENTRIES_MAX;
+use crate::descriptor::SEGMENTS_MAX;
+use crate::error::{Failure, invalid, lacking};
+use crate::fault::VIP_ERROR_HANDLER;
+use crate::machine::{call, lock, release};
+use crate::name::Hosts;
+use crate::pump::PIECE_LEN;
+use crate::queue::DESCRIPTORS_MAX;
+use crate::slots::SHORT_MAX;
+use crate::types::*;
+use crate::world::{CQS_MAX, VIS_MAX, World};
+use std::ffi::{CStr, c_char, c_ulong, c_void};
+
+/// Names that a NIC is opened by; there is one.
+const NAMES: [&str; 2] = ["VINIC", "VINIC0"];
+/// Bytes of a NIC's address: as many as one of Ethernet has.
+pub(crate) const ADDRESS_LEN: usize = 6;
+/// In front of the rank in an address: one of the kind that anybody may give, and "PL".
+const PREFIX: [u8; 3] = [0x02, b'P', b'L'];
+/// Bytes of a discriminator: more than programs of the time used.
+pub(crate) const DISCRIMINATOR_MAX: u16 = 64;
+/// Bytes of a transfer: the specification wants 32 KiB at least. Lengths in descriptors have 32 bits.
+pub(crate) const TRANSFER_MAX: c_ulong = 1 << 30;
+/// Protection tags of a process: one for each VI.
+pub(crate) const PTAGS_MAX: usize = VIS_MAX;
+/// 1.0, as the interface.
+const VERSION: c_ulong = 0x100;
+/// All levels.
+const LEVELS: u16 = 7;
+/// All levels with RDMA read.
+const READ_LEVELS: u16 = 6;
+
+/// An open NIC.
+pub(crate) struct Nic {
+    /// In memory of its own: programs have its address.
+    address: Box<[u8; ADDRESS_LEN]>,
+    pub(crate) on_error: (VIP_ERROR_HANDLER, *mut c_void),
+    pub(crate) hosts: Option<Hosts>,
+}
+
+/// The address of the process with that rank.
+pub(crate) fn address_of(rank: u32) -> [u8; ADDRESS_LEN] {
+    let [_, a, b, c] = rank.to_be_bytes();
+    [PREFIX[0], PREFIX[1], PREFIX[2], a, b, c]
+}
+
+/// The rank of the process with that address.
+pub(crate) fn rank_of(host: &[u8]) -> Option<u32> {
+    let &[x, y, z, a, b, c] = host else {
+        return None;
+    };
+    ([x, y, z] == PREFIX).then(|| u32::from_be_bytes([0, a, b, c]))
+}
+
+impl World {
+    /// The NIC that a handle names, by its place.
+    #[inline]
+    pub(crate) fn nic(&self, handle: VIP_NIC_HANDLE) -> Result<u32, Failure> {
+        let index = self.nics.index_of(handle);
+        index.ok_or_else(|| invalid("there is no such NIC; VipOpenNic() opens one"))
+    }
+
+    /// Ends everything that was made by a NIC; the descriptors are left as they are if the memory of the
+    /// program may be gone.
+    pub(crate) fn close(&mut self, nic: u32, is_late: bool) {
+        let own = |index_nic: u32| index_nic == nic;
+        let vis: Vec<u32> = self
+            .vis
+            .iter()
+            .filter(|(_, vi)| own(vi.nic))
+            .map(|(at, _)| at)
+            .collect();
+        for index in vis {
+            if is_late && let Some(vi) = self.vis.get_mut(index) {
+                vi.send.abandon();
+                vi.recv.abandon();
+            }
+            self.disconnect(index);
+            self.destroy_vi(index);
+        }
+        let cqs: Vec<u32> = self
+            .cqs
+            .iter()
+            .filter(|(_, cq)| own(cq.nic))
+            .map(|(at, _)| at)
+            .collect();
+        for index in cqs {
+            self.cqs.remove(index);
+        }
+        let ptags = self.ptags.iter().filter(|(_, of)| own(**of));
+        let ptags: Vec<u32> = ptags.map(|(at, _)| at).collect();
+        for index in ptags {
+            self.ptags.remove(index);
+        }
+        self.reject_all(nic);
+        self.regions.close(nic);
+        self.faults.forget(nic);
+        self.nics.remove(nic);
+    }
+}
+
+/// Opens the NIC, and joins the job when it is first called. `DeviceName` is "VINIC" or "VINIC0".
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipOpenNic(
+    DeviceName: *const c_char,
+    NicHandle: *mut VIP_NIC_HANDLE,
+) -> VIP_RETURN {
+    call(|machine| {
+        if DeviceName.is_null() || NicHandle.is_null() {
+            return Err(Failure::null("the name or the place for the handle"));
+        }
+        // SAFETY: not null: the program's promise: a string.
+        let name = unsafe { CStr::from_ptr(DeviceName) }.to_string_lossy();
+        if !NAMES.contains(&&*name) {
+            return Err(invalid(format!(
+                "there is no NIC {name}; the one that there is has the name VINIC"
+            )));
+        }
+        machine.join()?;
+        let mut world = machine.world();
+        let nic = Nic {
+            address: Box::new(address_of(world.rank)),
+            on_error: (None, std::ptr::null_mut()),
+            hosts: None,
+        };
+        let made = world.nics.insert(nic);
+        let index = made.ok_or_else(|| lacking("the NIC is open as often as can be"))?;
+        // SAFETY: not null: the program's promise.
+        unsafe { NicHandle.write(world.nics.handle(index)) };
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// Closes the NIC for this handle. What was made by it ends: connections are ended, VIs, completion queues,
+/// protection tags and registrations are gone.
+///
+/// Errors: VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipCloseNic(NicHandle: VIP_NIC_HANDLE) -> VIP_RETURN {
+    portolan_ffi::guard(|| {
+        let mut machine = lock()?;
+        let nic = machine.world().nic(NicHandle)?;
+        machine.turn()?;
+        // Senders do not wait for acknowledgements of what this side has taken in.
+        machine.acknowledge()?;
+        machine.world().close(nic, false);
+        machine.work()?;
+        release(machine);
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// `NicAttributes` gets what the NIC is like.
+///
+/// Errors: VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipQueryNic(
+    NicHandle: VIP_NIC_HANDLE,
+    NicAttributes: *mut VIP_NIC_ATTRIBUTES,
+) -> VIP_RETURN {
+    call(|machine| {
+        let world = machine.world();
+        let nic = world.nic(NicHandle)?;
+        if NicAttributes.is_null() {
+            return Err(Failure::null("NicAttributes"));
+        }
+        let Some(own) = world.nics.get(nic) else {
+            return Err(invalid("the NIC was closed"));
+        };
+        // SAFETY: not null: the program's promise.
+        unsafe { NicAttributes.write(attributes(own)) };
+        Ok(VIP_SUCCESS)
+    })
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "limits, which are small")]
+fn attributes(nic: &Nic) -> VIP_NIC_ATTRIBUTES {
+    let mut name = [0; 64];
+    for (to, from) in name.iter_mut().zip(NAMES[0].bytes()) {
+        *to = c_char::from_ne_bytes([from]);
+    }
+    VIP_NIC_ATTRIBUTES {
+        Name: name,
+        HardwareVersion: 0,
+        ProviderVersion: VERSION,
+        NicAddressLen: ADDRESS_LEN as u16,
+        LocalNicAddress: nic.address.as_ptr(),
+        ThreadSafe: VIP_TRUE,
+        MaxDiscriminatorLen: DISCRIMINATOR_MAX,
+        MaxRegisterBytes: c_ulong::MAX,
+        MaxRegisterRegions: SHORT_MAX as c_ulong,
+        MaxRegisterBlockBytes: c_ulong::MAX,
+        MaxVI: VIS_MAX as c_ulong,
+        MaxDescriptorsPerQueue: DESCRIPTORS_MAX as c_ulong,
+        MaxSegmentsPerDesc: SEGMENTS_MAX.into(),
+        MaxCQ: CQS_MAX as c_ulong,
+        MaxCQEntries: ENTRIES_MAX as c_ulong,
+        MaxTransferSize: TRANSFER_MAX,
+        NativeMTU: PIECE_LEN as c_ulong,
+        MaxPtags: PTAGS_MAX as c_ulong,
+        ReliabilityLevelSupport: LEVELS,
+        RDMAReadSupport: READ_LEVELS,
+    }
+}
+
+/// What the management of the network would tell; there is none here.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NOT_SUPPORTED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipQuerySystemManagementInfo(
+    NicHandle: VIP_NIC_HANDLE,
+    InfoType: VIP_ULONG,
+    SysManInfo: *mut c_void,
+) -> VIP_RETURN {
+    call(|machine| {
+        machine.world().nic(NicHandle)?;
+        if SysManInfo.is_null() || InfoType != VIP_ULONG::from(VIP_SMI_AUTODISCOVERY) {
+            return Err(invalid(format!(
+                "information of type {InfoType}, or no place for it"
+            )));
+        }
+        Err(Failure::new(
+            VIP_ERROR_NOT_SUPPORTED,
+            "hosts are not discovered; VipNSGetHostByName() tells those of the job",
+        ))
+    })
+}
+
+/// Why the last function that failed on this thread did so: a sentence, empty before the first failure and
+/// valid until the next one. Not in the original.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipLastError() -> *const c_char {
+    portolan_ffi::last_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_that_of_one_process() {
+        for rank in [0, 1, 255, 65_536, (1 << 24) - 1] {
+            assert_eq!(rank_of(&address_of(rank)), Some(rank));
+        }
+        for other in [&[2, 80, 76, 0, 0][..], &[3, 80, 76, 0, 0, 0], &[]] {
+            assert_eq!(rank_of(other), None);
+        }
+    }
+}

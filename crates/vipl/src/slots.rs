@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tables of things that programs name by handles. A handle that has gone stale is known to be so, and none
+//! is ever followed as a pointer.
+
+use std::ffi::c_void;
+use std::ptr;
+
+/// What a handle names, in its highest byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Nic = 1,
+    Vi = 2,
+    Cq = 3,
+    Conn = 4,
+    Ptag = 5,
+    /// Its handles have 32 bits, and no kind.
+    Mem = 6,
+}
+
+/// Bits of a generation: enough that a stale handle is not taken for a new one by accident.
+const GENERATION_BITS: u32 = 24;
+/// Bits of a place in a handle of 32 bits; the others are the generation's.
+const SHORT_INDEX_BITS: u32 = 20;
+/// Most things that handles of 32 bits can name.
+pub(crate) const SHORT_MAX: usize = 1 << SHORT_INDEX_BITS;
+/// The bits of a place.
+const SHORT_INDEX_MASK: u32 = (1 << SHORT_INDEX_BITS) - 1;
+
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// See the module documentation.
+pub(crate) struct Slots<T> {
+    kind: Kind,
+    most: usize,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slots<T> {
+    pub(crate) const fn new(kind: Kind, most: usize) -> Self {
+        Slots {
+            kind,
+            most,
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    fn generation_bits(&self) -> u32 {
+        match self.kind {
+            Kind::Mem => u32::BITS - SHORT_INDEX_BITS,
+            _ => GENERATION_BITS,
+        }
+    }
+
+    /// The place of a new thing; `None` when there are as many as there can be.
+    pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
+        if let Some(index) = self.free.pop() {
+            let mask = (1 << self.generation_bits()) - 1;
+            let slot = &mut self.slots[index as usize];
+            slot.generation = ((slot.generation + 1) & mask).max(1);
+            slot.value = Some(value);
+            return Some(index);
+        }
+        if self.slots.len() >= self.most {
+            return None;
+        }
+        let index = u32::try_from(self.slots.len()).ok()?;
+        let value = Some(value);
+        self.slots.push(Slot {
+            generation: 1,
+            value,
+        });
+        Some(index)
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let value = self.slots.get_mut(index as usize)?.value.take();
+        if value.is_some() {
+            self.free.push(index);
+        }
+        value
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize)?.value.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize)?.value.as_mut()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let all = (0..).zip(&self.slots);
+        all.filter_map(|(index, slot)| Some((index, slot.value.as_ref()?)))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        let all = (0..).zip(&mut self.slots);
+        all.filter_map(|(index, slot)| Some((index, slot.value.as_mut()?)))
+    }
+
+    /// What programs call the thing at a place.
+    pub(crate) fn handle(&self, index: u32) -> *mut c_void {
+        let generation = self
+            .slots
+            .get(index as usize)
+            .map_or(0, |slot| slot.generation);
+        let word = u64::from(self.kind as u8) << 56
+            | u64::from(generation) << u32::BITS
+            | u64::from(index);
+        ptr::without_provenance_mut(usize::try_from(word).unwrap_or(0))
+    }
+
+    /// The place that a handle names, if it is none of another kind and has not gone stale.
+    #[inline]
+    pub(crate) fn index_of(&self, handle: *const c_void) -> Option<u32> {
+        let word = handle.addr() as u64;
+        let index = u32::try_from(word & u64::from(u32::MAX)).ok()?;
+        let slot = self.slots.get(index as usize)?;
+        let expected = u64::from(self.kind as u8) << 24 | u64::from(slot.generation);
+        (word >> u32::BITS == expected && slot.value.is_some()).then_some(index)
+    }
+
+    /// The same as a handle of 32 bits.
+    pub(crate) fn short_handle(&self, index: u32) -> u32 {
+        let slot = self.slots.get(index as usize);
+        slot.map_or(0, |slot| slot.generation << SHORT_INDEX_BITS | index)
+    }
+
+    /// The thing that a handle of 32 bits names.
+    #[inline]
+    pub(crate) fn by_short(&self, handle: u32) -> Option<&T> {
+        let index = handle & SHORT_INDEX_MASK;
+        let slot = self.slots.get(index as usize)?;
+        match slot.generation == handle >> SHORT_INDEX_BITS {
+            true => slot.value.as_ref(),
+            false => None,
+        }
+    }
+
+    /// Its place.
+    pub(crate) fn short_index(&self, handle: u32) -> Option<u32> {
+        self.by_short(handle).map(|_| handle & SHORT_INDEX_MASK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_go_stale() {
+        let mut slots = Slots::new(Kind::Vi, 2);
+        let one = slots.insert("one").unwrap();
+        let first = slots.handle(one);
+        assert_eq!(slots.index_of(first), Some(one));
+        assert_eq!(slots.index_of(ptr::null_mut()), None);
+        assert_eq!(slots.remove(one), Some("one"));
+        assert_eq!((slots.index_of(first), slots.remove(one)), (None, None));
+        assert_eq!(slots.insert("two"), Some(one));
+        assert_eq!(slots.index_of(first), None);
+        assert_ne!(slots.handle(one), first);
+        let other = Slots::<u8>::new(Kind::Cq, 2);
+        assert_eq!(other.index_of(slots.handle(one)), None);
+    }
+
+    #[test]
+    fn there_is_an_end_of_them() {
+        let mut slots = Slots::new(Kind::Mem, 2);
+        let made: Vec<_> = (0..3).map(|value| slots.insert(value)).collect();
+        assert_eq!(made, [Some(0), Some(1), None]);
+        let handle = slots.short_handle(1);
+        assert_eq!(slots.by_short(handle), Some(&1));
+        assert_eq!(slots.short_index(handle), Some(1));
+        for other in [0, handle + 1, handle + (1 << SHORT_INDEX_BITS)] {
+            assert_eq!(slots.by_short(other), None);
+        }
+        // However often it is used again.
+        for _ in 0..5000 {
+            slots.remove(1);
+            slots.insert(1);
+            assert_ne!(slots.short_handle(1), 1);
+        }
+    }
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! VIs: what they are like, and their states.
+//!
+//! ```text
+//! idle --request--> pending --accepted--> connected --failure, or the other side ends it--> error
+//! idle --accepts------------------------> connected
+//! idle <--refused, timeout-- pending      connected, error --VipDisconnect()--> idle
+//! ```
+
+use crate::body::Traits;
+use crate::code::*;
+use crate::error::{Failure, invalid, lacking, wrong_state};
+use crate::machine::call;
+use crate::meeting::Pending;
+use crate::nic::TRANSFER_MAX;
+use crate::queue::Queue;
+use crate::types::*;
+use crate::wire::{Header, Kind};
+use crate::world::World;
+use std::collections::VecDeque;
+use std::ffi::c_int;
+
+/// What a VI promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Unreliable,
+    Delivery,
+    Reception,
+}
+
+impl Level {
+    pub(crate) fn of(bits: VIP_RELIABILITY_LEVEL) -> Option<Level> {
+        match bits.into() {
+            VIP_SERVICE_UNRELIABLE => Some(Level::Unreliable),
+            VIP_SERVICE_RELIABLE_DELIVERY => Some(Level::Delivery),
+            VIP_SERVICE_RELIABLE_RECEPTION => Some(Level::Reception),
+            _ => None,
+        }
+    }
+}
+
+/// Memory that the other side has asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) id: u32,
+    pub(crate) at: usize,
+    pub(crate) handle: u32,
+    pub(crate) total: u32,
+    pub(crate) sent: u32,
+}
+
+/// A VI.
+pub(crate) struct Vi {
+    pub(crate) nic: u32,
+    pub(crate) attributes: VIP_VI_ATTRIBUTES,
+    pub(crate) level: Level,
+    pub(crate) ptag: u32,
+    pub(crate) state: VIP_VI_STATE,
+    /// Names this end of the connection to the other side; the lower half is the place of the VI.
+    pub(crate) token: u32,
+    pub(crate) peer_rank: u32,
+    pub(crate) peer_token: u32,
+    /// The other side is reached through shared memory.
+    pub(crate) is_lossless: bool,
+    pub(crate) send: Queue,
+    pub(crate) recv: Queue,
+    /// Bytes of the next descriptor that have left.
+    pub(crate) begun: u32,
+    pub(crate) units_sent: u32,
+    pub(crate) units_acked: u32,
+    /// Number of the first send that the other side may not have taken in.
+    pub(crate) acked_next: u64,
+    pub(crate) reads_count: u32,
+    pub(crate) reads_under_way: u32,
+    /// Units that were taken in, and as the other side knows it.
+    pub(crate) accepted: u32,
+    pub(crate) told: u32,
+    pub(crate) is_due: bool,
+    /// The receive that parts go to, and how much it has.
+    pub(crate) partial: Option<(u64, u32)>,
+    pub(crate) answers: VecDeque<Answer>,
+    pub(crate) pending: Option<Box<Pending>>,
+}
+
+impl Vi {
+    #[inline]
+    pub(crate) fn is_connected(&self) -> bool {
+        self.state == VIP_STATE_CONNECTED
+    }
+
+    pub(crate) fn is_reliable(&self) -> bool {
+        self.level != Level::Unreliable
+    }
+
+    /// The process that something is waited for from.
+    pub(crate) fn awaited(&self) -> Option<u32> {
+        match self.state {
+            VIP_STATE_CONNECTED => Some(self.peer_rank),
+            VIP_STATE_CONNECT_PENDING => self.pending.as_ref().map(|pending| pending.rank),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn traits(&self) -> Traits {
+        Traits::of(&self.attributes)
+    }
+
+    /// Begins a connection.
+    pub(crate) fn connect(&mut self, rank: u32, token: u32) {
+        self.state = VIP_STATE_CONNECTED;
+        self.peer_rank = rank;
+        self.peer_token = token;
+        self.is_lossless = false;
+        (self.units_sent, self.units_acked) = (0, 0);
+        (self.accepted, self.told) = (0, 0);
+        (self.begun, self.reads_under_way) = (0, 0);
+        self.acked_next = self.send.next;
+        self.partial = None;
+    }
+}
+
+impl World {
+    /// The VI that a handle names, by its place.
+    #[inline]
+    pub(crate) fn vi(&self, handle: VIP_VI_HANDLE) -> Result<u32, Failure> {
+        let index = self.vis.index_of(handle);
+        index.ok_or_else(|| invalid("there is no such VI; VipCreateVi() makes one"))
+    }
+
+    /// What is at a place that [`World::vi`] has given.
+    #[inline]
+    pub(crate) fn vi_at(&mut self, index: u32) -> Result<&mut Vi, Failure> {
+        self.vis
+            .get_mut(index)
+            .ok_or_else(|| invalid("the VI was destroyed"))
+    }
+
+    /// What attributes say, if they can be.
+    fn check(&self, nic: u32, attributes: &VIP_VI_ATTRIBUTES) -> Result<(Level, u32), Failure> {
+        let Some(level) = Level::of(attributes.ReliabilityLevel) else {
+            let text = format!("{} is no reliability level", attributes.ReliabilityLevel);
+            return Err(Failure::new(VIP_INVALID_RELIABILITY_LEVEL, text));
+        };
+        if attributes.MaxTransferSize > TRANSFER_MAX {
+            let size = attributes.MaxTransferSize;
+            let text = format!("transfers of {size} bytes: {TRANSFER_MAX} are the most");
+            return Err(Failure::new(VIP_INVALID_MTU, text));
+        }
+        if level == Level::Unreliable && attributes.EnableRdmaRead != VIP_FALSE {
+            let text = "RDMA read needs a reliable VI";
+            return Err(Failure::new(VIP_INVALID_RDMAREAD, text));
+        }
+        Ok((level, self.ptag(nic, attributes.Ptag)?))
+    }
+
+    /// The place of the completion queue that a handle names; none for null.
+    fn cq_for(&self, nic: u32, handle: VIP_CQ_HANDLE) -> Result<Option<u32>, Failure> {
+        if handle.is_null() {
+            return Ok(None);
+        }
+        let index = self.cq(handle)?;
+        match self.cqs.get(index) {
+            Some(cq) if cq.nic == nic => Ok(Some(index)),
+            _ => Err(invalid("the completion queue is another NIC's")),
+        }
+    }
+
+    /// Ends a connection, or a request for one.
+    pub(crate) fn disconnect(&mut self, index: u32) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        let rank = vi.peer_rank;
+        let header = Header::new(Kind::Disconnect, vi.peer_token, vi.tell());
+        match vi.state {
+            VIP_STATE_CONNECTED => self.say(rank, &header, &[]),
+            VIP_STATE_CONNECT_PENDING => self.withdraw(index),
+            _ => {}
+        }
+        self.cut(index, VIP_STATE_IDLE, VIP_STATUS_DESC_FLUSHED_ERROR);
+    }
+
+    /// Destroys a VI.
+    pub(crate) fn destroy_vi(&mut self, index: u32) {
+        let Some(vi) = self.vis.remove(index) else {
+            return;
+        };
+        let cqs = [(vi.send.cq, false), (vi.recv.cq, true)];
+        for (cq, _) in cqs {
+            if let Some(cq) = cq.and_then(|cq| self.cqs.get_mut(cq)) {
+                cq.users -= 1;
+                cq.forget(index);
+            }
+        }
+    }
+}
+
+/// Makes a VI, idle. What ends on its queues is told to completion queues if `SendCQHandle` and
+/// `RecvCQHandle` are not null.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_PTAG,
+/// VIP_INVALID_RDMAREAD, VIP_ERROR_RESOURCE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipCreateVi(
+    NicHandle: VIP_NIC_HANDLE,
+    ViAttributes: *const VIP_VI_ATTRIBUTES,
+    SendCQHandle: VIP_CQ_HANDLE,
+    RecvCQHandle: VIP_CQ_HANDLE,
+    ViHandle: *mut VIP_VI_HANDLE,
+) -> VIP_RETURN {
+    call(|machine| {
+        let mut world = machine.world();
+        let nic = world.nic(NicHandle)?;
+        if ViAttributes.is_null() || ViHandle.is_null() {
+            return Err(Failure::null("the attributes or the place for the handle"));
+        }
+        // SAFETY: not null: the program's promise.
+        let attributes = unsafe { ViAttributes.read() };
+        let (level, ptag) = world.check(nic, &attributes)?;
+        let send_cq = world.cq_for(nic, SendCQHandle)?;
+        let recv_cq = world.cq_for(nic, RecvCQHandle)?;
+        let made = world.vis.insert(Vi {
+            nic,
+            attributes,
+            level,
+            ptag,
+            state: VIP_STATE_IDLE,
+            token: 0,
+            peer_rank: 0,
+            peer_token: 0,
+            is_lossless: false,
+            send: Queue::new(send_cq),
+            recv: Queue::new(recv_cq),
+            begun: 0,
+            units_sent: 0,
+            units_acked: 0,
+            acked_next: 0,
+            reads_count: 0,
+            reads_under_way: 0,
+            accepted: 0,
+            told: 0,
+            is_due: false,
+            partial: None,
+            answers: VecDeque::new(),
+            pending: None,
+        });
+        let index = made.ok_or_else(|| lacking("there are as many VIs as can be"))?;
+        for cq in [send_cq, recv_cq].into_iter().flatten() {
+            if let Some(cq) = world.cqs.get_mut(cq) {
+                cq.users += 1;
+            }
+        }
+        // SAFETY: not null: the program's promise.
+        unsafe { ViHandle.write(world.vis.handle(index)) };
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// Destroys an idle VI, whose queues are empty.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_ERROR_RESOURCE when descriptors are on a queue.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipDestroyVi(ViHandle: VIP_VI_HANDLE) -> VIP_RETURN {
+    call(|machine| {
+        let mut world = machine.world();
+        let index = world.vi(ViHandle)?;
+        let vi = world.vi_at(index)?;
+        if vi.state != VIP_STATE_IDLE {
+            return Err(wrong_state(
+                "the VI is not idle; call VipDisconnect() first",
+            ));
+        }
+        if !vi.send.is_empty() || !vi.recv.is_empty() {
+            return Err(lacking(
+                "descriptors are on a queue of the VI; take them by VipSendDone() and VipRecvDone()",
+            ));
+        }
+        world.destroy_vi(index);
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// `State`, `ViAttributes`, and whether there is nothing on the send and on the receive queue. Each pointer
+/// may be null.
+///
+/// Errors: VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipQueryVi(
+    ViHandle: VIP_VI_HANDLE,
+    State: *mut VIP_VI_STATE,
+    ViAttributes: *mut VIP_VI_ATTRIBUTES,
+    SendQEmpty: *mut VIP_BOOLEAN,
+    RecvQEmpty: *mut VIP_BOOLEAN,
+) -> VIP_RETURN {
+    call(|machine| {
+        machine.turn()?;
+        let mut world = machine.world();
+        let index = world.vi(ViHandle)?;
+        let vi = world.vi_at(index)?;
+        // SAFETY: null, or the program's promise.
+        unsafe {
+            put(State, vi.state);
+            put(ViAttributes, vi.attributes);
+            put(SendQEmpty, c_int::from(vi.send.is_empty()));
+            put(RecvQEmpty, c_int::from(vi.recv.is_empty()));
+        }
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// # Safety
+/// `at` is null, or may be written.
+pub(crate) unsafe fn put<T>(at: *mut T, value: T) {
+    if !at.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { at.write(value) };
+    }
+}
+
+/// Changes the attributes of an idle VI.
+///
+/// Errors: those of VipCreateVi(), and VIP_INVALID_STATE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipSetViAttributes(
+    ViHandle: VIP_VI_HANDLE,
+    ViAttributes: *const VIP_VI_ATTRIBUTES,
+) -> VIP_RETURN {
+    call(|machine| {
+        let mut world = machine.world();
+        let index = world.vi(ViHandle)?;
+        if ViAttributes.is_null() {
+            return Err(Failure::null("ViAttributes"));
+        }
+        // SAFETY: not null: the program's promise.
+        let attributes = unsafe { ViAttributes.read() };
+        let vi = world.vi_at(index)?;
+        let nic = vi.nic;
+        if vi.state != VIP_STATE_IDLE {
+            return Err(wrong_state("the VI is not idle"));
+        }
+        let (level, ptag) = world.check(nic, &attributes)?;
+        let vi = world.vi_at(index)?;
+        (vi.attributes, vi.level, vi.ptag) = (attributes, level, ptag);
+        Ok(VIP_SUCCESS)
+    })
+}

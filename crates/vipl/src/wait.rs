@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting: for a while in turns, then asleep.
+
+use crate::code::VIP_INFINITE;
+use crate::error::Failure;
+use crate::machine::{Held, Machine, is_shared, lock, release};
+use crate::types::VIP_ULONG;
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+
+/// How long a wait spins before it sleeps: a wake-up costs about as much.
+const SPIN: Duration = Duration::from_micros(100);
+
+/// Turns before it is looked at the clock, and others may have the lock.
+const TURNS: u32 = 64;
+
+/// Longest sleep: so long a peer may be gone before it is noticed.
+const NAP_MS: c_int = 50;
+
+/// The same where other threads call, whose calls may bring what is waited for.
+const SHARED_NAP_MS: c_int = 1;
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience(Option<Instant>);
+
+impl Patience {
+    /// Milliseconds, or VIP_INFINITE. Times beyond the clock's are infinite, too.
+    pub(crate) fn of(timeout: VIP_ULONG) -> Patience {
+        match timeout >= VIP_ULONG::from(VIP_INFINITE) {
+            true => Patience(None),
+            false => Patience(Instant::now().checked_add(Duration::from_millis(timeout))),
+        }
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Milliseconds that are left, and `most` at most.
+    fn left(self, most: c_int) -> c_int {
+        let left = self
+            .0
+            .map(|end| end.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| c_int::try_from(left.as_millis() + 1).ok());
+        left.map_or(most, |left| left.min(most))
+    }
+}
+
+/// Waits until `look` finds something; `None` when the time is over.
+pub(crate) fn wait_for<T>(
+    patience: Patience,
+    mut look: impl FnMut(&mut Machine) -> Result<Option<T>, Failure>,
+) -> Result<Option<T>, Failure> {
+    let mut begun = None;
+    loop {
+        let mut machine = lock()?;
+        let mut found = look(&mut machine)?;
+        for _ in 0..TURNS {
+            if found.is_some() {
+                break;
+            }
+            machine.turn()?;
+            found = look(&mut machine)?;
+        }
+        if found.is_some() || patience.is_over() {
+            release(machine);
+            return Ok(found);
+        }
+        if begun.get_or_insert_with(Instant::now).elapsed() < SPIN {
+            release(machine);
+            std::thread::yield_now();
+            continue;
+        }
+        // Before a sleep: those that it waits for may be gone; and their sends have ended.
+        machine.look()?;
+        machine.acknowledge()?;
+        if let Some(found) = look(&mut machine)? {
+            release(machine);
+            return Ok(Some(found));
+        }
+        sleep(machine, patience)?;
+    }
+}
+
+/// Sleeps until something comes, or it is time for a look; others may have the machine meanwhile.
+fn sleep(mut machine: Held, patience: Patience) -> Result<(), Failure> {
+    let most = match is_shared() {
+        true => SHARED_NAP_MS,
+        false => NAP_MS,
+    };
+    if !machine.node()?.arm()? {
+        machine.node()?.disarm();
+        release(machine);
+        return Ok(());
+    }
+    let mut poll = libc::pollfd {
+        fd: machine.event_fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    release(machine);
+    // SAFETY: one entry, which is there.
+    let _woken: c_int = unsafe { libc::poll(&raw mut poll, 1, patience.left(most)) };
+    let mut machine = lock()?;
+    machine.node()?.disarm();
+    release(machine);
+    Ok(())
+}

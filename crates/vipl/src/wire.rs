@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What stands in front of each message of VIPL's in one of Portolan's.
+//!
+//! ```text
+//!  0  kind u8       1  flags u8      2  nothing u16
+//!  4  the receiving end of the connection u32
+//!  8  units of the other direction that the sender of this one has taken in so far, u32
+//! 12  immediate data, or the number of an RDMA read u32
+//! 16  of parts: bytes of the whole u32, where this part begins u32
+//! 16  of RDMA: address u64, memory handle u32, bytes of the whole u32
+//! ```
+//! Integers are little-endian. A unit is a message or a part of one that is counted: it is not lost on its
+//! way, and the other side says how many it has taken in. Requests for connections have a body instead of
+//! what comes from byte 16 on (`body.rs`).
+
+/// What a message of the library is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// A message of a send.
+    Data,
+    /// A part of one.
+    Part,
+    /// Bytes for memory.
+    Write,
+    /// Bytes of memory are asked for.
+    Read,
+    /// Some of them.
+    ReadData,
+    /// Units were taken in.
+    Ack,
+    /// The connection has failed.
+    Broken,
+    /// The connection was ended.
+    Disconnect,
+    /// A client asks for a connection.
+    Request,
+    /// A peer does.
+    PeerRequest,
+    /// What has become of a request.
+    Answer,
+    /// A request is withdrawn.
+    Cancel,
+}
+
+const KINDS: [Kind; 12] = [
+    Kind::Data,
+    Kind::Part,
+    Kind::Write,
+    Kind::Read,
+    Kind::ReadData,
+    Kind::Ack,
+    Kind::Broken,
+    Kind::Disconnect,
+    Kind::Request,
+    Kind::PeerRequest,
+    Kind::Answer,
+    Kind::Cancel,
+];
+
+/// There are immediate data.
+pub(crate) const IMMEDIATE: u8 = 1;
+/// The last part.
+pub(crate) const LAST: u8 = 2;
+/// It is a unit.
+pub(crate) const COUNTED: u8 = 4;
+/// The field for immediate data is the number of an RDMA read that has failed.
+pub(crate) const OF_READ: u8 = 8;
+
+/// Bytes that all have.
+pub(crate) const SHORT_LEN: usize = 16;
+const PART_LEN: usize = 24;
+/// Most bytes of a header.
+pub(crate) const LEN_MAX: usize = 32;
+
+/// See the module documentation. Fields that a kind does not have are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) flags: u8,
+    pub(crate) token: u32,
+    pub(crate) ack: u32,
+    pub(crate) imm: u32,
+    /// Bytes of the whole; of a failure, the status.
+    pub(crate) total: u32,
+    pub(crate) offset: u32,
+    pub(crate) addr: u64,
+    pub(crate) handle: u32,
+}
+
+impl Kind {
+    /// Bytes of a header of this kind.
+    #[inline]
+    pub(crate) fn header_len(self) -> usize {
+        match self {
+            Kind::Part | Kind::ReadData | Kind::Broken => PART_LEN,
+            Kind::Write | Kind::Read => LEN_MAX,
+            _ => SHORT_LEN,
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at + 4)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+impl Header {
+    pub(crate) const fn new(kind: Kind, token: u32, ack: u32) -> Header {
+        Header {
+            kind,
+            flags: 0,
+            token,
+            ack,
+            imm: 0,
+            total: 0,
+            offset: 0,
+            addr: 0,
+            handle: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Writes the header; how many bytes it takes.
+    #[inline]
+    pub(crate) fn write(&self, out: &mut [u8; LEN_MAX]) -> usize {
+        out[0] = self.kind as u8;
+        out[1] = self.flags;
+        out[2..4].fill(0);
+        out[4..8].copy_from_slice(&self.token.to_le_bytes());
+        out[8..12].copy_from_slice(&self.ack.to_le_bytes());
+        out[12..16].copy_from_slice(&self.imm.to_le_bytes());
+        let len = self.kind.header_len();
+        match len {
+            PART_LEN => {
+                out[16..20].copy_from_slice(&self.total.to_le_bytes());
+                out[20..24].copy_from_slice(&self.offset.to_le_bytes());
+            }
+            LEN_MAX => {
+                out[16..24].copy_from_slice(&self.addr.to_le_bytes());
+                out[24..28].copy_from_slice(&self.handle.to_le_bytes());
+                out[28..].copy_from_slice(&self.total.to_le_bytes());
+            }
+            _ => {}
+        }
+        len
+    }
+
+    /// A header and what follows it; `None` for what is none.
+    #[inline]
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Header, &[u8])> {
+        let kind = *KINDS.get(usize::from(*bytes.first()?))?;
+        let len = kind.header_len();
+        let (head, rest) = bytes.split_at_checked(len)?;
+        let mut header = Header::new(kind, word(head, 4)?, word(head, 8)?);
+        header.flags = head[1];
+        header.imm = word(head, 12)?;
+        match len {
+            PART_LEN => {
+                header.total = word(head, 16)?;
+                header.offset = word(head, 20)?;
+            }
+            LEN_MAX => {
+                header.addr = u64::from_le_bytes(head[16..24].try_into().ok()?);
+                header.handle = word(head, 24)?;
+                header.total = word(head, 28)?;
+            }
+            _ => {}
+        }
+        Some((header, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for kind in KINDS {
+            let len = kind.header_len();
+            let header = Header {
+                flags: COUNTED | LAST,
+                imm: 0x0102_0304,
+                total: if len > SHORT_LEN { 7 } else { 0 },
+                offset: if len == PART_LEN { 5 } else { 0 },
+                addr: if len == LEN_MAX { 1 << 60 } else { 0 },
+                handle: if len == LEN_MAX { u32::MAX } else { 0 },
+                ..Header::new(kind, 0x8000_0001, 9)
+            };
+            let mut bytes = [0xa5; LEN_MAX];
+            assert_eq!(header.write(&mut bytes), len);
+            let whole = [&bytes[..len], b"abc"].concat();
+            assert_eq!(Header::parse(&whole), Some((header, &b"abc"[..])));
+            for short in 0..len {
+                assert_eq!(Header::parse(&whole[..short]), None, "{kind:?} {short}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_no_header() {
+        assert_eq!(Header::parse(&[12; 64]), None);
+        assert_eq!(Header::parse(&[255; 64]), None);
+    }
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Work: descriptors are posted, and taken when they have ended.
+
+use crate::code::*;
+use crate::descriptor::Descriptor;
+use crate::error::{Failure, invalid, lacking};
+use crate::fault::wake_helper;
+use crate::machine::call;
+use crate::queue::{DESCRIPTORS_MAX, Entry, Op, Queue, VIP_WORK_HANDLER};
+use crate::types::*;
+use crate::vi::{Level, Vi};
+use crate::wait::{Patience, wait_for};
+use crate::world::World;
+use std::ffi::c_void;
+use std::ptr;
+
+impl Vi {
+    #[inline]
+    fn queue(&mut self, is_recv: bool) -> &mut Queue {
+        match is_recv {
+            true => &mut self.recv,
+            false => &mut self.send,
+        }
+    }
+
+    /// What a send asks for, with what is wrong with it.
+    #[inline]
+    fn send_entry(&mut self, descriptor: Descriptor) -> Entry {
+        let mut entry = Entry {
+            descriptor,
+            op: Op::Send,
+            control: 0,
+            total: 0,
+            mark: 0,
+            fault: 0,
+            has_ended: false,
+        };
+        let asked = match descriptor.parse() {
+            Ok(asked) => asked,
+            Err(status) => {
+                entry.fault = status;
+                return entry;
+            }
+        };
+        (entry.control, entry.total) = (asked.control, asked.total);
+        entry.op = match asked.control & VIP_CONTROL_OP_MASK {
+            VIP_CONTROL_OP_RDMAWRITE => Op::Write,
+            VIP_CONTROL_OP_RDMAREAD => {
+                self.reads_count = self.reads_count.wrapping_add(1);
+                Op::Read(self.reads_count)
+            }
+            _ => Op::Send,
+        };
+        let is_too_long = u64::from(asked.total) > self.attributes.MaxTransferSize;
+        if is_too_long || descriptor.declared_len() != asked.total {
+            entry.fault = VIP_STATUS_LENGTH_ERROR;
+        } else if self.level == Level::Unreliable && matches!(entry.op, Op::Read(_)) {
+            entry.fault = VIP_STATUS_FORMAT_ERROR;
+        }
+        entry
+    }
+
+    /// The same of a receive.
+    #[inline]
+    fn recv_entry(descriptor: Descriptor) -> Entry {
+        let (total, fault) = match descriptor.parse() {
+            Ok(asked) if asked.control & VIP_CONTROL_OP_MASK != VIP_CONTROL_OP_SENDRECV => {
+                (0, VIP_STATUS_FORMAT_ERROR)
+            }
+            Ok(asked) => (asked.total, 0),
+            Err(status) => (0, status),
+        };
+        Entry {
+            descriptor,
+            op: Op::Recv,
+            control: 0,
+            total,
+            mark: 0,
+            fault,
+            has_ended: false,
+        }
+    }
+}
+
+impl World {
+    /// Puts a descriptor on a queue; the place of its VI.
+    #[inline]
+    fn post(
+        &mut self,
+        handle: VIP_VI_HANDLE,
+        descriptor: Descriptor,
+        memory: VIP_MEM_HANDLE,
+        is_recv: bool,
+    ) -> Result<u32, Failure> {
+        let index = self.vi(handle)?;
+        if !descriptor.is_aligned() {
+            return Err(invalid("a descriptor is null, or not at a multiple of 64"));
+        }
+        let vi = self.vi_at(index)?;
+        let ptag = vi.ptag;
+        if vi.queue(is_recv).is_full() {
+            return Err(lacking(format!(
+                "{DESCRIPTORS_MAX} descriptors are on the queue; take some by VipSendDone() or VipRecvDone()"
+            )));
+        }
+        let at = descriptor.0.expose_provenance();
+        if !self.regions.covers(memory, at, descriptor.len(), ptag) {
+            return Err(self.misplaced(index, descriptor));
+        }
+        descriptor.begin();
+        let vi = self.vi_at(index)?;
+        let entry = match is_recv {
+            true => Vi::recv_entry(descriptor),
+            false => vi.send_entry(descriptor),
+        };
+        let number = vi.queue(is_recv).push(entry);
+        let waits = match vi.state {
+            VIP_STATE_CONNECTED => true,
+            VIP_STATE_ERROR => false,
+            _ => is_recv,
+        };
+        if !waits {
+            let status = VIP_STATUS_DESC_FLUSHED_ERROR | crate::pump::status_of(entry.op);
+            let queue = vi.queue(is_recv);
+            queue.next = number + 1;
+            self.finish(index, is_recv, number, status, is_recv.then_some(0));
+        }
+        Ok(index)
+    }
+
+    #[cold]
+    fn misplaced(&mut self, index: u32, descriptor: Descriptor) -> Failure {
+        let nic = self.vis.get(index).map_or(0, |vi| vi.nic);
+        let resource = VIP_RESOURCE_DESCRIPTOR;
+        self.fault(nic, resource, VIP_ERROR_POST_DESC, |world, fault| {
+            VIP_ERROR_DESCRIPTOR {
+                ViHandle: world.vis.handle(index),
+                DescriptorPtr: descriptor.0,
+                ..fault
+            }
+        });
+        invalid(
+            "the descriptor does not lie in memory with that handle and the VI's protection tag",
+        )
+    }
+
+    /// Takes the first descriptor of a queue if it has ended: with its result.
+    #[inline]
+    fn take(
+        &mut self,
+        handle: VIP_VI_HANDLE,
+        is_recv: bool,
+    ) -> Result<Option<(VIP_RETURN, *mut VIP_DESCRIPTOR)>, Failure> {
+        let index = self.vi(handle)?;
+        let queue = self.vi_at(index)?.queue(is_recv);
+        if let Some(descriptor) = queue.take() {
+            let result = match is_error(descriptor.status()) {
+                true => VIP_DESCRIPTOR_ERROR,
+                false => VIP_SUCCESS,
+            };
+            return Ok(Some((result, descriptor.0)));
+        }
+        Ok(queue
+            .is_empty()
+            .then_some((VIP_DESCRIPTOR_ERROR, ptr::null_mut())))
+    }
+}
+
+/// Puts a descriptor, which lies in memory with handle `MemoryHandle`, on the send queue of a VI. It is the
+/// library's, with the memory that it names, until it has ended. On a VI that is not connected it ends at
+/// once, flushed.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when the queue is full, VIP_NOT_REACHABLE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipPostSend(
+    ViHandle: VIP_VI_HANDLE,
+    DescriptorPtr: *mut VIP_DESCRIPTOR,
+    MemoryHandle: VIP_MEM_HANDLE,
+) -> VIP_RETURN {
+    call(|machine| {
+        let descriptor = Descriptor(DescriptorPtr);
+        let index = machine
+            .world()
+            .post(ViHandle, descriptor, MemoryHandle, false)?;
+        machine.pump(index)?;
+        machine.work()?;
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// The same for the receive queue, at any time: on an idle VI it waits for a connection.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipPostRecv(
+    ViHandle: VIP_VI_HANDLE,
+    DescriptorPtr: *mut VIP_DESCRIPTOR,
+    MemoryHandle: VIP_MEM_HANDLE,
+) -> VIP_RETURN {
+    call(|machine| {
+        let descriptor = Descriptor(DescriptorPtr);
+        machine
+            .world()
+            .post(ViHandle, descriptor, MemoryHandle, true)?;
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// # Safety
+/// `at` is null, or may be written.
+#[inline]
+unsafe fn done(handle: VIP_VI_HANDLE, at: *mut *mut VIP_DESCRIPTOR, is_recv: bool) -> VIP_RETURN {
+    call(|machine| {
+        if at.is_null() {
+            return Err(Failure::null("the place for the descriptor"));
+        }
+        let mut taken = machine.world().take(handle, is_recv)?;
+        if taken.is_none() {
+            machine.turn()?;
+            taken = machine.world().take(handle, is_recv)?;
+        }
+        let Some((result, descriptor)) = taken else {
+            return Ok(VIP_NOT_DONE);
+        };
+        // SAFETY: the caller's promise; not null.
+        unsafe { at.write(descriptor) };
+        Ok(result)
+    })
+}
+
+/// Takes the first descriptor of the send queue if it has ended; its status tells how.
+///
+/// Errors: VIP_NOT_DONE; VIP_DESCRIPTOR_ERROR when it has ended with an error, or with null in place of a
+/// descriptor when there is none; VIP_INVALID_PARAMETER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipSendDone(
+    ViHandle: VIP_VI_HANDLE,
+    DescriptorPtr: *mut *mut VIP_DESCRIPTOR,
+) -> VIP_RETURN {
+    // SAFETY: the program's promise.
+    unsafe { done(ViHandle, DescriptorPtr, false) }
+}
+
+/// The same for the receive queue.
+///
+/// Errors: those of VipSendDone().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipRecvDone(
+    ViHandle: VIP_VI_HANDLE,
+    DescriptorPtr: *mut *mut VIP_DESCRIPTOR,
+) -> VIP_RETURN {
+    // SAFETY: the program's promise.
+    unsafe { done(ViHandle, DescriptorPtr, true) }
+}
+
+/// # Safety
+/// `at` is null, or may be written.
+unsafe fn wait(
+    handle: VIP_VI_HANDLE,
+    timeout: VIP_ULONG,
+    at: *mut *mut VIP_DESCRIPTOR,
+    is_recv: bool,
+) -> VIP_RETURN {
+    portolan_ffi::guard(|| {
+        if at.is_null() {
+            return Err(Failure::null("the place for the descriptor"));
+        }
+        let patience = Patience::of(timeout);
+        let taken = wait_for(patience, |machine| machine.world().take(handle, is_recv))?;
+        let Some((result, descriptor)) = taken else {
+            return Ok(VIP_TIMEOUT);
+        };
+        // SAFETY: the caller's promise; not null.
+        unsafe { at.write(descriptor) };
+        Ok(result)
+    })
+}
+
+/// Waits until the first descriptor of the send queue has ended, and takes it: for `Timeout` milliseconds, or
+/// with VIP_INFINITE as long as it takes.
+///
+/// Errors: VIP_TIMEOUT, and those of VipSendDone().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipSendWait(
+    ViHandle: VIP_VI_HANDLE,
+    Timeout: VIP_ULONG,
+    DescriptorPtr: *mut *mut VIP_DESCRIPTOR,
+) -> VIP_RETURN {
+    // SAFETY: the program's promise.
+    unsafe { wait(ViHandle, Timeout, DescriptorPtr, false) }
+}
+
+/// The same for the receive queue.
+///
+/// Errors: VIP_TIMEOUT, and those of VipSendDone().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipRecvWait(
+    ViHandle: VIP_VI_HANDLE,
+    Timeout: VIP_ULONG,
+    DescriptorPtr: *mut *mut VIP_DESCRIPTOR,
+) -> VIP_RETURN {
+    // SAFETY: the program's promise.
+    unsafe { wait(ViHandle, Timeout, DescriptorPtr, true) }
+}
+
+fn notify(
+    handle: VIP_VI_HANDLE,
+    (handler, context): (VIP_WORK_HANDLER, *mut c_void),
+    is_recv: bool,
+) -> VIP_RETURN {
+    call(|machine| {
+        {
+            let mut world = machine.world();
+            let index = world.vi(handle)?;
+            if handler.is_none() {
+                return Err(Failure::null("Handler"));
+            }
+            let queue = world.vi_at(index)?.queue(is_recv);
+            if queue.wanted.len() >= DESCRIPTORS_MAX {
+                return Err(lacking("as many calls wait as descriptors could"));
+            }
+            queue.wanted.push_back((handler, context));
+        }
+        wake_helper(machine)?;
+        Ok(VIP_SUCCESS)
+    })
+}
+
+/// Calls `Handler` once, from a thread of the library's, with the next descriptor of the send queue that has
+/// ended, which it takes. Calls for more wait in the order in which they were asked for.
+///
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipSendNotify(
+    ViHandle: VIP_VI_HANDLE,
+    Context: *mut c_void,
+    Handler: VIP_WORK_HANDLER,
+) -> VIP_RETURN {
+    notify(ViHandle, (Handler, Context), false)
+}
+
+/// The same for the receive queue.
+///
+/// Errors: those of VipSendNotify().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipRecvNotify(
+    ViHandle: VIP_VI_HANDLE,
+    Context: *mut c_void,
+    Handler: VIP_WORK_HANDLER,
+) -> VIP_RETURN {
+    notify(ViHandle, (Handler, Context), true)
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs for VIPL, as jobs that a launcher has started and as processes that are alone.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../capi/tests/common/mod.rs"]
+mod common;
+
+use common::{Workshop, checked, job, run_job, ways};
+use std::path::Path;
+
+fn workshop() -> Workshop {
+    Workshop::new("vipl", "libvipl.so")
+}
+
+/// Both processes come to their end, whichever way they go.
+fn assert_both_done(program: &Path, ways: &[Vec<&str>], args: &[&str]) {
+    for way in ways {
+        let out = run_job(2, way, program, args);
+        for process in 0..2 {
+            let line = format!("process {process} is done");
+            assert!(out.contains(&line), "{way:?}: {line} is missing in\n{out}");
+        }
+    }
+}
+
+#[test]
+fn messages_arrive_whichever_way_they_go() {
+    let shop = workshop();
+    let program = checked(&shop, "messages.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
+#[test]
+fn memory_is_written_and_read_from_afar() {
+    let shop = workshop();
+    let program = checked(&shop, "rdma.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
+#[test]
+fn what_fails_is_told_as_the_level_promises() {
+    let shop = workshop();
+    let program = checked(&shop, "errors.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
+#[test]
+fn a_completion_queue_of_many_keeps_the_order_of_each() {
+    let shop = workshop();
+    let program = checked(&shop, "queues.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
+#[test]
+fn connections_come_about_or_are_refused() {
+    let shop = workshop();
+    let program = checked(&shop, "meetings.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
+/// Which messages are lost is the network's choice; what is asserted is what the levels promise.
+#[test]
+fn a_network_that_loses_frames_is_seen_by_no_level_but_the_unreliable() {
+    let shop = workshop();
+    let program = checked(&shop, "loss.c");
+    let more = ["--path", "udp", "--option", "fault=drop=0.1,seed=7"];
+    let ways = [ways(), vec![more.to_vec()]].concat();
+    assert_both_done(&program, &ways, &[]);
+}
+
+#[test]
+fn who_was_killed_is_known_to_the_other_side() {
+    let shop = workshop();
+    let program = checked(&shop, "death.c");
+    for path in ["shm", "udp"] {
+        let output = job(2, &["--path", path], &program, &[]).output().unwrap();
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(out.contains("process 0 was told"), "{path}: {output:?}");
+    }
+}
+
+#[test]
+fn functions_of_the_program_are_called_while_it_sleeps() {
+    let shop = workshop();
+    let program = checked(&shop, "notify.c");
+    assert_both_done(&program, &ways(), &[]);
+}
