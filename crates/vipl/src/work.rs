@@ -52,10 +52,10 @@ impl Vi {
             _ => Op::Send,
         };
         let is_too_long = u64::from(asked.total) > self.attributes.MaxTransferSize;
-        if is_too_long || descriptor.declared_len() != asked.total {
-            entry.fault = VIP_STATUS_LENGTH_ERROR;
-        } else if self.level == Level::Unreliable && matches!(entry.op, Op::Read(_)) {
+        if self.level == Level::Unreliable && matches!(entry.op, Op::Read(_)) {
             entry.fault = VIP_STATUS_FORMAT_ERROR;
+        } else if is_too_long || descriptor.declared_len() != asked.total {
+            entry.fault = VIP_STATUS_LENGTH_ERROR;
         }
         entry
     }

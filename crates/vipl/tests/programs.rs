@@ -6,8 +6,11 @@
 #[path = "../../capi/tests/common/mod.rs"]
 mod common;
 
-use common::{Workshop, checked, job, run_job, ways};
+use common::{
+    SANITIZERS, STRICT, Workshop, checked, here, job, run_job, succeed, test_program, ways,
+};
 use std::path::Path;
+use std::process::Command;
 
 fn workshop() -> Workshop {
     Workshop::new("vipl", "libvipl.so")
@@ -85,4 +88,45 @@ fn functions_of_the_program_are_called_while_it_sleeps() {
     let shop = workshop();
     let program = checked(&shop, "notify.c");
     assert_both_done(&program, &ways(), &[]);
+}
+
+#[test]
+fn a_job_of_one_has_all_but_others() {
+    let shop = workshop();
+    let program = checked(&shop, "alone.c");
+    let hosts = shop.path().join("hosts");
+    let out = succeed(Command::new(program).arg(hosts));
+    assert_eq!(out, "all is as it should be\n");
+}
+
+/// What a VI takes is told by the allocator, without sanitizers, which replace it.
+#[test]
+fn a_thousand_vis_take_as_much_memory_as_the_limits_say() {
+    let shop = workshop();
+    let program = test_program(&shop, "many.c", &[]);
+    let out = succeed(&mut Command::new(program));
+    let each: u32 = out.strip_suffix(" bytes a VI\n").unwrap().parse().unwrap();
+    // docs/limits.md: some 500 bytes, and what the queues had places for; tables grow by doubling.
+    assert!((256..2048).contains(&each), "{out}");
+}
+
+#[test]
+fn half_round_trips_are_measured() {
+    let shop = workshop();
+    let source = here().join("../../examples/c/vipl_pingpong.c");
+    let flags = [&["-std=c11", "-O1", "-D_GNU_SOURCE"], SANITIZERS, STRICT].concat();
+    let program = shop.build("cc", &source, &flags);
+    for path in ["shm", "udp"] {
+        let out = run_job(2, &["--path", path], &program, &["20"]);
+        assert_eq!(out.lines().count(), 9, "{out}");
+        assert!(
+            out.starts_with("       1 bytes: ") && out.contains("by RDMA writes"),
+            "{out}"
+        );
+        let out = run_job(2, &["--path", path], &program, &["100", "64"]);
+        assert!(
+            out.starts_with("64 bytes: ") && out.ends_with(" µs\n"),
+            "{out}"
+        );
+    }
 }

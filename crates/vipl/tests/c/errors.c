@@ -16,12 +16,17 @@ static void open_vi(const char *name) {
 }
 
 static void close_vi(void) {
+    int is_connected = state_of(vi) == VIP_STATE_CONNECTED;
     meet();
-    destroy(vi);
-    /* Whose end comes second was told that the other side has disconnected, or not. */
+    if (me == 0) destroy(vi);
     meet();
-    atomic_store(&seen[VIP_ERROR_CONN_LOST], 0);
+    if (me == 1) {
+        /* The other side has disconnected first. */
+        if (is_connected) await_error(VIP_ERROR_CONN_LOST, vi);
+        destroy(vi);
+    }
     CHECK(is_quiet());
+    meet();
 }
 
 static void post_send(VIP_DESCRIPTOR *send) { OK(VipPostSend(vi, send, descriptors.handle)); }
@@ -116,7 +121,7 @@ static void bad_send(unsigned which, unsigned expected) {
         else
             CHECK(failed_recv(vi) == VIP_STATUS_DESC_FLUSHED_ERROR);
         check_receiver();
-        atomic_store(&seen[VIP_ERROR_CONN_LOST], 0);
+        if (level != VIP_SERVICE_UNRELIABLE) await_error(VIP_ERROR_CONN_LOST, vi);
     } else {
         meet();
         VIP_DESCRIPTOR *send = describe(&descriptors, 0, &data, 0, 8);
@@ -142,7 +147,7 @@ static void bad_send(unsigned which, unsigned expected) {
     close_vi();
 }
 
-/* Memory that is not open: told by a message over the VI of meetings. */
+/* Memory that is not open: process 0 tells where it is. */
 static void bad_rdma(unsigned op, int which) {
     open_vi("bad rdma");
     static memory target;
@@ -151,13 +156,12 @@ static void bad_rdma(unsigned op, int which) {
     VIP_MEM_HANDLE handle = 0;
     if (me == 0) {
         target = memory_of(128, which == 1);
-        VIP_VI_ATTRIBUTES attributes;
-        OK(VipQueryVi(vi, NULL, &attributes, NULL, NULL));
         at = target.bytes;
         memcpy(data.bytes, &at, sizeof at);
         memcpy(data.bytes + sizeof at, &target.handle, sizeof target.handle);
         VIP_DESCRIPTOR *word = describe(&descriptors, 0, &data, 0, 16);
         post_recv(describe(&descriptors, 1, &data, 64, 64));
+        meet();
         OK(VipPostSend(vi, word, descriptors.handle));
         sent(vi);
     } else {
@@ -167,7 +171,6 @@ static void bad_rdma(unsigned op, int which) {
         memcpy(&where, data.bytes, sizeof where);
         memcpy(&handle, data.bytes + sizeof where, sizeof handle);
     }
-    if (me == 0) meet();
     if (me == 0) {
         await_error(op == VIP_CONTROL_OP_RDMAWRITE ? VIP_ERROR_RDMAW_PROT : VIP_ERROR_RDMAR_PROT, vi);
         check_receiver();

@@ -25,9 +25,10 @@ static inline void await_error(unsigned code, VIP_VI_HANDLE vi) {
     atomic_store(&seen[code], 0);
 }
 
+/* Nothing has gone wrong but that the other side may have ended connections. */
 static inline int is_quiet(void) {
     for (unsigned i = 0; i <= VIP_ERROR_CATASTROPHIC; i++)
-        if (atomic_load(&seen[i])) return 0;
+        if (i != VIP_ERROR_CONN_LOST && atomic_load(&seen[i])) return 0;
     return 1;
 }
 

@@ -80,7 +80,6 @@ int main(void) {
         meet();
         destroy(vi);
         meet();
-        atomic_store(&seen[VIP_ERROR_CONN_LOST], 0);
     }
     /* The same on one that is fresh: descriptors are left on the other one. */
     VIP_VI_HANDLE vi = vi_with(VIP_SERVICE_UNRELIABLE, NULL, NULL);
