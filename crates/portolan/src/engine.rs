@@ -32,7 +32,7 @@ mod watch;
 pub(crate) use carry::HELPER_NAME;
 pub(crate) use collective::{Collectives, system_spec};
 pub(crate) use completion::Completions;
-pub(crate) use delivery::Inbox;
+pub(crate) use delivery::{Inbox, Taken};
 pub use handler::Context;
 pub(crate) use handler::{Handler, PortUse};
 pub(crate) use peer::PeerInfo;

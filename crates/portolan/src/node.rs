@@ -31,7 +31,7 @@ use crate::model;
 use crate::ops::{Completion, OpKind, Received, Request};
 use crate::port::{Message, PortConfig, Target};
 use crate::settings;
-use portolan_proto::{Counters, LinkId, PathStatus, PeerId, PortId, PortMode, SendSpec};
+use portolan_proto::{Counters, LinkId, PathStatus, PeerId, PortId, PortMode, SendSpec, Wanted};
 use portolan_sys::gate::Gate;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -394,11 +394,12 @@ impl Node {
             PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
             PortUse::Handled => return Err(Error::PortInUse { port: port.number }),
         }
+        let wanted = Wanted::Port(port, source);
         if bytes.len() <= INBOX_LEN_MAX
-            && inner.core.is_quiet(port)
-            && let Some(got) = engine.recv_at_once(port, source, bytes, || false)
+            && inner.core.is_quiet(&wanted)
+            && let Some(taken) = engine.recv_at_once(wanted, bytes, || false)
         {
-            return Ok(got);
+            return Ok(taken.received);
         }
         let inner = &mut engine.inner;
         let len = bytes.len() as u64;
@@ -428,13 +429,14 @@ impl Node {
         bytes: &mut [u8],
         stop: impl Fn() -> bool,
     ) -> Option<Received> {
-        let port = PortId::user(port);
+        let wanted = Wanted::Port(PortId::user(port), None);
         let len = bytes.len().min(INBOX_LEN_MAX);
         let engine = &mut *self.engine.enter();
-        if !engine.inner.core.is_quiet(port) {
+        if !engine.inner.core.is_quiet(&wanted) {
             return None;
         }
-        engine.recv_at_once(port, None, &mut bytes[..len], stop)
+        let taken = engine.recv_at_once(wanted, &mut bytes[..len], stop)?;
+        Some(taken.received)
     }
 
     /// Runs `handler` as that of a port to which a message has come; what it sends leaves then.

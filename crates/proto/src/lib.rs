@@ -50,7 +50,7 @@ pub use bulk::part::PartPlace;
 pub use bulk::prediction::ExpectedRun;
 pub use dispatch::Core;
 pub use dispatch::batch::TakenRun;
-pub use dispatch::lone::{Admitted, Direct, Tagged, Want, Whole, WholeDest};
+pub use dispatch::lone::{Admitted, Direct, Tagged, Want, Wanted, Whole, WholeDest};
 pub use dispatch::transmit::Transmit;
 pub use lane::tx::CreditStatus;
 pub use matching::match_list::{ClaimId, Envelope, Selector};

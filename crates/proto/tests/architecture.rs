@@ -151,6 +151,7 @@ const PORTOLAN: Rules = Rules {
         "RawClaim",
         "RawOp",
         "Request",
+        "Taken",
     ],
 };
 

@@ -3,10 +3,10 @@
 //! to an operation and wait for its end.
 
 use super::wait::FIRST_TURNS;
-use super::{Engine, Inbox, Inner, Waiter};
+use super::{Engine, Inbox, Inner, Taken, Waiter};
 use crate::error::Error;
 use crate::ops::Received;
-use portolan_proto::{OpId, PeerId, PortId, SendSpec, Want};
+use portolan_proto::{OpId, PeerId, SendSpec, Want, Wanted};
 
 impl Engine {
     /// Sends a copy, which waits for its receiver when this has returned; the sender waits for credit
@@ -38,18 +38,15 @@ impl Engine {
     #[inline]
     pub(crate) fn recv_at_once(
         &mut self,
-        port: PortId,
-        source: Option<PeerId>,
+        wanted: Wanted,
         bytes: &mut [u8],
         stop: impl Fn() -> bool,
-    ) -> Option<Received> {
-        let want = Want {
-            port,
-            source,
-            len: bytes.len(),
-        };
+    ) -> Option<Taken> {
         let mut inbox = Inbox {
-            want,
+            want: Want {
+                what: wanted,
+                len: bytes.len(),
+            },
             bytes,
             got: None,
         };
@@ -60,7 +57,7 @@ impl Engine {
                 break;
             }
             self.leave();
-            if moved > 0 && !self.inner.core.is_quiet(port) || stop() {
+            if moved > 0 && !self.inner.core.is_quiet(&wanted) || stop() {
                 break;
             }
         }

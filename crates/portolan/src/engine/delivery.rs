@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner, Received, Request, State};
 use crate::port::Message;
 use portolan_link::RxFrame;
-use portolan_proto::{Data, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest};
+use portolan_proto::{Data, MatchBits, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest};
 use portolan_sys::effort;
 use std::ops::Range;
 
@@ -19,17 +19,29 @@ const BUFFER_LEN_MAX: u64 = 1 << 30;
 pub(crate) struct Inbox<'a> {
     pub(super) want: Want,
     pub(super) bytes: &'a mut [u8],
-    pub(super) got: Option<Received>,
+    pub(super) got: Option<Taken>,
+}
+
+/// What such a receive has taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) received: Received,
+    /// Of a message that has them.
+    pub(crate) match_bits: Option<MatchBits>,
 }
 
 impl Inbox<'_> {
     #[inline]
-    pub(super) fn fill(&mut self, source: PeerId, bytes: &[u8]) {
+    pub(super) fn fill(&mut self, source: PeerId, bytes: &[u8], match_bits: Option<MatchBits>) {
         effort::copies();
         self.bytes[..bytes.len()].copy_from_slice(bytes);
-        self.got = Some(Received {
+        let received = Received {
             len: bytes.len(),
             source: source.0,
+        };
+        self.got = Some(Taken {
+            received,
+            match_bits,
         });
     }
 }

@@ -47,7 +47,7 @@ impl Inner {
                 let open = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
                 let want = open.as_ref().map(|inbox| &inbox.want);
                 let Some(whole) = self.core.take_whole(&mut admitted, frame.head, want) else {
-                    if !self.take_tagged(&mut admitted, frame.head) {
+                    if !self.take_tagged(&mut admitted, frame.head, open) {
                         break;
                     }
                     if admitted.is_done() {
@@ -57,7 +57,7 @@ impl Inner {
                 };
                 let bytes = &frame.head[whole.off..whole.off + whole.len];
                 match (whole.dest, open) {
-                    (WholeDest::Wanted, Some(inbox)) => inbox.fill(admitted.from, bytes),
+                    (WholeDest::Wanted, Some(inbox)) => inbox.fill(admitted.from, bytes, None),
                     _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
                 }
                 if admitted.is_done() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages matched by match bits, between the core and the table of operations.
 
-use super::Inner;
+use super::{Inbox, Inner};
 use crate::error::Error;
 use crate::ops::{OpKind, Owner, Received};
 use portolan_proto::{Admitted, MatchBits, OpId, PeerId};
@@ -9,12 +9,24 @@ use portolan_proto::{Admitted, MatchBits, OpId, PeerId};
 impl Inner {
     /// Takes the next message of a frame the short way, if it has match bits and finds its receive.
     #[inline]
-    pub(super) fn take_tagged(&mut self, frame: &mut Admitted, head: &[u8]) -> bool {
-        let Some(taken) = self.core.take_tagged(frame, head) else {
+    pub(super) fn take_tagged(
+        &mut self,
+        frame: &mut Admitted,
+        head: &[u8],
+        inbox: Option<&mut Inbox<'_>>,
+    ) -> bool {
+        let want = inbox.as_ref().map(|inbox| &inbox.want);
+        let Some(taken) = self.core.take_tagged(frame, head, want) else {
             return false;
         };
         let bytes = &head[taken.off..taken.off + taken.len];
-        let (op, match_bits, len) = (taken.op, taken.match_bits, taken.len as u64);
+        let (match_bits, len) = (taken.match_bits, taken.len as u64);
+        let Some(op) = taken.op else {
+            if let Some(inbox) = inbox {
+                inbox.fill(frame.from, bytes, Some(match_bits));
+            }
+            return true;
+        };
         let is_callers = self.end_raw_recv(op, frame.from, &match_bits, len, Some(bytes));
         if !is_callers && self.ops.fill(op, bytes, frame.from.0, Some(match_bits)) {
             self.ops.forget(op);

@@ -13,7 +13,7 @@ use crate::collective::{HEAD_LEN, Head, News};
 use crate::engine::{Submitted, system_spec};
 use crate::error::Error;
 use crate::ops::{Completion, OpKind, Request};
-use portolan_proto::{Cause, Instant, OpId, PeerId, PortId};
+use portolan_proto::{Cause, Instant, OpId, PeerId, PortId, Wanted};
 use std::time::Duration;
 
 /// How long a member waits for another before it tells that one what it waits in: longer than
@@ -296,10 +296,11 @@ impl Node {
     ) -> Result<usize, Error> {
         let (port, source) = (task.port(), Some(peer));
         let mut engine = self.engine.enter();
-        if engine.inner.core.is_quiet(port)
-            && let Some(got) = engine.recv_at_once(port, source, place, || false)
+        let wanted = Wanted::Port(port, source);
+        if engine.inner.core.is_quiet(&wanted)
+            && let Some(taken) = engine.recv_at_once(wanted, place, || false)
         {
-            return Ok(got.len);
+            return Ok(taken.received.len);
         }
         let len = place.len() as u64;
         let inner = &mut engine.inner;

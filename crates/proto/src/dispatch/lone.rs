@@ -9,7 +9,7 @@ use crate::base::credit::charge;
 use crate::matching::Matching;
 use crate::matching::port::Match;
 use crate::shared::Shared;
-use crate::{Core, LinkId, OpId, PeerId, PortId, PortMode, SendSpec};
+use crate::{Core, LinkId, OpId, PeerId, PortId, PortMode, Selector, SendSpec};
 use core::ops::Range;
 use portolan_wire::{MESSAGE_LEN, MatchBits, Message};
 
@@ -55,22 +55,44 @@ impl Admitted {
     }
 }
 
-/// A receive that is waited for without having been posted: it takes the next message of `port`
-/// that is at hand in its frame. The caller has seen that the port [is quiet](Core::is_quiet).
+/// A receive that is waited for without having been posted: it takes the next message that is at hand
+/// in its frame. The caller has seen that nothing else [waits](Core::is_quiet).
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
-    /// The port.
-    pub port: PortId,
-    /// From this peer only.
-    pub source: Option<PeerId>,
+    /// Which messages it takes.
+    pub what: Wanted,
     /// Bytes of the buffer.
     pub len: usize,
 }
 
+/// Which messages a [`Want`] takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted {
+    /// To this port, from this peer only.
+    Port(PortId, Option<PeerId>),
+    /// With match bits.
+    MatchBits(Selector),
+}
+
 impl Want {
     #[inline]
-    fn takes(&self, port: PortId, from: PeerId, len: usize) -> bool {
-        self.port == port && self.len >= len && self.source.is_none_or(|source| source == from)
+    fn takes(&self, to: PortId, from: PeerId, len: usize) -> bool {
+        match self.what {
+            Wanted::Port(port, source) => {
+                port == to && self.len >= len && source.is_none_or(|source| source == from)
+            }
+            Wanted::MatchBits(_) => false,
+        }
+    }
+
+    #[inline]
+    fn takes_tagged(&self, to: &MatchBits, from: PeerId, len: usize) -> bool {
+        match &self.what {
+            Wanted::Port(..) => false,
+            Wanted::MatchBits(selector) => {
+                selector.space == to.space && self.len >= len && selector.takes(from, to.tag)
+            }
+        }
     }
 }
 
@@ -101,8 +123,8 @@ pub struct Whole {
 /// A tagged message that may be delivered at once, at `off..off + len` of its frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Tagged {
-    /// The receive that takes it.
-    pub op: OpId,
+    /// The receive that takes it; `None`: the one that was wanted.
+    pub op: Option<OpId>,
     /// What it was matched by.
     pub match_bits: MatchBits,
     /// First byte of the payload.
@@ -145,13 +167,15 @@ impl Core {
         state.append(&mut self.sh, spec, bytes)
     }
 
-    /// Whether nothing waits at an open port: neither a receive nor a message.
+    /// Whether nothing waits where a message would be looked for: neither a receive nor a message at an
+    /// open port, or with match bits.
     #[inline]
-    pub fn is_quiet(&mut self, port: PortId) -> bool {
-        self.sh
-            .matching
-            .port(port)
-            .is_some_and(|port| port.is_quiet())
+    pub fn is_quiet(&mut self, wanted: &Wanted) -> bool {
+        let matching = &mut self.sh.matching;
+        match wanted {
+            Wanted::Port(port, _) => matching.port(*port).is_some_and(|port| port.is_quiet()),
+            Wanted::MatchBits(selector) => matching.lists().is_quiet(selector.space),
+        }
     }
 
     /// The messages that wait whole at `port`, by sender, in the order in which they are served.
@@ -202,11 +226,23 @@ impl Core {
 
     /// [`Core::take_whole`] for a tagged message.
     #[inline]
-    pub fn take_tagged(&mut self, frame: &mut Admitted, head: &[u8]) -> Option<Tagged> {
+    pub fn take_tagged(
+        &mut self,
+        frame: &mut Admitted,
+        head: &[u8],
+        want: Option<&Want>,
+    ) -> Option<Tagged> {
         let message = Message::peek_tagged(head.get(frame.at..)?)?;
         let match_bits = message.match_bits?;
         let (from, len) = (frame.from, usize::from(message.len));
-        let find = |matching: &mut Matching| matching.lists().take_fitting(from, &match_bits, len);
+        let find = |matching: &mut Matching| {
+            let lists = matching.lists();
+            if let Some(op) = lists.take_fitting(from, &match_bits, len) {
+                return Some(Some(op));
+            }
+            let is_wanted = want.is_some_and(|want| want.takes_tagged(&match_bits, from, len));
+            (is_wanted && lists.is_quiet(match_bits.space)).then_some(None)
+        };
         let header_len = message.header_len();
         let (op, Range { start: off, .. }) = self.take(frame, head, &message, header_len, find)?;
         Some(Tagged {

@@ -214,6 +214,13 @@ impl MatchLists {
         Some(op)
     }
 
+    /// Whether neither a receive nor a message waits.
+    #[inline]
+    pub(crate) fn is_quiet(&self, space: Space) -> bool {
+        let queues = &self.spaces[space.index()];
+        queues.posted.is_empty() && queues.arrived.is_empty()
+    }
+
     /// Whether a receive is left for a message of these match bits when others have taken `used`.
     pub(crate) fn would_take(&self, peer: PeerId, match_bits: &MatchBits, used: usize) -> bool {
         let takes = |wanting: &Wanting, tag: u64| {

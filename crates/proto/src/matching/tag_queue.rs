@@ -79,6 +79,11 @@ impl<T> Default for TagQueue<T> {
 }
 
 impl<T> TagQueue<T> {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

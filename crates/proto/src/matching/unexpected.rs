@@ -123,6 +123,11 @@ impl UnexpectedList {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -458,11 +458,8 @@ fn a_receive_that_is_waited_for_takes_a_best_effort_message_once() {
     };
     let (now, core) = (pair.now, &mut pair.ends[1].core);
     let mut take = |len: usize| {
-        let want = Want {
-            port: PORT,
-            source: None,
-            len,
-        };
+        let what = Wanted::Port(PORT, None);
+        let want = Want { what, len };
         let frame_len = frame.len();
         let admitted = core.admit_lossless(now, LinkId::SHM, A, frame_len);
         core.take_whole(&mut admitted.unwrap(), &frame, Some(&want))

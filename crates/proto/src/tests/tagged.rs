@@ -571,3 +571,46 @@ fn claim(pair: &mut Pair, oracle: &mut Oracle, selector: &Selector) {
     assert!(end.core.recv_claimed(claim, op, 70_000));
     oracle.expected.push((op, salt));
 }
+
+#[test]
+fn a_receive_that_is_waited_for_takes_what_nobody_else_waits_for() {
+    let selector = |tag, ignore, source| Selector {
+        ignore,
+        source,
+        ..exact(tag)
+    };
+    let mut pair = ready(SHARED, 16);
+    send(&mut pair, match_bits(5), &[7; 50]);
+    let frame = match pair.ends[0].core.poll_transmit(pair.now) {
+        Some(Transmit::Frame { bytes, .. }) => bytes.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    let (now, core) = (pair.now, &mut pair.ends[1].core);
+    let take = |core: &mut Core, wanted: Selector, len: usize| {
+        let what = Wanted::MatchBits(wanted);
+        let want = Want { what, len };
+        let admitted = core.admit_lossless(now, LinkId::SHM, A, frame.len());
+        core.take_tagged(&mut admitted.unwrap(), &frame, Some(&want))
+    };
+    // Another tag, another sender, or too short.
+    for (wanted, len) in [
+        (selector(6, 0, None), 50),
+        (selector(5, 0, Some(B)), 50),
+        (selector(5, 0, Some(A)), 49),
+    ] {
+        assert!(take(core, wanted, len).is_none(), "{wanted:?}, {len}");
+    }
+    // Somebody waits, if only for others: the order of receives is kept by the ordinary way.
+    core.post_tagged(&selector(6, 0, None), OpId(1), 50);
+    let wanted = Wanted::MatchBits(selector(5, 0, None));
+    assert!(!core.is_quiet(&wanted));
+    assert!(take(core, selector(5, 0, None), 50).is_none());
+    assert!(core.cancel_tagged(OpId(1)) && core.is_quiet(&wanted));
+    let taken = take(core, selector(4, 1, Some(A)), 50).unwrap();
+    assert_eq!((taken.op, taken.match_bits), (None, match_bits(5)));
+    assert_eq!(frame[taken.off..][..taken.len], [7; 50]);
+    assert!(
+        take(core, selector(5, 0, None), 50).is_none(),
+        "taken twice"
+    );
+}
