@@ -183,10 +183,9 @@ impl World {
             self.finish(index, true, number, status | VIP_STATUS_OP_RECEIVE, Some(0));
             return Verdict::Refused(VIP_STATUS_REMOTE_DESC_ERROR);
         }
-        let is_last = is_whole || header.has(LAST);
-        if !is_last {
+        let got = offset.saturating_add(u32::try_from(bytes.len()).unwrap_or(0));
+        if got < total {
             if let Some(vi) = self.vis.get_mut(index) {
-                let got = offset + u32::try_from(bytes.len()).unwrap_or(0);
                 vi.partial = Some((number, got));
             }
             return Verdict::Taken;

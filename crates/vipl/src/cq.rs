@@ -212,7 +212,6 @@ pub unsafe extern "C" fn VipCQWait(
     ViHandle: *mut VIP_VI_HANDLE,
     RecvQueue: *mut VIP_BOOLEAN,
 ) -> VIP_RETURN {
-    // As a number: a handle is not followed, and may go to another thread.
     portolan_ffi::guard(|| {
         let patience = Patience::of(Timeout);
         let found = wait_for(patience, |machine| machine.world().take_entry(CQHandle))?;

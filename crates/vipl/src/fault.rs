@@ -164,7 +164,11 @@ impl World {
         let status = header.total & VIP_STATUS_ERROR_MASK;
         let culprit = match header.has(OF_READ) {
             true => vi.send.read(header.imm),
-            false => (vi.acked_next < vi.send.next || vi.begun > 0).then_some(vi.acked_next),
+            false => {
+                let sent = vi.acked_next..vi.send.next + u64::from(vi.begun > 0);
+                sent.into_iter()
+                    .find(|number| vi.send.is_unanswered(*number))
+            }
         };
         let culprit = culprit.filter(|_| status != 0);
         let op = culprit
@@ -187,7 +191,12 @@ impl World {
         vi.token = 0;
         vi.answers.clear();
         vi.partial = None;
-        vi.pending = None;
+        // How a request has ended is told, even when the connection is gone again by then.
+        let pending = vi.pending.as_ref();
+        let has_ended = pending.is_some_and(|pending| pending.outcome.is_some());
+        if state == VIP_STATE_IDLE || !has_ended {
+            vi.pending = None;
+        }
         let (rank, left) = (vi.peer_rank, vi.units_sent.wrapping_sub(vi.units_acked));
         vi.units_acked = vi.units_sent;
         let next = vi.send.next + u64::from(vi.begun > 0);

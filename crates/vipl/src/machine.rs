@@ -12,9 +12,13 @@ use portolan::{Error, Message, Node, PortConfig};
 use std::cell::{RefCell, RefMut};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The port of Portolan's that carries everything: "VI".
 pub(crate) const CARRIER: u16 = 0x5649;
+
+/// How long the end of the process waits for the lock: many times what any call holds it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The one of this process.
 struct WorldCell(RefCell<World>);
@@ -160,8 +164,9 @@ extern "C" fn leave() {
         if FORKED.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // Another thread that is inside will not come out: the launcher sees to the job's end.
-        let Some(mut machine) = MACHINE.try_lock() else {
+        // The thread that calls handlers comes out soon; another that does not will not: the launcher sees
+        // to the job's end.
+        let Some(mut machine) = MACHINE.try_lock_for(PATIENCE) else {
             return Ok(());
         };
         machine.is_over = true;

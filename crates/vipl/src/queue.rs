@@ -101,6 +101,12 @@ impl Queue {
         self.entries.get_mut(index)
     }
 
+    /// Whether an entry waits for its acknowledgement: reads wait for their bytes.
+    pub(crate) fn is_unanswered(&self, number: u64) -> bool {
+        let entry = self.entries.get(self.index(number));
+        entry.is_some_and(|entry| !entry.has_ended && !matches!(entry.op, Op::Read(_)))
+    }
+
     /// Number of the read with that number of its own.
     pub(crate) fn read(&self, id: u32) -> Option<u64> {
         let mut numbered = (self.first..).zip(&self.entries);
