@@ -1251,6 +1251,19 @@ int portolan_broadcast(struct portolan_node_t *node,
                        size_t len);
 
 /**
+ * Copies `len` bytes of member `root` into those of all other members of the group, or with null
+ * of the job, as portolan_broadcast(), and faster for some megabytes or more: each member passes
+ * them on to the next, in the order of the group, block by block.
+ *
+ * Errors: those of portolan_broadcast().
+ */
+int portolan_cast(struct portolan_node_t *node,
+                  const struct portolan_group_t *group,
+                  uint32_t root,
+                  void *buffer,
+                  size_t len);
+
+/**
  * Combines `count` values of each member of the group, or with null of the job, element by element;
  * every member gets the same result, bit for bit, in their place. `operation` is PORTOLAN_SUM and
  * so on, `type` PORTOLAN_DOUBLE and so on; all members must give the same.

@@ -18,6 +18,7 @@ enum Call {
     Allreduce(ReduceOp, usize),
     AllreduceSigned(usize),
     Reduce(u32, usize),
+    Cast(u32, usize),
 }
 
 use Call::*;
@@ -26,6 +27,9 @@ const PORT: u16 = 1;
 
 /// Longer than any message that goes without asking.
 const LONG: usize = 300_000;
+
+/// Some blocks of a cast and a byte.
+const MUCH: usize = 7_000_001;
 
 /// What rank 0 calls, what all others call, and words that every member's error must have.
 const PAIRS: &[(Call, Call, [&str; 2])] = &[
@@ -116,6 +120,22 @@ const PAIRS: &[(Call, Call, [&str; 2])] = &[
         Reduce(0, LONG),
         ["of 16 bytes", "of 2400000 bytes"],
     ),
+    (Cast(0, 8), Cast(1, 8), ["from member 0", "from member 1"]),
+    (
+        Cast(0, MUCH),
+        Cast(0, 4),
+        ["rank 0 cast of 7000001 bytes", "of 4 bytes"],
+    ),
+    (
+        Cast(0, MUCH),
+        Broadcast(0, MUCH),
+        ["rank 0 cast", "broadcast of 7000001"],
+    ),
+    (
+        Cast(0, MUCH),
+        Cast(0, MUCH - 1),
+        ["of 7000001 bytes", "of 7000000 bytes"],
+    ),
 ];
 
 fn make(node: &mut Node, group: &Group, call: Call) -> Result<(), Error> {
@@ -134,6 +154,7 @@ fn make(node: &mut Node, group: &Group, call: Call) -> Result<(), Error> {
         }
         Allreduce(op, len) => node.allreduce_of(group, op, &mut vec![1_u64; len]),
         AllreduceSigned(len) => node.allreduce_of(group, ReduceOp::Sum, &mut vec![1_i64; len]),
+        Cast(root, len) => node.cast_of(group, root, &mut vec![0; len]),
         Reduce(root, len) => node.reduce_of(group, root, ReduceOp::Sum, &mut vec![1_u64; len]),
     }
 }
@@ -281,6 +302,31 @@ fn two_at_once(node: &mut Node) {
     }
 }
 
+/// Casts of all lengths from all members, in groups of any order.
+fn casts(node: &mut Node) {
+    let size = node.size();
+    let backwards: Vec<u32> = (0..size).rev().collect();
+    let groups = [Group::all(node), Group::new(node, 3, &backwards).unwrap()];
+    for (group, root) in groups
+        .iter()
+        .flat_map(|it| (0..size).map(move |root| (it, root)))
+    {
+        // An empty one, one within its head, just a block, and just more.
+        for len in [0, 1, 992, 993, 1 << 20, (1 << 20) + 1, MUCH] {
+            let fill = |seed: u32| -> Vec<u8> {
+                let words = (0..).map(|at: u32| (at ^ seed).wrapping_mul(0x9e37_79b1));
+                words.flat_map(u32::to_be_bytes).take(len).collect()
+            };
+            let seed = root + 77 * u32::try_from(len).unwrap();
+            let is_root = group.rank() == root;
+            let mut bytes = if is_root { fill(seed) } else { vec![0xa5; len] };
+            node.cast_of(group, root, &mut bytes).unwrap();
+            assert!(bytes == fill(seed), "{len} bytes from {root}");
+        }
+    }
+    node.barrier().unwrap();
+}
+
 /// Rank 1 dies while the others are in an operation; some of them wait for others than it.
 fn death(node: &mut Node) {
     node.barrier().unwrap();
@@ -299,7 +345,26 @@ fn death(node: &mut Node) {
         assert!(matches!(error, Error::PeerGone { rank: 1, .. }), "{error}");
         let again = until_refused(node, &group, BeginBroadcast(1, LONG));
         assert!(matches!(again, Error::PeerGone { rank: 1, .. }), "{again}");
+        let again = until_refused(node, &group, Cast(0, MUCH));
+        assert!(matches!(again, Error::PeerGone { rank: 1, .. }), "{again}");
     }
+    println!("\ntold of the death");
+}
+
+/// Rank 1 dies in the middle of a cast, which it would pass on.
+fn death_in_a_cast(node: &mut Node) {
+    node.barrier().unwrap();
+    let all = Group::all(node);
+    let mut bytes = vec![7; 40 * MUCH];
+    if node.rank() == 1 {
+        std::thread::spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            std::process::abort();
+        });
+    }
+    let error = node.cast_of(&all, 0, &mut bytes).err();
+    let error = error.unwrap_or_else(|| until_refused(node, &all, Barrier));
+    assert!(matches!(error, Error::PeerGone { rank: 1, .. }), "{error}");
     println!("\ntold of the death");
 }
 
@@ -328,8 +393,10 @@ fn as_rank() {
     };
     match role().as_deref() {
         Some("mismatches") => mismatches(&mut node),
+        Some("casts") => casts(&mut node),
         Some("two at once") => two_at_once(&mut node),
         Some("death") => return death(&mut node),
+        Some("death in a cast") => return death_in_a_cast(&mut node),
         Some("panics") => return late_panic(node),
         Some("roots") => roots(&mut node),
         Some("orders") => orders(&mut node),
@@ -375,6 +442,13 @@ fn groups_of_one_number_with_other_members_are_told_apart() {
 }
 
 #[test]
+fn a_cast_brings_any_number_of_bytes_along_any_chain() {
+    play(1, "casts", "shm");
+    play(2, "casts", "shm");
+    play(4, "casts", "udp");
+}
+
+#[test]
 fn two_operations_of_a_group_may_be_under_way() {
     play(2, "two at once", "shm");
     play(3, "two at once", "udp");
@@ -382,8 +456,13 @@ fn two_operations_of_a_group_may_be_under_way() {
 
 #[test]
 fn the_death_of_a_member_ends_the_calls_of_all_others() {
-    for path in ["shm", "udp"] {
-        let ended = run_ranks(4, "death", &["--path", path]);
+    for (role, path) in [
+        ("death", "shm"),
+        ("death", "udp"),
+        ("death in a cast", "shm"),
+        ("death in a cast", "udp"),
+    ] {
+        let ended = run_ranks(4, role, &["--path", path]);
         let told = ended.out.matches("told of the death").count();
         assert_eq!(told, 3, "{}{}", ended.out, ended.err);
         assert!(ended.err.contains("rank 1 on"), "{}", ended.err);

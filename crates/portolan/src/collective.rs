@@ -26,6 +26,8 @@ pub enum CollectiveKind {
     Allreduce,
     /// [`crate::Node::reduce`].
     Reduce,
+    /// [`crate::Node::cast`].
+    Cast,
 }
 
 /// A collective operation as one member called it.
@@ -49,13 +51,16 @@ impl fmt::Display for CollectiveCall {
             CollectiveKind::Broadcast => "broadcast",
             CollectiveKind::Allreduce => "allreduce",
             CollectiveKind::Reduce => "reduce",
+            CollectiveKind::Cast => "cast",
         })?;
         if let Some(values) = self.values {
             write!(f, " ({values})")?;
         }
         write!(f, " of {} bytes", self.len)?;
         match self.kind {
-            CollectiveKind::Broadcast => write!(f, " from member {}", self.root),
+            CollectiveKind::Broadcast | CollectiveKind::Cast => {
+                write!(f, " from member {}", self.root)
+            }
             CollectiveKind::Reduce => write!(f, " to member {}", self.root),
             _ => Ok(()),
         }

@@ -6,7 +6,8 @@
 #include <poll.h>
 
 enum { TAG = 77, OTHER_TAG = 78, ANSWER = 500, ASK = 6, REGION_LEN = 1 << 20 };
-enum { RING = 1, POSTED = 2, IN_PLACE = 3, EVENTS = 4, LONG = 5, LONG_LEN = 3 << 20, ROUNDS = 100 };
+enum { RING = 1, POSTED = 2, IN_PLACE = 3, EVENTS = 4, LONG = 5, LONG_LEN = 3 << 20,
+       MUCH_LEN = (5 << 20) + 77, ROUNDS = 100 };
 
 static portolan_node_t *node;
 static uint32_t rank, size, next, previous;
@@ -202,6 +203,13 @@ static void together(void) {
     CHECK(strcmp(word, rank % 2 ? "odd.." : "even.") == 0);
     OK(portolan_barrier(node, group));
     OK(portolan_group_free(group));
+    unsigned char *much = malloc(MUCH_LEN);
+    CHECK(much != NULL);
+    fill(much, MUCH_LEN, rank == size - 1 ? 5 : 99);
+    OK(portolan_cast(node, NULL, size - 1, much, MUCH_LEN));
+    expect(much, MUCH_LEN, 5);
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank", portolan_cast(node, NULL, size, much, MUCH_LEN));
+    free(much);
     OK(portolan_barrier(node, NULL));
 }
 

@@ -90,6 +90,7 @@ impl Head {
             CollectiveKind::Broadcast => 2,
             CollectiveKind::Allreduce => 3,
             CollectiveKind::Reduce => 4,
+            CollectiveKind::Cast => 5,
         };
         bytes[..4].copy_from_slice(&[VERSION, kind, self.op, self.datatype]);
         bytes[4..8].copy_from_slice(&self.root.to_le_bytes());
@@ -111,6 +112,7 @@ impl Head {
             2 => CollectiveKind::Broadcast,
             3 => CollectiveKind::Allreduce,
             4 => CollectiveKind::Reduce,
+            5 => CollectiveKind::Cast,
             _ => return None,
         };
         let known = usize::from(op) <= OP_COUNT && usize::from(datatype) <= VALUES.len();

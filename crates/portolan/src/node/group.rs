@@ -10,6 +10,8 @@
 //! same number other members, or the same in another order. The group cannot be used any more then, which every later
 //! call on it says: the others may go on in a group of another number.
 
+mod cast;
+
 use super::{Node, Sending, Task, Wait};
 use crate::buffer::Buffer;
 use crate::collective::{CollectiveKind, Head, Members};

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A broadcast of much: along a chain, block by block, each of which is passed on when it has come.
+//!
+//! A binomial tree carries few bytes in few hops, but its root sends everything several times. In a chain
+//! each member's link carries the data once in each direction, so it takes hardly longer to many than to
+//! one, once there are many more blocks than members: as `portolan cast` copies files, here for memory.
+//!
+//! The one invariant: blocks go in order, each with a head of its own (`P14.2`).
+
+use super::{Group, Node, Sending, Task, Wait, check_root};
+use crate::buffer::Buffer;
+use crate::collective::{CollectiveKind, Head};
+use crate::error::Error;
+use portolan_proto::{Cause, PeerId};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Bytes of a block: those of `portolan cast`. A head and an answer cost little beside it, and a chain
+/// fills soon.
+const BLOCK_LEN: usize = 1 << 20;
+
+/// Blocks under way to the next member, and from the one before: while one is on the wire, others are
+/// announced and granted.
+const UNDER_WAY_MAX: usize = 4;
+
+/// A member's part of a cast.
+struct Cast {
+    task: Task,
+    before: Option<u32>,
+    next: Option<u32>,
+    /// Heads and blocks that are expected, oldest first; a short block comes with its head.
+    receiving: VecDeque<Expected>,
+    sending: VecDeque<Wait>,
+    spare: Vec<Vec<u8>>,
+}
+
+/// What is expected of one block, until it has come.
+struct Expected {
+    head: Option<Wait>,
+    data: Option<Wait>,
+}
+
+impl Node {
+    /// Copies `bytes` of process `root` into those of all others, which must have the same length: the
+    /// same as [`Node::broadcast`], and faster for some megabytes or more.
+    ///
+    /// # Errors
+    /// As [`Node::broadcast`].
+    pub fn cast(&mut self, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
+        let all = Group::all(self);
+        self.cast_of(&all, root, bytes)
+    }
+
+    /// Copies `bytes` of member `root` into those of all other members of `group`, as [`Node::cast`].
+    /// Members pass the bytes on in the order of the group, from the root on.
+    ///
+    /// # Errors
+    /// As [`Node::broadcast`].
+    pub fn cast_of(&mut self, group: &Group, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
+        check_root(root, group.size())?;
+        let head = Head::new(CollectiveKind::Cast, root, bytes.len());
+        let task = self.begin_task(group, head)?;
+        let (own, size) = (group.rank(), group.size());
+        let member = |place: u32| (place % size != root).then_some(place % size);
+        let mut cast = Cast {
+            before: (own != root).then_some((own + size - 1) % size),
+            next: member(own + 1),
+            task,
+            receiving: VecDeque::new(),
+            sending: VecDeque::new(),
+            spare: Vec::new(),
+        };
+        let result = self.perform_cast(&mut cast, bytes);
+        let heads = cast.receiving.drain(..);
+        let waits = heads.flat_map(|expected| expected.head.into_iter().chain(expected.data));
+        for wait in waits.chain(cast.sending.drain(..)) {
+            self.give_up(&wait);
+        }
+        self.end_task(&cast.task, result)
+    }
+
+    fn perform_cast(&mut self, cast: &mut Cast, bytes: &mut [u8]) -> Result<(), Error> {
+        let len = bytes.len();
+        // What is empty is told, too: all members find out whether they mean the same.
+        let count = len.div_ceil(BLOCK_LEN).max(1);
+        let mut asked = 0;
+        for index in 0..count {
+            while cast.before.is_some() && asked < count.min(index + UNDER_WAY_MAX) {
+                self.expect_block(cast, block(asked, len).len())?;
+                asked += 1;
+            }
+            let place = &mut bytes[block(index, len)];
+            let memory = match cast.receiving.pop_front() {
+                Some(mut expected) => {
+                    let taken = self.take_block(&cast.task, &mut expected, place);
+                    if taken.is_err() {
+                        cast.receiving.push_front(expected);
+                    }
+                    taken?
+                }
+                None => {
+                    let mut memory = cast.spare.pop().unwrap_or_default();
+                    memory.clear();
+                    memory.extend_from_slice(place);
+                    memory
+                }
+            };
+            self.pass_on(cast, memory)?;
+        }
+        while !cast.sending.is_empty() {
+            self.finish_oldest(cast)?;
+        }
+        Ok(())
+    }
+
+    /// Posts what the next block needs.
+    fn expect_block(&mut self, cast: &mut Cast, len: usize) -> Result<(), Error> {
+        let Some(before) = cast.before else {
+            return Ok(());
+        };
+        let head = Some(self.post_head_of(&cast.task, before)?);
+        // From here on it is withdrawn whatever happens.
+        cast.receiving.push_back(Expected { head, data: None });
+        if !Task::is_inline(len) {
+            let mut buffer = cast.spare.pop().unwrap_or_default();
+            buffer.resize(len, 0);
+            let data = self.post_data_of(&cast.task, before, Buffer::from(buffer))?;
+            if let Some(expected) = cast.receiving.back_mut() {
+                expected.data = data;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a block, puts it into its place, and gives its memory.
+    fn take_block(
+        &mut self,
+        task: &Task,
+        expected: &mut Expected,
+        place: &mut [u8],
+    ) -> Result<Vec<u8>, Error> {
+        let is_inline = expected.data.is_none();
+        if let Some(head) = &mut expected.head {
+            self.wait_task(task, head, &|| false)?;
+        }
+        if let Some(head) = expected.head.take() {
+            let inline: &mut [u8] = if is_inline { &mut *place } else { &mut [] };
+            self.finish_inline(task, &head, inline)?;
+        }
+        if let Some(data) = &mut expected.data {
+            self.wait_task(task, data, &|| false)?;
+        }
+        let Some(data) = expected.data.take() else {
+            return Ok(place.to_vec());
+        };
+        let done = self.finish_wait(&data)?;
+        let memory = done.buffer.map(Buffer::into_vec).unwrap_or_default();
+        match memory.get(..place.len()) {
+            Some(got) if done.len == place.len() => place.copy_from_slice(got),
+            _ => {
+                let cause = Cause::Violation("a block of another length than the cast has");
+                let before = PeerId(done.source);
+                return Err(self.engine.look().inner.gone_error(before, cause));
+            }
+        }
+        Ok(memory)
+    }
+
+    /// Begins to send a block to the next member, as soon as few enough are under way.
+    fn pass_on(&mut self, cast: &mut Cast, memory: Vec<u8>) -> Result<(), Error> {
+        let Some(next) = cast.next else {
+            cast.spare.push(memory);
+            return Ok(());
+        };
+        if cast.sending.len() == UNDER_WAY_MAX {
+            self.finish_oldest(cast)?;
+        }
+        match self.begin_send_buffer(&cast.task, next, Buffer::from(memory))? {
+            Sending::Done(buffer) => cast.spare.push(buffer.into_vec()),
+            Sending::UnderWay(wait) => cast.sending.push_back(wait),
+        }
+        Ok(())
+    }
+
+    fn finish_oldest(&mut self, cast: &mut Cast) -> Result<(), Error> {
+        let Some(wait) = cast.sending.front_mut() else {
+            return Ok(());
+        };
+        self.wait_task(&cast.task, wait, &|| false)?;
+        if let Some(wait) = cast.sending.pop_front() {
+            let done = self.finish_wait(&wait)?;
+            cast.spare.extend(done.buffer.map(Buffer::into_vec));
+        }
+        Ok(())
+    }
+}
+
+/// Where block `index` of `len` bytes lies.
+fn block(index: usize, len: usize) -> Range<usize> {
+    index * BLOCK_LEN..((index + 1) * BLOCK_LEN).min(len)
+}
