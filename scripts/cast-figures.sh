@@ -5,7 +5,9 @@
 #   scripts/cast-figures.sh [RATE [MEGABYTES [HOSTS...]]]      default: 1gbit 256 1 2 4 8
 #
 # Each host's NIC sends RATE at most (tc tbf). Source and copies are in memory (/dev/shm). Prints seconds and the
-# rate to each host; what is missing on this machine is said and left out. SYSTEMS names some of them.
+# rate to each host, for each of RUNS (1) runs of all; what is missing on this machine is said and left out. SYSTEMS names some
+# of them. LOSS=N: each receiver loses N of 10,000 packets (nft), one by one: the NICs send no longer ones.
+# scp needs openssh-server, udpcast the package of that name, tar_chain and the nc_ ones netcat-openbsd.
 set -euo pipefail
 rate=${1:-1gbit}
 megabytes=${2:-256}
@@ -14,11 +16,13 @@ counts=("$@")
 [ ${#counts[@]} -gt 0 ] || counts=(1 2 4 8)
 portolan=${PORTOLAN:-target/release/portolan}
 lab=castfig
+loss=${LOSS:-0}
 directory=$(mktemp -d -p /dev/shm)
 most=0
 for count in "${counts[@]}"; do ((count > most)) && most=$count; done
 
 finish() {
+    ((${#servers[@]} == 0)) || kill "${servers[@]}" 2>/dev/null || true
     "$portolan" lab down --name "$lab" >/dev/null 2>&1 || true
     rm -rf "$directory"
 }
@@ -38,8 +42,45 @@ await() {
     until on "$1" ss -Hltn "sport = :$2" | grep -q . || ((left-- == 0)); do sleep 0.02; done
 }
 
-with_portolan() {
-    "$portolan" cast "$directory/source" "$directory/%h" --lab "$lab" --first "$1" >/dev/null
+with_portolan() { # COUNT [ARGUMENTS]
+    "$portolan" cast "$directory/source" "$directory/%h" --lab "$lab" --first "$@" >/dev/null
+}
+
+with_portolan_chain() { with_portolan "$1" --shape chain; }
+with_portolan_tree() { with_portolan "$1" --shape tree:2; }
+with_portolan_multicast() { with_portolan "$1" --shape multicast; }
+
+# By a group: receivers look for the sender by the interface's broadcast address, and those of a lab have none.
+with_udpcast() {
+    local host options=(--interface eth0 --nokbd --mcast-rdv-address 239.255.77.1 --ttl 1)
+    for ((host = 1; host <= $1; host++)); do
+        on "$host" timeout 300 udp-receiver "${options[@]}" --file "$directory/$lab-h$host" >/dev/null 2>&1 &
+    done
+    on 0 timeout 300 udp-sender "${options[@]}" --full-duplex --min-receivers "$1" --file "$directory/source" >/dev/null 2>&1
+    wait_for_jobs
+}
+
+# One ssh server a host, with keys and settings that nobody else has.
+servers=()
+start_ssh() {
+    local host
+    [ -d /run/sshd ] || mkdir /run/sshd
+    ssh-keygen -q -t ed25519 -N '' -f "$directory/key"
+    printf '%s\n' "HostKey $directory/key" "AuthorizedKeysFile $directory/key.pub" 'Port 2222' 'PidFile none' \
+        'StrictModes no' 'UsePAM no' 'PermitRootLogin yes' "Subsystem sftp internal-sftp" >"$directory/sshd"
+    for ((host = 1; host <= most; host++)); do
+        ip netns exec "$lab-h$host" /usr/sbin/sshd -D -f "$directory/sshd" &
+        servers+=($!)
+        await "$host" 2222
+    done
+}
+
+with_scp_loop() {
+    local host
+    for ((host = 1; host <= $1; host++)); do
+        on 0 scp -q -P 2222 -i "$directory/key" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+            -o LogLevel=ERROR "$directory/source" "root@$(address "$host"):$directory/$lab-h$host"
+    done
 }
 
 # A chain of nc and tee: what a shell does in the way of Dolly.
@@ -54,7 +95,31 @@ with_nc_chain() {
         await "$host" 9000
     done
     on 0 sh -c "nc -N $(address 1) 9000 < $directory/source"
-    wait
+    wait_for_jobs
+}
+
+# The same with tar at both ends.
+with_tar_chain() {
+    local host extract
+    for ((host = $1; host >= 1; host--)); do
+        extract="tar -x -C $directory --transform s/source/$lab-h$host/"
+        if ((host == $1)); then
+            on "$host" sh -c "nc -l -p 9000 | $extract" &
+        else
+            on "$host" bash -c "nc -l -p 9000 | tee >(nc -N $(address $((host + 1))) 9000) | $extract" &
+        fi
+        await "$host" 9000
+    done
+    on 0 sh -c "tar -c -C $directory source | nc -N $(address 1) 9000"
+    wait_for_jobs
+}
+
+# Servers of ssh are jobs, too, that do not end.
+wait_for_jobs() {
+    local job
+    for job in $(jobs -p); do
+        [[ " ${servers[*]} " == *" $job "* ]] || wait "$job" || true
+    done
 }
 
 # One host after the other: what scp and rsync in a loop do, without what ssh costs.
@@ -64,7 +129,7 @@ with_nc_loop() {
         on "$host" sh -c "nc -l -p 9000 > $directory/$lab-h$host" &
         await "$host" 9000
         on 0 sh -c "nc -N $(address "$host") 9000 < $directory/source"
-        wait
+        wait_for_jobs
     done
 }
 
@@ -85,29 +150,54 @@ with_rsync_loop() {
 "$portolan" lab up --name "$lab" --hosts $((most + 1)) >/dev/null
 for ((host = 0; host <= most; host++)); do
     on "$host" tc qdisc add dev eth0 root tbf rate "$rate" burst 256k limit 4m
+    if ((loss > 0)); then
+        on "$host" ip link set dev eth0 gso_max_segs 1
+        ((host == 0)) || on "$host" nft "table inet loss { chain into {
+            type filter hook input priority 0; numgen random mod 10000 < $loss drop; }; }"
+    fi
 done
 head -c "$((megabytes * 1000000))" /dev/urandom >"$directory/source"
+# The programs that a system needs.
+program_of() {
+    case $1 in
+    nc_* | tar_*) echo nc ;;
+    rsync_loop) echo rsync ;;
+    scp_loop) echo /usr/sbin/sshd ;;
+    udpcast) echo udp-sender ;;
+    *) echo ip ;;
+    esac
+}
+
+measure() { # SYSTEM COUNT
+    local host begin end
+    rm -f "$directory/$lab-h"*
+    begin=$(date +%s.%N)
+    "with_$1" "$2" || echo "FAILED: $1: status $?" >&2
+    end=$(date +%s.%N)
+    for ((host = 1; host <= $2; host++)); do
+        cmp -s "$directory/source" "$directory/$lab-h$host" || echo "WRONG: $1: the copy of host $host of $2" >&2
+    done
+    awk -v s="$1" -v n="$2" -v b="$begin" -v e="$end" -v m="$megabytes" \
+        'BEGIN { printf "| %s | %d | %.2f | %.0f |\n", s, n, e - b, m / (e - b) }'
+}
+
+systems=()
+for system in ${SYSTEMS:-portolan_chain portolan_tree portolan_multicast udpcast tar_chain nc_chain nc_loop rsync_loop scp_loop}; do
+    program=$(program_of "$system")
+    if command -v "$program" >/dev/null; then
+        systems+=("$system")
+    else
+        echo "SKIPPED: $system: $program is not installed" >&2
+    fi
+done
+[[ " ${systems[*]} " != *" scp_loop "* ]] || start_ssh
 echo "| system | hosts | seconds | MB/s to each |"
 echo "| --- | --- | --- | --- |"
-for system in ${SYSTEMS:-portolan nc_chain nc_loop rsync_loop}; do
-    case $system in
-    nc_*) program=nc ;;
-    rsync_loop) program=rsync ;;
-    *) program=ip ;;
-    esac
-    if ! command -v "$program" >/dev/null; then
-        echo "SKIPPED: $system: $program is not installed" >&2
-        continue
-    fi
+for ((run = 0; run < ${RUNS:-1}; run++)); do
     for count in "${counts[@]}"; do
-        rm -f "$directory/$lab-h"*
-        begin=$(date +%s.%N)
-        "with_$system" "$count"
-        end=$(date +%s.%N)
-        for ((host = 1; host <= count; host++)); do
-            cmp -s "$directory/source" "$directory/$lab-h$host" || echo "WRONG: $system: the copy of host $host of $count" >&2
+        # In alternation: what else the machine does meets them all.
+        for system in "${systems[@]}"; do
+            measure "$system" "$count"
         done
-        awk -v s="$system" -v n="$count" -v b="$begin" -v e="$end" -v m="$megabytes" \
-            'BEGIN { printf "| %s | %d | %.2f | %.0f |\n", s, n, e - b, m / (e - b) }'
     done
 done
