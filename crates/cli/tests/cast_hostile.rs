@@ -13,7 +13,8 @@ use common::{Ended, wait_until};
 use hosts::{Hosts, fill};
 use portolan_wire::{FRAME_HEADER_LEN, HELLO_LEN};
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::process::Stdio;
 
 const LEN: usize = (6 << 20) + 123;
@@ -83,6 +84,69 @@ fn frames_of_an_intruder_change_nothing() {
 #[test]
 fn frames_of_an_intruder_to_the_group_change_nothing() {
     among_frames_of_others("multicast");
+}
+
+/// Somebody who is in the group hears all datagrams of the source; he turns bits in them, and says them again.
+#[test]
+fn who_hears_the_group_can_change_nothing() {
+    let hosts = Hosts::new(3);
+    let (source, bytes) = (hosts.path("source.img"), fill(4, LEN));
+    fs::write(&source, &bytes).unwrap();
+    let target = hosts.path("%h.img");
+    let mut command = hosts.command(&[source.to_str().unwrap(), target.to_str().unwrap()]);
+    command.args(["--shape", "multicast", "--limit", "6M"]);
+    let mut cast = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut group = None;
+    wait_until("a host has joined", || {
+        let sockets = hosts.worker("n1").map_or(Vec::new(), udp_sockets);
+        group = sockets.into_iter().find(|at| at.ip().is_multicast());
+        group.is_some()
+    });
+    let group = group.unwrap();
+    let listener = join_group(group);
+    let speaker = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (mut heard, mut said) = (0_u64, 0_u64);
+    let mut datagram = vec![0; 1 << 16];
+    while cast.try_wait().unwrap().is_none() {
+        let Ok((len, from)) = listener.recv_from(&mut datagram) else {
+            continue;
+        };
+        // What he says himself comes to him, too.
+        if from == speaker.local_addr().unwrap() {
+            continue;
+        }
+        heard += 1;
+        let said_again = speaker.send_to(&datagram[..len], group);
+        let bit = usize::try_from(mix(heard)).unwrap_or(0) % (len * 8);
+        datagram[bit / 8] ^= 1 << (bit % 8);
+        let said_otherwise = speaker.send_to(&datagram[..len], group);
+        said += u64::from(said_again.is_ok()) + u64::from(said_otherwise.is_ok());
+    }
+    println!("{heard} datagrams heard, {said} said");
+    let ended: Ended = cast.wait_with_output().unwrap().into();
+    assert!(heard > 100 && said > 200, "{heard} heard, {said} said");
+    assert_whole(&hosts, &ended, &bytes, 3);
+}
+
+/// A socket beside those of the hosts, on the loopback.
+fn join_group(group: SocketAddr) -> UdpSocket {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt};
+    let (kind, flags) = (SockType::Datagram, SockFlag::SOCK_CLOEXEC);
+    let socket = nix::sys::socket::socket(AddressFamily::Inet, kind, flags, None).unwrap();
+    setsockopt(&socket, nix::sys::socket::sockopt::ReuseAddr, &true).unwrap();
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(group)).unwrap();
+    let socket = UdpSocket::from(socket);
+    let IpAddr::V4(ip) = group.ip() else {
+        panic!("{group}");
+    };
+    socket.join_multicast_v4(&ip, &Ipv4Addr::LOCALHOST).unwrap();
+    let while_nothing_comes = Some(std::time::Duration::from_millis(50));
+    socket.set_read_timeout(while_nothing_comes).unwrap();
+    socket
 }
 
 fn among_frames_of_others(shape: &str) {

@@ -14,7 +14,7 @@ const REPORTS_IN_WINDOW: u64 = 4;
 const RANGES_MAX: usize = 512;
 
 /// Bytes of the longest block's message.
-const MESSAGE_LEN: usize = BLOCK_LEN as usize + TRAILER_LEN;
+pub(super) const MESSAGE_LEN: usize = BLOCK_LEN as usize + TRAILER_LEN;
 
 /// A block of which pieces have come.
 #[derive(Debug)]

@@ -10,8 +10,11 @@
 //! source is never further ahead of the slowest than that one's socket can buffer, nor, by what
 //! [`crate::relay`] keeps, than the blocks that it may hold.
 //!
-//! The one invariant: no byte of a datagram is believed for itself. It counts only with the cast's
-//! token (and its seal, with `auth=aead`), for a block that is due, and the block only with its hash.
+//! Every host of an Ethernet can hear what is sent to a group, whatever its switches keep from it otherwise.
+//! So datagrams are always sealed, by a key of the cast.
+//!
+//! The one invariant: no byte of a datagram is believed for itself. It counts only with its seal, for a
+//! block that is due, and the block only with its hash.
 
 mod caster;
 mod datagram;
@@ -91,10 +94,10 @@ pub(crate) struct Front {
 /// What only members of a cast know. The source draws it, and tells it by the job's own messages.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keys {
-    /// Each datagram begins with it.
+    /// Each datagram begins with it: what is not the cast's is dropped without more ado.
     token: u64,
-    /// What seals the datagrams, where the job's messages are sealed.
-    seal: Option<[u8; 32]>,
+    /// What seals the datagrams.
+    seal: [u8; 32],
 }
 
 impl fmt::Debug for Keys {
@@ -105,7 +108,7 @@ impl fmt::Debug for Keys {
 
 impl Keys {
     /// New ones.
-    pub(crate) fn draw(is_sealed: bool) -> std::io::Result<Keys> {
+    pub(crate) fn draw() -> std::io::Result<Keys> {
         let mut bytes = [0; 40];
         let mut filled = 0;
         while filled < bytes.len() {
@@ -115,7 +118,7 @@ impl Keys {
         let (token, seal) = bytes.split_at(8);
         Ok(Keys {
             token: u64::from_le_bytes(token.try_into().unwrap_or_default()),
-            seal: is_sealed.then(|| seal.try_into().unwrap_or_default()),
+            seal: seal.try_into().unwrap_or_default(),
         })
     }
 }

@@ -4,7 +4,7 @@
 //! The source invites all hosts into a group, sends some datagrams for trial, and asks how many have come.
 //! Where a host cannot join or hears too few, the data goes by a chain, and that is said.
 
-use super::datagram::{Codec, Header};
+use super::datagram::{Codec, Header, OVERHEAD_LEN};
 use super::socket::{self, Run, Socket};
 use super::{Keys, Terms, Word};
 use crate::control::Control;
@@ -132,7 +132,7 @@ impl Call<'_> {
         let id = self.desks.node.job_id();
         let group = Ipv4Addr::new(239, 255, id[0], id[1]);
         let port = PORT_FIRST + u16::from_le_bytes([id[2], id[3]]) % PORTS;
-        let keys = draw(self.desks.node.is_sealed())?;
+        let keys = draw()?;
         let at = SocketAddrV4::new(group, port);
         let opened = own_addr(self.desks.node).and_then(|own| {
             let socket = Socket::casting(own, at).map_err(|errno| refused(own, &errno))?;
@@ -143,7 +143,7 @@ impl Call<'_> {
             Ok(opened) => opened,
             Err(why) => return Ok(Err(format!("the source {why}"))),
         };
-        let codec = Box::new(Codec::new(&keys));
+        let codec = Box::new(Codec::new(&keys)?);
         self.tell_all(&Word::Invite {
             group: group.octets(),
             port,
@@ -153,7 +153,7 @@ impl Call<'_> {
             Ok(least) => least,
             Err(why) => return Ok(Err(why)),
         };
-        let piece_len = socket::datagram_len(mtu).saturating_sub(codec.overhead_len());
+        let piece_len = socket::datagram_len(mtu).saturating_sub(OVERHEAD_LEN);
         if piece_len < PIECE_LEN_MIN {
             return Ok(Err(format!("packets of {mtu} bytes are too short")));
         }
@@ -226,7 +226,7 @@ impl Call<'_> {
                     let word = match join(self.desks.node, at) {
                         Ok((socket, mtu)) => {
                             let buffer_len = socket.buffer_len();
-                            way = Some((Box::new(socket), Box::new(Codec::new(&keys))));
+                            way = Some((Box::new(socket), Box::new(Codec::new(&keys)?)));
                             Word::Ready { buffer_len, mtu }
                         }
                         Err(why) => Word::Refused { why },
@@ -348,8 +348,8 @@ impl Call<'_> {
     }
 }
 
-fn draw(is_sealed: bool) -> Result<Keys, Fault> {
-    Keys::draw(is_sealed).map_err(|errno| Fault::System {
+fn draw() -> Result<Keys, Fault> {
+    Keys::draw().map_err(|errno| Fault::System {
         what: "drawing a key",
         errno,
     })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The socket of multicast: sends runs of datagrams to the group, or receives what comes to it.
 
-use super::datagram::{Codec, Header};
+use super::datagram::{Codec, Header, OVERHEAD_LEN};
 use portolan_sys::net::{self, Sender, SockAddr};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -65,7 +65,7 @@ impl Run {
         if before == 0 {
             self.datagram_len = len;
         }
-        self.is_full |= len < codec.overhead_len() + piece_len;
+        self.is_full |= len < OVERHEAD_LEN + piece_len;
     }
 
     fn clear(&mut self) {

@@ -3,8 +3,9 @@
 
 use super::caster::Caster;
 use super::datagram::{Codec, Header};
-use super::listener::Listener;
+use super::listener::{Listener, MESSAGE_LEN};
 use super::{Keys, Report, Terms, Word};
+use crate::block::TRAILER_LEN;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
@@ -69,7 +70,7 @@ impl Net {
             random,
             now,
             caster: Caster::new((1..).take(losses.len()), terms, now),
-            codec: Codec::new(&Keys::draw(false).unwrap()),
+            codec: Codec::new(&Keys::draw().unwrap()).unwrap(),
             messages,
             hosts: (1..).zip(losses.iter().map(host)).collect(),
             datagrams: 0,
@@ -94,11 +95,11 @@ impl Net {
         let message = &self.messages[usize::try_from(header.block).unwrap()];
         let mut bytes = Vec::new();
         self.codec.write(&mut bytes, &header, message, PIECE_LEN);
+        let (header, body) = self.codec.read(&mut bytes).unwrap();
         for host in self.hosts.values_mut().filter(|host| !host.is_gone) {
             if self.random.random_bool(host.loss) {
                 continue;
             }
-            let (header, body) = self.codec.read(&mut bytes).unwrap();
             host.take(&header, body);
         }
         true
@@ -275,4 +276,48 @@ fn nonsense_of_a_host_is_no_harm() {
         net.caster.on_report(random.random_range(0..4), &report);
     }
     net.run();
+}
+
+/// What a source of another version might send: nothing but the seal is right.
+#[test]
+fn any_headers_and_bodies_are_taken_or_dropped() {
+    let terms = Terms {
+        piece_len: PIECE_LEN,
+        window: WINDOW,
+        serial: 0,
+    };
+    let mut random = ChaCha8Rng::seed_from_u64(11);
+    let mut listener = Listener::new(terms);
+    let mut taken = 0;
+    for _ in 0..200_000 {
+        let is_odd = random.random_bool(0.1);
+        let count = random.random_range(0..9) / 3;
+        let pieces: Vec<u16> = (0..count).map(|_| random.random_range(0..5)).collect();
+        let header = Header {
+            serial: random.random(),
+            block: taken + random.random_range(0..8),
+            len: match is_odd {
+                true => random.random_range(0..1 << 24),
+                false => 100 * random.random_range(0..4),
+            },
+            pieces,
+        };
+        let body = vec![
+            1;
+            if is_odd {
+                random.random_range(0..200)
+            } else {
+                100
+            }
+        ];
+        listener.on_datagram(&header, &body, taken + BLOCKS_KEPT, Vec::new);
+        if let Some((seq, message)) = listener.take_block() {
+            assert_eq!(seq, taken);
+            assert!((TRAILER_LEN..=MESSAGE_LEN).contains(&message.len()));
+            taken += 1;
+        }
+        let report = listener.take_report();
+        assert!(report.is_none_or(|report| report.lacks.len() <= 512));
+    }
+    assert!(taken > 0, "nothing was whole");
 }

@@ -90,13 +90,6 @@ impl Node {
     pub fn network_addr(&self) -> Option<IpAddr> {
         self.engine.look().network_addr()
     }
-
-    /// Whether what this process sends over networks is encrypted (`auth=aead`).
-    #[must_use]
-    pub fn is_sealed(&self) -> bool {
-        // One that cannot be would not have joined.
-        matches!(Auth::asked(&self.job), Ok(Auth::Aead(_)))
-    }
 }
 
 /// Publishes this process's address, and collects everybody's, by rank.
