@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# What the C interfaces cost: half a round trip through Rust and through portolan.h, gamma.h, bip.h
-# and gm.h, with the options of GM+ and without, in turns, and how far the medians of the C programs are
+# What the C interfaces cost: half a round trip through Rust and through portolan.h, gamma.h, bip.h,
+# gm.h, with the options of GM+ and without, and vipl.h, in turns, and how far the medians of the C programs are
 # from Rust's. For a quiet machine with two free cores.
 #
 #   scripts/c-bench.sh [BYTES [ROUNDS]]      default: 64 bytes, 11 rounds of each
@@ -40,6 +40,7 @@ compile pingpong capi portolan
 compile gamma_pingpong gamma gamma
 compile bip_ring bip bip
 compile gm_allsize gm gm
+compile vipl_pingpong vipl vipl
 rm -f -- "$work_dir"/times-*
 for ((i = 0; i < rounds; i++)); do
     half "$release_dir/examples/pingpong" "$len" >>"$work_dir/times-rust"
@@ -48,10 +49,11 @@ for ((i = 0; i < rounds; i++)); do
     half "$work_dir/bip_ring" "$trials" "$len" >>"$work_dir/times-bip"
     half "$work_dir/gm_allsize" "$trials" "$len" >>"$work_dir/times-gm"
     GM_PLUS=inline,unacknowledged half "$work_dir/gm_allsize" "$trials" "$len" >>"$work_dir/times-gm+"
+    half "$work_dir/vipl_pingpong" "$trials" "$len" >>"$work_dir/times-vipl"
 done
 echo "half round trip of $len bytes, median of $rounds"
 rust=$(median times-rust)
-for name in rust c gamma bip gm gm+; do
+for name in rust c gamma bip gm gm+ vipl; do
     awk -v name="$name" -v us="$(median "times-$name")" -v rust="$rust" 'BEGIN {
         printf "%-6s %.3f µs, %+4.0f ns\n", name, us, (us - rust) * 1000 }'
 done

@@ -190,7 +190,7 @@ pub unsafe extern "C" fn VipCQDone(
     call(|machine| {
         let mut found = machine.world().take_entry(CQHandle)?;
         if found.is_none() {
-            machine.turn()?;
+            machine.turns()?;
             found = machine.world().take_entry(CQHandle)?;
         }
         let Some(found) = found else {

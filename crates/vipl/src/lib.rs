@@ -32,6 +32,7 @@ pub mod cq;
 mod descriptor;
 mod error;
 pub mod fault;
+mod lock;
 mod machine;
 mod meeting;
 pub mod memory;

@@ -6,10 +6,11 @@
 
 use crate::code::*;
 use crate::error::{Failure, lacking};
+use crate::lock::{self, Guard};
 use crate::world::World;
-use parking_lot::{Mutex, MutexGuard};
 use portolan::{Error, Message, Node, PortConfig};
-use std::cell::{RefCell, RefMut};
+use std::cell::{RefCell, RefMut, UnsafeCell};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -44,28 +45,46 @@ pub(crate) struct Machine {
     pub(crate) scratch: Vec<u8>,
 }
 
-static MACHINE: Mutex<Machine> = Mutex::new(Machine {
+struct MachineCell(UnsafeCell<Machine>);
+
+// SAFETY: it is reached through `Held` alone, of which there is one at a time, by the lock. What it has may
+// be used by any thread.
+unsafe impl Sync for MachineCell {}
+
+static MACHINE: MachineCell = MachineCell(UnsafeCell::new(Machine {
     node: None,
     is_over: false,
     event_fd: -1,
     idle_turns: 0,
     scratch: Vec::new(),
-});
+}));
 
 /// In a child of a process that has joined: the node is the parent's.
 static FORKED: AtomicBool = AtomicBool::new(false);
-
-/// Whether two threads have ever met at the lock. From then on waits sleep for moments only.
-static SHARED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn disown() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-pub(crate) type Held = MutexGuard<'static, Machine>;
+/// The machine, with the lock held.
+pub(crate) struct Held(#[allow(dead_code, reason = "what it gives back when it is dropped")] Guard);
 
-pub(crate) fn is_shared() -> bool {
-    SHARED.load(Ordering::Relaxed)
+impl Deref for Held {
+    type Target = Machine;
+
+    #[inline]
+    fn deref(&self) -> &Machine {
+        // SAFETY: the lock is held, and nobody else has a reference.
+        unsafe { &*MACHINE.0.get() }
+    }
+}
+
+impl DerefMut for Held {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Machine {
+        // SAFETY: as above.
+        unsafe { &mut *MACHINE.0.get() }
+    }
 }
 
 /// The machine, in whatever state.
@@ -74,16 +93,7 @@ pub(crate) fn lock() -> Result<Held, Failure> {
     if FORKED.load(Ordering::Relaxed) {
         return Err(Error::Forked.into());
     }
-    match MACHINE.try_lock() {
-        Some(held) => Ok(held),
-        None => Ok(lock_slowly()),
-    }
-}
-
-#[cold]
-fn lock_slowly() -> Held {
-    SHARED.store(true, Ordering::Relaxed);
-    MACHINE.lock()
+    Ok(Held(lock::take()?))
 }
 
 /// Runs the body of a function with the lock held; afterwards, without it, those are called that want to
@@ -166,7 +176,7 @@ extern "C" fn leave() {
         }
         // The thread that calls handlers comes out soon; another that does not will not: the launcher sees
         // to the job's end.
-        let Some(mut machine) = MACHINE.try_lock_for(PATIENCE) else {
+        let Some(mut machine) = lock::take_within(PATIENCE).map(Held) else {
             return Ok(());
         };
         machine.is_over = true;

@@ -216,7 +216,7 @@ unsafe fn done(handle: VIP_VI_HANDLE, at: *mut *mut VIP_DESCRIPTOR, is_recv: boo
         }
         let mut taken = machine.world().take(handle, is_recv)?;
         if taken.is_none() {
-            machine.turn()?;
+            machine.turns()?;
             taken = machine.world().take(handle, is_recv)?;
         }
         let Some((result, descriptor)) = taken else {
