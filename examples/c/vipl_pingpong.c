@@ -70,14 +70,14 @@ static void fill(VIP_DESCRIPTOR *descriptor, void *at, size_t len) {
 
 static void post_recv(VIP_DESCRIPTOR *descriptor) { must(VipPostRecv(vi, descriptor, handle), "a receive"); }
 
-/* Waits for a message, and posts its descriptor again. */
-static void take(void) {
+/* Waits for a message; its descriptor is to be posted again. */
+static VIP_DESCRIPTOR *take(void) {
     VIP_DESCRIPTOR *done;
     VIP_RETURN result;
     do result = VipRecvDone(vi, &done);
     while (result == VIP_NOT_DONE);
     must(result, "a message");
-    post_recv(done);
+    return done;
 }
 
 static void post(void) { must(VipPostSend(vi, &own->send, handle), "a send"); }
@@ -107,8 +107,9 @@ static double half(size_t len, long trials, int by_rdma) {
     for (long i = -WARM_UP; i < trials; i++) {
         if (i == 0) begin = now();
         if (me == 0) post();
-        take();
+        VIP_DESCRIPTOR *done = take();
         if (me == 1) post();
+        post_recv(done);
         end_send();
     }
     return (now() - begin) / (double)trials / 2;
@@ -151,7 +152,7 @@ static void tell(void) {
     memcpy(own->out, &mine, sizeof mine);
     prepare(sizeof mine, 0);
     if (me == 0) post();
-    take();
+    post_recv(take());
     memcpy(&theirs, own->in, sizeof theirs);
     if (me == 1) post();
     end_send();

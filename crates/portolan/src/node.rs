@@ -164,6 +164,15 @@ impl Node {
         self.engine.look().question_count()
     }
 
+    /// Whether messages to process `rank` go through shared memory, where none is lost: for interfaces that
+    /// choose their services by that.
+    #[must_use]
+    pub fn shares_memory(&self, rank: u32) -> bool {
+        let engine = self.engine.look();
+        let status = engine.inner.core.path_status(PeerId(rank), LinkId::SHM);
+        status.is_some_and(|path| path.up)
+    }
+
     /// Everything that was dropped here, by reason, by the protocol and by the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
@@ -509,6 +518,23 @@ impl Node {
     #[inline]
     pub fn progress(&mut self) -> usize {
         self.engine.enter().progress()
+    }
+
+    /// The same until something has come, `turns` times at most: for programs that poll for messages which
+    /// handlers take. As after a receive that waited, acknowledgements that need not leave at once are left
+    /// to the next call.
+    #[inline]
+    pub fn progress_until_moved(&mut self, turns: u32) -> usize {
+        let engine = &mut *self.engine.enter();
+        for _ in 0..turns {
+            let moved = engine.work(None);
+            if moved > 0 {
+                engine.leave_to_caller();
+                return moved;
+            }
+            engine.leave();
+        }
+        0
     }
 
     /// Makes progress, and sleeps between, until `done` says so. For programs whose handlers count.

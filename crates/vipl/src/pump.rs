@@ -282,12 +282,9 @@ impl Machine {
     /// cost more than turns.
     #[inline]
     pub(crate) fn turns(&mut self) -> Result<(), Failure> {
-        let node = self.node()?;
-        for _ in 1..TURNS_PER_POLL {
-            if node.progress() > 0 {
-                self.idle_turns = 0;
-                return self.work();
-            }
+        if self.node()?.progress_until_moved(TURNS_PER_POLL) > 0 {
+            self.idle_turns = 0;
+            return self.work();
         }
         self.turn()
     }
@@ -411,11 +408,14 @@ impl Machine {
 
     /// Says what is owed, before the program is busy elsewhere.
     pub(crate) fn acknowledge(&mut self) -> Result<(), Failure> {
-        let due = std::mem::take(&mut self.world().due);
-        for index in due {
-            self.say_ack(index)?;
+        // The table keeps its memory: it is filled with each message.
+        loop {
+            let next = self.world().due.pop();
+            match next {
+                Some(index) => self.say_ack(index)?,
+                None => return Ok(()),
+            }
         }
-        Ok(())
     }
 
     /// Looks whether those live that something is waited for from. A receive from one process, for which

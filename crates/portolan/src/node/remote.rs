@@ -22,7 +22,7 @@ use crate::engine::{Call, Context, Engine, Inner, Waiter, atomic_spec};
 use crate::error::Error;
 use crate::ops::{OpKind, Request};
 use crate::port::Lane;
-use portolan_proto::{Access, AtomicSpec, LinkId, OpId, PeerId, RegionSpec, RemoteSpec};
+use portolan_proto::{Access, AtomicSpec, OpId, RegionSpec, RemoteSpec};
 
 /// Names a region of another process. Who knows it may use the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,15 +120,6 @@ pub struct PutNotice {
 }
 
 impl Node {
-    /// Whether messages to process `rank` go through shared memory, where none is lost: for interfaces that
-    /// choose their services by that.
-    #[must_use]
-    pub fn shares_memory(&self, rank: u32) -> bool {
-        let engine = self.engine.look();
-        let status = engine.inner.core.path_status(PeerId(rank), LinkId::SHM);
-        status.is_some_and(|path| path.up)
-    }
-
     /// Opens `memory` to all processes of the job that are told its key.
     ///
     /// # Errors
