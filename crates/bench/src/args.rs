@@ -2,6 +2,7 @@
 //! What a person asks `portolan bench` to measure.
 
 use crate::conditions::{Auth, Conditions, PPM_PER_PERCENT, PlacementChoice, Schedule};
+use crate::interface::Interface;
 use clap::ValueEnum;
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ pub struct BenchArgs {
     /// Systems to compare with.
     #[arg(long = "vs", value_enum, value_delimiter = ',')]
     pub(crate) versus: Vec<Versus>,
+    /// Interfaces of the papers whose C libraries do the same work, in ping-pong and logp.
+    #[arg(long = "interface", value_enum, value_delimiter = ',')]
+    pub(crate) interfaces: Vec<Interface>,
     /// Also do the same work on the bare socket or memory, with no protocol.
     #[arg(long)]
     pub(crate) limits: bool,
@@ -186,6 +190,9 @@ impl BenchArgs {
         if !self.auth.is_empty() && self.paths() == [Path::Shm] {
             return Err(ArgsError::AuthOnMemory);
         }
+        if !self.interfaces.is_empty() && !self.metrics.iter().copied().any(Interface::has) {
+            return Err(ArgsError::InterfaceWithoutMetric);
+        }
         if self.broker && !self.paths().into_iter().any(by_broker) {
             return Err(ArgsError::BrokerWithoutPacket);
         }
@@ -202,6 +209,18 @@ impl BenchArgs {
             }
         }
         Ok(())
+    }
+
+    /// The interfaces of the papers that can do the work, each once.
+    pub(crate) fn interfaces_for(&self, metric: Metric, size: usize) -> Vec<Interface> {
+        let mut interfaces = Vec::new();
+        for interface in &self.interfaces {
+            let can = Interface::has(metric) && interface.carries(size);
+            if can && !interfaces.contains(interface) {
+                interfaces.push(*interface);
+            }
+        }
+        interfaces
     }
 
     /// The paths to measure, `all` resolved, each once.
@@ -233,6 +252,9 @@ pub enum ArgsError {
         "--placement has no effect without bulk data: add stream, loaded or incast, or leave it out"
     )]
     PlacementWithoutBulk,
+    /// Other metrics were not measured by the papers' interfaces.
+    #[error("--interface has no effect without pingpong or logp: add one, or leave it out")]
+    InterfaceWithoutMetric,
     /// Brokers have nothing but raw Ethernet.
     #[error("--broker has no effect without raw Ethernet: add --path packet, or leave it out")]
     BrokerWithoutPacket,

@@ -69,7 +69,9 @@ impl End {
             Program::TcpLogp => rows::logp::tcp(self),
             Program::UdpLogp => rows::logp::udp(self),
             Program::PacketLogp => rows::logp::packet(self),
-            Program::Portolan(..) => bail!("a Portolan row is run by the launcher"),
+            Program::Portolan(..) | Program::Interface(..) => {
+                bail!("a row of Portolan's is run by the launcher")
+            }
         }
     }
 

@@ -23,6 +23,7 @@ mod extra;
 mod half_power;
 mod history;
 mod incast;
+mod interface;
 mod interfere;
 mod launcher;
 mod loaded;
@@ -225,7 +226,7 @@ impl Bench<'_> {
         let mut complete = true;
         for (measurement, why) in outcome.failures {
             let program = measurement.program;
-            complete &= !matches!(program, Program::Portolan(..));
+            complete &= program.job().is_none();
             report.notes.push(format!(
                 "{metric}, {size} bytes, {}: {why}",
                 measurement.name()
@@ -236,7 +237,7 @@ impl Bench<'_> {
 
     fn measure(&self, measurement: &Measurement, size: usize) -> Result<Sample> {
         let mut spec = self.spec(measurement, size);
-        if let Program::Portolan(_, path) = measurement.program {
+        if let Some((_, path)) = measurement.program.job() {
             let places = self.places(measurement, path);
             return portolan_rows::run(&mut spec, path, &places, self.launcher);
         }
@@ -248,7 +249,7 @@ impl Bench<'_> {
 
     /// Where the ranks of a Portolan row run.
     fn places(&self, measurement: &Measurement, path: Path) -> Vec<Place> {
-        let Program::Portolan(metric, _) = measurement.program else {
+        let Some((metric, _)) = measurement.program.job() else {
             return Vec::new();
         };
         let site = match &self.crowd {

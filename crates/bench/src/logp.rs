@@ -121,7 +121,7 @@ pub(crate) trait Talk {
 pub(crate) fn measure(talk: &mut impl Talk, spec: &Spec) -> Result<Sample> {
     let spec = quartered(spec);
     let mut loops = Loops::new(talk, &spec);
-    let mut sample = loops.round_trips()?;
+    let mut sample = loops.round_trips(1)?;
     let delay = delay(&sample);
     // The other end is told it by the stamps' own means: a message of its own.
     let delay_ns = u64::try_from(delay.as_nanos())?;
@@ -151,6 +151,22 @@ pub(crate) fn answer(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
     loops.talk.receive_windows(&spec)?;
     loops.receive_at_once()?;
     loops.receive_delayed(Duration::from_nanos(u64::from_le_bytes(delay_ns)))
+}
+
+/// Loop (a) alone, the driver's part: turns of so many round trips.
+///
+/// # Errors
+/// As [`measure`].
+pub(crate) fn ping(talk: &mut impl Talk, spec: &Spec, messages: u64) -> Result<Sample> {
+    Loops::new(talk, spec).round_trips(messages)
+}
+
+/// The answerer's part of it.
+///
+/// # Errors
+/// As [`answer`].
+pub(crate) fn pong(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
+    Loops::new(talk, spec).answer_round_trips()
 }
 
 fn quartered(spec: &Spec) -> Spec {
@@ -188,17 +204,19 @@ impl<'a, T: Talk> Loops<'a, T> {
         }
     }
 
-    /// Loop (a).
-    fn round_trips(&mut self) -> Result<Sample> {
+    /// Loop (a), so many times a turn.
+    fn round_trips(&mut self, messages: u64) -> Result<Sample> {
         let mut seq = 0;
-        drive(self.pace, Turn::round_trips(1), |last| {
-            let flags = turn_flags(seq, last);
-            stamp(&mut self.message, seq, flags);
-            self.talk.send(&self.message)?;
-            self.talk.receive(&mut self.message)?;
-            let answered = verify(&self.message, seq)?;
-            ensure!(answered == flags, "the answer is not the question");
-            seq += 1;
+        drive(self.pace, Turn::round_trips(messages), |last| {
+            for index in 1..=messages {
+                let flags = turn_flags(seq, last && index == messages);
+                stamp(&mut self.message, seq, flags);
+                self.talk.send(&self.message)?;
+                self.talk.receive(&mut self.message)?;
+                let answered = verify(&self.message, seq)?;
+                ensure!(answered == flags, "the answer is not the question");
+                seq += 1;
+            }
             Ok(())
         })
     }

@@ -101,6 +101,10 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted>
             let program = Program::Portolan(metric, path);
             rows.push(wanted("portolan", path, vec![program]).under(conditions));
         }
+        for interface in args.interfaces_for(metric, size) {
+            let program = Program::Interface(interface, metric, path);
+            rows.push(wanted(interface.name(), path, vec![program]));
+        }
         if args.limits {
             rows.push(wanted(
                 "limit",

@@ -175,11 +175,19 @@ fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
         sample.take(portolan_account::hear(node, 1, ANSWERS)?);
         sample.add("sender", own);
     }
+    leave(spec, &sample)
+}
+
+/// Leaves rank 0's sample where the row's request looks for it.
+///
+/// # Errors
+/// It cannot be written there.
+pub(crate) fn leave(spec: &Spec, sample: &Sample) -> Result<()> {
     let path = spec
         .result
         .as_ref()
         .context("nobody said where the result goes")?;
-    fs::write(path, serde_json::to_vec(&sample)?)
+    fs::write(path, serde_json::to_vec(sample)?)
         .with_context(|| format!("cannot write the result to {}", path.display()))
 }
 

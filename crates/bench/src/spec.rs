@@ -4,6 +4,7 @@
 use crate::args::{Metric, Path};
 use crate::conditions::Conditions;
 use crate::congestion::Congestion;
+use crate::interface::Interface;
 use crate::measure::Pace;
 use crate::place::Place;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ use std::path::PathBuf;
 pub(crate) enum Program {
     /// Portolan itself.
     Portolan(Metric, Path),
+    /// A C library on top of it.
+    Interface(Interface, Metric, Path),
     /// Cache lines bounced between two cores.
     ShmPingpong(Lines),
     /// A copy between two processes of one host.
@@ -56,10 +59,23 @@ pub(crate) enum Program {
 }
 
 impl Program {
+    /// What a job of Portolan's measures, and by which path; `None` for a bare row.
+    pub(crate) fn job(self) -> Option<(Metric, Path)> {
+        match self {
+            Program::Portolan(metric, path) | Program::Interface(_, metric, path) => {
+                Some((metric, path))
+            }
+            _ => None,
+        }
+    }
+
     /// How a person knows the work.
     pub(crate) fn name(self) -> String {
         let name = match self {
             Program::Portolan(_, path) => return format!("portolan over {path}"),
+            Program::Interface(interface, _, path) => {
+                return format!("{} over {path}", interface.name());
+            }
             Program::ShmPingpong(_) | Program::ShmStream(_) | Program::ShmRate(_) => "bare memory",
             Program::PacketPingpong(_) | Program::PacketFlow(_) | Program::PacketLogp => {
                 "bare Ethernet"
@@ -87,7 +103,10 @@ impl Program {
     /// How the JSON and the table name this way of doing the work; empty where there is only one.
     pub(crate) fn variant(self) -> &'static str {
         match self {
-            Program::Portolan(..) | Program::UdpLogp | Program::PacketLogp => "",
+            Program::Portolan(..)
+            | Program::Interface(..)
+            | Program::UdpLogp
+            | Program::PacketLogp => "",
             Program::PacketPingpong(Intake::Ring) => "mapped ring",
             Program::PacketPingpong(Intake::Call) => "recv",
             Program::XdpPingpong(Hook::Generic) | Program::XdpLinkPingpong(Hook::Generic) => {

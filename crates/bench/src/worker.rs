@@ -4,6 +4,7 @@
 
 use crate::control::{Wire, conduct};
 use crate::end::End;
+use crate::interface;
 use crate::measure::{Pace, Sample};
 use crate::portolan_rows;
 use crate::spec::{Program, Role, Spec};
@@ -41,12 +42,14 @@ pub struct WorkerArgs {
 pub fn work(args: &WorkerArgs) -> Result<ExitCode> {
     let spec: Spec = serde_json::from_str(&args.spec).context("--spec is not a specification")?;
     watch(spec.pace);
-    if let Program::Portolan(metric, _) = spec.program {
-        portolan_rows::work(&spec, metric)?;
-    } else {
-        // A bare end must not outlive the command: it may be spinning on a core.
-        set_pdeathsig(Signal::SIGKILL).context("prctl(PR_SET_PDEATHSIG)")?;
-        End::work(spec, Wire::new(stdin(), stdout()))?;
+    match spec.program {
+        Program::Portolan(metric, _) => portolan_rows::work(&spec, metric)?,
+        Program::Interface(interface, metric, _) => interface::work(&spec, interface, metric)?,
+        _ => {
+            // A bare end must not outlive the command: it may be spinning on a core.
+            set_pdeathsig(Signal::SIGKILL).context("prctl(PR_SET_PDEATHSIG)")?;
+            End::work(spec, Wire::new(stdin(), stdout()))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

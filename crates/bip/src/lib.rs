@@ -23,6 +23,6 @@
 pub mod init;
 mod machine;
 mod message;
-mod receive;
-mod send;
+pub mod receive;
+pub mod send;
 mod tag;

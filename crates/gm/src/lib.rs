@@ -25,20 +25,20 @@
 
 pub mod alarm;
 mod arrive;
-mod buffer;
+pub mod buffer;
 pub mod code;
 mod conn;
 mod error;
 pub mod event;
 mod machine;
-mod memory;
+pub mod memory;
 mod misc;
-mod name;
+pub mod name;
 pub mod port;
 mod pump;
-mod receive;
+pub mod receive;
 mod recover;
-mod send;
+pub mod send;
 mod table;
 mod tokens;
 pub mod util;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows of the papers' interfaces: the same work as Portolan's own rows, by the functions of a C library
+//! on top of it. Ping-pong and LogP's loops, as their evaluations had them.
+
+mod bip;
+mod gm;
+
+use crate::args::{Metric, Path};
+use crate::effort::Costs;
+use crate::logp::{self, Talk};
+use crate::measure::SHM_BATCH;
+use crate::place::pin;
+use crate::portolan_rows::leave;
+use crate::spec::{Program, Role, Spec};
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+/// A C library on Portolan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Interface {
+    /// `bip.h`.
+    Bip,
+    /// `gm.h`.
+    Gm,
+    /// `gm.h` with the options of GM+.
+    #[value(name = "gm+")]
+    GmPlus,
+}
+
+impl Interface {
+    /// As the table and the JSON name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Interface::Bip => "bip",
+            Interface::Gm => "gm",
+            Interface::GmPlus => "gm+",
+        }
+    }
+
+    /// Whether messages of so many bytes can be sent, and the loops can mark them.
+    pub(crate) fn carries(self, size: usize) -> bool {
+        match self {
+            // Words of four bytes.
+            Interface::Bip => size > 0 && size.is_multiple_of(4),
+            Interface::Gm | Interface::GmPlus => size > 0,
+        }
+    }
+
+    /// Whether `metric` is measured by it.
+    pub(crate) fn has(metric: Metric) -> bool {
+        matches!(metric, Metric::Pingpong | Metric::Logp)
+    }
+}
+
+/// Is one rank of a row by `interface`.
+///
+/// # Errors
+/// A message was wrong, or the result cannot be written. The libraries end a process that cannot go on.
+pub(crate) fn work(spec: &Spec, interface: Interface, metric: Metric) -> Result<()> {
+    match interface {
+        Interface::Bip => play(&mut bip::Bip::join()?, spec, metric),
+        Interface::Gm => play(&mut gm::Gm::open(spec.size, 0)?, spec, metric),
+        Interface::GmPlus => play(&mut gm::Gm::open(spec.size, gm::PLUS)?, spec, metric),
+    }
+}
+
+/// An end that knows which it is.
+trait Member: Talk {
+    fn role(&self) -> Role;
+
+    /// All that was sent has been taken: this end may leave.
+    fn end(&mut self) -> Result<()>;
+}
+
+fn play(member: &mut impl Member, spec: &Spec, metric: Metric) -> Result<()> {
+    let role = member.role();
+    if let Some(cores) = spec.cores {
+        pin(cores[role.index()]).context("cannot pin to a core")?;
+    }
+    let batch = match spec.program {
+        Program::Interface(_, _, Path::Shm) => SHM_BATCH,
+        _ => 1,
+    };
+    let sample = match (metric, role) {
+        (Metric::Pingpong, Role::Driver) => Some(logp::ping(member, spec, batch)?),
+        (Metric::Pingpong, Role::Answerer) => logp::pong(member, spec).map(|()| None)?,
+        (Metric::Logp, Role::Driver) => Some(logp::measure(member, spec)?),
+        (Metric::Logp, Role::Answerer) => logp::answer(member, spec).map(|()| None)?,
+        _ => bail!("{metric} is not measured by the papers' interfaces"),
+    };
+    member.end()?;
+    let Some(mut sample) = sample else {
+        return Ok(());
+    };
+    if !spec.calls {
+        sample.extra.effort = Costs::default();
+    }
+    leave(spec, &sample)
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! BIP's tagged messages of words.
+#![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
+
+use super::Member;
+use crate::logp::Talk;
+use crate::spec::Role;
+use anyhow::{Result, ensure};
+use bip::init::{bip_init, bip_mynode, bip_numnodes};
+use bip::receive::bip_trecv;
+use bip::send::bip_tsend;
+use std::ffi::c_int;
+
+/// Of all messages of a row.
+const TAG: c_int = 7;
+
+/// Bytes of a word.
+const WORD: usize = size_of::<c_int>();
+
+/// This process as a node.
+pub(super) struct Bip {
+    node: c_int,
+}
+
+impl Bip {
+    pub(super) fn join() -> Result<Bip> {
+        bip_init();
+        // SAFETY: written by `bip_init` alone, which has returned.
+        let (node, count) = unsafe { (bip_mynode, bip_numnodes) };
+        ensure!(count == 2, "a row has 2 nodes, not {count}");
+        Ok(Bip { node })
+    }
+}
+
+/// Words of a message: `len` is a multiple of theirs.
+fn words(len: usize) -> Result<c_int> {
+    Ok(c_int::try_from(len / WORD)?)
+}
+
+impl Talk for Bip {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        let count = words(message.len())?;
+        // SAFETY: so many words, which the library reads as bytes until it returns.
+        unsafe { bip_tsend(1 - self.node, TAG, message.as_ptr().cast(), count) };
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8]) -> Result<()> {
+        let count = words(message.len())?;
+        // SAFETY: so many words, which nobody else uses, and which the library writes as bytes.
+        let got = unsafe { bip_trecv(TAG, message.as_mut_ptr().cast(), count) };
+        ensure!(got == count, "a message of {got} words instead of {count}");
+        Ok(())
+    }
+}
+
+impl Member for Bip {
+    fn role(&self) -> Role {
+        match self.node {
+            0 => Role::Driver,
+            _ => Role::Answerer,
+        }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! GM's messages into buffers by size, with the options of GM+ or without.
+#![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
+
+use super::Member;
+use crate::logp::Talk;
+use crate::spec::{Role, window};
+use anyhow::{Result, bail, ensure};
+use gm::buffer::gm_provide_receive_buffer_with_tag;
+use gm::code::{GM_API_VERSION_1_6, GM_LOW_PRIORITY, GM_SUCCESS, gm_status_t};
+use gm::event::{
+    GM_FAST_PEER_RECV_EVENT, GM_NO_RECV_EVENT, GM_PEER_RECV_EVENT, gm_recv_event_fields,
+};
+use gm::event::{gm_max_length_for_size, gm_min_size_for_length};
+use gm::memory::gm_dma_malloc;
+use gm::name::{gm_get_node_id, gm_max_node_id_in_use};
+use gm::port::{
+    GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED, gm_close, gm_init, gm_open, gm_port,
+    gm_set_port_options,
+};
+use gm::receive::{gm_receive, gm_unknown};
+use gm::send::gm_send_to_peer_with_callback;
+use std::cell::Cell;
+use std::ffi::{c_uint, c_void};
+use std::ptr;
+
+/// What GM+ adds.
+pub(super) const PLUS: c_uint = GM_PLUS_INLINE | GM_PLUS_UNACKNOWLEDGED;
+
+/// The same on both sides; for programs.
+const PORT: c_uint = 2;
+
+/// Sends under way at most: a port has 64 tokens, half of them for low priority.
+const UNDER_WAY_MAX: usize = 24;
+
+/// Buffers for what is not a message of the row, of each size: a word at a time, and one that the
+/// receiver of the last still has.
+const WORDS: u64 = 2;
+
+/// Bytes of the longest such word: the moments of a burst.
+const WORD_LEN_MAX: usize = 256;
+
+/// This process's port.
+pub(super) struct Gm {
+    port: *mut gm_port,
+    node: c_uint,
+    /// Where callbacks find it: it stays where it is.
+    under_way: Box<Cell<usize>>,
+}
+
+impl Gm {
+    /// Opens the port for messages of `size` bytes, with `options`.
+    pub(super) fn open(size: usize, options: c_uint) -> Result<Gm> {
+        must(gm_init(), "gm_init")?;
+        let mut port = ptr::null_mut();
+        let name = c"bench".as_ptr();
+        // SAFETY: the port's handle goes to a variable; the name is a string.
+        let opened = unsafe { gm_open(&raw mut port, 0, PORT, name, GM_API_VERSION_1_6) };
+        must(opened, "gm_open")?;
+        must(gm_set_port_options(port, options), "gm_set_port_options")?;
+        let (mut node, mut last) = (0, 0);
+        // SAFETY: both go to variables.
+        let asked = unsafe {
+            let own = gm_get_node_id(port, &raw mut node);
+            [own, gm_max_node_id_in_use(port, &raw mut last)]
+        };
+        asked
+            .into_iter()
+            .try_for_each(|status| must(status, "the numbers of nodes"))?;
+        ensure!(last == 2, "a row has 2 nodes, not {last}");
+        let gm = Gm {
+            port,
+            node,
+            under_way: Box::default(),
+        };
+        let class = class(size);
+        for other in (class_min()..=self::class(WORD_LEN_MAX)).filter(|other| *other != class) {
+            gm.provide(other, WORDS)?;
+        }
+        // A window, and the burst of LogP's loops with the message before it.
+        gm.provide(class, window(size) + WORDS)?;
+        Ok(gm)
+    }
+
+    fn provide(&self, class: c_uint, count: u64) -> Result<()> {
+        for _ in 0..count {
+            let buffer = gm_dma_malloc(self.port, gm_max_length_for_size(class));
+            ensure!(!buffer.is_null(), "no memory for a buffer of size {class}");
+            self.give(buffer, class);
+        }
+        Ok(())
+    }
+
+    fn give(&self, buffer: *mut c_void, class: c_uint) {
+        // SAFETY: memory of the library's own, of that size, which nobody uses.
+        unsafe {
+            gm_provide_receive_buffer_with_tag(self.port, buffer, class, GM_LOW_PRIORITY, 0);
+        }
+    }
+
+    /// What has happened, if it is a message; callbacks are run.
+    #[inline]
+    fn next(&mut self) -> Option<gm_recv_event_fields> {
+        // SAFETY: the port is open; an event lives until the next call.
+        unsafe {
+            let event = gm_receive(self.port);
+            let fields = (*event).recv;
+            match c_uint::from(fields.r#type) {
+                GM_PEER_RECV_EVENT | GM_FAST_PEER_RECV_EVENT => return Some(fields),
+                GM_NO_RECV_EVENT => {}
+                _ => gm_unknown(self.port, event),
+            }
+        }
+        None
+    }
+
+    /// Copies a message to where the program wants it, and provides its buffer again.
+    #[inline]
+    fn take(&mut self, fields: &gm_recv_event_fields, message: &mut [u8]) -> Result<()> {
+        let len = u32::from_be(fields.length) as usize;
+        ensure!(
+            len == message.len(),
+            "a message of {len} bytes instead of {}",
+            message.len()
+        );
+        let at = match c_uint::from(fields.r#type) {
+            GM_FAST_PEER_RECV_EVENT => fields.message,
+            _ => fields.buffer,
+        };
+        // SAFETY: the library's, until its buffer is provided again.
+        let bytes = unsafe { std::slice::from_raw_parts(pointer(at).cast::<u8>(), len) };
+        message.copy_from_slice(bytes);
+        self.give(pointer(fields.buffer), c_uint::from(fields.size));
+        Ok(())
+    }
+
+    /// Until so many sends at most are under way.
+    fn complete(&mut self, most: usize) -> Result<()> {
+        while self.under_way.get() > most {
+            if self.next().is_some() {
+                bail!("a message came before it was due");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An address of an event.
+fn pointer(address: u64) -> *mut c_void {
+    let address = usize::try_from(u64::from_be(address)).unwrap_or(0);
+    ptr::with_exposed_provenance_mut(address)
+}
+
+fn class(len: usize) -> c_uint {
+    gm_min_size_for_length(len as u64)
+}
+
+/// The size of the shortest word: a byte.
+fn class_min() -> c_uint {
+    class(1)
+}
+
+fn must(status: gm_status_t, what: &str) -> Result<()> {
+    ensure!(status == GM_SUCCESS, "{what}: status {status}");
+    Ok(())
+}
+
+/// A send has ended.
+unsafe extern "C" fn on_sent(_: *mut gm_port, context: *mut c_void, status: gm_status_t) {
+    // SAFETY: the cell of a port that lives as long as its sends.
+    let under_way = unsafe { &*context.cast::<Cell<usize>>() };
+    under_way.set(under_way.get() - 1);
+    if status != GM_SUCCESS {
+        eprintln!("portolan bench: a send by GM has ended with status {status}");
+        std::process::exit(1);
+    }
+}
+
+impl Talk for Gm {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        self.complete(UNDER_WAY_MAX - 1)?;
+        self.under_way.set(self.under_way.get() + 1);
+        // SAFETY: nobody changes the bytes before the other side has answered what it was sent, and so
+        // has all of them. The library does not write them.
+        unsafe {
+            gm_send_to_peer_with_callback(
+                self.port,
+                message.as_ptr().cast_mut().cast(),
+                class(message.len()),
+                message.len() as u64,
+                GM_LOW_PRIORITY,
+                3 - self.node,
+                Some(on_sent),
+                ptr::from_ref(&*self.under_way).cast_mut().cast(),
+            );
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8]) -> Result<()> {
+        loop {
+            if let Some(fields) = self.next() {
+                return self.take(&fields, message);
+            }
+        }
+    }
+}
+
+impl Member for Gm {
+    fn role(&self) -> Role {
+        match self.node {
+            1 => Role::Driver,
+            _ => Role::Answerer,
+        }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.complete(0)?;
+        gm_close(self.port);
+        Ok(())
+    }
+}
