@@ -11,6 +11,7 @@ mod hosts;
 use common::{Ended, can_make_labs, portolan, run, wait_until};
 use hosts::{Hosts, compare, fill, has_parts, make_tree};
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -92,6 +93,48 @@ fn a_host_that_fails_or_stops_keeps_nobody_from_a_copy() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn an_interrupt_or_the_end_of_the_source_leaves_no_unfinished_copy() {
+    for is_source_killed in [false, true] {
+        let hosts = Hosts::new(3);
+        let mut command = hosts.command(&["-", hosts.path("%h.img").to_str().unwrap()]);
+        command
+            .args(BY_MULTICAST)
+            .args(["--option", "peer_timeout=1s"]);
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = common::KillOnDrop(command.spawn().unwrap());
+        let mut input = child.0.stdin.take().unwrap();
+        input.write_all(&fill(6, 3 << 20)).unwrap();
+        wait_until("n2 has begun", || {
+            hosts.path(".n2.img.portolan-part").exists()
+        });
+        if is_source_killed {
+            let is_ours =
+                |pid: &i32| parent(*pid).and_then(parent) == i32::try_from(child.0.id()).ok();
+            let workers = common::processes_with("cast-worker");
+            let receivers = ["n1", "n2", "n3"].map(|name| hosts.worker(name));
+            let mut others = workers
+                .into_iter()
+                .filter(|pid| !receivers.contains(&Some(*pid)));
+            common::kill(others.find(is_ours).unwrap(), "-KILL");
+        } else {
+            common::kill(i32::try_from(child.0.id()).unwrap(), "-INT");
+        }
+        let status = child.0.wait().unwrap();
+        assert_eq!(status.code(), Some(if is_source_killed { 1 } else { 130 }));
+        assert!(!has_parts(hosts.root()));
+        assert!(!hosts.path("n1.img").exists());
+    }
+}
+
+/// The parent of a process, as proc(5) tells it.
+fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
 }
 
 #[test]
