@@ -22,9 +22,10 @@ most=0
 for count in "${counts[@]}"; do ((count > most)) && most=$count; done
 
 finish() {
-    ((${#servers[@]} == 0)) || kill "${servers[@]}" 2>/dev/null || true
+    [ -z "${servers[*]:-}" ] || kill "${servers[@]}" 2>/dev/null || true
     "$portolan" lab down --name "$lab" >/dev/null 2>&1 || true
     rm -rf "$directory"
+    [ -z "${made:-}" ] || rmdir "$made"
 }
 trap finish EXIT
 
@@ -62,9 +63,14 @@ with_udpcast() {
 
 # One ssh server a host, with keys and settings that nobody else has.
 servers=()
+made=
 start_ssh() {
     local host
-    [ -d /run/sshd ] || mkdir /run/sshd
+    # Where the server shuts its processes in; it begins without it nowhere.
+    if [ ! -d /run/sshd ]; then
+        mkdir /run/sshd
+        made=/run/sshd
+    fi
     ssh-keygen -q -t ed25519 -N '' -f "$directory/key"
     printf '%s\n' "HostKey $directory/key" "AuthorizedKeysFile $directory/key.pub" 'Port 2222' 'PidFile none' \
         'StrictModes no' 'UsePAM no' 'PermitRootLogin yes' "Subsystem sftp internal-sftp" >"$directory/sshd"
