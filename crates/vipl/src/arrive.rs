@@ -308,3 +308,6 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

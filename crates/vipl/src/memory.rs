@@ -66,6 +66,21 @@ impl Regions {
             })
     }
 
+    /// Registers memory for tests.
+    #[cfg(test)]
+    pub(crate) fn open(&mut self, at: usize, len: usize, ptag: u32) -> u32 {
+        let region = Region {
+            nic: 0,
+            at,
+            len,
+            ptag,
+            write: true,
+            read: true,
+        };
+        let index = self.0.insert(region).unwrap();
+        self.0.short_handle(index)
+    }
+
     pub(crate) fn uses(&self, ptag: u32) -> bool {
         self.0.iter().any(|(_, region)| region.ptag == ptag)
     }

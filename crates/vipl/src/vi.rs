@@ -83,6 +83,40 @@ pub(crate) struct Vi {
 }
 
 impl Vi {
+    /// An idle one.
+    pub(crate) fn new(
+        nic: u32,
+        attributes: VIP_VI_ATTRIBUTES,
+        (level, ptag): (Level, u32),
+        (send, recv): (Queue, Queue),
+    ) -> Vi {
+        Vi {
+            nic,
+            attributes,
+            level,
+            ptag,
+            state: VIP_STATE_IDLE,
+            token: 0,
+            peer_rank: 0,
+            peer_token: 0,
+            is_lossless: false,
+            send,
+            recv,
+            begun: 0,
+            units_sent: 0,
+            units_acked: 0,
+            acked_next: 0,
+            reads_count: 0,
+            reads_under_way: 0,
+            accepted: 0,
+            told: 0,
+            is_due: false,
+            partial: None,
+            answers: VecDeque::new(),
+            pending: None,
+        }
+    }
+
     #[inline]
     pub(crate) fn is_connected(&self) -> bool {
         self.state == VIP_STATE_CONNECTED
@@ -219,31 +253,10 @@ pub unsafe extern "C" fn VipCreateVi(
         let (level, ptag) = world.check(nic, &attributes)?;
         let send_cq = world.cq_for(nic, SendCQHandle)?;
         let recv_cq = world.cq_for(nic, RecvCQHandle)?;
-        let made = world.vis.insert(Vi {
-            nic,
-            attributes,
-            level,
-            ptag,
-            state: VIP_STATE_IDLE,
-            token: 0,
-            peer_rank: 0,
-            peer_token: 0,
-            is_lossless: false,
-            send: Queue::new(send_cq),
-            recv: Queue::new(recv_cq),
-            begun: 0,
-            units_sent: 0,
-            units_acked: 0,
-            acked_next: 0,
-            reads_count: 0,
-            reads_under_way: 0,
-            accepted: 0,
-            told: 0,
-            is_due: false,
-            partial: None,
-            answers: VecDeque::new(),
-            pending: None,
-        });
+        let queues = (Queue::new(send_cq), Queue::new(recv_cq));
+        let made = world
+            .vis
+            .insert(Vi::new(nic, attributes, (level, ptag), queues));
         let index = made.ok_or_else(|| lacking("there are as many VIs as can be"))?;
         for cq in [send_cq, recv_cq].into_iter().flatten() {
             if let Some(cq) = world.cqs.get_mut(cq) {

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What comes, without a node: messages that are put in by hand, also those that no peer would send.
+
+use super::*;
+use crate::descriptor::Descriptor;
+use crate::queue::{Entry, Queue};
+use crate::types::*;
+use crate::vi::Vi;
+use crate::wire::{LEN_MAX, OF_READ};
+use std::ffi::c_int;
+
+const RANK: u32 = 3;
+const TOKEN: u32 = 7 << 16;
+const PTAG: u32 = 0;
+
+/// Descriptors, and the memory that they name.
+#[repr(C, align(64))]
+struct Own {
+    descriptors: [VIP_DESCRIPTOR; 4],
+    data: [u8; 64],
+}
+
+struct Bench {
+    world: World,
+    own: Box<Own>,
+    handle: u32,
+}
+
+fn attributes(level: u32) -> VIP_VI_ATTRIBUTES {
+    VIP_VI_ATTRIBUTES {
+        ReliabilityLevel: u16::try_from(level).unwrap(),
+        MaxTransferSize: 4096,
+        QoS: ptr::null_mut(),
+        Ptag: ptr::null_mut(),
+        EnableRdmaWrite: VIP_TRUE,
+        EnableRdmaRead: VIP_TRUE,
+    }
+}
+
+impl Bench {
+    /// A VI that is connected with one of another process.
+    fn new(level: u32) -> Bench {
+        // SAFETY: numbers, of which any bits are some.
+        let own: Box<Own> = Box::new(unsafe { std::mem::zeroed() });
+        let mut world = World::new();
+        let at = ptr::from_ref(&*own).expose_provenance();
+        let handle = world.regions.open(at, size_of::<Own>(), PTAG);
+        let traits = (Level::of(u16::try_from(level).unwrap()).unwrap(), PTAG);
+        let queues = (Queue::default(), Queue::default());
+        let mut vi = Vi::new(0, attributes(level), traits, queues);
+        vi.token = TOKEN;
+        vi.connect(RANK, 99);
+        assert_eq!(world.vis.insert(vi), Some(0));
+        Bench { world, own, handle }
+    }
+
+    fn vi(&mut self) -> &mut Vi {
+        self.world.vis.get_mut(0).unwrap()
+    }
+
+    /// An entry of descriptor `index`, with 16 bytes of memory.
+    fn entry(&mut self, index: usize, op: Op) -> Entry {
+        let handle = self.handle;
+        let at = ptr::from_mut(&mut self.own.data[16 * index]);
+        let descriptor = &mut self.own.descriptors[index];
+        descriptor.CS.SegCount = 1;
+        descriptor.DS[0].Local = VIP_DATA_SEGMENT {
+            Data: VIP_PVOID64 { Address: at.cast() },
+            Handle: handle,
+            Length: 16,
+        };
+        Entry {
+            descriptor: Descriptor(ptr::from_mut(descriptor)),
+            op,
+            control: 0,
+            total: 16,
+            mark: 0,
+            fault: 0,
+            has_ended: false,
+        }
+    }
+
+    fn post_recv(&mut self, index: usize) {
+        let entry = self.entry(index, Op::Recv);
+        self.vi().recv.push(entry);
+    }
+
+    /// A send whose last unit was `mark`.
+    fn note_sent(&mut self, index: usize, op: Op, mark: u32) {
+        let mut entry = self.entry(index, op);
+        entry.mark = mark;
+        let vi = self.vi();
+        vi.send.next = vi.send.push(entry) + 1;
+        vi.units_sent += 1;
+    }
+
+    fn status(&self, index: usize) -> u32 {
+        self.own.descriptors[index].CS.Status
+    }
+
+    fn come(&mut self, header: &Header, bytes: &[u8]) {
+        let mut head = [0; LEN_MAX];
+        let len = header.write(&mut head);
+        let whole = [&head[..len], bytes].concat();
+        self.world.on_message(RANK, &whole);
+    }
+}
+
+fn header(kind: Kind) -> Header {
+    Header {
+        flags: COUNTED,
+        ..Header::new(kind, TOKEN, 0)
+    }
+}
+
+#[test]
+fn a_message_takes_a_descriptor_and_is_acknowledged() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_RECEPTION);
+    bench.post_recv(0);
+    bench.come(&header(Kind::Data), b"ahoy");
+    assert_eq!(&bench.own.data[..5], b"ahoy\0");
+    assert_eq!(bench.status(0), VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE);
+    assert_eq!(bench.own.descriptors[0].CS.Length, 4);
+    assert_eq!((bench.vi().accepted, bench.world.due.clone()), (1, vec![0]));
+}
+
+#[test]
+fn what_is_for_another_connection_is_dropped() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    bench.post_recv(0);
+    for token in [0, TOKEN + 1, TOKEN + (1 << 16), u32::MAX] {
+        let other = Header::new(Kind::Data, token, 0);
+        bench.come(&other, b"ahoy");
+    }
+    let mut head = [0; LEN_MAX];
+    let len = header(Kind::Data).write(&mut head);
+    bench.world.on_message(RANK + 1, &head[..len]);
+    bench.world.on_message(RANK, b"");
+    bench.world.on_message(RANK, &[Kind::Answer as u8; 20]);
+    assert_eq!((bench.world.dropped_count, bench.status(0)), (7, 0));
+    assert!(bench.vi().is_connected());
+}
+
+#[test]
+fn acknowledgements_of_what_was_not_sent_are_not_believed() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    bench.note_sent(0, Op::Send, 1);
+    bench.note_sent(1, Op::Send, 2);
+    for ack in [3, u32::MAX] {
+        bench.come(&Header::new(Kind::Ack, TOKEN, ack), b"");
+        assert_eq!((bench.status(0), bench.status(1)), (0, 0));
+    }
+    bench.come(&Header::new(Kind::Ack, TOKEN, 1), b"");
+    assert_eq!((bench.status(0), bench.status(1)), (VIP_STATUS_DONE, 0));
+}
+
+#[test]
+fn parts_that_do_not_follow_one_another_are_not_taken_in() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    bench.post_recv(0);
+    let part = |offset, total| Header {
+        offset,
+        total,
+        ..header(Kind::Part)
+    };
+    bench.come(&part(4, 12), b"lost");
+    bench.come(&part(0, 12), b"ahoy");
+    bench.come(&part(8, 12), b"lost");
+    bench.come(&part(4, 12), b"from");
+    assert_eq!(bench.status(0), 0);
+    bench.come(&part(8, 12), b"afar");
+    assert_eq!(&bench.own.data[..13], b"ahoyfromafar\0");
+    assert_eq!(bench.own.descriptors[0].CS.Length, 12);
+    // More than was announced does not go beyond the descriptor.
+    bench.post_recv(1);
+    bench.come(&part(0, 16), b"0123456789");
+    bench.come(&part(10, 16), b"0123456789");
+    let failed = VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE | VIP_STATUS_LENGTH_ERROR;
+    assert_eq!((bench.status(1), bench.own.data[32]), (failed, 0));
+    assert_eq!(bench.vi().state, VIP_STATE_ERROR);
+}
+
+#[test]
+fn memory_that_is_not_open_is_left_alone() {
+    for (enabled, offset, len) in [(VIP_FALSE, 0, 8), (VIP_TRUE, size_of::<Own>() - 4, 8)] {
+        let mut bench = Bench::new(VIP_SERVICE_RELIABLE_RECEPTION);
+        bench.vi().attributes.EnableRdmaWrite = c_int::from(enabled != 0);
+        let at = ptr::from_ref(&*bench.own).addr() + offset;
+        let write = Header {
+            addr: at as u64,
+            handle: bench.handle,
+            total: len,
+            ..header(Kind::Write)
+        };
+        bench.come(&write, &[0xff; 8][..len as usize]);
+        assert_eq!(bench.vi().state, VIP_STATE_ERROR);
+        assert!(bench.own.data.iter().all(|byte| *byte == 0));
+        let (_, said) = &bench.world.out[0];
+        assert_eq!(said[0], Kind::Broken as u8);
+    }
+}
+
+#[test]
+fn bytes_that_nobody_has_asked_for_go_nowhere() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    bench.note_sent(0, Op::Read(5), 0);
+    bench.vi().reads_under_way = 1;
+    let data = |id, offset| Header {
+        flags: COUNTED | LAST,
+        imm: id,
+        total: 16,
+        offset,
+        ..header(Kind::ReadData)
+    };
+    bench.come(&data(6, 0), &[1; 16]);
+    bench.come(&data(5, 8), &[1; 8]);
+    bench.come(&data(5, 0), &[1; 4]);
+    assert_eq!(bench.status(0), 0);
+    bench.come(&data(5, 4), &[2; 12]);
+    assert_eq!(bench.status(0), VIP_STATUS_DONE | VIP_STATUS_OP_RDMA_READ);
+    assert_eq!(bench.own.data[..5], [1, 1, 1, 1, 2]);
+}
+
+/// The read before it waits for its bytes, and is not what the other side has refused.
+#[test]
+fn a_refusal_is_about_the_send_that_was_refused() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_RECEPTION);
+    bench.note_sent(0, Op::Read(1), 0);
+    bench.note_sent(1, Op::Send, 2);
+    bench.note_sent(2, Op::Send, 3);
+    let mut broken = Header::new(Kind::Broken, TOKEN, 1);
+    broken.total = VIP_STATUS_REMOTE_DESC_ERROR;
+    bench.come(&broken, b"");
+    let flushed = VIP_STATUS_DONE | VIP_STATUS_DESC_FLUSHED_ERROR;
+    assert_eq!(bench.status(0), flushed | VIP_STATUS_OP_RDMA_READ);
+    assert_eq!(
+        bench.status(1),
+        VIP_STATUS_DONE | VIP_STATUS_REMOTE_DESC_ERROR
+    );
+    assert_eq!(bench.status(2), flushed);
+    // Of a read its number says which.
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    bench.note_sent(0, Op::Read(1), 0);
+    bench.note_sent(1, Op::Read(2), 0);
+    let mut broken = Header::new(Kind::Broken, TOKEN, 2);
+    (broken.total, broken.flags, broken.imm) = (VIP_STATUS_RDMA_PROT_ERROR, OF_READ, 2);
+    bench.come(&broken, b"");
+    assert_eq!(bench.status(0), flushed | VIP_STATUS_OP_RDMA_READ);
+    let refused = VIP_STATUS_DONE | VIP_STATUS_RDMA_PROT_ERROR | VIP_STATUS_OP_RDMA_READ;
+    assert_eq!(bench.status(1), refused);
+}
