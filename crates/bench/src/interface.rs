@@ -4,6 +4,7 @@
 
 mod bip;
 mod gm;
+mod vipl;
 
 use crate::args::{Metric, Path};
 use crate::effort::Costs;
@@ -26,6 +27,8 @@ pub(crate) enum Interface {
     /// `gm.h` with the options of GM+.
     #[value(name = "gm+")]
     GmPlus,
+    /// `vipl.h`.
+    Vipl,
 }
 
 impl Interface {
@@ -35,6 +38,7 @@ impl Interface {
             Interface::Bip => "bip",
             Interface::Gm => "gm",
             Interface::GmPlus => "gm+",
+            Interface::Vipl => "vipl",
         }
     }
 
@@ -43,7 +47,7 @@ impl Interface {
         match self {
             // Words of four bytes.
             Interface::Bip => size > 0 && size.is_multiple_of(4),
-            Interface::Gm | Interface::GmPlus => size > 0,
+            Interface::Gm | Interface::GmPlus | Interface::Vipl => size > 0,
         }
     }
 
@@ -62,6 +66,7 @@ pub(crate) fn work(spec: &Spec, interface: Interface, metric: Metric) -> Result<
         Interface::Bip => play(&mut bip::Bip::join()?, spec, metric),
         Interface::Gm => play(&mut gm::Gm::open(spec.size, 0)?, spec, metric),
         Interface::GmPlus => play(&mut gm::Gm::open(spec.size, gm::PLUS)?, spec, metric),
+        Interface::Vipl => play(&mut vipl::Vipl::connect(spec.size)?, spec, metric),
     }
 }
 

@@ -12,13 +12,13 @@ use serde_json::Value;
 #[test]
 fn each_interface_has_its_rows() {
     for size in ["64", "8192"] {
-        let args = "bench pingpong logp --loopback --path shm,udp --interface bip,gm,gm+ --repeat 1 --json -";
+        let args = "bench pingpong logp --loopback --path shm,udp --interface bip,gm,gm+,vipl --repeat 1 --json -";
         let mut args: Vec<&str> = args.split_whitespace().collect();
         args.extend(["--iterations", "400", "--size", size]);
         let ended = run(&args);
         assert_eq!(ended.status, 0, "{args:?}: {}", ended.err);
         let report: Value = serde_json::from_str(&ended.out).unwrap();
-        for system in ["portolan", "bip", "gm", "gm+"] {
+        for system in ["portolan", "bip", "gm", "gm+", "vipl"] {
             for path in ["shm", "udp"] {
                 for metric in ["half_rtt", "logp"] {
                     let rows = report["results"].as_array().unwrap().iter();

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! VIA's descriptors on a connected VI, with reliable delivery.
+#![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
+
+use super::Member;
+use crate::logp::Talk;
+use crate::spec::{Role, window};
+use anyhow::{Result, ensure};
+use std::ffi::c_void;
+use std::ptr;
+use vipl::code::{
+    VIP_FALSE, VIP_INFINITE, VIP_NO_MATCH, VIP_NOT_DONE, VIP_RETURN, VIP_SERVICE_RELIABLE_DELIVERY,
+    VIP_SUCCESS,
+};
+use vipl::connect::{VipConnectAccept, VipConnectRequest, VipConnectWait, VipDisconnect};
+use vipl::memory::{VipCreatePtag, VipRegisterMem};
+use vipl::nic::{VipCloseNic, VipOpenNic, VipQueryNic};
+use vipl::types::{
+    VIP_DATA_SEGMENT, VIP_DESCRIPTOR, VIP_MEM_ATTRIBUTES, VIP_MEM_HANDLE, VIP_NET_ADDRESS,
+    VIP_NIC_ATTRIBUTES, VIP_NIC_HANDLE, VIP_PROTECTION_HANDLE, VIP_PVOID64, VIP_VI_ATTRIBUTES,
+    VIP_VI_HANDLE,
+};
+use vipl::vi::VipCreateVi;
+use vipl::work::{VipPostRecv, VipPostSend, VipRecvDone, VipSendDone};
+
+/// Sends under way at most: more than a lone message needs, and fewer than a queue takes.
+const UNDER_WAY_MAX: usize = 32;
+
+/// Receives beyond a window: for words, and for what comes before a burst.
+const SPARE: u64 = 4;
+
+/// Bytes of the longest word: the moments of a burst.
+const WORD_LEN_MAX: usize = 256;
+
+/// Bytes of a host's address (`VipQueryNic`), of which the last is the process's number.
+const HOST_LEN: usize = 6;
+
+/// Sets the VIs of a row apart from others.
+const DISCRIMINATOR: u8 = b'p';
+
+/// An address as the library reads it.
+#[repr(C, align(4))]
+struct Address {
+    host_len: u16,
+    discriminator_len: u16,
+    bytes: [u8; HOST_LEN + 1],
+}
+
+impl Address {
+    fn of(host: [u8; HOST_LEN]) -> Address {
+        let mut bytes = [DISCRIMINATOR; HOST_LEN + 1];
+        bytes[..HOST_LEN].copy_from_slice(&host);
+        Address {
+            host_len: 6,
+            discriminator_len: 1,
+            bytes,
+        }
+    }
+
+    fn as_ptr(&self) -> *const VIP_NET_ADDRESS {
+        ptr::from_ref(self).cast()
+    }
+}
+
+/// A descriptor where the library takes it: at a multiple of 64 bytes.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Place(VIP_DESCRIPTOR);
+
+/// Memory that the library was told of.
+struct Registered {
+    at: *const u8,
+    len: usize,
+    handle: VIP_MEM_HANDLE,
+}
+
+/// This process's end of a connection.
+pub(super) struct Vipl {
+    nic: VIP_NIC_HANDLE,
+    ptag: VIP_PROTECTION_HANDLE,
+    vi: VIP_VI_HANDLE,
+    number: u8,
+    registered: Vec<Registered>,
+    /// The library's while their sends are under way; in turns.
+    sends: Box<[Place]>,
+    receives: Box<[Place]>,
+    places: Box<[u8]>,
+    next: usize,
+    under_way: usize,
+}
+
+impl Vipl {
+    /// Connects for messages of `size` bytes.
+    pub(super) fn connect(size: usize) -> Result<Vipl> {
+        let (mut nic, mut ptag, mut vi) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        // SAFETY: a string, and variables for the results.
+        unsafe {
+            must(VipOpenNic(c"VINIC".as_ptr(), &raw mut nic), "VipOpenNic")?;
+            must(VipCreatePtag(nic, &raw mut ptag), "VipCreatePtag")?;
+        }
+        let place_len = size.max(WORD_LEN_MAX);
+        let attributes = VIP_VI_ATTRIBUTES {
+            ReliabilityLevel: u16::try_from(VIP_SERVICE_RELIABLE_DELIVERY)?,
+            MaxTransferSize: place_len as u64,
+            QoS: ptr::null_mut(),
+            Ptag: ptag,
+            EnableRdmaWrite: VIP_FALSE,
+            EnableRdmaRead: VIP_FALSE,
+        };
+        // SAFETY: as above.
+        let made = unsafe {
+            let none = ptr::null_mut();
+            VipCreateVi(nic, &raw const attributes, none, none, &raw mut vi)
+        };
+        must(made, "VipCreateVi")?;
+        let receives = usize::try_from(window(size) + SPARE)?;
+        // SAFETY: of numbers and pointers, for which zero is a value.
+        let empty = Place(unsafe { std::mem::zeroed() });
+        let mut vipl = Vipl {
+            nic,
+            ptag,
+            vi,
+            number: 0,
+            registered: Vec::new(),
+            sends: vec![empty; UNDER_WAY_MAX].into(),
+            receives: vec![empty; receives].into(),
+            places: vec![0; receives * place_len].into(),
+            next: 0,
+            under_way: 0,
+        };
+        vipl.post_receives(place_len)?;
+        vipl.meet()?;
+        Ok(vipl)
+    }
+
+    fn post_receives(&mut self, place_len: usize) -> Result<()> {
+        let (at, len) = (self.receives.as_ptr().cast(), size_of_val(&*self.receives));
+        let of_descriptors = self.register(at, len)?;
+        let (at, len) = (self.sends.as_ptr().cast(), size_of_val(&*self.sends));
+        self.register(at, len)?;
+        let of_places = self.register(self.places.as_ptr(), self.places.len())?;
+        let places = self.places.chunks_exact_mut(place_len);
+        for (Place(descriptor), place) in self.receives.iter_mut().zip(places) {
+            fill(descriptor, place.as_mut_ptr(), place.len(), of_places)?;
+            // SAFETY: the descriptor and its memory stay where they are until the VI is gone.
+            let posted = unsafe { VipPostRecv(self.vi, descriptor, of_descriptors) };
+            must(posted, "VipPostRecv")?;
+        }
+        Ok(())
+    }
+
+    /// The handle of memory; it is registered when it is first seen.
+    #[inline]
+    fn register(&mut self, at: *const u8, len: usize) -> Result<VIP_MEM_HANDLE> {
+        let known = |one: &&Registered| one.at == at && one.len >= len;
+        if let Some(one) = self.registered.iter().find(known) {
+            return Ok(one.handle);
+        }
+        let attributes = VIP_MEM_ATTRIBUTES {
+            Ptag: self.ptag,
+            EnableRdmaWrite: VIP_FALSE,
+            EnableRdmaRead: VIP_FALSE,
+        };
+        let mut handle = 0;
+        // SAFETY: memory that is there; it is used by posted descriptors alone.
+        let done = unsafe {
+            let at = at.cast_mut().cast::<c_void>();
+            let (attributes, handle) = (&raw const attributes, &raw mut handle);
+            VipRegisterMem(self.nic, at, len as u64, attributes, handle)
+        };
+        must(done, "VipRegisterMem")?;
+        self.registered.push(Registered { at, len, handle });
+        Ok(handle)
+    }
+
+    /// The first process waits, the second asks.
+    fn meet(&mut self) -> Result<()> {
+        // SAFETY: of numbers and pointers, for which zero is a value.
+        let mut about: VIP_NIC_ATTRIBUTES = unsafe { std::mem::zeroed() };
+        // SAFETY: a variable for the result; the address is as long as it says.
+        let host = unsafe {
+            must(VipQueryNic(self.nic, &raw mut about), "VipQueryNic")?;
+            std::slice::from_raw_parts(about.LocalNicAddress, usize::from(about.NicAddressLen))
+        };
+        let own: [u8; HOST_LEN] = host.try_into()?;
+        self.number = own[HOST_LEN - 1];
+        let mut other = own;
+        other[HOST_LEN - 1] = 1 - self.number;
+        let (own, other) = (Address::of(own), Address::of(other));
+        let forever = VIP_INFINITE.into();
+        let none = ptr::null_mut::<c_void>();
+        if self.number == 0 {
+            let mut conn = ptr::null_mut();
+            // SAFETY: addresses of the lengths that they say, and a variable for the result.
+            let asked = unsafe {
+                let conn = &raw mut conn;
+                VipConnectWait(
+                    self.nic,
+                    own.as_ptr(),
+                    forever,
+                    none.cast(),
+                    none.cast(),
+                    conn,
+                )
+            };
+            must(asked, "VipConnectWait")?;
+            return must(VipConnectAccept(conn, self.vi), "VipConnectAccept");
+        }
+        loop {
+            // SAFETY: as above.
+            let answer = unsafe {
+                VipConnectRequest(self.vi, own.as_ptr(), other.as_ptr(), forever, none.cast())
+            };
+            if answer != VIP_NO_MATCH {
+                return must(answer, "VipConnectRequest");
+            }
+        }
+    }
+
+    /// Until so many sends at most are under way.
+    #[inline]
+    fn complete(&mut self, most: usize) -> Result<()> {
+        while self.under_way > most {
+            let mut done = ptr::null_mut();
+            // SAFETY: a variable for the result.
+            let status = unsafe { VipSendDone(self.vi, &raw mut done) };
+            if status != VIP_NOT_DONE {
+                must(status, "a send")?;
+                self.under_way -= 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes `descriptor` one for `len` bytes.
+#[inline]
+fn fill(
+    descriptor: &mut VIP_DESCRIPTOR,
+    at: *mut u8,
+    len: usize,
+    handle: VIP_MEM_HANDLE,
+) -> Result<()> {
+    let len = u32::try_from(len)?;
+    descriptor.CS.SegCount = 1;
+    descriptor.CS.Control = 0;
+    descriptor.CS.Status = 0;
+    descriptor.CS.Length = len;
+    descriptor.DS[0].Local = VIP_DATA_SEGMENT {
+        Data: VIP_PVOID64 { Address: at.cast() },
+        Handle: handle,
+        Length: len,
+    };
+    Ok(())
+}
+
+fn must(status: VIP_RETURN, what: &str) -> Result<()> {
+    ensure!(status == VIP_SUCCESS, "{what}: status {status}");
+    Ok(())
+}
+
+impl Talk for Vipl {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        self.complete(UNDER_WAY_MAX - 1)?;
+        let handle = self.register(message.as_ptr(), message.len())?;
+        let of_descriptors = self.registered[1].handle;
+        let Place(descriptor) = &mut self.sends[self.next];
+        fill(
+            descriptor,
+            message.as_ptr().cast_mut(),
+            message.len(),
+            handle,
+        )?;
+        // SAFETY: nobody changes the bytes before the other side has answered what it was sent, and so
+        // has all of them; the library does not write them. Descriptors end in their order, so this
+        // one is free.
+        let posted = unsafe { VipPostSend(self.vi, descriptor, of_descriptors) };
+        must(posted, "VipPostSend")?;
+        self.next = (self.next + 1) % UNDER_WAY_MAX;
+        self.under_way += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8]) -> Result<()> {
+        let mut done = ptr::null_mut();
+        loop {
+            // SAFETY: a variable for the result.
+            match unsafe { VipRecvDone(self.vi, &raw mut done) } {
+                VIP_NOT_DONE => {}
+                status => break must(status, "a message")?,
+            }
+        }
+        // SAFETY: one of the posted descriptors, which is this program's again, with its place.
+        unsafe {
+            let len = (*done).CS.Length as usize;
+            let want = message.len();
+            ensure!(len == want, "a message of {len} bytes instead of {want}");
+            let place = (*done).DS[0].Local;
+            let bytes = std::slice::from_raw_parts(place.Data.Address.cast::<u8>(), len);
+            message.copy_from_slice(bytes);
+            (*done).CS.Status = 0;
+            must(
+                VipPostRecv(self.vi, done, self.registered[0].handle),
+                "VipPostRecv",
+            )
+        }
+    }
+}
+
+impl Member for Vipl {
+    fn role(&self) -> Role {
+        match self.number {
+            0 => Role::Driver,
+            _ => Role::Answerer,
+        }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.complete(0)?;
+        VipDisconnect(self.vi);
+        VipCloseNic(self.nic);
+        Ok(())
+    }
+}
