@@ -41,6 +41,9 @@ pub(crate) struct Machine {
     pub(crate) event_fd: RawFd,
     /// Turns in which nothing came, since something did.
     pub(crate) idle_turns: u32,
+    /// How many there were when it was looked who lives, and when others were let have the core.
+    pub(crate) looked_at: u32,
+    pub(crate) yielded_at: u32,
     /// Where messages are put together.
     pub(crate) scratch: Vec<u8>,
 }
@@ -56,6 +59,8 @@ static MACHINE: MachineCell = MachineCell(UnsafeCell::new(Machine {
     is_over: false,
     event_fd: -1,
     idle_turns: 0,
+    looked_at: 0,
+    yielded_at: 0,
     scratch: Vec::new(),
 }));
 

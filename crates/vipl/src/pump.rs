@@ -266,27 +266,26 @@ impl Machine {
     #[inline]
     pub(crate) fn turn(&mut self) -> Result<(), Failure> {
         let moved = self.node()?.progress();
+        self.after_turns(moved, 1)
+    }
+
+    #[inline]
+    fn after_turns(&mut self, moved: usize, turns: u32) -> Result<(), Failure> {
         if moved > 0 {
-            self.idle_turns = 0;
-        } else {
-            self.idle_turns = self.idle_turns.wrapping_add(1);
+            (self.idle_turns, self.looked_at, self.yielded_at) = (0, 0, 0);
+            return self.work();
         }
+        self.idle_turns = self.idle_turns.wrapping_add(turns);
         self.work()?;
-        if moved == 0 {
-            self.rest()?;
-        }
-        Ok(())
+        self.rest()
     }
 
     /// The same until something comes, for some turns: a program that polls calls again anyhow, and calls
     /// cost more than turns.
     #[inline]
     pub(crate) fn turns(&mut self) -> Result<(), Failure> {
-        if self.node()?.progress_until_moved(TURNS_PER_POLL) > 0 {
-            self.idle_turns = 0;
-            return self.work();
-        }
-        self.turn()
+        let moved = self.node()?.progress_until_moved(TURNS_PER_POLL);
+        self.after_turns(moved, TURNS_PER_POLL)
     }
 
     /// Does what is to be done with the node.
@@ -397,10 +396,12 @@ impl Machine {
         if !self.world().due.is_empty() {
             self.acknowledge()?;
         }
-        if self.idle_turns.is_multiple_of(IDLE_TURNS_PER_LOOK) {
+        if self.idle_turns.wrapping_sub(self.looked_at) >= IDLE_TURNS_PER_LOOK {
+            self.looked_at = self.idle_turns;
             self.look()?;
         }
-        if self.idle_turns.is_multiple_of(IDLE_TURNS_PER_YIELD) {
+        if self.idle_turns.wrapping_sub(self.yielded_at) >= IDLE_TURNS_PER_YIELD {
+            self.yielded_at = self.idle_turns;
             std::thread::yield_now();
         }
         Ok(())
