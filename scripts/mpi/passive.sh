@@ -12,7 +12,7 @@ passive_count=10000
 passive() {
     local mpi=$1 place problem env=(PORTOLAN_PROGRESS=thread)
     # By itself Open MPI sends messages to the target's MPI, which then must be called.
-    [[ $mpi == mpich ]] || env+=(OMPI_MCA_osc=rdma OMPI_MCA_btl=ofi,self)
+    [[ $mpi == mpich ]] || env+=(OMPI_MCA_osc=rdma "OMPI_MCA_btl=ofi,self")
     build "$mpi" scripts/mpi/passive.c
     for place in "${places[@]}"; do
         across "$place"

@@ -70,6 +70,36 @@ pub(crate) fn work(spec: &Spec, interface: Interface, metric: Metric) -> Result<
     }
 }
 
+/// Bytes of the longest word between the loops: the moments of a burst.
+const WORD_LEN_MAX: usize = 256;
+
+/// Memory for words that their sender forgets at once: until they have been answered they stay here. A loop
+/// has one or two under way.
+#[derive(Default)]
+struct Words {
+    places: Box<[Word; 4]>,
+    next: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Word([u8; WORD_LEN_MAX]);
+
+impl Default for Word {
+    fn default() -> Word {
+        Word([0; WORD_LEN_MAX])
+    }
+}
+
+impl Words {
+    /// A copy of `word`, which is no longer than the longest.
+    fn keep(&mut self, word: &[u8]) -> &[u8] {
+        self.next = (self.next + 1) % self.places.len();
+        let Word(place) = &mut self.places[self.next];
+        place[..word.len()].copy_from_slice(word);
+        &place[..word.len()]
+    }
+}
+
 /// An end that knows which it is.
 trait Member: Talk {
     fn role(&self) -> Role;

@@ -50,6 +50,7 @@ fn as_rank() {
             kill(i32::try_from(std::process::id()).unwrap(), "-9");
         }
         "tagged" => bereaved_of_tags(&mut node),
+        "told late" => told_late(&mut node),
         _ => bereaved(&mut node, &role),
     }
 }
@@ -89,6 +90,16 @@ fn bereaved(node: &mut Node, role: &str) {
         "{again:?}"
     );
     assert_eq!(node.turn_count(), turns, "it waits for who is gone");
+    println!("\nlives on");
+}
+
+/// Who does not wait for the victim sees its ring end first; then the launcher tells how.
+fn told_late(node: &mut Node) {
+    wait_until("the launcher's word", || {
+        node.progress();
+        let result = node.send(Target::new(VICTIM, PORT), b"late");
+        result.is_err_and(|error| error.to_string().contains("killed by signal 9"))
+    });
     println!("\nlives on");
 }
 
@@ -270,6 +281,17 @@ fn assert_killed(count: u32, role: &str, args: &[&str]) {
         );
         assert!(out.contains(&format!("[{rank}] lives on")), "{shown}");
     }
+}
+
+#[test]
+fn how_a_rank_has_ended_is_told_though_its_memory_said_first_that_it_has() {
+    let ended = run_clean(2, "told late", &["--path", "shm"]);
+    assert!(
+        ended.out.contains("lives on"),
+        "{}\n{}",
+        ended.out,
+        ended.err
+    );
 }
 
 #[test]

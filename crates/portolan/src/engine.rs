@@ -29,7 +29,6 @@ mod turn;
 mod wait;
 mod watch;
 
-pub(crate) use carry::HELPER_NAME;
 pub(crate) use collective::{Collectives, system_spec};
 pub(crate) use completion::Completions;
 pub(crate) use delivery::{Inbox, Taken};
@@ -156,6 +155,8 @@ pub(crate) struct Engine {
     full_mask: u8,
     /// What the helper sleeps on while the program computes, if it serves what comes then.
     guard: Option<Box<Descriptor>>,
+    /// The program is about to sleep, or sleeps, on a descriptor of its own.
+    is_armed: bool,
     #[cfg(test)]
     flush_count: u64,
 }
@@ -330,6 +331,7 @@ impl Engine {
             pace,
             full_mask: 0,
             guard: None,
+            is_armed: false,
             #[cfg(test)]
             flush_count: 0,
         }

@@ -171,7 +171,7 @@ pub const AUTH: Setting = Setting {
 pub const PROGRESS: Setting = Setting {
     option: Some("progress"),
     variable: "PORTOLAN_PROGRESS",
-    default: "calls; thread where a libfabric program asks for FI_PROGRESS_AUTO",
+    default: "calls",
     meaning: "who serves what comes: calls of the program, or, while it makes none for some milliseconds, a thread \
               that sleeps on the links",
 };

@@ -433,7 +433,7 @@ impl Node {
         loop {
             if let Some(whole) = self.core.take_whole(&mut admitted, head, None) {
                 self.on_whole(cx, admitted.from.0, frame, &whole);
-            } else if let Some(taken) = self.core.take_tagged(&mut admitted, head) {
+            } else if let Some(taken) = self.core.take_tagged(&mut admitted, head, None) {
                 self.on_tagged(cx, admitted.from.0, frame, &taken);
             } else {
                 break;

@@ -2,7 +2,7 @@
 //! GM's messages into buffers by size, with the options of GM+ or without.
 #![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
 
-use super::Member;
+use super::{Member, WORD_LEN_MAX, Words};
 use crate::logp::Talk;
 use crate::spec::{Role, window};
 use anyhow::{Result, bail, ensure};
@@ -37,13 +37,13 @@ const UNDER_WAY_MAX: usize = 24;
 /// receiver of the last still has.
 const WORDS: u64 = 2;
 
-/// Bytes of the longest such word: the moments of a burst.
-const WORD_LEN_MAX: usize = 256;
-
 /// This process's port.
 pub(super) struct Gm {
     port: *mut gm_port,
     node: c_uint,
+    /// Bytes of the row's own messages.
+    size: usize,
+    words: Words,
     /// Where callbacks find it: it stays where it is.
     under_way: Box<Cell<usize>>,
 }
@@ -71,6 +71,8 @@ impl Gm {
         let gm = Gm {
             port,
             node,
+            size,
+            words: Words::default(),
             under_way: Box::default(),
         };
         let class = class(size);
@@ -181,8 +183,13 @@ impl Talk for Gm {
     fn send(&mut self, message: &[u8]) -> Result<()> {
         self.complete(UNDER_WAY_MAX - 1)?;
         self.under_way.set(self.under_way.get() + 1);
+        let message = match message.len() == self.size {
+            true => message,
+            false => self.words.keep(message),
+        };
         // SAFETY: nobody changes the bytes before the other side has answered what it was sent, and so
-        // has all of them. The library does not write them.
+        // has all of them: those of the row's messages are its loop's, words are kept. The library does
+        // not write them.
         unsafe {
             gm_send_to_peer_with_callback(
                 self.port,

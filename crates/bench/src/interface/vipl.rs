@@ -2,7 +2,7 @@
 //! VIA's descriptors on a connected VI, with reliable delivery.
 #![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
 
-use super::Member;
+use super::{Member, WORD_LEN_MAX, Words};
 use crate::logp::Talk;
 use crate::spec::{Role, window};
 use anyhow::{Result, ensure};
@@ -28,9 +28,6 @@ const UNDER_WAY_MAX: usize = 32;
 
 /// Receives beyond a window: for words, and for what comes before a burst.
 const SPARE: u64 = 4;
-
-/// Bytes of the longest word: the moments of a burst.
-const WORD_LEN_MAX: usize = 256;
 
 /// Bytes of a host's address (`VipQueryNic`), of which the last is the process's number.
 const HOST_LEN: usize = 6;
@@ -80,6 +77,9 @@ pub(super) struct Vipl {
     ptag: VIP_PROTECTION_HANDLE,
     vi: VIP_VI_HANDLE,
     number: u8,
+    /// Bytes of the row's own messages.
+    size: usize,
+    words: Words,
     registered: Vec<Registered>,
     /// The library's while their sends are under way; in turns.
     sends: Box<[Place]>,
@@ -121,6 +121,8 @@ impl Vipl {
             ptag,
             vi,
             number: 0,
+            size,
+            words: Words::default(),
             registered: Vec::new(),
             sends: vec![empty; UNDER_WAY_MAX].into(),
             receives: vec![empty; receives].into(),
@@ -263,18 +265,17 @@ impl Talk for Vipl {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
         self.complete(UNDER_WAY_MAX - 1)?;
-        let handle = self.register(message.as_ptr(), message.len())?;
+        let (at, len) = match message.len() == self.size {
+            true => (message.as_ptr(), message.len()),
+            false => (self.words.keep(message).as_ptr(), message.len()),
+        };
+        let handle = self.register(at, len)?;
         let of_descriptors = self.registered[1].handle;
         let Place(descriptor) = &mut self.sends[self.next];
-        fill(
-            descriptor,
-            message.as_ptr().cast_mut(),
-            message.len(),
-            handle,
-        )?;
+        fill(descriptor, at.cast_mut(), len, handle)?;
         // SAFETY: nobody changes the bytes before the other side has answered what it was sent, and so
-        // has all of them; the library does not write them. Descriptors end in their order, so this
-        // one is free.
+        // has all of them: those of the row's messages are its loop's, words are kept; the library does
+        // not write them. Descriptors end in their order, so this one is free.
         let posted = unsafe { VipPostSend(self.vi, descriptor, of_descriptors) };
         must(posted, "VipPostSend")?;
         self.next = (self.next + 1) % UNDER_WAY_MAX;

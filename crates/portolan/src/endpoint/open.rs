@@ -5,7 +5,7 @@ use super::Endpoint;
 use crate::address::Address;
 use crate::clock::Clock;
 use crate::directory::{Directory, EndpointAddress, endpoint_key, shm_name};
-use crate::engine::{Descriptor, Engine, HELPER_NAME, Inner, Waiter};
+use crate::engine::{Descriptor, Engine, Inner, Waiter};
 use crate::error::Error;
 use crate::launch::{Job, PathChoice, check_env};
 use crate::links::{Links, Plan};
@@ -16,7 +16,6 @@ use crate::start::{self, new_core, random};
 use crate::table::Table;
 use portolan_link::ShmConfig;
 use portolan_link::shm::OpenConfig;
-use portolan_sys::gate::Gate;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,10 +70,7 @@ impl Endpoint {
         let descriptor = Descriptor::watching(&mut links)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Endpoint {
-            engine: Gate::new(
-                Engine::new(inner, links, None, Some(liveness)).guard()?,
-                HELPER_NAME,
-            ),
+            engine: Engine::new(inner, links, None, Some(liveness)).guard()?,
             directory,
             address,
             waiter: Waiter::of_endpoint(cores),

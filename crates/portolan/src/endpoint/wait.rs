@@ -23,7 +23,7 @@ impl Endpoint {
             return false;
         }
         let engine = self.engine.hold_mut();
-        let armed = engine.arm_descriptor(&mut self.descriptor);
+        let armed = engine.arm_for_program(&mut self.descriptor);
         self.armed_at = Some(engine.inner.last_look());
         let is_armed = matches!(armed, Ok(true));
         if !is_armed {

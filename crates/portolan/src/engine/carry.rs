@@ -7,18 +7,18 @@
 //! waits for them.
 //!
 //! With the setting `progress=thread` it does more: it sleeps on the links while the program computes,
-//! and serves what comes, from the first moment to the next call.
+//! and serves what comes, until the next call.
 
 use super::{Descriptor, Engine};
 use crate::error::Error;
 use crate::settings;
-use portolan_sys::gate::{Carried, Carry, Guard, Left};
+use portolan_sys::gate::{Carried, Carry, Gate, Guard, Left};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// The helper's thread, as tools show it.
-pub(crate) const HELPER_NAME: &str = "portolan-carry";
+const HELPER_NAME: &str = "portolan-carry";
 
 /// Turns in one go, so that the owner, when it comes back, waits microseconds.
 const CARRY_TURNS: u32 = 64;
@@ -27,11 +27,12 @@ const CARRY_TURNS: u32 = 64;
 const GUARD_MAX: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Has the helper serve what comes while the program computes, if the job's settings say so.
+    /// Puts the engine behind a gate. Its helper also serves what comes while the program computes, if the
+    /// job's settings say so.
     ///
     /// # Errors
     /// [`Error::Setting`]; [`Error::System`] for want of descriptors.
-    pub(crate) fn guard(mut self) -> Result<Engine, Error> {
+    pub(crate) fn guard(mut self) -> Result<Gate<Engine>, Error> {
         let setting = settings::PROGRESS;
         match setting.of(&self.inner.job).as_deref() {
             None | Some("calls") => {}
@@ -44,7 +45,17 @@ impl Engine {
                 });
             }
         }
-        Ok(self)
+        Gate::new(self, HELPER_NAME).map_err(|errno| Error::System {
+            what: "setting up a thread that serves what comes",
+            errno,
+        })
+    }
+
+    /// The helper is there for what comes: where there are handlers nobody may take off the links what
+    /// would ring.
+    #[inline]
+    fn is_on_guard(&self) -> bool {
+        self.guard.is_some() && !self.is_armed && self.handlers.is_empty()
     }
 
     fn carry_turn(&mut self) -> usize {
@@ -62,29 +73,34 @@ impl Carry for Engine {
     }
 
     fn begin_guard(&mut self) -> Guard {
-        if !self.handlers.is_empty() {
-            // Nobody takes off the links what would ring.
+        if !self.is_on_guard() {
             return Guard::Never;
         }
         let Some(mut descriptor) = self.guard.take() else {
             return Guard::Never;
         };
-        let armed = self.arm_descriptor(&mut descriptor);
+        let armed = match self.arm_descriptor(&mut descriptor) {
+            Ok(armed) => armed,
+            Err(error) => {
+                log::warn!("what comes waits for calls from now on: {error}");
+                return Guard::Never;
+            }
+        };
         let fd = descriptor.as_fd().as_raw_fd();
         self.guard = Some(descriptor);
         match armed {
             // The descriptor's own timer rings first.
-            Ok(true) => Guard::Asleep(fd, GUARD_MAX),
-            Ok(false) => Guard::Awake,
-            Err(error) => {
-                log::warn!("{HELPER_NAME} waits for the next call: {error}");
-                Guard::Never
-            }
+            true => Guard::Asleep(fd, GUARD_MAX),
+            false => Guard::Awake,
         }
     }
 
+    /// Timers and notices are left to whoever is back.
     fn end_guard(&mut self) {
-        self.disarm();
+        self.links.disarm();
+        self.links.rouse(self.inner.turn);
+        // Whom a link took in when it was disarmed.
+        self.meet_fresh();
     }
 
     /// What gathered, or what credit, a window or a full link held back, soon; frames under way, which
@@ -95,7 +111,7 @@ impl Carry for Engine {
             return Left::Urgent;
         }
         match self.inner.core.left() {
-            portolan_proto::Left::Nothing if self.guard.is_none() => Left::Nothing,
+            portolan_proto::Left::Nothing if !self.is_on_guard() => Left::Nothing,
             portolan_proto::Left::Nothing => Left::Patient,
             portolan_proto::Left::Unacknowledged => Left::Patient,
             portolan_proto::Left::Unsent => Left::Urgent,

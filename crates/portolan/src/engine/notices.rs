@@ -4,7 +4,7 @@
 use super::Engine;
 use crate::launch::Launch;
 use portolan_link::Notice;
-use portolan_proto::{Cause, LinkId, PeerId, PeerStatus};
+use portolan_proto::{Cause, LinkId, PeerId};
 use portolan_wire::SEAL_LEN;
 use std::net::IpAddr;
 
@@ -31,8 +31,8 @@ impl Engine {
                 continue;
             };
             let peer = PeerId(gone.rank);
-            // Why it was given up before says more than how it then ended.
-            if !matches!(self.inner.core.peer_status(peer), PeerStatus::Failed(_)) {
+            // What it lacked says more than how it then ended.
+            if info.report.is_none() {
                 info.report = (!gone.well).then_some(gone.cause);
             }
             info.has_ended = true;

@@ -283,7 +283,9 @@ impl Engine {
         if !self.links.arm(wake) {
             return None;
         }
-        wake.fds.extend(self.launch.as_ref().map(Launch::fd));
+        let launcher = self.launch.as_ref().map(Launch::fd);
+        // One that has nothing to say has none.
+        wake.fds.extend(launcher.filter(|fd| *fd >= 0));
         let most = match self.full_mask {
             0 => self.inner.sleep_max(),
             _ => SLEEP_FULL,
@@ -293,11 +295,20 @@ impl Engine {
 
     /// Ends what [`Engine::arm`] began, and does what has become due: timers, news of peers.
     pub(crate) fn disarm(&mut self) {
+        self.is_armed = false;
         self.links.disarm();
         self.links.rouse(self.inner.turn);
         self.inner.read_clock();
         self.look_around();
         self.on_timeout();
+    }
+
+    /// As [`Engine::arm_descriptor`], for the program, which is about to sleep on it: its helper would take
+    /// what it sleeps for.
+    pub(crate) fn arm_for_program(&mut self, descriptor: &mut Descriptor) -> Result<bool, Error> {
+        let armed = self.arm_descriptor(descriptor)?;
+        self.is_armed = armed;
+        Ok(armed)
     }
 
     /// Has `descriptor` ring when something may happen, or a timer is due. `false`, and nothing is

@@ -37,7 +37,7 @@ impl Node {
         engine.inner.check_owner()?;
         engine.flush();
         match self.descriptor.as_deref_mut() {
-            Some(descriptor) => engine.arm_descriptor(descriptor),
+            Some(descriptor) => engine.arm_for_program(descriptor),
             None => Ok(false),
         }
     }

@@ -7,7 +7,7 @@ use super::Group;
 use super::Node;
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::engine::{Engine, HELPER_NAME, Inner, Waiter};
+use crate::engine::{Engine, Inner, Waiter};
 use crate::error::Error;
 use crate::launch::{Job, Launch, LaunchError};
 use crate::links::{Links, Plan};
@@ -17,7 +17,6 @@ use crate::start::{new_core, own_address, random};
 use crate::table::Table;
 use portolan_link::ShmConfig;
 use portolan_proto::PeerId;
-use portolan_sys::gate::Gate;
 use std::net::IpAddr;
 
 impl Node {
@@ -68,10 +67,7 @@ impl Node {
         let mut inner = Inner::new(job, auth, core, table)?;
         inner.join(launch.as_ref().and_then(Launch::loss_reporter));
         Ok(Node {
-            engine: Gate::new(
-                Engine::new(inner, links, launch.take(), liveness).guard()?,
-                HELPER_NAME,
-            ),
+            engine: Engine::new(inner, links, launch.take(), liveness).guard()?,
             job: own_job,
             waiter,
             descriptor: None,

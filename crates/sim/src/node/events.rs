@@ -188,8 +188,13 @@ impl Node {
 
     /// A message has matched by its tag the short way, out of `frame`.
     pub(super) fn on_tagged(&mut self, cx: &mut Context, from: u32, frame: &[u8], taken: &Tagged) {
-        let port = self.port_of(taken.op);
-        let room = self.take_buffer(cx, taken.op, PeerId(from)).len();
+        let Some(op) = taken.op else {
+            let id = self.id;
+            cx.violate_always(format!("node {id}: {taken:?} for nobody"));
+            return;
+        };
+        let port = self.port_of(op);
+        let room = self.take_buffer(cx, op, PeerId(from)).len();
         let bytes = frame.get(taken.off..taken.off + taken.len);
         let Some(bytes) = bytes.filter(|bytes| bytes.len() <= room) else {
             let id = self.id;
@@ -198,7 +203,7 @@ impl Node {
             ));
             return;
         };
-        let about = (PeerId(from), taken.op, port);
+        let about = (PeerId(from), op, port);
         self.present_tagged(cx, about, &taken.match_bits, taken.len, bytes);
     }
 

@@ -152,13 +152,12 @@ pub struct Gate<T: Carry> {
 
 impl<T: Carry> Gate<T> {
     /// A gate around `value`, whose helper, once it is needed, is called `name` (at most 15 bytes).
-    pub fn new(mut value: T, name: &'static str) -> Gate<T> {
-        let bell = value.is_guarded().then(Bell::new).transpose();
-        let bell = bell.unwrap_or_else(|error| {
-            value.on_no_helper(&error);
-            None
-        });
-        Gate {
+    ///
+    /// # Errors
+    /// For want of descriptors, if the value is guarded.
+    pub fn new(value: T, name: &'static str) -> io::Result<Gate<T>> {
+        let bell = value.is_guarded().then(Bell::new).transpose()?;
+        Ok(Gate {
             shared: Arc::new(Shared {
                 baton: Baton::new(),
                 is_closed: AtomicBool::new(false),
@@ -172,7 +171,7 @@ impl<T: Carry> Gate<T> {
             helper: OnceCell::new(),
             name,
             process: Owner::this_process(),
-        }
+        })
     }
 
     /// Whether this process is a child that was forked since: its copy has no helper.
@@ -416,6 +415,10 @@ impl<T: Carry> Shared<T> {
             };
             match guard {
                 None | Some((_, Guard::Never)) => return carried,
+                // What has come cannot be taken now, and may not ring when it can.
+                Some((_, Guard::Awake)) if carried == Carried::Stuck => {
+                    thread::park_timeout(ABSENCE);
+                }
                 Some((_, Guard::Awake)) => {}
                 Some((bell, Guard::Asleep(fd, most))) => bell.sleep(fd, most),
             }

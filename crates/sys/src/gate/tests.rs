@@ -47,7 +47,7 @@ fn gate() -> (Gate<Work>, Receiver<(u32, thread::ThreadId)>) {
         is_patient: false,
         steps,
     };
-    (Gate::new(work, "test-carry"), seen)
+    (Gate::new(work, "test-carry").unwrap(), seen)
 }
 
 #[test]
@@ -190,6 +190,8 @@ struct Guarded {
     pipe: std::io::PipeReader,
     is_armed: bool,
     taken: Sender<(usize, thread::ThreadId)>,
+    /// Hears when the helper is about to sleep.
+    armed: Sender<()>,
 }
 
 impl Guarded {
@@ -219,6 +221,7 @@ impl Carry for Guarded {
 
     fn begin_guard(&mut self) -> Guard {
         self.is_armed = true;
+        self.armed.send(()).unwrap();
         Guard::Asleep(self.pipe.as_raw_fd(), Duration::from_secs(3600))
     }
 
@@ -231,36 +234,43 @@ impl Carry for Guarded {
     }
 }
 
-fn guarded() -> (
+/// A gate, the pipe's other end, what is taken, and when the helper is about to sleep on the pipe.
+type GuardedGate = (
     Gate<Guarded>,
     std::io::PipeWriter,
     Receiver<(usize, thread::ThreadId)>,
-) {
+    Receiver<()>,
+);
+
+fn guarded() -> GuardedGate {
     let (pipe, outside) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&pipe, true).unwrap();
     let (taken, seen) = channel();
+    let (armed, sleeps) = channel();
     let value = Guarded {
         pipe,
         is_armed: false,
         taken,
+        armed,
     };
-    (Gate::new(value, "test-guard"), outside, seen)
+    let gate = Gate::new(value, "test-guard").unwrap();
+    (gate, outside, seen, sleeps)
 }
 
 #[test]
 fn what_comes_from_outside_is_taken_by_whoever_is_there() {
-    let (mut gate, mut outside, seen) = guarded();
+    let (mut gate, mut outside, seen, sleeps) = guarded();
     let own = thread::current().id();
     for round in 0..50 {
+        sleeps.try_iter().for_each(drop);
         drop(gate.enter());
-        for _ in 0..1 + round % 3 {
+        for _ in 0..round % 3 {
             outside.write_all(b"word").unwrap();
             let (len, by) = seen.recv().unwrap();
             assert_eq!((len, by != own), (4, true), "round {round}");
         }
         if round % 10 == 0 {
-            // Until the helper sleeps on the pipe.
-            thread::sleep(ABSENCE_GUARDED * 3);
+            sleeps.recv().unwrap();
         }
         let mut entered = gate.enter();
         assert!(!entered.is_armed);
@@ -274,11 +284,11 @@ fn what_comes_from_outside_is_taken_by_whoever_is_there() {
 
 #[test]
 fn a_helper_on_guard_ends_with_its_gate() {
-    for pause in [Duration::ZERO, ABSENCE_GUARDED * 3] {
-        let (mut gate, mut outside, seen) = guarded();
-        drop(gate.enter());
-        outside.write_all(b"word").unwrap();
-        seen.recv().unwrap();
-        thread::sleep(pause);
-    }
+    let (mut gate, mut outside, seen, sleeps) = guarded();
+    drop(gate.enter());
+    sleeps.recv().unwrap();
+    drop(gate);
+    drop(seen);
+    // Nobody reads any more.
+    assert!(outside.write_all(b"word").is_err());
 }
