@@ -488,6 +488,15 @@ impl Member {
     }
 
     fn sleep(&mut self) -> Result<(), Fault> {
+        // Looks at requests run the handler, too.
+        let is_empty = self
+            .inbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty();
+        if !is_empty {
+            return Ok(());
+        }
         let timeout = self.multicast.as_ref().and_then(Part::timeout);
         let longest = timeout.map_or(REPORT_INTERVAL, |timeout| {
             let left = timeout.saturating_duration_since(Instant::now());

@@ -67,7 +67,7 @@ fn a_host_that_fails_or_stops_keeps_nobody_from_a_copy() {
     let target = hosts.path("%h/copy");
     let mut command = hosts.command(&[source.to_str().unwrap(), target.to_str().unwrap()]);
     command.args(BY_MULTICAST);
-    command.args(["--limit", "20M", "--option", "peer_timeout=1s"]);
+    command.args(["--limit", "20M", "--option", "peer_timeout=5s"]);
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -102,7 +102,7 @@ fn an_interrupt_or_the_end_of_the_source_leaves_no_unfinished_copy() {
         let mut command = hosts.command(&["-", hosts.path("%h.img").to_str().unwrap()]);
         command
             .args(BY_MULTICAST)
-            .args(["--option", "peer_timeout=1s"]);
+            .args(["--option", "peer_timeout=5s"]);
         command.stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = common::KillOnDrop(command.spawn().unwrap());
         let mut input = child.0.stdin.take().unwrap();

@@ -240,6 +240,11 @@ impl World {
             return Verdict::Refused(VIP_STATUS_REMOTE_DESC_ERROR);
         };
         vi.recv.next = number + 1;
+        if entry.fault != 0 {
+            let status = entry.fault | VIP_STATUS_OP_REMOTE_RDMA_WRITE;
+            self.finish(index, true, number, status, Some(0));
+            return Verdict::Refused(VIP_STATUS_REMOTE_DESC_ERROR);
+        }
         entry.descriptor.set_immediate(header.imm);
         let status = VIP_STATUS_OP_REMOTE_RDMA_WRITE | VIP_STATUS_IMMEDIATE;
         self.finish(index, true, number, status, Some(header.total));
@@ -281,7 +286,9 @@ impl World {
             return;
         };
         let ptag = vi.ptag;
-        let Some(number) = vi.send.read(header.imm) else {
+        // What has not left yet was not answered.
+        let next = vi.send.next;
+        let Some(number) = vi.send.read(header.imm).filter(|number| *number < next) else {
             return;
         };
         let Some(entry) = vi

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bodies of messages about connections: who asks whom for one, and what the ends are like.
 
+use crate::nic::{ADDRESS_LEN, DISCRIMINATOR_MAX};
 use crate::types::{VIP_NET_ADDRESS, VIP_VI_ATTRIBUTES};
 use std::ffi::c_int;
 use std::ptr;
@@ -127,10 +128,13 @@ impl<'a> Reader<'a> {
         Some(self.take(len.into())?.to_vec())
     }
 
+    /// Not longer than programs have room for.
     fn address(&mut self) -> Option<Address> {
-        Some(Address {
-            host: self.piece()?,
-            discriminator: self.piece()?,
+        let (host, discriminator) = (self.piece()?, self.piece()?);
+        let fits = host.len() <= ADDRESS_LEN && discriminator.len() <= DISCRIMINATOR_MAX.into();
+        fits.then_some(Address {
+            host,
+            discriminator,
         })
     }
 }

@@ -159,8 +159,10 @@ pub unsafe extern "C" fn VipConnectWait(
         });
         let machine = lock()?;
         let mut world = machine.world();
+        // As in VipConnectRequest().
+        let found = found?.or_else(|| world.found_request(id));
         world.await_no_more(id);
-        let Some(conn) = found? else {
+        let Some(conn) = found else {
             return Ok(VIP_TIMEOUT);
         };
         let handle = world.conns.handle(conn);
@@ -270,6 +272,11 @@ pub unsafe extern "C" fn VipConnectRequest(
         let index = unsafe { ask(ViHandle, (LocalAddr, RemoteAddr), Timeout, false) }?;
         let outcome = wait_for(patience, |machine| machine.outcome(index))?;
         let mut machine = lock()?;
+        // Another thread may have brought it since the last look.
+        let outcome = match outcome {
+            None => machine.outcome(index)?,
+            found => found,
+        };
         if outcome.is_none() {
             machine.world().withdraw(index);
             machine.work()?;

@@ -242,6 +242,9 @@ pub unsafe extern "C" fn VipCQNotify(
                 return Err(Failure::null("Handler"));
             }
             let cq = world.cq_at(index)?;
+            if cq.wanted.len() >= ENTRIES_MAX {
+                return Err(lacking("as many calls wait as entries could"));
+            }
             cq.wanted.push_back((Handler, Context));
         }
         wake_helper(machine)?;

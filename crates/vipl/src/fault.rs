@@ -435,7 +435,12 @@ fn help_once(bell: RawFd) -> Result<(), Failure> {
     if is_wanted {
         machine.turn()?;
     }
-    let due = machine.world().next_due();
+    let mut due = machine.world().next_due();
+    if due.is_none() && is_wanted {
+        machine.look()?;
+        machine.acknowledge()?;
+        due = machine.world().next_due();
+    }
     if let Some(due) = due {
         release(machine);
         // SAFETY: the program has given the function for this.
@@ -443,8 +448,6 @@ fn help_once(bell: RawFd) -> Result<(), Failure> {
         return Ok(());
     }
     if is_wanted {
-        machine.look()?;
-        machine.acknowledge()?;
         is_wanted = machine.node()?.arm()?;
         if !is_wanted {
             machine.node()?.disarm();

@@ -374,7 +374,6 @@ impl Machine {
             let Some(vi) = world.vis.get_mut(index) else {
                 return Ok(());
             };
-            vi.is_due = false;
             if !vi.is_connected() || vi.told == vi.accepted {
                 return Ok(());
             }
@@ -412,10 +411,13 @@ impl Machine {
         // The table keeps its memory: it is filled with each message.
         loop {
             let next = self.world().due.pop();
-            match next {
-                Some(index) => self.say_ack(index)?,
-                None => return Ok(()),
+            let Some(index) = next else {
+                return Ok(());
+            };
+            if let Some(vi) = self.world().vis.get_mut(index) {
+                vi.is_due = false;
             }
+            self.say_ack(index)?;
         }
     }
 

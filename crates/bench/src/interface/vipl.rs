@@ -320,8 +320,15 @@ impl Member for Vipl {
 
     fn end(&mut self) -> Result<()> {
         self.complete(0)?;
+        // The other side may have been first.
         VipDisconnect(self.vi);
-        VipCloseNic(self.nic);
         Ok(())
+    }
+}
+
+impl Drop for Vipl {
+    /// Nothing is taken into descriptors any more.
+    fn drop(&mut self) {
+        VipCloseNic(self.nic);
     }
 }

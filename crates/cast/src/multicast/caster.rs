@@ -203,6 +203,8 @@ impl Caster {
 
     /// Nobody lacks anything of the blocks below.
     pub(crate) fn forget(&mut self, below: u64) {
+        // A host may say anything; what was not sent has not arrived.
+        let below = below.min(self.front.block);
         while self.first < below && self.blocks.pop_front().is_some() {
             self.first += 1;
         }
