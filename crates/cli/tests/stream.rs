@@ -29,8 +29,9 @@ const COUNT: u32 = 400;
 const LEN_MIN: usize = 65_537;
 const LEN_MAX: usize = 600_000;
 
-/// Drops every TCP packet at the way in (the protocol stands 23 bytes behind the begin of the frame).
-const NO_TCP: &str = "4,48 0 0 23,21 0 1 6,6 0 0 2,6 0 0 0";
+/// Drops every TCP packet at the way in: of frames of IPv4 (at byte 12), those whose protocol (at byte 23) is
+/// 6. Portolan's own frames have their numbers there.
+const NO_TCP: &str = "6,40 0 0 12,21 0 3 2048,48 0 0 23,21 0 1 6,6 0 0 2,6 0 0 0";
 
 /// Drops one packet in a hundred: SKF_AD_OFF + SKF_AD_RANDOM of include/uapi/linux/filter.h.
 const SOME_LOST: &str = "4,32 0 0 4294963256,53 1 0 42949672,6 0 0 2,6 0 0 0";
