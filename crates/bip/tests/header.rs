@@ -8,7 +8,7 @@
 mod common;
 
 use bip::init::{BIPMAXTAG, BIPSMALLSIZE};
-use common::{Workshop, check_cpp, checked, compare_header, exported, succeed};
+use common::{Workshop, assert_defines, check_cpp, checked, compare_header, exported, succeed};
 use std::process::Command;
 
 /// Set to write the header instead of comparing it.
@@ -57,9 +57,7 @@ fn both_languages_agree_on_types_and_numbers() {
 fn numbers_that_were_published_stay() {
     let header = std::fs::read_to_string(common::here().join("include/bip.h")).unwrap();
     let published = ["BIPSMALLSIZE 64", "BIPMAXTAG 65535"];
-    for line in published {
-        assert!(header.contains(&format!("#define {line}\n")), "{line}");
-    }
+    assert_defines(&header, &published);
     let defined = header
         .lines()
         .filter(|line| line.starts_with("#define B") && line.split(' ').count() == 3);

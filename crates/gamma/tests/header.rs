@@ -7,7 +7,7 @@
 #[path = "../../capi/tests/common/mod.rs"]
 mod common;
 
-use common::{Workshop, check_cpp, checked, compare_header, exported, succeed};
+use common::{Workshop, assert_defines, check_cpp, checked, compare_header, exported, succeed};
 use gamma::port::{GO_BACK, GO_FORTH, gamma_active_port, gamma_handler_t, gamma_msglen};
 use gamma::time::gamma_time_t;
 use std::mem::{align_of, size_of};
@@ -138,9 +138,7 @@ fn numbers_that_were_published_stay() {
         "GO_BACK 0",
         "GO_FORTH 1",
     ];
-    for line in published {
-        assert!(header.contains(&format!("#define {line}\n")), "{line}");
-    }
+    assert_defines(&header, &published);
     let defined = header
         .lines()
         .filter(|line| line.starts_with("#define G") && line.contains(' '))

@@ -7,11 +7,13 @@
 #[path = "../../capi/tests/common/mod.rs"]
 mod common;
 
-use common::{Workshop, check_cpp, checked, compare_header, exported, succeed};
+use common::{
+    Workshop, assert_all_called, assert_defines, check_cpp, checked, compare_header, declared,
+    exported, succeed,
+};
 use gm::alarm::gm_alarm_t;
 use gm::event::gm_recv_event_t;
 use gm::util::mark::gm_mark_t;
-use std::collections::BTreeSet;
 use std::mem::{align_of, size_of};
 use std::process::Command;
 
@@ -49,26 +51,9 @@ fn the_committed_header_is_what_the_sources_say() {
     compare_header("include/gm.h", SOURCES, UPDATE);
 }
 
-/// The names before an opening bracket, as far as they are functions.
-fn declared(header: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for line in header
-        .lines()
-        .filter(|line| !line.starts_with([' ', '#', '/']))
-    {
-        if let Some((before, _)) = line.split_once('(')
-            && let Some(name) = before.split([' ', '*']).next_back()
-            && name.starts_with("gm_")
-        {
-            names.insert(name.to_owned());
-        }
-    }
-    names
-}
-
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
-    let names = declared(&header());
+    let names = declared(&header(), "gm_");
     assert!(names.len() > 80, "{names:?}");
     assert_eq!(exported("libgm.so"), names);
 }
@@ -83,13 +68,7 @@ fn no_function_is_untested() {
         include_str!("c/alone.c"),
         include_str!("c/utilities.c"),
     ];
-    for name in declared(&header()) {
-        let called = format!("{name}(");
-        assert!(
-            programs.iter().any(|program| program.contains(&called)),
-            "{name}"
-        );
-    }
+    assert_all_called(&declared(&header(), "gm_"), &programs);
 }
 
 #[test]
@@ -109,7 +88,6 @@ fn both_languages_agree_on_types() {
 /// Numbers of the original, some of each kind, and our own.
 #[test]
 fn numbers_that_were_published_stay() {
-    let header = header();
     let published = [
         "GM_API_VERSION_1_0 256",
         "GM_API_VERSION_2_0_16 131088",
@@ -136,9 +114,7 @@ fn numbers_that_were_published_stay() {
         "GM_PLUS_UNACKNOWLEDGED 2",
         "GM_PLUS_LEN_MAX 256",
     ];
-    for line in published {
-        assert!(header.contains(&format!("#define {line}\n")), "{line}");
-    }
+    assert_defines(&header(), &published);
 }
 
 #[test]

@@ -7,8 +7,10 @@
 #[path = "../../capi/tests/common/mod.rs"]
 mod common;
 
-use common::{Workshop, check_cpp, checked, compare_header, exported, succeed};
-use std::collections::BTreeSet;
+use common::{
+    Workshop, assert_all_called, assert_defines, check_cpp, checked, compare_header, declared,
+    exported, succeed,
+};
 use std::mem::size_of;
 use std::process::Command;
 use vipl::types::*;
@@ -30,26 +32,9 @@ fn the_committed_header_is_what_the_sources_say() {
     compare_header("include/vipl.h", SOURCES, UPDATE);
 }
 
-/// The names before an opening bracket, as far as they are functions.
-fn declared(header: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for line in header
-        .lines()
-        .filter(|line| !line.starts_with([' ', '#', '/']))
-    {
-        if let Some((before, _)) = line.split_once('(')
-            && let Some(name) = before.split([' ', '*']).next_back()
-            && name.starts_with("Vip")
-        {
-            names.insert(name.to_owned());
-        }
-    }
-    names
-}
-
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
-    let names = declared(&header());
+    let names = declared(&header(), "Vip");
     // Those of the specification, and VipLastError().
     assert_eq!(names.len(), 42, "{names:?}");
     assert_eq!(exported("libvipl.so"), names);
@@ -68,13 +53,7 @@ fn no_function_is_untested() {
         include_str!("c/notify.c"),
         include_str!("c/alone.c"),
     ];
-    for name in declared(&header()) {
-        let called = format!("{name}(");
-        assert!(
-            programs.iter().any(|program| program.contains(&called)),
-            "{name}"
-        );
-    }
+    assert_all_called(&declared(&header(), "Vip"), &programs);
 }
 
 #[test]
@@ -96,7 +75,6 @@ fn both_languages_agree_on_types() {
 /// Numbers of the original, some of each kind.
 #[test]
 fn numbers_that_were_published_stay() {
-    let header = header();
     let published = [
         "VIP_SUCCESS 0",
         "VIP_NOT_DONE 1",
@@ -131,9 +109,7 @@ fn numbers_that_were_published_stay() {
         "VIP_SERVICE_RELIABLE_RECEPTION 4",
         "VIP_SMI_AUTODISCOVERY 1",
     ];
-    for line in published {
-        assert!(header.contains(&format!("#define {line}\n")), "{line}");
-    }
+    assert_defines(&header(), &published);
 }
 
 #[test]

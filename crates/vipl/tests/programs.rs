@@ -16,15 +16,9 @@ fn workshop() -> Workshop {
     Workshop::new("vipl", "libvipl.so")
 }
 
-/// Both processes come to their end, whichever way they go.
+/// Both sides come to their end, whichever way they go.
 fn assert_both_done(program: &Path, ways: &[Vec<&str>], args: &[&str]) {
-    for way in ways {
-        let out = run_job(2, way, program, args);
-        for process in 0..2 {
-            let line = format!("process {process} is done");
-            assert!(out.contains(&line), "{way:?}: {line} is missing in\n{out}");
-        }
-    }
+    common::assert_both_done(program, ways, args, ["process 0", "process 1"]);
 }
 
 #[test]

@@ -77,6 +77,34 @@ pub(crate) fn exported(library: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
+/// The functions that `header` declares, whose names all begin with `prefix`.
+pub(crate) fn declared(header: &str, prefix: &str) -> BTreeSet<String> {
+    let lines = header.lines();
+    let code = lines.filter(|line| !line.starts_with([' ', '#', '/']));
+    let names = code.filter_map(|line| {
+        let (before, _) = line.split_once('(')?;
+        before.split([' ', '*']).next_back()
+    });
+    let functions = names.filter(|name| name.starts_with(prefix));
+    functions.map(str::to_owned).collect()
+}
+
+/// Every function of `names` is called in one of the test programs, given as their texts.
+pub(crate) fn assert_all_called(names: &BTreeSet<String>, programs: &[&str]) {
+    for name in names {
+        let call = format!("{name}(");
+        let is_called = programs.iter().any(|program| program.contains(&call));
+        assert!(is_called, "no test calls {name}");
+    }
+}
+
+/// `header` defines what was published, each as `NAME NUMBER`.
+pub(crate) fn assert_defines(header: &str, published: &[&str]) {
+    for line in published {
+        assert!(header.contains(&format!("#define {line}\n")), "{line}");
+    }
+}
+
 /// Compiles the C++ program `source` with strict compilers, and runs it.
 pub(crate) fn check_cpp(shop: &Workshop, source: &str) {
     if Command::new("c++").arg("--version").output().is_err() {
@@ -135,6 +163,7 @@ impl Workshop {
         let mut command = Command::new(compiler);
         command.args(flags).arg("-I").arg(here().join("include"));
         command.arg("-I").arg(here().join("tests/c"));
+        command.arg("-I").arg(here().join("../capi/tests/common"));
         command.arg(source).arg("-o").arg(&program);
         command.args([
             "-L",
@@ -200,6 +229,23 @@ pub(crate) fn job(count: u32, options: &[&str], program: &Path, args: &[&str]) -
 /// Runs `program` as a job of `count` ranks; what it printed.
 pub(crate) fn run_job(count: u32, options: &[&str], program: &Path, args: &[&str]) -> String {
     succeed(&mut job(count, options, program, args))
+}
+
+/// Runs `program` as a job of two, each of `ways`: both come to their end, and say so by the names that
+/// they go by.
+pub(crate) fn assert_both_done(
+    program: &Path,
+    ways: &[Vec<&str>],
+    args: &[&str],
+    names: [&str; 2],
+) {
+    for way in ways {
+        let out = run_job(2, way, program, args);
+        for name in names {
+            let line = format!("{name} is done");
+            assert!(out.contains(&line), "{way:?}: {line} is missing in\n{out}");
+        }
+    }
 }
 
 /// Runs a command and expects it to succeed; what it printed.

@@ -5,18 +5,8 @@
 
 #include <gm.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: last error: %s\n", __FILE__, __LINE__, #condition,          \
-                    gm_last_error());                                                              \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#define LAST_ERROR() gm_last_error()
+#include "expect.h"
 
 #define OK(call) CHECK((call) == GM_SUCCESS)
 

@@ -5,18 +5,8 @@
 
 #include <vipl.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: last error: %s\n", __FILE__, __LINE__, #condition,          \
-                    VipLastError());                                                               \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#define LAST_ERROR() VipLastError()
+#include "expect.h"
 
 #define OK(call) CHECK((call) == VIP_SUCCESS)
 
