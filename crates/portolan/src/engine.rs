@@ -3,7 +3,8 @@
 //!
 //! A turn of [`Engine::progress`] receives from the links, acts on the core's events while the
 //! frame is still at hand, and sends what the core has ready. Everything happens on the thread that
-//! calls; the only other thread of the process is that of [`crate::liveness`].
+//! calls, or, while that makes no call, on its helper's ([`carry`]); the thread of [`crate::liveness`] does
+//! not touch the engine.
 
 mod blocking;
 mod carry;

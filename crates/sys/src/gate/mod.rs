@@ -95,8 +95,8 @@ pub enum Guard {
 
 /// What a helper can do for its owner.
 pub trait Carry: Send + 'static {
-    /// Whether the helper is there for what comes from outside, too, whenever the owner is away: asked
-    /// once. [`Carry::left`] must then never be [`Left::Nothing`].
+    /// Whether the helper may be there for what comes from outside, too, while the owner is away: asked
+    /// once. It is there whenever [`Carry::left`] is not [`Left::Nothing`].
     fn is_guarded(&self) -> bool {
         false
     }
