@@ -206,7 +206,7 @@ typedef struct {
    */
   uint16_t NicAddressLen;
   /**
-   * This process's, in memory of the library.
+   * This process's, in memory of the library's that is there as long as the process.
    */
   const uint8_t *LocalNicAddress;
   /**
@@ -754,11 +754,12 @@ VIP_RETURN VipOpenNic(const char *DeviceName, VIP_NIC_HANDLE *NicHandle);
 VIP_RETURN VipCloseNic(VIP_NIC_HANDLE NicHandle);
 
 /**
- * `NicAttributes` gets what the NIC is like.
+ * `NicAttributes` gets what the NIC is like. The address that it names is there as long as the process.
  *
  * Errors: VIP_INVALID_PARAMETER.
  */
-VIP_RETURN VipQueryNic(VIP_NIC_HANDLE NicHandle, VIP_NIC_ATTRIBUTES *NicAttributes);
+VIP_RETURN VipQueryNic(VIP_NIC_HANDLE NicHandle,
+                       VIP_NIC_ATTRIBUTES *NicAttributes);
 
 /**
  * What the management of the network would tell; there is none here.

@@ -95,7 +95,7 @@ pub(crate) struct Body {
     pub(crate) id: u32,
     /// The end of the connection at the sender of this.
     pub(crate) token: u32,
-    /// Of an answer.
+    /// Of an answer; of a peer's request, the number of the request that it has met, 0 for none.
     pub(crate) result: u32,
     pub(crate) traits: Traits,
     pub(crate) from: Address,

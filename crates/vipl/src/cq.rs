@@ -3,7 +3,7 @@
 
 use crate::code::*;
 use crate::error::{Failure, invalid, lacking};
-use crate::fault::wake_helper;
+use crate::helper::wake_helper;
 use crate::machine::call;
 use crate::types::*;
 use crate::wait::{Patience, wait_for};

@@ -34,6 +34,14 @@ pub(crate) fn is_about_peer(error: &Error) -> bool {
     Vipl::of(error) == VIP_NOT_REACHABLE
 }
 
+/// Whether an error says that there is no memory for something now.
+pub(crate) fn is_for_now(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NoMemory { .. } | Error::UnexpectedMemoryFull { .. } | Error::SelfFull { .. }
+    )
+}
+
 /// An argument that cannot be.
 #[cold]
 pub(crate) fn invalid(text: impl Into<String>) -> Failure {

@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong: descriptors and connections that fail, asynchronous errors, and the thread of the
-//! library's that calls the program's functions.
+//! What goes wrong: descriptors and connections that fail, and asynchronous errors, which the library's thread
+//! tells (`helper.rs`).
 
 use crate::code::*;
-use crate::error::{Failure, lacking};
-use crate::machine::{Machine, call, lock, release};
-use crate::pump::status_of;
-use crate::queue::{Op, VIP_WORK_HANDLER};
+use crate::helper::wake_helper;
+use crate::machine::call;
+use crate::queue::Op;
 use crate::types::*;
+use crate::unit::status_of;
 use crate::vi::Level;
 use crate::wire::{Header, Kind, OF_READ};
 use crate::world::World;
 use std::collections::VecDeque;
-use std::ffi::{c_int, c_void};
-use std::os::fd::RawFd;
+use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Asynchronous errors that wait for their handler; more than a program can be interested in.
 const FAULTS_MAX: usize = 1024;
-
-/// Longest sleep of the thread that calls handlers, while it waits for messages.
-const NAP_MS: c_int = 50;
 
 /// What the program wants to be called with when something goes wrong.
 pub type VIP_ERROR_HANDLER =
@@ -30,7 +25,7 @@ pub type VIP_ERROR_HANDLER =
 /// Asynchronous errors that nobody was told of.
 pub(crate) struct Faults {
     /// With the NIC.
-    waiting: VecDeque<(u32, VIP_ERROR_DESCRIPTOR)>,
+    pub(crate) waiting: VecDeque<(u32, VIP_ERROR_DESCRIPTOR)>,
 }
 
 impl Faults {
@@ -152,6 +147,7 @@ impl World {
         }
         let rank = vi.peer_rank;
         self.say(rank, &header, &[]);
+        self.renounce(index);
         self.cut(index, VIP_STATE_ERROR, VIP_STATUS_DESC_FLUSHED_ERROR);
     }
 
@@ -265,6 +261,7 @@ fn name_of(code: VIP_ERROR_CODE) -> &'static str {
             "another process has tried to write to memory that is not open to it"
         }
         VIP_ERROR_RDMAR_PROT => "another process has tried to read memory that is not open to it",
+        VIP_ERROR_CATASTROPHIC => "nothing works any more",
         _ => "an asynchronous error",
     }
 }
@@ -289,187 +286,4 @@ pub unsafe extern "C" fn VipErrorCallback(
         }
         Ok(VIP_SUCCESS)
     })
-}
-
-/// A call of the program's function that is due.
-enum Due {
-    Error(VIP_ERROR_HANDLER, *mut c_void, VIP_ERROR_DESCRIPTOR),
-    Work(
-        VIP_WORK_HANDLER,
-        *mut c_void,
-        VIP_NIC_HANDLE,
-        VIP_VI_HANDLE,
-        *mut VIP_DESCRIPTOR,
-    ),
-    Entry(
-        crate::cq::VIP_CQ_HANDLER,
-        *mut c_void,
-        VIP_NIC_HANDLE,
-        VIP_VI_HANDLE,
-        bool,
-    ),
-}
-
-impl Due {
-    /// # Safety
-    /// The program's promise about its function.
-    unsafe fn call(self) {
-        match self {
-            Due::Error(Some(handler), context, mut error) => {
-                // SAFETY: the caller's promise.
-                unsafe { handler(context, &raw mut error) };
-            }
-            Due::Work(Some(handler), context, nic, vi, descriptor) => {
-                // SAFETY: the caller's promise.
-                unsafe { handler(context, nic, vi, descriptor) };
-            }
-            Due::Entry(Some(handler), context, nic, vi, is_recv) => {
-                // SAFETY: the caller's promise.
-                unsafe { handler(context, nic, vi, c_int::from(is_recv)) };
-            }
-            _ => {}
-        }
-    }
-}
-
-impl World {
-    /// The next call that is due.
-    fn next_due(&mut self) -> Option<Due> {
-        while let Some((nic, fault)) = self.faults.waiting.pop_front() {
-            if let Some(nic) = self.nics.get(nic) {
-                return Some(Due::Error(nic.on_error.0, nic.on_error.1, fault));
-            }
-        }
-        let handles = |world: &World, nic, vi| (world.nics.handle(nic), world.vis.handle(vi));
-        let is_ready = |queue: &crate::queue::Queue| queue.is_ready() && !queue.wanted.is_empty();
-        let ready = {
-            let mut vis = self.vis.iter_mut();
-            vis.find(|(_, vi)| is_ready(&vi.send) || is_ready(&vi.recv))
-        };
-        if let Some((index, vi)) = ready {
-            let nic = vi.nic;
-            let queue = if is_ready(&vi.send) {
-                &mut vi.send
-            } else {
-                &mut vi.recv
-            };
-            let (handler, context) = queue.wanted.pop_front()?;
-            let descriptor = queue.take()?;
-            let (nic, vi) = handles(self, nic, index);
-            return Some(Due::Work(handler, context, nic, vi, descriptor.0));
-        }
-        let (_, cq) = {
-            let mut cqs = self.cqs.iter_mut();
-            cqs.find(|(_, cq)| !cq.wanted.is_empty() && !cq.is_empty())?
-        };
-        let (handler, context) = cq.wanted.pop_front()?;
-        let nic = cq.nic;
-        let (vi, is_recv) = cq.pop()?;
-        let (nic, vi) = handles(self, nic, vi);
-        Some(Due::Entry(handler, context, nic, vi, is_recv))
-    }
-
-    /// Whether somebody waits to be called for what ends.
-    fn is_wanted(&self) -> bool {
-        let by_vi = |(_, vi): (u32, &crate::vi::Vi)| {
-            !vi.send.wanted.is_empty() || !vi.recv.wanted.is_empty()
-        };
-        self.vis.iter().any(by_vi) || self.cqs.iter().any(|(_, cq)| !cq.wanted.is_empty())
-    }
-}
-
-/// What wakes the helper; -1 before there is one.
-static BELL: AtomicI32 = AtomicI32::new(-1);
-
-/// Tells the helper that it may have something to do.
-#[cold]
-pub(crate) fn deliver() {
-    let bell = BELL.load(Ordering::Acquire);
-    if bell >= 0 {
-        let one = 1_u64;
-        // SAFETY: eight bytes, which are there. It fails when it was rung so often that it is heard anyhow.
-        let _rung = unsafe { libc::write(bell, (&raw const one).cast(), 8) };
-    }
-}
-
-/// Wakes the thread that calls the program's functions, and makes it when it is first needed.
-pub(crate) fn wake_helper(machine: &Machine) -> Result<(), Failure> {
-    machine.world().has_calls = true;
-    if BELL.load(Ordering::Acquire) >= 0 {
-        return Ok(());
-    }
-    // SAFETY: has no conditions.
-    let bell = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-    if bell < 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(lacking(format!(
-            "no descriptor for the thread that calls handlers: {error}"
-        )));
-    }
-    let made = std::thread::Builder::new()
-        .name("vipl".to_owned())
-        .spawn(move || help(bell));
-    if let Err(error) = made {
-        return Err(lacking(format!("no thread that calls handlers: {error}")));
-    }
-    BELL.store(bell, Ordering::Release);
-    Ok(())
-}
-
-/// Calls the program's functions, and makes turns while somebody waits to be called.
-fn help(bell: RawFd) {
-    loop {
-        let step = portolan_ffi::fenced(|| help_once(bell));
-        if let Err(failure) = step {
-            // The process ends, or nothing works any more; the program's own calls say why.
-            let _told = failure.record();
-            return;
-        }
-    }
-}
-
-fn help_once(bell: RawFd) -> Result<(), Failure> {
-    let mut machine = lock()?;
-    machine.world().has_calls = false;
-    let mut is_wanted = machine.world().is_wanted();
-    if is_wanted {
-        machine.turn()?;
-    }
-    let mut due = machine.world().next_due();
-    if due.is_none() && is_wanted {
-        machine.look()?;
-        machine.acknowledge()?;
-        due = machine.world().next_due();
-    }
-    if let Some(due) = due {
-        release(machine);
-        // SAFETY: the program has given the function for this.
-        unsafe { due.call() };
-        return Ok(());
-    }
-    if is_wanted {
-        is_wanted = machine.node()?.arm()?;
-        if !is_wanted {
-            machine.node()?.disarm();
-            release(machine);
-            return Ok(());
-        }
-    }
-    let mut polls = [bell, machine.event_fd].map(|fd| libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    machine.world().has_calls = false;
-    drop(machine);
-    let (count, timeout) = if is_wanted { (2, NAP_MS) } else { (1, -1) };
-    // SAFETY: as many entries as are there.
-    let _woken: c_int = unsafe { libc::poll(polls.as_mut_ptr(), count, timeout) };
-    let mut heard = 0_u64;
-    // SAFETY: eight bytes, which are there; without a ring nothing is read.
-    let _heard = unsafe { libc::read(bell, (&raw mut heard).cast(), 8) };
-    if is_wanted {
-        lock()?.node()?.disarm();
-    }
-    Ok(())
 }

@@ -32,6 +32,7 @@ pub mod cq;
 mod descriptor;
 mod error;
 pub mod fault;
+mod helper;
 mod lock;
 mod machine;
 mod meeting;
@@ -41,7 +42,10 @@ pub mod nic;
 mod pump;
 mod queue;
 mod slots;
+#[cfg(test)]
+mod testing;
 pub mod types;
+mod unit;
 pub mod vi;
 mod wait;
 mod wire;

@@ -12,33 +12,30 @@ use parking_lot::lock_api::{RawMutex as _, RawMutexTimed as _};
 use portolan_ffi::this_thread;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The thread that it belongs to; 0 before the first.
-static OWNER: AtomicUsize = AtomicUsize::new(0);
-/// That thread is inside, without the mutex.
-static IS_INSIDE: AtomicBool = AtomicBool::new(false);
-/// Another thread has come.
-static IS_WANTED: AtomicBool = AtomicBool::new(false);
-/// The owner knows that, and takes the mutex. Written with it held.
-static IS_REVOKED: AtomicBool = AtomicBool::new(false);
+/// The one of the library.
+static LOCK: Lock = Lock::new();
 
-static MUTEX: RawMutex = RawMutex::INIT;
+/// See the module documentation.
+struct Lock {
+    /// The thread that it belongs to; 0 before the first.
+    owner: AtomicUsize,
+    /// That thread is inside, without the mutex.
+    is_inside: AtomicBool,
+    /// Another thread has come.
+    is_wanted: AtomicBool,
+    /// The owner knows that, and takes the mutex. Written with it held.
+    is_revoked: AtomicBool,
+    mutex: RawMutex,
+}
 
 /// The lock is held by this thread.
 pub(crate) struct Guard {
+    lock: &'static Lock,
     has_mutex: bool,
     /// Who has taken it gives it back.
     not_send: PhantomData<*const ()>,
-}
-
-impl Guard {
-    fn new(has_mutex: bool) -> Guard {
-        Guard {
-            has_mutex,
-            not_send: PhantomData,
-        }
-    }
 }
 
 impl Drop for Guard {
@@ -46,37 +43,133 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if self.has_mutex {
             // SAFETY: taken when this was made, by this thread.
-            unsafe { MUTEX.unlock() };
+            unsafe { self.lock.mutex.unlock() };
         } else {
             // SYNC: vipl-inside. Whoever sees it sees all that was done inside.
-            IS_INSIDE.store(false, Ordering::Release);
+            self.lock.is_inside.store(false, Ordering::Release);
         }
     }
 }
 
 /// Whether more than one thread has ever taken the lock.
 pub(crate) fn is_shared() -> bool {
-    IS_REVOKED.load(Ordering::Relaxed)
+    LOCK.is_shared()
 }
 
 /// Takes the lock.
 #[inline]
 pub(crate) fn take() -> Result<Guard, Failure> {
-    if OWNER.load(Ordering::Relaxed) == this_thread() && !IS_WANTED.load(Ordering::Relaxed) {
-        if IS_INSIDE.load(Ordering::Relaxed) {
-            return Err(inside());
+    LOCK.take()
+}
+
+/// The same, unless others do not let go of it in that time.
+pub(crate) fn take_within(patience: Duration) -> Option<Guard> {
+    LOCK.take_within(patience)
+}
+
+impl Lock {
+    const fn new() -> Lock {
+        Lock {
+            owner: AtomicUsize::new(0),
+            is_inside: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(false),
+            is_revoked: AtomicBool::new(false),
+            mutex: RawMutex::INIT,
         }
-        IS_INSIDE.store(true, Ordering::Relaxed);
-        // The processor may still look first and store then: `revoke` has it done in order.
-        compiler_fence(Ordering::SeqCst);
-        if !IS_WANTED.load(Ordering::Relaxed) {
-            return Ok(Guard::new(false));
-        }
-        IS_INSIDE.store(false, Ordering::Release);
     }
-    match take_mutex() {
-        true => Ok(Guard::new(true)),
-        false => take(),
+
+    #[inline]
+    fn guard(&'static self, has_mutex: bool) -> Guard {
+        Guard {
+            lock: self,
+            has_mutex,
+            not_send: PhantomData,
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_revoked.load(Ordering::Relaxed)
+    }
+
+    fn is_own(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == this_thread()
+    }
+
+    #[inline]
+    fn take(&'static self) -> Result<Guard, Failure> {
+        if self.owner.load(Ordering::Relaxed) == this_thread()
+            && !self.is_wanted.load(Ordering::Relaxed)
+        {
+            if self.is_inside.load(Ordering::Relaxed) {
+                return Err(inside());
+            }
+            self.is_inside.store(true, Ordering::Relaxed);
+            // The processor may still look first and store then: `revoke` has it done in order.
+            compiler_fence(Ordering::SeqCst);
+            if !self.is_wanted.load(Ordering::Relaxed) {
+                return Ok(self.guard(false));
+            }
+            self.is_inside.store(false, Ordering::Release);
+        }
+        match self.take_mutex() {
+            true => Ok(self.guard(true)),
+            false => self.take(),
+        }
+    }
+
+    fn take_within(&'static self, patience: Duration) -> Option<Guard> {
+        if !self.is_shared() && self.is_own() {
+            return self.take().ok();
+        }
+        let end = Instant::now().checked_add(patience);
+        if !self.mutex.try_lock_for(patience) {
+            return None;
+        }
+        if self.revoke(end) {
+            return Some(self.guard(true));
+        }
+        // SAFETY: taken above.
+        unsafe { self.mutex.unlock() };
+        None
+    }
+
+    /// Whether the mutex is taken; else this is the first thread, whose the lock is from now on.
+    #[cold]
+    fn take_mutex(&self) -> bool {
+        self.mutex.lock();
+        let is_first = self.owner.load(Ordering::Relaxed) == 0;
+        if is_first && register() {
+            self.owner.store(this_thread(), Ordering::Relaxed);
+            // SAFETY: taken above.
+            unsafe { self.mutex.unlock() };
+            return false;
+        }
+        // Nobody's, where the kernel cannot help.
+        if is_first {
+            self.owner.store(usize::MAX, Ordering::Relaxed);
+        }
+        self.revoke(None);
+        true
+    }
+
+    /// Makes the mutex, which is held, what everybody takes: whether the owner was out before `end`. If it
+    /// was not, it will take the mutex the next time, and who comes next waits for it again.
+    fn revoke(&self, end: Option<Instant>) -> bool {
+        if self.is_shared() {
+            return true;
+        }
+        self.is_wanted.store(true, Ordering::SeqCst);
+        fence_all();
+        // From here on the owner either has said that it is inside, or will see that it is wanted.
+        // SYNC: vipl-inside.
+        while self.is_inside.load(Ordering::Acquire) && !self.is_own() {
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        self.is_revoked.store(true, Ordering::Relaxed);
+        true
     }
 }
 
@@ -85,52 +178,6 @@ fn inside() -> Failure {
     lacking(
         "this thread is in a function of the library, and was interrupted by a signal: call none from its handler",
     )
-}
-
-/// The same, unless others do not let go of it in that time.
-pub(crate) fn take_within(patience: Duration) -> Option<Guard> {
-    if !is_shared() && OWNER.load(Ordering::Relaxed) == this_thread() {
-        return take().ok();
-    }
-    if !MUTEX.try_lock_for(patience) {
-        return None;
-    }
-    revoke();
-    Some(Guard::new(true))
-}
-
-/// Whether the mutex is taken; else this is the first thread, whose the lock is from now on.
-#[cold]
-fn take_mutex() -> bool {
-    MUTEX.lock();
-    let is_first = OWNER.load(Ordering::Relaxed) == 0;
-    if is_first && register() {
-        OWNER.store(this_thread(), Ordering::Relaxed);
-        // SAFETY: taken above.
-        unsafe { MUTEX.unlock() };
-        return false;
-    }
-    // Nobody's, where the kernel cannot help.
-    if is_first {
-        OWNER.store(usize::MAX, Ordering::Relaxed);
-    }
-    revoke();
-    true
-}
-
-/// Makes the mutex what everybody takes. It is held.
-fn revoke() {
-    if IS_REVOKED.load(Ordering::Relaxed) {
-        return;
-    }
-    IS_WANTED.store(true, Ordering::SeqCst);
-    fence_all();
-    // From here on the owner either has said that it is inside, or will see that it is wanted.
-    // SYNC: vipl-inside.
-    while IS_INSIDE.load(Ordering::Acquire) && OWNER.load(Ordering::Relaxed) != this_thread() {
-        std::thread::yield_now();
-    }
-    IS_REVOKED.store(true, Ordering::Relaxed);
 }
 
 fn membarrier(command: libc::c_int) -> bool {
@@ -158,35 +205,59 @@ mod tests {
     struct Shared(UnsafeCell<u64>);
     // SAFETY: reached with the lock held only.
     unsafe impl Sync for Shared {}
-    static SHARED: Shared = Shared(UnsafeCell::new(0));
 
-    fn count(times: u64) {
+    fn new_lock() -> &'static Lock {
+        Box::leak(Box::new(Lock::new()))
+    }
+
+    fn count(lock: &'static Lock, shared: &Shared, times: u64) {
         for _ in 0..times {
-            let _guard = take().unwrap();
+            let _guard = lock.take().unwrap();
             // SAFETY: the lock is held.
-            unsafe { *SHARED.0.get() += 1 };
+            unsafe { *shared.0.get() += 1 };
         }
     }
 
     /// Nothing of what several threads count is lost, from the moment that the second comes.
     #[test]
     fn threads_that_come_later_lose_nothing() {
-        count(1000);
-        assert!(!is_shared());
-        let guard = take().unwrap();
-        assert!(take().is_err() && take_within(Duration::ZERO).is_none());
+        let (lock, shared) = (new_lock(), Shared(UnsafeCell::new(0)));
+        count(lock, &shared, 1000);
+        assert!(!lock.is_shared());
+        let guard = lock.take().unwrap();
+        assert!(lock.take().is_err() && lock.take_within(Duration::ZERO).is_none());
         drop(guard);
         let (each, count_of) = (20_000, 3);
         std::thread::scope(|scope| {
             for _ in 0..count_of {
-                scope.spawn(|| count(each));
+                scope.spawn(|| count(lock, &shared, each));
             }
-            count(each);
+            count(lock, &shared, each);
         });
-        assert!(is_shared());
-        let _guard = take().unwrap();
+        assert!(lock.is_shared());
+        let _guard = lock.take().unwrap();
         // SAFETY: the lock is held.
-        let total = unsafe { *SHARED.0.get() };
+        let total = unsafe { *shared.0.get() };
         assert_eq!(total, 1000 + each * (count_of + 1));
+    }
+
+    /// As at the end of a process, behind a call that does not come back.
+    #[test]
+    fn who_has_no_more_patience_does_not_get_it_and_all_others_do() {
+        let (lock, shared) = (new_lock(), Shared(UnsafeCell::new(0)));
+        let guard = lock.take().unwrap();
+        std::thread::scope(|scope| {
+            let patience = Duration::from_millis(1);
+            let ending = scope.spawn(move || lock.take_within(patience).is_none());
+            assert!(ending.join().unwrap());
+        });
+        assert!(!lock.is_shared());
+        drop(guard);
+        std::thread::scope(|scope| {
+            scope.spawn(|| count(lock, &shared, 1000));
+            count(lock, &shared, 1000);
+        });
+        assert!(lock.is_shared() && lock.take_within(Duration::MAX).is_some());
+        assert_eq!(shared.0.into_inner(), 2000);
     }
 }

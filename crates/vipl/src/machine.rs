@@ -36,7 +36,8 @@ static WORLD: WorldCell = WorldCell(RefCell::new(World::new()));
 /// See the module documentation.
 pub(crate) struct Machine {
     node: Option<Node>,
-    is_over: bool,
+    /// exit() was called.
+    pub(crate) is_over: bool,
     /// The node's, for sleeping.
     pub(crate) event_fd: RawFd,
     /// Turns in which nothing came, since something did.
@@ -119,7 +120,7 @@ pub(crate) fn release(machine: Held) {
     let has_calls = machine.world().has_calls;
     drop(machine);
     if has_calls {
-        crate::fault::deliver();
+        crate::helper::deliver();
     }
 }
 

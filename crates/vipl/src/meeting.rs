@@ -2,8 +2,10 @@
 //! How two VIs meet: requests for connections, those who wait for them, and what becomes of both.
 //!
 //! A client's request finds who waits for it, or is refused at once. Of two peers each sends a request; one
-//! that comes first waits for the other. A request that is given up is withdrawn, and if its answer has
-//! crossed that, the connection ends.
+//! that comes first waits for the other, and the other names it. A request that is given up is withdrawn, and
+//! if its answer has crossed that, the connection ends. When a connection ends that has come about by peers'
+//! requests, this side's is withdrawn, too: it may still wait there, where it has met nothing, and must meet
+//! no later one.
 
 use crate::body::{Address, Body, Traits};
 use crate::code::*;
@@ -69,7 +71,7 @@ impl Meetings {
     }
 
     fn new_id(&mut self) -> u32 {
-        self.last_id = self.last_id.wrapping_add(1);
+        self.last_id = self.last_id.wrapping_add(1).max(1);
         self.last_id
     }
 }
@@ -113,7 +115,7 @@ impl World {
             return;
         };
         vi.state = VIP_STATE_CONNECT_PENDING;
-        let body = Body {
+        let mut body = Body {
             id,
             token,
             result: 0,
@@ -131,14 +133,15 @@ impl World {
             met: None,
             outcome: None,
         }));
-        let kind = if is_peer {
-            Kind::PeerRequest
-        } else {
-            Kind::Request
-        };
-        self.tell(rank, kind, &body);
-        if is_peer {
-            self.look_for_offer(index);
+        if !is_peer {
+            self.tell(rank, Kind::Request, &body);
+            return;
+        }
+        let offer = self.take_offer(index);
+        body.result = offer.as_ref().map_or(0, |offer| offer.body.id);
+        self.tell(rank, Kind::PeerRequest, &body);
+        if let Some(offer) = offer {
+            self.meet(index, &offer.body);
         }
     }
 
@@ -190,6 +193,20 @@ impl World {
             ..Body::default()
         };
         self.tell(pending.rank, Kind::Cancel, &body);
+    }
+
+    /// Takes back the request that a connection of peers has begun with.
+    pub(crate) fn renounce(&mut self, index: u32) {
+        let pending = self.vis.get(index).and_then(|vi| vi.pending.as_ref());
+        let Some(pending) = pending.filter(|pending| pending.is_peer) else {
+            return;
+        };
+        let (rank, id) = (pending.rank, pending.id);
+        let body = Body {
+            id,
+            ..Body::default()
+        };
+        self.tell(rank, Kind::Cancel, &body);
     }
 
     /// A message about a connection has come.
@@ -260,6 +277,7 @@ impl World {
                     pending.is_peer
                         && pending.rank == rank
                         && pending.outcome.is_none()
+                        && (body.result == 0 || body.result == pending.id)
                         && pending.local.discriminator == body.to.discriminator
                         && pending.remote.discriminator == body.from.discriminator
                 })
@@ -267,6 +285,8 @@ impl World {
         let found = self.vis.iter().find(|(_, vi)| meets(vi));
         match found.map(|(index, _)| index) {
             Some(index) => self.meet(index, &body),
+            // It has met a request that was given up: its sender is about to hear of that.
+            None if body.result != 0 => {}
             None if self.meetings.offers.len() < OFFERS_MAX => self.meetings.offers.push(Offer {
                 nic: 0,
                 rank,
@@ -277,20 +297,16 @@ impl World {
         }
     }
 
-    /// Looks whether a peer has asked already.
-    fn look_for_offer(&mut self, index: u32) {
-        let Some(pending) = self.vis.get(index).and_then(|vi| vi.pending.as_ref()) else {
-            return;
-        };
+    /// The request of a peer that has asked already.
+    fn take_offer(&mut self, index: u32) -> Option<Offer> {
+        let pending = self.vis.get(index)?.pending.as_ref()?;
         let meets = |offer: &Offer| {
             offer.rank == pending.rank
                 && pending.local.discriminator == offer.body.to.discriminator
                 && pending.remote.discriminator == offer.body.from.discriminator
         };
-        if let Some(at) = self.meetings.offers.iter().position(meets) {
-            let offer = self.meetings.offers.remove(at);
-            self.meet(index, &offer.body);
-        }
+        let at = self.meetings.offers.iter().position(meets)?;
+        Some(self.meetings.offers.remove(at))
     }
 
     /// Two requests of peers meet. The other side comes to the same end.
@@ -324,13 +340,8 @@ impl World {
                 && pending.is_some_and(|pending| pending.rank == rank && pending.met == Some(id))
         };
         let found = self.vis.iter().find(|(_, vi)| has_met(vi));
-        if let Some((index, vi)) = found {
-            let own = vi.pending.as_ref().map_or(0, |pending| pending.id);
-            let body = Body {
-                id: own,
-                ..Body::default()
-            };
-            self.tell(rank, Kind::Cancel, &body);
+        if let Some((index, _)) = found {
+            self.renounce(index);
             self.vi_fault(index, VIP_ERROR_CONN_LOST, 0);
             self.cut(index, VIP_STATE_ERROR, VIP_STATUS_DESC_FLUSHED_ERROR);
         }
@@ -387,3 +398,6 @@ impl World {
         self.meetings.waiters.retain(|waiter| waiter.id != id);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,12 +9,13 @@ use crate::error::{Failure, invalid, lacking};
 use crate::fault::VIP_ERROR_HANDLER;
 use crate::machine::{call, lock, release};
 use crate::name::Hosts;
-use crate::pump::PIECE_LEN;
 use crate::queue::DESCRIPTORS_MAX;
 use crate::slots::SHORT_MAX;
 use crate::types::*;
+use crate::unit::PIECE_LEN;
 use crate::world::{CQS_MAX, VIS_MAX, World};
 use std::ffi::{CStr, c_char, c_ulong, c_void};
+use std::sync::OnceLock;
 
 /// Names that a NIC is opened by; there is one.
 const NAMES: [&str; 2] = ["VINIC", "VINIC0"];
@@ -35,10 +36,12 @@ const LEVELS: u16 = 7;
 /// All levels with RDMA read.
 const READ_LEVELS: u16 = 6;
 
+/// Where programs find this process's address, which is the same for all handles: closing one takes it from
+/// nobody.
+static ADDRESS: OnceLock<[u8; ADDRESS_LEN]> = OnceLock::new();
+
 /// An open NIC.
 pub(crate) struct Nic {
-    /// In memory of its own: programs have its address.
-    address: Box<[u8; ADDRESS_LEN]>,
     pub(crate) on_error: (VIP_ERROR_HANDLER, *mut c_void),
     pub(crate) hosts: Option<Hosts>,
 }
@@ -126,7 +129,6 @@ pub unsafe extern "C" fn VipOpenNic(
         machine.join()?;
         let mut world = machine.world();
         let nic = Nic {
-            address: Box::new(address_of(world.rank)),
             on_error: (None, std::ptr::null_mut()),
             hosts: None,
         };
@@ -157,7 +159,7 @@ pub extern "C" fn VipCloseNic(NicHandle: VIP_NIC_HANDLE) -> VIP_RETURN {
     })
 }
 
-/// `NicAttributes` gets what the NIC is like.
+/// `NicAttributes` gets what the NIC is like. The address that it names is there as long as the process.
 ///
 /// Errors: VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -167,21 +169,19 @@ pub unsafe extern "C" fn VipQueryNic(
 ) -> VIP_RETURN {
     call(|machine| {
         let world = machine.world();
-        let nic = world.nic(NicHandle)?;
+        world.nic(NicHandle)?;
         if NicAttributes.is_null() {
             return Err(Failure::null("NicAttributes"));
         }
-        let Some(own) = world.nics.get(nic) else {
-            return Err(invalid("the NIC was closed"));
-        };
+        let address = ADDRESS.get_or_init(|| address_of(world.rank));
         // SAFETY: not null: the program's promise.
-        unsafe { NicAttributes.write(attributes(own)) };
+        unsafe { NicAttributes.write(attributes(address)) };
         Ok(VIP_SUCCESS)
     })
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "limits, which are small")]
-fn attributes(nic: &Nic) -> VIP_NIC_ATTRIBUTES {
+fn attributes(address: &'static [u8; ADDRESS_LEN]) -> VIP_NIC_ATTRIBUTES {
     let mut name = [0; 64];
     for (to, from) in name.iter_mut().zip(NAMES[0].bytes()) {
         *to = c_char::from_ne_bytes([from]);
@@ -191,7 +191,7 @@ fn attributes(nic: &Nic) -> VIP_NIC_ATTRIBUTES {
         HardwareVersion: 0,
         ProviderVersion: VERSION,
         NicAddressLen: ADDRESS_LEN as u16,
-        LocalNicAddress: nic.address.as_ptr(),
+        LocalNicAddress: address.as_ptr(),
         ThreadSafe: VIP_TRUE,
         MaxDiscriminatorLen: DISCRIMINATOR_MAX,
         MaxRegisterBytes: c_ulong::MAX,

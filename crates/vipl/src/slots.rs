@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tables of things that programs name by handles. A handle that has gone stale is known to be so, and none
 //! is ever followed as a pointer.
+//!
+//! A place is given again with the next generation in its handle. One whose generations have all been used
+//! rests until the table has no other place: a handle comes again when all that the table has were used.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -38,6 +42,8 @@ pub(crate) struct Slots<T> {
     most: usize,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
+    /// Free places whose generations have all been used, the longest first.
+    spent: VecDeque<u32>,
 }
 
 impl<T> Slots<T> {
@@ -47,27 +53,32 @@ impl<T> Slots<T> {
             most,
             slots: Vec::new(),
             free: Vec::new(),
+            spent: VecDeque::new(),
         }
     }
 
-    fn generation_bits(&self) -> u32 {
-        match self.kind {
+    /// The last generation of a place; the first is 1.
+    fn generation_max(&self) -> u32 {
+        let bits = match self.kind {
             Kind::Mem => u32::BITS - SHORT_INDEX_BITS,
             _ => GENERATION_BITS,
-        }
+        };
+        (1 << bits) - 1
     }
 
     /// The place of a new thing; `None` when there are as many as there can be.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         if let Some(index) = self.free.pop() {
-            let mask = (1 << self.generation_bits()) - 1;
             let slot = &mut self.slots[index as usize];
-            slot.generation = ((slot.generation + 1) & mask).max(1);
+            slot.generation += 1;
             slot.value = Some(value);
             return Some(index);
         }
         if self.slots.len() >= self.most {
-            return None;
+            let index = self.spent.pop_front()?;
+            let slot = &mut self.slots[index as usize];
+            (slot.generation, slot.value) = (1, Some(value));
+            return Some(index);
         }
         let index = u32::try_from(self.slots.len()).ok()?;
         let value = Some(value);
@@ -79,11 +90,14 @@ impl<T> Slots<T> {
     }
 
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
-        let value = self.slots.get_mut(index as usize)?.value.take();
-        if value.is_some() {
-            self.free.push(index);
+        let last = self.generation_max();
+        let slot = self.slots.get_mut(index as usize)?;
+        let value = slot.value.take()?;
+        match slot.generation < last {
+            true => self.free.push(index),
+            false => self.spent.push_back(index),
         }
-        value
+        Some(value)
     }
 
     #[inline]
@@ -154,6 +168,7 @@ impl<T> Slots<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn handles_go_stale() {
@@ -182,11 +197,23 @@ mod tests {
         for other in [0, handle + 1, handle + (1 << SHORT_INDEX_BITS)] {
             assert_eq!(slots.by_short(other), None);
         }
-        // However often it is used again.
-        for _ in 0..5000 {
-            slots.remove(1);
-            slots.insert(1);
-            assert_ne!(slots.short_handle(1), 1);
+    }
+
+    #[test]
+    fn no_handle_comes_again_before_all_have_been_used() {
+        let places = 3;
+        let mut slots = Slots::new(Kind::Mem, places);
+        let all = places * slots.generation_max() as usize;
+        let mut seen = HashSet::new();
+        for number in 0..all {
+            let index = slots.insert(number).unwrap();
+            let handle = slots.short_handle(index);
+            assert_eq!(slots.by_short(handle), Some(&number));
+            assert!(seen.insert(handle), "{handle:#x} after {number}");
+            slots.remove(index);
+            assert_eq!(slots.by_short(handle), None);
         }
+        let index = slots.insert(all).unwrap();
+        assert!(seen.contains(&slots.short_handle(index)));
     }
 }

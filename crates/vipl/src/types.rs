@@ -166,7 +166,7 @@ pub struct VIP_NIC_ATTRIBUTES {
     pub ProviderVersion: VIP_ULONG,
     /// Bytes of an address without discriminator.
     pub NicAddressLen: u16,
-    /// This process's, in memory of the library.
+    /// This process's, in memory of the library's that is there as long as the process.
     pub LocalNicAddress: *const u8,
     /// Any thread may call any function.
     pub ThreadSafe: VIP_BOOLEAN,

@@ -207,7 +207,10 @@ impl World {
         let rank = vi.peer_rank;
         let header = Header::new(Kind::Disconnect, vi.peer_token, vi.tell());
         match vi.state {
-            VIP_STATE_CONNECTED => self.say(rank, &header, &[]),
+            VIP_STATE_CONNECTED => {
+                self.say(rank, &header, &[]);
+                self.renounce(index);
+            }
             VIP_STATE_CONNECT_PENDING => self.withdraw(index),
             _ => {}
         }

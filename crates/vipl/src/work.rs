@@ -4,7 +4,7 @@
 use crate::code::*;
 use crate::descriptor::Descriptor;
 use crate::error::{Failure, invalid, lacking};
-use crate::fault::wake_helper;
+use crate::helper::wake_helper;
 use crate::machine::call;
 use crate::queue::{DESCRIPTORS_MAX, Entry, Op, Queue, VIP_WORK_HANDLER};
 use crate::types::*;
@@ -120,7 +120,7 @@ impl World {
             _ => is_recv,
         };
         if !waits {
-            let status = VIP_STATUS_DESC_FLUSHED_ERROR | crate::pump::status_of(entry.op);
+            let status = VIP_STATUS_DESC_FLUSHED_ERROR | crate::unit::status_of(entry.op);
             let queue = vi.queue(is_recv);
             queue.next = number + 1;
             self.finish(index, is_recv, number, status, is_recv.then_some(0));

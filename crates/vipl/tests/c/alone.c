@@ -35,7 +35,10 @@ static void nics(void) {
     OK(VipCreateVi(second, &attributes, cq, NULL, &vi));
     VIP_VI_ATTRIBUTES others = attributes_of(VIP_SERVICE_RELIABLE_DELIVERY);
     FAILS(VIP_INVALID_PARAMETER, "another NIC's", VipCreateVi(nic, &others, cq, cq, &vi));
+    OK(VipQueryNic(second, &about));
     OK(VipCloseNic(second));
+    /* It is there as long as the process: the address sanitizer says if not. */
+    CHECK(about.LocalNicAddress[1] == 'P');
     FAILS(VIP_INVALID_PARAMETER, "no such NIC", VipCloseNic(second));
     FAILS(VIP_INVALID_PARAMETER, "no such VI", VipDisconnect(vi));
     FAILS(VIP_INVALID_PARAMETER, "no such completion queue", VipDestroyCQ(cq));

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread of the library's that calls the program's functions. It is made when the first of them is given,
+//! makes turns while somebody waits to be called, and tells it when it cannot go on.
+
+use crate::code::*;
+use crate::error::{Failure, lacking};
+use crate::fault::VIP_ERROR_HANDLER;
+use crate::machine::{Machine, lock, release};
+use crate::queue::VIP_WORK_HANDLER;
+use crate::types::*;
+use crate::world::World;
+use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// Longest sleep of the thread that calls handlers, while it waits for messages.
+const NAP_MS: c_int = 50;
+
+/// A call of the program's function that is due.
+enum Due {
+    Error(VIP_ERROR_HANDLER, *mut c_void, VIP_ERROR_DESCRIPTOR),
+    Work(
+        VIP_WORK_HANDLER,
+        *mut c_void,
+        VIP_NIC_HANDLE,
+        VIP_VI_HANDLE,
+        *mut VIP_DESCRIPTOR,
+    ),
+    Entry(
+        crate::cq::VIP_CQ_HANDLER,
+        *mut c_void,
+        VIP_NIC_HANDLE,
+        VIP_VI_HANDLE,
+        bool,
+    ),
+}
+
+impl Due {
+    /// # Safety
+    /// The program's promise about its function.
+    unsafe fn call(self) {
+        match self {
+            Due::Error(Some(handler), context, mut error) => {
+                // SAFETY: the caller's promise.
+                unsafe { handler(context, &raw mut error) };
+            }
+            Due::Work(Some(handler), context, nic, vi, descriptor) => {
+                // SAFETY: the caller's promise.
+                unsafe { handler(context, nic, vi, descriptor) };
+            }
+            Due::Entry(Some(handler), context, nic, vi, is_recv) => {
+                // SAFETY: the caller's promise.
+                unsafe { handler(context, nic, vi, c_int::from(is_recv)) };
+            }
+            _ => {}
+        }
+    }
+}
+
+impl World {
+    /// The next call that tells an asynchronous error.
+    fn next_fault(&mut self) -> Option<Due> {
+        while let Some((nic, fault)) = self.faults.waiting.pop_front() {
+            if let Some(nic) = self.nics.get(nic) {
+                return Some(Due::Error(nic.on_error.0, nic.on_error.1, fault));
+            }
+        }
+        None
+    }
+
+    /// The next call that is due.
+    fn next_due(&mut self) -> Option<Due> {
+        if let Some(due) = self.next_fault() {
+            return Some(due);
+        }
+        let handles = |world: &World, nic, vi| (world.nics.handle(nic), world.vis.handle(vi));
+        let is_ready = |queue: &crate::queue::Queue| queue.is_ready() && !queue.wanted.is_empty();
+        let ready = {
+            let mut vis = self.vis.iter_mut();
+            vis.find(|(_, vi)| is_ready(&vi.send) || is_ready(&vi.recv))
+        };
+        if let Some((index, vi)) = ready {
+            let nic = vi.nic;
+            let queue = if is_ready(&vi.send) {
+                &mut vi.send
+            } else {
+                &mut vi.recv
+            };
+            let (handler, context) = queue.wanted.pop_front()?;
+            let descriptor = queue.take()?;
+            let (nic, vi) = handles(self, nic, index);
+            return Some(Due::Work(handler, context, nic, vi, descriptor.0));
+        }
+        let (_, cq) = {
+            let mut cqs = self.cqs.iter_mut();
+            cqs.find(|(_, cq)| !cq.wanted.is_empty() && !cq.is_empty())?
+        };
+        let (handler, context) = cq.wanted.pop_front()?;
+        let nic = cq.nic;
+        let (vi, is_recv) = cq.pop()?;
+        let (nic, vi) = handles(self, nic, vi);
+        Some(Due::Entry(handler, context, nic, vi, is_recv))
+    }
+
+    /// The calls that tell all handlers of errors what was due, and then that nothing works any more. It is
+    /// said, too: not everybody has such a handler.
+    fn catastrophe(&mut self, why: &str) -> Vec<Due> {
+        eprintln!("vipl: handlers are not called any more: {why}");
+        let has_handler = |nic: &crate::nic::Nic| nic.on_error.0.is_some();
+        let nics = self.nics.iter().filter(|(_, nic)| has_handler(nic));
+        let nics: Vec<u32> = nics.map(|(index, _)| index).collect();
+        let mut calls: Vec<Due> = std::iter::from_fn(|| self.next_fault()).collect();
+        for nic in nics {
+            self.fault(nic, VIP_RESOURCE_NIC, VIP_ERROR_CATASTROPHIC, |_, fault| {
+                fault
+            });
+        }
+        calls.extend(std::iter::from_fn(|| self.next_fault()));
+        calls
+    }
+
+    /// Whether somebody waits to be called for what ends.
+    fn is_wanted(&self) -> bool {
+        let by_vi = |(_, vi): (u32, &crate::vi::Vi)| {
+            !vi.send.wanted.is_empty() || !vi.recv.wanted.is_empty()
+        };
+        self.vis.iter().any(by_vi) || self.cqs.iter().any(|(_, cq)| !cq.wanted.is_empty())
+    }
+}
+
+/// What wakes the helper; -1 before there was one. It is never closed: it is rung without the lock.
+static BELL: AtomicI32 = AtomicI32::new(-1);
+
+/// There is a helper. Written with the lock held.
+static IS_HELPED: AtomicBool = AtomicBool::new(false);
+
+/// Tells the helper that it may have something to do.
+#[cold]
+pub(crate) fn deliver() {
+    let bell = BELL.load(Ordering::Acquire);
+    if bell >= 0 {
+        let one = 1_u64;
+        // SAFETY: eight bytes, which are there. It fails when it was rung so often that it is heard anyhow.
+        let _rung = unsafe { libc::write(bell, (&raw const one).cast(), 8) };
+    }
+}
+
+/// Wakes the thread that calls the program's functions, and makes it when it is first needed.
+pub(crate) fn wake_helper(machine: &Machine) -> Result<(), Failure> {
+    machine.world().has_calls = true;
+    if IS_HELPED.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let bell = make_bell()?;
+    let made = std::thread::Builder::new()
+        .name("vipl".to_owned())
+        .spawn(move || help(bell));
+    if let Err(error) = made {
+        return Err(lacking(format!("no thread that calls handlers: {error}")));
+    }
+    IS_HELPED.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The bell, which is made when it is first needed.
+fn make_bell() -> Result<RawFd, Failure> {
+    let bell = BELL.load(Ordering::Acquire);
+    if bell >= 0 {
+        return Ok(bell);
+    }
+    // SAFETY: has no conditions.
+    let bell = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+    if bell < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(lacking(format!(
+            "no descriptor for the thread that calls handlers: {error}"
+        )));
+    }
+    BELL.store(bell, Ordering::Release);
+    Ok(bell)
+}
+
+/// Calls the program's functions, and makes turns while somebody waits to be called, until a turn fails.
+fn help(bell: RawFd) {
+    loop {
+        let step = portolan_ffi::fenced(|| help_once(bell));
+        if let Err(failure) = step {
+            give_up(&failure);
+            return;
+        }
+    }
+}
+
+/// The thread that calls the program's functions cannot go on: every NIC's program is told, and the next
+/// call that needs such a thread makes another one.
+#[cold]
+fn give_up(failure: &Failure) {
+    let told = portolan_ffi::fenced(|| {
+        let machine = lock()?;
+        IS_HELPED.store(false, Ordering::Relaxed);
+        // Nobody wants to be called any more when the process ends.
+        let dues = match machine.is_over {
+            true => Vec::new(),
+            false => machine.world().catastrophe(failure.text()),
+        };
+        drop(machine);
+        for due in dues {
+            // SAFETY: the program has given the function for this.
+            unsafe { due.call() };
+        }
+        Ok::<_, Failure>(())
+    });
+    if told.is_err() {
+        eprintln!("vipl: no handler is called any more: {}", failure.text());
+    }
+}
+
+fn help_once(bell: RawFd) -> Result<(), Failure> {
+    let mut machine = lock()?;
+    machine.world().has_calls = false;
+    let mut is_wanted = machine.world().is_wanted();
+    if is_wanted {
+        machine.turn()?;
+    }
+    let mut due = machine.world().next_due();
+    if due.is_none() && is_wanted {
+        machine.look()?;
+        machine.acknowledge()?;
+        due = machine.world().next_due();
+    }
+    if let Some(due) = due {
+        release(machine);
+        // SAFETY: the program has given the function for this.
+        unsafe { due.call() };
+        return Ok(());
+    }
+    if is_wanted {
+        is_wanted = machine.node()?.arm()?;
+        if !is_wanted {
+            machine.node()?.disarm();
+            release(machine);
+            return Ok(());
+        }
+    }
+    let mut polls = [bell, machine.event_fd].map(|fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    machine.world().has_calls = false;
+    drop(machine);
+    let (count, timeout) = if is_wanted { (2, NAP_MS) } else { (1, -1) };
+    // SAFETY: as many entries as are there.
+    let _woken: c_int = unsafe { libc::poll(polls.as_mut_ptr(), count, timeout) };
+    let mut heard = 0_u64;
+    // SAFETY: eight bytes, which are there; without a ring nothing is read.
+    let _heard = unsafe { libc::read(bell, (&raw mut heard).cast(), 8) };
+    if is_wanted {
+        lock()?.node()?.disarm();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nic::Nic;
+    use crate::testing::attributes;
+    use crate::vi::Level;
+    use crate::vi::Vi;
+    use std::ptr;
+    use std::sync::atomic::AtomicU32;
+
+    static SEEN: AtomicU32 = AtomicU32::new(u32::MAX);
+
+    unsafe extern "C" fn on_error(_: *mut c_void, error: *mut VIP_ERROR_DESCRIPTOR) {
+        // SAFETY: it is there while this runs.
+        SEEN.store(unsafe { (*error).ErrorCode }, Ordering::Relaxed);
+    }
+
+    unsafe extern "C" fn on_work(
+        _: *mut c_void,
+        _: VIP_NIC_HANDLE,
+        _: VIP_VI_HANDLE,
+        _: *mut VIP_DESCRIPTOR,
+    ) {
+    }
+
+    /// The process of this test has no node, so a turn fails.
+    #[test]
+    fn a_helper_that_cannot_go_on_says_so() {
+        let bell = {
+            let machine = lock().unwrap();
+            let mut world = machine.world();
+            let nic = Nic {
+                on_error: (Some(on_error), ptr::null_mut()),
+                hosts: None,
+            };
+            let nic = world.nics.insert(nic).unwrap();
+            let mut vi = Vi::new(
+                nic,
+                attributes(VIP_SERVICE_UNRELIABLE),
+                (Level::Unreliable, 0),
+                Default::default(),
+            );
+            vi.recv.wanted.push_back((Some(on_work), ptr::null_mut()));
+            world.vis.insert(vi).unwrap();
+            IS_HELPED.store(true, Ordering::Relaxed);
+            make_bell().unwrap()
+        };
+        help(bell);
+        assert_eq!(SEEN.load(Ordering::Relaxed), VIP_ERROR_CATASTROPHIC);
+        // The next one who needs a helper gets another.
+        assert!(!IS_HELPED.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! For tests: a world without a node, with one VI that is connected, and descriptors.
+
+use crate::code::*;
+use crate::descriptor::Descriptor;
+use crate::queue::{Entry, Op, Queue};
+use crate::types::*;
+use crate::vi::{Level, Vi};
+use crate::wire::{Header, LEN_MAX};
+use crate::world::World;
+use std::ptr;
+
+pub(crate) const RANK: u32 = 3;
+pub(crate) const TOKEN: u32 = 7 << 16;
+pub(crate) const PTAG: u32 = 0;
+
+/// Descriptors, and the memory that they name.
+#[repr(C, align(64))]
+pub(crate) struct Own {
+    pub(crate) descriptors: [VIP_DESCRIPTOR; 4],
+    pub(crate) data: [u8; 64],
+}
+
+pub(crate) struct Bench {
+    pub(crate) world: World,
+    pub(crate) own: Box<Own>,
+    pub(crate) handle: u32,
+}
+
+pub(crate) fn attributes(level: u32) -> VIP_VI_ATTRIBUTES {
+    VIP_VI_ATTRIBUTES {
+        ReliabilityLevel: u16::try_from(level).unwrap(),
+        MaxTransferSize: 4096,
+        QoS: ptr::null_mut(),
+        Ptag: ptr::null_mut(),
+        EnableRdmaWrite: VIP_TRUE,
+        EnableRdmaRead: VIP_TRUE,
+    }
+}
+
+impl Bench {
+    /// A VI that is connected with one of another process.
+    pub(crate) fn new(level: u32) -> Bench {
+        // SAFETY: numbers, of which any bits are some.
+        let own: Box<Own> = Box::new(unsafe { std::mem::zeroed() });
+        let mut world = World::new();
+        let at = ptr::from_ref(&*own).expose_provenance();
+        let handle = world.regions.open(at, size_of::<Own>(), PTAG);
+        let traits = (Level::of(u16::try_from(level).unwrap()).unwrap(), PTAG);
+        let queues = (Queue::default(), Queue::default());
+        let mut vi = Vi::new(0, attributes(level), traits, queues);
+        vi.token = TOKEN;
+        vi.connect(RANK, 99);
+        assert_eq!(world.vis.insert(vi), Some(0));
+        Bench { world, own, handle }
+    }
+
+    pub(crate) fn vi(&mut self) -> &mut Vi {
+        self.world.vis.get_mut(0).unwrap()
+    }
+
+    /// An entry of descriptor `index`, with 16 bytes of memory.
+    pub(crate) fn entry(&mut self, index: usize, op: Op) -> Entry {
+        let handle = self.handle;
+        let at = ptr::from_mut(&mut self.own.data[16 * index]);
+        let descriptor = &mut self.own.descriptors[index];
+        descriptor.CS.SegCount = 1;
+        descriptor.DS[0].Local = VIP_DATA_SEGMENT {
+            Data: VIP_PVOID64 { Address: at.cast() },
+            Handle: handle,
+            Length: 16,
+        };
+        Entry {
+            descriptor: Descriptor(ptr::from_mut(descriptor)),
+            op,
+            control: 0,
+            total: 16,
+            mark: 0,
+            fault: 0,
+            has_ended: false,
+        }
+    }
+
+    pub(crate) fn post_recv(&mut self, index: usize) {
+        let entry = self.entry(index, Op::Recv);
+        self.vi().recv.push(entry);
+    }
+
+    /// A send whose last unit was `mark`.
+    pub(crate) fn note_sent(&mut self, index: usize, op: Op, mark: u32) {
+        let mut entry = self.entry(index, op);
+        entry.mark = mark;
+        let vi = self.vi();
+        vi.send.next = vi.send.push(entry) + 1;
+        vi.units_sent += 1;
+    }
+
+    pub(crate) fn status(&self, index: usize) -> u32 {
+        self.own.descriptors[index].CS.Status
+    }
+
+    pub(crate) fn come(&mut self, header: &Header, bytes: &[u8]) {
+        let mut head = [0; LEN_MAX];
+        let len = header.write(&mut head);
+        let whole = [&head[..len], bytes].concat();
+        self.world.on_message(RANK, &whole);
+    }
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Units: the messages that a VI's descriptors, and what others have asked of its memory, are sent as.
+//!
+//! A unit is noted when it is made, since its acknowledgement may come inside the call that sends it; one
+//! that could not leave is taken back.
+
+use crate::code::*;
+use crate::queue::Op;
+use crate::vi::{Level, Vi};
+use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, LAST, LEN_MAX};
+use crate::world::{UNITS_MAX, World};
+
+/// Bytes of a message that travel in one piece: longer ones are cut. A page: less than shared memory needs
+/// to be asked for, and few enough that a VI does not keep others waiting.
+pub(crate) const PIECE_LEN: usize = 4096;
+
+/// Bytes of an unreliable message that may be lost, with its header: what a frame of any path takes. Longer
+/// ones are repaired.
+const LOSSY_LEN_MAX: usize = 1024;
+
+/// How a unit leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// At once.
+    Alone,
+    /// With others of a burst.
+    Gathered,
+    /// It may be lost.
+    Lossy,
+}
+
+/// What a unit is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Of a descriptor, of which so much had left before; whether it is the last part.
+    Of {
+        number: u64,
+        begun: u32,
+        is_last: bool,
+    },
+    /// Of the answer to a read with that number.
+    Answer(u32),
+}
+
+/// What is to be sent: the first bytes of the scratch memory.
+pub(crate) struct Unit {
+    pub(crate) rank: u32,
+    pub(crate) len: usize,
+    pub(crate) how: How,
+    /// The VI's name when the unit was made: it may have another connection when the unit has left.
+    token: u32,
+    part: Part,
+}
+
+impl World {
+    /// Puts the next unit of a VI into `out`.
+    #[inline]
+    pub(crate) fn next_unit(&mut self, index: u32, out: &mut [u8]) -> Option<Unit> {
+        loop {
+            let vi = self.vis.get_mut(index)?;
+            if !vi.is_connected() {
+                return None;
+            }
+            let rank = vi.peer_rank;
+            if self.peer(rank).under_way >= UNITS_MAX {
+                let waiting = &mut self.peer(rank).waiting;
+                if !waiting.contains(&index) {
+                    waiting.push_back(index);
+                }
+                return None;
+            }
+            let vi = self.vis.get_mut(index)?;
+            if !vi.answers.is_empty() {
+                return self.answer_unit(index, out);
+            }
+            let number = vi.send.next;
+            let reads = vi.reads_under_way;
+            let entry = vi.send.get(number)?;
+            if entry.control & VIP_CONTROL_QFENCE != 0 && reads > 0 {
+                return None;
+            }
+            let fault = entry.fault;
+            let built = match fault {
+                0 => self.send_unit(index, number, out),
+                fault => Err(fault),
+            };
+            match built {
+                Ok(unit) => return Some(unit),
+                Err(status) => self.fail_send(index, number, status),
+            }
+        }
+    }
+
+    /// A unit of a descriptor, or what is wrong with that.
+    #[inline]
+    fn send_unit(&mut self, index: u32, number: u64, out: &mut [u8]) -> Result<Unit, u32> {
+        let World { vis, regions, .. } = self;
+        let vi = vis.get_mut(index).ok_or(VIP_STATUS_FORMAT_ERROR)?;
+        let (begun, lossless) = (vi.begun, vi.is_lossless);
+        let (level, token, ack) = (vi.level, vi.peer_token, vi.accepted);
+        let ptag = vi.ptag;
+        let memory = crate::descriptor::Memory { regions, ptag };
+        let entry = vi.send.get(number).ok_or(VIP_STATUS_FORMAT_ERROR)?;
+        let (op, descriptor, total) = (entry.op, entry.descriptor, entry.total);
+        let left = (total - begun) as usize;
+        let len = if let Op::Read(_) = op {
+            0
+        } else {
+            left.min(PIECE_LEN)
+        };
+        let is_last = len == left || len == 0;
+        let mut header = Header::new(Kind::Data, token, ack);
+        header.total = total;
+        match op {
+            Op::Write | Op::Read(_) => {
+                let (addr, handle) = descriptor.remote();
+                header.kind = Kind::Write;
+                header.addr = addr.wrapping_add(begun.into());
+                header.handle = handle;
+            }
+            _ if !is_last || begun > 0 => {
+                header.kind = Kind::Part;
+                header.offset = begun;
+            }
+            _ => {}
+        }
+        if let Op::Read(id) = op {
+            header.kind = Kind::Read;
+            header.imm = id;
+        } else if is_last && entry.control & VIP_CONTROL_IMMEDIATE != 0 {
+            header.flags |= IMMEDIATE;
+            header.imm = descriptor.immediate();
+        }
+        if is_last {
+            header.flags |= LAST;
+        }
+        let is_whole = is_last && begun == 0;
+        let header_len = header.kind.header_len();
+        let is_lossy = level == Level::Unreliable
+            && is_whole
+            && !lossless
+            && header_len + len <= LOSSY_LEN_MAX;
+        if !is_lossy {
+            header.flags |= COUNTED;
+        }
+        put_header(&header, out);
+        descriptor.gather(memory, begun, &mut out[header_len..header_len + len])?;
+        self.note_unit(index, number, len, is_last, !is_lossy);
+        let vi = self.vis.get_mut(index).ok_or(VIP_STATUS_FORMAT_ERROR)?;
+        Ok(Unit {
+            rank: vi.peer_rank,
+            len: header_len + len,
+            token: vi.token,
+            part: Part::Of {
+                number,
+                begun,
+                is_last,
+            },
+            how: match (is_lossy, lossless) {
+                (true, _) => How::Lossy,
+                (false, true) => How::Alone,
+                (false, false) => How::Gathered,
+            },
+        })
+    }
+
+    /// A unit of a descriptor is about to leave. It is noted before, as its acknowledgement may come inside
+    /// the same call.
+    #[inline]
+    fn note_unit(&mut self, index: u32, number: u64, len: usize, is_last: bool, is_counted: bool) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        if is_counted {
+            vi.units_sent = vi.units_sent.wrapping_add(1);
+        }
+        vi.told = vi.accepted;
+        let (units, rank) = (vi.units_sent, vi.peer_rank);
+        vi.begun += u32::try_from(len).unwrap_or(0);
+        if is_last {
+            vi.begun = 0;
+            vi.send.next = number + 1;
+            if let Some(entry) = vi.send.get(number) {
+                if let Op::Read(_) = entry.op {
+                    entry.mark = 0;
+                    vi.reads_under_way += 1;
+                } else {
+                    entry.mark = units;
+                }
+            }
+        }
+        if is_counted {
+            self.peer(rank).under_way += 1;
+        }
+    }
+
+    /// A unit has left: with its last one an unreliable send has ended.
+    #[inline]
+    pub(crate) fn note_left(&mut self, index: u32, unit: &Unit) {
+        let Part::Of {
+            number,
+            is_last: true,
+            ..
+        } = unit.part
+        else {
+            return;
+        };
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        if vi.level != Level::Unreliable || vi.token != unit.token {
+            return;
+        }
+        if let Some(op) = vi.send.get(number).map(|entry| entry.op) {
+            self.finish(index, false, number, status_of(op), None);
+        }
+    }
+
+    /// A unit could not leave, for a reason that is not the other process's: it was never sent, and what it is
+    /// a part of has failed.
+    #[cold]
+    pub(crate) fn note_stuck(&mut self, index: u32, unit: &Unit) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        // Another connection, or none: everything of this one has ended.
+        if !vi.is_connected() || vi.token != unit.token {
+            return;
+        }
+        if unit.how != How::Lossy {
+            vi.units_sent = vi.units_sent.wrapping_sub(1);
+            let peer = self.peer(unit.rank);
+            peer.under_way = peer.under_way.saturating_sub(1);
+        }
+        match unit.part {
+            Part::Answer(id) => self.break_off(index, VIP_STATUS_TRANSPORT_ERROR, Some(id)),
+            Part::Of {
+                number,
+                begun,
+                is_last,
+            } => {
+                if let Some(vi) = self.vis.get_mut(index) {
+                    let op = vi.send.get(number).map(|entry| entry.op);
+                    let is_read = matches!(op, Some(Op::Read(_)));
+                    vi.reads_under_way -= u32::from(is_last && is_read);
+                }
+                self.fail_send(index, number, VIP_STATUS_TRANSPORT_ERROR);
+                // The other side waits for the rest of an unreliable one, too.
+                if begun > 0 {
+                    self.break_off(index, 0, None);
+                }
+            }
+        }
+    }
+
+    /// A unit of what the other side has asked for.
+    #[cold]
+    fn answer_unit(&mut self, index: u32, out: &mut [u8]) -> Option<Unit> {
+        let vi = self.vis.get_mut(index)?;
+        let how = match vi.is_lossless {
+            true => How::Alone,
+            false => How::Gathered,
+        };
+        let (rank, token, ack, ptag) = (vi.peer_rank, vi.peer_token, vi.tell(), vi.ptag);
+        let own = vi.token;
+        let answer = vi.answers.front_mut()?;
+        let left = (answer.total - answer.sent) as usize;
+        let len = left.min(PIECE_LEN);
+        let mut header = Header::new(Kind::ReadData, token, ack);
+        (header.imm, header.total, header.offset) = (answer.id, answer.total, answer.sent);
+        header.flags = COUNTED | if len == left { LAST } else { 0 };
+        let (at, handle, id) = (answer.at + answer.sent as usize, answer.handle, answer.id);
+        answer.sent += u32::try_from(len).unwrap_or(0);
+        if len == left {
+            vi.answers.pop_front();
+        }
+        let access = crate::memory::Access::Read;
+        if !self.regions.opens(handle, (at, len), ptag, access) {
+            self.refuse_read(index, id);
+            return None;
+        }
+        put_header(&header, out);
+        let header_len = header.kind.header_len();
+        let from = std::ptr::with_exposed_provenance::<u8>(at);
+        // SAFETY: registered memory that is open for reading: the program's promise that it is there.
+        unsafe { std::ptr::copy_nonoverlapping(from, out[header_len..].as_mut_ptr(), len) };
+        if let Some(vi) = self.vis.get_mut(index) {
+            vi.units_sent = vi.units_sent.wrapping_add(1);
+        }
+        self.peer(rank).under_way += 1;
+        Some(Unit {
+            rank,
+            len: header_len + len,
+            how,
+            token: own,
+            part: Part::Answer(id),
+        })
+    }
+}
+
+/// The bits of a status that say what has ended.
+pub(crate) fn status_of(op: Op) -> u32 {
+    match op {
+        Op::Send => VIP_STATUS_OP_SEND,
+        Op::Write => VIP_STATUS_OP_RDMA_WRITE,
+        Op::Read(_) => VIP_STATUS_OP_RDMA_READ,
+        Op::Recv => VIP_STATUS_OP_RECEIVE,
+    }
+}
+
+#[inline]
+fn put_header(header: &Header, out: &mut [u8]) {
+    if let Some(head) = out.first_chunk_mut::<LEN_MAX>() {
+        header.write(head);
+    }
+}
+
+impl Vi {
+    /// How far this side has come; the other side knows when it gets this.
+    #[inline]
+    pub(crate) fn tell(&mut self) -> u32 {
+        self.told = self.accepted;
+        self.told
+    }
+}
+
+#[cfg(test)]
+mod tests;
