@@ -165,7 +165,7 @@ impl Lab {
     /// Drops what comes to a host and fits `rule` of nftables; `false`, said aloud, where that is not.
     fn filter(&self, host: &str, rule: &str) -> bool {
         let rules = format!(
-            "table inet loss {{ chain into {{ type filter hook input priority 0; {rule} drop; }} }}"
+            "table inet loss {{ chain into {{ type filter hook input priority 0; {rule} drop; }}; }}"
         );
         let words = ["lab", "exec", "--name", &self.0, host, "--", "nft", &rules];
         let ended = run(&words);
