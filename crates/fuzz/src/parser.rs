@@ -2,7 +2,8 @@
 //! Frames and records from bytes, and back to the same bytes.
 
 use portolan_wire::{
-    BulkHeader, FRAME_HEADER_LEN, FrameHeader, Hello, Record, Records, SealedFrame, endpoint_id_of,
+    BulkHeader, CONNECTION_LEN_MAX, ConnectionFrame, FRAME_HEADER_LEN, FrameHeader, Hello, Record,
+    Records, SealedFrame, endpoint_id_of,
 };
 
 /// Parses `data` in every way that a frame is parsed. What is read of a record must be what it
@@ -29,10 +30,25 @@ pub fn parser(data: &[u8]) {
             Ok(header)
         );
     }
+    connection(data);
     for at in [0, FRAME_HEADER_LEN] {
         records(data, at.min(data.len()), data.len());
         // On a lossless link the payload need not be at hand.
         records(&data[..data.len() / 2], at.min(data.len() / 2), data.len());
+    }
+}
+
+/// What is said to become connected: whole at the latest when the longest has come, and the same when
+/// it is said again.
+fn connection(data: &[u8]) {
+    match ConnectionFrame::parse(data) {
+        Ok(None) => assert!(data.len() < CONNECTION_LEN_MAX),
+        Ok(Some((frame, len))) => {
+            let mut again = [0; CONNECTION_LEN_MAX];
+            assert_eq!(frame.emit(&mut again), len);
+            assert_eq!(again[..len], data[..len]);
+        }
+        Err(_) => {}
     }
 }
 

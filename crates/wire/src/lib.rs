@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod connection;
 mod endpoint_id;
 mod field;
 mod frame;
@@ -24,6 +25,10 @@ mod seal;
 mod train;
 
 pub use check::{CHECK_LEN, CheckedFrame, Sum};
+pub use connection::{
+    CONNECTION_DATA_LEN_MAX, CONNECTION_HEAD_LEN, CONNECTION_LEN_MAX, ConnectionFrame,
+    ConnectionWord,
+};
 pub use endpoint_id::{
     ENDPOINT_ID_LEN, EndpointId, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, endpoint_id_of,
 };

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How two endpoints become connected: what they say to one another by TCP beside the data path (`P16`).
+
+use crate::field::{array, put, u16_at};
+use crate::{ENDPOINT_ID_LEN, EndpointId, Malformed};
+
+/// Bytes of a program's own that may come with each: as many as libfabric's TCP provider takes.
+pub const CONNECTION_DATA_LEN_MAX: usize = 256;
+
+/// Bytes in front of them.
+pub const CONNECTION_HEAD_LEN: usize = 8 + ENDPOINT_ID_LEN;
+
+/// Bytes of the longest.
+pub const CONNECTION_LEN_MAX: usize = CONNECTION_HEAD_LEN + CONNECTION_DATA_LEN_MAX;
+
+const MAGIC: [u8; 4] = *b"PCON";
+const VERSION: u8 = 1;
+
+/// What is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionWord {
+    /// Let us be connected.
+    Request,
+    /// We are.
+    Accept,
+    /// We are not, and will not be.
+    Reject,
+}
+
+/// One thing that is said.
+///
+/// ```text
+///  0  magic "PCON"      4  version u8 = 1     5  word u8: 1 request, 2 accept, 3 reject
+///  6  data_len u16 (at most 256)
+///  8  endpoint id (64 bytes) of who says it; zero with reject
+/// 72  data
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionFrame<'a> {
+    /// What is said.
+    pub word: ConnectionWord,
+    /// Who says it; of no meaning with a rejection.
+    pub endpoint_id: EndpointId,
+    /// The program's own bytes, at most [`CONNECTION_DATA_LEN_MAX`].
+    pub data: &'a [u8],
+}
+
+impl ConnectionFrame<'_> {
+    /// Reads the first thing that `bytes` say, of a stream, and how many of them it takes. `None` while
+    /// more must come, which is never the case of [`CONNECTION_LEN_MAX`] bytes.
+    ///
+    /// # Errors
+    /// The bytes are no such thing, whatever comes behind them. `P16.2`
+    pub fn parse(bytes: &[u8]) -> Result<Option<(ConnectionFrame<'_>, usize)>, Malformed> {
+        let begin = bytes.len().min(MAGIC.len());
+        if bytes[..begin] != MAGIC[..begin] {
+            return Err(Malformed::Field);
+        }
+        match bytes.get(4) {
+            Some(&version) if version != VERSION => return Err(Malformed::Version(version)),
+            _ => {}
+        }
+        let Some(head) = bytes.get(..CONNECTION_HEAD_LEN) else {
+            return Ok(None);
+        };
+        let word = word_of(head[5])?;
+        let data_len = usize::from(u16_at(head, 6));
+        if data_len > CONNECTION_DATA_LEN_MAX {
+            return Err(Malformed::Length);
+        }
+        let len = CONNECTION_HEAD_LEN + data_len;
+        let frame = bytes.get(CONNECTION_HEAD_LEN..len).map(|data| {
+            let endpoint_id = array(head, 8);
+            let frame = ConnectionFrame {
+                word,
+                endpoint_id,
+                data,
+            };
+            (frame, len)
+        });
+        Ok(frame)
+    }
+
+    /// Writes it to the beginning of `out` and returns how many bytes it takes.
+    ///
+    /// # Panics
+    /// When the data is longer than [`CONNECTION_DATA_LEN_MAX`].
+    pub fn emit(&self, out: &mut [u8; CONNECTION_LEN_MAX]) -> usize {
+        let len = CONNECTION_HEAD_LEN + self.data.len();
+        assert!(len <= CONNECTION_LEN_MAX, "data of {len} bytes");
+        let data_len = u16::try_from(self.data.len()).unwrap_or(0);
+        put(out, 0, MAGIC);
+        out[4] = VERSION;
+        out[5] = match self.word {
+            ConnectionWord::Request => 1,
+            ConnectionWord::Accept => 2,
+            ConnectionWord::Reject => 3,
+        };
+        put(out, 6, data_len.to_le_bytes());
+        put(out, 8, self.endpoint_id);
+        out[CONNECTION_HEAD_LEN..len].copy_from_slice(self.data);
+        len
+    }
+}
+
+fn word_of(byte: u8) -> Result<ConnectionWord, Malformed> {
+    match byte {
+        1 => Ok(ConnectionWord::Request),
+        2 => Ok(ConnectionWord::Accept),
+        3 => Ok(ConnectionWord::Reject),
+        other => Err(Malformed::FrameKind(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: ConnectionFrame<'_> = ConnectionFrame {
+        word: ConnectionWord::Accept,
+        endpoint_id: [7; ENDPOINT_ID_LEN],
+        data: b"private",
+    };
+
+    fn emitted() -> ([u8; CONNECTION_LEN_MAX], usize) {
+        let mut bytes = [0xa5; CONNECTION_LEN_MAX];
+        let len = FRAME.emit(&mut bytes);
+        (bytes, len)
+    }
+
+    #[test]
+    fn what_was_said_is_read_again_wherever_the_stream_was_cut() {
+        let (bytes, len) = emitted();
+        for cut in 0..len {
+            assert_eq!(ConnectionFrame::parse(&bytes[..cut]), Ok(None), "{cut}");
+        }
+        assert_eq!(ConnectionFrame::parse(&bytes), Ok(Some((FRAME, len))));
+    }
+
+    // P16.2
+    #[test]
+    fn the_first_wrong_byte_ends_it() {
+        let (bytes, _) = emitted();
+        let with = |at: usize, byte: u8| {
+            let mut wrong = bytes;
+            wrong[at] = byte;
+            ConnectionFrame::parse(&wrong).map(|_| ())
+        };
+        assert_eq!(ConnectionFrame::parse(b"G"), Err(Malformed::Field));
+        assert_eq!(with(4, 2), Err(Malformed::Version(2)));
+        assert_eq!(with(5, 0), Err(Malformed::FrameKind(0)));
+        assert_eq!(with(7, 2), Err(Malformed::Length));
+    }
+}
