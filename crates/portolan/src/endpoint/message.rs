@@ -252,12 +252,25 @@ impl Endpoint {
     /// that says so; `false`: it has a message already, or does not exist.
     pub fn cancel(&mut self, context: u64) -> bool {
         let inner = &mut self.engine.enter().inner;
-        let mut posted = inner.posted_with(context).into_iter();
+        let mut posted = inner
+            .posted_where(|cookie| cookie.context == context)
+            .into_iter();
         let withdrawn = posted.find(|&op| inner.core.cancel_tagged(op));
         if let Some(op) = withdrawn {
             inner.end_raw_recv_failed(op, OpError::Cancelled);
         }
         withdrawn.is_some()
+    }
+
+    /// Withdraws all posted receives that no message has taken. Each ends with a completion that says
+    /// so.
+    pub fn cancel_all(&mut self) {
+        let inner = &mut self.engine.enter().inner;
+        for op in inner.posted_where(|_| true) {
+            if inner.core.cancel_tagged(op) {
+                inner.end_raw_recv_failed(op, OpError::Cancelled);
+            }
+        }
     }
 }
 

@@ -52,6 +52,31 @@ impl Endpoint {
         }
     }
 
+    /// Whether nothing is under way that was sent to `peer`, or asked of its memory. Of what goes by
+    /// shared memory, what its receiver will find there counts as arrived.
+    #[must_use]
+    pub fn is_settled(&self, peer: PeerIndex) -> bool {
+        self.has_settled(PeerId(peer.0))
+    }
+
+    /// Whether the session with `peer` has ended, by either side: nothing more comes from it.
+    #[must_use]
+    pub fn is_gone(&self, peer: PeerIndex) -> bool {
+        let status = self.engine.look().inner.core.peer_status(PeerId(peer.0));
+        matches!(status, PeerStatus::Failed(_))
+    }
+
+    /// Ends the session with `peer` at once: what only it could have ended, ends as with a peer that
+    /// has closed, and nothing more can be sent to it. Messages that have come whole stay.
+    pub fn sever(&mut self, peer: PeerIndex) {
+        self.engine.enter().meet_fresh();
+        let peer = PeerId(peer.0);
+        if !self.is_forked() && self.directory.remove(peer) {
+            self.engine.enter().inner.set_removed(peer, true);
+            self.forget(peer);
+        }
+    }
+
     /// Takes the removal of `peer` back; `false` if its session has ended: it is forgotten then.
     pub(super) fn take_back(&mut self, peer: PeerId) -> bool {
         let status = self.engine.look().inner.core.peer_status(peer);
@@ -83,9 +108,17 @@ impl Endpoint {
         let inner = &self.engine.look().inner;
         match inner.core.peer_status(leaver.peer) {
             PeerStatus::Up | PeerStatus::Connecting => {
-                inner.last_look() >= leaver.earliest
-                    && !inner.is_awaited(leaver.peer)
-                    && !inner.core.has_unfinished_with(leaver.peer)
+                inner.last_look() >= leaver.earliest && self.has_settled(leaver.peer)
+            }
+            _ => true,
+        }
+    }
+
+    fn has_settled(&self, peer: PeerId) -> bool {
+        let inner = &self.engine.look().inner;
+        match inner.core.peer_status(peer) {
+            PeerStatus::Up | PeerStatus::Connecting => {
+                !inner.is_awaited(peer) && !inner.core.has_unfinished_with(peer)
             }
             _ => true,
         }

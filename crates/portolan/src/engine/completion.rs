@@ -112,10 +112,10 @@ impl Inner {
             && !self.ops.bytes(op).is_empty()
     }
 
-    /// The receives with this context that are posted, or were until now, the oldest first.
-    pub(crate) fn posted_with(&self, context: u64) -> Vec<OpId> {
+    /// The `wanted` receives that are posted, or were until now, the oldest first.
+    pub(crate) fn posted_where(&self, wanted: impl Fn(&Cookie) -> bool) -> Vec<OpId> {
         let is_posted = |raw: &RawOp| {
-            raw.cookie.context == context
+            wanted(&raw.cookie)
                 && !raw.asks()
                 && !matches!(raw.what, RawWhat::Silent | RawWhat::Part(_))
         };
