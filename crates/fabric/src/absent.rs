@@ -34,7 +34,6 @@ absent! {
     control(*mut Fid, c_int, *mut c_void);
     ops_open(*mut Fid, *const c_char, u64, Out<c_void>, Context);
     // Of a fabric.
-    passive_ep(*mut FidFabric, *mut Info, Out<c_void>, Context);
     wait_open(*mut FidFabric, *mut c_void, Out<c_void>);
     // Of a domain.
     scalable_ep(*mut FidDomain, *mut Info, Out<FidEp>, Context);
@@ -50,9 +49,9 @@ absent! {
     setname(*mut Fid, *mut c_void, usize);
     getpeer(*mut FidEp, *mut c_void, *mut usize);
     connect(*mut FidEp, Addr, Addr, usize);
-    listen(*mut c_void);
+    listen(*mut FidPep);
     accept(*mut FidEp, Addr, usize);
-    reject(*mut c_void, *mut Fid, Addr, usize);
+    reject(*mut FidPep, *mut Fid, Addr, usize);
     shutdown(*mut FidEp, u64);
     join(*mut FidEp, Addr, u64, Out<c_void>, Context);
 }

@@ -156,13 +156,29 @@ pub(crate) unsafe fn hand_out(
     len: *mut usize,
 ) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
+    unsafe { hand_out_bytes(address.as_bytes(), out, len) }
+}
+
+/// The same for an address of any kind.
+///
+/// # Errors
+/// As [`hand_out`].
+///
+/// # Safety
+/// `out` has `*len` bytes.
+pub(crate) unsafe fn hand_out_bytes(
+    address: &[u8],
+    out: *mut c_void,
+    len: *mut usize,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
     unsafe {
-        let room = len.replace(EndpointAddress::LEN);
-        let copied = room.min(EndpointAddress::LEN);
+        let room = len.replace(address.len());
+        let copied = room.min(address.len());
         if copied > 0 {
-            std::ptr::copy_nonoverlapping(address.as_bytes().as_ptr(), out.cast(), copied);
+            std::ptr::copy_nonoverlapping(address.as_ptr(), out.cast(), copied);
         }
-        if copied < EndpointAddress::LEN {
+        if copied < address.len() {
             Err(Errno::TOOSMALL)
         } else {
             Ok(())

@@ -8,6 +8,7 @@
 
 mod atomic;
 mod cm;
+mod connected;
 mod message;
 mod msg;
 mod options;
@@ -22,6 +23,7 @@ use portolan::{Endpoint, EndpointConfig};
 
 use crate::abi::*;
 use crate::absent;
+use crate::eq;
 use crate::errno::{Errno, done, status};
 use crate::object::{Object, class, domain_of, fid};
 use crate::state::{Ep, State};
@@ -44,6 +46,12 @@ pub(crate) extern "C" fn open(
     status(|| {
         // SAFETY: an open domain of ours, and the application's information.
         let (domain, info) = unsafe { (domain_of(domain), info.as_ref().ok_or(Errno::INVAL)?) };
+        // SAFETY: as above; a handle is an object of ours.
+        let link = unsafe { connected::link_of(info)? };
+        let cm = match link {
+            None => &raw const cm::OPS,
+            Some(_) => &raw const connected::OPS,
+        };
         let mut config = EndpointConfig::default();
         config.progress_thread = domain.has_own_progress();
         let engine = Endpoint::open(&config).map_err(|error| {
@@ -52,11 +60,15 @@ pub(crate) extern "C" fn open(
         })?;
         // SAFETY: parts of the information are null or valid.
         let ep = unsafe { new(engine, info) };
+        let ep = match link {
+            None => ep,
+            Some(link) => ep.connected_by(link),
+        };
         let index = domain.lock().open_ep(ep)?;
         let head = FidEp {
             fid: fid(CLASS_EP, context, &FID_OPS),
             ops: &raw const options::OPS,
-            cm: &raw const cm::OPS,
+            cm,
             msg: &raw const msg::plain::OPS,
             rma: &raw const rma::OPS,
             tagged: &raw const msg::tagged::OPS,
@@ -78,7 +90,8 @@ unsafe fn new(engine: Endpoint, info: &Info) -> Ep {
         tx.map_or(0, |tx| tx.op_flags),
         rx.map_or(0, |rx| rx.op_flags),
     );
-    Ep::new(engine, tx_flags, rx_flags, info.caps & DIRECTED_RECV != 0)
+    let directed = info.caps & DIRECTED_RECV != 0;
+    Ep::new(engine, tx_flags, rx_flags, directed)
 }
 
 extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
@@ -88,6 +101,7 @@ extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
             let object = Object::<FidEp>::of(ep);
             let (mut state, ep) = (object.lock(), object.index());
             match class(other)? {
+                CLASS_AV if state.ep(ep).is_connected_kind() => Err(Errno::INVAL),
                 CLASS_AV => state.bind_av(ep, Object::<FidAv>::of(other).index()),
                 CLASS_CQ => {
                     allow(flags, SEND | RECV | SELECTIVE_COMPLETION, Errno::BADFLAGS)?;
@@ -98,6 +112,9 @@ extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
                 CLASS_CNTR => {
                     allow(flags, SEND | RECV | READ | WRITE, Errno::NOSYS)?;
                     state.bind_cntr(ep, Object::<FidCntr>::of(other).index(), flags)
+                }
+                CLASS_EQ if state.ep(ep).is_connected_kind() => {
+                    state.ep(ep).link()?.set_manager(eq::manager(other))
                 }
                 // Endpoints without connections have nothing to say on an event queue.
                 CLASS_EQ => Ok(()),
@@ -123,6 +140,10 @@ extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
             let mut state = object.lock();
             let ep = state.ep(object.index());
             match command {
+                ENABLE if ep.is_connected_kind() => match ep.link()?.has_manager() {
+                    true => Ok(()),
+                    false => Err(Errno::NOEQ),
+                },
                 ENABLE if !ep.has_av() => Err(Errno(ENOAV)),
                 ENABLE => Ok(()),
                 GETOPSFLAG => options::get_flags(ep, arg.cast()),

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Event queues. Endpoints without connections have no events of their own, so a queue holds what
-//! the application wrote into it.
+//! Event queues: what happens to connections, and what the application writes into one. Reading one
+//! makes its connections work.
 
 #![allow(unsafe_code, reason = "called from C, with memory of the application")]
 
-use std::collections::VecDeque;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::ptr::{copy_nonoverlapping, null_mut};
+use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::abi::*;
 use crate::absent;
+use crate::cm::{Event, Events, Manager};
 use crate::errno::{Errno, size, status};
-use crate::nap::Deadline;
+use crate::nap::{Deadline, Nap};
 use crate::object::fid;
 
 static FID_OPS: Ops = Ops {
     close,
+    control,
     ..absent::OPS
 };
 
@@ -31,16 +34,15 @@ static EQ_OPS: OpsEq = OpsEq {
 
 /// Longest event that is taken: the connection events of libfabric are shorter.
 const EVENT_LEN_MAX: usize = 4096;
-/// Events that are kept; the application that wrote them ought to read them.
-const EVENTS_MAX: usize = 4096;
 /// A read with this flag leaves the event in the queue.
 const LEAVE: u64 = PEEK;
 
 #[repr(C)]
 struct Eq {
     head: FidEq,
-    events: Mutex<VecDeque<(u32, Box<[u8]>)>>,
-    written: Condvar,
+    manager: Arc<Manager>,
+    /// What `strerror` lent out last.
+    text: Mutex<CString>,
 }
 
 pub(crate) extern "C" fn open(
@@ -52,7 +54,6 @@ pub(crate) extern "C" fn open(
     status(|| {
         // SAFETY: the application's attributes.
         let attr = unsafe { attr.as_ref() };
-        // There is nothing whose descriptor one could sleep on; FD is taken, and refused at use.
         if attr.is_some_and(|attr| {
             !matches!(
                 attr.wait_obj,
@@ -67,8 +68,8 @@ pub(crate) extern "C" fn open(
         };
         let queue = Eq {
             head,
-            events: Mutex::default(),
-            written: Condvar::new(),
+            manager: Arc::new(Manager::new()?),
+            text: Mutex::default(),
         };
         // SAFETY: the application's place for the queue.
         unsafe { *out = Box::into_raw(Box::new(queue)).cast() };
@@ -81,6 +82,15 @@ pub(crate) extern "C" fn open(
 unsafe fn queue<'a, P>(eq: *mut P) -> &'a Eq {
     // SAFETY: the head is at the beginning, by `repr(C)`.
     unsafe { &*eq.cast() }
+}
+
+/// Who manages the connections that report to a queue.
+///
+/// # Safety
+/// An open queue of ours.
+pub(crate) unsafe fn manager(eq: *mut Fid) -> Arc<Manager> {
+    // SAFETY: the caller's promise.
+    Arc::clone(unsafe { &queue(eq).manager })
 }
 
 extern "C" fn read(
@@ -105,46 +115,126 @@ extern "C" fn sread(
         // SAFETY: an open queue of ours.
         let queue = unsafe { queue(eq) };
         let deadline = Deadline::after(timeout);
-        let mut events = queue.events.lock();
-        while events.is_empty() {
-            match deadline.at() {
-                None => queue.written.wait(&mut events),
-                Some(_) if deadline.is_over() => return Err(Errno::AGAIN),
-                Some(at) => drop(queue.written.wait_until(&mut events, at)),
-            }
+        loop {
+            // SAFETY: the application's places for the event and its `len` bytes.
+            let take = |events: &mut Events| unsafe {
+                match hand_out(events, event, buf, len, flags & LEAVE != 0) {
+                    Err(Errno::AGAIN) => Ok(events.fd()),
+                    done => Err(done),
+                }
+            };
+            let fd = match queue.manager.with_events(take) {
+                Err(done) => return done,
+                Ok(_) if deadline.is_over() => return Err(Errno::AGAIN),
+                Ok(fd) => fd,
+            };
+            Nap::Sleep(fd).take(deadline);
         }
-        // SAFETY: the application's places for the event and its `len` bytes.
-        let taken = unsafe { hand_out(&events[0], event, buf, len) }?;
-        if flags & LEAVE == 0 {
-            events.pop_front();
-        }
-        Ok(taken)
     })
 }
 
+/// Hand the oldest event out.
+///
+/// # Errors
+/// `AGAIN` if there is none, `AVAIL` if it is a failure, `TOOSMALL` if there is no room for it.
+///
 /// # Safety
 /// `kind` may be written, `buf` has `len` bytes.
 unsafe fn hand_out(
-    event: &(u32, Box<[u8]>),
+    events: &mut Events,
     kind: *mut u32,
     buf: *mut c_void,
     len: usize,
+    leave: bool,
 ) -> Result<isize, Errno> {
-    let (number, bytes) = event;
-    if bytes.len() > len {
-        return Err(Errno::TOOSMALL);
-    }
     // SAFETY: the caller's promise.
-    unsafe {
-        *kind = *number;
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), buf.cast(), bytes.len());
+    let (number, copied) = unsafe {
+        match events.front().ok_or(Errno::AGAIN)? {
+            Event::Failed { .. } => return Err(Errno::AVAIL),
+            Event::Written { event, bytes } => (*event, put(bytes, bytes.len(), buf, len)?),
+            Event::Connection { event, fid, data } => {
+                (*event, put_cm(fid.ptr(), null_mut(), data, buf, len)?)
+            }
+            Event::Request {
+                fid, info, data, ..
+            } => (CONNREQ, put_cm(fid.ptr(), info.ptr(), data, buf, len)?),
+        }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { *kind = number };
+    if !leave && let Some(Event::Request { info, offered, .. }) = events.pop() {
+        // The program's from now on.
+        info.into_raw();
+        offered.give();
     }
-    Ok(bytes.len().cast_signed())
+    Ok(copied.cast_signed())
 }
 
-/// No event is ever an error.
-extern "C" fn readerr(_eq: *mut FidEq, _out: *mut c_void, _flags: u64) -> isize {
-    -(libc::EAGAIN as isize)
+/// Copy the first `least` bytes of an event, and as many more as there is room for.
+///
+/// # Safety
+/// `buf` has `len` bytes.
+unsafe fn put(bytes: &[u8], least: usize, buf: *mut c_void, len: usize) -> Result<usize, Errno> {
+    if len < least {
+        return Err(Errno::TOOSMALL);
+    }
+    let count = bytes.len().min(len);
+    // SAFETY: the caller's promise.
+    unsafe { copy_nonoverlapping(bytes.as_ptr(), buf.cast(), count) };
+    Ok(count)
+}
+
+/// The same for an event of a connection, whose data may be cut off.
+///
+/// # Safety
+/// As for [`put`].
+unsafe fn put_cm(
+    fid: *mut Fid,
+    info: *mut Info,
+    data: &[u8],
+    buf: *mut c_void,
+    len: usize,
+) -> Result<usize, Errno> {
+    const HEAD_LEN: usize = size_of::<EqCmEntry>();
+    let head = EqCmEntry { fid, info };
+    // SAFETY: the entry's own bytes, of which none is padding.
+    let head = unsafe { std::slice::from_raw_parts((&raw const head).cast::<u8>(), HEAD_LEN) };
+    // SAFETY: the caller's promise.
+    unsafe { put(&[head, data].concat(), HEAD_LEN, buf, len) }
+}
+
+/// Tell why a connection has not come to be, with what the peer's program said of it.
+extern "C" fn readerr(eq: *mut FidEq, out: *mut EqErrEntry, flags: u64) -> isize {
+    size(|| {
+        // SAFETY: an open queue of ours, and a place for the entry.
+        let (queue, out) = unsafe { (queue(eq), &mut *out) };
+        queue.manager.with_events(|events| {
+            let Some(Event::Failed { fid, errno, data }) = events.front() else {
+                return Err(Errno::AGAIN);
+            };
+            (out.fid, out.context, out.data) = (fid.ptr(), null_mut(), 0);
+            (out.err, out.prov_errno) = (errno.0, errno.0);
+            let data = data.clone();
+            if flags & LEAVE == 0 {
+                events.pop();
+            }
+            lend(out, events.keep(data));
+            Ok(size_of::<EqErrEntry>().cast_signed())
+        })
+    })
+}
+
+/// Copy data to where the application wants them, or lend them until the next failure is read.
+fn lend(out: &mut EqErrEntry, kept: &[u8]) {
+    if out.err_data_size == 0 || out.err_data.is_null() {
+        out.err_data = kept.as_ptr().cast_mut().cast();
+        out.err_data_size = kept.len();
+        return;
+    }
+    let count = kept.len().min(out.err_data_size);
+    // SAFETY: the application's place for as many bytes as it says.
+    unsafe { copy_nonoverlapping(kept.as_ptr(), out.err_data.cast(), count) };
+    out.err_data_size = count;
 }
 
 extern "C" fn write(
@@ -160,24 +250,52 @@ extern "C" fn write(
         }
         // SAFETY: an open queue of ours, and the application's `len` bytes.
         let (queue, bytes) = unsafe { (queue(eq), std::slice::from_raw_parts(buf.cast(), len)) };
-        let mut events = queue.events.lock();
-        if events.len() == EVENTS_MAX {
-            return Err(Errno::AGAIN);
-        }
-        events.push_back((event, bytes.into()));
-        queue.written.notify_one();
-        Ok(len.cast_signed())
+        queue.manager.with_events(|events| {
+            if events.is_full() {
+                return Err(Errno::AGAIN);
+            }
+            let bytes = bytes.into();
+            events.push(Event::Written { event, bytes });
+            Ok(len.cast_signed())
+        })
     })
 }
 
+/// The system's words for an error.
 extern "C" fn strerror(
-    _eq: *mut FidEq,
-    _prov_errno: c_int,
+    eq: *mut FidEq,
+    prov_errno: c_int,
     _err_data: *const c_void,
-    _buf: *mut c_char,
-    _len: usize,
+    buf: *mut c_char,
+    len: usize,
 ) -> *const c_char {
-    c"no event of this queue is an error".as_ptr()
+    // SAFETY: an open queue of ours.
+    let mut text = unsafe { queue(eq) }.text.lock();
+    let words = std::io::Error::from_raw_os_error(prov_errno).to_string();
+    *text = CString::new(words).unwrap_or_default();
+    if !buf.is_null() && len > 0 {
+        let copied = text.count_bytes().min(len - 1);
+        // SAFETY: `len` bytes are the application's; `copied` is below it, and at most the text.
+        unsafe {
+            copy_nonoverlapping(text.as_ptr(), buf, copied);
+            *buf.add(copied) = 0;
+        }
+    }
+    text.as_ptr()
+}
+
+extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    status(|| {
+        // SAFETY: an open queue of ours; `arg` is as the command wants it.
+        unsafe {
+            match command {
+                GETWAIT => *arg.cast() = queue(eq).manager.with_events(|events| events.fd()),
+                GETWAITOBJ => *arg.cast() = WAIT_FD,
+                _ => return Err(Errno::NOSYS),
+            }
+        }
+        Ok(())
+    })
 }
 
 /// # Errors
@@ -187,12 +305,19 @@ extern "C" fn strerror(
 /// An open queue of ours.
 pub(crate) unsafe fn trywait(eq: *mut Fid) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    let empty = unsafe { queue(eq) }.events.lock().is_empty();
+    let empty = unsafe { queue(eq) }
+        .manager
+        .with_events(|events| events.is_empty());
     if empty { Ok(()) } else { Err(Errno::AGAIN) }
 }
 
 extern "C" fn close(eq: *mut Fid) -> c_int {
     status(|| {
+        // SAFETY: an open queue of ours.
+        let users = Arc::strong_count(&unsafe { queue(eq) }.manager) - 1;
+        if users > 0 {
+            return Err(Errno::BUSY);
+        }
         // SAFETY: made by `open`, closed only once.
         drop(unsafe { Box::from_raw(eq.cast::<Eq>()) });
         Ok(())

@@ -21,11 +21,21 @@ impl Errno {
     pub(crate) const NOMEM: Errno = Errno(libc::ENOMEM);
     pub(crate) const MSGSIZE: Errno = Errno(libc::EMSGSIZE);
     pub(crate) const NOPROTOOPT: Errno = Errno(libc::ENOPROTOOPT);
+    pub(crate) const NOTCONN: Errno = Errno(libc::ENOTCONN);
+    pub(crate) const CONNREFUSED: Errno = Errno(libc::ECONNREFUSED);
+    pub(crate) const NOEQ: Errno = Errno(abi::ENOEQ);
+    pub(crate) const OPBADSTATE: Errno = Errno(abi::EOPBADSTATE);
     pub(crate) const TIMEDOUT: Errno = Errno(libc::ETIMEDOUT);
     pub(crate) const AVAIL: Errno = Errno(abi::EAVAIL);
     pub(crate) const NOKEY: Errno = Errno(abi::ENOKEY);
     pub(crate) const TOOSMALL: Errno = Errno(abi::ETOOSMALL);
     pub(crate) const BADFLAGS: Errno = Errno(abi::EBADFLAGS);
+}
+
+impl From<std::io::Error> for Errno {
+    fn from(error: std::io::Error) -> Errno {
+        Errno(error.raw_os_error().unwrap_or(abi::EOTHER))
+    }
 }
 
 impl From<SubmitError> for Errno {

@@ -12,6 +12,7 @@ use crate::domain;
 use crate::eq;
 use crate::errno::{Errno, status};
 use crate::object::{class, fid};
+use crate::pep;
 
 static FID_OPS: Ops = Ops {
     close,
@@ -21,7 +22,7 @@ static FID_OPS: Ops = Ops {
 static FABRIC_OPS: OpsFabric = OpsFabric {
     size: size_of::<OpsFabric>(),
     domain: domain::open,
-    passive_ep: absent::passive_ep,
+    passive_ep: pep::open,
     eq_open: eq::open,
     wait_open: absent::wait_open,
     trywait,

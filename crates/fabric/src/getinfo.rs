@@ -7,44 +7,187 @@
 #![allow(unsafe_code, reason = "reads and makes structures of C")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::net::ToSocketAddrs;
-use std::ptr::null_mut;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::slice;
 use std::sync::Once;
 
 use crate::abi::*;
+use crate::answer::{Answer, FABRIC_NAME, NAME, OwnedInfo};
 use crate::errno::{Errno, status};
-use crate::offer::{self, Asked, Offer};
+use crate::offer::{self, Asked, Kind, Offer};
+use crate::sockaddr::{self, CAddr, Lookup};
+use portolan::EndpointAddress;
 use portolan::settings::{self, Setting};
-
-/// The provider's name, as in `FI_PROVIDER=portolan` and `fi_info -p portolan`.
-pub(crate) const NAME: &CStr = c"portolan";
-/// The name of the one fabric and the one domain there are.
-const FABRIC_NAME: &CStr = c"portolan";
-/// Bytes beyond each structure, zero: later versions of libfabric append fields and read them.
-const SLACK: usize = 128;
 
 pub(crate) extern "C" fn getinfo(
     api: u32,
     node: *const c_char,
-    _service: *const c_char,
+    service: *const c_char,
     flags: u64,
     hints: *const Info,
     out: *mut *mut Info,
 ) -> c_int {
     status(|| {
-        // SAFETY: libfabric passes valid hints or null, and a place for the answer.
+        // SAFETY: libfabric passes valid hints or null, C strings or null, and a place for the answer.
         unsafe {
             if !is_asked_for(hints) {
                 return Err(Errno::NODATA);
             }
-            let offer = answer(api, flags, hints)?;
-            if flags & (SOURCE | PROV_ATTR_ONLY) == 0 && !is_host(node) {
-                return Err(refused("a peer on a host that nobody knows"));
-            }
-            *out = build(&offer, api, hints)?;
+            let question = Question {
+                api,
+                node: text(node),
+                service: text(service),
+                flags,
+                hints: hints.as_ref(),
+            };
+            *out = question.answers()?.into_raw();
         }
         Ok(())
     })
+}
+
+/// # Safety
+/// `text` is null or a C string.
+unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: the caller's promise.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}
+
+/// A call of `fi_getinfo`. Its hints, and their parts, are valid while it lives.
+struct Question<'a> {
+    api: u32,
+    node: Option<&'a CStr>,
+    service: Option<&'a CStr>,
+    flags: u64,
+    hints: Option<&'a Info>,
+}
+
+impl Question<'_> {
+    /// Every kind of endpoint that meets the hints, one behind the other.
+    ///
+    /// # Safety
+    /// The hints' parts are null or valid.
+    unsafe fn answers(&self) -> Result<OwnedInfo, Errno> {
+        let mut first: Option<OwnedInfo> = None;
+        let mut refusal = Errno::NODATA;
+        for kind in Kind::ALL {
+            // SAFETY: the caller's promise.
+            match (unsafe { self.answer(kind) }, &mut first) {
+                (Ok(info), Some(first)) => first.append(info),
+                (Ok(info), None) => first = Some(info),
+                (Err(error), _) => refusal = error,
+            }
+        }
+        first.ok_or(refusal)
+    }
+
+    /// # Safety
+    /// As for [`Question::answers`].
+    unsafe fn answer(&self, kind: Kind) -> Result<OwnedInfo, Errno> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let offer = self.offer(kind)?;
+            let mut answer = match kind {
+                Kind::Unconnected => {
+                    self.check_node()?;
+                    Answer::new(offer, self.api, offer::ADDR_FORMAT)
+                }
+                Kind::Connected => self.answer_connected(offer)?,
+            };
+            if let Some(hints) = self.hints {
+                let (src, dest) = (hints.src_addr, hints.dest_addr);
+                let of = |addr, len| passed(kind, addr, len);
+                let (src, dest) = (of(src, hints.src_addrlen), of(dest, hints.dest_addrlen));
+                answer = answer.or_source(src).or_destination(dest);
+                answer = answer.with_handle(hints.handle);
+            }
+            answer.build()
+        }
+    }
+
+    /// # Safety
+    /// As for [`Question::answers`].
+    unsafe fn offer(&self, kind: Kind) -> Result<Offer, Errno> {
+        // Layered providers are built on connections; there is no use for one on this provider, which
+        // has all that they add.
+        if kind == Kind::Connected && self.flags & CORE_PROV_ONLY != 0 {
+            return Err(Errno::NODATA);
+        }
+        let Some(info) = self.hints.filter(|_| self.flags & PROV_ATTR_ONLY == 0) else {
+            return Ok(offer::everything(kind));
+        };
+        // SAFETY: the caller's promise; each part is null or valid.
+        let asked = unsafe {
+            Asked {
+                api: self.api,
+                info,
+                tx: info.tx_attr.as_ref(),
+                rx: info.rx_attr.as_ref(),
+                ep: info.ep_attr.as_ref(),
+                domain: info.domain_attr.as_ref(),
+            }
+        };
+        // SAFETY: as above.
+        unsafe { check_names(&asked)? };
+        offer::matching(kind, &asked).map_err(|mismatch| refused(mismatch.0))
+    }
+
+    /// Tell whether there is such a host. Addresses do not follow from it, but many programs name one
+    /// and exchange addresses in a way of their own.
+    fn check_node(&self) -> Result<(), Errno> {
+        let Some(node) = self
+            .node
+            .filter(|_| self.flags & (SOURCE | PROV_ATTR_ONLY) == 0)
+        else {
+            return Ok(());
+        };
+        let is_known = node
+            .to_str()
+            .is_ok_and(|name| (name, 0).to_socket_addrs().is_ok());
+        match is_known {
+            true => Ok(()),
+            false => Err(refused("a peer on a host that nobody knows")),
+        }
+    }
+
+    /// Node and service are where to listen, or whom to connect with.
+    fn answer_connected(&self, offer: Offer) -> Result<Answer, Errno> {
+        let asked = self.hints.map_or(FORMAT_UNSPEC, |hints| hints.addr_format);
+        let wants_place = self.node.is_some() || self.service.is_some();
+        if !wants_place || self.flags & PROV_ATTR_ONLY != 0 {
+            return Ok(Answer::new(offer, self.api, format_of(asked, None)));
+        }
+        let is_source = self.flags & SOURCE != 0;
+        let lookup = Lookup {
+            node: self.node,
+            service: self.service,
+            family: match asked {
+                SOCKADDR_IN => libc::AF_INET,
+                SOCKADDR_IN6 => libc::AF_INET6,
+                _ => 0,
+            },
+            passive: is_source,
+            numeric: self.flags & NUMERICHOST != 0,
+        };
+        let Some(found) = lookup.first() else {
+            return Err(refused("a host or a service that nobody knows"));
+        };
+        let answer = Answer::new(offer, self.api, format_of(asked, Some(&found)));
+        let found = Some(bytes(&found));
+        Ok(match is_source {
+            true => answer.or_source(found),
+            false => answer.or_destination(found),
+        })
+    }
+}
+
+/// The format of addresses: the one that was asked for, else that of the address there is.
+fn format_of(asked: u32, found: Option<&SocketAddr>) -> u32 {
+    match (asked, found) {
+        (FORMAT_UNSPEC, Some(SocketAddr::V6(_))) => SOCKADDR_IN6,
+        (FORMAT_UNSPEC, _) => SOCKADDR_IN,
+        (asked, _) => asked,
+    }
 }
 
 /// # Safety
@@ -91,42 +234,6 @@ fn selected(list: &str) -> bool {
             .any(|name| name.trim().eq_ignore_ascii_case(ours))
 }
 
-/// # Safety
-/// `hints` is null or valid.
-unsafe fn answer(api: u32, flags: u64, hints: *const Info) -> Result<Offer, Errno> {
-    // SAFETY: the caller's promise; each part is null or valid.
-    let asked = unsafe {
-        let Some(info) = hints.as_ref().filter(|_| flags & PROV_ATTR_ONLY == 0) else {
-            return Ok(offer::everything());
-        };
-        Asked {
-            api,
-            info,
-            tx: info.tx_attr.as_ref(),
-            rx: info.rx_attr.as_ref(),
-            ep: info.ep_attr.as_ref(),
-            domain: info.domain_attr.as_ref(),
-        }
-    };
-    // SAFETY: as above.
-    unsafe { check_names(&asked)? };
-    offer::matching(&asked).map_err(|mismatch| refused(mismatch.0))
-}
-
-/// Tell whether there is such a host. Addresses do not follow from it, but many programs name one
-/// and exchange addresses in a way of their own.
-///
-/// # Safety
-/// `node` is null or a C string.
-unsafe fn is_host(node: *const c_char) -> bool {
-    if node.is_null() {
-        return true;
-    }
-    // SAFETY: the caller's promise.
-    let name = unsafe { CStr::from_ptr(node) }.to_str();
-    name.is_ok_and(|name| (name, 0).to_socket_addrs().is_ok())
-}
-
 /// What a program asks for and cannot have is told to those who want to know.
 fn refused(what: &str) -> Errno {
     if is_on(&settings::VERBOSE) {
@@ -148,87 +255,29 @@ unsafe fn check_names(asked: &Asked<'_>) -> Result<(), Errno> {
     if named { Ok(()) } else { Err(Errno::NODATA) }
 }
 
-/// Make an answer that the application's libfabric can free.
+/// What an application passes of its own addresses, as long as the kind of endpoint has them.
 ///
 /// # Safety
-/// `hints` is null or valid.
-unsafe fn build(offer: &Offer, api: u32, hints: *const Info) -> Result<*mut Info, Errno> {
-    let mut domain = offer.domain;
-    domain.head.name = text(FABRIC_NAME)?;
-    let fabric = FabricAttr {
-        fabric: null_mut(),
-        name: text(FABRIC_NAME)?,
-        // libfabric adds it.
-        prov_name: null_mut(),
-        prov_version: version(0, 1),
-        api_version: api,
-    };
-    // SAFETY: the caller's promise.
-    let hints = unsafe { hints.as_ref() };
-    let (src_addr, src_addrlen) = hints.map_or(Ok((null_mut(), 0)), |hints| {
-        // SAFETY: an application's address is as long as it says.
-        unsafe { address(hints.src_addr, hints.src_addrlen) }
-    })?;
-    let (dest_addr, dest_addrlen) = hints.map_or(Ok((null_mut(), 0)), |hints| {
+/// `addr` is null or has `len` bytes.
+unsafe fn passed(kind: Kind, addr: *const c_void, len: usize) -> Option<Box<[u8]>> {
+    match kind {
+        // One of another length is not ours, and is left out.
+        Kind::Unconnected if addr.is_null() || len != EndpointAddress::LEN => None,
+        // SAFETY: `len` bytes are there.
+        Kind::Unconnected => Some(unsafe { slice::from_raw_parts(addr.cast(), len) }.into()),
         // SAFETY: as above.
-        unsafe { address(hints.dest_addr, hints.dest_addrlen) }
-    })?;
-    allocate(&Info {
-        next: null_mut(),
-        caps: offer.caps,
-        mode: 0,
-        addr_format: offer::ADDR_FORMAT,
-        src_addrlen,
-        dest_addrlen,
-        src_addr,
-        dest_addr,
-        handle: null_mut(),
-        tx_attr: allocate(&offer.tx)?,
-        rx_attr: allocate(&offer.rx)?,
-        ep_attr: allocate(&offer.ep)?,
-        domain_attr: allocate(&domain)?.cast(),
-        fabric_attr: allocate(&fabric)?,
-        nic: null_mut(),
-    })
+        Kind::Connected => unsafe { sockaddr::read(addr, len) }.map(|addr| bytes(&addr)),
+    }
 }
 
-/// Copy an address of ours; one of another length is not ours, and is left out.
-///
-/// # Safety
-/// `from` is null or has `len` bytes.
-unsafe fn address(from: *const c_void, len: usize) -> Result<(*mut c_void, usize), Errno> {
-    if from.is_null() || len != portolan::EndpointAddress::LEN {
-        return Ok((null_mut(), 0));
-    }
-    // SAFETY: `len` bytes are there, and are as many as the array has.
-    let bytes = unsafe { *from.cast::<[u8; portolan::EndpointAddress::LEN]>() };
-    Ok((allocate(&bytes)?.cast(), len))
-}
-
-/// Copy a value to memory from the C library's heap, which `fi_freeinfo` gives back.
-fn allocate<T: Copy>(value: &T) -> Result<*mut T, Errno> {
-    // SAFETY: no precondition.
-    let memory = unsafe { libc::calloc(1, size_of::<T>() + SLACK) }.cast::<T>();
-    if memory.is_null() {
-        return Err(Errno::NOMEM);
-    }
-    // SAFETY: just allocated, large enough, aligned for every type.
-    unsafe { memory.write(*value) };
-    Ok(memory)
-}
-
-fn text(value: &CStr) -> Result<*mut c_char, Errno> {
-    // SAFETY: a C string.
-    let copy = unsafe { libc::strdup(value.as_ptr()) };
-    if copy.is_null() {
-        Err(Errno::NOMEM)
-    } else {
-        Ok(copy)
-    }
+fn bytes(addr: &SocketAddr) -> Box<[u8]> {
+    CAddr::of(addr).bytes().into()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ptr::null_mut;
+
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 //! Portolan without being rebuilt.
 //!
 //! libfabric loads `libportolan-fi.so` and calls [`fi_prov_ini`]. What it gets offers reliable
-//! datagram endpoints; each is a `portolan::Endpoint`. All objects of a domain live in one
+//! endpoints, connected or not; each is a `portolan::Endpoint`. All objects of a domain live in one
 //! `state::State` behind one lock, which is not taken where the application promised to call
 //! from one thread at a time; the calls from C lie above it, and it knows none of them. Progress
 //! happens inside the calls that read queues and counters.
@@ -17,7 +17,9 @@
 
 mod abi;
 mod absent;
+mod answer;
 mod av;
+mod cm;
 mod cntr;
 mod cq;
 mod domain;
@@ -31,9 +33,12 @@ mod mr;
 mod nap;
 mod object;
 mod offer;
+mod pep;
 mod provider;
+mod sockaddr;
 mod state;
 #[cfg(test)]
 mod tests;
+mod wake;
 
 pub use provider::fi_prov_ini;

@@ -24,10 +24,6 @@ impl Deadline {
         self.0.is_some_and(|at| Instant::now() >= at)
     }
 
-    pub(crate) fn at(self) -> Option<Instant> {
-        self.0
-    }
-
     /// How long to sleep at once.
     fn next_sleep(self) -> Duration {
         let left = |at: Instant| at.saturating_duration_since(Instant::now());

@@ -18,9 +18,11 @@ const PRIMARY: u64 = MSG | TAGGED | RMA | ATOMIC;
 const TX_MODIFIERS: u64 = SEND | READ | WRITE;
 const RX_MODIFIERS: u64 = RECV | REMOTE_READ | REMOTE_WRITE;
 const SECONDARY: u64 = MULTI_RECV | SOURCE | DIRECTED_RECV | LOCAL_COMM | REMOTE_COMM;
-pub(crate) const CAPS: u64 = PRIMARY | TX_MODIFIERS | RX_MODIFIERS | SECONDARY;
+const CAPS: u64 = PRIMARY | TX_MODIFIERS | RX_MODIFIERS | SECONDARY;
 const TX_CAPS: u64 = PRIMARY | TX_MODIFIERS;
 const RX_CAPS: u64 = PRIMARY | RX_MODIFIERS | MULTI_RECV | SOURCE | DIRECTED_RECV;
+/// Of no use where all comes from one peer.
+const MANY_PEERS: u64 = SOURCE | DIRECTED_RECV;
 const DOMAIN_CAPS: u64 = LOCAL_COMM | REMOTE_COMM;
 
 /// All operations of one pair are one ordered stream, performed in that order at the target (P12.9).
@@ -63,6 +65,46 @@ const MR_MODERN: c_int = MR_VIRT_ADDR | MR_ALLOCATED | MR_PROV_KEY;
 /// From here on `mr_mode` is a set of bits.
 const MR_BITS_SINCE: u32 = version(1, 5);
 
+/// The kinds of endpoint there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// `FI_EP_RDM`: it talks with anybody.
+    Unconnected,
+    /// `FI_EP_MSG`: it is connected, and talks with one.
+    Connected,
+}
+
+impl Kind {
+    /// Who asks for neither is offered both, and takes the first.
+    pub(crate) const ALL: [Kind; 2] = [Kind::Unconnected, Kind::Connected];
+
+    fn ep_type(self) -> c_int {
+        match self {
+            Kind::Unconnected => EP_RDM,
+            Kind::Connected => EP_MSG,
+        }
+    }
+
+    fn caps(self) -> u64 {
+        match self {
+            Kind::Unconnected => CAPS,
+            Kind::Connected => CAPS & !MANY_PEERS,
+        }
+    }
+
+    fn takes_format(self, format: u32) -> bool {
+        match self {
+            Kind::Unconnected => matches!(format, FORMAT_UNSPEC | ADDR_FORMAT),
+            Kind::Connected => {
+                matches!(
+                    format,
+                    FORMAT_UNSPEC | SOCKADDR | SOCKADDR_IN | SOCKADDR_IN6
+                )
+            }
+        }
+    }
+}
+
 /// What an application asks for; parts that it left out are `None`.
 pub(crate) struct Asked<'a> {
     pub(crate) api: u32,
@@ -90,23 +132,26 @@ pub(crate) struct Mismatch(pub(crate) &'static str);
 type Verdict = Result<(), Mismatch>;
 
 /// Offer everything.
-pub(crate) fn everything() -> Offer {
-    Offer {
-        caps: CAPS,
+pub(crate) fn everything(kind: Kind) -> Offer {
+    let mut offer = Offer {
+        caps: kind.caps(),
         tx: tx(),
         rx: rx(),
         ep: ep(),
         domain: domain(),
-    }
+    };
+    offer.rx.caps &= kind.caps();
+    offer.ep.ep_type = kind.ep_type();
+    offer
 }
 
 /// Offer what was asked for.
 ///
 /// # Errors
 /// What cannot be had.
-pub(crate) fn matching(asked: &Asked<'_>) -> Result<Offer, Mismatch> {
-    let mut offer = everything();
-    fit_info(&mut offer, asked.info)?;
+pub(crate) fn matching(kind: Kind, asked: &Asked<'_>) -> Result<Offer, Mismatch> {
+    let mut offer = everything(kind);
+    fit_info(&mut offer, kind, asked.info)?;
     asked.ep.map_or(Ok(()), |ep| fit_ep(&mut offer, ep))?;
     asked.tx.map_or(Ok(()), |tx| fit_tx(&mut offer, tx))?;
     asked.rx.map_or(Ok(()), |rx| fit_rx(&mut offer, rx))?;
@@ -116,15 +161,12 @@ pub(crate) fn matching(asked: &Asked<'_>) -> Result<Offer, Mismatch> {
     Ok(offer)
 }
 
-fn fit_info(offer: &mut Offer, info: &Info) -> Verdict {
-    within(info.caps, CAPS, "a capability")?;
+fn fit_info(offer: &mut Offer, kind: Kind, info: &Info) -> Verdict {
+    within(info.caps, kind.caps(), "a capability")?;
+    need(kind.takes_format(info.addr_format), "an address format")?;
     need(
-        matches!(info.addr_format, 0 | ADDR_FORMAT),
-        "an address format",
-    )?;
-    need(
-        info.handle.is_null(),
-        "an endpoint made from a connection request",
+        kind == Kind::Connected || info.handle.is_null(),
+        "an endpoint without connections made from a connection request",
     )?;
     if info.caps != 0 {
         offer.caps = with_implied(info.caps);
@@ -150,8 +192,8 @@ fn with_implied(caps: u64) -> u64 {
 
 fn fit_ep(offer: &mut Offer, asked: &EpAttr) -> Verdict {
     need(
-        matches!(asked.ep_type, EP_UNSPEC | EP_RDM),
-        "an endpoint type other than FI_EP_RDM",
+        asked.ep_type == EP_UNSPEC || asked.ep_type == offer.ep.ep_type,
+        "an endpoint type other than FI_EP_RDM and FI_EP_MSG",
     )?;
     need(matches!(asked.protocol, 0 | PROTOCOL), "another protocol")?;
     need(asked.max_msg_size <= MESSAGE_LEN_MAX, "longer messages")?;
@@ -376,6 +418,8 @@ fn domain() -> LongDomainAttr {
 mod tests {
     use super::*;
 
+    const RDM: Kind = Kind::Unconnected;
+
     fn info(caps: u64) -> Info {
         Info {
             next: null_mut(),
@@ -414,13 +458,13 @@ mod tests {
             threading: THREAD_DOMAIN,
             data_progress: PROGRESS_UNSPEC,
             cq_data_size: 4,
-            ..everything().domain.head
+            ..everything(RDM).domain.head
         };
-        let offer = matching(&Asked {
+        let asked = Asked {
             domain: Some(&domain),
             ..asked(&info)
-        })
-        .unwrap();
+        };
+        let offer = matching(RDM, &asked).unwrap();
         assert_eq!(offer.caps, info.caps | SEND | RECV);
         assert_eq!(offer.domain.head.threading, THREAD_DOMAIN);
         assert_eq!(offer.tx.caps, MSG | TAGGED | SEND);
@@ -428,38 +472,65 @@ mod tests {
 
     #[test]
     fn all_that_is_offered_may_be_asked_for() {
-        let all = everything();
-        let info = info(all.caps);
-        let again = matching(&Asked {
-            tx: Some(&all.tx),
-            rx: Some(&all.rx),
-            ep: Some(&all.ep),
-            domain: Some(&all.domain.head),
-            ..asked(&info)
-        });
-        assert_eq!(again.unwrap().caps, all.caps);
+        for kind in Kind::ALL {
+            let all = everything(kind);
+            let info = info(all.caps);
+            let asked = Asked {
+                tx: Some(&all.tx),
+                rx: Some(&all.rx),
+                ep: Some(&all.ep),
+                domain: Some(&all.domain.head),
+                ..asked(&info)
+            };
+            assert_eq!(matching(kind, &asked).unwrap().caps, all.caps);
+        }
     }
 
     #[test]
-    fn connections_and_datagrams_are_not_offered() {
-        const MSG_AND_DGRAM: [c_int; 2] = [1, 2];
-        for ep_type in MSG_AND_DGRAM {
+    fn connected_endpoints_have_socket_addresses_and_one_source() {
+        let with = |addr_format, caps| Info {
+            addr_format,
+            ..info(caps)
+        };
+        for format in [FORMAT_UNSPEC, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6] {
+            let info = with(format, MSG | RMA);
+            let offer = matching(Kind::Connected, &asked(&info)).unwrap();
+            assert_eq!((offer.ep.ep_type, offer.caps & MANY_PEERS), (EP_MSG, 0));
+        }
+        for info in [with(ADDR_FORMAT, MSG), with(SOCKADDR, MSG | SOURCE)] {
+            assert!(matching(Kind::Connected, &asked(&info)).is_err());
+        }
+        assert!(matching(RDM, &asked(&with(SOCKADDR_IN, MSG))).is_err());
+    }
+
+    #[test]
+    fn each_kind_is_offered_by_its_name_and_datagrams_are_not() {
+        const DGRAM: c_int = 2;
+        let answer = |kind: Kind, ep_type| {
             let ep = EpAttr {
                 ep_type,
-                ..everything().ep
+                ..everything(kind).ep
             };
-            let answer = matching(&Asked {
+            let info = info(MSG);
+            let asked = Asked {
                 ep: Some(&ep),
-                ..asked(&info(MSG))
-            });
-            assert!(answer.err().unwrap().0.contains("FI_EP_RDM"));
+                ..asked(&info)
+            };
+            matching(kind, &asked).map(|offer| offer.ep.ep_type)
+        };
+        for kind in Kind::ALL {
+            assert_eq!(answer(kind, EP_UNSPEC), Ok(kind.ep_type()));
+            assert_eq!(answer(kind, kind.ep_type()), Ok(kind.ep_type()));
+            assert!(answer(kind, DGRAM).unwrap_err().0.contains("FI_EP_MSG"));
         }
+        assert!(answer(RDM, EP_MSG).is_err());
+        assert!(answer(Kind::Connected, EP_RDM).is_err());
     }
 
     #[test]
     fn an_unknown_capability_is_refused() {
         const COLLECTIVE: u64 = 1 << 6;
-        assert!(matching(&asked(&info(MSG | COLLECTIVE))).is_err());
+        assert!(matching(RDM, &asked(&info(MSG | COLLECTIVE))).is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! The provider as an application meets it: through the tables of operations, without libfabric.
 
 mod atomic;
+mod connected;
 mod harness;
 mod messages;
 mod queues;

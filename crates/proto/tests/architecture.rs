@@ -158,12 +158,13 @@ const PORTOLAN: Rules = Rules {
 const FABRIC: Rules = Rules {
     name: "fabric",
     floors: &[
-        "abi", "errno", "absent", "lock", "nap", "offer", "state", "object", "av", "cntr", "cq",
-        "eq", "mr", "ep", "domain", "fabric", "getinfo", "provider",
+        "abi", "errno", "absent", "lock", "nap", "sockaddr", "wake", "offer", "answer", "cm",
+        "state", "object", "av", "cntr", "cq", "eq", "mr", "pep", "ep", "domain", "fabric",
+        "getinfo", "provider",
     ],
     reach: Reach::File,
     records: &[
-        "Asked", "Entry", "Errno", "Failure", "List", "Mismatch", "Offer", "One",
+        "Asked", "Entry", "Errno", "Failure", "List", "Lookup", "Mismatch", "Offer", "One", "Said",
     ],
 };
 

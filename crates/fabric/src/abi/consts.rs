@@ -37,17 +37,24 @@ pub(crate) const CLAIM: u64 = 1 << 59;
 pub(crate) const DISCARD: u64 = 1 << 58;
 pub(crate) const SELECTIVE_COMPLETION: u64 = 1 << 59;
 
-// Flags of `fi_getinfo`.
+// Flags of `fi_getinfo`. The last is libfabric's own: it asks for what it builds providers upon.
+pub(crate) const NUMERICHOST: u64 = 1 << 55;
+pub(crate) const CORE_PROV_ONLY: u64 = 1 << 59;
 pub(crate) const PROV_ATTR_ONLY: u64 = 1 << 54;
 
 pub(crate) const ADDR_UNSPEC: u64 = u64::MAX;
 pub(crate) const ADDR_NOTAVAIL: u64 = u64::MAX;
 pub(crate) const SHARED_CONTEXT: usize = usize::MAX;
 
-// Address formats: 0 is "any"; this bit says "defined by the provider".
+// Address formats. The last bit says "defined by the provider".
+pub(crate) const FORMAT_UNSPEC: u32 = 0;
+pub(crate) const SOCKADDR: u32 = 1;
+pub(crate) const SOCKADDR_IN: u32 = 2;
+pub(crate) const SOCKADDR_IN6: u32 = 3;
 pub(crate) const PROV_SPECIFIC: u32 = 1 << 31;
 
 pub(crate) const EP_UNSPEC: c_int = 0;
+pub(crate) const EP_MSG: c_int = 1;
 pub(crate) const EP_RDM: c_int = 3;
 
 pub(crate) const AV_UNSPEC: c_int = 0;
@@ -89,21 +96,30 @@ pub(crate) const ORDER_ATOMIC_WAW: u64 = 1 << 39;
 pub(crate) const CLASS_FABRIC: usize = 1;
 pub(crate) const CLASS_DOMAIN: usize = 2;
 pub(crate) const CLASS_EP: usize = 3;
+pub(crate) const CLASS_PEP: usize = 9;
 pub(crate) const CLASS_AV: usize = 11;
 pub(crate) const CLASS_MR: usize = 12;
 pub(crate) const CLASS_EQ: usize = 13;
 pub(crate) const CLASS_CQ: usize = 14;
 pub(crate) const CLASS_CNTR: usize = 15;
+pub(crate) const CLASS_CONNREQ: usize = 18;
+
+// Events of connections.
+pub(crate) const CONNREQ: u32 = 1;
+pub(crate) const CONNECTED: u32 = 2;
+pub(crate) const SHUTDOWN: u32 = 3;
 
 // Commands of `fi_control`.
 pub(crate) const GETOPSFLAG: c_int = 2;
 pub(crate) const SETOPSFLAG: c_int = 3;
 pub(crate) const GETWAIT: c_int = 5;
 pub(crate) const ENABLE: c_int = 6;
+pub(crate) const BACKLOG: c_int = 7;
 pub(crate) const GETWAITOBJ: c_int = 16;
 
 pub(crate) const OPT_ENDPOINT: c_int = 0;
 pub(crate) const OPT_MIN_MULTI_RECV: c_int = 0;
+pub(crate) const OPT_CM_DATA_SIZE: c_int = 1;
 
 pub(crate) const WAIT_NONE: c_int = 0;
 pub(crate) const WAIT_UNSPEC: c_int = 1;
@@ -125,6 +141,7 @@ pub(crate) const ETOOSMALL: i32 = 257;
 pub(crate) const EOPBADSTATE: i32 = 258;
 pub(crate) const EAVAIL: i32 = 259;
 pub(crate) const EBADFLAGS: i32 = 260;
+pub(crate) const ENOEQ: i32 = 261;
 pub(crate) const ETRUNC: i32 = 265;
 pub(crate) const ENOKEY: i32 = 266;
 pub(crate) const ENOAV: i32 = 267;

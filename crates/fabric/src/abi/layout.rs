@@ -73,6 +73,11 @@ fn messages(text: &mut String) {
     offsets!(text, "fi_cq_tagged_entry", CqTaggedEntry: op_context, flags, len, buf, data, tag);
     offsets!(text, "fi_cq_err_entry", CqErrEntry: op_context, flags, len, buf, data, tag, olen,
         err, prov_errno, err_data, err_data_size);
+    offsets!(text, "fi_eq_cm_entry", EqCmEntry: fid, info);
+    offsets!(text, "fi_eq_err_entry", EqErrEntry: fid, context, data, err, prov_errno, err_data,
+        err_data_size);
+    size(text, "fi_eq_err_entry", size_of::<EqErrEntry>());
+    size(text, "fi_eq_cm_entry", size_of::<EqCmEntry>());
     size(text, "fi_cq_err_entry", size_of::<CqErrEntry>());
     size(text, "fi_cq_tagged_entry", size_of::<CqTaggedEntry>());
     size(text, "fi_domain_attr", size_of::<DomainAttr>());
@@ -83,6 +88,7 @@ fn objects(text: &mut String) {
     offsets!(text, "fid_fabric", FidFabric: ops, api_version);
     offsets!(text, "fid_domain", FidDomain: ops, mr);
     offsets!(text, "fid_ep", FidEp: ops, cm, msg, rma, tagged, atomic, collective);
+    offsets!(text, "fid_pep", FidPep: ops, cm);
     offsets!(text, "fid_mr", FidMr: mem_desc, key);
     offsets!(text, "fi_ops", Ops: close, bind, control, ops_open);
     offsets!(text, "fi_ops_fabric", OpsFabric: domain, passive_ep, eq_open, wait_open, trywait);
@@ -124,6 +130,19 @@ fn numbers(text: &mut String) {
         ("FI_LOCAL_COMM", LOCAL_COMM),
         ("FI_REMOTE_COMM", REMOTE_COMM),
         ("FI_ORDER_SAS", ORDER_SAS),
+        ("FI_NUMERICHOST", NUMERICHOST),
+        ("FI_SOCKADDR", u64::from(SOCKADDR)),
+        ("FI_SOCKADDR_IN", u64::from(SOCKADDR_IN)),
+        ("FI_SOCKADDR_IN6", u64::from(SOCKADDR_IN6)),
+        ("FI_CONNREQ", u64::from(CONNREQ)),
+        ("FI_CONNECTED", u64::from(CONNECTED)),
+        ("FI_SHUTDOWN", u64::from(SHUTDOWN)),
+        ("FI_BACKLOG", BACKLOG as u64),
+        ("FI_OPT_CM_DATA_SIZE", OPT_CM_DATA_SIZE as u64),
+        ("FI_CLASS_PEP", CLASS_PEP as u64),
+        ("FI_CLASS_CONNREQ", CLASS_CONNREQ as u64),
+        ("FI_EP_MSG", EP_MSG as u64),
+        ("FI_ENOEQ", ENOEQ as u64),
         ("FI_GETWAIT", GETWAIT as u64),
         ("FI_ENABLE", ENABLE as u64),
         ("FI_CLASS_CNTR", CLASS_CNTR as u64),

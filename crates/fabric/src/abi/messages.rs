@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use libc::iovec;
 
+use super::info::Info;
 use super::objects::Fid;
 
 #[repr(C)]
@@ -144,6 +145,25 @@ pub(crate) struct EqEntry {
     pub(crate) fid: *mut Fid,
     pub(crate) context: *mut c_void,
     pub(crate) data: u64,
+}
+
+/// An event of a connection, behind which data of the program's come.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct EqCmEntry {
+    pub(crate) fid: *mut Fid,
+    pub(crate) info: *mut Info,
+}
+
+#[repr(C)]
+pub(crate) struct EqErrEntry {
+    pub(crate) fid: *mut Fid,
+    pub(crate) context: *mut c_void,
+    pub(crate) data: u64,
+    pub(crate) err: c_int,
+    pub(crate) prov_errno: c_int,
+    pub(crate) err_data: *mut c_void,
+    pub(crate) err_data_size: usize,
 }
 
 /// The longest completion entry; the shorter formats are prefixes of it.

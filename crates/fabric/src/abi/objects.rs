@@ -44,6 +44,13 @@ pub(crate) struct FidEp {
 }
 
 #[repr(C)]
+pub(crate) struct FidPep {
+    pub(crate) fid: Fid,
+    pub(crate) ops: *const OpsEp,
+    pub(crate) cm: *const OpsCm,
+}
+
+#[repr(C)]
 pub(crate) struct FidAv {
     pub(crate) fid: Fid,
     pub(crate) ops: *const OpsAv,
@@ -106,7 +113,7 @@ tables! {
     /// `struct fi_ops_fabric`, without `domain2`.
     OpsFabric {
         domain(*mut FidFabric, *mut Info, Out<FidDomain>, Context) -> c_int;
-        passive_ep(*mut FidFabric, *mut Info, Out<c_void>, Context) -> c_int;
+        passive_ep(*mut FidFabric, *mut Info, Out<FidPep>, Context) -> c_int;
         eq_open(*mut FidFabric, *mut EqAttr, Out<FidEq>, Context) -> c_int;
         wait_open(*mut FidFabric, *mut c_void, Out<c_void>) -> c_int;
         trywait(*mut FidFabric, *mut *mut Fid, c_int) -> c_int;
@@ -169,7 +176,7 @@ tables! {
     /// `struct fi_ops_eq`.
     OpsEq {
         read(*mut FidEq, *mut u32, *mut c_void, usize, u64) -> isize;
-        readerr(*mut FidEq, *mut c_void, u64) -> isize;
+        readerr(*mut FidEq, *mut EqErrEntry, u64) -> isize;
         write(*mut FidEq, u32, *const c_void, usize, u64) -> isize;
         sread(*mut FidEq, *mut u32, *mut c_void, usize, c_int, u64) -> isize;
         strerror(*mut FidEq, c_int, *const c_void, *mut c_char, usize) -> *const c_char;
@@ -192,9 +199,9 @@ tables! {
         getname(*mut Fid, *mut c_void, *mut usize) -> c_int;
         getpeer(*mut FidEp, *mut c_void, *mut usize) -> c_int;
         connect(*mut FidEp, *const c_void, *const c_void, usize) -> c_int;
-        listen(*mut c_void) -> c_int;
+        listen(*mut FidPep) -> c_int;
         accept(*mut FidEp, *const c_void, usize) -> c_int;
-        reject(*mut c_void, *mut Fid, *const c_void, usize) -> c_int;
+        reject(*mut FidPep, *mut Fid, *const c_void, usize) -> c_int;
         shutdown(*mut FidEp, u64) -> c_int;
         join(*mut FidEp, *const c_void, u64, Out<c_void>, Context) -> c_int;
     }

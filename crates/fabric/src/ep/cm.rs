@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An endpoint's own address. There are no connections.
+//! The address of an endpoint without connections.
 
 use std::ffi::{c_int, c_void};
 

@@ -7,6 +7,7 @@ use crate::abi::*;
 use crate::absent;
 use crate::errno::{Errno, done, status};
 use crate::object::Object;
+use crate::pep;
 use crate::state::Ep;
 
 pub(super) static OPS: OpsEp = OpsEp {
@@ -38,6 +39,16 @@ extern "C" fn getopt(
     len: *mut usize,
 ) -> c_int {
     status(|| {
+        if name == OPT_CM_DATA_SIZE {
+            // SAFETY: an open endpoint of ours; a place for `*len` bytes.
+            return unsafe {
+                let object = Object::<FidEp>::of(ep);
+                match object.lock().ep(object.index()).is_connected_kind() {
+                    true => pep::cm_data_len(level, name, value, len),
+                    false => Err(Errno::NOPROTOOPT),
+                }
+            };
+        }
         if level != OPT_ENDPOINT || name != OPT_MIN_MULTI_RECV {
             return Err(Errno::NOPROTOOPT);
         }

@@ -175,7 +175,7 @@ fn failure(entry: Entry, completion: &RawCompletion, error: &RawError, peers: &P
     Failure {
         entry,
         beyond: usize::try_from(beyond).unwrap_or(usize::MAX),
-        errno: errno::of_completion(error),
+        errno: peers.errno_of(error),
         text: peers.sentence(completion.peer, error),
     }
 }

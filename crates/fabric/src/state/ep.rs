@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "lends memory of the application to the engine")]
 
 mod claims;
+mod connection;
 mod submit;
 
 use std::os::fd::RawFd;
@@ -11,6 +12,7 @@ use std::os::fd::RawFd;
 use portolan::{Endpoint, EndpointAddress, Error, Idle, PeerIndex, RawCompletion, RawError};
 
 use self::claims::Claimed;
+use super::link::Link;
 use super::mr::Mr;
 use super::op::Side;
 use super::peers::Peers;
@@ -33,15 +35,31 @@ pub(crate) struct Ep {
     claims: Vec<Claimed>,
     tx: Side,
     rx: Side,
-    /// Receives may name a source.
-    directed: bool,
+    sources: Sources,
     min_free: usize,
+    /// Of a connected endpoint.
+    link: Option<Box<Link>>,
+}
+
+/// Whom receives are from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sources {
+    /// Anybody.
+    All,
+    /// Whom they name.
+    Named,
+    /// Nobody: the connection has ended.
+    None,
 }
 
 impl Ep {
     /// An endpoint of which nothing is bound yet, with the flags of calls that pass none. Receives
     /// name a source if it is `directed`.
     pub(crate) fn new(engine: Endpoint, tx_flags: u64, rx_flags: u64, directed: bool) -> Ep {
+        let sources = match directed {
+            true => Sources::Named,
+            false => Sources::All,
+        };
         Ep {
             engine,
             routes: Routes::default(),
@@ -50,8 +68,9 @@ impl Ep {
             claims: Vec::new(),
             tx: Side::new(tx_flags),
             rx: Side::new(rx_flags),
-            directed,
+            sources,
             min_free: MIN_FREE_DEFAULT,
+            link: None,
         }
     }
 
@@ -142,10 +161,11 @@ impl Ep {
     /// The peer that a receive is limited to.
     #[inline]
     pub(crate) fn source(&self, addr: u64) -> Result<Option<PeerIndex>, Errno> {
-        if !self.directed || addr == ADDR_UNSPEC {
-            Ok(None)
-        } else {
-            self.peers.find(addr).map(Some)
+        match self.sources {
+            Sources::All => Ok(None),
+            Sources::Named if addr == ADDR_UNSPEC => Ok(None),
+            Sources::Named => self.peers.find(addr).map(Some),
+            Sources::None => Err(Errno::NOTCONN),
         }
     }
 
@@ -178,6 +198,9 @@ impl Ep {
         &mut self,
         mut deliver: impl FnMut(&Routes, &Peers, &RawCompletion),
     ) -> bool {
+        if self.link.is_some() {
+            self.follow();
+        }
         let Ep {
             engine,
             routes,
@@ -214,7 +237,7 @@ impl Ep {
 
     /// Prepare for a sleep on the descriptor. Returns whether there is nothing to do.
     pub(super) fn arm(&mut self) -> bool {
-        self.engine.arm()
+        !self.has_link_news() && self.engine.arm()
     }
 
     pub(super) fn wait_fd(&self) -> RawFd {

@@ -4,7 +4,7 @@
 use portolan::{Cause, EndpointAddress, PeerIndex, RawError};
 
 use crate::abi::ADDR_NOTAVAIL;
-use crate::errno::Errno;
+use crate::errno::{self, Errno};
 
 /// Who an endpoint talks with.
 #[derive(Default)]
@@ -17,6 +17,8 @@ pub(super) struct Peers {
     owners: Vec<Option<EndpointAddress>>,
     /// Those that are gone, of which the user was told.
     lost: Vec<PeerIndex>,
+    /// There is one peer, by a connection.
+    is_connected: bool,
 }
 
 impl Peers {
@@ -49,6 +51,28 @@ impl Peers {
         // Inserted twice: messages are told to come from the first place.
         if self.sources[index] == ADDR_NOTAVAIL {
             self.sources[index] = at as u64;
+        }
+    }
+
+    /// Learn of the one peer of a connected endpoint, which has no place.
+    pub(super) fn learn_only(&mut self, peer: PeerIndex, address: &EndpointAddress) {
+        let index = peer.0 as usize;
+        self.owners.resize(index + 1, None);
+        self.owners[index] = Some(*address);
+        self.is_connected = true;
+    }
+
+    /// Whether a peer is gone, of which the user was told.
+    pub(super) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// The number that a completion with this error carries.
+    #[cold]
+    pub(super) fn errno_of(&self, error: &RawError) -> Errno {
+        match error {
+            RawError::PeerGone(_) if self.is_connected => Errno::NOTCONN,
+            other => errno::of_completion(other),
         }
     }
 

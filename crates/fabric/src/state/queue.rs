@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 
-use super::wake::Wake;
 use crate::errno::Errno;
+use crate::wake::Wake;
 
 /// A completion, as the longest format tells it.
 #[derive(Clone, Copy, Default)]

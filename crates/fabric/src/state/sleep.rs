@@ -5,9 +5,9 @@
 use std::os::fd::RawFd;
 
 use super::State;
-use super::wake::Wake;
 use crate::errno::Errno;
 use crate::nap::Nap;
+use crate::wake::Wake;
 
 impl State {
     /// How to wait for a counter. Several endpoints have no common descriptor: then there is no sleep.

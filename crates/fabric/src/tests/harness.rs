@@ -61,7 +61,7 @@ pub(super) fn getinfo(change: impl FnOnce(&mut Info)) -> Result<*mut Info, c_int
     // SAFETY: hints that live through the call; a place for the answer.
     unsafe {
         let mut fabric: FabricAttr = std::mem::zeroed();
-        fabric.prov_name = crate::getinfo::NAME.as_ptr().cast_mut();
+        fabric.prov_name = crate::answer::NAME.as_ptr().cast_mut();
         let mut hints: Info = std::mem::zeroed();
         hints.fabric_attr = &raw mut fabric;
         change(&mut hints);
@@ -71,10 +71,13 @@ pub(super) fn getinfo(change: impl FnOnce(&mut Info)) -> Result<*mut Info, c_int
     }
 }
 
-fn free(info: *mut Info) {
+pub(super) fn free(info: *mut Info) {
     // SAFETY: as libfabric frees it: each part comes from the C library's heap.
     unsafe {
         let whole = &*info;
+        if !whole.next.is_null() {
+            free(whole.next);
+        }
         libc::free((*whole.domain_attr).name.cast());
         libc::free((*whole.fabric_attr).name.cast());
         for part in [

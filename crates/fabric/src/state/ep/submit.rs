@@ -20,7 +20,7 @@ impl Ep {
         pieces: &[RawPiece],
         op: &Op,
     ) -> Result<Sent, Errno> {
-        let peer = self.peers.find(to)?;
+        let peer = self.peer(to)?;
         // SAFETY: the caller's promise.
         Ok(unsafe { self.engine.send(peer, what, pieces, (*op).into()) }?)
     }
@@ -33,7 +33,7 @@ impl Ep {
         what: &RawSend,
         bytes: &[u8],
     ) -> Result<(), Errno> {
-        let peer = self.peers.find(to)?;
+        let peer = self.peer(to)?;
         Ok(self.engine.inject(peer, what, bytes)?)
     }
 
@@ -84,7 +84,7 @@ impl Ep {
         imm: Option<u64>,
         op: Op,
     ) -> Result<(), Errno> {
-        let peer = self.peers.find(peer)?;
+        let peer = self.peer(peer)?;
         // SAFETY: the caller's promise.
         Ok(unsafe { self.engine.put(peer, remote, pieces, imm, op.into()) }?)
     }
@@ -97,7 +97,7 @@ impl Ep {
         imm: Option<u64>,
         op: Op,
     ) -> Result<(), Errno> {
-        let peer = self.peers.find(peer)?;
+        let peer = self.peer(peer)?;
         Ok(self.engine.put_owned(peer, remote, bytes, imm, op.into())?)
     }
 
@@ -111,7 +111,7 @@ impl Ep {
         pieces: &[RawPiece],
         op: Op,
     ) -> Result<(), Errno> {
-        let peer = self.peers.find(peer)?;
+        let peer = self.peer(peer)?;
         // SAFETY: the caller's promise.
         Ok(unsafe { self.engine.get(peer, remote, pieces, op.into()) }?)
     }
@@ -127,7 +127,7 @@ impl Ep {
         results: &[RawPiece],
         op: Op,
     ) -> Result<(), Errno> {
-        let peer = self.peers.find(peer)?;
+        let peer = self.peer(peer)?;
         // SAFETY: the caller's promise.
         Ok(unsafe { self.engine.atomic(peer, remote, what, results, op.into()) }?)
     }

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `struct fi_info`: what `fi_getinfo` answers, and what comes with a connection request. Each part is
+//! from the C library's heap, since the application's libfabric frees it.
+
+#![allow(unsafe_code, reason = "reads and makes structures of C")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::net::SocketAddr;
+use std::ptr::null_mut;
+
+use crate::abi::*;
+use crate::errno::Errno;
+use crate::offer::{self, Kind, Offer};
+use crate::sockaddr::CAddr;
+
+/// The provider's name, as in `FI_PROVIDER=portolan` and `fi_info -p portolan`.
+pub(crate) const NAME: &CStr = c"portolan";
+/// The name of the one fabric and the one domain there are.
+pub(crate) const FABRIC_NAME: &CStr = c"portolan";
+/// Bytes beyond each structure, zero: later versions of libfabric append fields and read them.
+const SLACK: usize = 128;
+
+/// An answer, before it is laid out as C has it.
+#[derive(Clone)]
+pub(crate) struct Answer {
+    offer: Offer,
+    api: u32,
+    addr_format: u32,
+    src: Option<Box<[u8]>>,
+    dest: Option<Box<[u8]>>,
+    handle: usize,
+    /// libfabric adds the provider's name to what `fi_getinfo` answers, and to nothing else.
+    is_named: bool,
+}
+
+// SAFETY: its structures' pointers are null: `everything` and `matching` set none, and `again` clears
+// those that an application may have set.
+unsafe impl Send for Answer {}
+
+impl Answer {
+    /// One to a program that was built for the version `api`.
+    pub(crate) fn new(offer: Offer, api: u32, addr_format: u32) -> Answer {
+        Answer {
+            offer,
+            api,
+            addr_format,
+            src: None,
+            dest: None,
+            handle: 0,
+            is_named: false,
+        }
+    }
+
+    /// The same offer again, as an application passes it, with no addresses.
+    ///
+    /// # Safety
+    /// The information's parts are null or valid.
+    pub(crate) unsafe fn again(info: &Info, api: u32) -> Answer {
+        let mut offer = offer::everything(Kind::Connected);
+        offer.caps = info.caps;
+        // SAFETY: the caller's promise.
+        unsafe {
+            offer.tx = info.tx_attr.as_ref().copied().unwrap_or(offer.tx);
+            offer.rx = info.rx_attr.as_ref().copied().unwrap_or(offer.rx);
+            offer.ep = info.ep_attr.as_ref().copied().unwrap_or(offer.ep);
+            let head = info.domain_attr.as_ref().copied();
+            offer.domain.head = head.unwrap_or(offer.domain.head);
+        }
+        // What is said of objects of the application's is of no use to others.
+        (offer.domain.head.domain, offer.domain.head.name) = (null_mut(), null_mut());
+        (offer.domain.head.auth_key, offer.ep.auth_key) = (null_mut(), null_mut());
+        Answer::new(offer, api, info.addr_format)
+    }
+
+    /// With this source, unless it has one.
+    pub(crate) fn or_source(mut self, src: Option<Box<[u8]>>) -> Answer {
+        self.src = self.src.or(src);
+        self
+    }
+
+    /// With this destination, unless it has one.
+    pub(crate) fn or_destination(mut self, dest: Option<Box<[u8]>>) -> Answer {
+        self.dest = self.dest.or(dest);
+        self
+    }
+
+    /// With what an endpoint is made from.
+    pub(crate) fn with_handle(self, handle: *mut Fid) -> Answer {
+        let handle = handle as usize;
+        Answer { handle, ..self }
+    }
+
+    /// What comes with a request of `remote` for a connection with `local`.
+    pub(crate) fn of_request(&self, local: &SocketAddr, remote: &SocketAddr) -> Answer {
+        Answer {
+            src: Some(CAddr::of(local).bytes().into()),
+            dest: Some(CAddr::of(remote).bytes().into()),
+            is_named: true,
+            ..self.clone()
+        }
+    }
+
+    /// Lay it out.
+    ///
+    /// # Errors
+    /// `NOMEM`.
+    pub(crate) fn build(&self) -> Result<OwnedInfo, Errno> {
+        let mut domain = self.offer.domain;
+        domain.head.name = text(FABRIC_NAME)?;
+        let fabric = FabricAttr {
+            fabric: null_mut(),
+            name: text(FABRIC_NAME)?,
+            prov_name: match self.is_named {
+                true => text(NAME)?,
+                false => null_mut(),
+            },
+            prov_version: version(0, 1),
+            api_version: self.api,
+        };
+        let (src_addr, src_addrlen) = bytes(self.src.as_deref())?;
+        let (dest_addr, dest_addrlen) = bytes(self.dest.as_deref())?;
+        let info = allocate(&Info {
+            next: null_mut(),
+            caps: self.offer.caps,
+            mode: 0,
+            addr_format: self.addr_format,
+            src_addrlen,
+            dest_addrlen,
+            src_addr,
+            dest_addr,
+            handle: self.handle as *mut Fid,
+            tx_attr: allocate(&self.offer.tx)?,
+            rx_attr: allocate(&self.offer.rx)?,
+            ep_attr: allocate(&self.offer.ep)?,
+            domain_attr: allocate(&domain)?.cast(),
+            fabric_attr: allocate(&fabric)?,
+            nic: null_mut(),
+        })?;
+        Ok(OwnedInfo(info))
+    }
+}
+
+/// Information that the application has not got yet.
+pub(crate) struct OwnedInfo(*mut Info);
+
+// SAFETY: nobody else has the pointer, and nothing behind it belongs to a thread.
+unsafe impl Send for OwnedInfo {}
+
+impl OwnedInfo {
+    /// Show it to the application, which does not own it.
+    pub(crate) fn ptr(&self) -> *mut Info {
+        self.0
+    }
+
+    /// Give it to the application.
+    pub(crate) fn into_raw(self) -> *mut Info {
+        let info = self.0;
+        std::mem::forget(self);
+        info
+    }
+
+    /// Put another behind it.
+    pub(crate) fn append(&mut self, next: OwnedInfo) {
+        // SAFETY: made by `build`, and still ours.
+        unsafe { (*self.0).next = next.into_raw() };
+    }
+}
+
+impl Drop for OwnedInfo {
+    /// As libfabric frees it.
+    fn drop(&mut self) {
+        // SAFETY: made by `build`: each part comes from the C library's heap, and is ours.
+        unsafe {
+            let info = &*self.0;
+            drop((!info.next.is_null()).then(|| OwnedInfo(info.next)));
+            libc::free((*info.domain_attr).name.cast());
+            libc::free((*info.fabric_attr).name.cast());
+            libc::free((*info.fabric_attr).prov_name.cast());
+            for part in [
+                info.tx_attr.cast::<c_void>(),
+                info.rx_attr.cast(),
+                info.ep_attr.cast(),
+                info.domain_attr.cast(),
+                info.fabric_attr.cast(),
+                info.src_addr,
+                info.dest_addr,
+                self.0.cast(),
+            ] {
+                libc::free(part);
+            }
+        }
+    }
+}
+
+/// Copy a value to memory from the C library's heap, which `fi_freeinfo` gives back.
+fn allocate<T: Copy>(value: &T) -> Result<*mut T, Errno> {
+    // SAFETY: no precondition.
+    let memory = unsafe { libc::calloc(1, size_of::<T>() + SLACK) }.cast::<T>();
+    if memory.is_null() {
+        return Err(Errno::NOMEM);
+    }
+    // SAFETY: just allocated, large enough, aligned for every type.
+    unsafe { memory.write(*value) };
+    Ok(memory)
+}
+
+/// The same for bytes, with their count.
+fn bytes(value: Option<&[u8]>) -> Result<(*mut c_void, usize), Errno> {
+    let Some(value) = value else {
+        return Ok((null_mut(), 0));
+    };
+    // SAFETY: no precondition.
+    let memory = unsafe { libc::calloc(1, value.len() + SLACK) }.cast::<u8>();
+    if memory.is_null() {
+        return Err(Errno::NOMEM);
+    }
+    // SAFETY: just allocated, and long enough.
+    unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), memory, value.len()) };
+    Ok((memory.cast(), value.len()))
+}
+
+fn text(value: &CStr) -> Result<*mut c_char, Errno> {
+    // SAFETY: a C string.
+    let copy = unsafe { libc::strdup(value.as_ptr()) };
+    if copy.is_null() {
+        Err(Errno::NOMEM)
+    } else {
+        Ok(copy)
+    }
+}

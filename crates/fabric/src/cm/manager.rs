@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The manager of an event queue: its sockets, and what happens by them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+use portolan::EndpointAddress;
+use portolan_sys::epoll::Epoll;
+use portolan_wire::ConnectionWord;
+use slab::Slab;
+
+use super::conn::{Conn, Stage};
+use super::event::{Event, Events, Fidptr};
+use super::request::{Offered, Request};
+use super::socket;
+use super::talk::{Heard, Said, Talk};
+use crate::abi::{CONNECTED, SHUTDOWN};
+use crate::answer::Answer;
+use crate::errno::Errno;
+
+/// Who connects has so long to say what for: many times what a request takes on its way. `P16.2`
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+/// So many of those are kept; beyond, the oldest goes. `P16.2`
+const SILENT_MAX: usize = 64;
+/// Connections taken from one listener at a look; others wait no longer than until the next.
+const ACCEPTED_MAX: usize = 16;
+
+/// See the module documentation.
+pub(crate) struct Manager(Mutex<Inner>);
+
+struct Inner {
+    slots: Slab<Slot>,
+    /// The sockets of all slots, by their places.
+    net: Epoll,
+    /// Those that are silent, the oldest first; some may be silent no more.
+    silent: VecDeque<usize>,
+    events: Events,
+}
+
+/// A socket.
+enum Slot {
+    Listener(Box<Listener>),
+    /// Somebody who has connected, and has not said what for.
+    Silent {
+        talk: Talk,
+        listener: usize,
+        until: Instant,
+    },
+    Line(Line),
+}
+
+/// A connection of an endpoint of ours.
+struct Line {
+    talk: Talk,
+    party: Party,
+    phase: Phase,
+}
+
+/// What comes next by it.
+enum Phase {
+    /// The system connects; then this is said.
+    Connecting(Ask),
+    /// The peer's answer.
+    Asked,
+    /// Nothing, while it lives.
+    Connected,
+}
+
+/// Where peers may connect.
+struct Listener {
+    socket: TcpListener,
+    fid: Fidptr,
+    /// What is told of who asks, but for addresses.
+    template: Answer,
+}
+
+/// What is said to ask for a connection.
+struct Ask {
+    own: EndpointAddress,
+    data: Box<[u8]>,
+}
+
+/// The endpoint that a connection is for.
+#[derive(Clone)]
+struct Party {
+    conn: Arc<Conn>,
+    fid: Fidptr,
+}
+
+impl AsFd for Slot {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Slot::Listener(listener) => listener.socket.as_fd(),
+            Slot::Silent { talk, .. } | Slot::Line(Line { talk, .. }) => talk.as_fd(),
+        }
+    }
+}
+
+/// A passive endpoint that listens; it ends when this is dropped.
+pub(crate) struct Listening {
+    manager: Arc<Manager>,
+    at: usize,
+    fid: Fidptr,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.manager.forget(self.at, self.fid);
+    }
+}
+
+impl Manager {
+    pub(crate) fn new() -> io::Result<Manager> {
+        let net = Epoll::new()?;
+        let events = Events::new(net.as_fd().as_raw_fd())?;
+        Ok(Manager(Mutex::new(Inner {
+            slots: Slab::new(),
+            net,
+            silent: VecDeque::new(),
+            events,
+        })))
+    }
+
+    /// Use the events, after what has happened was looked at.
+    pub(crate) fn with_events<T>(&self, body: impl FnOnce(&mut Events) -> T) -> T {
+        let mut inner = self.0.lock();
+        inner.progress();
+        body(&mut inner.events)
+    }
+
+    /// Look at what has happened, unless somebody else does.
+    pub(crate) fn progress(&self) {
+        if let Some(mut inner) = self.0.try_lock() {
+            inner.progress();
+        }
+    }
+
+    /// Take connections at a bound socket, for a passive endpoint. Requests come as `template` says.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn listen(
+        self: &Arc<Manager>,
+        bound: OwnedFd,
+        backlog: i32,
+        fid: Fidptr,
+        template: Answer,
+    ) -> Result<Listening, Errno> {
+        let listener = Listener {
+            socket: socket::listen(bound, backlog)?,
+            fid,
+            template,
+        };
+        let at = self.lock().add(Slot::Listener(Box::new(listener)))?;
+        let manager = Arc::clone(self);
+        Ok(Listening { manager, at, fid })
+    }
+
+    /// Ask who listens at `to` for a connection, as the endpoint of this address. Returns the place of
+    /// the socket.
+    ///
+    /// # Errors
+    /// What the system says at once. What it says later is an event.
+    pub(crate) fn connect(
+        &self,
+        (conn, fid): (&Arc<Conn>, Fidptr),
+        bound: Option<OwnedFd>,
+        to: &SocketAddr,
+        own: EndpointAddress,
+        data: &[u8],
+    ) -> Result<usize, Errno> {
+        let talk = Talk::new(socket::connect(bound, to)?);
+        conn.set_local(talk.local());
+        conn.set_remote(Some(*to));
+        let data = data.into();
+        let mut inner = self.lock();
+        let at = inner.add(Slot::Line(Line {
+            talk,
+            party: party(conn, fid),
+            phase: Phase::Connecting(Ask { own, data }),
+        }))?;
+        let Inner { net, slots, .. } = &mut *inner;
+        net.watch_room(&slots[at], at as u64, true)?;
+        conn.advance(Stage::Asking);
+        Ok(at)
+    }
+
+    /// Say yes to a request, as the endpoint of this address. Returns the place of the socket.
+    ///
+    /// # Errors
+    /// `CONNABORTED` when who asked has gone.
+    pub(crate) fn accept(
+        &self,
+        (conn, fid): (&Arc<Conn>, Fidptr),
+        request: Request,
+        own: &EndpointAddress,
+        data: &[u8],
+    ) -> Result<usize, Errno> {
+        let (talk, peer) = request.accept(own, data)?;
+        let mut inner = self.lock();
+        let at = inner.add(Slot::Line(Line {
+            talk,
+            party: party(conn, fid),
+            phase: Phase::Connected,
+        }))?;
+        conn.connect(peer);
+        inner.tell(CONNECTED, fid, Box::default());
+        Ok(at)
+    }
+
+    /// End a connection, and tell of it, unless it has ended.
+    pub(crate) fn hang_up(&self, at: usize, conn: &Conn) {
+        let mut inner = self.lock();
+        if conn.stage() == Stage::Connected {
+            inner.end(at);
+        }
+    }
+
+    /// Tell no more of an object that is closed, and close its socket.
+    pub(crate) fn forget(&self, at: usize, fid: Fidptr) {
+        let mut inner = self.lock();
+        if inner.slots.get(at).is_some_and(|slot| is_of(slot, fid)) {
+            inner.remove(at);
+            inner.drop_callers(at);
+        }
+        inner.events.purge(fid);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock()
+    }
+}
+
+fn party(conn: &Arc<Conn>, fid: Fidptr) -> Party {
+    let conn = Arc::clone(conn);
+    Party { conn, fid }
+}
+
+fn is_of(slot: &Slot, object: Fidptr) -> bool {
+    match slot {
+        Slot::Listener(listener) => listener.fid == object,
+        Slot::Silent { .. } => false,
+        Slot::Line(line) => line.party.fid == object,
+    }
+}
+
+impl Inner {
+    fn add(&mut self, slot: Slot) -> Result<usize, Errno> {
+        let entry = self.slots.vacant_entry();
+        let at = entry.key();
+        self.net.add(&slot, at as u64)?;
+        entry.insert(slot);
+        Ok(at)
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Slot> {
+        let slot = self.slots.try_remove(at)?;
+        self.net.remove(&slot);
+        Some(slot)
+    }
+
+    fn tell(&mut self, event: u32, fid: Fidptr, data: Box<[u8]>) {
+        self.events.push(Event::Connection { event, fid, data });
+    }
+
+    fn progress(&mut self) {
+        if self.slots.is_empty() {
+            return;
+        }
+        let mut ready = Vec::new();
+        if let Err(error) = self.net.look(&mut ready) {
+            log::warn!("looking at connections: {error}");
+        }
+        for ready in ready {
+            if let Ok(at) = usize::try_from(ready.token) {
+                self.serve(at);
+            }
+        }
+        self.drop_silent();
+    }
+
+    fn serve(&mut self, at: usize) {
+        match self.slots.get(at) {
+            Some(Slot::Listener(_)) => self.take_callers(at),
+            Some(Slot::Silent { .. }) => self.hear_silent(at),
+            Some(Slot::Line(_)) => self.serve_line(at),
+            None => {}
+        }
+    }
+
+    fn take_callers(&mut self, at: usize) {
+        for _ in 0..ACCEPTED_MAX {
+            let Some(Slot::Listener(listener)) = self.slots.get(at) else {
+                return;
+            };
+            if self.events.is_full() {
+                return;
+            }
+            // What is not accepted now, for want of descriptors for instance, is at the next look.
+            let Ok(stream) = socket::accept(&listener.socket) else {
+                return;
+            };
+            let silent = Slot::Silent {
+                talk: Talk::new(stream),
+                listener: at,
+                until: Instant::now() + SILENCE_MAX,
+            };
+            if let Ok(at) = self.add(silent) {
+                self.silent.push_back(at);
+                // Most have said what they want by now.
+                self.hear_silent(at);
+            }
+        }
+    }
+
+    /// Close those that have connected to a listener that is no more.
+    fn drop_callers(&mut self, of: usize) {
+        let is_caller =
+            |slot: &Slot| matches!(slot, Slot::Silent { listener, .. } if *listener == of);
+        let slots = self.slots.iter();
+        let callers: Vec<usize> = slots
+            .filter(|(_, slot)| is_caller(slot))
+            .map(|(at, _)| at)
+            .collect();
+        for at in callers {
+            self.remove(at);
+        }
+    }
+
+    /// Close those that have been silent too long, or are too many.
+    fn drop_silent(&mut self) {
+        while let Some(&at) = self.silent.front() {
+            let is_over = match self.slots.get(at) {
+                Some(Slot::Silent { until, .. }) => {
+                    self.silent.len() > SILENT_MAX || *until <= Instant::now()
+                }
+                _ => {
+                    self.silent.pop_front();
+                    continue;
+                }
+            };
+            if !is_over {
+                return;
+            }
+            self.silent.pop_front();
+            self.remove(at);
+        }
+    }
+
+    fn hear_silent(&mut self, at: usize) {
+        let Some(Slot::Silent { talk, .. }) = self.slots.get_mut(at) else {
+            return;
+        };
+        let heard = talk.hear();
+        if matches!(heard, Heard::Nothing) {
+            return;
+        }
+        self.silent.retain(|&other| other != at);
+        let Some(Slot::Silent { talk, listener, .. }) = self.remove(at) else {
+            return;
+        };
+        let Some(Slot::Listener(listener)) = self.slots.get(listener) else {
+            return;
+        };
+        // Whatever is no request has no answer.
+        if let Some(event) = request_event(talk, heard, listener) {
+            self.events.push(event);
+        }
+    }
+
+    fn serve_line(&mut self, at: usize) {
+        let Some(Slot::Line(line)) = self.slots.get_mut(at) else {
+            return;
+        };
+        match &line.phase {
+            Phase::Connecting(_) => self.ask(at),
+            Phase::Asked => match line.talk.hear() {
+                Heard::Nothing => {}
+                Heard::Said(said) => self.on_answer(at, said),
+                Heard::End(Some(error)) => self.fail(at, error.into(), Box::default()),
+                Heard::End(None) => self.fail(at, Errno(libc::ECONNRESET), Box::default()),
+            },
+            // Anything that is said now is out of turn, and ends it as silence would. `P16.2`
+            Phase::Connected if matches!(line.talk.hear(), Heard::Nothing) => {}
+            Phase::Connected => self.end(at),
+        }
+    }
+
+    /// Say what is wanted, if the system has connected.
+    fn ask(&mut self, at: usize) {
+        let Some(Slot::Line(line)) = self.slots.get_mut(at) else {
+            return;
+        };
+        let Phase::Connecting(Ask { own, data }) = &line.phase else {
+            return;
+        };
+        let asked = match line.talk.is_connected() {
+            Ok(false) => return,
+            Ok(true) => line
+                .talk
+                .say(ConnectionWord::Request, *own.as_bytes(), data),
+            Err(error) => Err(error),
+        };
+        line.phase = Phase::Asked;
+        line.party.conn.set_local(line.talk.local());
+        let watched = |()| self.net.watch_room(&self.slots[at], at as u64, false);
+        if let Err(error) = asked.and_then(watched) {
+            self.fail(at, error.into(), Box::default());
+        }
+    }
+
+    fn on_answer(&mut self, at: usize, said: Said) {
+        let peer = match said.word {
+            ConnectionWord::Reject => return self.fail(at, Errno::CONNREFUSED, said.data),
+            ConnectionWord::Accept => EndpointAddress::from_bytes(&said.endpoint_id).ok(),
+            ConnectionWord::Request => None,
+        };
+        let (Some(peer), Some(Slot::Line(line))) = (peer, self.slots.get_mut(at)) else {
+            return self.fail(at, Errno(libc::EPROTO), Box::default());
+        };
+        line.phase = Phase::Connected;
+        line.party.conn.connect(peer);
+        let fid = line.party.fid;
+        self.tell(CONNECTED, fid, said.data);
+        // It may have ended already.
+        self.serve_line(at);
+    }
+
+    /// A connection has not come to be.
+    fn fail(&mut self, at: usize, errno: Errno, data: Box<[u8]>) {
+        if let Some(fid) = self.part(at) {
+            self.events.push(Event::Failed { fid, errno, data });
+        }
+    }
+
+    /// A connection has ended.
+    fn end(&mut self, at: usize) {
+        if let Some(fid) = self.part(at) {
+            self.tell(SHUTDOWN, fid, Box::default());
+        }
+    }
+
+    fn part(&mut self, at: usize) -> Option<Fidptr> {
+        let Some(Slot::Line(line)) = self.remove(at) else {
+            return None;
+        };
+        line.party.conn.advance(Stage::Over);
+        Some(line.party.fid)
+    }
+}
+
+/// What is told of somebody who has spoken; `None` if it was no request.
+fn request_event(talk: Talk, heard: Heard, listener: &Listener) -> Option<Event> {
+    let Heard::Said(said) = heard else {
+        return None;
+    };
+    if said.word != ConnectionWord::Request {
+        return None;
+    }
+    let peer = EndpointAddress::from_bytes(&said.endpoint_id).ok()?;
+    let (local, remote) = (talk.local()?, talk.remote()?);
+    let offered = Offered::new(Request::new(talk, peer));
+    let template = listener.template.of_request(&local, &remote);
+    let info = template.with_handle(offered.ptr()).build().ok()?;
+    let (fid, data) = (listener.fid, said.data);
+    Some(Event::Request {
+        fid,
+        info,
+        offered,
+        data,
+    })
+}

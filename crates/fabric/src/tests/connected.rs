@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connected endpoints: meeting, talking, parting, and what strangers do.
+
+mod ending;
+mod harness;
+mod hostile;
+mod information;
+mod meeting;
+mod misuse;
+mod talking;

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How connections end.
+
+use super::harness::{AGAIN, NOT_CONNECTED, Server, Side};
+use crate::abi::*;
+
+/// The event of the end, and nothing else.
+fn hears_the_end(side: &Side) {
+    let got = side.desk.wait(|| side.work()).unwrap();
+    assert_eq!((got.event, got.fid), (SHUTDOWN, side.fid()));
+    assert_eq!(side.desk.read(0, 0).unwrap_err(), AGAIN);
+}
+
+#[test]
+fn both_hear_of_a_shutdown_and_what_waits_ends() {
+    let server = Server::listening();
+    let (client, accepted) = Side::pair(&server);
+    let (mut ours, mut theirs) = ([0], [0]);
+    assert_eq!(client.recv(&mut ours, 1), 0);
+    assert_eq!(accepted.recv(&mut theirs, 2), 0);
+    assert_eq!(client.shutdown(), 0);
+    hears_the_end(&client);
+    hears_the_end(&accepted);
+    for (side, other, context) in [(&client, &accepted, 1), (&accepted, &client, 2)] {
+        let failure = side.wait(other).unwrap_err();
+        assert_eq!(failure.err, libc::ECANCELED);
+        assert_eq!(failure.op_context as usize, context);
+        assert_eq!(side.send(b"late", 3), NOT_CONNECTED);
+        assert_eq!(side.recv(&mut [0], 4), NOT_CONNECTED);
+        assert_eq!(side.shutdown(), 0, "it was connected");
+    }
+    assert_eq!(client.desk.read(0, 0).unwrap_err(), AGAIN);
+}
+
+#[test]
+fn what_was_sent_before_the_end_arrives() {
+    let server = Server::listening();
+    let (client, accepted) = Side::pair(&server);
+    let mut got = [[0; 4]; 3];
+    let posted = got.iter_mut().enumerate();
+    posted.for_each(|(at, buf)| assert_eq!(accepted.recv(buf, at), 0));
+    assert_eq!(client.send(b"last", 9), 0);
+    assert_eq!(client.send(b"word", 9), 0);
+    drop(client);
+    hears_the_end(&accepted);
+    assert_eq!(accepted.wait(&accepted).ok(), Some(0));
+    assert_eq!(accepted.wait(&accepted).ok(), Some(1));
+    assert_eq!(accepted.wait(&accepted).unwrap_err().err, libc::ECANCELED);
+    assert_eq!(&got, &[*b"last", *b"word", [0; 4]]);
+}
+
+#[test]
+fn a_program_that_reads_no_events_hears_of_the_end_by_its_operations() {
+    let server = Server::listening();
+    let (client, accepted) = Side::pair(&server);
+    let mut got = [0];
+    assert_eq!(accepted.recv(&mut got, 1), 0);
+    drop(client);
+    assert_eq!(accepted.wait(&accepted).unwrap_err().err, libc::ECANCELED);
+    hears_the_end(&accepted);
+}
+
+#[test]
+fn a_send_that_nobody_received_fails_when_the_peer_is_gone() {
+    let server = Server::listening();
+    let (client, accepted) = Side::pair(&server);
+    // Too long to be taken before it is wanted.
+    let data = vec![7; 1 << 20];
+    assert_eq!(client.send(&data, 1), 0);
+    for _ in 0..1000 {
+        client.work();
+        accepted.work();
+    }
+    drop(accepted);
+    let failure = client.wait(&client).unwrap_err();
+    assert_eq!(
+        (failure.op_context as usize, failure.err),
+        (1, libc::ENOTCONN)
+    );
+    hears_the_end(&client);
+}
+
+#[test]
+fn nobody_is_told_of_an_endpoint_that_is_closed() {
+    let server = Server::listening();
+    let (client, accepted) = Side::pair(&server);
+    drop(client);
+    let begun = std::time::Instant::now();
+    while server.desk.read(0, PEEK).is_err() {
+        assert!(begun.elapsed() < crate::tests::harness::PATIENCE);
+    }
+    drop(accepted);
+    assert_eq!(server.desk.read(0, 0).unwrap_err(), AGAIN);
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that listen and programs that connect, in one process.
+
+#![allow(unsafe_code, reason = "the tests call as C does")]
+
+use std::ffi::{CString, c_int, c_void};
+use std::net::SocketAddr;
+use std::ptr::{null, null_mut};
+use std::rc::Rc;
+use std::time::Instant;
+
+use crate::abi::*;
+use crate::provider::fi_prov_ini;
+use crate::sockaddr;
+use crate::tests::harness::{API, PATIENCE, close, free, ok};
+
+pub(super) const AGAIN: isize = -(libc::EAGAIN as isize);
+pub(super) const NOT_CONNECTED: isize = -(libc::ENOTCONN as isize);
+
+/// Ask for connected endpoints; with `SOURCE` among the flags to listen, else to connect.
+pub(super) fn ask(
+    service: Option<u16>,
+    flags: u64,
+    change: impl FnOnce(&mut Info),
+) -> Result<*mut Info, c_int> {
+    let provider = fi_prov_ini().cast::<Provider>();
+    let service = service.map(|port| CString::new(port.to_string()).unwrap());
+    let service_ptr = service.as_ref().map_or(null(), |text| text.as_ptr());
+    let node = service.as_ref().map_or(null(), |_| c"127.0.0.1".as_ptr());
+    // SAFETY: hints that live through the call, and a place for the answer.
+    unsafe {
+        let mut fabric: FabricAttr = std::mem::zeroed();
+        fabric.prov_name = crate::answer::NAME.as_ptr().cast_mut();
+        let mut ep: EpAttr = std::mem::zeroed();
+        ep.ep_type = EP_MSG;
+        let mut hints: Info = std::mem::zeroed();
+        (hints.fabric_attr, hints.ep_attr) = (&raw mut fabric, &raw mut ep);
+        change(&mut hints);
+        let (mut out, getinfo) = (null_mut(), (*provider).getinfo);
+        let hints = &raw const hints;
+        match getinfo(API, node, service_ptr, flags, hints, &raw mut out) {
+            0 => Ok(out),
+            code => Err(code),
+        }
+    }
+}
+
+/// An event as the test reads it.
+#[derive(Debug)]
+pub(super) struct Got {
+    pub(super) event: u32,
+    pub(super) fid: *mut Fid,
+    pub(super) info: *mut Info,
+    pub(super) data: Vec<u8>,
+}
+
+/// A fabric and its event queue.
+pub(super) struct Desk {
+    pub(super) fabric: *mut FidFabric,
+    pub(super) eq: *mut FidEq,
+}
+
+impl Desk {
+    pub(super) fn open(info: *mut Info) -> Rc<Desk> {
+        let provider = fi_prov_ini().cast::<Provider>();
+        let (mut fabric, mut eq) = (null_mut(), null_mut());
+        // SAFETY: whole attributes, and places for the objects.
+        unsafe {
+            let attr = (*info).fabric_attr;
+            ok(((*provider).fabric)(attr, &raw mut fabric, null_mut()));
+            (*fabric).api_version = API;
+            let open = (*(*fabric).ops).eq_open;
+            ok(open(fabric, null_mut(), &raw mut eq, null_mut()));
+        }
+        Rc::new(Desk { fabric, eq })
+    }
+
+    /// Read an event with room for `room` bytes of data.
+    pub(super) fn read(&self, room: usize, flags: u64) -> Result<Got, isize> {
+        const HEAD: usize = size_of::<EqCmEntry>();
+        let mut words = vec![0u64; (HEAD + room).div_ceil(8)];
+        let mut event = 0xa5;
+        // SAFETY: an open queue, and places for the event.
+        let code = unsafe {
+            let buf = words.as_mut_ptr().cast();
+            ((*(*self.eq).ops).sread)(self.eq, &raw mut event, buf, HEAD + room, 0, flags)
+        };
+        let len = usize::try_from(code).map_err(|_| code)?;
+        // SAFETY: an entry was written to the beginning, and bytes behind it.
+        unsafe {
+            let entry = *words.as_ptr().cast::<EqCmEntry>();
+            let bytes = std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), len);
+            Ok(Got {
+                event,
+                fid: entry.fid,
+                info: entry.info,
+                data: bytes[HEAD..].to_vec(),
+            })
+        }
+    }
+
+    /// The next event, or a failure's number, while `others` work.
+    pub(super) fn wait(&self, mut others: impl FnMut()) -> Result<Got, isize> {
+        let begun = Instant::now();
+        loop {
+            match self.read(1024, 0) {
+                Err(code) if code == AGAIN => others(),
+                done => return done,
+            }
+            assert!(begun.elapsed() < PATIENCE, "nothing happens");
+        }
+    }
+
+    /// The failure that comes next, and its data.
+    pub(super) fn failure(&self, others: impl FnMut()) -> (EqErrEntry, Vec<u8>) {
+        assert_eq!(self.wait(others).unwrap_err(), -(EAVAIL as isize));
+        // SAFETY: an open queue, and a place for the entry; its data are lent until the next.
+        unsafe {
+            let mut entry: EqErrEntry = std::mem::zeroed();
+            let code = ((*(*self.eq).ops).readerr)(self.eq, &raw mut entry, 0);
+            assert_eq!(code, size_of::<EqErrEntry>().cast_signed());
+            let data = std::slice::from_raw_parts(entry.err_data.cast(), entry.err_data_size);
+            let data = data.to_vec();
+            (entry, data)
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: open until now.
+            unsafe {
+                ok(close(&raw mut (*self.eq).fid));
+                ok(close(&raw mut (*self.fabric).fid));
+            }
+        }
+    }
+}
+
+/// A program that listens at a port of the loopback.
+pub(super) struct Server {
+    pub(super) desk: Rc<Desk>,
+    pub(super) pep: *mut FidPep,
+    info: *mut Info,
+}
+
+impl Server {
+    /// One with a passive endpoint that does not listen yet.
+    pub(super) fn bound() -> Server {
+        let info = ask(Some(0), SOURCE, |_| ()).unwrap();
+        let desk = Desk::open(info);
+        let mut pep = null_mut();
+        // SAFETY: open objects, and a place for another.
+        unsafe {
+            let open = (*(*desk.fabric).ops).passive_ep;
+            ok(open(desk.fabric, info, &raw mut pep, null_mut()));
+            let fid = &raw mut (*pep).fid;
+            ok(((*(*fid).ops).bind)(fid, &raw mut (*desk.eq).fid, 0));
+        }
+        Server { desk, pep, info }
+    }
+
+    pub(super) fn listening() -> Server {
+        let server = Server::bound();
+        assert_eq!(server.listen(), 0);
+        server
+    }
+
+    pub(super) fn listen(&self) -> c_int {
+        // SAFETY: an open passive endpoint.
+        unsafe { ((*(*self.pep).cm).listen)(self.pep) }
+    }
+
+    pub(super) fn addr(&self) -> SocketAddr {
+        // SAFETY: an open passive endpoint.
+        unsafe { name_of(&raw mut (*self.pep).fid, (*(*self.pep).cm).getname) }.unwrap()
+    }
+
+    /// The next request.
+    pub(super) fn request(&self, others: impl FnMut()) -> Got {
+        let got = self.desk.wait(others).unwrap();
+        // SAFETY: an open passive endpoint.
+        let fid = unsafe { &raw mut (*self.pep).fid };
+        assert_eq!((got.event, got.fid), (CONNREQ, fid));
+        got
+    }
+
+    pub(super) fn reject(&self, handle: *mut Fid, data: &[u8]) -> c_int {
+        // SAFETY: an open passive endpoint; what the handle is, is what is tested.
+        unsafe {
+            let (param, len) = (data.as_ptr().cast(), data.len());
+            ((*(*self.pep).cm).reject)(self.pep, handle, param, len)
+        }
+    }
+
+    /// An endpoint for a request, which is answered.
+    pub(super) fn accept(&self, request: Got, data: &[u8]) -> Side {
+        let side = Side::open(&self.desk, request.info);
+        assert_eq!(side.accept(data), 0);
+        let got = self.desk.wait(|| ()).unwrap();
+        assert_eq!((got.event, got.fid), (CONNECTED, side.fid()));
+        assert_eq!(got.data, b"");
+        side
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: open until now.
+            unsafe { ok(close(&raw mut (*self.pep).fid)) };
+            free(self.info);
+        }
+    }
+}
+
+/// The address of an object.
+pub(super) fn name_of(
+    fid: *mut Fid,
+    call: extern "C" fn(*mut Fid, *mut c_void, *mut usize) -> c_int,
+) -> Result<SocketAddr, c_int> {
+    let (mut bytes, mut len) = ([0xa5u8; 64], 64);
+    match call(fid, bytes.as_mut_ptr().cast(), &raw mut len) {
+        // SAFETY: as many bytes as were written.
+        0 => Ok(unsafe { sockaddr::read(bytes.as_ptr().cast(), len) }.unwrap()),
+        code => Err(code),
+    }
+}
+
+/// One end of a connection, in a domain of its own.
+pub(super) struct Side {
+    pub(super) desk: Rc<Desk>,
+    pub(super) domain: *mut FidDomain,
+    pub(super) cq: *mut FidCq,
+    pub(super) ep: *mut FidEp,
+    pub(super) info: *mut Info,
+}
+
+impl Side {
+    /// One of `info`, which it frees, that reports to `desk`.
+    pub(super) fn open(desk: &Rc<Desk>, info: *mut Info) -> Side {
+        let side = Side::unbound(desk, info);
+        assert_eq!(side.bind_eq(), 0);
+        side
+    }
+
+    /// One that reports to no event queue yet.
+    pub(super) fn unbound(desk: &Rc<Desk>, info: *mut Info) -> Side {
+        let (mut domain, mut cq, mut ep) = (null_mut(), null_mut(), null_mut());
+        let fabric = desk.fabric;
+        // SAFETY: open objects, whole attributes, and places for new objects.
+        unsafe {
+            let open = (*(*fabric).ops).domain;
+            ok(open(fabric, info, &raw mut domain, null_mut()));
+            let mut attr: CqAttr = std::mem::zeroed();
+            attr.format = CQ_FORMAT_TAGGED;
+            let ops = &*(*domain).ops;
+            ok((ops.cq_open)(
+                domain,
+                &raw mut attr,
+                &raw mut cq,
+                null_mut(),
+            ));
+            ok((ops.endpoint)(domain, info, &raw mut ep, null_mut()));
+            let fid = &raw mut (*ep).fid;
+            ok(((*(*fid).ops).bind)(fid, &raw mut (*cq).fid, SEND | RECV));
+        }
+        let desk = Rc::clone(desk);
+        Side {
+            desk,
+            domain,
+            cq,
+            ep,
+            info,
+        }
+    }
+
+    /// One that asks the server for a connection in a moment.
+    pub(super) fn client(of: &Server) -> Side {
+        let info = ask(Some(of.addr().port()), 0, |_| ()).unwrap();
+        Side::open(&Desk::open(info), info)
+    }
+
+    /// Two that are connected.
+    pub(super) fn pair(server: &Server) -> (Side, Side) {
+        let client = Side::client(server);
+        assert_eq!(client.connect(b""), 0);
+        let request = server.request(|| client.work());
+        let accepted = server.accept(request, b"");
+        let got = client.desk.wait(|| ()).unwrap();
+        assert_eq!((got.event, got.fid), (CONNECTED, client.fid()));
+        (client, accepted)
+    }
+
+    pub(super) fn fid(&self) -> *mut Fid {
+        // SAFETY: an open endpoint.
+        unsafe { &raw mut (*self.ep).fid }
+    }
+
+    pub(super) fn cm(&self) -> &OpsCm {
+        // SAFETY: an open endpoint; the table is static.
+        unsafe { &*(*self.ep).cm }
+    }
+
+    pub(super) fn bind_eq(&self) -> c_int {
+        // SAFETY: open objects.
+        unsafe { ((*(*self.fid()).ops).bind)(self.fid(), &raw mut (*self.desk.eq).fid, 0) }
+    }
+
+    pub(super) fn enable(&self) -> c_int {
+        // SAFETY: an open endpoint.
+        unsafe { ((*(*self.fid()).ops).control)(self.fid(), ENABLE, null_mut()) }
+    }
+
+    pub(super) fn connect(&self, data: &[u8]) -> c_int {
+        // SAFETY: the information is ours.
+        let dest = unsafe { (*self.info).dest_addr };
+        (self.cm().connect)(self.ep, dest, data.as_ptr().cast(), data.len())
+    }
+
+    pub(super) fn accept(&self, data: &[u8]) -> c_int {
+        (self.cm().accept)(self.ep, data.as_ptr().cast(), data.len())
+    }
+
+    pub(super) fn shutdown(&self) -> c_int {
+        (self.cm().shutdown)(self.ep, 0)
+    }
+
+    pub(super) fn send(&self, bytes: &[u8], context: usize) -> isize {
+        let (buf, context) = (bytes.as_ptr().cast(), context as *mut c_void);
+        // SAFETY: an open endpoint; the bytes outlive the test's wait for the completion.
+        unsafe {
+            ((*(*self.ep).msg).send)(self.ep, buf, bytes.len(), null_mut(), ADDR_UNSPEC, context)
+        }
+    }
+
+    pub(super) fn recv(&self, into: &mut [u8], context: usize) -> isize {
+        let (buf, context) = (into.as_mut_ptr().cast(), context as *mut c_void);
+        // SAFETY: as in `send`.
+        unsafe { ((*(*self.ep).msg).recv)(self.ep, buf, into.len(), null_mut(), 0, context) }
+    }
+
+    /// Make progress, and read nothing.
+    pub(super) fn work(&self) {
+        // SAFETY: an open queue; no entry is asked for.
+        unsafe { ((*(*self.cq).ops).read)(self.cq, null_mut(), 0) };
+    }
+
+    /// The context of the next completion, or its failure.
+    pub(super) fn wait(&self, other: &Side) -> Result<usize, CqErrEntry> {
+        let begun = Instant::now();
+        loop {
+            // SAFETY: an open queue with the longest format; places for an entry and a failure.
+            unsafe {
+                let mut entry: CqTaggedEntry = std::mem::zeroed();
+                let out = (&raw mut entry).cast();
+                match ((*(*self.cq).ops).read)(self.cq, out, 1) {
+                    1 => return Ok(entry.op_context as usize),
+                    AGAIN => other.work(),
+                    code => {
+                        assert_eq!(code, -(EAVAIL as isize));
+                        let mut entry: CqErrEntry = std::mem::zeroed();
+                        assert_eq!(((*(*self.cq).ops).readerr)(self.cq, &raw mut entry, 0), 1);
+                        return Err(entry);
+                    }
+                }
+            }
+            assert!(begun.elapsed() < PATIENCE, "nothing completes");
+        }
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: open until now.
+            unsafe {
+                ok(close(self.fid()));
+                ok(close(&raw mut (*self.cq).fid));
+                ok(close(&raw mut (*self.domain).fid));
+            }
+            free(self.info);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `fi_getinfo` says of connected endpoints.
+
+#![allow(unsafe_code, reason = "the tests call as C does")]
+
+use std::net::SocketAddr;
+use std::ptr::null_mut;
+
+use super::harness::ask;
+use crate::abi::*;
+use crate::sockaddr::{self, CAddr};
+use crate::tests::harness::{free, getinfo};
+
+/// Source, destination and format of an answer, which is freed.
+fn addresses(info: *mut Info) -> (Option<SocketAddr>, Option<SocketAddr>, u32) {
+    // SAFETY: an answer, of which one part is looked at.
+    let found = unsafe {
+        let info = &*info;
+        assert!(info.next.is_null(), "one answer");
+        (
+            sockaddr::read(info.src_addr, info.src_addrlen),
+            sockaddr::read(info.dest_addr, info.dest_addrlen),
+            info.addr_format,
+        )
+    };
+    free(info);
+    found
+}
+
+#[test]
+fn node_and_service_are_where_to_listen_or_whom_to_connect_with() {
+    let here: SocketAddr = "127.0.0.1:4711".parse().unwrap();
+    let listen = addresses(ask(Some(4711), SOURCE, |_| ()).unwrap());
+    assert_eq!(listen, (Some(here), None, SOCKADDR_IN));
+    let connect = addresses(ask(Some(4711), NUMERICHOST, |_| ()).unwrap());
+    assert_eq!(connect, (None, Some(here), SOCKADDR_IN));
+    let neither = addresses(ask(None, 0, |_| ()).unwrap());
+    assert_eq!(neither, (None, None, SOCKADDR_IN));
+}
+
+#[test]
+fn addresses_of_the_hints_stay_and_their_format_is_kept() {
+    let source: SocketAddr = "127.0.0.1:99".parse().unwrap();
+    let passed = CAddr::of(&source);
+    let answer = ask(Some(4711), 0, |hints| {
+        hints.addr_format = SOCKADDR;
+        hints.src_addr = passed.bytes().as_ptr().cast_mut().cast();
+        hints.src_addrlen = passed.bytes().len();
+    });
+    let dest = "127.0.0.1:4711".parse().ok();
+    assert_eq!(addresses(answer.unwrap()), (Some(source), dest, SOCKADDR));
+    let v6_only = ask(Some(4711), 0, |hints| hints.addr_format = SOCKADDR_IN6);
+    assert_eq!(v6_only.err(), Some(-libc::ENODATA), "that node has none");
+}
+
+#[test]
+fn who_asks_for_no_kind_is_offered_the_one_without_connections_first() {
+    let info = getinfo(|_| ()).unwrap();
+    // SAFETY: a list of answers.
+    let kinds = unsafe {
+        let second = (*info).next;
+        let last = (*second).next;
+        let kind = |info: *mut Info| (*(*info).ep_attr).ep_type;
+        (kind(info), kind(second), last)
+    };
+    free(info);
+    assert_eq!(kinds, (EP_RDM, EP_MSG, null_mut()));
+}
+
+#[test]
+fn nothing_is_layered_on_connections() {
+    let answer = ask(None, CORE_PROV_ONLY, |_| ());
+    assert_eq!(answer.err(), Some(-libc::ENODATA));
+}

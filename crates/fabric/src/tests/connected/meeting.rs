@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How connections come to be, and how not.
+
+#![allow(unsafe_code, reason = "the tests call as C does")]
+
+use std::net::TcpListener;
+use std::ptr::null_mut;
+
+use super::harness::{Desk, Server, Side, ask, name_of};
+use crate::abi::*;
+use crate::cm::DATA_LEN_MAX;
+use crate::sockaddr;
+use crate::tests::harness::{PATIENCE, close, free};
+
+#[test]
+fn both_hear_of_it_with_what_the_other_program_says() {
+    let server = Server::listening();
+    let client = Side::client(&server);
+    let question: Vec<u8> = (0..DATA_LEN_MAX).map(|i| i.to_le_bytes()[0]).collect();
+    assert_eq!(client.connect(&question), 0);
+    let request = server.request(|| client.work());
+    assert_eq!(request.data, question);
+    let accepted = server.accept(request, b"welcome");
+    let got = client.desk.wait(|| ()).unwrap();
+    assert_eq!((got.event, got.fid), (CONNECTED, client.fid()));
+    assert_eq!(got.data, b"welcome");
+    // Each names its own address as the other names its peer's.
+    let peer = |side: &Side| {
+        let (mut bytes, mut len) = ([0u8; 64], 64);
+        let out = bytes.as_mut_ptr().cast();
+        assert_eq!((side.cm().getpeer)(side.ep, out, &raw mut len), 0);
+        // SAFETY: as many bytes as were written.
+        unsafe { sockaddr::read(bytes.as_ptr().cast(), len) }.unwrap()
+    };
+    let own = |side: &Side| name_of(side.fid(), side.cm().getname).unwrap();
+    assert_eq!(
+        (own(&client), peer(&client)),
+        (peer(&accepted), own(&accepted))
+    );
+    assert_eq!(peer(&client), server.addr());
+}
+
+#[test]
+fn a_request_says_who_asks_and_data_are_cut_to_the_room_there_is() {
+    let server = Server::listening();
+    let client = Side::client(&server);
+    assert_eq!(client.connect(b"longer than there is room"), 0);
+    // Left in the queue, it is the same again.
+    let begun = std::time::Instant::now();
+    let peeked = loop {
+        client.desk.read(0, 0).unwrap_err();
+        if let Ok(got) = server.desk.read(6, PEEK) {
+            break got;
+        }
+        assert!(begun.elapsed() < PATIENCE);
+    };
+    let got = server.desk.read(6, 0).unwrap();
+    assert_eq!(
+        (got.info, got.data.as_slice()),
+        (peeked.info, &b"longer"[..])
+    );
+    // SAFETY: information that was given to the program.
+    unsafe {
+        let info = &*got.info;
+        let asker = sockaddr::read(info.dest_addr, info.dest_addrlen);
+        assert_eq!(asker, name_of(client.fid(), client.cm().getname).ok());
+        assert_eq!((*info.ep_attr).ep_type, EP_MSG);
+        assert_eq!((*info.handle).fclass, CLASS_CONNREQ);
+        assert_eq!(server.reject(info.handle, b""), 0);
+    }
+    free(got.info);
+    assert_eq!(client.desk.failure(|| ()).0.err, libc::ECONNREFUSED);
+}
+
+#[test]
+fn a_rejection_arrives_as_a_failure_with_its_data() {
+    let server = Server::listening();
+    let client = Side::client(&server);
+    assert_eq!(client.connect(b""), 0);
+    let request = server.request(|| client.work());
+    // SAFETY: information that was given to the program.
+    let handle = unsafe { (*request.info).handle };
+    assert_eq!(server.reject(handle, b"no thanks"), 0);
+    let (failure, data) = client.desk.failure(|| ());
+    assert_eq!(
+        (failure.fid, failure.err),
+        (client.fid(), libc::ECONNREFUSED)
+    );
+    assert_eq!(data, b"no thanks");
+    // Answered once, it can be answered no more.
+    assert_eq!(server.reject(handle, b""), -libc::EINVAL);
+    free(request.info);
+    // Nor can the endpoint be used for another.
+    assert_eq!(client.connect(b""), -EOPBADSTATE);
+}
+
+#[test]
+fn who_brings_memory_for_the_data_of_a_failure_gets_them_there() {
+    let server = Server::listening();
+    let client = Side::client(&server);
+    assert_eq!(client.connect(b""), 0);
+    let request = server.request(|| client.work());
+    // SAFETY: as above.
+    server.reject(unsafe { (*request.info).handle }, b"no thanks");
+    free(request.info);
+    assert_eq!(client.desk.wait(|| ()).unwrap_err(), -(EAVAIL as isize));
+    let mut data = [0xa5u8; 4];
+    // SAFETY: an open queue, and a place for the entry and its data.
+    unsafe {
+        let mut entry: EqErrEntry = std::mem::zeroed();
+        (entry.err_data, entry.err_data_size) = (data.as_mut_ptr().cast(), 3);
+        let ops = &*(*client.desk.eq).ops;
+        assert!((ops.readerr)(client.desk.eq, &raw mut entry, 0) > 0);
+        assert_eq!((entry.err_data_size, &data), (3, b"no \xa5"));
+        assert_eq!(
+            (ops.readerr)(client.desk.eq, &raw mut entry, 0),
+            -(libc::EAGAIN as isize)
+        );
+        let mut words = [0u8; 100];
+        let buf = words.as_mut_ptr().cast();
+        (ops.strerror)(
+            client.desk.eq,
+            entry.prov_errno,
+            null_mut(),
+            buf,
+            words.len(),
+        );
+        assert!(words.starts_with(b"Connection refused"));
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_closed_before_it_accepts_rejects() {
+    let server = Server::listening();
+    let client = Side::client(&server);
+    assert_eq!(client.connect(b""), 0);
+    let request = server.request(|| client.work());
+    drop(Side::open(&server.desk, request.info));
+    let (failure, data) = client.desk.failure(|| ());
+    assert_eq!((failure.err, data.len()), (libc::ECONNREFUSED, 0));
+}
+
+#[test]
+fn a_queue_with_a_request_that_nobody_read_is_closed_and_rejects_it() {
+    let server = Server::listening();
+    let client = Side::client(&server);
+    assert_eq!(client.connect(b""), 0);
+    let begun = std::time::Instant::now();
+    while server.desk.read(0, PEEK).is_err() {
+        client.desk.read(0, 0).unwrap_err();
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    drop(server);
+    assert_eq!(client.desk.failure(|| ()).0.err, libc::ECONNREFUSED);
+}
+
+#[test]
+fn where_nobody_listens_a_connection_is_refused() {
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let info = ask(Some(nobody.port()), 0, |_| ()).unwrap();
+    let client = Side::open(&Desk::open(info), info);
+    assert_eq!(client.connect(b""), 0);
+    let (failure, _) = client.desk.failure(|| ());
+    assert_eq!(
+        (failure.fid, failure.err),
+        (client.fid(), libc::ECONNREFUSED)
+    );
+}
+
+#[test]
+fn many_ask_one_server_and_each_gets_its_own_endpoint() {
+    let server = Server::listening();
+    let clients: Vec<Side> = (0..8).map(|_| Side::client(&server)).collect();
+    for (at, client) in clients.iter().enumerate() {
+        assert_eq!(client.connect(&[u8::try_from(at).unwrap()]), 0);
+    }
+    let work = || clients.iter().for_each(Side::work);
+    let requests: Vec<_> = clients.iter().map(|_| server.request(work)).collect();
+    for request in requests {
+        let at = usize::from(request.data[0]);
+        let accepted = server.accept(request, &[]);
+        assert_eq!(clients[at].desk.wait(|| ()).unwrap().event, CONNECTED);
+        assert_eq!(accepted.send(&[7], 1), 0);
+        let mut got = [0];
+        assert_eq!(clients[at].recv(&mut got, 2), 0);
+        assert_eq!(clients[at].wait(&accepted).ok(), Some(2));
+        assert_eq!(got, [7]);
+    }
+}
+
+#[test]
+fn an_endpoint_connects_from_the_address_of_a_passive_one_it_was_made_from() {
+    let server = Server::listening();
+    let source = Server::bound();
+    let from = source.addr();
+    // SAFETY: an open passive endpoint.
+    let handle = unsafe { &raw mut (*source.pep).fid };
+    let info = ask(Some(server.addr().port()), 0, |hints| hints.handle = handle).unwrap();
+    // SAFETY: information that was given to the program.
+    assert_eq!(unsafe { (*info).handle }, handle);
+    let client = Side::open(&source.desk, info);
+    assert_eq!(name_of(client.fid(), client.cm().getname), Ok(from));
+    assert_eq!(client.connect(b""), 0);
+    let request = server.request(|| client.work());
+    // SAFETY: as above.
+    let asker = unsafe { sockaddr::read((*request.info).dest_addr, (*request.info).dest_addrlen) };
+    assert_eq!(asker, Some(from));
+    drop(server.accept(request, b""));
+    // Its address is taken: it has none to give again.
+    let again = ask(Some(server.addr().port()), 0, |hints| hints.handle = handle).unwrap();
+    // SAFETY: open objects, and a place for an endpoint that there will be none of.
+    unsafe {
+        let (open, mut ep) = ((*(*client.domain).ops).endpoint, null_mut());
+        let code = open(client.domain, again, &raw mut ep, null_mut());
+        assert_eq!(code, -libc::EINVAL);
+    }
+    free(again);
+}
+
+#[test]
+fn the_descriptor_of_a_queue_is_readable_when_somebody_asks_and_calm_again() {
+    let server = Server::listening();
+    let client = Side::client(&server);
+    // SAFETY: open objects, and a place for what is asked.
+    let (fd, fid) = unsafe {
+        let (mut fd, fid) = (-1, &raw mut (*server.desk.eq).fid);
+        assert_eq!(
+            ((*(*fid).ops).control)(fid, GETWAIT, (&raw mut fd).cast()),
+            0
+        );
+        (fd, fid)
+    };
+    let readable = |timeout_ms| {
+        let mut entry = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one entry, on the stack.
+        unsafe { libc::poll(&raw mut entry, 1, timeout_ms) }
+    };
+    let trywait = || {
+        let mut fids = [fid];
+        // SAFETY: open objects.
+        unsafe { ((*(*server.desk.fabric).ops).trywait)(server.desk.fabric, fids.as_mut_ptr(), 1) }
+    };
+    assert_eq!((trywait(), readable(0)), (0, 0));
+    assert_eq!(client.connect(b""), 0);
+    let begun = std::time::Instant::now();
+    while readable(1) == 0 {
+        client.work();
+        client.desk.read(0, 0).unwrap_err();
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    let request = server.request(|| client.work());
+    assert_eq!((trywait(), readable(0)), (0, 0));
+    let accepted = server.accept(request, b"");
+    // In use, it cannot be closed.
+    // SAFETY: open, and it stays so.
+    assert_eq!(unsafe { close(fid) }, -libc::EBUSY);
+    drop(accepted);
+}
