@@ -6,12 +6,14 @@ CARGO ?= cargo
 # Of `make swarm` and `make test-faults`.
 SEEDS ?= 10000
 KILLS ?= 500
+# Of `make test-gm`: sends of each of two nodes.
+MESSAGES ?= 5000000
 # Of `make test-documented`, which begins with seed SEED if that is set.
 PROGRAMS ?= 10000
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build bench test test-launch test-faults test-documented test-mpi swarm fuzz lint demo install clean
+.PHONY: help setup build bench test test-launch test-faults test-documented test-gm test-mpi swarm fuzz lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +37,10 @@ test-faults: setup ## kill a process at KILLS (500) points, and hosts of casts; 
 test-documented: setup ## run PROGRAMS (10000) drawn programs, and compare with what is documented
 	DOCUMENTED_PROGRAMS=$(PROGRAMS) DOCUMENTED_SEED=$(SEED) $(CARGO) test -p portolan-cli --test documented -- \
 		--ignored --nocapture
+
+test-gm: setup ## GM's tokens over MESSAGES (5000000) sends of each of two nodes, within a host and with loss
+	$(CARGO) build --release -p portolan-cli
+	GM_MESSAGES=$(MESSAGES) $(CARGO) test --release -p portolan-gm --test programs -- --ignored --nocapture
 
 swarm: setup ## simulate SEEDS (10000) clusters, and make small what fails
 	$(CARGO) run --release -p portolan-sim -- swarm --seeds $(SEEDS)

@@ -106,6 +106,30 @@ pub(crate) unsafe fn expect_answer(
 }
 
 impl Conn {
+    /// The tag and memory of bytes that were announced as that one of the line, if that memory is to be posted
+    /// now.
+    fn unposted(&self, index: usize) -> Option<(u32, *mut u8, usize)> {
+        let line = self.line.get(index)?;
+        let &Line::Coming {
+            request: None,
+            tag,
+            at,
+            len,
+            ..
+        } = line
+        else {
+            return None;
+        };
+        let is_free = match line.lent() {
+            Lent::Registered(at, len) => {
+                let mut before = self.line.iter().take(index);
+                !before.any(|other| other.lent().touches(at, len))
+            }
+            _ => true,
+        };
+        is_free.then_some((tag, at, len))
+    }
+
     /// How far this side has come; the other side knows when it gets this.
     #[inline]
     pub(crate) fn tell(&mut self) -> u32 {
@@ -290,21 +314,12 @@ impl Machine {
         Ok(has_ended)
     }
 
-    /// Posts memory for bytes that were announced.
+    /// Posts memory for bytes that were announced, unless something before them is still to use the same
+    /// memory: bytes that travel by themselves may overtake one another.
     fn post_line(&mut self, key: Key) -> Result<(), Failure> {
         let count = self.world().conn(key).line.len();
         for index in 0..count {
-            let wanted = match self.world().conn(key).line.get(index) {
-                Some(&Line::Coming {
-                    request: None,
-                    tag,
-                    at,
-                    len,
-                    ..
-                }) => Some((tag, at, len)),
-                _ => None,
-            };
-            let Some((tag, at, len)) = wanted else {
+            let Some((tag, at, len)) = self.world().conn(key).unposted(index) else {
                 continue;
             };
             let which = TagMatch::new(message_tag(tag)).source(key.rank);

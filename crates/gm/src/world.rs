@@ -182,7 +182,7 @@ pub(crate) enum Lent {
 
 impl Lent {
     /// Whether it uses some of `len` bytes at `at`.
-    fn touches(self, at: usize, len: usize) -> bool {
+    pub(crate) fn touches(self, at: usize, len: usize) -> bool {
         match self {
             Lent::Registered(other, other_len) => other < at + len && at < other + other_len,
             _ => false,

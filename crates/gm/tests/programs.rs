@@ -6,7 +6,10 @@
 #[path = "../../capi/tests/common/mod.rs"]
 mod common;
 
-use common::{SANITIZERS, STRICT, Workshop, checked, here, job, run_job, succeed, ways};
+use common::{
+    SANITIZERS, STRICT, Workshop, checked, here, job, job_within, run_job, succeed, test_program,
+    ways,
+};
 use std::path::Path;
 use std::process::Command;
 
@@ -31,6 +34,57 @@ fn gm_plus_carries_the_same_messages() {
     let shop = workshop();
     let program = checked(&shop, "messages.c");
     assert_both_done(&program, &ways(), &["plus"]);
+}
+
+/// Sends of each node in `make test`; the long run has MESSAGES.
+const TRAFFIC: &str = "20000";
+
+/// The same within one host without loss, where they cost least.
+const TRAFFIC_WITHIN_HOST: &str = "200000";
+
+#[test]
+fn tokens_are_conserved_whatever_is_sent() {
+    let shop = workshop();
+    let program = checked(&shop, "traffic.c");
+    assert_both_done(&program, &ways(), &[TRAFFIC]);
+    assert_both_done(&program, &[vec!["--path", "shm"]], &[TRAFFIC_WITHIN_HOST]);
+}
+
+/// The variable of the environment with the sends of each node in the long run.
+const MESSAGES: &str = "GM_MESSAGES";
+
+#[test]
+#[ignore = "takes minutes; `make test-gm`"]
+fn tokens_are_conserved_over_millions_of_messages() {
+    let shop = workshop();
+    let program = test_program(&shop, "traffic.c", &["-O2"]);
+    let count = std::env::var(MESSAGES).unwrap_or("5000000".to_owned());
+    let loss = ["--path", "udp", "--option", "fault=drop=0.01,seed=5"];
+    for way in [&["--path", "shm"][..], &loss] {
+        let out = succeed(&mut job_within("3600", 2, way, &program, &[&count]));
+        println!("{way:?}\n{out}");
+        assert!(out.contains("node 1 is done") && out.contains("node 2 is done"));
+    }
+}
+
+#[test]
+fn high_messages_pass_and_failures_stop_their_connections_alone() {
+    let shop = workshop();
+    let program = checked(&shop, "lanes.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
+/// What a peer takes is told by the allocator, without sanitizers, which replace it.
+#[test]
+fn each_of_many_peers_takes_as_much_memory_as_the_limits_say() {
+    let shop = workshop();
+    let program = test_program(&shop, "peers.c", &[]);
+    for path in ["shm", "udp"] {
+        let out = run_job(33, &["--path", path], &program, &[]);
+        let each = out.split(' ').next().unwrap().parse::<u32>().unwrap();
+        // docs/limits.md: 3 to 5 KiB, and more where they are few.
+        assert!((512..12_000).contains(&each), "{path}: {out}");
+    }
 }
 
 /// The receiver that never provides a buffer is given up after half a second.

@@ -218,8 +218,19 @@ const PATIENCE: &str = "peer_timeout=60s";
 
 /// The command that runs `program` as a job of `count` ranks.
 pub(crate) fn job(count: u32, options: &[&str], program: &Path, args: &[&str]) -> Command {
+    job_within(JOB_SECONDS, count, options, program, args)
+}
+
+/// The same of a job that may take `seconds`.
+pub(crate) fn job_within(
+    seconds: &str,
+    count: u32,
+    options: &[&str],
+    program: &Path,
+    args: &[&str],
+) -> Command {
     let mut command = Command::new(launcher());
-    command.args(["run", "-n", &count.to_string(), "--timeout", JOB_SECONDS]);
+    command.args(["run", "-n", &count.to_string(), "--timeout", seconds]);
     command.args(["--option", PATIENCE]);
     command.args(options).arg("--").arg(program).args(args);
     command.stdin(Stdio::null());
