@@ -7,7 +7,7 @@
 use crate::code::*;
 use crate::machine::{self, Caller, Machine, running};
 use crate::port::Port;
-use portolan::{Buffer, Target};
+use portolan::{Buffer, Node, Target};
 use std::ffi::{c_int, c_ulong, c_void};
 
 /// The service that a send asks for.
@@ -80,7 +80,7 @@ unsafe fn send<const N: usize>(
     let target = target(&machine, port, service);
     match machine.caller()? {
         Caller::Program(mut node) => {
-            let node = node.as_mut().ok_or_else(machine::in_handler)?;
+            let node = node_of(&mut node)?;
             match &pieces[..] {
                 [piece] => node.send(target, piece)?,
                 pieces => node.send_gather(target, pieces)?,
@@ -93,6 +93,10 @@ unsafe fn send<const N: usize>(
         },
     }
     Ok(0)
+}
+
+fn node_of(node: &mut Option<Node>) -> Result<&mut Node, Failure> {
+    node.as_mut().ok_or_else(machine::in_handler)
 }
 
 /// The pieces in one, if there is memory for them.
@@ -121,19 +125,22 @@ unsafe fn isend<const N: usize>(
     let machine = running()?;
     let port = machine.port(port)?;
     let target = target(&machine, port, service);
-    let buffer = match &pieces[..] {
-        // SAFETY: the caller's promise.
-        [piece] => unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) },
-        pieces => Buffer::from(concat(pieces)?),
-    };
-    let request = match machine.caller()? {
-        Caller::Program(mut node) => {
-            let node = node.as_mut().ok_or_else(machine::in_handler)?;
-            node.isend(target, buffer)?
+    let mut caller = machine.caller()?;
+    let request = match &pieces[..] {
+        [piece] => {
+            // SAFETY: the caller's promise.
+            let buffer = unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) };
+            Some(match &mut caller {
+                Caller::Program(node) => node_of(node)?.isend(target, buffer)?,
+                Caller::Handler(context) => context.isend(target, buffer)?,
+            })
         }
-        Caller::Handler(context) => context.isend(target, buffer)?,
+        pieces => match &mut caller {
+            Caller::Program(node) => node_of(node)?.isend_gather(target, pieces)?,
+            Caller::Handler(context) => context.isend_gather(target, pieces)?,
+        },
     };
-    port.sends.borrow_mut().push_back(request);
+    port.sends.borrow_mut().extend(request);
     Ok(0)
 }
 

@@ -316,6 +316,19 @@ impl Node {
         Ok(request)
     }
 
+    /// Begins to send the pieces as one message; they may be used again when this returns. Pieces that go
+    /// into a frame are put there, without another copy, and there is nothing to wait for; of others a copy
+    /// is sent, whose request this returns. Leaves as [`Node::isend`].
+    ///
+    /// # Errors
+    /// As [`Node::send`]; [`Error::NoMemory`].
+    pub fn isend_gather(&mut self, to: Target, pieces: &[&[u8]]) -> Result<Option<Request>, Error> {
+        let engine = &mut *self.engine.enter();
+        let request = engine.inner.isend_gather(&to, pieces)?;
+        engine.flush_if_wanted();
+        Ok(request)
+    }
+
     /// Begins to send a copy of `bytes`; there is nothing to wait for. Leaves as [`Node::isend`].
     ///
     /// # Errors

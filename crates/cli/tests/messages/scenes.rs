@@ -137,15 +137,18 @@ fn gathered(node: &mut Node) {
         } else {
             &[one, two, &[], three]
         };
+        let target = Target::new(to, 13);
         let posted = node.post_recv_from(from, 13, vec![0; len]).unwrap();
-        node.send_gather(Target::new(to, 13), pieces).unwrap();
-        check(
-            &node.wait(posted).unwrap().buffer.unwrap(),
-            from,
-            2,
-            index,
-            len,
-        );
+        node.send_gather(target, pieces).unwrap();
+        let again = node.post_recv_from(from, 13, vec![0; len]).unwrap();
+        let sent = node.isend_gather(target, pieces).unwrap();
+        for received in [posted, again] {
+            let buffer = node.wait(received).unwrap().buffer.unwrap();
+            check(&buffer, from, 2, index, len);
+        }
+        if let Some(request) = sent {
+            node.wait(request).unwrap();
+        }
     }
 }
 
