@@ -52,8 +52,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether nothing is under way that was sent to `peer`, or asked of its memory. Of what goes by
-    /// shared memory, what its receiver will find there counts as arrived.
+    /// Whether nothing is under way that only `peer` can end: what was sent to it, asked of its memory, or
+    /// is to be received from it by name. What its receiver will find in shared memory has arrived.
     #[must_use]
     pub fn is_settled(&self, peer: PeerIndex) -> bool {
         self.has_settled(PeerId(peer.0))

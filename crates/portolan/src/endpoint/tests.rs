@@ -4,7 +4,10 @@
 use super::*;
 use crate::engine::CLOCK_TURNS;
 use crate::launch::PathChoice;
-use crate::raw::{Cookie, PeerIndex, RawKind, RawPiece, RawRecv, RawSend, RawSpace, Sent};
+use crate::raw::{
+    Cookie, PeerIndex, RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace, Sent,
+};
+use portolan_proto::Cause;
 
 const PLAIN: RawSend = RawSend {
     space: RawSpace::Plain,
@@ -58,6 +61,45 @@ fn pass(from: &mut Endpoint, to: &mut Endpoint) {
         from.poll(&mut |_| {});
         to.poll(&mut |done| is_done |= done.kind == RawKind::Recv);
     }
+}
+
+/// What the receives of `of` ended with, by their contexts, when all of `count` have.
+fn ended(of: &mut Endpoint, count: usize) -> Vec<(u64, Option<RawError>)> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        of.poll(&mut |done| all.push((done.cookie.context, done.error)));
+    }
+    all.sort_unstable_by_key(|(context, _)| *context);
+    all
+}
+
+#[test]
+fn a_severed_session_ends_what_waits_for_it_and_nothing_else() {
+    let (mut a, mut b, to_b) = acquainted();
+    let others = a.insert(&open(PathChoice::Auto).address()).unwrap();
+    let mut words = [[0; 4]; 2];
+    let [of_b, of_any] = words.each_mut().map(|word| RawPiece {
+        ptr: word.as_mut_ptr(),
+        len: word.len(),
+    });
+    assert!(a.is_settled(to_b) && !a.is_gone(to_b));
+    let from_b = RawRecv {
+        source: Some(to_b),
+        ..ANY
+    };
+    // SAFETY: `words` outlives the receives, whose completions are waited for.
+    unsafe { a.recv(&from_b, &[of_b], Cookie::new(1)) }.unwrap();
+    // SAFETY: as above.
+    unsafe { a.recv(&ANY, &[of_any], Cookie::new(2)) }.unwrap();
+    assert!(!a.is_settled(to_b));
+    a.sever(to_b);
+    let gone = Some(RawError::PeerGone(Cause::Closed));
+    assert_eq!(ended(&mut a, 1), [(1, gone)]);
+    assert!(a.inject(to_b, &PLAIN, b"late").is_err());
+    assert!(a.is_gone(to_b) && !a.is_gone(others));
+    a.cancel_all();
+    assert_eq!(ended(&mut a, 1), [(2, Some(RawError::Cancelled))]);
+    b.poll(&mut |_| {});
 }
 
 #[test]
