@@ -7,6 +7,8 @@
 # Each host's NIC sends RATE at most (tc tbf). Source and copies are in memory (/dev/shm). Prints seconds and the
 # rate to each host, for each of RUNS (1) runs of all; what is missing on this machine is said and left out. SYSTEMS names some
 # of them. LOSS=N: each receiver loses N of 10,000 packets (nft), one by one: the NICs send no longer ones.
+# DISCARD=1: copies are read by cat and thrown away, by those that can do so, where a machine has less memory or disk to give than
+# they take. JSON=FILE: the figures, for portolan plot.
 # scp needs openssh-server, udpcast the package of that name, tar_chain and the nc_ ones netcat-openbsd.
 set -euo pipefail
 rate=${1:-1gbit}
@@ -17,6 +19,8 @@ counts=("$@")
 portolan=${PORTOLAN:-target/release/portolan}
 lab=castfig
 loss=${LOSS:-0}
+discard=${DISCARD:-}
+json=${JSON:-}
 directory=$(mktemp -d -p /dev/shm)
 most=0
 for count in "${counts[@]}"; do ((count > most)) && most=$count; done
@@ -35,6 +39,11 @@ on() { # HOST COMMAND...
     ip netns exec "$lab-h$host" "$@"
 }
 
+# Where the copy of host $1 goes.
+copy() {
+    if [ -n "$discard" ]; then echo /dev/null; else echo "$directory/$lab-h$1"; fi
+}
+
 address() { echo "10.77.0.$(($1 + 1))"; }
 
 # Waits until somebody listens on a host's TCP port.
@@ -44,7 +53,9 @@ await() {
 }
 
 with_portolan() { # COUNT [ARGUMENTS]
-    "$portolan" cast "$directory/source" "$directory/%h" --lab "$lab" --first "$@" >/dev/null
+    local target=("$directory/%h")
+    [ -z "$discard" ] || target=(--pipe 'cat >/dev/null')
+    "$portolan" cast "$directory/source" "${target[@]}" --lab "$lab" --first "$@" >/dev/null
 }
 
 with_portolan_chain() { with_portolan "$1" --shape chain; }
@@ -58,13 +69,14 @@ with_portolan_multicast() {
     return "$status"
 }
 
-# By a group: receivers look for the sender by the interface's broadcast address, and those of a lab have none.
+# Asking for receivers every 100 ms: else it finds them two seconds later. By a group: receivers look for the sender by the interface's broadcast address, and those of a lab have none.
 with_udpcast() {
     local host options=(--interface eth0 --nokbd --mcast-rdv-address 239.255.77.1 --ttl 1)
     for ((host = 1; host <= $1; host++)); do
-        on "$host" timeout 300 udp-receiver "${options[@]}" --file "$directory/$lab-h$host" >/dev/null 2>&1 &
+        on "$host" timeout 300 udp-receiver "${options[@]}" --file "$(copy "$host")" >/dev/null 2>&1 &
     done
-    on 0 timeout 300 udp-sender "${options[@]}" --full-duplex --min-receivers "$1" --file "$directory/source" >/dev/null 2>&1
+    on 0 timeout 300 udp-sender "${options[@]}" --full-duplex --min-receivers "$1" --rexmit-hello-interval 100 \
+        --file "$directory/source" >/dev/null 2>&1
     wait_for_jobs
 }
 
@@ -101,9 +113,9 @@ with_nc_chain() {
     local host
     for ((host = $1; host >= 1; host--)); do
         if ((host == $1)); then
-            on "$host" sh -c "nc -l -p 9000 > $directory/$lab-h$host" &
+            on "$host" sh -c "nc -l -p 9000 > $(copy "$host")" &
         else
-            on "$host" sh -c "nc -l -p 9000 | tee $directory/$lab-h$host | nc -N $(address $((host + 1))) 9000" &
+            on "$host" sh -c "nc -l -p 9000 | tee $(copy "$host") | nc -N $(address $((host + 1))) 9000" &
         fi
         await "$host" 9000
     done
@@ -116,6 +128,7 @@ with_tar_chain() {
     local host extract
     for ((host = $1; host >= 1; host--)); do
         extract="tar -x -C $directory --transform s/source/$lab-h$host/"
+        [ -z "$discard" ] || extract='tar -x -O >/dev/null'
         if ((host == $1)); then
             on "$host" sh -c "nc -l -p 9000 | $extract" &
         else
@@ -139,7 +152,7 @@ wait_for_jobs() {
 with_nc_loop() {
     local host
     for ((host = 1; host <= $1; host++)); do
-        on "$host" sh -c "nc -l -p 9000 > $directory/$lab-h$host" &
+        on "$host" sh -c "nc -l -p 9000 > $(copy "$host")" &
         await "$host" 9000
         on 0 sh -c "nc -N $(address "$host") 9000 < $directory/source"
         wait_for_jobs
@@ -181,6 +194,9 @@ program_of() {
     esac
 }
 
+# Whether a system can throw copies away.
+can_discard() { [[ $1 != rsync_loop && $1 != scp_loop ]]; }
+
 measure() { # SYSTEM COUNT
     local host begin end
     rm -f "$directory/$lab-h"*
@@ -188,14 +204,26 @@ measure() { # SYSTEM COUNT
     "with_$1" "$2" || echo "FAILED: $1: status $?" >&2
     end=$(date +%s.%N)
     for ((host = 1; host <= $2; host++)); do
-        cmp -s "$directory/source" "$directory/$lab-h$host" || echo "WRONG: $1: the copy of host $host of $2" >&2
+        [ -n "$discard" ] || cmp -s "$directory/source" "$directory/$lab-h$host" || echo "WRONG: $1: the copy of host $host of $2" >&2
     done
     awk -v s="$1" -v n="$2" -v b="$begin" -v e="$end" -v m="$megabytes" \
-        'BEGIN { printf "| %s | %d | %.2f | %.0f |\n", s, n, e - b, m / (e - b) }'
+        'BEGIN { printf "| %s | %d | %.2f | %.0f |\n", s, n, e - b, m / (e - b) }' | tee -a "$directory/rows"
 }
 
+# The rows as JSON. tc tells a rate in bytes a second.
+write_json() {
+    local work="$megabytes MB from memory to memory, wires of $rate" wire
+    [ -z "$discard" ] || work="$megabytes MB from memory, thrown away; wires of $rate"
+    wire=$(on 0 tc -j qdisc show dev eth0 root | jq '.[0].options.rate / 1e6')
+    jq -R -n --arg work "$work" --argjson wire "$wire" '{work: $work, wire_mbytes_per_s: $wire, casts: [inputs | split(" | ")
+        | {system: .[0] | ltrimstr("| ") | gsub("_"; " "), hosts: .[1] | tonumber, seconds: .[2] | tonumber, mbytes_per_s: .[3] | rtrimstr(" |") | tonumber}]}' \
+        <"$directory/rows" >"$json"
+}
+
+[ -z "$json" ] || command -v jq >/dev/null || { echo "JSON= needs jq: install it" >&2 && exit 2; }
 systems=()
 for system in ${SYSTEMS:-portolan_chain portolan_tree portolan_multicast udpcast tar_chain nc_chain nc_loop rsync_loop scp_loop}; do
+    [ -z "$discard" ] || can_discard "$system" || continue
     program=$(program_of "$system")
     if command -v "$program" >/dev/null; then
         systems+=("$system")
@@ -214,3 +242,4 @@ for ((run = 0; run < ${RUNS:-1}; run++)); do
         done
     done
 done
+[ -z "$json" ] || write_json

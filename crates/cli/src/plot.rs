@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan plot`: the JSON of `portolan bench` and `portolan tune` as SVG.
+//! `portolan plot`: the JSON of `portolan bench`, `portolan tune` and `scripts/cast-figures.sh` as SVG.
 //!
 //! Each input gives the charts that it has figures for, `STEM-CHART.svg`, so that runs at several
 //! MTUs stand side by side. A file that is unreadable is named, and the others are drawn.
@@ -107,7 +107,7 @@ fn figures(file: &Path) -> Result<Vec<Figure>> {
         Some(figures) => Ok(figures),
         None => user_error!(
             "{shown} is JSON, but not of `portolan bench` or `portolan tune`: it has neither \
-             results nor rows"
+             results nor rows nor casts"
         ),
     }
 }

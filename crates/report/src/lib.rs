@@ -5,6 +5,7 @@
 //! Nothing is measured here, and nothing computed but ratios and what the papers define by formula.
 
 mod answers;
+mod casts;
 mod chart;
 mod data;
 mod figures;
@@ -21,7 +22,8 @@ pub use page::page;
 use portolan_bench::Report;
 use serde_json::Value;
 
-/// The charts that `json` has figures for; `None` if neither `bench` nor `tune` wrote it.
+/// The charts that `json` has figures for; `None` if neither `bench` nor `tune` wrote it, nor
+/// `scripts/cast-figures.sh`.
 pub fn figures(json: &Value) -> Option<Vec<Figure>> {
     if let Ok(report) = serde_json::from_value::<Report>(json.clone()) {
         let figures = figures::of_bench(&report);
@@ -32,7 +34,7 @@ pub fn figures(json: &Value) -> Option<Vec<Figure>> {
                 .collect(),
         );
     }
-    tune::of_tune(json)
+    tune::of_tune(json).or_else(|| casts::of_casts(json))
 }
 
 /// With the MTU in its title, for charts that stand alone.

@@ -193,6 +193,35 @@ fn a_page_needs_nothing_from_elsewhere_and_says_the_answer_first() {
 }
 
 #[test]
+fn casts_are_a_line_a_system_with_the_median_of_its_runs() {
+    let cast = |system: &str, hosts: u32, rate: f64| json!({"system": system, "hosts": hosts, "mbytes_per_s": rate});
+    let casts = json!([
+        cast("portolan chain", 8, 90.0),
+        cast("portolan chain", 1, 118.0),
+        cast("portolan chain", 8, 110.0),
+        cast("portolan chain", 8, 112.0),
+        cast("udpcast", 4, 52.0),
+    ]);
+    let json = json!({"work": "256 MB", "wire_mbytes_per_s": 125, "casts": casts});
+    let figures = figures(&json).expect("casts");
+    let Chart::Lines(chart) = &figures[0].chart else {
+        panic!("{figures:?}");
+    };
+    assert_eq!(chart.lines[0].points, [(1.0, 118.0), (8.0, 110.0)]);
+    assert_eq!(chart.lines[1].points, [(4.0, 52.0)]);
+    let caption = &figures[0].caption;
+    assert!(
+        caption.starts_with("portolan chain: 110 MB/s to 8 hosts. udpcast"),
+        "{caption}"
+    );
+    let svg = figures[0].chart.svg(Place::File).expect("drawn");
+    assert_well_formed(&svg);
+    for word in ["256 MB", "\n1\n", "\n2\n", "\n4\n", "\n8\n", "the wire"] {
+        assert!(svg.contains(word), "{word}");
+    }
+}
+
+#[test]
 fn an_empty_report_is_a_page_that_says_so() {
     let report: Report = serde_json::from_value(report(vec![])).expect("a report");
     let page = page(&[report]);

@@ -20,6 +20,8 @@ pub enum Unit {
     SecondsPerGigabyte,
     /// A ratio.
     Times,
+    /// Hosts.
+    Hosts,
 }
 
 impl Unit {
@@ -34,6 +36,7 @@ impl Unit {
             Unit::Percent => format!("{} %", units::digits(value)),
             Unit::SecondsPerGigabyte => format!("{} s", units::digits(value)),
             Unit::Times => format!("{} ×", units::digits(value)),
+            Unit::Hosts => units::digits(value),
         }
     }
 }
@@ -99,7 +102,7 @@ impl Scale {
         let zero = (axis.logarithmic && has_zero).then(|| least / step);
         let (from, to) = match (axis.logarithmic, axis.unit) {
             (false, _) => (0.0, most * 1.06),
-            (true, Unit::Bytes | Unit::Percent) => (zero.unwrap_or(least), most),
+            (true, Unit::Bytes | Unit::Percent | Unit::Hosts) => (zero.unwrap_or(least), most),
             (true, _) => (least / 1.3, most * 1.3),
         };
         let to = if from < to { to } else { from * 2.0 };
@@ -154,6 +157,10 @@ impl Scale {
         if self.unit == Unit::Bytes {
             let step = if decades > 3.0 { 16.0 } else { 4.0 };
             let powers = (0..40).map(|power| f64::powi(step, power));
+            return powers.filter(within).collect();
+        }
+        if self.unit == Unit::Hosts {
+            let powers = (0..16).map(|power| f64::powi(2.0, power));
             return powers.filter(within).collect();
         }
         let mantissas: &[f64] = match decades {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The chart of `scripts/cast-figures.sh`: one source to many hosts, by Portolan and what people use.
+
+use crate::chart::{Axis, Chart, Ink, Line, Lines, Unit};
+use crate::figures::Figure;
+use crate::units;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The chart of `json`; `None` if that script did not write it.
+///
+/// Shape: `{"work": "…", "wire_mbytes_per_s": 125, "casts": [{"system": "…", "hosts": 4, "mbytes_per_s": 108.2}, …]}`,
+/// a cast for each run.
+pub(crate) fn of_casts(json: &Value) -> Option<Vec<Figure>> {
+    let casts = json.get("casts")?.as_array()?;
+    let mut runs: BTreeMap<&str, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
+    for cast in casts {
+        let hosts = u32::try_from(cast["hosts"].as_u64()?).ok()?;
+        let of_system = runs.entry(cast["system"].as_str()?).or_default();
+        let rates = of_system.entry(hosts).or_default();
+        rates.push(cast["mbytes_per_s"].as_f64()?);
+    }
+    let mut lines: Vec<Line> = Vec::new();
+    for (system, by_hosts) in runs {
+        lines.push(line(system, by_hosts, lines.len()));
+    }
+    if lines.is_empty() {
+        return Some(Vec::new());
+    }
+    let work = json["work"].as_str().unwrap_or("One source to many hosts");
+    let caption = format!("{}.", most_hosts(&lines));
+    let chart = Lines {
+        title: work.into(),
+        across: Axis::logarithmic("hosts", Unit::Hosts),
+        upwards: Axis::linear("rate to each host", Unit::MegabytesPerSecond),
+        lines,
+        mark: json["wire_mbytes_per_s"]
+            .as_f64()
+            .map(|wire| (wire, "the wire".into())),
+    };
+    Some(vec![Figure {
+        name: "cast",
+        chart: Chart::Lines(chart),
+        caption,
+    }])
+}
+
+/// Medians of a system's runs, by hosts.
+fn line(system: &str, by_hosts: BTreeMap<u32, Vec<f64>>, index: usize) -> Line {
+    let points = by_hosts.into_iter().map(|(hosts, mut rates)| {
+        rates.sort_by(f64::total_cmp);
+        let (low, high) = (rates[(rates.len() - 1) / 2], rates[rates.len() / 2]);
+        (f64::from(hosts), (low + high) / 2.0)
+    });
+    Line {
+        name: system.into(),
+        short: system.into(),
+        ink: Ink::System(index),
+        dashed: false,
+        points: points.collect(),
+    }
+}
+
+/// What each system came to with the most hosts, the fastest first.
+fn most_hosts(lines: &[Line]) -> String {
+    let mut last: Vec<(&str, (f64, f64))> = lines
+        .iter()
+        .filter_map(|line| Some((line.name.as_str(), *line.points.last()?)))
+        .collect();
+    last.sort_by(|a, b| b.1.1.total_cmp(&a.1.1));
+    let told = last
+        .iter()
+        .map(|(name, (hosts, rate))| format!("{name}: {} to {hosts} hosts", units::rate(*rate)));
+    told.collect::<Vec<_>>().join(". ")
+}
