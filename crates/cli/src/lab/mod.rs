@@ -73,9 +73,8 @@ impl Lab {
     /// # Errors
     /// A sentence for a person when there is none.
     pub(crate) fn find(name: &str) -> Result<Lab> {
-        let mut labs = Lab::list()?;
-        if let Some(index) = labs.iter().position(|lab| lab.name == name) {
-            return Ok(labs.swap_remove(index));
+        if let Some(lab) = marked(|lab| lab == name)?.remove(name) {
+            return Ok(lab);
         }
         user_error!(
             "there is no lab {name}: `portolan lab list` shows those that are up, \
@@ -85,22 +84,7 @@ impl Lab {
 
     /// The labs that are up.
     pub(crate) fn list() -> Result<Vec<Lab>> {
-        let mut labs: BTreeMap<String, Lab> = BTreeMap::new();
-        for namespace in ip::namespaces() {
-            let Some((name, _host)) = plan::host_of(&namespace) else {
-                continue;
-            };
-            ip::check_privilege()?;
-            let Some(mark) = ip::mark(&namespace)?.as_deref().and_then(plan::parse_mark) else {
-                continue;
-            };
-            labs.entry(name.to_owned()).or_insert_with(|| Lab {
-                name: name.to_owned(),
-                host_count: mark.host_count,
-                mtu: mark.mtu,
-            });
-        }
-        Ok(labs.into_values().collect())
+        Ok(marked(|_| true)?.into_values().collect())
     }
 
     /// Removes the lab. Processes that still run in it lose their network; their ids are returned.
@@ -147,6 +131,32 @@ impl Drop for Undo {
             }
         }
     }
+}
+
+/// The labs that are up, of those whose names are `wanted`.
+fn marked(wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Lab>> {
+    let namespaces = ip::namespaces();
+    let hosts = namespaces.iter().filter_map(|namespace| {
+        let (name, _host) = plan::host_of(namespace)?;
+        wanted(name).then_some((name, namespace.as_str()))
+    });
+    let hosts: Vec<(&str, &str)> = hosts.collect();
+    if !hosts.is_empty() {
+        ip::check_privilege()?;
+    }
+    let mut labs = BTreeMap::new();
+    let names: Vec<&str> = hosts.iter().map(|(_, namespace)| *namespace).collect();
+    for ((name, _), mark) in hosts.iter().zip(ip::marks(&names)?) {
+        let Some(mark) = mark.as_deref().and_then(plan::parse_mark) else {
+            continue;
+        };
+        labs.entry((*name).to_owned()).or_insert_with(|| Lab {
+            name: (*name).to_owned(),
+            host_count: mark.host_count,
+            mtu: mark.mtu,
+        });
+    }
+    Ok(labs)
 }
 
 fn refuse_existing(options: &Options) -> Result<()> {
