@@ -45,6 +45,19 @@ fn best_effort_messages_that_are_waited_for_arrive() {
     assert_eq!(out.matches("lost nothing").count(), 2, "{out}");
 }
 
+/// Its receiver waits for the end of sends that wait for it, without a call.
+#[test]
+fn messages_come_while_the_program_computes_if_a_thread_makes_progress() {
+    let shop = workshop();
+    let program = checked(&shop, "busy.c");
+    for path in ["shm", "udp"] {
+        let sent = shop.path().join(path);
+        let options = ["--path", path, "--option", "progress=thread"];
+        let out = run_job(2, &options, &program, &[sent.to_str().unwrap()]);
+        assert_eq!(out, "node 0 has all messages\n", "{path}");
+    }
+}
+
 #[test]
 fn groups_on_one_host_do_not_meet() {
     let shop = workshop();

@@ -44,6 +44,7 @@ pub(crate) use trouble::Unopened;
 pub(crate) use turn::CLOCK_TURNS;
 pub(crate) use wait::{Descriptor, Waiter};
 
+use delivery::Deferred;
 use pace::Pace;
 use pending::Pending;
 
@@ -60,7 +61,7 @@ use crate::spare::Spare;
 use crate::table::Table;
 use portolan_proto::{Cause, Core, Instant, LinkId, PeerId};
 use portolan_sys::fork::Owner;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,6 +132,8 @@ pub(crate) struct Inner {
     is_asking: bool,
     /// The program makes no call, and its helper has the engine: nobody waits for peers.
     is_away: bool,
+    /// Messages that came meanwhile and whose handlers have not run.
+    deferred: VecDeque<Deferred>,
     /// Turns that the helper has made.
     carried_turns: u32,
     /// Processes of the job that have ended, as the launcher tells.
@@ -148,6 +151,8 @@ pub(crate) struct Engine {
     pub(crate) inner: Inner,
     links: Links,
     handlers: Vec<Option<Handler>>,
+    /// All handlers get their messages in buffers that were posted: they may run later.
+    defers: bool,
     launch: Option<Launch>,
     liveness: Option<Liveness>,
     slow_at: Instant,
@@ -201,6 +206,7 @@ impl Inner {
             is_asking: false,
             carried_turns: 0,
             is_away: false,
+            deferred: VecDeque::new(),
             ended_count: 0,
             losses: None,
             unopened: Vec::new(),
@@ -326,6 +332,7 @@ impl Engine {
             inner,
             links,
             handlers: Vec::new(),
+            defers: true,
             launch,
             liveness,
             slow_at: Instant::default(),

@@ -220,7 +220,7 @@ impl Node {
     ) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
         engine.inner.take_port(port, PortUse::Handled)?;
-        engine.set_handler(port, Box::new(handler));
+        engine.set_handler(port, config.in_place, Box::new(handler));
         let mode = if config.in_place {
             PortMode::InPlace
         } else {
@@ -454,7 +454,8 @@ impl Node {
         let wanted = Wanted::Port(PortId::user(port), None);
         let len = bytes.len().min(INBOX_LEN_MAX);
         let engine = &mut *self.engine.enter();
-        if !engine.inner.core.is_quiet(&wanted) {
+        // What came while the program computed is first.
+        if engine.run_deferred() > 0 || !engine.inner.core.is_quiet(&wanted) {
             return None;
         }
         let taken = engine.recv_at_once(wanted, &mut bytes[..len], stop)?;

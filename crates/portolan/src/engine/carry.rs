@@ -3,7 +3,8 @@
 //! carries it on, so that what was sent arrives without another call.
 //!
 //! It runs no handler: those are the program's, on the program's thread. Where there are any, it
-//! sends, and sends again, but receives nothing. Nor does it lose patience with silent peers: nobody
+//! sends, and sends again, but receives nothing, unless all of them get posted buffers and
+//! `progress=thread` is set: then they run when the program is back. Nor does it lose patience with silent peers: nobody
 //! waits for them.
 //!
 //! With the setting `progress=thread` it does more: it sleeps on the links while the program computes,
@@ -51,15 +52,21 @@ impl Engine {
         })
     }
 
-    /// The helper is there for what comes: where there are handlers nobody may take off the links what
+    /// The helper is there for what comes: where handlers must run at once nobody may take off the links what
     /// would ring.
     #[inline]
     fn is_on_guard(&self) -> bool {
-        self.guard.is_some() && !self.is_armed && self.handlers.is_empty()
+        self.guard.is_some() && !self.is_armed && self.may_hear()
+    }
+
+    /// Whether what comes may be received without the program: there are no handlers, or the job wants it and
+    /// they can run later.
+    fn may_hear(&self) -> bool {
+        self.handlers.is_empty() || self.guard.is_some() && self.defers
     }
 
     fn carry_turn(&mut self) -> usize {
-        let received = match self.handlers.is_empty() {
+        let received = match self.may_hear() {
             true => self.work(None),
             false => 0,
         };
@@ -141,7 +148,7 @@ impl Engine {
     fn carry_turns(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
         self.inner.read_clock();
         self.links.heat(self.inner.turn.wrapping_add(CARRY_TURNS));
-        if self.handlers.is_empty() {
+        if self.may_hear() {
             self.hear();
             self.drain();
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A message that has come goes to its buffer, and to the handler of its port.
 
-use super::{Context, Handler, Inner, PortUse};
+use super::{Context, Engine, Handler, Inner, PortUse};
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner, Received, Request, State};
@@ -57,6 +57,50 @@ pub(super) struct Arrival {
 }
 
 pub(super) type Handlers = Vec<Option<Handler>>;
+
+/// A message in a posted buffer, whose handler runs when the program is back.
+pub(super) struct Deferred {
+    peer: PeerId,
+    port: PortId,
+    message_len: u64,
+    buffer: Buffer,
+}
+
+impl Engine {
+    #[inline]
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.inner.deferred.is_empty()
+    }
+
+    /// Runs the handlers of messages that came while the program computed; how many did.
+    #[inline]
+    pub(crate) fn run_deferred(&mut self) -> usize {
+        match self.has_deferred() {
+            true => self.run_all_deferred(),
+            false => 0,
+        }
+    }
+
+    #[cold]
+    fn run_all_deferred(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(deferred) = self.inner.deferred.pop_front() {
+            let Deferred {
+                peer,
+                port,
+                message_len,
+                buffer,
+            } = deferred;
+            count += 1;
+            let handlers = &mut self.handlers;
+            self.inner
+                .run_handler(handlers, peer, port, message_len, &[], Some(buffer));
+        }
+        // They may have posted buffers for what waited.
+        self.drain();
+        count
+    }
+}
 
 impl Inner {
     /// A message that came the short way.
@@ -191,7 +235,7 @@ impl Inner {
         }
     }
 
-    /// Runs the handler of a port.
+    /// Hands a message to the handler of its port: now, or when the program is back.
     #[inline]
     fn handle(
         &mut self,
@@ -205,6 +249,31 @@ impl Inner {
         if port.system {
             return self.on_news(peer, bytes);
         }
+        // Behind those that wait, whose turn is before.
+        if (self.is_away || !self.deferred.is_empty())
+            && let Some(buffer) = buffer
+        {
+            self.deferred.push_back(Deferred {
+                peer,
+                port,
+                message_len,
+                buffer,
+            });
+            return;
+        }
+        self.run_handler(handlers, peer, port, message_len, bytes, buffer);
+    }
+
+    #[inline]
+    fn run_handler(
+        &mut self,
+        handlers: &mut Handlers,
+        peer: PeerId,
+        port: PortId,
+        message_len: u64,
+        bytes: &[u8],
+        buffer: Option<Buffer>,
+    ) {
         let place = handlers.get_mut(usize::from(port.number));
         if let Some(Some(handler)) = place {
             let message = Message {

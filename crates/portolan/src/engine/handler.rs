@@ -56,8 +56,9 @@ impl Inner {
 }
 
 impl Engine {
-    /// From now on `handler` runs for what comes to `port`.
-    pub(crate) fn set_handler(&mut self, port: u16, handler: Handler) {
+    /// From now on `handler` runs for what comes to `port`: where it lies, or into posted buffers.
+    pub(crate) fn set_handler(&mut self, port: u16, in_place: bool, handler: Handler) {
+        self.defers &= !in_place;
         let index = usize::from(port);
         if self.handlers.len() <= index {
             self.handlers.resize_with(index + 1, || None);

@@ -51,6 +51,9 @@ impl Engine {
         let turn = self.inner.turn.wrapping_add(1);
         self.inner.turn = turn;
         let mut moved = self.receive(turn, inbox);
+        if self.has_deferred() && !self.inner.is_away {
+            moved += self.run_deferred();
+        }
         if self.links.has_streams() {
             moved += self.work_on_streams(turn);
         }

@@ -36,6 +36,9 @@ impl Node {
         let engine = self.engine.hold_mut();
         engine.inner.check_owner()?;
         engine.flush();
+        if engine.has_deferred() {
+            return Ok(false);
+        }
         match self.descriptor.as_deref_mut() {
             Some(descriptor) => engine.arm_for_program(descriptor),
             None => Ok(false),
