@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "called from C, with memory of the application")]
 
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -71,6 +72,14 @@ struct State {
     listening: Option<Listening>,
 }
 
+/// Addresses of the passive endpoints that are open: a handle that is not here is never followed.
+static OPEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+/// Whether a handle is a passive endpoint that is open.
+pub(crate) fn is_open(handle: *mut Fid) -> bool {
+    OPEN.lock().contains(&(handle as usize))
+}
+
 pub(crate) extern "C" fn open(
     fabric: *mut FidFabric,
     info: *mut Info,
@@ -108,8 +117,10 @@ pub(crate) extern "C" fn open(
             cm: &raw const CM_OPS,
         };
         let state = Mutex::new(state);
+        let pep = Box::into_raw(Box::new(Pep { head, state }));
+        OPEN.lock().insert(pep as usize);
         // SAFETY: the application's place for the endpoint.
-        unsafe { *out = Box::into_raw(Box::new(Pep { head, state })).cast() };
+        unsafe { *out = pep.cast() };
         Ok(())
     })
 }
@@ -320,6 +331,7 @@ pub(crate) unsafe fn param_of<'a>(param: *const c_void, len: usize) -> Result<&'
 
 extern "C" fn close(at: *mut Fid) -> c_int {
     status(|| {
+        OPEN.lock().remove(&(at as usize));
         // SAFETY: made by `open`, closed only once.
         drop(unsafe { Box::from_raw(at.cast::<Pep>()) });
         Ok(())

@@ -327,6 +327,7 @@ impl Inner {
             .filter(|(_, slot)| is_caller(slot))
             .map(|(at, _)| at)
             .collect();
+        self.silent.retain(|at| !callers.contains(at));
         for at in callers {
             self.remove(at);
         }

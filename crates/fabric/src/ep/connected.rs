@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::absent;
 use crate::cm::{Fidptr, Request, Stage};
 use crate::errno::{Errno, status};
-use crate::object::{Object, class};
+use crate::object::Object;
 use crate::pep;
 use crate::sockaddr;
 use crate::state::{Ep, LINGER, Link};
@@ -52,13 +52,9 @@ pub(super) unsafe fn link_of(info: &Info) -> Result<Option<Link>, Errno> {
     if let Some(request) = Request::take(info.handle) {
         return Ok(Some(Link::of_request(request)));
     }
-    // SAFETY: no request, and so an open object; once used, a request's handle is not passed again.
-    unsafe {
-        match class(info.handle)? {
-            CLASS_PEP => Ok(Some(Link::of_socket(pep::take_socket(info.handle)?))),
-            _ => Err(Errno::INVAL),
-        }
-    }
+    // SAFETY: open passive endpoints only, whatever the handle is.
+    let socket = unsafe { pep::is_open(info.handle).then(|| pep::take_socket(info.handle)) };
+    Ok(Some(Link::of_socket(socket.ok_or(Errno::INVAL)??)))
 }
 
 /// Use the endpoint behind a pointer.

@@ -48,8 +48,6 @@ enum Sources {
     All,
     /// Whom they name.
     Named,
-    /// Nobody: the connection has ended.
-    None,
 }
 
 impl Ep {
@@ -165,7 +163,6 @@ impl Ep {
             Sources::All => Ok(None),
             Sources::Named if addr == ADDR_UNSPEC => Ok(None),
             Sources::Named => self.peers.find(addr).map(Some),
-            Sources::None => Err(Errno::NOTCONN),
         }
     }
 

@@ -186,9 +186,16 @@ impl Link {
         }
     }
 
+    /// What there is to follow: who asks waits, and sleeps.
     fn change(&self) -> Option<Stage> {
         let stage = self.conn.stage();
-        (stage != self.seen).then_some(stage)
+        let is_news = stage != self.seen && matches!(stage, Stage::Connected | Stage::Over);
+        is_news.then_some(stage)
+    }
+
+    /// Whether the session has ended after the connection.
+    pub(super) fn has_parted(&self) -> bool {
+        self.seen == Stage::Over
     }
 
     /// Learn who the peer is, if there is one by now. Returns it with its address the first time.

@@ -3,7 +3,7 @@
 
 use portolan::PeerIndex;
 
-use super::{Ep, Sources};
+use super::Ep;
 use crate::cm::Stage;
 use crate::errno::Errno;
 use crate::state::link::Link;
@@ -70,13 +70,14 @@ impl Ep {
             // Without it, the first operation says why.
             Some(Stage::Connected) => drop(self.meet()),
             Some(Stage::Over) => self.part(),
+            // What has come is there for receives that are posted now; others wait for nobody.
+            None if link.has_parted() => self.engine.cancel_all(),
             _ => {}
         }
     }
 
     /// The connection is over: when all has come that was sent before, what is left ends.
     fn part(&mut self) {
-        self.sources = Sources::None;
         let Some(link) = &mut self.link else { return };
         // A connection may have come and gone between two looks.
         if let Ok(Some((peer, address))) = link.meet(&mut self.engine) {

@@ -26,7 +26,8 @@ fn both_hear_of_a_shutdown_and_what_waits_ends() {
         assert_eq!(failure.err, libc::ECANCELED);
         assert_eq!(failure.op_context as usize, context);
         assert_eq!(side.send(b"late", 3), NOT_CONNECTED);
-        assert_eq!(side.recv(&mut [0], 4), NOT_CONNECTED);
+        assert_eq!(side.recv(&mut [0], 4), 0);
+        assert_eq!(side.wait(other).unwrap_err().err, libc::ECANCELED);
         assert_eq!(side.shutdown(), 0, "it was connected");
     }
     assert_eq!(client.desk.read(0, 0).unwrap_err(), AGAIN);
@@ -47,6 +48,28 @@ fn what_was_sent_before_the_end_arrives() {
     assert_eq!(accepted.wait(&accepted).ok(), Some(1));
     assert_eq!(accepted.wait(&accepted).unwrap_err().err, libc::ECANCELED);
     assert_eq!(&got, &[*b"last", *b"word", [0; 4]]);
+}
+
+#[test]
+fn what_has_come_is_there_for_receives_that_are_posted_after_the_end() {
+    let server = Server::listening();
+    let (client, accepted) = Side::pair(&server);
+    let words = [*b"one ", *b"two ", *b"last"];
+    words
+        .iter()
+        .for_each(|word| assert_eq!(client.send(word, 9), 0));
+    drop(client);
+    hears_the_end(&accepted);
+    // Until the session has ended as well: a receive finds nobody then.
+    let mut got = [0; 4];
+    for (at, word) in words.iter().enumerate() {
+        (0..5000).for_each(|_| accepted.work());
+        assert_eq!(accepted.recv(&mut got, at), 0);
+        assert_eq!(accepted.wait(&accepted).ok(), Some(at));
+        assert_eq!(&got, word);
+    }
+    assert_eq!(accepted.recv(&mut got, 7), 0);
+    assert_eq!(accepted.wait(&accepted).unwrap_err().err, libc::ECANCELED);
 }
 
 #[test]
