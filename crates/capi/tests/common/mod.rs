@@ -122,6 +122,9 @@ pub(crate) fn check_cpp(shop: &Workshop, source: &str) {
 pub(crate) const SANITIZERS: &[&str] =
     &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
+/// What finds undefined behaviour, and leaves memory alone.
+pub(crate) const UNDEFINED: &[&str] = &["-fsanitize=undefined", "-fno-sanitize-recover=all"];
+
 /// A test program in C with all sanitizers.
 pub(crate) fn checked(shop: &Workshop, name: &str) -> PathBuf {
     test_program(shop, name, SANITIZERS)
