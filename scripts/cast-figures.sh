@@ -69,7 +69,8 @@ with_portolan_multicast() {
     return "$status"
 }
 
-# Asking for receivers every 100 ms: else it finds them two seconds later. By a group: receivers look for the sender by the interface's broadcast address, and those of a lab have none.
+# Asking for receivers every 100 ms: else it finds them two seconds later. By a group: receivers look for the sender by the
+# interface's broadcast address, and those of a lab have none.
 with_udpcast() {
     local host options=(--interface eth0 --nokbd --mcast-rdv-address 239.255.77.1 --ttl 1)
     for ((host = 1; host <= $1; host++)); do

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `portolan bench` and `portolan tune` measured, for people: charts, and a page that tells what
+//! What `portolan bench`, `portolan tune` and `scripts/cast-figures.sh` measured, for people: charts, and a page that tells what
 //! a user wants to know first and puts today's figures beside those that papers printed.
 //!
 //! Nothing is measured here, and nothing computed but ratios and what the papers define by formula.
