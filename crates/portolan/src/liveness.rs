@@ -25,6 +25,7 @@ use message::{Key, Kind, LEN, Message};
 use portolan_proto::{Instant, PeerId};
 use portolan_sys::lack::Lack;
 use portolan_sys::net::{enable_error_queue, recv_error_quoting};
+use portolan_sys::process::spawn_quiet;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recvfrom, shutdown};
 use std::collections::HashMap;
@@ -130,18 +131,14 @@ impl Unstarted {
             members: RwLock::new(members),
         });
         let in_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("portolan-alive".to_owned())
-            // It holds a datagram and an address or two.
-            .stack_size(64 * 1024)
-            .spawn(move || in_thread.run())
-            .map_err(|errno| Error::System {
-                what: "starting a thread",
-                errno: match Lack::of_thread(&errno) {
-                    Some(lack) => io::Error::other(format!("{errno}; {lack}")),
-                    None => errno,
-                },
-            })?;
+        let started = spawn_quiet("portolan-alive", move || in_thread.run());
+        let thread = started.map_err(|errno| Error::System {
+            what: "starting a thread",
+            errno: match Lack::of_thread(&errno) {
+                Some(lack) => io::Error::other(format!("{errno}; {lack}")),
+                None => errno,
+            },
+        })?;
         Ok(Liveness {
             shared,
             thread: Some(thread),

@@ -4,6 +4,7 @@
 
 use rustix::process::{Signal, getpid, kill_process};
 use std::io;
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 /// Bytes of the stack of a library's thread: engines call no deeper than this, and buffers are on the
@@ -18,7 +19,8 @@ pub fn kill_self() -> ! {
 }
 
 /// Starts a thread that takes no signal of the program's: its handlers run on the threads that it
-/// knows. `name` has at most 15 bytes.
+/// knows. `name` has at most 15 bytes. Returns when the thread has begun: the standard library ends the
+/// process when a thread finds no memory for its beginning, so the program must not use up any before.
 ///
 /// # Errors
 /// What the system says.
@@ -29,7 +31,13 @@ pub fn spawn_quiet<T: Send + 'static>(
     // A thread begins with the mask of the one that starts it.
     let mask = block_signals()?;
     let builder = thread::Builder::new().name(name.to_owned());
-    let started = builder.stack_size(STACK_LEN).spawn(body);
+    let (begins, has_begun) = mpsc::channel::<()>();
+    let started = builder.stack_size(STACK_LEN).spawn(move || {
+        drop(begins);
+        body()
+    });
+    // Ends when the other end is dropped: by the thread, or with the closure where there is none.
+    let _ = has_begun.recv();
     // SAFETY: `mask` is what the same call returned before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut()) };
     started

@@ -21,6 +21,7 @@ use super::{ERRORS, QUEUE, XdpMode, program};
 use crate::LinkError;
 use portolan_sys::bpf::{self, XdpHook};
 use portolan_sys::net::{self, Interface, MacAddr, XdpSocket, XdpSocketUse};
+use portolan_sys::process::spawn_quiet;
 use portolan_sys::seqpacket::{Seqpacket, SeqpacketListener, effective_uid};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -288,9 +289,7 @@ impl Server {
     pub(super) fn start(group: &Arc<Group>) -> io::Result<Server> {
         let (stop, stopped) = UnixStream::pair()?;
         let group = Arc::clone(group);
-        let thread = thread::Builder::new()
-            .name("portolan-xdp".to_owned())
-            .spawn(move || serve_all(&group, &stopped))?;
+        let thread = spawn_quiet("portolan-xdp", move || serve_all(&group, &stopped))?;
         Ok(Server {
             stop: Some(stop),
             thread: Some(thread),
