@@ -310,10 +310,13 @@ for connection in crowd:
 
 def comes_back():
     for _ in range(100):
-        again = Lent()
-        if again.socket is not None:
-            again.socket.send(again.frame(b"HONEST"))
-            return True
+        try:
+            again = Lent()
+            if again.socket is not None:
+                again.socket.send(again.frame(b"HONEST"))
+                return True
+        except ConnectionResetError:
+            pass  # Refused beside the crowd, which the broker has still to take away.
         select.select([], [], [], 0.1)
     return False
 
