@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The programs of `examples/npb` under the MPIs that are installed, by their own transports: they
+//! verify their results, and what is spoilt does not verify.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::Ended;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PROGRAMS: [&str; 3] = ["ep", "is", "cg"];
+/// Longer than any takes with class S; without it a deadlock would end only with the test run.
+const PATIENCE_S: &str = "120";
+
+/// An installed MPI with the programs, which find undefined behaviour by themselves.
+struct Mpi {
+    launcher: String,
+    programs: tempfile::TempDir,
+}
+
+/// Where the programs' sources are.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/npb")
+}
+
+fn is_installed(command: &str) -> bool {
+    let mut version = Command::new(command);
+    let version = version.arg("--version").stdin(Stdio::null());
+    version.output().is_ok_and(|told| told.status.success())
+}
+
+impl Mpi {
+    /// `None`, said aloud, where Debian's MPI of this name is not.
+    fn find(name: &str) -> Option<Mpi> {
+        let [compiler, launcher] = ["mpicc", "mpirun"].map(|tool| format!("{tool}.{name}"));
+        if !is_installed(&compiler) || !is_installed(&launcher) {
+            eprintln!("SKIPPED: no {compiler} and {launcher} here");
+            return None;
+        }
+        let programs = tempfile::tempdir().unwrap();
+        let mut make = Command::new("make");
+        make.arg("-C").arg(sources());
+        make.arg(format!("OUT={}", programs.path().display()));
+        make.arg(format!("MPICC={compiler}"));
+        make.arg("CFLAGS=-O2 -Werror -fsanitize=undefined -fno-sanitize-recover");
+        Ended::from(make.output().unwrap()).succeeded("make");
+        Some(Mpi { launcher, programs })
+    }
+
+    fn run(&self, processes: usize, program: &str, args: &[&str]) -> Ended {
+        let mut run = Command::new("timeout");
+        run.args([PATIENCE_S, &self.launcher, "-n", &processes.to_string()]);
+        run.arg(self.programs.path().join(program)).args(args);
+        // Open MPI refuses root, and more processes than cores, unless it is told otherwise.
+        run.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
+        run.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        run.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+        run.env("OMPI_MCA_mpi_yield_when_idle", "1");
+        run.stdin(Stdio::null()).output().unwrap().into()
+    }
+}
+
+fn verify_and_do_not(name: &str) {
+    let Some(mpi) = Mpi::find(name) else { return };
+    for program in PROGRAMS {
+        for processes in [1, 2, 4] {
+            let out = mpi.run(processes, program, &["S"]).succeeded(program);
+            let name = program.to_uppercase();
+            let begin = format!("npb name={name} class=S processes={processes} ");
+            let result = out.lines().find(|line| line.starts_with(&begin));
+            let result = result.unwrap_or_else(|| panic!("no {begin}in {out}"));
+            assert!(result.ends_with(" verification=passed"), "{out}");
+
+            let spoilt = mpi.run(processes, program, &["S", "--corrupt"]);
+            assert_ne!(spoilt.status, 0, "{program}: {}", spoilt.out);
+            assert!(
+                spoilt.out.contains(" verification=failed"),
+                "{program}: {}",
+                spoilt.out
+            );
+        }
+        let out = mpi.run(2, program, &["S", "--json"]).succeeded(program);
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(json["name"], program.to_uppercase());
+        assert_eq!(json["processes"], 2);
+        assert_eq!(json["verification"], "passed");
+    }
+    let odd = mpi.run(3, "cg", &["S"]);
+    assert_ne!(odd.status, 0);
+    assert!(odd.err.contains("power of two"), "{}", odd.err);
+    let unknown = mpi.run(1, "ep", &["Z"]);
+    assert_ne!(unknown.status, 0);
+    assert!(unknown.err.contains("class"), "{}", unknown.err);
+}
+
+#[test]
+fn programs_verify_with_open_mpi_and_what_is_spoilt_does_not() {
+    verify_and_do_not("openmpi");
+}
+
+#[test]
+fn programs_verify_with_mpich_and_what_is_spoilt_does_not() {
+    verify_and_do_not("mpich");
+}
