@@ -92,8 +92,12 @@ class Lent:
 
     def __init__(self, record=None):
         self.connection = connect()
-        self.connection.send(record or request())
-        reply, fds, _, _ = socket.recv_fds(self.connection, 64, 4)
+        try:
+            self.connection.send(record or request())
+            reply, fds, _, _ = socket.recv_fds(self.connection, 64, 4)
+        except (BrokenPipeError, ConnectionResetError):
+            # Refused before the request was sent, or read: the reply is behind the error.
+            reply, fds, _, _ = socket.recv_fds(self.connection, 64, 4)
         self.status = struct.unpack_from("<H", reply, 6)[0] if len(reply) == 48 else -1
         self.socket = None
         if fds:
@@ -310,13 +314,10 @@ for connection in crowd:
 
 def comes_back():
     for _ in range(100):
-        try:
-            again = Lent()
-            if again.socket is not None:
-                again.socket.send(again.frame(b"HONEST"))
-                return True
-        except ConnectionResetError:
-            pass  # Refused beside the crowd, which the broker has still to take away.
+        again = Lent()
+        if again.socket is not None:
+            again.socket.send(again.frame(b"HONEST"))
+            return True
         select.select([], [], [], 0.1)
     return False
 

@@ -333,13 +333,22 @@ pub fn ask(name: &str, request: &Request) -> Result<Lease, LeaseError> {
         .encode()
         .ok_or(LeaseError::Refused(Refusal::NoSuchNic))?;
     let connection = connect(name, deadline).map_err(LeaseError::Silent)?;
-    connection.send(&record).map_err(LeaseError::Silent)?;
+    let mut closed = false;
+    if let Err(error) = connection.send(&record) {
+        closed = is_closed(&error);
+        if !closed {
+            return Err(LeaseError::Silent(error));
+        }
+    }
     // One byte more than a reply, so that a longer record is seen to be one.
     let mut buffer = [0; REPLY_LEN + 1];
     let record = loop {
         match connection.receive_with_fd(&mut buffer) {
             Ok(Some(record)) => break record,
             Ok(None) => wait(&connection, deadline).map_err(LeaseError::Silent)?,
+            // Who is refused before the request is read, or sent, is told of the end first. The
+            // reply is behind it.
+            Err(error) if is_closed(&error) && !closed => closed = true,
             Err(error) => return Err(LeaseError::Silent(error)),
         }
     };
@@ -374,6 +383,11 @@ fn connect(name: &str, deadline: Instant) -> io::Result<Seqpacket> {
     }
 }
 
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
+}
+
 fn wait(connection: &Seqpacket, deadline: Instant) -> io::Result<()> {
     use std::os::fd::AsFd;
     let left = deadline.saturating_duration_since(Instant::now());
@@ -386,12 +400,33 @@ fn wait(connection: &Seqpacket, deadline: Instant) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portolan_sys::seqpacket::SeqpacketListener;
+    use std::os::fd::AsFd;
 
     fn request() -> Request {
         Request {
             interface: "eth0".into(),
             ring_len: 4 << 20,
         }
+    }
+
+    #[test]
+    fn a_refusal_that_did_not_wait_for_the_request_is_read() {
+        let name = format!("@portolan-test-refusal-{}", std::process::id());
+        let listener = SeqpacketListener::bind_named(&name).unwrap();
+        let refuse = move || {
+            let waited = [listener.as_fd().as_raw_fd()];
+            net::wait_readable(&waited, PATIENCE).unwrap();
+            let connection = listener.accept().unwrap().unwrap();
+            net::wait_readable(&[connection.as_fd().as_raw_fd()], PATIENCE).unwrap();
+            let refusal = Err(Refusal::Connections(7));
+            connection.send(&encode_reply(&refusal)).unwrap();
+        };
+        let broker = thread::spawn(refuse);
+        let asked = ask(&name, &request());
+        broker.join().unwrap();
+        let refused = matches!(asked, Err(LeaseError::Refused(Refusal::Connections(7))));
+        assert!(refused, "{:?}", asked.map(|_| ()));
     }
 
     #[test]
