@@ -5,7 +5,7 @@
  *
  *   mpirun -n PROCESSES ./cg CLASS [--json] [--corrupt]
  *
- * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007, section 2.3). The number of
+ * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). The number of
  * processes has to be a power of two. */
 
 #include "common.h"
@@ -68,7 +68,7 @@ static int columns(const struct part *part) {
 
 /* Where piece `index` begins. */
 static int piece(const struct part *part, int index) {
-    return (int)((int64_t)part->problem->order * index / part->grid_columns);
+    return (int)npb_share(part->problem->order, index, part->grid_columns);
 }
 
 static void place_on_grid(struct part *part) {

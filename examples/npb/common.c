@@ -77,6 +77,10 @@ void *npb_alloc(size_t count, size_t len) {
     return memory;
 }
 
+int64_t npb_share(int64_t total, int64_t index, int64_t count) {
+    return total * index / count;
+}
+
 /* Products are taken modulo 2^64, which the modulus divides. */
 static uint64_t product(uint64_t a, uint64_t b) {
     return (a * b) & ((UINT64_C(1) << NPB_STATE_BITS) - 1);

@@ -55,6 +55,9 @@ void npb_want_power_of_two(const struct npb_run *run);
 /* `count` zeroed items of `len` bytes; ends the job if there is no memory for them. */
 void *npb_alloc(size_t count, size_t len);
 
+/* Where share `index` begins when `total` items are cut into `count` shares that differ by one at most. */
+int64_t npb_share(int64_t total, int64_t index, int64_t count);
+
 /* The next random number, above 0 and below 1. */
 double npb_random(uint64_t *state);
 

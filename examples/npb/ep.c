@@ -5,7 +5,7 @@
  *
  *   mpirun -n PROCESSES ./ep CLASS [--json] [--corrupt]
  *
- * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007, section 2.1). Any number of
+ * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). Any number of
  * processes that is not greater than the number of blocks of 2^16 pairs: 256 in class S. */
 
 #include "common.h"

@@ -4,7 +4,7 @@
  *
  *   mpirun -n PROCESSES ./is CLASS [--json] [--corrupt]
  *
- * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007, section 2.5). Any number of
+ * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). Any number of
  * processes up to the number of buckets, 1024. */
 
 #include "common.h"
@@ -55,10 +55,6 @@ struct sorter {
     int64_t right_ranks; /* published ranks that this process found right */
 };
 
-static int64_t part(int64_t total, int64_t index, int64_t count) {
-    return total * index / count;
-}
-
 static void generate(struct sorter *s) {
     double quarter = (double)(1 << s->problem->values_log2) / 4;
     uint64_t state = npb_jump(SEED, 4 * (uint64_t)s->key_first);
@@ -75,8 +71,8 @@ static void prepare(struct sorter *s, struct npb_run *run) {
     size_t size = (size_t)run->size;
     *s = (struct sorter){ .run = run, .problem = &PROBLEMS[npb_class_index(run)] };
     s->bucket_shift = s->problem->values_log2 - BUCKETS_LOG2;
-    s->key_first = part(total, run->rank, run->size);
-    s->key_count = part(total, run->rank + 1, run->size) - s->key_first;
+    s->key_first = npb_share(total, run->rank, run->size);
+    s->key_count = npb_share(total, run->rank + 1, run->size) - s->key_first;
     s->keys = npb_alloc((size_t)s->key_count, sizeof *s->keys);
     s->by_bucket = npb_alloc((size_t)s->key_count, sizeof *s->by_bucket);
     s->send_count = npb_alloc(size, sizeof(int));
@@ -133,7 +129,7 @@ static void share_buckets(struct sorter *s, const int64_t *own, const int64_t *a
     int64_t total = INT64_C(1) << s->problem->keys_log2, passed = 0;
     int bucket = 0, first = 0;
     for (int process = 0; process < s->run->size; process++) {
-        int64_t until = part(total, process + 1, s->run->size);
+        int64_t until = npb_share(total, process + 1, s->run->size);
         int begin = bucket;
         int64_t count = 0, before = passed;
         while (bucket < BUCKET_COUNT && (passed < until || process + 1 == s->run->size)) {

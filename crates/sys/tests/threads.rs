@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Set in the process that is limited.
 const LIMITED: &str = "PORTOLAN_TEST_LIMITED";
-/// The memory that a thread begins with is missed in most of them, unless it is there.
+/// So many, since one may win the race against the limit by chance.
 const THREADS: usize = 50;
 
 /// Bytes of address space that this process has mapped.
