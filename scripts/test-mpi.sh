@@ -8,9 +8,9 @@
 # Environment: PARTS, which of these (default: all): pingpong, libfabric's own; unasked, that nothing
 # changes for who does not ask; killed, a process that dies; stopped, one that stands still for a while;
 # asleep, one that sends and then calls nothing; passive, one whose memory is used while it calls nothing;
-# flood, a million messages before they are asked for; broker, an ordinary user over raw Ethernet; apps,
-# HPCC, NetPIPE and LAMMPS of Debian's, with its Open MPI; mpi4py, its test suite. PROFILE (release, or
-# debug) says which build is tested.
+# flood, a million messages before they are asked for; broker, an ordinary user over raw Ethernet; npb, the
+# programs of examples/npb; apps, HPCC, NetPIPE and LAMMPS of Debian's, with its Open MPI; mpi4py, its
+# test suite. PROFILE (release, or debug) says which build is tested.
 #
 # For mpi4py: SIZES, on how many processes (default: 1 2 4); LIMIT, seconds that one such run may take
 # (default: 1800); OPTIONS, words for its main.py, such as '-i test_rma'; LEFT_OUT=run, to run what
@@ -21,7 +21,7 @@ source "$(dirname "$0")/lib.sh"
 
 mpis=("$@")
 [[ ${#mpis[@]} -gt 0 ]] || mpis=(openmpi4 openmpi5 mpich)
-read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep passive flood broker apps mpi4py}"
+read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep passive flood broker npb apps mpi4py}"
 
 source scripts/mpi/common.sh
 # One by one, so that shellcheck follows.
@@ -33,6 +33,7 @@ source scripts/mpi/asleep.sh
 source scripts/mpi/passive.sh
 source scripts/mpi/flood.sh
 source scripts/mpi/broker.sh
+source scripts/mpi/npb.sh
 source scripts/mpi/apps.sh
 source scripts/mpi/mpi4py.sh
 
@@ -56,6 +57,7 @@ for mpi in "${mpis[@]}"; do
     if is_wanted passive; then passive "$mpi"; fi
     if is_wanted flood; then flood "$mpi"; fi
     if is_wanted broker; then broker "$mpi"; fi
+    if is_wanted npb; then npb "$mpi"; fi
     if is_wanted apps && [[ $mpi == openmpi4 ]]; then apps; fi
     if is_wanted mpi4py; then suite "$mpi"; fi
 done

@@ -10,7 +10,7 @@ use common::Ended;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const PROGRAMS: [&str; 3] = ["ep", "is", "cg"];
+const PROGRAMS: [&str; 4] = ["ep", "is", "cg", "mg"];
 /// Longer than any takes with class S; without it a deadlock would end only with the test run.
 const PATIENCE_S: &str = "120";
 

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# shellcheck shell=bash
+# The programs of examples/npb, which verify their results. Part of scripts/test-mpi.sh.
+
+# Seconds that one program may take on a busy machine; class W takes one or two on a quiet one.
+npb_limit=300
+
+# npb MPI
+npb() {
+    local mpi=$1 place program problem
+    local programs=$work_dir/$mpi/npb
+    make -s -C examples/npb "MPICC=$compiler" "OUT=$programs" || die "examples/npb cannot be built for $mpi"
+    for place in "${places[@]}"; do
+        across "$place"
+        for program in ep is cg mg; do
+            problem=''
+            logged "$npb_limit" "${job[@]}" 4 "$programs/$program" W || problem="status $?"
+            grep -q ' class=W processes=4 .* verification=passed$' "$work_dir/log" ||
+                problem+=" not verified"
+            verdict "$mpi, NPB $program, $place" "$problem"
+        done
+    done
+}
