@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A trace as the steps that a replay makes: who computes how long, and which messages, each known by
+//! its sender and its receiver, are sent, asked for and waited for.
+//!
+//! The k-th send to a process with a tag meets the k-th receive from that sender with that tag: so MPI
+//! has it for one communicator. Receives from anybody meet the sender whose message they had.
+
+use crate::collective::Member;
+use crate::trace::{Action, Event, Matching, Received, Shape, Trace};
+use std::collections::{BTreeMap, HashMap};
+
+/// What a process does next.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// So many microseconds.
+    Compute(f64),
+    /// The message may begin.
+    Send(MessageIndex),
+    /// The receiver asks for it.
+    Post(MessageIndex),
+    /// Nothing goes on before these are done. Empty: a look.
+    Wait(Vec<Part>),
+    /// An operation on another's memory.
+    Remote {
+        to: usize,
+        bytes: u64,
+        returns: bool,
+    },
+    /// Waits for those.
+    Flush,
+}
+
+/// What a process waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Its buffer is free.
+    Sent(MessageIndex),
+    /// It is here.
+    Received(MessageIndex),
+}
+
+/// Of [`Program::messages`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MessageIndex(pub(crate) usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// Known when the send has been found.
+    pub(crate) bytes: u64,
+    pub(crate) has_send: bool,
+    pub(crate) has_receive: bool,
+}
+
+/// What all processes do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Program {
+    /// By process.
+    pub(crate) steps: Vec<Vec<Step>>,
+    pub(crate) messages: Vec<Message>,
+}
+
+/// Where messages of the same sender, receiver and channel keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Channel {
+    Matched(Matching),
+    /// The collective operation of a group with this number.
+    Collective(u32, usize),
+    /// The fence with this number.
+    Fence(usize),
+}
+
+/// A trace that does not say what a replay needs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// There is no process.
+    #[error("the trace has no process: was the program profiled with events?")]
+    Empty,
+    /// A rank is not one of the trace's.
+    #[error(
+        "process {process} names process {named}, but the trace has only {count}: a record is missing"
+    )]
+    Process {
+        /// Whose event it is.
+        process: usize,
+        /// Whom it names.
+        named: usize,
+        /// Processes of the trace.
+        count: usize,
+    },
+    /// Times run backwards.
+    #[error(
+        "event {event} of process {process} begins before the one before it ended, or ends before it begins: the record is damaged"
+    )]
+    Times {
+        /// Whose event it is.
+        process: usize,
+        /// Which one.
+        event: usize,
+    },
+    /// What a process waits for never comes.
+    #[error(
+        "process {process} would wait for ever for process {other}: either events are missing, then profile it again with room for more, or the program relies on sends that return before they are received, and are too long for that on this network"
+    )]
+    Stuck {
+        /// Who waits.
+        process: usize,
+        /// For whom.
+        other: usize,
+    },
+}
+
+impl Program {
+    /// # Errors
+    /// The trace is empty, names processes that it does not have, or its times run backwards.
+    pub(crate) fn of(trace: &Trace) -> Result<Program, TraceError> {
+        if trace.processes.is_empty() {
+            return Err(TraceError::Empty);
+        }
+        let mut builder = Builder::new(trace);
+        for (process, run) in trace.processes.iter().enumerate() {
+            check(trace, process)?;
+            let steps = Walk::new(&mut builder, process).go(&run.events, run.end_ns);
+            builder.program.steps.push(steps);
+        }
+        Ok(builder.program)
+    }
+
+    /// Microseconds that each process computes.
+    pub(crate) fn computing_us(&self) -> Vec<f64> {
+        let of = |step: &Step| match step {
+            Step::Compute(us) => *us,
+            _ => 0.0,
+        };
+        let steps = self.steps.iter();
+        steps.map(|steps| steps.iter().map(of).sum()).collect()
+    }
+}
+
+/// Whether the events of `process` make sense.
+fn check(trace: &Trace, process: usize) -> Result<(), TraceError> {
+    let count = trace.processes.len();
+    let run = &trace.processes[process];
+    let mut before: Option<&Event> = None;
+    for (event, this) in run.events.iter().enumerate() {
+        let follows = before.is_none_or(|before| {
+            let is_same_call = before.start_ns == this.start_ns && before.end_ns == this.end_ns;
+            is_same_call || before.end_ns <= this.start_ns
+        });
+        if !follows || this.start_ns > this.end_ns || this.end_ns > run.end_ns {
+            return Err(TraceError::Times { process, event });
+        }
+        before = Some(this);
+        let named = match this.action {
+            Action::Send { to, .. } | Action::Remote { to, .. } => Some(to),
+            Action::Receive(received) => Some(received.from),
+            Action::Complete { received, .. } => received.map(|received| received.from),
+            Action::Collective { root, .. } => root,
+            _ => None,
+        };
+        if let Some(named) = named.filter(|named| *named >= count) {
+            return Err(TraceError::Process {
+                process,
+                named,
+                count,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The processes that take part in the collective operations of a group, ascending, and how many they
+/// have to be.
+#[derive(Default)]
+struct Group {
+    members: Vec<usize>,
+    count: usize,
+}
+
+struct Builder {
+    program: Program,
+    groups: BTreeMap<u32, Group>,
+    /// Processes that have fences.
+    fencers: Vec<usize>,
+    /// What a broadcast or a scatter has from its root: by group, and number of the operation there.
+    from_roots: HashMap<(u32, usize), u64>,
+    /// Messages that only one side is known of: so many sends and so many receives by channel.
+    ends: HashMap<(usize, usize, Channel), Ends>,
+}
+
+/// Messages of a channel, in their order.
+#[derive(Default)]
+struct Ends {
+    messages: Vec<MessageIndex>,
+    sends: usize,
+    receives: usize,
+}
+
+/// What a request stands for.
+enum Pending {
+    Part(Part),
+    Collective(Vec<Step>),
+}
+
+impl Builder {
+    fn new(trace: &Trace) -> Builder {
+        let mut groups: BTreeMap<u32, Group> = BTreeMap::new();
+        let mut from_roots: HashMap<(u32, usize), u64> = HashMap::new();
+        let mut fencers = Vec::new();
+        for (process, run) in trace.processes.iter().enumerate() {
+            let mut operations: HashMap<u32, usize> = HashMap::new();
+            for event in &run.events {
+                match event.action {
+                    Action::Collective {
+                        group,
+                        members,
+                        bytes,
+                        ..
+                    } => {
+                        let known = groups.entry(group).or_default();
+                        if known.members.last() != Some(&process) {
+                            known.members.push(process);
+                        }
+                        known.count = members;
+                        let number = operations.entry(group).or_default();
+                        let most = from_roots.entry((group, *number)).or_default();
+                        *most = bytes.max(*most);
+                        *number += 1;
+                    }
+                    Action::Fence if fencers.last() != Some(&process) => fencers.push(process),
+                    _ => {}
+                }
+            }
+        }
+        Builder {
+            program: Program::default(),
+            groups,
+            fencers,
+            from_roots,
+            ends: HashMap::new(),
+        }
+    }
+
+    fn send(&mut self, ends: (usize, usize), channel: Channel, bytes: u64) -> MessageIndex {
+        let index = self.end(ends, channel, |ends| &mut ends.sends);
+        let message = &mut self.program.messages[index.0];
+        message.bytes = bytes;
+        message.has_send = true;
+        index
+    }
+
+    fn receive(&mut self, ends: (usize, usize), channel: Channel) -> MessageIndex {
+        let index = self.end(ends, channel, |ends| &mut ends.receives);
+        self.program.messages[index.0].has_receive = true;
+        index
+    }
+
+    /// The next message of a channel by one of its ends.
+    fn end(
+        &mut self,
+        (from, to): (usize, usize),
+        channel: Channel,
+        count: impl Fn(&mut Ends) -> &mut usize,
+    ) -> MessageIndex {
+        let ends = self.ends.entry((from, to, channel)).or_default();
+        let number = *count(ends);
+        *count(ends) += 1;
+        if number == ends.messages.len() {
+            ends.messages
+                .push(MessageIndex(self.program.messages.len()));
+            self.program.messages.push(Message {
+                from,
+                to,
+                bytes: 0,
+                has_send: false,
+                has_receive: false,
+            });
+        }
+        ends.messages[number]
+    }
+}
+
+/// The way through one process's events.
+struct Walk<'a> {
+    builder: &'a mut Builder,
+    process: usize,
+    steps: Vec<Step>,
+    /// What the call under way waits for.
+    waits: Vec<Part>,
+    requests: HashMap<u32, Pending>,
+    /// Collective operations of each group so far.
+    operations: HashMap<u32, usize>,
+    fences: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn new(builder: &'a mut Builder, process: usize) -> Walk<'a> {
+        Walk {
+            builder,
+            process,
+            steps: Vec::new(),
+            waits: Vec::new(),
+            requests: HashMap::new(),
+            operations: HashMap::new(),
+            fences: 0,
+        }
+    }
+
+    fn go(mut self, events: &[Event], end_ns: u64) -> Vec<Step> {
+        let posted = posted(events);
+        let mut last_ns = 0;
+        let mut at = 0;
+        let is_one_call = |a: &Event, b: &Event| (a.start_ns, a.end_ns) == (b.start_ns, b.end_ns);
+        for call in events.chunk_by(is_one_call) {
+            self.compute(call[0].start_ns - last_ns);
+            last_ns = call[0].end_ns;
+            for event in call {
+                self.add(event.action, posted.get(&at).copied());
+                at += 1;
+            }
+            // A call that waits for nothing is a look.
+            let waits = std::mem::take(&mut self.waits);
+            self.steps.push(Step::Wait(waits));
+        }
+        self.compute(end_ns - last_ns);
+        self.steps
+    }
+
+    fn compute(&mut self, ns: u64) {
+        if ns > 0 {
+            self.steps.push(Step::Compute(ns as f64 / 1e3));
+        }
+    }
+
+    /// The steps of one event; `posted` is what a posted receive had in the end.
+    fn add(&mut self, action: Action, posted: Option<Received>) {
+        match action {
+            Action::Send {
+                to,
+                matching,
+                bytes,
+                request,
+            } => {
+                let ends = (self.process, to);
+                let message = self.builder.send(ends, Channel::Matched(matching), bytes);
+                self.steps.push(Step::Send(message));
+                match request {
+                    Some(request) => self.begin(request, Pending::Part(Part::Sent(message))),
+                    None => self.waits.push(Part::Sent(message)),
+                }
+            }
+            Action::Receive(received) => {
+                let message = self.post(received);
+                self.waits.push(Part::Received(message));
+            }
+            Action::Post { request } => {
+                // A receive that never completed asks for nothing.
+                if let Some(received) = posted {
+                    let message = self.post(received);
+                    self.begin(request, Pending::Part(Part::Received(message)));
+                }
+            }
+            Action::Complete { request, .. } => match self.requests.remove(&request) {
+                Some(Pending::Part(part)) => self.waits.push(part),
+                Some(Pending::Collective(rounds)) => self.steps.extend(rounds),
+                None => {}
+            },
+            Action::Collective {
+                shape,
+                group,
+                root,
+                bytes,
+                request,
+                ..
+            } => {
+                let rounds = self.collective(shape, group, root, bytes);
+                match request {
+                    Some(request) => self.begin(request, Pending::Collective(rounds)),
+                    None => self.steps.extend(rounds),
+                }
+            }
+            Action::Remote { to, bytes, returns } => {
+                self.steps.push(Step::Remote { to, bytes, returns });
+            }
+            Action::Flush => self.steps.push(Step::Flush),
+            Action::Fence => self.fence(),
+            Action::Look => {}
+        }
+    }
+
+    fn begin(&mut self, request: u32, pending: Pending) {
+        self.requests.insert(request, pending);
+    }
+
+    fn post(&mut self, received: Received) -> MessageIndex {
+        let ends = (received.from, self.process);
+        let message = self
+            .builder
+            .receive(ends, Channel::Matched(received.matching));
+        self.steps.push(Step::Post(message));
+        message
+    }
+
+    /// The rounds of the group's next operation.
+    fn collective(
+        &mut self,
+        shape: Shape,
+        group: u32,
+        root: Option<usize>,
+        bytes: u64,
+    ) -> Vec<Step> {
+        let number = self.operations.entry(group).or_default();
+        let of_root = self.builder.from_roots[&(group, *number)];
+        let channel = Channel::Collective(group, *number);
+        *number += 1;
+        let known = &self.builder.groups[&group];
+        // Of a group that is not wholly in the trace, such as an intercommunicator's, nothing is known.
+        if known.members.len() != known.count {
+            return vec![];
+        }
+        let members = known.members.clone();
+        let member = Member {
+            index: position(&members, self.process),
+            count: members.len(),
+            root: root.map_or(0, |root| position(&members, root)),
+            bytes: match shape {
+                Shape::Broadcast | Shape::Scatter => of_root,
+                _ => bytes,
+            },
+        };
+        self.rounds(&members, member, shape, channel)
+    }
+
+    fn fence(&mut self) {
+        self.steps.push(Step::Flush);
+        let channel = Channel::Fence(self.fences);
+        self.fences += 1;
+        let members = self.builder.fencers.clone();
+        let member = Member {
+            index: position(&members, self.process),
+            count: members.len(),
+            root: 0,
+            bytes: 0,
+        };
+        let rounds = self.rounds(&members, member, Shape::Barrier, channel);
+        self.steps.extend(rounds);
+    }
+
+    fn rounds(
+        &mut self,
+        members: &[usize],
+        member: Member,
+        shape: Shape,
+        channel: Channel,
+    ) -> Vec<Step> {
+        let me = members[member.index];
+        let mut steps = Vec::new();
+        for round in member.rounds(shape) {
+            let mut waits = Vec::new();
+            for from in round.receives {
+                let message = self.builder.receive((members[from], me), channel);
+                steps.push(Step::Post(message));
+                waits.push(Part::Received(message));
+            }
+            for (to, bytes) in round.sends {
+                let message = self.builder.send((me, members[to]), channel, bytes);
+                steps.push(Step::Send(message));
+                waits.push(Part::Sent(message));
+            }
+            steps.push(Step::Wait(waits));
+        }
+        steps
+    }
+}
+
+fn position(members: &[usize], process: usize) -> usize {
+    // A root that is not among them, of an intercommunicator, stands for the first.
+    members.binary_search(&process).unwrap_or(0)
+}
+
+/// What each posted receive had in the end, by the event that posted it.
+fn posted(events: &[Event]) -> HashMap<usize, Received> {
+    let mut open: HashMap<u32, usize> = HashMap::new();
+    let mut found = HashMap::new();
+    for (at, event) in events.iter().enumerate() {
+        match event.action {
+            Action::Post { request } => {
+                open.insert(request, at);
+            }
+            Action::Complete { request, received } => {
+                if let (Some(at), Some(received)) = (open.remove(&request), received) {
+                    found.insert(at, received);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}

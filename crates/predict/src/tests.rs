@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that are small enough to be replayed by hand.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+
+/// o_s 1, L 5, o_r 2, g 3 us; 10 ns a byte; more than 1000 bytes are asked for.
+fn network() -> Network {
+    Network {
+        name: "a network".into(),
+        source: "this test".into(),
+        points: vec![Point {
+            bytes: 1,
+            l_us: 5.0,
+            os_us: 1.0,
+            or_us: 2.0,
+            g_us: 3.0,
+        }],
+        ns_per_byte: 10.0,
+        eager_max: 1000,
+        progress: Progress::Calls,
+    }
+}
+
+/// A network that costs nothing.
+fn ideal() -> Network {
+    Network {
+        points: vec![Point {
+            bytes: 1,
+            ..Point::default()
+        }],
+        ns_per_byte: 0.0,
+        ..network()
+    }
+}
+
+const WORLD: Matching = Matching { group: 1, tag: 7 };
+
+/// A process that is written call by call.
+#[derive(Default)]
+struct Script {
+    events: Vec<Event>,
+    now_ns: u64,
+}
+
+impl Script {
+    fn compute(mut self, us: u64) -> Script {
+        self.now_ns += us * 1000;
+        self
+    }
+
+    /// A call took a microsecond when it was recorded, which is of no importance.
+    fn call(mut self, actions: &[Action]) -> Script {
+        let (start_ns, end_ns) = (self.now_ns, self.now_ns + 1000);
+        let event = |action: &Action| Event {
+            start_ns,
+            end_ns,
+            action: *action,
+        };
+        self.events.extend(actions.iter().map(event));
+        self.now_ns = end_ns;
+        self
+    }
+
+    fn send(self, to: usize, bytes: u64) -> Script {
+        self.call(&[Action::Send {
+            to,
+            matching: WORLD,
+            bytes,
+            request: None,
+        }])
+    }
+
+    fn isend(self, to: usize, bytes: u64, request: u32) -> Script {
+        self.call(&[Action::Send {
+            to,
+            matching: WORLD,
+            bytes,
+            request: Some(request),
+        }])
+    }
+
+    fn receive(self, from: usize) -> Script {
+        self.call(&[Action::Receive(Received {
+            from,
+            matching: WORLD,
+        })])
+    }
+
+    fn post(self, request: u32) -> Script {
+        self.call(&[Action::Post { request }])
+    }
+
+    fn complete(self, request: u32, from: Option<usize>) -> Script {
+        let received = from.map(|from| Received {
+            from,
+            matching: WORLD,
+        });
+        self.call(&[Action::Complete { request, received }])
+    }
+
+    fn collective(self, shape: Shape, members: usize, bytes: u64) -> Script {
+        let root = Some(0);
+        self.call(&[Action::Collective {
+            shape,
+            group: 1,
+            members,
+            root,
+            bytes,
+            request: None,
+        }])
+    }
+}
+
+fn script() -> Script {
+    Script::default()
+}
+
+fn trace(scripts: impl IntoIterator<Item = Script>) -> Trace {
+    let process = |script: Script| Process {
+        events: script.events,
+        end_ns: script.now_ns,
+    };
+    Trace {
+        processes: scripts.into_iter().map(process).collect(),
+    }
+}
+
+fn predict(trace: &Trace, network: &Network) -> Prediction {
+    let replayer = Replayer::new(trace).unwrap();
+    let hosts = replayer.process_count();
+    replayer.predict(network, &ideal(), hosts).unwrap()
+}
+
+/// Microseconds on a host for each process.
+fn takes_us(scripts: impl IntoIterator<Item = Script>, network: &Network) -> f64 {
+    predict(&trace(scripts), network).seconds * 1e6
+}
+
+fn assert_close(value: f64, expected: f64) {
+    assert!(
+        (value - expected).abs() < 1e-6,
+        "{value}, expected {expected}"
+    );
+}
+
+#[test]
+fn a_message_takes_work_latency_and_work() {
+    let scripts = [script().compute(10).send(1, 1), script().receive(0)];
+    assert_close(takes_us(scripts, &network()), 10.0 + 1.0 + 5.0 + 2.0);
+}
+
+#[test]
+fn a_ping_pong_takes_a_delay_for_each_message() {
+    let (mut one, mut other) = (script(), script());
+    for _ in 0..10 {
+        one = one.send(1, 1).receive(1);
+        other = other.receive(0).send(0, 1);
+    }
+    assert_close(takes_us([one, other], &network()), 20.0 * 8.0);
+}
+
+#[test]
+fn a_message_that_is_there_already_is_only_work() {
+    let scripts = [script().send(1, 1), script().compute(100).receive(0)];
+    assert_close(takes_us(scripts, &network()), 102.0);
+}
+
+#[test]
+fn messages_one_behind_the_other_keep_the_gap() {
+    let scripts = [
+        script().send(1, 1).send(1, 1),
+        script().receive(0).receive(0),
+    ];
+    // There at 6, and at 3 + 1 + 5.
+    assert_close(takes_us(scripts, &network()), 9.0 + 2.0);
+}
+
+#[test]
+fn messages_of_two_senders_keep_the_gap_at_their_receiver() {
+    let scripts = [
+        script().receive(1).receive(2),
+        script().send(0, 1),
+        script().send(0, 1),
+    ];
+    // There at 6, and 3 after that.
+    assert_close(takes_us(scripts, &network()), 9.0 + 2.0);
+}
+
+#[test]
+fn a_long_message_waits_until_it_is_asked_for() {
+    let long = 2001;
+    // 20 us for 2000 bytes more than one.
+    let delay_us = 8.0 + 20.0;
+    let scripts = [script().send(1, long), script().receive(0)];
+    assert_close(takes_us(scripts, &network()), delay_us);
+    // Asked for late: granted at 100, which takes 8; then 1 + (25 - 6 - 8) + 2.
+    let scripts = [script().send(1, long), script().compute(100).receive(0)];
+    assert_close(takes_us(scripts, &network()), 108.0 + 14.0);
+}
+
+#[test]
+fn without_progress_a_long_message_waits_for_the_calls_of_both() {
+    let scripts = || {
+        [
+            script().isend(1, 2001, 1).compute(300).complete(1, None),
+            script().post(1).compute(100).complete(1, Some(0)),
+        ]
+    };
+    // Announced at 6, seen at 100, granted at 108, seen by the sender at 301.
+    assert_close(takes_us(scripts(), &network()), 301.0 + 14.0);
+    let by_itself = Network {
+        progress: Progress::Always,
+        ..network()
+    };
+    // All is there while both compute: the sender's 1 + 300 is the longest.
+    assert_close(takes_us(scripts(), &by_itself), 301.0);
+}
+
+#[test]
+fn receives_meet_sends_in_the_order_in_which_they_were_posted() {
+    // The second one completes first in the receiver's program; the first message is the late one.
+    let scripts = [
+        script().compute(50).send(1, 1).send(1, 1),
+        script()
+            .post(1)
+            .post(2)
+            .complete(2, Some(0))
+            .complete(1, Some(0)),
+    ];
+    // The second is there at 50 + 3 + 6; then the first one's work.
+    assert_close(takes_us(scripts, &network()), 59.0 + 2.0 + 2.0);
+}
+
+#[test]
+fn an_exchange_in_one_call_goes_both_ways_at_once() {
+    let exchange = |other| {
+        let matching = WORLD;
+        script().call(&[
+            Action::Send {
+                to: other,
+                matching,
+                bytes: 1,
+                request: None,
+            },
+            Action::Receive(Received {
+                from: other,
+                matching,
+            }),
+        ])
+    };
+    assert_close(takes_us([exchange(1), exchange(0)], &network()), 8.0);
+}
+
+#[test]
+fn a_barrier_holds_all_until_the_last_has_come() {
+    let scripts = [
+        script().compute(100).collective(Shape::Barrier, 2, 0),
+        script().collective(Shape::Barrier, 2, 0),
+    ];
+    let prediction = predict(&trace(scripts), &network());
+    assert_close(prediction.seconds * 1e6, 108.0);
+    assert_close(prediction.imbalance_s * 1e6, 50.0);
+    assert_eq!(prediction.bound, Bound::Imbalance);
+}
+
+#[test]
+fn collective_operations_of_other_groups_do_not_meet() {
+    let collective = |group| Action::Collective {
+        shape: Shape::Barrier,
+        group,
+        members: 2,
+        root: None,
+        bytes: 0,
+        request: None,
+    };
+    let scripts = [
+        script().call(&[collective(1)]),
+        script().call(&[collective(1)]).call(&[collective(2)]),
+        script().compute(40).call(&[collective(2)]),
+    ];
+    assert_close(takes_us(scripts, &network()), 48.0);
+}
+
+#[test]
+fn a_broadcast_has_its_root_s_length_and_a_nonblocking_one_ends_with_its_request() {
+    let long = 200;
+    let broadcast = |bytes, request| Action::Collective {
+        shape: Shape::Broadcast,
+        group: 1,
+        members: 2,
+        root: Some(1),
+        bytes,
+        request,
+    };
+    let scripts = [
+        script().call(&[broadcast(0, Some(3))]).complete(3, None),
+        script().call(&[broadcast(long, None)]),
+    ];
+    assert_close(takes_us(scripts, &network()), 8.0 + 1.99);
+}
+
+#[test]
+fn remote_operations_are_done_at_the_fence() {
+    let fence = |script: Script| script.call(&[Action::Fence]);
+    let remote = Action::Remote {
+        to: 1,
+        bytes: 1,
+        returns: false,
+    };
+    let scripts = [fence(script().call(&[remote])), fence(script())];
+    // There and worked off after 8, known after 16, and the barrier's 8.
+    assert_close(takes_us(scripts, &network()), 24.0);
+    let remote = Action::Remote {
+        to: 1,
+        bytes: 1,
+        returns: true,
+    };
+    let scripts = [script().call(&[remote]).call(&[Action::Flush]), script()];
+    // Asked at 6, back at 12, and work.
+    assert_close(takes_us(scripts, &network()), 14.0);
+}
+
+#[test]
+fn processes_of_one_host_use_its_memory() {
+    let scripts = [
+        script().send(1, 1),
+        script().receive(0).send(2, 1),
+        script().receive(1),
+        script(),
+    ];
+    let replayer = Replayer::new(&trace(scripts)).unwrap();
+    let on = |hosts| {
+        replayer
+            .predict(&network(), &ideal(), hosts)
+            .unwrap()
+            .seconds
+            * 1e6
+    };
+    assert_close(on(4), 16.0);
+    assert_close(on(2), 8.0);
+    assert_close(on(1), 0.0);
+}
+
+#[test]
+fn what_bounds_a_program_is_what_it_would_save_most_of() {
+    let exchange = |bytes, times| {
+        let (mut one, mut other) = (script().compute(1), script().compute(1));
+        for _ in 0..times {
+            one = one.send(1, bytes).receive(1);
+            other = other.receive(0).send(0, bytes);
+        }
+        predict(&trace([one, other]), &network()).bound
+    };
+    assert_eq!(exchange(1, 10), Bound::Latency);
+    assert_eq!(exchange(900, 10), Bound::Bandwidth);
+    let (mut one, mut other) = (script(), script());
+    for _ in 0..100 {
+        one = one.send(1, 1);
+        other = other.receive(0);
+    }
+    assert_eq!(predict(&trace([one, other]), &network()).bound, Bound::Rate);
+    let scripts = [
+        script().compute(1000).send(1, 1),
+        script().compute(1000).receive(0),
+    ];
+    let prediction = predict(&trace(scripts), &network());
+    assert_eq!(prediction.bound, Bound::Computing);
+    assert!((1.9..2.0).contains(&prediction.speedup), "{prediction:?}");
+}
+
+#[test]
+fn the_smallest_network_that_will_do_is_within_a_twentieth_of_the_best() {
+    let scripts = [
+        script().compute(1000).send(1, 1),
+        script().compute(1000).receive(0),
+    ];
+    let trace = trace(scripts);
+    let slow = Network {
+        name: "slow".into(),
+        ..with_latency(500.0)
+    };
+    let middle = Network {
+        name: "middle".into(),
+        ..with_latency(40.0)
+    };
+    let fast = Network {
+        name: "fast".into(),
+        ..with_latency(1.0)
+    };
+    let predictions = [slow, middle, fast].map(|network| predict(&trace, &network));
+    assert_eq!(smallest_sufficient(&predictions).unwrap().network, "middle");
+    assert_eq!(smallest_sufficient(&[]), None);
+}
+
+fn with_latency(l_us: f64) -> Network {
+    let mut network = network();
+    network.points[0].l_us = l_us;
+    network
+}
+
+#[test]
+fn messages_without_their_other_end_are_counted_and_do_not_hold_anybody() {
+    let scripts = [script().send(1, 5000), script().receive(2), script()];
+    let replayer = Replayer::new(&trace(scripts)).unwrap();
+    assert_eq!(replayer.unmatched_count(), 2);
+    assert!(replayer.predict(&network(), &ideal(), 3).is_ok());
+}
+
+#[test]
+fn sends_that_have_to_return_unreceived_are_told_where_they_do_not() {
+    let scripts = [
+        script().send(1, 900).receive(1),
+        script().send(0, 900).receive(0),
+    ];
+    let replayer = Replayer::new(&trace(scripts)).unwrap();
+    assert!(replayer.predict(&network(), &ideal(), 2).is_ok());
+    let asking = Network {
+        eager_max: 100,
+        ..network()
+    };
+    let stuck = replayer.predict(&asking, &ideal(), 2);
+    assert_eq!(
+        stuck,
+        Err(TraceError::Stuck {
+            process: 0,
+            other: 1
+        })
+    );
+}
+
+#[test]
+fn traces_that_make_no_sense_are_refused() {
+    assert_eq!(
+        Replayer::new(&Trace::default()).unwrap_err(),
+        TraceError::Empty
+    );
+    let scripts = [script().send(5, 1), script()];
+    let named = TraceError::Process {
+        process: 0,
+        named: 5,
+        count: 2,
+    };
+    assert_eq!(Replayer::new(&trace(scripts)).unwrap_err(), named);
+    let mut backwards = trace([script().compute(5).send(0, 1).send(0, 1)]);
+    backwards.processes[0].events[1].start_ns = 5500;
+    let times = TraceError::Times {
+        process: 0,
+        event: 1,
+    };
+    assert_eq!(Replayer::new(&backwards).unwrap_err(), times);
+    let mut endless = trace([script().send(0, 1)]);
+    endless.processes[0].end_ns = 10;
+    let times = TraceError::Times {
+        process: 0,
+        event: 0,
+    };
+    assert_eq!(Replayer::new(&endless).unwrap_err(), times);
+}
+
+#[test]
+fn parameters_between_measured_lengths_are_between_theirs() {
+    let mut network = network();
+    network.points.push(Point {
+        bytes: 101,
+        l_us: 15.0,
+        os_us: 3.0,
+        or_us: 4.0,
+        g_us: 13.0,
+    });
+    let half = network.at(51);
+    assert_eq!(
+        (half.l_us, half.os_us, half.or_us, half.g_us),
+        (10.0, 2.0, 3.0, 8.0)
+    );
+    assert_eq!(network.at(0).l_us, 5.0);
+    let beyond = network.at(1101);
+    assert_close(beyond.l_us, 25.0);
+    assert_close(beyond.g_us, 23.0);
+    assert_close(beyond.os_us, 3.0);
+}
+
+#[test]
+fn networks_that_make_no_sense_are_refused() {
+    let check = |change: fn(&mut Network)| {
+        let mut network = network();
+        change(&mut network);
+        network.check()
+    };
+    assert_eq!(check(|_| {}), Ok(()));
+    let none = check(|network| network.points.clear());
+    assert_eq!(none, Err(NetworkError::NoPoints("a network".into())));
+    let order = check(|network| network.points.push(Point::default()));
+    assert_eq!(order, Err(NetworkError::Order("a network".into())));
+    for change in [
+        (|network| network.points[0].g_us = -1.0) as fn(&mut Network),
+        |network| network.points[0].os_us = f64::NAN,
+        |network| network.points[0].l_us = -3.5,
+        |network| network.ns_per_byte = f64::INFINITY,
+    ] {
+        assert_eq!(check(change), Err(NetworkError::Time("a network".into())));
+    }
+    assert_eq!(check(|network| network.points[0].l_us = -2.5), Ok(()));
+}
+
+#[test]
+fn the_papers_networks_have_the_times_that_it_printed() {
+    let networks = of_the_paper();
+    for (network, (latency_us, mbytes_per_s)) in
+        networks
+            .iter()
+            .zip([(57.0, 10.5), (40.0, 11.2), (7.92, 98.28), (9.33, 108.44)])
+    {
+        assert_eq!(network.check(), Ok(()));
+        assert_close(network.at(1).delay_us(), latency_us);
+        assert_close(31_487.0 / network.at(31_487).delay_us(), mbytes_per_s);
+    }
+}
+
+#[test]
+fn a_slower_wire_bounds_the_bandwidth_and_adds_its_time() {
+    let software = network();
+    let gigabit = software.over_wire(1.0);
+    assert_eq!(gigabit.check(), Ok(()));
+    // A message of a byte is a frame of 91 bytes.
+    assert_close(gigabit.at(1).delay_us(), 8.0 + 91.0 * 8.0 / 1e3);
+    assert_close(gigabit.at(1).g_us, 3.0);
+    // The software is the slower one: 10 ns a byte against 8.5.
+    assert_close(gigabit.ns_per_byte, 10.0);
+    let fast_ethernet = software.over_wire(0.1);
+    assert_close(fast_ethernet.ns_per_byte, 1538.0 / 1448.0 * 80.0);
+    let megabyte = fast_ethernet.at(1 << 20);
+    assert!(
+        (megabyte.g_us - 1.0486e6 * 1.0622 * 0.08).abs() < 100.0,
+        "{megabyte:?}"
+    );
+}
