@@ -212,7 +212,7 @@ extern "C" fn readerr(eq: *mut FidEq, out: *mut EqErrEntry, flags: u64) -> isize
             let Some(Event::Failed { fid, errno, data }) = events.front() else {
                 return Err(Errno::AGAIN);
             };
-            (out.fid, out.context, out.data) = (fid.ptr(), null_mut(), 0);
+            (out.fid, out.context, out.data) = (fid.ptr(), fid.context(), 0);
             (out.err, out.prov_errno) = (errno.0, errno.0);
             let data = data.clone();
             if flags & LEAVE == 0 {

@@ -291,8 +291,9 @@ pub(crate) unsafe fn hand_out(
 extern "C" fn listen(at: *mut FidPep) -> c_int {
     status(|| {
         // SAFETY: an open passive endpoint of ours.
-        let pep = unsafe { pep(at) };
-        pep.state.lock().listen(Fidptr::new(at.cast()))
+        let (pep, context) = unsafe { (pep(at), (*at).fid.context) };
+        let fid = Fidptr::new(at.cast(), context);
+        pep.state.lock().listen(fid)
     })
 }
 

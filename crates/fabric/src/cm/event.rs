@@ -2,6 +2,7 @@
 //! What an event queue holds, in the order in which it happened.
 
 use std::collections::VecDeque;
+use std::ffi::c_void;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -15,17 +16,35 @@ use crate::wake::Wake;
 /// waits in the system's backlog.
 const EVENTS_MAX: usize = 4096;
 
-/// An object of the application's, which events name. It is never followed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fidptr(usize);
+/// An object of the application's, which events name, and the context that it was opened with. Neither
+/// is ever followed.
+#[derive(Clone, Copy)]
+pub(crate) struct Fidptr {
+    at: usize,
+    context: usize,
+}
 
 impl Fidptr {
-    pub(crate) fn new(fid: *mut Fid) -> Fidptr {
-        Fidptr(fid as usize)
+    pub(crate) fn new(fid: *mut Fid, context: *mut c_void) -> Fidptr {
+        Fidptr {
+            at: fid as usize,
+            context: context as usize,
+        }
     }
 
     pub(crate) fn ptr(self) -> *mut Fid {
-        self.0 as *mut Fid
+        self.at as *mut Fid
+    }
+
+    pub(crate) fn context(self) -> *mut c_void {
+        self.context as *mut c_void
+    }
+}
+
+impl PartialEq for Fidptr {
+    /// An object is itself, whatever context the application has given it since.
+    fn eq(&self, other: &Fidptr) -> bool {
+        self.at == other.at
     }
 }
 

@@ -110,7 +110,7 @@ extern "C" fn connect(
     status(|| unsafe {
         let data = pep::param_of(param, len)?;
         let to = sockaddr::read_by_family(addr).ok_or(Errno::INVAL)?;
-        let fid = Fidptr::new(ep.cast());
+        let fid = Fidptr::new(ep.cast(), (*ep).fid.context);
         with(ep.cast(), |ep| {
             let own = ep.address();
             ep.link()?.connect(fid, own, &to, data)
@@ -122,7 +122,7 @@ extern "C" fn accept(ep: *mut FidEp, param: *const c_void, len: usize) -> c_int 
     // SAFETY: an open endpoint of ours; the application's data.
     status(|| unsafe {
         let data = pep::param_of(param, len)?;
-        let fid = Fidptr::new(ep.cast());
+        let fid = Fidptr::new(ep.cast(), (*ep).fid.context);
         with(ep.cast(), |ep| {
             let own = ep.address();
             ep.link()?.accept(fid, &own, data)

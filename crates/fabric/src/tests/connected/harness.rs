@@ -14,6 +14,9 @@ use crate::provider::fi_prov_ini;
 use crate::sockaddr;
 use crate::tests::harness::{API, PATIENCE, close, free, ok};
 
+/// What endpoints are opened with.
+pub(super) const CONTEXT: *mut c_void = 0x77 as *mut c_void;
+
 pub(super) const AGAIN: isize = -(libc::EAGAIN as isize);
 pub(super) const NOT_CONNECTED: isize = -(libc::ENOTCONN as isize);
 
@@ -262,7 +265,7 @@ impl Side {
                 &raw mut cq,
                 null_mut(),
             ));
-            ok((ops.endpoint)(domain, info, &raw mut ep, null_mut()));
+            ok((ops.endpoint)(domain, info, &raw mut ep, CONTEXT));
             let fid = &raw mut (*ep).fid;
             ok(((*(*fid).ops).bind)(fid, &raw mut (*cq).fid, SEND | RECV));
         }

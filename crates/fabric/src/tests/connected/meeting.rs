@@ -6,7 +6,7 @@
 use std::net::TcpListener;
 use std::ptr::null_mut;
 
-use super::harness::{Desk, Server, Side, ask, name_of};
+use super::harness::{CONTEXT, Desk, Server, Side, ask, name_of};
 use crate::abi::*;
 use crate::cm::DATA_LEN_MAX;
 use crate::sockaddr;
@@ -83,8 +83,8 @@ fn a_rejection_arrives_as_a_failure_with_its_data() {
     assert_eq!(server.reject(handle, b"no thanks"), 0);
     let (failure, data) = client.desk.failure(|| ());
     assert_eq!(
-        (failure.fid, failure.err),
-        (client.fid(), libc::ECONNREFUSED)
+        (failure.fid, failure.context, failure.err),
+        (client.fid(), CONTEXT, libc::ECONNREFUSED)
     );
     assert_eq!(data, b"no thanks");
     // Answered once, it can be answered no more.
