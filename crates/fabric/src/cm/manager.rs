@@ -210,6 +210,8 @@ impl Manager {
         }))?;
         conn.connect(peer);
         inner.tell(CONNECTED, fid, Box::default());
+        // It may have ended already, or have said more with its request.
+        inner.serve_line(at);
         Ok(at)
     }
 
@@ -387,7 +389,7 @@ impl Inner {
                 Heard::End(None) => self.fail(at, Errno(libc::ECONNRESET), Box::default()),
             },
             // Anything that is said now is out of turn, and ends it as silence would. `P16.2`
-            Phase::Connected if matches!(line.talk.hear(), Heard::Nothing) => {}
+            Phase::Connected if line.talk.is_silent() => {}
             Phase::Connected => self.end(at),
         }
     }

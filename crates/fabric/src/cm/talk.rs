@@ -86,6 +86,11 @@ impl Talk {
         }
     }
 
+    /// Whether the other end is there, and has said nothing that nobody has heard.
+    pub(super) fn is_silent(&mut self) -> bool {
+        matches!(self.hear(), Heard::Nothing) && self.heard.is_empty()
+    }
+
     /// Whether a connection that was begun stands now.
     ///
     /// # Errors

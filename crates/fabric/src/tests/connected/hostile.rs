@@ -91,38 +91,45 @@ fn of_many_who_say_nothing_the_oldest_goes() {
     is_shown_the_door(&mut first, &server);
 }
 
+/// Somebody who asks with these bytes, a request first, and is accepted.
+fn asker_with(server: &Server, bytes: &[u8]) -> (TcpStream, Side) {
+    let mut stranger = stranger(server);
+    stranger.write_all(bytes).unwrap();
+    let request = server.request(|| ());
+    (stranger, server.accept(request, b""))
+}
+
+fn hears_the_end(server: &Server, accepted: &Side) {
+    let got = server.desk.wait(|| ()).unwrap();
+    assert_eq!((got.event, got.fid), (SHUTDOWN, accepted.fid()));
+}
+
 // P16.2
 #[test]
 fn who_says_more_than_its_turn_is_hung_up_on() {
     let server = Server::listening();
     let (_endpoint, id) = some_address();
-    let mut stranger = stranger(&server);
-    stranger
-        .write_all(&frame(ConnectionWord::Request, id, b""))
-        .unwrap();
-    let request = server.request(|| ());
-    let accepted = server.accept(request, b"");
-    stranger.write_all(b"and now?").unwrap();
-    let got = server.desk.wait(|| ()).unwrap();
-    assert_eq!((got.event, got.fid), (SHUTDOWN, accepted.fid()));
+    let request = frame(ConnectionWord::Request, id, b"");
+    for more in [&b"and now?"[..], b"P"] {
+        let (mut stranger, accepted) = asker_with(&server, &request);
+        stranger.write_all(more).unwrap();
+        hears_the_end(&server, &accepted);
+        // The same when it comes with the request.
+        let (_stranger, accepted) = asker_with(&server, &[&request, more].concat());
+        hears_the_end(&server, &accepted);
+    }
 }
 
 #[test]
 fn a_peer_whose_process_is_gone_has_hung_up() {
     let server = Server::listening();
     let (endpoint, id) = some_address();
-    let mut stranger = stranger(&server);
-    stranger
-        .write_all(&frame(ConnectionWord::Request, id, b""))
-        .unwrap();
-    let request = server.request(|| ());
-    let accepted = server.accept(request, b"");
+    let (stranger, accepted) = asker_with(&server, &frame(ConnectionWord::Request, id, b""));
     let mut got = [0];
     assert_eq!(accepted.recv(&mut got, 1), 0);
     drop((endpoint, stranger));
     assert_eq!(accepted.wait(&accepted).unwrap_err().err, libc::ECANCELED);
-    let got = server.desk.wait(|| ()).unwrap();
-    assert_eq!((got.event, got.fid), (SHUTDOWN, accepted.fid()));
+    hears_the_end(&server, &accepted);
 }
 
 /// What a client hears of a server that answers with these bytes, and closes.
