@@ -3,7 +3,7 @@
 
 mod atomic;
 mod connected;
-mod harness;
+pub(crate) mod harness;
 mod messages;
 mod queues;
 mod remote;

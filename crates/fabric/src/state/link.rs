@@ -219,14 +219,22 @@ impl Link {
         self.peer().is_none_or(|peer| engine.is_settled(peer))
     }
 
-    /// Let what was sent arrive, for a while.
-    pub(super) fn linger(&self, engine: &mut Endpoint) {
+    /// Let what was sent arrive, for a while, unless the peer hangs up. Returns whether there is nothing
+    /// left to wait for.
+    pub(super) fn linger(&mut self, engine: &mut Endpoint) -> bool {
         let end = Instant::now() + LINGER;
-        while !self.is_settled(engine) && Instant::now() < end {
+        // By the connection, where a peer that was killed shows long before its session notices.
+        self.look();
+        while !self.is_settled(engine) {
+            if Instant::now() >= end {
+                return false;
+            }
             if engine.poll(&mut |_| {}) == 0 {
                 std::thread::yield_now();
             }
+            self.look_sometimes();
         }
+        true
     }
 
     /// The connection is over, and this is a turn after that: whether all has come that the peer has
@@ -247,5 +255,69 @@ impl Link {
             engine.sever(peer);
         }
         engine.cancel_all();
+    }
+}
+
+#[cfg(test)]
+#[allow(unsafe_code, reason = "lends memory of the test to the engine")]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::ptr::null_mut;
+
+    use portolan::{Cookie, EndpointConfig, RawPiece, RawSend, RawSpace};
+    use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord};
+
+    use super::*;
+    use crate::tests::harness::PATIENCE;
+
+    /// Ask who listens there, be accepted as the endpoint of this address, and hear of it.
+    fn connected(link: &mut Link, engine: &mut Endpoint, address: EndpointAddress) -> TcpStream {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = server.local_addr().unwrap();
+        let fid = Fidptr::new(null_mut(), null_mut());
+        link.set_manager(Arc::new(Manager::new().unwrap())).unwrap();
+        link.connect(fid, engine.address(), &to, b"").unwrap();
+        let (mut stream, _) = server.accept().unwrap();
+        let mut bytes = [0; CONNECTION_LEN_MAX];
+        let answer = ConnectionFrame {
+            word: ConnectionWord::Accept,
+            endpoint_id: *address.as_bytes(),
+            data: b"",
+        };
+        let len = answer.emit(&mut bytes);
+        stream.write_all(&bytes[..len]).unwrap();
+        let begun = Instant::now();
+        while link.look() != Some(Stage::Connected) {
+            assert!(begun.elapsed() < PATIENCE, "no answer");
+        }
+        link.meet(engine).unwrap();
+        stream
+    }
+
+    #[test]
+    fn nothing_is_waited_for_once_the_peer_has_hung_up() {
+        // Too long to be taken before it is wanted.
+        let mut data = vec![7; 1 << 20];
+        let open = || Endpoint::open(&EndpointConfig::default()).unwrap();
+        // The other never works, as one that was killed.
+        let (mut engine, other) = (open(), open());
+        let mut link = Link::default();
+        let stream = connected(&mut link, &mut engine, other.address());
+        let send = RawSend {
+            space: RawSpace::Plain,
+            imm: None,
+            delivered: false,
+        };
+        let piece = RawPiece {
+            ptr: data.as_mut_ptr(),
+            len: data.len(),
+        };
+        // SAFETY: the data outlive the engine.
+        unsafe { engine.send(link.peer().unwrap(), &send, &[piece], Cookie::new(1)) }.unwrap();
+        assert!(!link.is_settled(&engine), "nobody has taken it");
+        drop(stream);
+        assert!(link.linger(&mut engine), "it waited all the while");
+        link.close();
     }
 }

@@ -11,7 +11,7 @@ use crate::abi::*;
 use crate::provider::fi_prov_ini;
 
 /// Longest wait for something that has to come, on a machine that is busy with other things.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const API: u32 = version(1, 17);
 
 /// How a program opens its endpoint.

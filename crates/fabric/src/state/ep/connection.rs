@@ -107,7 +107,9 @@ impl Drop for Ep {
         if let Some(link) = &mut self.link
             && !self.engine.is_forked()
         {
-            link.linger(&mut self.engine);
+            if !link.linger(&mut self.engine) {
+                log::info!("a connected endpoint is closed before all that was sent has arrived");
+            }
             link.close();
             link.part(&mut self.engine);
         }
