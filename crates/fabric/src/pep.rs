@@ -147,8 +147,7 @@ pub(crate) unsafe fn take_socket(handle: *mut Fid) -> Result<OwnedFd, Errno> {
 
 impl State {
     fn bind(&mut self, addr: &SocketAddr) -> Result<(), Errno> {
-        // Gone first: it may have this very address.
-        self.socket = None;
+        // One that cannot be had leaves what there is. It may be this very address.
         let socket = socket::bind(addr)?;
         self.name = socket::name(&socket);
         self.socket = Some(socket);
@@ -161,12 +160,21 @@ impl State {
             return Err(Errno::OPBADSTATE);
         }
         let manager = Arc::clone(manager);
-        if self.socket.is_none() {
-            self.bind(&(Ipv4Addr::UNSPECIFIED, 0).into())?;
+        match (&self.socket, self.name) {
+            (Some(_), _) => {}
+            (None, None) => self.bind(&(Ipv4Addr::UNSPECIFIED, 0).into())?,
+            // An endpoint has taken its address.
+            (None, Some(_)) => return Err(Errno::OPBADSTATE),
         }
         let socket = self.socket.take().ok_or(Errno::INVAL)?;
         let template = self.template.clone();
-        self.listening = Some(manager.listen(socket, self.backlog, fid, template)?);
+        match manager.listen(socket, self.backlog, fid, template) {
+            Ok(listening) => self.listening = Some(listening),
+            Err((socket, errno)) => {
+                self.socket = Some(socket);
+                return Err(errno);
+            }
+        }
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -143,50 +143,69 @@ impl Manager {
     /// Take connections at a bound socket, for a passive endpoint. Requests come as `template` says.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; the socket comes back with it, still bound.
     pub(crate) fn listen(
         self: &Arc<Manager>,
         bound: OwnedFd,
         backlog: i32,
         fid: Fidptr,
         template: Answer,
-    ) -> Result<Listening, Errno> {
-        let listener = Listener {
-            socket: socket::listen(bound, backlog)?,
-            fid,
-            template,
+    ) -> Result<Listening, (OwnedFd, Errno)> {
+        let mut inner = self.lock();
+        let listened = socket::listen(&bound, backlog);
+        let at = match listened.and_then(|()| inner.watch(&bound, false)) {
+            Ok(at) => at,
+            Err(error) => return Err((bound, error.into())),
         };
-        let at = self.lock().add(Slot::Listener(Box::new(listener)))?;
+        inner.put(
+            at,
+            Slot::Listener(Box::new(Listener {
+                socket: TcpListener::from(bound),
+                fid,
+                template,
+            })),
+        );
         let manager = Arc::clone(self);
         Ok(Listening { manager, at, fid })
     }
 
-    /// Ask who listens at `to` for a connection, as the endpoint of this address. Returns the place of
-    /// the socket.
+    /// Ask who listens at `to` for a connection, by a new socket, as the endpoint of this address.
+    /// Returns the place of the socket.
     ///
     /// # Errors
-    /// What the system says at once. What it says later is an event.
+    /// What the system says at once; the socket comes back with it, still bound. What it says later is
+    /// an event.
     pub(crate) fn connect(
         &self,
         (conn, fid): (&Arc<Conn>, Fidptr),
-        bound: Option<OwnedFd>,
+        socket: OwnedFd,
         to: &SocketAddr,
         own: EndpointAddress,
         data: &[u8],
-    ) -> Result<usize, Errno> {
-        let talk = Talk::new(socket::connect(bound, to)?);
+    ) -> Result<usize, (OwnedFd, Errno)> {
+        let mut inner = self.lock();
+        // Before it connects: what was begun cannot be taken back.
+        let at = match inner.watch(&socket, true) {
+            Ok(at) => at,
+            Err(error) => return Err((socket, error.into())),
+        };
+        if let Err(error) = socket::connect(&socket, to) {
+            inner.net.remove(&socket);
+            return Err((socket, error.into()));
+        }
+        let talk = Talk::new(TcpStream::from(socket));
         conn.set_local(talk.local());
         conn.set_remote(Some(*to));
-        let data = data.into();
-        let mut inner = self.lock();
-        let at = inner.add(Slot::Line(Line {
+        conn.advance(Stage::Asking);
+        let line = Line {
             talk,
             party: party(conn, fid),
-            phase: Phase::Connecting(Ask { own, data }),
-        }))?;
-        let Inner { net, slots, .. } = &mut *inner;
-        net.watch_room(&slots[at], at as u64, true)?;
-        conn.advance(Stage::Asking);
+            phase: Phase::Connecting(Ask {
+                own,
+                data: data.into(),
+            }),
+        };
+        inner.put(at, Slot::Line(line));
         Ok(at)
     }
 
@@ -252,12 +271,27 @@ fn is_of(slot: &Slot, object: Fidptr) -> bool {
 }
 
 impl Inner {
-    fn add(&mut self, slot: Slot) -> Result<usize, Errno> {
-        let entry = self.slots.vacant_entry();
-        let at = entry.key();
-        self.net.add(&slot, at as u64)?;
-        entry.insert(slot);
+    fn add(&mut self, slot: Slot) -> io::Result<usize> {
+        let at = self.watch(&slot, false)?;
+        self.put(at, slot);
         Ok(at)
+    }
+
+    /// Watch what is put into a slot next, also for room to write. Returns the place of that slot.
+    fn watch(&self, socket: impl AsFd, room: bool) -> io::Result<usize> {
+        let at = self.slots.vacant_key();
+        self.net.add(&socket, at as u64)?;
+        if room && let Err(error) = self.net.watch_room(&socket, at as u64, true) {
+            self.net.remove(&socket);
+            return Err(error);
+        }
+        Ok(at)
+    }
+
+    /// Fill the slot that is watched.
+    fn put(&mut self, at: usize, slot: Slot) {
+        let put_at = self.slots.insert(slot);
+        debug_assert_eq!(put_at, at, "a slot was filled in between");
     }
 
     fn remove(&mut self, at: usize) -> Option<Slot> {

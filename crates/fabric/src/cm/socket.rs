@@ -15,7 +15,11 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_BETWEEN: Duration = Duration::from_secs(5);
 const KEEPALIVE_COUNT: u32 = 4;
 
-fn open(addr: &SocketAddr) -> io::Result<OwnedFd> {
+/// A socket without an address yet, for those of the family of this one.
+///
+/// # Errors
+/// What `socket` says.
+pub(crate) fn open(addr: &SocketAddr) -> io::Result<OwnedFd> {
     let family = match addr {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -51,20 +55,18 @@ pub(crate) fn name(socket: &OwnedFd) -> Option<SocketAddr> {
 ///
 /// # Errors
 /// What `listen` says.
-pub(super) fn listen(socket: OwnedFd, backlog: i32) -> io::Result<TcpListener> {
-    rustix::net::listen(&socket, backlog)?;
-    Ok(TcpListener::from(socket))
+pub(super) fn listen(socket: &OwnedFd, backlog: i32) -> io::Result<()> {
+    Ok(rustix::net::listen(socket, backlog)?)
 }
 
-/// Begin to connect, from a socket that is bound or from any.
+/// Begin to connect, from where the socket is bound or from anywhere.
 ///
 /// # Errors
 /// What `connect` says at once.
-pub(super) fn connect(bound: Option<OwnedFd>, to: &SocketAddr) -> io::Result<TcpStream> {
-    let socket = bound.map_or_else(|| open(to), Ok)?;
-    tune(&socket)?;
-    match rustix::net::connect(&socket, to) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+pub(super) fn connect(socket: &OwnedFd, to: &SocketAddr) -> io::Result<()> {
+    tune(socket)?;
+    match rustix::net::connect(socket, to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -72,8 +72,7 @@ impl Link {
     /// Connect from this address.
     pub(crate) fn bind(&mut self, addr: &SocketAddr) -> Result<(), Errno> {
         self.check_idle()?;
-        // Gone first: it may have this very address.
-        self.bound = None;
+        // One that cannot be had leaves what there is. It may be this very address.
         self.set_socket(socket::bind(addr)?);
         Ok(())
     }
@@ -104,9 +103,17 @@ impl Link {
     ) -> Result<(), Errno> {
         let manager = self.manager.as_ref().ok_or(Errno::NOEQ)?;
         self.check_idle()?;
-        let party = (&self.conn, fid);
-        let at = manager.connect(party, self.bound.take(), to, own, data)?;
-        self.socket = Some((at, fid));
+        let (socket, is_bound) = match self.bound.take() {
+            Some(bound) => (bound, true),
+            None => (socket::open(to)?, false),
+        };
+        match manager.connect((&self.conn, fid), socket, to, own, data) {
+            Ok(at) => self.socket = Some((at, fid)),
+            Err((socket, errno)) => {
+                self.bound = is_bound.then_some(socket);
+                return Err(errno);
+            }
+        }
         Ok(())
     }
 

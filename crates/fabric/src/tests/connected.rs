@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connected endpoints: meeting, talking, parting, and what strangers do.
 
+mod addresses;
 mod ending;
 mod harness;
 mod hostile;

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The address that a program was told is the one that is used, also by the call after one that failed.
+
+#![allow(unsafe_code, reason = "the tests call as C does")]
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::ptr::null;
+
+use super::harness::{Server, Side, ask, name_of};
+use crate::abi::*;
+use crate::sockaddr::{self, CAddr};
+
+/// Multicast, where TCP cannot connect: the call says so itself.
+const NOWHERE: &str = "224.0.0.1:9";
+
+fn name_client(client: &Side, addr: SocketAddr) -> c_int {
+    let addr = CAddr::of(&addr);
+    let (at, len) = (addr.bytes().as_ptr().cast_mut(), addr.bytes().len());
+    (client.cm().setname)(client.fid(), at.cast(), len)
+}
+
+fn name_server(server: &Server, addr: SocketAddr) -> c_int {
+    let addr = CAddr::of(&addr);
+    let (at, len) = (addr.bytes().as_ptr().cast_mut(), addr.bytes().len());
+    // SAFETY: an open passive endpoint, whose tables are static.
+    unsafe { ((*(*server.pep).cm).setname)(&raw mut (*server.pep).fid, at.cast(), len) }
+}
+
+#[test]
+fn an_endpoint_connects_from_its_address_after_a_connect_that_failed() {
+    let server = Server::listening();
+    let client = Side::client(&server);
+    assert_eq!(name_client(&client, "127.0.0.1:0".parse().unwrap()), 0);
+    let name = || name_of(client.fid(), client.cm().getname).unwrap();
+    let from = name();
+    let nowhere = CAddr::of(&NOWHERE.parse().unwrap());
+    let to = nowhere.bytes().as_ptr().cast();
+    assert!((client.cm().connect)(client.ep, to, null(), 0) < 0);
+    assert_eq!((name(), client.connect(b"")), (from, 0));
+    let request = server.request(|| client.work());
+    // SAFETY: information that was given to the program.
+    let asker = unsafe { sockaddr::read((*request.info).dest_addr, (*request.info).dest_addrlen) };
+    assert_eq!((asker, name()), (Some(from), from));
+    drop(server.accept(request, b""));
+}
+
+#[test]
+fn a_passive_endpoint_listens_at_its_address_after_a_listen_that_failed() {
+    let (first, second) = (Server::bound(), Server::bound());
+    let at = first.addr();
+    // Two may have an address of which one may listen.
+    assert_eq!((name_server(&second, at), first.listen()), (0, 0));
+    assert_eq!(second.listen(), -libc::EADDRINUSE);
+    assert_eq!(second.addr(), at);
+    drop(first);
+    assert_eq!((second.listen(), second.addr()), (0, at));
+    drop(Side::pair(&second));
+}
+
+#[test]
+fn an_address_that_cannot_be_had_leaves_the_one_there_is() {
+    let (taken, server) = (Server::listening(), Server::bound());
+    let at = server.addr();
+    assert_eq!(name_server(&server, taken.addr()), -libc::EADDRINUSE);
+    assert_eq!((server.listen(), server.addr()), (0, at));
+    let client = Side::client(&server);
+    assert_eq!(name_client(&client, "127.0.0.1:0".parse().unwrap()), 0);
+    let name = || name_of(client.fid(), client.cm().getname).unwrap();
+    let from = name();
+    assert_eq!(name_client(&client, taken.addr()), -libc::EADDRINUSE);
+    assert_eq!((name_client(&client, from), name()), (0, from));
+}
+
+#[test]
+fn a_passive_endpoint_that_gave_its_address_away_does_not_listen_at_another() {
+    let (server, source) = (Server::listening(), Server::bound());
+    let from = source.addr();
+    // SAFETY: an open passive endpoint.
+    let handle = unsafe { &raw mut (*source.pep).fid };
+    let port = Some(server.addr().port());
+    let info = ask(port, 0, |hints| hints.handle = handle).unwrap();
+    let client = Side::open(&source.desk, info);
+    assert_eq!((source.listen(), source.addr()), (-EOPBADSTATE, from));
+    drop(client);
+}
