@@ -272,7 +272,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::ptr::null_mut;
 
-    use portolan::{Cookie, EndpointConfig, RawPiece, RawSend, RawSpace};
+    use portolan::{Cookie, EndpointConfig, RawPiece, RawSend, RawSpace, Sent};
     use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord};
 
     use super::*;
@@ -320,8 +320,10 @@ mod tests {
             ptr: data.as_mut_ptr(),
             len: data.len(),
         };
+        let peer = link.peer().unwrap();
         // SAFETY: the data outlive the engine.
-        unsafe { engine.send(link.peer().unwrap(), &send, &[piece], Cookie::new(1)) }.unwrap();
+        let sent = unsafe { engine.send(peer, &send, &[piece], Cookie::new(1)) };
+        assert!(matches!(sent, Ok(Sent::Pending)));
         assert!(!link.is_settled(&engine), "nobody has taken it");
         drop(stream);
         assert!(link.linger(&mut engine), "it waited all the while");
