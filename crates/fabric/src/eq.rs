@@ -123,7 +123,7 @@ extern "C" fn sread(
                     done => Err(done),
                 }
             };
-            let fd = match queue.manager.with_events(take) {
+            let fd = match queue.manager.with_events(take)? {
                 Err(done) => return done,
                 Ok(_) if deadline.is_over() => return Err(Errno::AGAIN),
                 Ok(fd) => fd,
@@ -220,7 +220,7 @@ extern "C" fn readerr(eq: *mut FidEq, out: *mut EqErrEntry, flags: u64) -> isize
             }
             lend(out, events.keep(data));
             Ok(size_of::<EqErrEntry>().cast_signed())
-        })
+        })?
     })
 }
 
@@ -257,7 +257,7 @@ extern "C" fn write(
             let bytes = bytes.into();
             events.push(Event::Written { event, bytes });
             Ok(len.cast_signed())
-        })
+        })?
     })
 }
 
@@ -289,7 +289,7 @@ extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
         // SAFETY: an open queue of ours; `arg` is as the command wants it.
         unsafe {
             match command {
-                GETWAIT => *arg.cast() = queue(eq).manager.with_events(|events| events.fd()),
+                GETWAIT => *arg.cast() = queue(eq).manager.with_events(|events| events.fd())?,
                 GETWAITOBJ => *arg.cast() = WAIT_FD,
                 _ => return Err(Errno::NOSYS),
             }
@@ -299,7 +299,7 @@ extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
 }
 
 /// # Errors
-/// `AGAIN` if there is something to read.
+/// `AGAIN` if there is something to read, `OPBADSTATE` in a forked child.
 ///
 /// # Safety
 /// An open queue of ours.
@@ -307,7 +307,7 @@ pub(crate) unsafe fn trywait(eq: *mut Fid) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let empty = unsafe { queue(eq) }
         .manager
-        .with_events(|events| events.is_empty());
+        .with_events(|events| events.is_empty())?;
     if empty { Ok(()) } else { Err(Errno::AGAIN) }
 }
 

@@ -315,8 +315,7 @@ extern "C" fn reject(
         // SAFETY: the application's data.
         let data = unsafe { param_of(param, len)? };
         let request = Request::take(handle).ok_or(Errno::INVAL)?;
-        request.reject(data);
-        Ok(())
+        request.reject(data)
     })
 }
 

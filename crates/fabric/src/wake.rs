@@ -14,11 +14,14 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use portolan_sys::epoll::Epoll;
+use portolan_sys::fork::Owner;
 
 /// Tokens are not used: whoever wakes looks at everything.
 const ANY: u64 = 0;
 
+/// The kernel's parts of it are the same in a forked child, which leaves them as they are.
 pub(crate) struct Wake {
+    owner: Owner,
     set: Epoll,
     bell: File,
     /// Somebody is about to sleep; the next entry has to ring.
@@ -37,6 +40,7 @@ impl Wake {
         let set = Epoll::new()?;
         set.add(&bell, ANY)?;
         Ok(Wake {
+            owner: Owner::this_process(),
             set,
             bell,
             armed: false,
@@ -50,12 +54,17 @@ impl Wake {
     }
 
     pub(crate) fn forget(&self, engine: RawFd) {
-        // SAFETY: as in `watch`; the endpoint is closed after this.
-        self.set.remove(unsafe { BorrowedFd::borrow_raw(engine) });
+        if !self.owner.is_another() {
+            // SAFETY: as in `watch`; the endpoint is closed after this.
+            self.set.remove(unsafe { BorrowedFd::borrow_raw(engine) });
+        }
     }
 
     /// Take off old rings, and have the next entry ring.
     pub(crate) fn arm(&mut self) {
+        if self.owner.is_another() {
+            return;
+        }
         let mut count = [0; 8];
         // Nothing to read is the usual case.
         let _ = self.bell.read(&mut count);
@@ -73,6 +82,9 @@ impl Wake {
     #[cold]
     pub(crate) fn ring_now(&mut self) {
         self.armed = false;
+        if self.owner.is_another() {
+            return;
+        }
         // Fails only if the counter is full, and then it is readable.
         let _ = self.bell.write(&1u64.to_ne_bytes());
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use portolan::EndpointAddress;
 use portolan_sys::epoll::Epoll;
+use portolan_sys::fork::Owner;
 use portolan_wire::ConnectionWord;
 use slab::Slab;
 
@@ -30,8 +31,12 @@ const SILENT_MAX: usize = 64;
 /// Connections taken from one listener at a look; others wait no longer than until the next.
 const ACCEPTED_MAX: usize = 16;
 
-/// See the module documentation.
-pub(crate) struct Manager(Mutex<Inner>);
+/// See the module documentation. A forked child has the same sockets, and the set of them that the
+/// kernel keeps is its parent's: it stays away from all.
+pub(crate) struct Manager {
+    inner: Mutex<Inner>,
+    owner: Owner,
+}
 
 struct Inner {
     slots: Slab<Slot>,
@@ -118,24 +123,31 @@ impl Manager {
     pub(crate) fn new() -> io::Result<Manager> {
         let net = Epoll::new()?;
         let events = Events::new(net.as_fd().as_raw_fd())?;
-        Ok(Manager(Mutex::new(Inner {
+        let inner = Mutex::new(Inner {
             slots: Slab::new(),
             net,
             silent: VecDeque::new(),
             events,
-        })))
+        });
+        let owner = Owner::this_process();
+        Ok(Manager { inner, owner })
     }
 
     /// Use the events, after what has happened was looked at.
-    pub(crate) fn with_events<T>(&self, body: impl FnOnce(&mut Events) -> T) -> T {
-        let mut inner = self.0.lock();
+    ///
+    /// # Errors
+    /// `OPBADSTATE` in a forked child.
+    pub(crate) fn with_events<T>(&self, body: impl FnOnce(&mut Events) -> T) -> Result<T, Errno> {
+        let mut inner = self.lock()?;
         inner.progress();
-        body(&mut inner.events)
+        Ok(body(&mut inner.events))
     }
 
     /// Look at what has happened, unless somebody else does.
     pub(crate) fn progress(&self) {
-        if let Some(mut inner) = self.0.try_lock() {
+        if !self.owner.is_another()
+            && let Some(mut inner) = self.inner.try_lock()
+        {
             inner.progress();
         }
     }
@@ -151,7 +163,10 @@ impl Manager {
         fid: Fidptr,
         template: Answer,
     ) -> Result<Listening, (OwnedFd, Errno)> {
-        let mut inner = self.lock();
+        let mut inner = match self.lock() {
+            Ok(inner) => inner,
+            Err(errno) => return Err((bound, errno)),
+        };
         let listened = socket::listen(&bound, backlog);
         let at = match listened.and_then(|()| inner.watch(&bound, false)) {
             Ok(at) => at,
@@ -183,7 +198,10 @@ impl Manager {
         own: EndpointAddress,
         data: &[u8],
     ) -> Result<usize, (OwnedFd, Errno)> {
-        let mut inner = self.lock();
+        let mut inner = match self.lock() {
+            Ok(inner) => inner,
+            Err(errno) => return Err((socket, errno)),
+        };
         // Before it connects: what was begun cannot be taken back.
         let at = match inner.watch(&socket, true) {
             Ok(at) => at,
@@ -220,8 +238,8 @@ impl Manager {
         own: &EndpointAddress,
         data: &[u8],
     ) -> Result<usize, Errno> {
+        let mut inner = self.lock()?;
         let (talk, peer) = request.accept(own, data)?;
-        let mut inner = self.lock();
         let at = inner.add(Slot::Line(Line {
             talk,
             party: party(conn, fid),
@@ -236,7 +254,7 @@ impl Manager {
 
     /// End a connection, and tell of it, unless it has ended.
     pub(crate) fn hang_up(&self, at: usize, conn: &Conn) {
-        let mut inner = self.lock();
+        let Ok(mut inner) = self.lock() else { return };
         if conn.stage() == Stage::Connected {
             inner.end(at);
         }
@@ -244,7 +262,7 @@ impl Manager {
 
     /// Tell no more of an object that is closed, and close its socket.
     pub(crate) fn forget(&self, at: usize, fid: Fidptr) {
-        let mut inner = self.lock();
+        let Ok(mut inner) = self.lock() else { return };
         if inner.slots.get(at).is_some_and(|slot| is_of(slot, fid)) {
             inner.remove(at);
             inner.drop_callers(at);
@@ -252,8 +270,13 @@ impl Manager {
         inner.events.purge(fid);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock()
+    /// # Errors
+    /// `OPBADSTATE` in a forked child.
+    fn lock(&self) -> Result<MutexGuard<'_, Inner>, Errno> {
+        match self.owner.is_another() {
+            false => Ok(self.inner.lock()),
+            true => Err(Errno::OPBADSTATE),
+        }
     }
 }
 

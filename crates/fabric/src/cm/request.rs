@@ -13,6 +13,7 @@ use std::ptr::null_mut;
 
 use parking_lot::Mutex;
 use portolan::EndpointAddress;
+use portolan_sys::fork::Owner;
 use portolan_wire::{ConnectionWord, ENDPOINT_ID_LEN};
 
 use super::talk::Talk;
@@ -25,12 +26,17 @@ pub(crate) struct Request {
     /// `None` when it was answered.
     talk: Option<Talk>,
     peer: EndpointAddress,
+    /// Who may answer: a forked child may not.
+    owner: Owner,
 }
 
 impl Request {
     pub(super) fn new(talk: Talk, peer: EndpointAddress) -> Request {
-        let talk = Some(talk);
-        Request { talk, peer }
+        Request {
+            talk: Some(talk),
+            peer,
+            owner: Owner::this_process(),
+        }
     }
 
     /// Our address, and that of who asks.
@@ -40,12 +46,21 @@ impl Request {
     }
 
     /// Say no, with data for the other program.
-    pub(crate) fn reject(mut self, data: &[u8]) {
+    ///
+    /// # Errors
+    /// `OPBADSTATE` in a forked child.
+    pub(crate) fn reject(mut self, data: &[u8]) -> Result<(), Errno> {
+        if self.owner.is_another() {
+            return Err(Errno::OPBADSTATE);
+        }
         self.answer_no(data);
+        Ok(())
     }
 
     fn answer_no(&mut self, data: &[u8]) {
-        if let Some(mut talk) = self.talk.take() {
+        if !self.owner.is_another()
+            && let Some(mut talk) = self.talk.take()
+        {
             // Who asked and went is told nothing.
             let _ = talk.say(ConnectionWord::Reject, [0; ENDPOINT_ID_LEN], data);
         }
@@ -91,11 +106,14 @@ unsafe impl Send for Handle {}
 static HANDLES: Mutex<Option<HashMap<usize, Box<Handle>>>> = Mutex::new(None);
 
 /// A request in the table.
-pub(crate) struct Offered(usize);
+pub(crate) struct Offered {
+    at: usize,
+    owner: Owner,
+}
 
 impl Offered {
     pub(super) fn new(request: Request) -> Offered {
-        let context: *mut c_void = null_mut();
+        let (context, owner): (*mut c_void, Owner) = (null_mut(), request.owner);
         let handle = Box::new(Handle {
             head: Fid {
                 fclass: CLASS_CONNREQ,
@@ -106,12 +124,12 @@ impl Offered {
         });
         let at = (&raw const handle.head) as usize;
         HANDLES.lock().get_or_insert_default().insert(at, handle);
-        Offered(at)
+        Offered { at, owner }
     }
 
     /// What the program names it by.
     pub(super) fn ptr(&self) -> *mut Fid {
-        self.0 as *mut Fid
+        self.at as *mut Fid
     }
 
     /// Leave it to the program.
@@ -121,9 +139,11 @@ impl Offered {
 }
 
 impl Drop for Offered {
-    /// Nobody was told.
+    /// Nobody was told. In a forked child the table may be locked for ever.
     fn drop(&mut self) {
-        drop(Request::take(self.ptr()));
+        if !self.owner.is_another() {
+            drop(Request::take(self.ptr()));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod ending;
+mod forking;
 mod harness;
 mod hostile;
 mod information;

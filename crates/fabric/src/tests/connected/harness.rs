@@ -102,6 +102,13 @@ impl Desk {
         }
     }
 
+    /// Whether a queue may be slept on, or why not.
+    pub(super) fn trywait(&self, queue: *mut Fid) -> c_int {
+        let mut fids = [queue];
+        // SAFETY: open objects.
+        unsafe { ((*(*self.fabric).ops).trywait)(self.fabric, fids.as_mut_ptr(), 1) }
+    }
+
     /// The next event, or a failure's number, while `others` work.
     pub(super) fn wait(&self, mut others: impl FnMut()) -> Result<Got, isize> {
         let begun = Instant::now();
@@ -218,6 +225,29 @@ impl Drop for Server {
     }
 }
 
+/// The descriptor of a queue.
+pub(super) fn wait_fd(queue: *mut Fid) -> c_int {
+    let mut fd = -1;
+    // SAFETY: an open queue, and a place for what is asked.
+    let code = unsafe { ((*(*queue).ops).control)(queue, GETWAIT, (&raw mut fd).cast()) };
+    assert_eq!(code, 0);
+    fd
+}
+
+/// Sleep on a descriptor, for so long at most. Returns whether it is readable.
+pub(super) fn is_readable(fd: c_int, timeout_ms: c_int) -> bool {
+    let mut entry = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one entry, on the stack.
+    match unsafe { libc::poll(&raw mut entry, 1, timeout_ms) } {
+        -1 => panic!("poll: {}", std::io::Error::last_os_error()),
+        count => count > 0,
+    }
+}
+
 /// The address of an object.
 pub(super) fn name_of(
     fid: *mut Fid,
@@ -299,6 +329,12 @@ impl Side {
     pub(super) fn fid(&self) -> *mut Fid {
         // SAFETY: an open endpoint.
         unsafe { &raw mut (*self.ep).fid }
+    }
+
+    /// Its completion queue.
+    pub(super) fn queue(&self) -> *mut Fid {
+        // SAFETY: an open queue.
+        unsafe { &raw mut (*self.cq).fid }
     }
 
     pub(super) fn cm(&self) -> &OpsCm {

@@ -3,10 +3,11 @@
 
 #![allow(unsafe_code, reason = "the tests call as C does")]
 
+use std::ffi::c_int;
 use std::net::TcpListener;
 use std::ptr::null_mut;
 
-use super::harness::{CONTEXT, Desk, Server, Side, ask, name_of};
+use super::harness::{CONTEXT, Desk, Server, Side, ask, is_readable, name_of, wait_fd};
 use crate::abi::*;
 use crate::cm::DATA_LEN_MAX;
 use crate::sockaddr;
@@ -224,29 +225,11 @@ fn an_endpoint_connects_from_the_address_of_a_passive_one_it_was_made_from() {
 fn the_descriptor_of_a_queue_is_readable_when_somebody_asks_and_calm_again() {
     let server = Server::listening();
     let client = Side::client(&server);
-    // SAFETY: open objects, and a place for what is asked.
-    let (fd, fid) = unsafe {
-        let (mut fd, fid) = (-1, &raw mut (*server.desk.eq).fid);
-        assert_eq!(
-            ((*(*fid).ops).control)(fid, GETWAIT, (&raw mut fd).cast()),
-            0
-        );
-        (fd, fid)
-    };
-    let readable = |timeout_ms| {
-        let mut entry = libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one entry, on the stack.
-        unsafe { libc::poll(&raw mut entry, 1, timeout_ms) }
-    };
-    let trywait = || {
-        let mut fids = [fid];
-        // SAFETY: open objects.
-        unsafe { ((*(*server.desk.fabric).ops).trywait)(server.desk.fabric, fids.as_mut_ptr(), 1) }
-    };
+    // SAFETY: an open queue.
+    let fid = unsafe { &raw mut (*server.desk.eq).fid };
+    let fd = wait_fd(fid);
+    let trywait = || server.desk.trywait(fid);
+    let readable = |timeout_ms| c_int::from(is_readable(fd, timeout_ms));
     assert_eq!((trywait(), readable(0)), (0, 0));
     assert_eq!(client.connect(b""), 0);
     let begun = std::time::Instant::now();

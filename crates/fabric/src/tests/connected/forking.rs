@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a forked child does to its copies is nothing to its parent.
+
+#![allow(unsafe_code, reason = "forks, and calls as C does")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::ptr;
+
+use super::harness::{AGAIN, Got, Server, Side, is_readable, wait_fd};
+use crate::abi::*;
+use crate::tests::harness::PATIENCE;
+
+/// Says that this process runs one test only.
+const ALONE: &str = "PORTOLAN_TEST_ALONE";
+
+/// Run this test by itself: a child of a process with other threads could inherit their locks. Returns
+/// whether this is that process.
+fn is_alone(test: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    alone.args(["--exact", "--nocapture", test]).env(ALONE, "1");
+    let out = alone.output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(
+        out.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    false
+}
+
+/// Have a child do `work`, which must not panic, and end without a word.
+fn in_a_child(work: impl FnOnce()) {
+    // SAFETY: the process has no other thread that could hold a lock; the child ends by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = catch_unwind(AssertUnwindSafe(work));
+        // SAFETY: has no conditions.
+        unsafe { libc::_exit(i32::from(done.is_err())) }
+    }
+    let mut status = -1;
+    // SAFETY: a place for the status.
+    assert_eq!(
+        unsafe { libc::waitpid(child, &raw mut status, 0) },
+        child,
+        "fork"
+    );
+    assert_eq!(status, 0, "the child has failed");
+}
+
+/// Two that ask: one whose request was read, and one whose request is in the queue.
+fn askers(server: &Server) -> (Side, Got, Side) {
+    let (read, unread) = (Side::client(server), Side::client(server));
+    assert_eq!(read.connect(b"read"), 0);
+    let request = server.request(|| read.work());
+    assert_eq!(
+        (request.data.as_slice(), unread.connect(b"")),
+        (&b"read"[..], 0)
+    );
+    let begun = std::time::Instant::now();
+    while server.desk.read(0, PEEK).is_err() {
+        unread.desk.read(0, 0).unwrap_err();
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    (read, request, unread)
+}
+
+#[test]
+fn what_a_forked_child_closes_works_on_in_its_parent() {
+    if !is_alone("tests::connected::forking::what_a_forked_child_closes_works_on_in_its_parent") {
+        return;
+    }
+    let server = Server::listening();
+    let (client, accepted) = Side::pair(&server);
+    let fd = wait_fd(accepted.queue());
+    let (read, request, unread) = askers(&server);
+    in_a_child(|| {
+        let refused = -(EOPBADSTATE as isize);
+        assert_eq!(server.desk.read(0, 0).unwrap_err(), refused);
+        // SAFETY: information that was given to the program.
+        let handle = unsafe { (*request.info).handle };
+        assert_eq!(server.reject(handle, b""), -EOPBADSTATE);
+        // SAFETY: the child's copies, which nothing there uses any more.
+        drop(unsafe { (ptr::read(&raw const accepted), ptr::read(&raw const server)) });
+    });
+    // Nobody is told that the connection has ended, or that a request was rejected.
+    assert_eq!(client.desk.read(0, 0).unwrap_err(), AGAIN);
+    let next = server.request(|| ());
+    drop(server.accept(next, b""));
+    drop(server.accept(request, b""));
+    for asker in [&read, &unread] {
+        assert_eq!(asker.desk.wait(|| ()).unwrap().event, CONNECTED);
+    }
+    // The queue wakes for messages, and the manager for the end and for who comes anew.
+    let mut byte = [0];
+    assert_eq!(accepted.recv(&mut byte, 1), 0);
+    while accepted.desk.trywait(accepted.queue()) != 0 {
+        client.work();
+    }
+    assert_eq!(client.send(b"x", 2), 0);
+    let patience_ms = i32::try_from(PATIENCE.as_millis()).unwrap();
+    assert!(is_readable(fd, patience_ms));
+    assert_eq!(accepted.wait(&client).ok(), Some(1));
+    drop(client);
+    let end = server.desk.wait(|| ()).unwrap();
+    assert_eq!((end.event, end.fid), (SHUTDOWN, accepted.fid()));
+    drop(Side::pair(&server));
+}
