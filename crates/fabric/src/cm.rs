@@ -9,13 +9,17 @@
 //! it is kept but bounded data.
 
 mod conn;
+mod drops;
 mod event;
 mod manager;
 mod request;
+mod seats;
 pub(crate) mod socket;
 mod talk;
 
 pub(crate) use conn::{Conn, Stage};
+#[cfg(test)]
+pub(crate) use drops::DropReason;
 pub(crate) use event::{Event, Events, Fidptr};
 pub(crate) use manager::{Listening, Manager};
 pub(crate) use request::Request;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The manager of an event queue: its sockets, and what happens by them.
 
+mod callers;
+
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use portolan::EndpointAddress;
@@ -15,21 +16,20 @@ use portolan_sys::fork::Owner;
 use portolan_wire::ConnectionWord;
 use slab::Slab;
 
+use self::callers::{Caller, Listener};
 use super::conn::{Conn, Stage};
+use super::drops::Drops;
 use super::event::{Event, Events, Fidptr};
-use super::request::{Offered, Request};
+use super::request::Request;
+use super::seats::Alarm;
 use super::socket;
 use super::talk::{Heard, Said, Talk};
 use crate::abi::{CONNECTED, SHUTDOWN};
 use crate::answer::Answer;
 use crate::errno::Errno;
 
-/// Who connects has so long to say what for: many times what a request takes on its way. `P16.2`
-const SILENCE_MAX: Duration = Duration::from_secs(3);
-/// So many of those are kept; beyond, the oldest goes. `P16.2`
-const SILENT_MAX: usize = 64;
-/// Connections taken from one listener at a look; others wait no longer than until the next.
-const ACCEPTED_MAX: usize = 16;
+/// What the alarm is called in the set of sockets; no slot is.
+const ALARM: u64 = u64::MAX;
 
 /// See the module documentation. A forked child has the same sockets, and the set of them that the
 /// kernel keeps is its parent's: it stays away from all.
@@ -44,18 +44,17 @@ struct Inner {
     net: Epoll,
     /// Those that are silent, the oldest first; some may be silent no more.
     silent: VecDeque<usize>,
+    /// Listeners that are not watched until the alarm rings, or something else changes.
+    parked: Vec<usize>,
+    alarm: Arc<Alarm>,
+    drops: Drops,
     events: Events,
 }
 
 /// A socket.
 enum Slot {
     Listener(Box<Listener>),
-    /// Somebody who has connected, and has not said what for.
-    Silent {
-        talk: Talk,
-        listener: usize,
-        until: Instant,
-    },
+    Silent(Caller),
     Line(Line),
 }
 
@@ -76,14 +75,6 @@ enum Phase {
     Connected,
 }
 
-/// Where peers may connect.
-struct Listener {
-    socket: TcpListener,
-    fid: Fidptr,
-    /// What is told of who asks, but for addresses.
-    template: Answer,
-}
-
 /// What is said to ask for a connection.
 struct Ask {
     own: EndpointAddress,
@@ -100,8 +91,9 @@ struct Party {
 impl AsFd for Slot {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Slot::Listener(listener) => listener.socket.as_fd(),
-            Slot::Silent { talk, .. } | Slot::Line(Line { talk, .. }) => talk.as_fd(),
+            Slot::Listener(listener) => listener.as_fd(),
+            Slot::Silent(caller) => caller.as_fd(),
+            Slot::Line(line) => line.talk.as_fd(),
         }
     }
 }
@@ -122,11 +114,16 @@ impl Drop for Listening {
 impl Manager {
     pub(crate) fn new() -> io::Result<Manager> {
         let net = Epoll::new()?;
+        let alarm = Arc::new(Alarm::new()?);
+        net.add(&*alarm, ALARM)?;
         let events = Events::new(net.as_fd().as_raw_fd())?;
         let inner = Mutex::new(Inner {
             slots: Slab::new(),
             net,
             silent: VecDeque::new(),
+            parked: Vec::new(),
+            alarm,
+            drops: Drops::default(),
             events,
         });
         let owner = Owner::this_process();
@@ -140,7 +137,12 @@ impl Manager {
     pub(crate) fn with_events<T>(&self, body: impl FnOnce(&mut Events) -> T) -> Result<T, Errno> {
         let mut inner = self.lock()?;
         inner.progress();
-        Ok(body(&mut inner.events))
+        let was_full = inner.events.is_full();
+        let done = body(&mut inner.events);
+        if was_full && !inner.events.is_full() {
+            inner.resume();
+        }
+        Ok(done)
     }
 
     /// Look at what has happened, unless somebody else does.
@@ -172,14 +174,8 @@ impl Manager {
             Ok(at) => at,
             Err(error) => return Err((bound, error.into())),
         };
-        inner.put(
-            at,
-            Slot::Listener(Box::new(Listener {
-                socket: TcpListener::from(bound),
-                fid,
-                template,
-            })),
-        );
+        let listener = Listener::new(bound, backlog, fid, template, &inner.alarm);
+        inner.put(at, Slot::Listener(Box::new(listener)));
         let manager = Arc::clone(self);
         Ok(Listening { manager, at, fid })
     }
@@ -268,6 +264,13 @@ impl Manager {
             inner.drop_callers(at);
         }
         inner.events.purge(fid);
+        inner.resume();
+    }
+
+    /// Callers that were dropped for this reason.
+    #[cfg(test)]
+    pub(crate) fn dropped(&self, reason: super::DropReason) -> u64 {
+        self.inner.lock().drops.of(reason)
     }
 
     /// # Errors
@@ -287,8 +290,8 @@ fn party(conn: &Arc<Conn>, fid: Fidptr) -> Party {
 
 fn is_of(slot: &Slot, object: Fidptr) -> bool {
     match slot {
-        Slot::Listener(listener) => listener.fid == object,
-        Slot::Silent { .. } => false,
+        Slot::Listener(listener) => listener.is_of(object),
+        Slot::Silent(_) => false,
         Slot::Line(line) => line.party.fid == object,
     }
 }
@@ -320,6 +323,9 @@ impl Inner {
     fn remove(&mut self, at: usize) -> Option<Slot> {
         let slot = self.slots.try_remove(at)?;
         self.net.remove(&slot);
+        self.parked.retain(|&other| other != at);
+        // There is a descriptor now.
+        self.resume();
         Some(slot)
     }
 
@@ -328,16 +334,17 @@ impl Inner {
     }
 
     fn progress(&mut self) {
-        if self.slots.is_empty() {
-            return;
-        }
         let mut ready = Vec::new();
         if let Err(error) = self.net.look(&mut ready) {
             log::warn!("looking at connections: {error}");
         }
         for ready in ready {
-            if let Ok(at) = usize::try_from(ready.token) {
-                self.serve(at);
+            match usize::try_from(ready.token) {
+                Ok(at) if ready.token != ALARM => self.serve(at),
+                _ => {
+                    self.alarm.clear();
+                    self.resume();
+                }
             }
         }
         self.drop_silent();
@@ -346,90 +353,9 @@ impl Inner {
     fn serve(&mut self, at: usize) {
         match self.slots.get(at) {
             Some(Slot::Listener(_)) => self.take_callers(at),
-            Some(Slot::Silent { .. }) => self.hear_silent(at),
+            Some(Slot::Silent(_)) => self.hear_silent(at),
             Some(Slot::Line(_)) => self.serve_line(at),
             None => {}
-        }
-    }
-
-    fn take_callers(&mut self, at: usize) {
-        for _ in 0..ACCEPTED_MAX {
-            let Some(Slot::Listener(listener)) = self.slots.get(at) else {
-                return;
-            };
-            if self.events.is_full() {
-                return;
-            }
-            // What is not accepted now, for want of descriptors for instance, is at the next look.
-            let Ok(stream) = socket::accept(&listener.socket) else {
-                return;
-            };
-            let silent = Slot::Silent {
-                talk: Talk::new(stream),
-                listener: at,
-                until: Instant::now() + SILENCE_MAX,
-            };
-            if let Ok(at) = self.add(silent) {
-                self.silent.push_back(at);
-                // Most have said what they want by now.
-                self.hear_silent(at);
-            }
-        }
-    }
-
-    /// Close those that have connected to a listener that is no more.
-    fn drop_callers(&mut self, of: usize) {
-        let is_caller =
-            |slot: &Slot| matches!(slot, Slot::Silent { listener, .. } if *listener == of);
-        let slots = self.slots.iter();
-        let callers: Vec<usize> = slots
-            .filter(|(_, slot)| is_caller(slot))
-            .map(|(at, _)| at)
-            .collect();
-        self.silent.retain(|at| !callers.contains(at));
-        for at in callers {
-            self.remove(at);
-        }
-    }
-
-    /// Close those that have been silent too long, or are too many.
-    fn drop_silent(&mut self) {
-        while let Some(&at) = self.silent.front() {
-            let is_over = match self.slots.get(at) {
-                Some(Slot::Silent { until, .. }) => {
-                    self.silent.len() > SILENT_MAX || *until <= Instant::now()
-                }
-                _ => {
-                    self.silent.pop_front();
-                    continue;
-                }
-            };
-            if !is_over {
-                return;
-            }
-            self.silent.pop_front();
-            self.remove(at);
-        }
-    }
-
-    fn hear_silent(&mut self, at: usize) {
-        let Some(Slot::Silent { talk, .. }) = self.slots.get_mut(at) else {
-            return;
-        };
-        let heard = talk.hear();
-        if matches!(heard, Heard::Nothing) {
-            return;
-        }
-        self.silent.retain(|&other| other != at);
-        let Some(Slot::Silent { talk, listener, .. }) = self.remove(at) else {
-            return;
-        };
-        let Some(Slot::Listener(listener)) = self.slots.get(listener) else {
-            return;
-        };
-        // Whatever is no request has no answer.
-        if let Some(event) = request_event(talk, heard, listener) {
-            self.events.push(event);
         }
     }
 
@@ -512,26 +438,4 @@ impl Inner {
         line.party.conn.advance(Stage::Over);
         Some(line.party.fid)
     }
-}
-
-/// What is told of somebody who has spoken; `None` if it was no request.
-fn request_event(talk: Talk, heard: Heard, listener: &Listener) -> Option<Event> {
-    let Heard::Said(said) = heard else {
-        return None;
-    };
-    if said.word != ConnectionWord::Request {
-        return None;
-    }
-    let peer = EndpointAddress::from_bytes(&said.endpoint_id).ok()?;
-    let (local, remote) = (talk.local()?, talk.remote()?);
-    let offered = Offered::new(Request::new(talk, peer));
-    let template = listener.template.of_request(&local, &remote);
-    let info = template.with_handle(offered.ptr()).build().ok()?;
-    let (fid, data) = (listener.fid, said.data);
-    Some(Event::Request {
-        fid,
-        info,
-        offered,
-        data,
-    })
 }

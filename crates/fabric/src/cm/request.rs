@@ -16,6 +16,7 @@ use portolan::EndpointAddress;
 use portolan_sys::fork::Owner;
 use portolan_wire::{ConnectionWord, ENDPOINT_ID_LEN};
 
+use super::seats::Seat;
 use super::talk::Talk;
 use crate::abi::{CLASS_CONNREQ, Fid, Ops};
 use crate::absent;
@@ -28,14 +29,17 @@ pub(crate) struct Request {
     peer: EndpointAddress,
     /// Who may answer: a forked child may not.
     owner: Owner,
+    /// Among those that have no answer.
+    _seat: Seat,
 }
 
 impl Request {
-    pub(super) fn new(talk: Talk, peer: EndpointAddress) -> Request {
+    pub(super) fn new(talk: Talk, peer: EndpointAddress, seat: Seat) -> Request {
         Request {
             talk: Some(talk),
             peer,
             owner: Owner::this_process(),
+            _seat: seat,
         }
     }
 

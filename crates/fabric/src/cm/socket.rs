@@ -71,12 +71,21 @@ pub(super) fn connect(socket: &OwnedFd, to: &SocketAddr) -> io::Result<()> {
     }
 }
 
-/// The next connection that somebody has made.
-pub(super) fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-    let (stream, _) = listener.accept()?;
+/// The next connection that somebody has made, and who. It is to be prepared.
+///
+/// # Errors
+/// What `accept` says: there is none, or none can be taken.
+pub(super) fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    listener.accept()
+}
+
+/// Have a connection that was accepted behave as one that was made.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
-    tune(&stream)?;
-    Ok(stream)
+    tune(stream)
 }
 
 fn tune(socket: impl std::os::fd::AsFd) -> io::Result<()> {

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use super::socket;
 use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord, EndpointId};
 
 /// What was said.
@@ -32,12 +33,17 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// `stream` does not block.
+    /// `stream` does not block, or is made so before it is used.
     pub(super) fn new(stream: TcpStream) -> Talk {
         Talk {
             stream,
             heard: Vec::new(),
         }
+    }
+
+    /// Have the stream of an accepted connection not block.
+    pub(super) fn prepare(&self) -> io::Result<()> {
+        socket::prepare(&self.stream)
     }
 
     /// Say something. It is shorter than any socket's buffer, of which nothing else is used.

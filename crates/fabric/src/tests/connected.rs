@@ -2,6 +2,7 @@
 //! Connected endpoints: meeting, talking, parting, and what strangers do.
 
 mod addresses;
+mod crowds;
 mod ending;
 mod forking;
 mod harness;

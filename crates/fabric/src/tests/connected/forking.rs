@@ -4,33 +4,11 @@
 #![allow(unsafe_code, reason = "forks, and calls as C does")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::ptr;
 
-use super::harness::{AGAIN, Got, Server, Side, is_readable, wait_fd};
+use super::harness::{AGAIN, Got, Server, Side, is_alone, is_readable, wait_fd};
 use crate::abi::*;
 use crate::tests::harness::PATIENCE;
-
-/// Says that this process runs one test only.
-const ALONE: &str = "PORTOLAN_TEST_ALONE";
-
-/// Run this test by itself: a child of a process with other threads could inherit their locks. Returns
-/// whether this is that process.
-fn is_alone(test: &str) -> bool {
-    if std::env::var_os(ALONE).is_some() {
-        return true;
-    }
-    let mut alone = Command::new(std::env::current_exe().unwrap());
-    alone.args(["--exact", "--nocapture", test]).env(ALONE, "1");
-    let out = alone.output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout);
-    assert!(
-        out.status.success() && text.contains("1 passed"),
-        "{text}{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
-    false
-}
 
 /// Have a child do `work`, which must not panic, and end without a word.
 fn in_a_child(work: impl FnOnce()) {
@@ -43,11 +21,8 @@ fn in_a_child(work: impl FnOnce()) {
     }
     let mut status = -1;
     // SAFETY: a place for the status.
-    assert_eq!(
-        unsafe { libc::waitpid(child, &raw mut status, 0) },
-        child,
-        "fork"
-    );
+    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(ended, child);
     assert_eq!(status, 0, "the child has failed");
 }
 

@@ -5,11 +5,14 @@
 
 use std::ffi::{CString, c_int, c_void};
 use std::net::SocketAddr;
+use std::process::Command;
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
 use std::time::Instant;
 
 use crate::abi::*;
+use crate::cm::DropReason;
+use crate::eq;
 use crate::provider::fi_prov_ini;
 use crate::sockaddr;
 use crate::tests::harness::{API, PATIENCE, close, free, ok};
@@ -19,6 +22,27 @@ pub(super) const CONTEXT: *mut c_void = 0x77 as *mut c_void;
 
 pub(super) const AGAIN: isize = -(libc::EAGAIN as isize);
 pub(super) const NOT_CONNECTED: isize = -(libc::ENOTCONN as isize);
+
+/// Says that this process runs one test only.
+const ALONE: &str = "PORTOLAN_TEST_ALONE";
+
+/// Run this test by itself, for what it does is done to its whole process. Returns whether this is that
+/// process.
+pub(super) fn is_alone(test: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    alone.args(["--exact", "--nocapture", test]).env(ALONE, "1");
+    let out = alone.output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(
+        out.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    false
+}
 
 /// Ask for connected endpoints; with `SOURCE` among the flags to listen, else to connect.
 pub(super) fn ask(
@@ -100,6 +124,12 @@ impl Desk {
                 data: bytes[HEAD..].to_vec(),
             })
         }
+    }
+
+    /// Callers that were dropped for this reason.
+    pub(super) fn dropped(&self, reason: DropReason) -> u64 {
+        // SAFETY: an open queue.
+        unsafe { eq::manager(&raw mut (*self.eq).fid) }.dropped(reason)
     }
 
     /// Whether a queue may be slept on, or why not.

@@ -3,15 +3,21 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::rc::Rc;
 
 use portolan::{Endpoint, EndpointConfig};
 use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord, ENDPOINT_ID_LEN};
 
 use super::harness::{AGAIN, Desk, Server, Side, ask};
 use crate::abi::*;
+use crate::cm::DropReason;
 use crate::tests::harness::PATIENCE;
 
-fn frame(word: ConnectionWord, endpoint_id: [u8; ENDPOINT_ID_LEN], data: &[u8]) -> Vec<u8> {
+pub(super) fn frame(
+    word: ConnectionWord,
+    endpoint_id: [u8; ENDPOINT_ID_LEN],
+    data: &[u8],
+) -> Vec<u8> {
     let mut bytes = [0; CONNECTION_LEN_MAX];
     let len = ConnectionFrame {
         word,
@@ -23,13 +29,13 @@ fn frame(word: ConnectionWord, endpoint_id: [u8; ENDPOINT_ID_LEN], data: &[u8]) 
 }
 
 /// An address that somebody has.
-fn some_address() -> (Endpoint, [u8; ENDPOINT_ID_LEN]) {
+pub(super) fn some_address() -> (Endpoint, [u8; ENDPOINT_ID_LEN]) {
     let endpoint = Endpoint::open(&EndpointConfig::default()).unwrap();
     let bytes = *endpoint.address().as_bytes();
     (endpoint, bytes)
 }
 
-fn stranger(server: &Server) -> TcpStream {
+pub(super) fn stranger(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(server.addr()).unwrap();
     stream
         .set_read_timeout(Some(std::time::Duration::from_millis(1)))
@@ -74,6 +80,9 @@ fn who_does_not_ask_for_a_connection_is_shown_the_door_and_costs_others_nothing(
         stranger.write_all(word).unwrap();
         is_shown_the_door(&mut stranger, &server);
     }
+    let dropped = |reason| server.desk.dropped(reason);
+    let counts = [DropReason::NoRequest, DropReason::Silent].map(dropped);
+    assert_eq!(counts, [5, 1]);
     let mut gone = stranger(&server);
     gone.write_all(&request[..40]).unwrap();
     drop(gone);
@@ -89,6 +98,10 @@ fn of_many_who_say_nothing_the_oldest_goes() {
     server.desk.read(0, 0).unwrap_err();
     let _others: Vec<TcpStream> = (0..64).map(|_| stranger(&server)).collect();
     is_shown_the_door(&mut first, &server);
+    assert_eq!(server.desk.dropped(DropReason::Crowded), 1);
+    let desk = Rc::clone(&server.desk);
+    drop(server);
+    assert_eq!(desk.dropped(DropReason::Unheard), 64);
 }
 
 /// Somebody who asks with these bytes, a request first, and is accepted.

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who connects to a listener: taken, heard, and offered to the program as a request.
+//!
+//! Whoever is not taken waits in the system's backlog. A listener from which nobody can be taken now is
+//! parked: it is not watched, for it would stay readable, and who sleeps until there is news would not.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portolan::EndpointAddress;
+use portolan_wire::ConnectionWord;
+
+use super::{Inner, Slot};
+use crate::answer::Answer;
+use crate::cm::drops::DropReason;
+use crate::cm::event::{Event, Fidptr};
+use crate::cm::request::{Offered, Request};
+use crate::cm::seats::{Alarm, Seat, Seats};
+use crate::cm::socket;
+use crate::cm::talk::{Heard, Talk};
+
+/// Who connects has so long to say what for: many times what a request takes on its way. `P16.2`
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+/// So many of those are kept; beyond, the oldest goes. `P16.2`
+const SILENT_MAX: usize = 64;
+/// Callers of a listener without an answer, unless its backlog is longer: an eighth of the descriptors
+/// that a process usually has. Programs that gather more before they answer say so by the backlog.
+const UNANSWERED_MAX: usize = 128;
+/// Connections taken from one listener at a look; others wait no longer than until the next.
+const ACCEPTED_MAX: usize = 16;
+/// When the system has nothing to take a caller with, it is asked again after so long: ten times in the
+/// second after which TCP would ask again.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// Where peers may connect.
+pub(super) struct Listener {
+    socket: TcpListener,
+    fid: Fidptr,
+    /// What is told of who asks, but for addresses.
+    template: Answer,
+    seats: Seats,
+    /// The system had nothing to take the last caller with.
+    short: bool,
+}
+
+/// Somebody who has connected, and has not said what for.
+pub(super) struct Caller {
+    talk: Talk,
+    /// Where it has connected.
+    listener: usize,
+    until: Instant,
+    seat: Seat,
+}
+
+impl Listener {
+    pub(super) fn new(
+        bound: OwnedFd,
+        backlog: i32,
+        fid: Fidptr,
+        template: Answer,
+        alarm: &Arc<Alarm>,
+    ) -> Listener {
+        let backlog = usize::try_from(backlog).unwrap_or(0);
+        Listener {
+            socket: TcpListener::from(bound),
+            fid,
+            template,
+            seats: Seats::new(backlog.max(UNANSWERED_MAX), alarm),
+            short: false,
+        }
+    }
+
+    pub(super) fn is_of(&self, object: Fidptr) -> bool {
+        self.fid == object
+    }
+
+    /// Say once why nobody is taken, until somebody is.
+    fn note_shortage(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.short, true) {
+            let at = self.socket.local_addr().map(|at| at.to_string());
+            let at = at.unwrap_or_else(|_| "a passive endpoint".to_owned());
+            log::warn!(
+                "who connects to {at} waits: accept: {error}; a process may have more descriptors \
+                 after `ulimit -n`"
+            );
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsFd for Caller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.talk.as_fd()
+    }
+}
+
+impl Inner {
+    pub(super) fn take_callers(&mut self, at: usize) {
+        for _ in 0..ACCEPTED_MAX {
+            let Some(Slot::Listener(listener)) = self.slots.get_mut(at) else {
+                return;
+            };
+            if self.events.is_full() || listener.seats.are_taken() {
+                return self.park(at);
+            }
+            match socket::accept(&listener.socket) {
+                Ok((stream, who)) => {
+                    listener.short = false;
+                    let caller = Caller {
+                        talk: Talk::new(stream),
+                        listener: at,
+                        until: Instant::now() + SILENCE_MAX,
+                        seat: listener.seats.take(),
+                    };
+                    self.admit(caller, who);
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    // That one has gone.
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => {
+                        listener.note_shortage(&error);
+                        self.alarm.ring_after(RETRY_AFTER);
+                        return self.park(at);
+                    }
+                },
+            }
+        }
+    }
+
+    fn admit(&mut self, caller: Caller, who: SocketAddr) {
+        let ready = caller.talk.prepare();
+        match ready.and_then(|()| self.add(Slot::Silent(caller))) {
+            Ok(at) => {
+                self.silent.push_back(at);
+                // Most have said what they want by now.
+                self.hear_silent(at);
+            }
+            Err(_) => self.drops.count(DropReason::System, Some(who)),
+        }
+    }
+
+    /// Leave a listener alone until [`Inner::resume`].
+    fn park(&mut self, at: usize) {
+        if let Some(slot @ Slot::Listener(_)) = self.slots.get(at) {
+            self.net.remove(slot);
+            self.parked.push(at);
+        }
+    }
+
+    /// Look at the parked listeners again: something has changed.
+    pub(super) fn resume(&mut self) {
+        for at in std::mem::take(&mut self.parked) {
+            if let Some(slot @ Slot::Listener(_)) = self.slots.get(at)
+                && self.net.add(slot, at as u64).is_err()
+            {
+                self.parked.push(at);
+                self.alarm.ring_after(RETRY_AFTER);
+            }
+        }
+    }
+
+    /// Close those that have connected to a listener that is no more.
+    pub(super) fn drop_callers(&mut self, of: usize) {
+        let slots = self.slots.iter();
+        let callers: Vec<usize> = slots
+            .filter(|(_, slot)| matches!(slot, Slot::Silent(caller) if caller.listener == of))
+            .map(|(at, _)| at)
+            .collect();
+        self.silent.retain(|at| !callers.contains(at));
+        for at in callers {
+            self.drop_caller(at, DropReason::Unheard);
+        }
+    }
+
+    /// Close those that have been silent too long, or are too many.
+    pub(super) fn drop_silent(&mut self) {
+        while let Some(&at) = self.silent.front() {
+            let reason = match self.slots.get(at) {
+                Some(Slot::Silent(_)) if self.silent.len() > SILENT_MAX => DropReason::Crowded,
+                Some(Slot::Silent(caller)) if caller.until <= Instant::now() => DropReason::Silent,
+                Some(Slot::Silent(_)) => return,
+                _ => {
+                    self.silent.pop_front();
+                    continue;
+                }
+            };
+            self.silent.pop_front();
+            self.drop_caller(at, reason);
+        }
+    }
+
+    fn drop_caller(&mut self, at: usize, reason: DropReason) {
+        if let Some(Slot::Silent(caller)) = self.remove(at) {
+            self.drops.count(reason, caller.talk.remote());
+        }
+    }
+
+    pub(super) fn hear_silent(&mut self, at: usize) {
+        let Some(Slot::Silent(caller)) = self.slots.get_mut(at) else {
+            return;
+        };
+        let heard = caller.talk.hear();
+        if matches!(heard, Heard::Nothing) {
+            return;
+        }
+        self.silent.retain(|&other| other != at);
+        let Some(Slot::Silent(caller)) = self.remove(at) else {
+            return;
+        };
+        let Some(Slot::Listener(listener)) = self.slots.get(caller.listener) else {
+            return;
+        };
+        let who = caller.talk.remote();
+        // Whatever is no request has no answer.
+        match request_event(caller, heard, listener) {
+            Some(event) => self.events.push(event),
+            None => self.drops.count(DropReason::NoRequest, who),
+        }
+    }
+}
+
+/// What is told of somebody who has spoken; `None` if it was no request.
+fn request_event(caller: Caller, heard: Heard, listener: &Listener) -> Option<Event> {
+    let Heard::Said(said) = heard else {
+        return None;
+    };
+    if said.word != ConnectionWord::Request {
+        return None;
+    }
+    let peer = EndpointAddress::from_bytes(&said.endpoint_id).ok()?;
+    let Caller { talk, seat, .. } = caller;
+    let (local, remote) = (talk.local()?, talk.remote()?);
+    let offered = Offered::new(Request::new(talk, peer, seat));
+    let template = listener.template.of_request(&local, &remote);
+    let info = template.with_handle(offered.ptr()).build().ok()?;
+    let (fid, data) = (listener.fid, said.data);
+    Some(Event::Request {
+        fid,
+        info,
+        offered,
+        data,
+    })
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! More callers than can be taken, or than the program answers: they wait, and nobody spins.
+
+#![allow(
+    unsafe_code,
+    reason = "sets a limit of the process, and calls as C does"
+)]
+
+use std::ffi::c_int;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Instant;
+
+use portolan_wire::{ConnectionWord, EndpointId as Id};
+
+use super::harness::{AGAIN, Got, Server, is_alone, is_readable, wait_fd};
+use super::hostile::{frame, some_address, stranger};
+use crate::abi::*;
+use crate::tests::harness::{PATIENCE, free};
+
+/// As many as may be without an answer, if the backlog is no longer.
+const UNANSWERED_MAX: u8 = 128;
+
+fn event_fd(server: &Server) -> c_int {
+    // SAFETY: an open queue.
+    wait_fd(unsafe { &raw mut (*server.desk.eq).fid })
+}
+
+/// Read a queue that has nothing, until who sleeps on it sleeps.
+fn calms_down(server: &Server) {
+    let fd = event_fd(server);
+    let begun = Instant::now();
+    loop {
+        assert_eq!(server.desk.read(0, 0).unwrap_err(), AGAIN, "an event");
+        if !is_readable(fd, 0) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it spins");
+    }
+}
+
+/// The next event, by a program that sleeps on the descriptor in between.
+fn sleeps_until_asked(server: &Server) -> Got {
+    let patience_ms = c_int::try_from(PATIENCE.as_millis()).unwrap();
+    loop {
+        match server.desk.read(1024, 0) {
+            Ok(got) => return got,
+            Err(code) => assert_eq!(code, AGAIN),
+        }
+        assert!(
+            is_readable(event_fd(server), patience_ms),
+            "it sleeps for ever"
+        );
+    }
+}
+
+/// Somebody of this address who asks, with a number.
+fn asks(server: &Server, id: Id, number: u8) -> TcpStream {
+    let mut stranger = stranger(server);
+    let request = frame(ConnectionWord::Request, id, &[number]);
+    stranger.write_all(&request).unwrap();
+    stranger
+}
+
+fn rejects(server: &Server, request: &Got) {
+    // SAFETY: information that was given to the program.
+    let handle = unsafe { (*request.info).handle };
+    assert_eq!(server.reject(handle, b""), 0);
+    free(request.info);
+}
+
+/// Have this process open no more descriptors than it may, as far as the system lets it. Returns how
+/// many it might before.
+fn limit_descriptors(count: libc::rlim_t) -> libc::rlim_t {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: a place for the limit, which is set again with another number.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        let before = limit.rlim_cur;
+        limit.rlim_cur = count;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        before
+    }
+}
+
+#[test]
+fn without_descriptors_callers_wait_and_so_does_the_program() {
+    if !is_alone(
+        "tests::connected::crowds::without_descriptors_callers_wait_and_so_does_the_program",
+    ) {
+        return;
+    }
+    let server = Server::listening();
+    let (_endpoint, id) = some_address();
+    let _caller = asks(&server, id, 7);
+    let before = limit_descriptors(3);
+    calms_down(&server);
+    limit_descriptors(before);
+    let request = sleeps_until_asked(&server);
+    assert_eq!(
+        (request.event, request.data.as_slice()),
+        (CONNREQ, &[7][..])
+    );
+    rejects(&server, &request);
+}
+
+#[test]
+fn the_oldest_requests_are_kept_and_others_come_as_they_are_answered() {
+    let server = Server::listening();
+    let (_endpoint, id) = some_address();
+    let ask = |number| (asks(&server, id, number), sleeps_until_asked(&server));
+    let (_callers, requests): (Vec<_>, Vec<_>) = (0..UNANSWERED_MAX).map(ask).unzip();
+    for (request, number) in requests.iter().zip(0..) {
+        assert_eq!((request.event, request.data[0]), (CONNREQ, number));
+    }
+    let more = [200, 201].map(|number| asks(&server, id, number));
+    calms_down(&server);
+    for (request, number) in requests.iter().zip([200, 201]) {
+        rejects(&server, request);
+        let next = sleeps_until_asked(&server);
+        assert_eq!((next.event, next.data[0]), (CONNREQ, number));
+        rejects(&server, &next);
+    }
+    requests[2..]
+        .iter()
+        .for_each(|request| rejects(&server, request));
+    drop(more);
+}
+
+#[test]
+fn a_program_that_gathers_more_requests_says_so_by_its_backlog() {
+    let server = Server::bound();
+    let mut backlog = c_int::from(UNANSWERED_MAX) + 1;
+    // SAFETY: an open passive endpoint; the backlog is an `int`.
+    let code = unsafe {
+        let fid = &raw mut (*server.pep).fid;
+        ((*(*fid).ops).control)(fid, BACKLOG, (&raw mut backlog).cast())
+    };
+    assert_eq!((code, server.listen()), (0, 0));
+    let (_endpoint, id) = some_address();
+    let ask = |number| (asks(&server, id, number), sleeps_until_asked(&server));
+    let (_callers, requests): (Vec<_>, Vec<_>) = (0..=UNANSWERED_MAX).map(ask).unzip();
+    requests
+        .iter()
+        .for_each(|request| rejects(&server, request));
+}
