@@ -58,7 +58,7 @@ impl State {
         let ep = self.eps.remove(at);
         for cq in ep.routes().cqs() {
             if let Some(queue) = self.cqs.get_mut(cq) {
-                queue.detach(at, ep.wait_fd());
+                queue.detach(at, || ep.wait_fds());
             }
         }
         for cntr in ep.routes().cntrs() {
@@ -171,7 +171,7 @@ impl State {
         let ep = &mut self.eps[at];
         ep.add_cq(cq, flags);
         let queue = self.cqs.get_mut(cq).ok_or(Errno::INVAL)?;
-        queue.attach(at, ep.wait_fd())
+        queue.attach(at, || ep.wait_fds())
     }
 
     /// Have an endpoint count operations with any of these flags.

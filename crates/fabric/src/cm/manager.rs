@@ -6,7 +6,7 @@ mod callers;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -203,7 +203,9 @@ impl Manager {
             Ok(at) => at,
             Err(error) => return Err((socket, error.into())),
         };
-        if let Err(error) = socket::connect(&socket, to) {
+        let watched = conn.watch(&socket);
+        if let Err(error) = watched.and_then(|()| socket::connect(&socket, to)) {
+            conn.forget(&socket);
             inner.net.remove(&socket);
             return Err((socket, error.into()));
         }
@@ -236,6 +238,7 @@ impl Manager {
     ) -> Result<usize, Errno> {
         let mut inner = self.lock()?;
         let (talk, peer) = request.accept(own, data)?;
+        conn.watch(&talk)?;
         let at = inner.add(Slot::Line(Line {
             talk,
             party: party(conn, fid),
@@ -246,6 +249,27 @@ impl Manager {
         // It may have ended already, or have said more with its request.
         inner.serve_line(at);
         Ok(at)
+    }
+
+    /// A descriptor that wakes a sleeper when a connection, whose socket is at this place if it has one,
+    /// gets further than `seen`.
+    ///
+    /// # Errors
+    /// For want of descriptors, `OPBADSTATE` in a forked child.
+    pub(crate) fn wake_of(
+        &self,
+        conn: &Arc<Conn>,
+        at: Option<usize>,
+        seen: Stage,
+    ) -> Result<RawFd, Errno> {
+        let inner = self.lock()?;
+        let socket = match at.and_then(|at| inner.slots.get(at)) {
+            Some(slot @ Slot::Line(line)) if Arc::ptr_eq(&line.party.conn, conn) => {
+                Some(slot.as_fd())
+            }
+            _ => None,
+        };
+        Ok(conn.open_wake(seen, socket)?)
     }
 
     /// End a connection, and tell of it, unless it has ended.
@@ -323,6 +347,9 @@ impl Inner {
     fn remove(&mut self, at: usize) -> Option<Slot> {
         let slot = self.slots.try_remove(at)?;
         self.net.remove(&slot);
+        if let Slot::Line(line) = &slot {
+            line.party.conn.forget(&line.talk);
+        }
         self.parked.retain(|&other| other != at);
         // There is a descriptor now.
         self.resume();

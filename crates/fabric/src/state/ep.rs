@@ -16,6 +16,7 @@ use super::link::Link;
 use super::mr::Mr;
 use super::op::Side;
 use super::peers::Peers;
+use super::queue::WaitFds;
 use super::routes::Routes;
 use crate::abi::{ADDR_UNSPEC, RECV, SELECTIVE_COMPLETION, SEND};
 use crate::errno::Errno;
@@ -237,7 +238,16 @@ impl Ep {
         !self.has_link_news() && self.engine.arm()
     }
 
-    pub(super) fn wait_fd(&self) -> RawFd {
+    /// What to sleep on for a queue.
+    ///
+    /// # Errors
+    /// For want of descriptors.
+    pub(super) fn wait_fds(&self) -> Result<WaitFds, Errno> {
+        let link = self.link.as_ref().map(|link| link.wake_fd());
+        Ok([Some(self.wait_fd()), link.transpose()?])
+    }
+
+    fn wait_fd(&self) -> RawFd {
         self.engine.wait_fd()
     }
 }

@@ -2,7 +2,7 @@
 //! What a connected endpoint has beside the others: its connection, and one peer.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -176,6 +176,21 @@ impl Link {
         self.peer.filter(|_| self.conn.stage() == Stage::Connected)
     }
 
+    /// A descriptor that is readable when there is something to follow, or news by the socket.
+    ///
+    /// # Errors
+    /// For want of descriptors.
+    pub(super) fn wake_fd(&self) -> Result<RawFd, Errno> {
+        if let Some(fd) = self.conn.wake_fd() {
+            return Ok(fd);
+        }
+        let socket = self.socket.map(|(at, _)| at);
+        match &self.manager {
+            Some(manager) => manager.wake_of(&self.conn, socket, self.seen),
+            None => Ok(self.conn.open_wake(self.seen, None)?),
+        }
+    }
+
     /// Look at the socket, and tell what has changed since the last time.
     pub(super) fn look(&mut self) -> Option<Stage> {
         if let Some(manager) = &self.manager {
@@ -210,8 +225,9 @@ impl Link {
         &mut self,
         engine: &mut Endpoint,
     ) -> Result<Option<(PeerIndex, EndpointAddress)>, Errno> {
-        if self.conn.stage() == Stage::Connected {
+        if self.conn.stage() == Stage::Connected && self.seen != Stage::Connected {
             self.seen = Stage::Connected;
+            self.conn.calm(self.seen);
         }
         let (None, Some(address)) = (self.peer, self.conn.peer()) else {
             return Ok(None);
@@ -258,6 +274,7 @@ impl Link {
     /// End the session, and all that waits for it.
     pub(super) fn part(&mut self, engine: &mut Endpoint) {
         self.seen = Stage::Over;
+        self.conn.calm(self.seen);
         if let Some(peer) = self.peer {
             engine.sever(peer);
         }

@@ -34,6 +34,9 @@ pub(crate) struct Failure {
     pub(crate) text: String,
 }
 
+/// What an endpoint has to sleep on: its engine's descriptor, and its connection's, if it has one.
+pub(super) type WaitFds = [Option<RawFd>; 2];
+
 /// A completion queue.
 pub(crate) struct Queue {
     entry_len: usize,
@@ -141,32 +144,42 @@ impl Queue {
         &self.eps
     }
 
-    /// Have an endpoint report here, which has this descriptor.
-    pub(super) fn attach(&mut self, ep: usize, fd: RawFd) -> Result<(), Errno> {
+    /// Have an endpoint report here. `fds` tells what it has to sleep on, if somebody sleeps here.
+    pub(super) fn attach(
+        &mut self,
+        ep: usize,
+        fds: impl FnOnce() -> Result<WaitFds, Errno>,
+    ) -> Result<(), Errno> {
         if self.eps.contains(&ep) {
             return Ok(());
         }
         self.eps.push(ep);
-        let watched = self.wake.as_ref().map_or(Ok(()), |wake| wake.watch(fd));
-        watched.map_err(|_| Errno::NOMEM)
-    }
-
-    /// Forget an endpoint that is being closed.
-    pub(super) fn detach(&mut self, ep: usize, fd: RawFd) {
-        self.eps.retain(|&other| other != ep);
-        if let Some(wake) = &self.wake {
-            wake.forget(fd);
+        match &self.wake {
+            Some(wake) => watch(wake, fds()?),
+            None => Ok(()),
         }
     }
 
-    /// The descriptor to sleep on, made when first asked for. `fd_of` tells those of endpoints.
-    pub(super) fn wake(&mut self, fd_of: impl Fn(usize) -> RawFd) -> Result<&mut Wake, Errno> {
+    /// Forget an endpoint that is being closed.
+    pub(super) fn detach(&mut self, ep: usize, fds: impl FnOnce() -> Result<WaitFds, Errno>) {
+        self.eps.retain(|&other| other != ep);
+        // What was not to be had was not watched.
+        if let Some(wake) = &self.wake
+            && let Ok(fds) = fds()
+        {
+            fds.into_iter().flatten().for_each(|fd| wake.forget(fd));
+        }
+    }
+
+    /// The descriptor to sleep on, made when first asked for. `fds_of` tells those of endpoints.
+    pub(super) fn wake(
+        &mut self,
+        fds_of: impl Fn(usize) -> Result<WaitFds, Errno>,
+    ) -> Result<&mut Wake, Errno> {
         if self.wake.is_none() {
-            let watched = |wake: Wake| {
-                let mut fds = self.eps.iter().map(|&ep| fd_of(ep));
-                fds.try_for_each(|fd| wake.watch(fd)).map(|()| wake)
-            };
-            let wake = Wake::new().and_then(watched).map_err(|_| Errno::NOMEM)?;
+            let wake = Wake::new().map_err(|_| Errno::NOMEM)?;
+            let mut eps = self.eps.iter();
+            eps.try_for_each(|&ep| watch(&wake, fds_of(ep)?))?;
             self.wake = Some(wake);
         }
         self.wake.as_mut().ok_or(Errno::NOMEM)
@@ -181,4 +194,11 @@ impl Queue {
     pub(crate) fn take_signal(&mut self) -> bool {
         std::mem::take(&mut self.signalled)
     }
+}
+
+/// Also wake when one of these is readable.
+fn watch(wake: &Wake, fds: WaitFds) -> Result<(), Errno> {
+    let mut fds = fds.into_iter().flatten();
+    let watched = fds.try_for_each(|fd| wake.watch(fd));
+    watched.map_err(|_| Errno::NOMEM)
 }

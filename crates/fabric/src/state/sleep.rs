@@ -68,6 +68,6 @@ impl State {
 
     fn wake(&mut self, cq: usize) -> Result<&mut Wake, Errno> {
         let State { cqs, eps, .. } = self;
-        cqs[cq].wake(|ep| eps[ep].wait_fd())
+        cqs[cq].wake(|ep| eps[ep].wait_fds())
     }
 }

@@ -10,4 +10,5 @@ mod hostile;
 mod information;
 mod meeting;
 mod misuse;
+mod sleeping;
 mod talking;

@@ -420,22 +420,46 @@ impl Side {
     pub(super) fn wait(&self, other: &Side) -> Result<usize, CqErrEntry> {
         let begun = Instant::now();
         loop {
-            // SAFETY: an open queue with the longest format; places for an entry and a failure.
-            unsafe {
-                let mut entry: CqTaggedEntry = std::mem::zeroed();
-                let out = (&raw mut entry).cast();
-                match ((*(*self.cq).ops).read)(self.cq, out, 1) {
-                    1 => return Ok(entry.op_context as usize),
-                    AGAIN => other.work(),
-                    code => {
-                        assert_eq!(code, -(EAVAIL as isize));
-                        let mut entry: CqErrEntry = std::mem::zeroed();
-                        assert_eq!(((*(*self.cq).ops).readerr)(self.cq, &raw mut entry, 0), 1);
-                        return Err(entry);
-                    }
+            if let Some(done) = self.poll() {
+                return done;
+            }
+            other.work();
+            assert!(begun.elapsed() < PATIENCE, "nothing completes");
+        }
+    }
+
+    /// The same by a program that sleeps on the queue's descriptor until there is something.
+    pub(super) fn sleep(&self) -> Result<usize, CqErrEntry> {
+        let patience_ms = c_int::try_from(PATIENCE.as_millis()).unwrap();
+        loop {
+            if let Some(done) = self.poll() {
+                return done;
+            }
+            if self.desk.trywait(self.queue()) == 0 {
+                assert!(
+                    is_readable(wait_fd(self.queue()), patience_ms),
+                    "it sleeps for ever"
+                );
+            }
+        }
+    }
+
+    /// The same, if there is one.
+    fn poll(&self) -> Option<Result<usize, CqErrEntry>> {
+        // SAFETY: an open queue with the longest format; places for an entry and a failure.
+        unsafe {
+            let mut entry: CqTaggedEntry = std::mem::zeroed();
+            let out = (&raw mut entry).cast();
+            match ((*(*self.cq).ops).read)(self.cq, out, 1) {
+                1 => Some(Ok(entry.op_context as usize)),
+                AGAIN => None,
+                code => {
+                    assert_eq!(code, -(EAVAIL as isize));
+                    let mut entry: CqErrEntry = std::mem::zeroed();
+                    assert_eq!(((*(*self.cq).ops).readerr)(self.cq, &raw mut entry, 0), 1);
+                    Some(Err(entry))
                 }
             }
-            assert!(begun.elapsed() < PATIENCE, "nothing completes");
         }
     }
 }

@@ -105,14 +105,14 @@ fn of_many_who_say_nothing_the_oldest_goes() {
 }
 
 /// Somebody who asks with these bytes, a request first, and is accepted.
-fn asker_with(server: &Server, bytes: &[u8]) -> (TcpStream, Side) {
+pub(super) fn asker_with(server: &Server, bytes: &[u8]) -> (TcpStream, Side) {
     let mut stranger = stranger(server);
     stranger.write_all(bytes).unwrap();
     let request = server.request(|| ());
     (stranger, server.accept(request, b""))
 }
 
-fn hears_the_end(server: &Server, accepted: &Side) {
+pub(super) fn hears_the_end(server: &Server, accepted: &Side) {
     let got = server.desk.wait(|| ()).unwrap();
     assert_eq!((got.event, got.fid), (SHUTDOWN, accepted.fid()));
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who sleeps on a completion queue's descriptor wakes for what becomes of its connection.
+
+use std::time::Instant;
+
+use portolan_wire::ConnectionWord;
+
+use super::harness::{Server, Side, is_readable, wait_fd};
+use super::hostile::{asker_with, frame, hears_the_end, some_address};
+use crate::abi::*;
+use crate::tests::harness::PATIENCE;
+
+/// Until there is nothing to do, and nothing to wake for.
+fn calms_down(side: &Side) {
+    let (queue, begun) = (side.queue(), Instant::now());
+    while side.desk.trywait(queue) != 0 || is_readable(wait_fd(queue), 0) {
+        assert!(begun.elapsed() < PATIENCE, "it spins");
+    }
+}
+
+/// A receive by which a program waits for its peer, which hangs up. `tell` reads of the end
+/// before the sleeper looks.
+fn wakes_when_its_peer_hangs_up(tell: impl FnOnce(&Server, &Side)) {
+    let server = Server::listening();
+    // A process that is killed says nothing by its session.
+    let (endpoint, id) = some_address();
+    let (stranger, accepted) = asker_with(&server, &frame(ConnectionWord::Request, id, b""));
+    let mut got = [0];
+    assert_eq!(accepted.recv(&mut got, 7), 0);
+    calms_down(&accepted);
+    drop(stranger);
+    tell(&server, &accepted);
+    let failure = accepted.sleep().unwrap_err();
+    assert_eq!(
+        (failure.op_context as usize, failure.err),
+        (7, libc::ECANCELED)
+    );
+    calms_down(&accepted);
+    drop(endpoint);
+}
+
+#[test]
+fn a_sleeper_wakes_when_its_peer_hangs_up() {
+    wakes_when_its_peer_hangs_up(|_, _| ());
+}
+
+#[test]
+fn a_sleeper_wakes_also_when_the_end_was_read_as_an_event_before() {
+    wakes_when_its_peer_hangs_up(hears_the_end);
+}
+
+#[test]
+fn a_descriptor_from_before_the_connection_wakes_for_its_end() {
+    let server = Server::listening();
+    let client = Side::client(&server);
+    let mut got = [0];
+    assert_eq!(client.recv(&mut got, 7), 0);
+    calms_down(&client);
+    assert_eq!(client.connect(b""), 0);
+    let request = server.request(|| client.work());
+    let accepted = server.accept(request, b"");
+    assert_eq!(client.desk.wait(|| ()).unwrap().event, CONNECTED);
+    calms_down(&client);
+    assert_eq!(accepted.shutdown(), 0);
+    assert_eq!(client.sleep().unwrap_err().err, libc::ECANCELED);
+    calms_down(&client);
+}
