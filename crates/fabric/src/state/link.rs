@@ -293,7 +293,7 @@ mod tests {
     use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord};
 
     use super::*;
-    use crate::tests::harness::PATIENCE;
+    use crate::tests::harness::{PATIENCE, is_readable};
 
     /// Ask who listens there, be accepted as the endpoint of this address, and hear of it.
     fn connected(link: &mut Link, engine: &mut Endpoint, address: EndpointAddress) -> TcpStream {
@@ -345,5 +345,32 @@ mod tests {
         drop(stream);
         assert!(link.linger(&mut engine), "it waited all the while");
         link.close();
+    }
+
+    /// Have a peer hang up, and follow it. The descriptor is asked for before there is a socket if
+    /// `early`.
+    fn wakes(early: bool) {
+        let patience_ms = i32::try_from(PATIENCE.as_millis()).unwrap();
+        let open = || Endpoint::open(&EndpointConfig::default()).unwrap();
+        let (mut engine, other) = (open(), open());
+        let mut link = Link::default();
+        let early = early.then(|| link.wake_fd().unwrap());
+        let stream = connected(&mut link, &mut engine, other.address());
+        let fd = link.wake_fd().unwrap();
+        assert_eq!(early.unwrap_or(fd), fd);
+        assert!(!is_readable(fd, 0), "the connection was seen");
+        drop(stream);
+        assert!(is_readable(fd, patience_ms), "nobody else has looked");
+        while link.look() != Some(Stage::Over) {}
+        assert!(is_readable(fd, 0), "another may have looked");
+        link.part(&mut engine);
+        assert!(!is_readable(fd, 0), "all was followed");
+        link.close();
+    }
+
+    #[test]
+    fn a_sleeper_wakes_for_the_socket_and_for_the_end_until_that_is_followed() {
+        wakes(false);
+        wakes(true);
     }
 }

@@ -202,3 +202,29 @@ fn watch(wake: &Wake, fds: WaitFds) -> Result<(), Errno> {
     let watched = fds.try_for_each(|fd| wake.watch(fd));
     watched.map_err(|_| Errno::NOMEM)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::harness::is_readable;
+
+    #[test]
+    fn a_sleeper_wakes_for_engines_and_connections_until_they_are_closed() {
+        let mut bells: Vec<Wake> = (0..4).map(|_| Wake::new().unwrap()).collect();
+        let fds = [[0, 1], [2, 3]].map(|of| of.map(|at: usize| Some(bells[at].fd())));
+        let mut queue = Queue::new(8, false, 0);
+        // One before anybody asks for the descriptor, and one after.
+        queue.attach(0, || Ok(fds[0])).unwrap();
+        let fd = queue.wake(|ep| Ok(fds[ep])).unwrap().fd();
+        queue.attach(1, || Ok(fds[1])).unwrap();
+        for bell in &mut bells {
+            assert!(!is_readable(fd, 0));
+            bell.ring_now();
+            assert!(is_readable(fd, 0));
+            bell.arm();
+        }
+        (0..2).for_each(|ep| queue.detach(ep, || Ok(fds[ep])));
+        bells.iter_mut().for_each(Wake::ring_now);
+        assert!(!is_readable(fd, 0));
+    }
+}

@@ -14,6 +14,20 @@ use crate::provider::fi_prov_ini;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const API: u32 = version(1, 17);
 
+/// Sleep on a descriptor, for so long at most. Returns whether it is readable.
+pub(crate) fn is_readable(fd: c_int, timeout_ms: c_int) -> bool {
+    let mut entry = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one entry, on the stack.
+    match unsafe { libc::poll(&raw mut entry, 1, timeout_ms) } {
+        -1 => panic!("poll: {}", std::io::Error::last_os_error()),
+        count => count > 0,
+    }
+}
+
 /// How a program opens its endpoint.
 #[derive(Clone, Copy)]
 pub(super) struct Plan {

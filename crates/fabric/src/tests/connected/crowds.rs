@@ -13,10 +13,10 @@ use std::time::Instant;
 
 use portolan_wire::{ConnectionWord, EndpointId as Id};
 
-use super::harness::{AGAIN, Got, Server, is_alone, is_readable, wait_fd};
+use super::harness::{AGAIN, Got, Server, is_alone, wait_fd};
 use super::hostile::{frame, some_address, stranger};
 use crate::abi::*;
-use crate::tests::harness::{PATIENCE, free};
+use crate::tests::harness::{PATIENCE, free, is_readable};
 
 /// As many as may be without an answer, if the backlog is no longer.
 const UNANSWERED_MAX: u8 = 128;

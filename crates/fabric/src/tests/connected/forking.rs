@@ -6,9 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use super::harness::{AGAIN, Got, Server, Side, is_alone, is_readable, wait_fd};
+use super::harness::{AGAIN, Got, Server, Side, is_alone, wait_fd};
 use crate::abi::*;
-use crate::tests::harness::PATIENCE;
+use crate::tests::harness::{PATIENCE, is_readable};
 
 /// Have a child do `work`, which must not panic, and end without a word.
 fn in_a_child(work: impl FnOnce()) {

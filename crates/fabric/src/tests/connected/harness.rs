@@ -15,7 +15,7 @@ use crate::cm::DropReason;
 use crate::eq;
 use crate::provider::fi_prov_ini;
 use crate::sockaddr;
-use crate::tests::harness::{API, PATIENCE, close, free, ok};
+use crate::tests::harness::{API, PATIENCE, close, free, is_readable, ok};
 
 /// What endpoints are opened with.
 pub(super) const CONTEXT: *mut c_void = 0x77 as *mut c_void;
@@ -262,20 +262,6 @@ pub(super) fn wait_fd(queue: *mut Fid) -> c_int {
     let code = unsafe { ((*(*queue).ops).control)(queue, GETWAIT, (&raw mut fd).cast()) };
     assert_eq!(code, 0);
     fd
-}
-
-/// Sleep on a descriptor, for so long at most. Returns whether it is readable.
-pub(super) fn is_readable(fd: c_int, timeout_ms: c_int) -> bool {
-    let mut entry = libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one entry, on the stack.
-    match unsafe { libc::poll(&raw mut entry, 1, timeout_ms) } {
-        -1 => panic!("poll: {}", std::io::Error::last_os_error()),
-        count => count > 0,
-    }
 }
 
 /// The address of an object.

@@ -7,11 +7,11 @@ use std::ffi::c_int;
 use std::net::TcpListener;
 use std::ptr::null_mut;
 
-use super::harness::{CONTEXT, Desk, Server, Side, ask, is_readable, name_of, wait_fd};
+use super::harness::{CONTEXT, Desk, Server, Side, ask, name_of, wait_fd};
 use crate::abi::*;
 use crate::cm::DATA_LEN_MAX;
 use crate::sockaddr;
-use crate::tests::harness::{PATIENCE, close, free};
+use crate::tests::harness::{PATIENCE, close, free, is_readable};
 
 #[test]
 fn both_hear_of_it_with_what_the_other_program_says() {

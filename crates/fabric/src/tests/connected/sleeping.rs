@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use portolan_wire::ConnectionWord;
 
-use super::harness::{Server, Side, is_readable, wait_fd};
+use super::harness::{Server, Side, wait_fd};
 use super::hostile::{asker_with, frame, hears_the_end, some_address};
 use crate::abi::*;
-use crate::tests::harness::PATIENCE;
+use crate::tests::harness::{PATIENCE, is_readable};
 
 /// Until there is nothing to do, and nothing to wake for.
 fn calms_down(side: &Side) {
