@@ -149,8 +149,9 @@ impl Port {
             let Some(place) = self.filled.get() else {
                 return Ok(());
             };
-            // Who sends long messages will send more of them, and they are received at their place.
-            if self.last_len.get() > Node::TAKE_LEN_MAX as u64 {
+            // Who sends long messages will send more of them, and they are received at their place. One
+            // without flow control is lost if it does not fit here and no buffer is armed.
+            if self.last_len.get() > Node::TAKE_LEN_MAX as u64 || machine.best_effort.get() {
                 return self.arm_again(node);
             }
             // SAFETY: the program's promise: the buffer is the port's until a message has filled it.
