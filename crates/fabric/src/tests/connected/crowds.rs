@@ -9,6 +9,7 @@
 use std::ffi::c_int;
 use std::io::Write;
 use std::net::TcpStream;
+use std::ptr::null_mut;
 use std::time::Instant;
 
 use portolan_wire::{ConnectionWord, EndpointId as Id};
@@ -146,4 +147,33 @@ fn a_program_that_gathers_more_requests_says_so_by_its_backlog() {
     requests
         .iter()
         .for_each(|request| rejects(&server, request));
+}
+
+#[test]
+fn who_asks_while_the_queue_is_full_waits_until_it_is_read() {
+    let server = Server::listening();
+    let eq = server.desk.eq;
+    let entry = EqCmEntry {
+        fid: null_mut(),
+        info: null_mut(),
+    };
+    let len = size_of::<EqCmEntry>();
+    // SAFETY: an open queue, and an entry of that length.
+    let write = || unsafe { ((*(*eq).ops).write)(eq, 1000, (&raw const entry).cast(), len, 0) };
+    let written = std::iter::repeat_with(write).take_while(|&code| code != AGAIN);
+    let count = written
+        .inspect(|&code| assert_eq!(code, len.cast_signed()))
+        .count();
+    let (_endpoint, id) = some_address();
+    let _caller = asks(&server, id, 7);
+    for _ in 0..count {
+        assert_eq!(server.desk.read(0, PEEK).unwrap().event, 1000);
+        assert_eq!(server.desk.read(0, 0).unwrap().event, 1000);
+    }
+    let request = sleeps_until_asked(&server);
+    assert_eq!(
+        (request.event, request.data.as_slice()),
+        (CONNREQ, &[7][..])
+    );
+    rejects(&server, &request);
 }
