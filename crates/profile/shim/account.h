@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * What is counted of a message, a collective operation, and a request that has ended.
+ */
+
+/* A send of `bytes` to rank `dest` of `ranks` has begun. */
+static void count_sent(const struct call *call, const struct comm *ranks, struct subject of, int dest)
+{
+    if (dest == MPI_PROC_NULL)
+        return;
+    of.peer = world_rank(ranks, dest);
+    of.group = ranks->hash;
+    struct peer *peer = peer_of(of.peer);
+    peer->sent.count++;
+    peer->sent.bytes += of.bytes;
+    ops[call->row].bytes += of.bytes;
+    count_volume(MESSAGES, of.bytes);
+    note(call, SENT, of);
+}
+
+static uint64_t length_in(const MPI_Status *status)
+{
+    MPI_Count len = 0;
+    if (PMPI_Get_elements_x((MPI_Status *)status, MPI_BYTE, &len) != MPI_SUCCESS || len < 0)
+        return 0;
+    return (uint64_t)len;
+}
+
+/* A message has come, as `status` has it; `ticks` were spent on it. */
+static void count_received(const struct call *call, const struct comm *ranks, const MPI_Status *status, uint64_t ticks,
+                           enum kind kind, uint32_t request)
+{
+    if (status->MPI_SOURCE == MPI_PROC_NULL || status->MPI_SOURCE < 0)
+        return;
+    struct subject of = {
+        .peer = world_rank(ranks, status->MPI_SOURCE),
+        .tag = status->MPI_TAG,
+        .request = request,
+        .group = ranks->hash,
+        .bytes = length_in(status),
+    };
+    struct peer *peer = peer_of(of.peer);
+    peer->received.count++;
+    peer->received.bytes += of.bytes;
+    peer->waited_ticks += ticks;
+    note(call, kind, of);
+}
+
+/* Set by the first MPI_Cancel: only then must receives be asked whether they were. */
+static int may_be_cancelled;
+
+static int was_cancelled(const MPI_Status *status)
+{
+    int cancelled = 0;
+    if (may_be_cancelled)
+        PMPI_Test_cancelled((MPI_Status *)status, &cancelled);
+    return cancelled;
+}
+
+/* The request with `handle` has ended. */
+static void count_completed(const struct call *call, uintptr_t handle, const MPI_Status *status, uint64_t ticks)
+{
+    struct request *request = find(handle);
+    if (!request || !request->is_active)
+        return;
+    if (request->about == RECEIVING && !was_cancelled(status))
+        count_received(call, request->comm, status, ticks, COMPLETED, request->id);
+    else
+        note(call, COMPLETED, (struct subject){.peer = -1, .request = request->id});
+    if (request->is_persistent)
+        request->is_active = 0;
+    else
+        forget(request);
+}
+
+/* An operation of `bytes` on the memory of rank `target` has begun. */
+static void count_remote(const struct call *call, MPI_Win win, int target, uint64_t bytes, uint32_t request)
+{
+    if (target == MPI_PROC_NULL)
+        return;
+    const struct comm *ranks = ranks_of_window(win);
+    struct subject of = {
+        .peer = world_rank(ranks, target),
+        .request = request,
+        .group = ranks->hash,
+        .bytes = bytes,
+    };
+    struct peer *peer = peer_of(of.peer);
+    peer->remote.count++;
+    peer->remote.bytes += bytes;
+    ops[call->row].bytes += bytes;
+    count_volume(ONE_SIDED, bytes);
+    note(call, REMOTE, of);
+}
+
+/* How a collective operation is made of messages in the plainest way: so many of so many bytes by
+ * this process. */
+static void imply(uint64_t count, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < count; i++)
+        count_volume(OF_COLLECTIVES, bytes);
+}
+
+/* A collective operation to which this process gives `bytes`. */
+static void count_collective(const struct call *call, const struct comm *ranks, uint64_t bytes, int root, uint32_t request)
+{
+    ops[call->row].bytes += bytes;
+    struct subject of = {
+        .peer = root < 0 ? -1 : world_rank(ranks, root),
+        .tag = ranks->size,
+        .request = request,
+        .group = ranks->hash,
+        .bytes = bytes,
+    };
+    note(call, COLLECTIVE, of);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Requests as they begin, and messages that were looked for before they were received.
+ */
+
+static void begin_send(const struct call *call, MPI_Comm comm, uint64_t bytes, int dest, int tag, MPI_Request request)
+{
+    struct comm *ranks = ranks_of(comm);
+    uint32_t id = track((struct request){
+        .handle = HANDLE(request),
+        .comm = ranks,
+        .about = SENDING,
+        .is_active = 1,
+    });
+    count_sent(call, ranks, (struct subject){.tag = tag, .request = id, .bytes = bytes}, dest);
+}
+
+static void begin_receive(const struct call *call, struct comm *ranks, uint64_t bytes, int source, int tag,
+                          MPI_Request request)
+{
+    uint32_t id = track((struct request){
+        .handle = HANDLE(request),
+        .comm = ranks,
+        .about = RECEIVING,
+        .is_active = 1,
+    });
+    struct subject of = {
+        .peer = world_rank(ranks, source),
+        .tag = tag == MPI_ANY_TAG ? -1 : tag,
+        .request = id,
+        .group = ranks->hash,
+        .bytes = bytes,
+    };
+    note(call, POSTED, of);
+}
+
+/* Another request: of a collective or a one-sided operation. */
+static uint32_t begin_other(MPI_Request request)
+{
+    return track((struct request){.handle = HANDLE(request), .about = OTHER, .is_active = 1});
+}
+
+static void count_exchange(const struct call *call, MPI_Comm comm, uint64_t bytes, int dest, int tag,
+                           const MPI_Status *got)
+{
+    struct comm *ranks = ranks_of(comm);
+    count_sent(call, ranks, (struct subject){.tag = tag, .bytes = bytes}, dest);
+    count_received(call, ranks, got, call->end - call->start, RECEIVED, 0);
+}
+
+/* A persistent request, which begins when it is started. */
+static void prepare(MPI_Request request, enum about about, struct comm *ranks, uint64_t bytes, int peer, int tag)
+{
+    if (peer == MPI_PROC_NULL)
+        return;
+    track((struct request){
+        .handle = HANDLE(request),
+        .comm = ranks,
+        .bytes = bytes,
+        .peer = peer,
+        .tag = tag,
+        .about = about,
+        .is_persistent = 1,
+    });
+}
+
+static void start_prepared(const struct call *call, MPI_Request handle)
+{
+    struct request *request = find(HANDLE(handle));
+    if (!request || !request->is_persistent)
+        return;
+    request->is_active = 1;
+    request->id = ++last_id;
+    struct subject of = {.tag = request->tag, .request = request->id, .bytes = request->bytes};
+    if (request->about == SENDING) {
+        count_sent(call, request->comm, of, request->peer);
+        return;
+    }
+    of.peer = world_rank(request->comm, request->peer);
+    of.tag = request->tag == MPI_ANY_TAG ? -1 : request->tag;
+    of.group = request->comm->hash;
+    note(call, POSTED, of);
+}
+
+/* A message was found, and is kept for who receives it by its handle. */
+static void keep_message(MPI_Message message, MPI_Comm comm)
+{
+    if (message == MPI_MESSAGE_NO_PROC || message == MPI_MESSAGE_NULL)
+        return;
+    track((struct request){.handle = HANDLE(message), .comm = ranks_of(comm), .about = MESSAGE});
+}
+
+/* The communicator of a message that was found; the caller releases it. */
+static struct comm *claim(uintptr_t message)
+{
+    struct request *kept = find(message);
+    struct comm *ranks = kept && kept->about == MESSAGE ? kept->comm : the_world;
+    ranks->users++;
+    if (kept && kept->about == MESSAGE)
+        forget(kept);
+    return ranks;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * The library that stands between a program and its MPI for `portolan profile`. Built for each MPI
+ * against that one's mpi.h, since handles and constants differ between them; by its compiler, and
+ * with nothing but this directory.
+ *
+ * It changes no argument but statuses that the program ignores, and sends nothing of its own but in
+ * MPI_Init and MPI_Finalize.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#if defined(WANT_OPEN_MPI) != defined(OPEN_MPI)
+#error "this compiler belongs to another MPI than the launcher"
+#endif
+#if MPI_VERSION < 3
+#error "an MPI of version 3 or later is needed"
+#endif
+
+#include "record.h"
+
+#include "state.h"
+
+#include "comms.h"
+
+#include "requests.h"
+
+#include "account.h"
+
+#include "wrap.h"
+
+#include "begin.h"
+
+#define FN(name) MPI_##name
+#define COUNT int
+#define AINT int
+#include "collectives.h"
+#include "messages.h"
+#include "onesided.h"
+#undef FN
+#undef COUNT
+#undef AINT
+
+#if MPI_VERSION >= 4
+#define FN(name) MPI_##name##_c
+#define COUNT MPI_Count
+#define AINT MPI_Aint
+#include "collectives.h"
+#include "messages.h"
+#include "onesided.h"
+#undef FN
+#undef COUNT
+#undef AINT
+#endif
+
+#include "waits.h"
+
+#include "windows.h"
+
+#include "life.h"

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * The record of this process, its clock, and what each wrapper does around the call it wraps.
+ *
+ * The invariant: a call within a call (of an MPI's own layers, or of the shim) counts nothing.
+ */
+
+static struct header *header; /* null: nothing is counted, before MPI_Init and after MPI_Finalize */
+static struct op *ops;
+static struct peer *peers;
+static struct event *events;
+static uint64_t events_max;
+static int record_fd = -1;
+
+/* Ranks of the processes of a communicator or a window in MPI_COMM_WORLD. */
+struct comm {
+    uint32_t hash;
+    int size;  /* of the group that ranks of peers are of: of an intercommunicator the other one */
+    int rank;  /* of this process, in its own group */
+    int inter;
+    int users; /* requests, and the communicator itself while it lives */
+    int world[];
+};
+
+static struct comm *the_world;
+
+/* Calls of MPI that this thread is in. */
+static __thread int depth;
+
+/* Several threads may call at once: then what is counted has a lock. */
+static int threaded;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static inline void lock(void)
+{
+    if (threaded)
+        pthread_mutex_lock(&mutex);
+}
+
+static inline void unlock(void)
+{
+    if (threaded)
+        pthread_mutex_unlock(&mutex);
+}
+
+static uint64_t monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#if defined(__x86_64__)
+/* The kernel trusts the time stamp counter: a read of it takes a third of that of clock_gettime. */
+static int counter_is_a_clock;
+
+static void choose_clock(void)
+{
+    char known[256] = "";
+    FILE *file = fopen("/sys/devices/system/clocksource/clocksource0/available_clocksource", "re");
+    if (!file)
+        return;
+    if (fgets(known, sizeof known, file))
+        counter_is_a_clock = strstr(known, "tsc") != NULL;
+    fclose(file);
+}
+
+static inline uint64_t now(void)
+{
+    return counter_is_a_clock ? __rdtsc() : monotonic_ns();
+}
+#else
+static void choose_clock(void)
+{
+}
+
+static inline uint64_t now(void)
+{
+    return monotonic_ns();
+}
+#endif
+
+/* The function that this library stands before. */
+static void *next_function(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+    if (!found) {
+        fprintf(stderr, "portolan profile: this MPI has no %s: it is not the one that the shim was built for\n", name);
+        _exit(2);
+    }
+    return found;
+}
+
+/* The row of an operation. Once a wrapper. */
+static int row_of(const char *name, const char *group)
+{
+    lock();
+    int row = 0;
+    int count = (int)header->op_count;
+    while (row < count && strcmp(ops[row].name, name) != 0)
+        row++;
+    if (row == count && count < OPS_MAX) {
+        snprintf(ops[row].name, sizeof ops[row].name, "%s", name);
+        snprintf(ops[row].group, sizeof ops[row].group, "%s", group);
+        header->op_count = (uint64_t)count + 1;
+    }
+    unlock();
+    return row < OPS_MAX ? row : OPS_MAX - 1;
+}
+
+/* A call that is counted. */
+struct call {
+    uint64_t start, end;
+    int row;
+    int result;
+};
+
+static inline int is_counted(void)
+{
+    return header && depth == 0;
+}
+
+static inline void enter(struct call *call, int *row, const char *name, const char *group)
+{
+    if (*row < 0)
+        *row = row_of(name, group);
+    depth++;
+    call->row = *row;
+    header->running = (uint64_t)*row + 1;
+    call->start = now();
+    header->running_since = call->start;
+}
+
+static inline void returned(struct call *call)
+{
+    call->end = now();
+    lock();
+    ops[call->row].calls++;
+    ops[call->row].ticks += call->end - call->start;
+}
+
+static inline int leave(const struct call *call)
+{
+    header->running = 0;
+    header->last_ticks = call->end;
+    unlock();
+    depth--;
+    return call->result;
+}
+
+/* Events are given disk by the megabyte: a disk that fills ends the trace, not the program. */
+enum { EVENTS_AT_ONCE = (1 << 20) / sizeof(struct event) };
+
+static struct event *new_event(void)
+{
+    uint64_t count = header->event_count;
+    if (count >= events_max) {
+        header->events_dropped++;
+        return NULL;
+    }
+    if (count % EVENTS_AT_ONCE == 0) {
+        off_t from = (off_t)(header->events_off + count * sizeof(struct event));
+        if (posix_fallocate(record_fd, from, EVENTS_AT_ONCE * sizeof(struct event)) != 0) {
+            events_max = count;
+            header->events_dropped++;
+            return NULL;
+        }
+    }
+    header->event_count = count + 1;
+    return &events[count];
+}
+
+struct subject {
+    int32_t peer, tag;
+    uint32_t request, group;
+    uint64_t bytes;
+};
+
+static void note(const struct call *call, enum kind kind, struct subject of)
+{
+    struct event *event = new_event();
+    if (!event)
+        return;
+    *event = (struct event){
+        .start = call->start,
+        .end = call->end,
+        .what = (of.bytes & 0xfffffffffffu) | (uint64_t)kind << 44 | (uint64_t)call->row << 48,
+        .peer = of.peer,
+        .tag = of.tag,
+        .request = of.request,
+        .group = of.group,
+    };
+}
+
+/* A call that found nothing: many behind one another are one event. */
+static void note_vain(const struct call *call)
+{
+    uint64_t what = (uint64_t)CALLED << 44 | (uint64_t)call->row << 48;
+    struct event *last = header->event_count ? &events[header->event_count - 1] : NULL;
+    if (last && header->events_dropped == 0 && last->what == what && last->peer == -2) {
+        last->end = call->end;
+        last->request++;
+        return;
+    }
+    note(call, CALLED, (struct subject){.peer = -2, .request = 1});
+}
+
+static inline void count_volume(int of, uint64_t bytes)
+{
+    int at = (bytes >= 10) + (bytes >= 100) + (bytes >= 1000) + (bytes >= 10000) + (bytes >= 100000);
+    header->volumes[of][at].count++;
+    header->volumes[of][at].bytes += bytes;
+}
+
+static inline struct peer *peer_of(int world)
+{
+    uint32_t at = world < 0 ? header->rank_count : (uint32_t)world;
+    return &peers[at];
+}
+
+/* Bytes of `count` elements. Sizes of types that no program can free are remembered. */
+static uint64_t bytes_of(int64_t count, MPI_Datatype type)
+{
+    static __thread MPI_Datatype last;
+    static __thread uint64_t last_len;
+    if (last_len > 0 && type == last)
+        return (uint64_t)count * last_len;
+    MPI_Count len = 0;
+    if (PMPI_Type_size_x(type, &len) != MPI_SUCCESS || len < 0)
+        return 0;
+    MPI_Datatype lasting[] = {MPI_CHAR, MPI_BYTE, MPI_INT, MPI_LONG, MPI_FLOAT, MPI_DOUBLE, MPI_UNSIGNED, MPI_UNSIGNED_LONG};
+    for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++) {
+        if (type == lasting[i]) {
+            last = type;
+            last_len = (uint64_t)len;
+        }
+    }
+    return (uint64_t)count * (uint64_t)len;
+}
