@@ -18,6 +18,7 @@ mod mpi;
 mod orphans;
 mod output;
 mod plot;
+mod profile;
 mod program;
 mod report;
 mod run;
@@ -45,6 +46,8 @@ enum Command {
     Run(run::command::Args),
     /// Run an MPI program over Portolan, by the launcher of an installed MPI.
     Mpirun(mpi::Args),
+    /// Count what an MPI program sends, and where its time goes.
+    Profile(profile::Args),
     /// Copy from this host to many, at the speed of one link.
     Cast(cast::Args),
     /// What this machine offers, which path a job would use here and why, what to change.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::command::main(args),
         Command::Run(args) => run::command::main(args),
         Command::Mpirun(args) => mpi::main(args),
+        Command::Profile(args) => profile::main(&args),
         Command::Cast(args) => cast::main(&args),
         Command::CastWorker(args) => cast::work(&args),
         Command::Doctor(args) => doctor::main(&args),

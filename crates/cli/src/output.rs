@@ -84,13 +84,24 @@ pub(crate) fn publish(table: &str, report: &impl Serialize, file: Option<&Path>)
     let Some(path) = file else {
         return out!("{table}");
     };
+    if path.as_os_str() == "-" {
+        eprint!("{table}");
+    } else {
+        out!("{table}")?;
+    }
+    write_json(report, path)
+}
+
+/// Writes `report` as JSON to `path`; `-` is standard output.
+///
+/// # Errors
+/// As [`check_file`], and those of [`write()`].
+pub(crate) fn write_json(report: &impl Serialize, path: &Path) -> Result<()> {
     let mut json = serde_json::to_string_pretty(report)?;
     json.push('\n');
     if path.as_os_str() == "-" {
-        eprint!("{table}");
         return out!("{json}");
     }
-    out!("{table}")?;
     fs::write(path, json).map_err(|error| unwritable(path, &error))
 }
 

@@ -14,6 +14,15 @@ pub(crate) const ENDING: [Signal; 4] = [
     Signal::SIGQUIT,
 ];
 
+/// Who sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// A process, perhaps to this one alone.
+    Process,
+    /// The kernel: what a terminal sends goes to children of this process, too.
+    Kernel,
+}
+
 /// Signals of this thread, kept from acting and queued; as before on drop.
 ///
 /// Children inherit this, unless they are started with `portolan_sys::inherit::unblock_signals`.
@@ -42,8 +51,18 @@ impl Signals {
 
     /// The number of the next queued signal.
     pub(crate) fn next(&self) -> Option<i32> {
+        self.next_from().map(|(number, _)| number)
+    }
+
+    /// The number of the next queued signal, and who sent it.
+    pub(crate) fn next_from(&self) -> Option<(i32, Sender)> {
         let info = self.fd.read_signal().ok()??;
-        i32::try_from(info.ssi_signo).ok()
+        // Codes of what processes send are 0 or negative: SI_USER, SI_QUEUE, SI_TKILL (sigaction(2)).
+        let sender = match info.ssi_code {
+            ..=0 => Sender::Process,
+            _ => Sender::Kernel,
+        };
+        Some((i32::try_from(info.ssi_signo).ok()?, sender))
     }
 }
 

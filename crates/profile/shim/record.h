@@ -90,5 +90,5 @@ struct event {
 enum { HEADER_LEN = 4096, OPS_LEN = OPS_MAX * sizeof(struct op) };
 
 _Static_assert(sizeof(struct header) <= HEADER_LEN, "the header has its page");
-_Static_assert(sizeof(struct op) == 72 && sizeof(struct peer) == 56 && sizeof(struct event) == 40,
+_Static_assert(sizeof(struct header) == 896 && sizeof(struct op) == 72 && sizeof(struct peer) == 56 && sizeof(struct event) == 40,
                "src/record.rs knows these sizes");

@@ -21,6 +21,9 @@ const LAUNCHERS: [&str; 6] = [
     "orterun",
 ];
 
+/// What the names of launchers begin with.
+const COMMANDS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
+
 /// A family of MPIs with the same launcher and settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -85,6 +88,31 @@ impl Mpi {
         Some(device.contains("ofi"))
     }
 
+    /// The MPI's compiler for C, which is installed beside the launcher; `None` if it is not.
+    ///
+    /// Where several MPIs share a directory, both have the same ending (`mpirun.mpich`).
+    pub(crate) fn compiler(&self) -> Option<PathBuf> {
+        let own = match self.kind {
+            Kind::OpenMpi => ".openmpi",
+            Kind::Mpich => ".mpich",
+            Kind::Intel => "",
+        };
+        let tails = [name_tail(&self.launcher).unwrap_or_default(), own, ""];
+        let real = self.launcher.canonicalize().ok();
+        let places = [Some(&self.launcher), real.as_ref()];
+        let mut places = places
+            .into_iter()
+            .flatten()
+            .filter_map(|path| path.parent());
+        places.find_map(|place| {
+            // The plain name may be that of another MPI here.
+            let mut named = tails.iter().filter(|tail| !tail.is_empty()).chain([&""]);
+            named.find_map(|tail| {
+                Some(place.join(format!("mpicc{tail}"))).filter(|path| path.is_file())
+            })
+        })
+    }
+
     /// Refuses one that cannot use libfabric.
     pub(crate) fn check_ofi(&self) -> Result<()> {
         if self.has_ofi() != Some(false) {
@@ -104,15 +132,7 @@ impl Mpi {
 /// A sentence for a person when there is none.
 pub(crate) fn choose(wanted: Option<&Wanted>) -> Result<Mpi> {
     if let Some(Wanted::Launcher(path)) = wanted {
-        let path = program::find(path).map_err(UserError::new)?;
-        let Some(mpi) = examine(&path) else {
-            user_error!(
-                "{} does not say that it is the launcher of Open MPI, MPICH or Intel MPI: name \
-                 another with --mpi",
-                path.display()
-            );
-        };
-        return Ok(mpi);
+        return at(path, "name another with --mpi");
     }
     let mut installed = installed();
     if let Some(Wanted::Kind(kind)) = wanted {
@@ -131,6 +151,35 @@ pub(crate) fn choose(wanted: Option<&Wanted>) -> Result<Mpi> {
         );
     }
     Ok(installed.swap_remove(best.unwrap_or(0)))
+}
+
+/// The MPI whose launcher is `path`, or the program of this name in PATH; `remedy` is for a person
+/// who named something else.
+///
+/// # Errors
+/// A sentence for a person when it is none.
+pub(crate) fn at(path: &str, remedy: &str) -> Result<Mpi> {
+    let path = program::find(path).map_err(UserError::new)?;
+    let Some(mpi) = examine(&path) else {
+        user_error!(
+            "{} does not say that it is the launcher of Open MPI, MPICH or Intel MPI: {remedy}",
+            path.display()
+        );
+    };
+    Ok(mpi)
+}
+
+/// Whether a program is called as launchers of MPIs are.
+pub(crate) fn is_launcher(program: &Path) -> bool {
+    name_tail(program).is_some()
+}
+
+/// What follows the launcher's name in that of its file: `.mpich` of `mpirun.mpich`.
+fn name_tail(program: &Path) -> Option<&str> {
+    let name = program.file_name()?.to_str()?;
+    COMMANDS
+        .iter()
+        .find_map(|command| name.strip_prefix(command))
 }
 
 /// All that are installed, in the order of PATH.

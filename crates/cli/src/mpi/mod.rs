@@ -4,6 +4,7 @@
 //! An installed MPI's own launcher is run, with the settings by which it takes Portolan's libfabric
 //! provider. Nothing of MPI is replaced.
 
+pub(crate) mod counting;
 pub(crate) mod find;
 pub(crate) mod lab;
 pub(crate) mod plan;
@@ -15,6 +16,7 @@ use anyhow::Result;
 use find::{Mpi, Wanted};
 use plan::Plan;
 use portolan::settings;
+use portolan_profile::{BadRequest, Request, VARIABLE};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -73,6 +75,12 @@ impl Choice {
                 &provider::directory(self.provider_dir.as_deref())?,
             );
         }
+        // Set by `portolan profile`, which runs this program then.
+        if let Some(request) = std::env::var_os(VARIABLE) {
+            let request = request.to_string_lossy();
+            let request: Request = request.parse().map_err(explained)?;
+            counting::add(&mut plan, mpi, &request)?;
+        }
         Ok(plan)
     }
 
@@ -80,6 +88,10 @@ impl Choice {
     fn announce(&self, mpi: &Mpi, plan: &Plan) {
         eprintln!("portolan: {mpi}: {plan}");
     }
+}
+
+fn explained(error: BadRequest) -> UserError {
+    UserError::new(error.to_string())
 }
 
 /// Becomes `command`; returns only if that fails.

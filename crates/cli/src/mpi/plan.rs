@@ -2,6 +2,7 @@
 //! What is set for an MPI's launcher, and its command line. No side effects.
 
 use super::find::{Kind, Mpi};
+use portolan_profile::VARIABLE;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +34,7 @@ pub(super) struct Hosts<'a> {
 
 impl Plan {
     /// Runs the launcher of `mpi` with `args`.
-    pub(super) fn new(mpi: &Mpi, args: Vec<String>) -> Plan {
+    pub(crate) fn new(mpi: &Mpi, args: Vec<String>) -> Plan {
         Plan {
             launcher: mpi.launcher.clone(),
             environment: Vec::new(),
@@ -98,6 +99,32 @@ impl Plan {
         self.option(&["-n", &hosts.rank_count.to_string()]);
     }
 
+    /// Makes the MPI load `library` into the processes, before the program's own, and tells it
+    /// `request`.
+    pub(crate) fn take_counting(&mut self, kind: Kind, library: &Path, request: &str) {
+        let mut preload = library.display().to_string();
+        // What a person has loaded stays.
+        if let Some(own) = std::env::var("LD_PRELOAD")
+            .ok()
+            .filter(|own| !own.is_empty())
+        {
+            preload = format!("{preload}:{own}");
+        }
+        let mut words = Vec::new();
+        for (name, value) in [("LD_PRELOAD", preload.as_str()), (VARIABLE, request)] {
+            match kind {
+                Kind::OpenMpi => words.extend(["-x".to_owned(), format!("{name}={value}")]),
+                Kind::Mpich | Kind::Intel => {
+                    words.extend(["-genv", name, value].map(str::to_owned));
+                }
+            }
+        }
+        if kind == Kind::OpenMpi {
+            self.args = behind_each_colon(&self.args, &words);
+        }
+        self.options.extend(words);
+    }
+
     /// The variables that are set.
     pub(super) fn environment(&self) -> &[(&'static str, String)] {
         &self.environment
@@ -110,7 +137,7 @@ impl Plan {
     }
 
     /// The command that does it.
-    pub(super) fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.launcher);
         self.complete(&mut command);
         command
@@ -145,12 +172,26 @@ impl Plan {
             self.option(&["-x", name]);
         }
         let own = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let mut own: Vec<String> = own.filter(|name| name.starts_with("PORTOLAN_")).collect();
+        let is_own = |name: &String| name.starts_with("PORTOLAN_") && name != VARIABLE;
+        let mut own: Vec<String> = own.filter(is_own).collect();
         own.sort();
         for name in own {
             self.option(&["-x", &name]);
         }
     }
+}
+
+/// `args` with `words` behind each `:`, which begins another program of the same job: Open MPI's
+/// options for one hold for no other.
+fn behind_each_colon(args: &[String], words: &[String]) -> Vec<String> {
+    let mut all = Vec::new();
+    for arg in args {
+        all.push(arg.clone());
+        if arg == ":" {
+            all.extend_from_slice(words);
+        }
+    }
+    all
 }
 
 impl fmt::Display for Plan {

@@ -150,3 +150,62 @@ fn what_an_mpi_takes_follows_from_its_settings_and_the_offer() {
         );
     }
 }
+
+#[test]
+fn every_program_of_a_job_is_counted() {
+    let args = ["-n", "1", "./a", ":", "-n", "2", "./b"].map(str::to_owned);
+    let counted = |said: &str| {
+        let mpi = mpi(said);
+        let mut plan = Plan::new(&mpi, args.to_vec());
+        plan.take_counting(mpi.kind, Path::new("/lib/a.so"), "0:/tmp");
+        plan.to_string()
+    };
+    // A library of whoever runs this may follow it.
+    let line = counted("mpirun (Open MPI) 4.1.4\n");
+    let words: Vec<&str> = line.split(' ').collect();
+    assert_eq!(
+        words
+            .iter()
+            .filter(|word| word.starts_with("LD_PRELOAD=/lib/a.so"))
+            .count(),
+        2
+    );
+    let told = words
+        .iter()
+        .filter(|word| **word == "PORTOLAN_PROFILE=0:/tmp");
+    assert_eq!(told.count(), 2, "{line}");
+    let line = counted(MPICH);
+    assert_eq!(
+        line.matches("-genv LD_PRELOAD /lib/a.so").count(),
+        1,
+        "{line}"
+    );
+    assert!(
+        line.ends_with("-genv PORTOLAN_PROFILE 0:/tmp -n 1 ./a : -n 2 ./b"),
+        "{line}"
+    );
+}
+
+#[test]
+fn compilers_are_found_beside_launchers() {
+    let room = tempfile::tempdir().unwrap();
+    let make = |name: &str| {
+        let path = room.path().join(name);
+        std::fs::write(&path, "").unwrap();
+        path
+    };
+    let found = |said: &str, launcher: &str| {
+        let mpi = recognise(said, &room.path().join(launcher)).unwrap();
+        let compiler = mpi.compiler()?;
+        Some(compiler.file_name().unwrap().to_str().unwrap().to_owned())
+    };
+    let open_mpi = "mpirun (Open MPI) 4.1.4\n";
+    assert_eq!(found(open_mpi, "mpirun"), None);
+    make("mpicc");
+    assert_eq!(found(open_mpi, "mpirun").as_deref(), Some("mpicc"));
+    make("mpicc.mpich");
+    assert_eq!(found(MPICH, "mpirun").as_deref(), Some("mpicc.mpich"));
+    assert_eq!(found(open_mpi, "orterun").as_deref(), Some("mpicc"));
+    make("mpicc-6");
+    assert_eq!(found(MPICH, "mpiexec-6").as_deref(), Some("mpicc-6"));
+}

@@ -9,7 +9,7 @@ pub(crate) mod payload;
 pub(crate) mod pmi;
 pub(crate) mod ranks;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -152,4 +152,11 @@ pub(crate) fn kill(pid: i32, signal: &str) {
         .status()
         .unwrap();
     assert!(status.success());
+}
+
+/// Where a shell finds a program that is installed.
+pub(crate) fn find_in_path(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    let mut places = std::env::split_paths(&path).map(|place| place.join(program));
+    places.find(|file| file.is_file()).unwrap()
 }

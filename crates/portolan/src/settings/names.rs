@@ -15,7 +15,11 @@ pub const VARIABLE_PREFIX: &str = "PORTOLAN_";
 const TEST_PREFIX: &str = "PORTOLAN_TEST_";
 
 /// Variables of the project's tools and tests that are no settings of the library.
-const OF_TOOLS: [&str; 2] = ["PORTOLAN_UPDATE_HEADER", "PORTOLAN_MAY_SET_CLOCK"];
+const OF_TOOLS: [&str; 3] = [
+    "PORTOLAN_UPDATE_HEADER",
+    "PORTOLAN_MAY_SET_CLOCK",
+    "PORTOLAN_PROFILE",
+];
 
 /// A name that is no setting's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Has the processes of an MPI program counted: the library of `portolan_profile` for this MPI is
+//! loaded into them.
+
+use super::find::{Kind, Mpi};
+use super::plan::Plan;
+use crate::error::{UserError, user_error};
+use anyhow::Result;
+use portolan_profile::{Compiler, Request};
+
+/// Adds to `plan`, which runs the launcher of `mpi`, what `request` asks for.
+///
+/// # Errors
+/// A sentence for a person when the library cannot be built.
+pub(crate) fn add(plan: &mut Plan, mpi: &Mpi, request: &Request) -> Result<()> {
+    let Some(command) = mpi.compiler() else {
+        let package = match mpi.kind {
+            Kind::OpenMpi => ", for instance with `apt install libopenmpi-dev`",
+            Kind::Mpich => ", for instance with `apt install libmpich-dev`",
+            Kind::Intel => "",
+        };
+        user_error!(
+            "there is no mpicc beside {}, which must build the library that counts: install this \
+             MPI's compiler{package}",
+            mpi.launcher.display()
+        );
+    };
+    let compiler = Compiler {
+        command,
+        is_open_mpi: mpi.kind == Kind::OpenMpi,
+        version: mpi.version.clone(),
+    };
+    let library =
+        portolan_profile::library(&compiler).map_err(|error| UserError::new(error.to_string()))?;
+    plan.take_counting(mpi.kind, &library, &request.to_string());
+    Ok(())
+}

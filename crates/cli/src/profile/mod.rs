@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan profile`: an MPI program is run by its own launcher, and counted.
+//!
+//! The launcher is told to load a library into the processes; each leaves a record, which is read
+//! when the launcher has ended, however it has.
+
+mod launch;
+
+use crate::error::{UserError, user_error};
+use crate::mpi::{counting, find, plan::Plan};
+use crate::output;
+use anyhow::Result;
+use portolan_profile::{Profile, Request, VARIABLE, read_directory, render};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use tempfile::TempDir;
+
+/// What a command to profile looks like, for sentences about other ones.
+const EXAMPLE: &str = "`portolan profile -- mpirun -n 4 ./program`, or `portolan profile -- portolan mpirun -n 4 ./program`";
+
+/// Options of `portolan profile`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Write the profile to FILE as JSON, too; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep what each process left in DIR; on several hosts, one that all share.
+    #[arg(long, value_name = "DIR", conflicts_with = "read")]
+    keep: Option<PathBuf>,
+    /// Run nothing: tell what --keep left in DIR.
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    read: Option<PathBuf>,
+    /// The launcher of an MPI with its arguments, or `portolan mpirun` or `portolan lab mpirun` with theirs.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required_unless_present = "read"
+    )]
+    command: Vec<String>,
+}
+
+/// Where the records of a run go.
+enum Room {
+    /// For this run.
+    Temporary(TempDir),
+    /// For longer.
+    Kept(PathBuf),
+}
+
+impl Room {
+    fn path(&self) -> &Path {
+        match self {
+            Room::Temporary(directory) => directory.path(),
+            Room::Kept(directory) => directory,
+        }
+    }
+}
+
+/// Runs and tells. The exit status is the launcher's, if it failed.
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    output::check_file(args.json.as_deref())?;
+    if let Some(directory) = &args.read {
+        let Some(profile) = profile_in(directory, &[])? else {
+            user_error!(
+                "there are no records in {}: name a directory that --keep left",
+                directory.display()
+            );
+        };
+        tell(&profile, args.json.as_deref())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let room = room(args.keep.as_deref())?;
+    let request = Request {
+        events: 0,
+        directory: room.path().to_owned(),
+    };
+    let status = launch::run(command(&args.command, &request)?)?;
+    match profile_in(room.path(), &args.command)? {
+        Some(profile) => tell(&profile, args.json.as_deref())?,
+        None if status == 0 => user_error!(
+            "no process left a record: either nothing in the command is an MPI program, or the \
+             program has its MPI linked in statically or is of another MPI than the launcher; \
+             check with `ldd`"
+        ),
+        None => eprintln!("portolan: no process came as far as MPI_Init, so there is no profile"),
+    }
+    Ok(ExitCode::from(status))
+}
+
+/// A directory for records that has none yet.
+fn room(keep: Option<&Path>) -> Result<Room> {
+    let Some(keep) = keep else {
+        return Ok(Room::Temporary(tempfile::tempdir()?));
+    };
+    let shown = keep.display();
+    // The processes may start in another directory.
+    let made = fs::create_dir_all(keep).and_then(|()| keep.canonicalize());
+    let directory = match made {
+        Ok(directory) => directory,
+        Err(error) => user_error!("{shown} cannot be made ({error}): name another --keep"),
+    };
+    let (records, refused) = read_directory(&directory).map_err(explained)?;
+    if !records.is_empty() || !refused.is_empty() {
+        user_error!("{shown} holds records of another run: name another --keep, or remove them");
+    }
+    Ok(Room::Kept(directory))
+}
+
+/// The command that `words` are, with what makes its processes leave records.
+fn command(words: &[String], request: &Request) -> Result<Command> {
+    let Some((program, args)) = words.split_first() else {
+        user_error!("there is nothing to profile: write {EXAMPLE}");
+    };
+    let path = Path::new(program);
+    if is_self(path) {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(args).env(VARIABLE, request.to_string());
+        return Ok(command);
+    }
+    // Another program would run when it is asked for its version.
+    if !find::is_launcher(path) {
+        user_error!("{program} is no launcher of an MPI: write {EXAMPLE}");
+    }
+    let mpi = find::at(program, &format!("write {EXAMPLE}"))?;
+    let mut plan = Plan::new(&mpi, args.to_vec());
+    counting::add(&mut plan, &mpi, request)?;
+    Ok(plan.command())
+}
+
+/// Whether `program` means this one.
+fn is_self(program: &Path) -> bool {
+    program.file_name() == Some(OsStr::new(env!("CARGO_BIN_NAME")))
+}
+
+/// What the records in `directory` come to; `None` if there are none.
+fn profile_in(directory: &Path, command: &[String]) -> Result<Option<Profile>> {
+    let (records, refused) = read_directory(directory).map_err(explained)?;
+    let notes: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    if records.is_empty() && notes.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Profile::new(command.to_vec(), &records, notes)))
+}
+
+/// Prints the profile behind what the program itself said, and writes the JSON.
+fn tell(profile: &Profile, json: Option<&Path>) -> Result<()> {
+    // To standard error: standard output is the program's. Where nobody hears of it, the JSON says it.
+    let _ = std::io::stderr().write_all(render(profile).as_bytes());
+    let Some(path) = json else {
+        return Ok(());
+    };
+    output::write_json(profile, path)
+}
+
+fn explained(error: portolan_profile::RecordError) -> UserError {
+    UserError::new(error.to_string())
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The library that stands between programs and their MPI: built once for each MPI, by its compiler.
+//!
+//! Handles and constants of MPIs differ, so it cannot come with Portolan. It is kept in the user's
+//! cache under a name made of all that went into it: what is there is never out of date.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+use thiserror::Error;
+
+/// The sources, by the names that they include each other by.
+const SOURCES: [(&str, &str); 14] = [
+    ("account.h", include_str!("../shim/account.h")),
+    ("begin.h", include_str!("../shim/begin.h")),
+    ("collectives.h", include_str!("../shim/collectives.h")),
+    ("comms.h", include_str!("../shim/comms.h")),
+    ("life.h", include_str!("../shim/life.h")),
+    ("messages.h", include_str!("../shim/messages.h")),
+    ("onesided.h", include_str!("../shim/onesided.h")),
+    ("record.h", include_str!("../shim/record.h")),
+    ("requests.h", include_str!("../shim/requests.h")),
+    (MAIN, include_str!("../shim/shim.c")),
+    ("state.h", include_str!("../shim/state.h")),
+    ("waits.h", include_str!("../shim/waits.h")),
+    ("windows.h", include_str!("../shim/windows.h")),
+    ("wrap.h", include_str!("../shim/wrap.h")),
+];
+
+/// The source that includes the others.
+const MAIN: &str = "shim.c";
+
+/// How it is compiled, but for what [`Compiler::is_open_mpi`] adds.
+const FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-fPIC", "-shared"];
+/// What it is linked with, behind the source.
+const LIBRARIES: [&str; 2] = ["-ldl", "-pthread"];
+
+/// Hexadecimal digits of a name in the cache: no two of 2^64 names are the same by chance.
+const KEY_LEN: usize = 32;
+
+/// The compiler of an MPI.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    /// The command, such as `/usr/bin/mpicc.mpich`.
+    pub command: PathBuf,
+    /// Whether it must be Open MPI's; else it must not.
+    pub is_open_mpi: bool,
+    /// The MPI's version, as its launcher says it.
+    pub version: String,
+}
+
+/// Why there is no library.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ShimError {
+    /// There is no directory for the user's cache.
+    #[error(
+        "neither XDG_CACHE_HOME nor HOME names a directory to keep the library that counts in; set one"
+    )]
+    NoDirectory,
+    /// A list of libraries to load is split at these.
+    #[error("{} has a space or a colon in its name, which LD_PRELOAD cannot hold; name another \
+             directory in XDG_CACHE_HOME", directory.display())]
+    Unloadable {
+        /// The cache.
+        directory: PathBuf,
+    },
+    /// The system refuses.
+    #[error("the library that counts cannot be written to {} ({source}); make it writable, or name \
+             another directory in XDG_CACHE_HOME", directory.display())]
+    Unwritable {
+        /// The cache.
+        directory: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The compiler does not start.
+    #[error("{} does not start ({source}): install the compiler of this MPI", command.display())]
+    NoCompiler {
+        /// The compiler.
+        command: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The compiler refuses.
+    #[error("{} does not build the library that counts ({complaint}): install the compiler and the \
+             headers of this MPI", command.display())]
+    Refused {
+        /// The compiler.
+        command: PathBuf,
+        /// The first line of what it said that names an error.
+        complaint: String,
+    },
+}
+
+/// The library for the MPI of `compiler`, from the cache; built first if it is not there.
+///
+/// # Errors
+/// [`ShimError`].
+pub fn library(compiler: &Compiler) -> Result<PathBuf, ShimError> {
+    let directory =
+        cache(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME")).ok_or(ShimError::NoDirectory)?;
+    library_in(&directory, compiler)
+}
+
+/// `portolan/profile` in the user's cache. What is no absolute path does not count (XDG Base Directory
+/// Specification).
+fn cache(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    let own = xdg.and_then(absolute);
+    let cache = own.or_else(|| Some(home.and_then(absolute)?.join(".cache")))?;
+    Some(cache.join("portolan/profile"))
+}
+
+fn library_in(directory: &Path, compiler: &Compiler) -> Result<PathBuf, ShimError> {
+    if directory.to_string_lossy().contains([' ', ':']) {
+        return Err(ShimError::Unloadable {
+            directory: directory.to_owned(),
+        });
+    }
+    let file = directory.join(format!("{}.so", key(compiler)));
+    if file.is_file() {
+        return Ok(file);
+    }
+    let unwritable = |source| ShimError::Unwritable {
+        directory: directory.to_owned(),
+        source,
+    };
+    fs::create_dir_all(directory).map_err(unwritable)?;
+    let room = TempDir::with_prefix_in(".build-", directory).map_err(unwritable)?;
+    for (name, text) in SOURCES {
+        fs::write(room.path().join(name), text).map_err(unwritable)?;
+    }
+    compile(compiler, room.path())?;
+    // Who else builds it now builds the same.
+    fs::rename(room.path().join("shim.so"), &file).map_err(unwritable)?;
+    Ok(file)
+}
+
+/// What distinguishes libraries.
+fn key(compiler: &Compiler) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    for (name, text) in SOURCES {
+        add(name.as_bytes());
+        add(text.as_bytes());
+    }
+    add(compiler.command.as_os_str().as_encoded_bytes());
+    add(compiler.version.as_bytes());
+    add(&[u8::from(compiler.is_open_mpi)]);
+    // What the wrapper runs: another one where the MPI was moved or is built otherwise.
+    let shown = Command::new(&compiler.command)
+        .arg("-show")
+        .stdin(Stdio::null())
+        .output();
+    add(&shown.map(|shown| shown.stdout).unwrap_or_default());
+    let mut key = hasher.finalize().to_hex().to_string();
+    key.truncate(KEY_LEN);
+    key
+}
+
+/// Makes `shim.so` in `room`, which holds the sources.
+fn compile(compiler: &Compiler, room: &Path) -> Result<(), ShimError> {
+    let mut command = Command::new(&compiler.command);
+    command.args(FLAGS).current_dir(room);
+    if compiler.is_open_mpi {
+        command.arg("-DWANT_OPEN_MPI");
+    }
+    command.args(["-o", "shim.so", MAIN]).args(LIBRARIES);
+    // The complaint is looked for in English.
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    let ended = command.output().map_err(|source| ShimError::NoCompiler {
+        command: compiler.command.clone(),
+        source,
+    })?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    Err(ShimError::Refused {
+        command: compiler.command.clone(),
+        complaint: complaint(&String::from_utf8_lossy(&ended.stderr)),
+    })
+}
+
+/// The line of what a compiler said that a person wants to read.
+fn complaint(said: &str) -> String {
+    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.clone().next().unwrap_or("it says nothing");
+    let telling = lines.find(|line| line.contains("error") || line.contains("not found"));
+    telling.unwrap_or(first).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A compiler that is `script`.
+    fn compiler(directory: &Path, script: &str) -> Compiler {
+        let command = directory.join("mpicc");
+        fs::write(&command, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
+        Compiler {
+            command,
+            is_open_mpi: false,
+            version: "1.2".into(),
+        }
+    }
+
+    #[test]
+    fn every_source_that_is_included_is_there() {
+        let own = |line: &str| {
+            line.strip_prefix("#include \"")
+                .map(|rest| rest.replace('"', ""))
+        };
+        let included = SOURCES
+            .iter()
+            .flat_map(|(_, text)| text.lines().filter_map(own));
+        let included: Vec<String> = included.collect();
+        assert!(included.len() >= SOURCES.len() - 1, "{included:?}");
+        for name in included {
+            assert!(SOURCES.iter().any(|(known, _)| *known == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_library_is_built_once_and_again_for_another_mpi() {
+        let room = tempfile::tempdir().unwrap();
+        let cache = room.path().join("cache");
+        let log = room.path().join("log");
+        let script = format!(
+            "echo \"$@\" >> {}; test \"$1\" = -show || {{ echo > shim.so; }}",
+            log.display()
+        );
+        let mut mpicc = compiler(room.path(), &script);
+        let first = library_in(&cache, &mpicc).unwrap();
+        assert!(first.is_file());
+        assert_eq!(library_in(&cache, &mpicc).unwrap(), first);
+        mpicc.version = "1.3".into();
+        let second = library_in(&cache, &mpicc).unwrap();
+        assert!(second.is_file() && second != first);
+        let log = fs::read_to_string(log).unwrap();
+        let built = log.lines().filter(|line| line.contains("-shared"));
+        assert_eq!(built.count(), 2, "{log}");
+        // No room of a build is left.
+        assert_eq!(fs::read_dir(&cache).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_compiler_that_refuses_is_quoted_and_leaves_nothing() {
+        let room = tempfile::tempdir().unwrap();
+        let cache = room.path().join("cache");
+        let script = "echo 'In file x:' >&2; echo 'x.c:1: error: no mpi.h' >&2; exit 1";
+        let told = library_in(&cache, &compiler(room.path(), script))
+            .unwrap_err()
+            .to_string();
+        assert!(told.contains("(x.c:1: error: no mpi.h)"), "{told}");
+        assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
+
+        let none = Compiler {
+            command: room.path().join("none"),
+            is_open_mpi: true,
+            version: String::new(),
+        };
+        let told = library_in(&cache, &none).unwrap_err().to_string();
+        assert!(told.contains("does not start"), "{told}");
+        let spaced = room.path().join("a b");
+        let told = library_in(&spaced, &none).unwrap_err().to_string();
+        assert!(told.contains("XDG_CACHE_HOME"), "{told}");
+    }
+
+    #[test]
+    fn the_cache_is_the_users() {
+        let some = |path: &str| Some(OsString::from(path));
+        let own = PathBuf::from("/x/portolan/profile");
+        assert_eq!(cache(some("/x"), some("/home/a")), Some(own));
+        let below_home = PathBuf::from("/home/a/.cache/portolan/profile");
+        assert_eq!(cache(some("x"), some("/home/a")), Some(below_home.clone()));
+        assert_eq!(cache(None, some("/home/a")), Some(below_home));
+        assert_eq!(cache(None, None), None);
+    }
+}
