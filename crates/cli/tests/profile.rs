@@ -9,6 +9,7 @@ mod common;
 use common::{Ended, portolan};
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
@@ -52,18 +53,25 @@ impl Mpi {
         self.room.path().join("known")
     }
 
-    /// `portolan profile OPTIONS -- COMMAND`.
-    fn profile(&self, options: &[&str], command: &[&str]) -> Ended {
+    /// `portolan profile OPTIONS --`.
+    fn command(&self, options: &[&str]) -> Command {
         let mut run = Command::new("timeout");
         run.args([PATIENCE_S, env!("CARGO_BIN_EXE_portolan"), "profile"]);
-        run.args(options).arg("--").args(command);
+        run.args(options).arg("--");
         run.env("XDG_CACHE_HOME", self.room.path().join("cache"));
         // Open MPI refuses root, and more processes than cores, unless it is told otherwise.
         run.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
         run.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         run.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
         run.env("OMPI_MCA_mpi_yield_when_idle", "1");
-        run.stdin(Stdio::null()).output().unwrap().into()
+        run.stdin(Stdio::null());
+        run
+    }
+
+    /// `portolan profile OPTIONS -- COMMAND`, to its end.
+    fn profile(&self, options: &[&str], command: &[&str]) -> Ended {
+        let mut run = self.command(options);
+        run.args(command).output().unwrap().into()
     }
 
     /// The profile of the three processes that `command` starts.
@@ -209,6 +217,43 @@ fn what_was_killed_is_told(name: &str) {
     );
 }
 
+/// Whether three processes have begun their records: what is empty has no magic yet.
+fn have_begun(directory: &Path) -> bool {
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    let begun = |path: PathBuf| fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"PTLNMPI"));
+    files.filter(|file| begun(file.path())).count() == 3
+}
+
+fn who_ends_it_hears_of_what_there_was(name: &str) {
+    let Some(mpi) = Mpi::find(name) else { return };
+    let kept = mpi.room.path().join("kept");
+    let mut run = mpi.command(&["--keep", kept.to_str().unwrap()]);
+    run.args([&mpi.launcher, "-n", "3"])
+        .arg(mpi.program())
+        .arg("stay");
+    let child = run
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut child = common::KillOnDrop(child);
+    common::wait_until("three processes begin", || have_begun(&kept));
+    // `timeout` passes it on.
+    common::kill(i32::try_from(child.0.id()).unwrap(), "-TERM");
+    let mut told = String::new();
+    child
+        .0
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut told)
+        .unwrap();
+    // The status is the launcher's: MPICH's is not always that of a failure.
+    child.0.wait().unwrap();
+    assert!(told.contains("known: 3 processes on 1 host"), "{told}");
+    assert!(told.contains("ended without MPI_Finalize"), "{told}");
+}
+
 fn what_is_no_program_of_the_mpi_is_told(name: &str) {
     let Some(mpi) = Mpi::find(name) else { return };
     let ended = mpi.profile(&[], &[&mpi.launcher, "-n", "2", "true"]);
@@ -245,6 +290,16 @@ fn a_killed_process_is_told_under_open_mpi_and_its_record_kept() {
 #[test]
 fn a_killed_process_is_told_under_mpich_and_its_record_kept() {
     what_was_killed_is_told("mpich");
+}
+
+#[test]
+fn a_signal_ends_open_mpis_launcher_and_not_the_profile() {
+    who_ends_it_hears_of_what_there_was("openmpi");
+}
+
+#[test]
+fn a_signal_ends_mpichs_launcher_and_not_the_profile() {
+    who_ends_it_hears_of_what_there_was("mpich");
 }
 
 #[test]

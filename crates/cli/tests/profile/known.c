@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * A program of three processes of which every message is known: profile.rs has the counts. Given the
- * word "die", rank 1 kills itself while the others wait for it.
+ * word "die", rank 1 kills itself while the others wait for it; given "stay", all wait for ever.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -109,8 +109,8 @@ int main(int argc, char **argv)
     next = (rank + 1) % count;
     before = (rank + 2) % count;
     blocking();
-    if (argc > 1 && strcmp(argv[1], "die") == 0) {
-        if (rank == 1)
+    if (argc > 1) {
+        if (rank == 1 && strcmp(argv[1], "die") == 0)
             raise(SIGKILL);
         MPI_Recv(in, 1, MPI_BYTE, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }

@@ -70,3 +70,29 @@ fn json_gives_the_same_profile_back() {
     assert_eq!(serde_json::from_str::<Profile>(&json).unwrap(), profile);
     assert!(json.contains(r#""format":"portolan-profile-1""#), "{json}");
 }
+
+/// Names of all fields in `json`.
+fn fields<'a>(json: &'a serde_json::Value, found: &mut Vec<&'a str>) {
+    match json {
+        serde_json::Value::Object(object) => {
+            for (name, value) in object {
+                found.push(name);
+                fields(value, found);
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| fields(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_of_the_json_is_documented() {
+    let document = include_str!("../../../../docs/profile.md");
+    let json = serde_json::to_value(profile(&[0, 1])).unwrap();
+    let mut found = Vec::new();
+    fields(&json, &mut found);
+    assert!(found.len() > 50, "{found:?}");
+    for name in found {
+        assert!(document.contains(&format!("`{name}`")), "{name}");
+    }
+}
