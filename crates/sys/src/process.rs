@@ -19,8 +19,7 @@ pub fn kill_self() -> ! {
 }
 
 /// Starts a thread that takes no signal of the program's: its handlers run on the threads that it
-/// knows. `name` has at most 15 bytes. Returns when the thread has begun: the standard library ends the
-/// process when a thread finds no memory for its beginning, so the program must not use up any before.
+/// knows. `name` has at most 15 bytes. Returns when the thread has begun, as [`spawn_begun`] does.
 ///
 /// # Errors
 /// What the system says.
@@ -31,15 +30,28 @@ pub fn spawn_quiet<T: Send + 'static>(
     // A thread begins with the mask of the one that starts it.
     let mask = block_signals()?;
     let builder = thread::Builder::new().name(name.to_owned());
+    let started = spawn_begun(builder.stack_size(STACK_LEN), body);
+    // SAFETY: `mask` is what the same call returned before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut()) };
+    started
+}
+
+/// Starts a thread, and returns when it has begun: the standard library ends the process when a thread
+/// finds no memory for its beginning, so the program must not use up any before.
+///
+/// # Errors
+/// What the system says.
+pub fn spawn_begun<T: Send + 'static>(
+    builder: thread::Builder,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
     let (begins, has_begun) = mpsc::channel::<()>();
-    let started = builder.stack_size(STACK_LEN).spawn(move || {
+    let started = builder.spawn(move || {
         drop(begins);
         body()
     });
     // Ends when the other end is dropped: by the thread, or with the closure where there is none.
     let _ = has_begun.recv();
-    // SAFETY: `mask` is what the same call returned before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut()) };
     started
 }
 

@@ -9,6 +9,7 @@ use crate::machine::{Machine, lock, release};
 use crate::queue::VIP_WORK_HANDLER;
 use crate::types::*;
 use crate::world::World;
+use portolan_sys::process::spawn_begun;
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -152,9 +153,9 @@ pub(crate) fn wake_helper(machine: &Machine) -> Result<(), Failure> {
         return Ok(());
     }
     let bell = make_bell()?;
-    let made = std::thread::Builder::new()
-        .name("vipl".to_owned())
-        .spawn(move || help(bell));
+    // With the stack that the program's threads have: its functions run there.
+    let builder = std::thread::Builder::new().name("vipl".to_owned());
+    let made = spawn_begun(builder, move || help(bell));
     if let Err(error) = made {
         return Err(lacking(format!("no thread that calls handlers: {error}")));
     }
