@@ -18,6 +18,7 @@ mod mpi;
 mod orphans;
 mod output;
 mod plot;
+mod predict;
 mod profile;
 mod program;
 mod report;
@@ -48,6 +49,8 @@ enum Command {
     Mpirun(mpi::Args),
     /// Count what an MPI program sends, and where its time goes.
     Profile(profile::Args),
+    /// Predict how long a program that was profiled would take on other networks, and what bounds it.
+    Predict(predict::Args),
     /// Copy from this host to many, at the speed of one link.
     Cast(cast::Args),
     /// What this machine offers, which path a job would use here and why, what to change.
@@ -57,7 +60,7 @@ enum Command {
     /// Lend raw Ethernet sockets to users without privilege.
     Broker(broker::Args),
     /// Measure Portolan beside the machine's limit and the kernel's protocols.
-    Bench(portolan_bench::BenchArgs),
+    Bench(Box<portolan_bench::BenchArgs>),
     /// Draw the results of `bench` and `tune` as SVG.
     Plot(plot::PlotArgs),
     /// Tell results of `bench` on a page: whether Portolan is faster, and what papers printed then.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::command::main(args),
         Command::Mpirun(args) => mpi::main(args),
         Command::Profile(args) => profile::main(&args),
+        Command::Predict(args) => predict::main(&args),
         Command::Cast(args) => cast::main(&args),
         Command::CastWorker(args) => cast::work(&args),
         Command::Doctor(args) => doctor::main(&args),

@@ -8,6 +8,7 @@
 mod profile;
 mod record;
 mod request;
+mod run;
 mod shim;
 mod text;
 
@@ -16,5 +17,6 @@ pub use profile::{
 };
 pub use record::{Record, RecordError, read_directory};
 pub use request::{BadRequest, Request, VARIABLE};
+pub use run::{Run, read_runs};
 pub use shim::{Compiler, ShimError, library};
 pub use text::render;

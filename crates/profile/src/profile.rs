@@ -159,26 +159,34 @@ impl Profile {
     /// Puts the records of `command` together.
     #[must_use]
     pub fn new(command: Vec<String>, records: &[Record], notes: Vec<String>) -> Profile {
-        let mut by_world: BTreeMap<u64, Vec<&Record>> = BTreeMap::new();
-        for record in records {
-            by_world.entry(record.world).or_default().push(record);
-        }
-        let mut groups: Vec<Vec<&Record>> = by_world.into_values().collect();
-        groups.sort_by_key(|group| group.iter().map(|record| record.begin_ns).min());
+        let worlds = by_world(records).into_iter();
         Profile {
             format: FORMAT.to_owned(),
             command,
-            worlds: groups.into_iter().map(World::new).collect(),
+            worlds: worlds.map(World::new).collect(),
             notes,
         }
     }
 }
 
+/// The records of each program, by rank and one a rank, in the order of their beginnings.
+pub(crate) fn by_world(records: &[Record]) -> Vec<Vec<&Record>> {
+    let mut by_world: BTreeMap<u64, Vec<&Record>> = BTreeMap::new();
+    for record in records {
+        by_world.entry(record.world).or_default().push(record);
+    }
+    let mut worlds: Vec<Vec<&Record>> = by_world.into_values().collect();
+    worlds.sort_by_key(|world| world.iter().map(|record| record.begin_ns).min());
+    for world in &mut worlds {
+        world.sort_by_key(|record| record.rank);
+        world.dedup_by_key(|record| record.rank);
+    }
+    worlds
+}
+
 impl World {
-    /// Of at least one record.
-    fn new(mut records: Vec<&Record>) -> World {
-        records.sort_by_key(|record| record.rank);
-        records.dedup_by_key(|record| record.rank);
+    /// Of the records of a program, at least one, by rank.
+    fn new(records: Vec<&Record>) -> World {
         let first = records[0];
         let ranks: BTreeSet<u32> = records.iter().map(|record| record.rank).collect();
         let hosts: BTreeSet<&String> = records.iter().map(|record| &record.host).collect();

@@ -4,6 +4,10 @@
 //! A process that was killed leaves its record as it stood. So nothing in one is believed before it
 //! was compared with the length of the file.
 
+mod calls;
+
+pub(crate) use calls::{Call, EventTable};
+
 use crate::profile::{End, Tally};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -58,6 +62,19 @@ pub enum RecordError {
         /// The file.
         path: PathBuf,
     },
+    /// Counts only.
+    #[error("{} has no events: profile the program with --events 1000000", path.display())]
+    Eventless {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Calls of one process overlap.
+    #[error("the threads of the process that left {} called MPI at the same time: such a program \
+             cannot be replayed", path.display())]
+    Concurrent {
+        /// The file.
+        path: PathBuf,
+    },
     /// Of this layout, but it contradicts itself.
     #[error("{} is damaged, or of a machine of another byte order ({what}): profile the program again",
             path.display())]
@@ -95,6 +112,10 @@ pub struct Record {
     pub(crate) seconds: f64,
     /// The operation that had not returned.
     pub(crate) running: Option<usize>,
+    pub(crate) events: EventTable,
+    path: PathBuf,
+    clock: Clock,
+    init_ticks: u64,
 }
 
 /// One function of MPI.
@@ -251,6 +272,14 @@ impl Record {
                 .running
                 .checked_sub(1)
                 .and_then(|at| usize::try_from(at).ok()),
+            events: EventTable {
+                off: header.events_off,
+                count: header.event_count,
+                dropped: header.events_dropped,
+            },
+            path: path.to_owned(),
+            clock,
+            init_ticks: header.init_ticks,
         })
     }
 }
@@ -360,6 +389,7 @@ impl<'a> Source<'a> {
 }
 
 /// How ticks of a process become time.
+#[derive(Clone, Copy, Debug)]
 struct Clock {
     ticks_per_s: f64,
     /// The end, or the last sign of life.

@@ -30,6 +30,10 @@ pub(crate) struct Args {
     /// Keep what each process left in DIR; on several hosts, one that all share.
     #[arg(long, value_name = "DIR", conflicts_with = "read")]
     keep: Option<PathBuf>,
+    /// Also keep up to N calls of each process in their order, 40 bytes each, for `portolan predict`; with
+    /// --keep, or they are gone when the program has ended.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "keep")]
+    events: u64,
     /// Run nothing: tell what --keep left in DIR.
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     read: Option<PathBuf>,
@@ -74,7 +78,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     let room = room(args.keep.as_deref())?;
     let request = Request {
-        events: 0,
+        events: args.events,
         directory: room.path().to_owned(),
     };
     let status = launch::run(command(&args.command, &request)?)?;

@@ -19,6 +19,8 @@ mod at {
     pub(super) const OP_COUNT: usize = 32;
     pub(super) const OPS_OFF: usize = 40;
     pub(super) const PEERS_OFF: usize = 48;
+    pub(super) const EVENT_COUNT: usize = 56;
+    pub(super) const EVENTS_OFF: usize = 72;
     pub(super) const INIT_TICKS: usize = 80;
     pub(super) const INIT_NS: usize = 88;
     pub(super) const END_TICKS: usize = 96;
@@ -86,6 +88,39 @@ pub(crate) fn record_of(rank: u32) -> Vec<u8> {
     put_u64(&mut bytes, PEERS_OFF + 56, 3);
     put_u64(&mut bytes, PEERS_OFF + 64, 210);
     put_u64(&mut bytes, PEERS_OFF + 56 + 48, 300_000_000);
+    bytes
+}
+
+/// An event, with its times in ticks.
+#[derive(Clone, Copy)]
+pub(crate) struct RawCall {
+    pub(crate) ticks: (u64, u64),
+    pub(crate) kind: u64,
+    pub(crate) operation: u64,
+    pub(crate) bytes: u64,
+    pub(crate) peer: i32,
+    pub(crate) tag: i32,
+    pub(crate) request: u32,
+    pub(crate) group: u32,
+}
+
+/// The record of [`record_of`], with events behind the tables.
+pub(crate) fn record_with(rank: u32, calls: &[RawCall]) -> Vec<u8> {
+    let mut bytes = record_of(rank);
+    put_u64(&mut bytes, at::EVENT_COUNT, calls.len() as u64);
+    put_u64(&mut bytes, at::EVENTS_OFF, LEN as u64);
+    for call in calls {
+        let what = call.bytes | call.kind << 44 | call.operation << 48;
+        for word in [call.ticks.0, call.ticks.1, what] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        for word in [call.peer, call.tag] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        for word in [call.request, call.group] {
+            bytes.extend(word.to_ne_bytes());
+        }
+    }
     bytes
 }
 
