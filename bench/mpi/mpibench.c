@@ -2,14 +2,18 @@
 // Latency, bandwidth and message rate of an MPI, in the columns that people know from the OSU
 // benchmarks. Two processes; `rate` takes any even number, the first half sends to the second.
 //
-//   mpibench latency|bw|rate [-m LEN_MIN:LEN_MAX] [-i ITERATIONS] [-w WINDOW] [-c]
+//   mpibench latency|bw|rate [-m LEN_MIN:LEN_MAX] [-i ITERATIONS | -n TURNS | -t SECONDS]
+//            [-w WINDOW] [-b BATCH] [-c] [-o FILE]
 //
-// With -c every byte received is compared with what was sent, and figures mean nothing.
+// With -c every byte received is compared with what was sent, and figures mean nothing. With -t each
+// length is measured for so long, with -n for so many turns: windows, or batches of round trips (of one,
+// unless -b says another number). -o leaves the nanoseconds of each turn of the last length in FILE.
 
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -17,17 +21,29 @@ enum {
     TAG_ACK = 2,
     // From this length on a tenth of the iterations is enough.
     LONG = 8192,
-    // Rounds that are not timed.
+    // Turns that are not timed.
     WARM_UP = 10,
     WINDOW_MAX = 1024,
 };
 
 struct plan {
     size_t min, max;
-    int iterations, window;
+    int iterations, turns, window, batch; // turns: 0: by the iterations
+    double seconds;                       // 0: not by time
+    const char *times_file;
     int check;
     int rank, count;
 };
+
+// What one process does in each turn.
+struct work {
+    const struct plan *plan;
+    unsigned char *out, *in;
+    size_t len;
+    int peer, sends;
+};
+
+typedef void turn_of(const struct work *, int turn);
 
 static void die(const char *what)
 {
@@ -61,86 +77,155 @@ static void compare(const struct plan *plan, const unsigned char *bytes, size_t 
             die("a byte differs from what was sent");
 }
 
-static int rounds(const struct plan *plan, size_t len)
+static double now(void)
 {
-    int all = len >= LONG ? plan->iterations / 10 : plan->iterations;
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+// As many turns as fill the time, by what some took; the same in all processes.
+static int turns_for(const struct work *work, turn_of *turn, double seconds)
+{
+    // A tenth of the time, for the speed to be known well.
+    for (int count = WARM_UP;; count *= 2) {
+        double begun = now();
+        for (int at = 0; at < count; at++)
+            turn(work, at);
+        double took = now() - begun;
+        MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        if (took >= seconds / 10 || count > 1 << 28)
+            return (int)(seconds * count / took) + 1;
+    }
+}
+
+static int turns(const struct work *work, turn_of *turn)
+{
+    const struct plan *plan = work->plan;
+    if (plan->seconds > 0)
+        return turns_for(work, turn, plan->seconds);
+    if (plan->turns > 0)
+        return plan->turns;
+    int all = work->len >= LONG ? plan->iterations / 10 : plan->iterations;
     return all > 0 ? all : 1;
+}
+
+static void leave_times(const struct plan *plan, const double *seconds, int count)
+{
+    FILE *file = fopen(plan->times_file, "w");
+    if (file == NULL)
+        die("the file of -o cannot be written");
+    for (int at = 0; at < count; at++)
+        fprintf(file, "%.0f\n", seconds[at] * 1e9);
+    if (fclose(file) != 0)
+        die("the file of -o cannot be written");
+}
+
+// Makes turns; the seconds that all took, and how many they were.
+static double measure(const struct work *work, turn_of *turn, int *count)
+{
+    const struct plan *plan = work->plan;
+    for (int at = 0; at < WARM_UP; at++)
+        turn(work, at);
+    *count = turns(work, turn);
+    int keeps = plan->times_file != NULL && plan->rank == 0;
+    double *times = keeps ? malloc((size_t)*count * sizeof *times) : NULL;
+    if (keeps && times == NULL)
+        die("out of memory for the times: ask for less with -t");
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begun = now(), before = begun;
+    for (int at = 0; at < *count; at++) {
+        turn(work, at);
+        if (keeps) {
+            double after = now();
+            times[at] = after - before;
+            before = after;
+        }
+    }
+    double took = now() - begun;
+    if (keeps)
+        leave_times(plan, times, *count);
+    free(times);
+    return took;
+}
+
+// A batch of round trips.
+static void exchange(const struct work *work, int turn)
+{
+    int size = (int)work->len;
+    for (int trip = 0; trip < work->plan->batch; trip++) {
+        int round = turn + trip;
+        fill(work->plan, work->out, work->len, round);
+        if (work->sends) {
+            MPI_Send(work->out, size, MPI_BYTE, work->peer, TAG_DATA, MPI_COMM_WORLD);
+            MPI_Recv(work->in, size, MPI_BYTE, work->peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(work->in, size, MPI_BYTE, work->peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(work->out, size, MPI_BYTE, work->peer, TAG_DATA, MPI_COMM_WORLD);
+        }
+        compare(work->plan, work->in, work->len, round);
+    }
 }
 
 static void latency(const struct plan *plan, size_t len)
 {
-    unsigned char *out = buffer(len), *in = buffer(len);
-    int all = rounds(plan, len), size = (int)len;
-    double begun = 0;
-    for (int round = -WARM_UP; round < all; round++) {
-        if (round == 0)
-            begun = MPI_Wtime();
-        fill(plan, out, len, round);
-        if (plan->rank == 0) {
-            MPI_Send(out, size, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD);
-            MPI_Recv(in, size, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        } else {
-            MPI_Recv(in, size, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Send(out, size, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD);
-        }
-        compare(plan, in, len, round);
-    }
+    int count;
+    struct work work = {plan, buffer(len), buffer(len), len, 1 - plan->rank, plan->rank == 0};
+    double took = measure(&work, exchange, &count);
     if (plan->rank == 0)
-        printf("%-10zu%15.2f\n", len, (MPI_Wtime() - begun) * 1e6 / (2.0 * all));
-    free(out);
-    free(in);
+        printf("%-10zu%15.2f\n", len, took * 1e6 / (2.0 * count * plan->batch));
+    free(work.out);
+    free(work.in);
 }
 
-// One pair's windows: a window of sends, then a short answer. Returns the seconds it took.
-static double windows(const struct plan *plan, size_t len, int peer, int sends)
+// A window of sends, then a short answer.
+static void window(const struct work *work, int turn)
 {
     static MPI_Request requests[WINDOW_MAX];
-    unsigned char *bytes = buffer(len * (size_t)plan->window);
-    int all = rounds(plan, len), size = (int)len;
-    double begun = 0;
-    for (int round = -WARM_UP; round < all; round++) {
-        if (round == 0) {
-            MPI_Barrier(MPI_COMM_WORLD);
-            begun = MPI_Wtime();
-        }
-        for (int at = 0; at < plan->window; at++) {
-            unsigned char *own = bytes + len * (size_t)at;
-            if (sends) {
-                fill(plan, own, len, round + at);
-                MPI_Isend(own, size, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[at]);
-            } else {
-                MPI_Irecv(own, size, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[at]);
-            }
-        }
-        MPI_Waitall(plan->window, requests, MPI_STATUSES_IGNORE);
-        if (sends) {
-            MPI_Recv(NULL, 0, MPI_BYTE, peer, TAG_ACK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    int size = (int)work->len;
+    for (int at = 0; at < work->plan->window; at++) {
+        unsigned char *own = work->out + work->len * (size_t)at;
+        if (work->sends) {
+            fill(work->plan, own, work->len, turn + at);
+            MPI_Isend(own, size, MPI_BYTE, work->peer, TAG_DATA, MPI_COMM_WORLD, &requests[at]);
         } else {
-            for (int at = 0; at < plan->window; at++)
-                compare(plan, bytes + len * (size_t)at, len, round + at);
-            MPI_Send(NULL, 0, MPI_BYTE, peer, TAG_ACK, MPI_COMM_WORLD);
+            MPI_Irecv(own, size, MPI_BYTE, work->peer, TAG_DATA, MPI_COMM_WORLD, &requests[at]);
         }
     }
-    double took = MPI_Wtime() - begun;
-    free(bytes);
+    MPI_Waitall(work->plan->window, requests, MPI_STATUSES_IGNORE);
+    if (work->sends) {
+        MPI_Recv(NULL, 0, MPI_BYTE, work->peer, TAG_ACK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return;
+    }
+    for (int at = 0; at < work->plan->window; at++)
+        compare(work->plan, work->out + work->len * (size_t)at, work->len, turn + at);
+    MPI_Send(NULL, 0, MPI_BYTE, work->peer, TAG_ACK, MPI_COMM_WORLD);
+}
+
+// One pair's windows. Returns the seconds they took.
+static double windows(const struct plan *plan, size_t len, int peer, int sends, int *count)
+{
+    struct work work = {plan, buffer(len * (size_t)plan->window), NULL, len, peer, sends};
+    double took = measure(&work, window, count);
+    free(work.out);
     return took;
 }
 
 static void bandwidth(const struct plan *plan, size_t len)
 {
-    double took = windows(plan, len, 1 - plan->rank, plan->rank == 0);
-    double bytes = (double)len * plan->window * rounds(plan, len);
+    int count;
+    double took = windows(plan, len, 1 - plan->rank, plan->rank == 0, &count);
     if (plan->rank == 0)
-        printf("%-10zu%15.2f\n", len, bytes / took / 1e6);
+        printf("%-10zu%15.2f\n", len, (double)len * plan->window * count / took / 1e6);
 }
 
 static void rate(const struct plan *plan, size_t len)
 {
-    int half = plan->count / 2, sends = plan->rank < half;
-    double took = windows(plan, len, sends ? plan->rank + half : plan->rank - half, sends);
+    int half = plan->count / 2, sends = plan->rank < half, count;
+    double took = windows(plan, len, sends ? plan->rank + half : plan->rank - half, sends, &count);
     double longest = 0;
     MPI_Reduce(&took, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-    double messages = (double)plan->window * rounds(plan, len) * half;
+    double messages = (double)plan->window * count * half;
     if (plan->rank == 0)
         printf("%-10zu%15.2f%20.2f\n", len, messages * (double)len / longest / 1e6,
                messages / longest);
@@ -148,9 +233,9 @@ static void rate(const struct plan *plan, size_t len)
 
 static struct plan parse(int argc, char **argv)
 {
-    struct plan plan = {.min = 1, .max = 4u << 20, .iterations = 1000, .window = 64};
+    struct plan plan = {.min = 1, .max = 4u << 20, .iterations = 1000, .window = 64, .batch = 1};
     int option;
-    while ((option = getopt(argc, argv, "m:i:w:c")) != -1) {
+    while ((option = getopt(argc, argv, "m:i:n:t:w:b:o:c")) != -1) {
         switch (option) {
         case 'm':
             if (sscanf(optarg, "%zu:%zu", &plan.min, &plan.max) != 2 || plan.max > 1u << 30)
@@ -159,6 +244,22 @@ static struct plan parse(int argc, char **argv)
         case 'i':
             plan.iterations = atoi(optarg);
             break;
+        case 'n':
+            plan.turns = atoi(optarg);
+            if (plan.turns < 1)
+                die("-n takes a number of turns from 1 up");
+            break;
+        case 't':
+            plan.seconds = atof(optarg);
+            if (!(plan.seconds > 0 && plan.seconds < 1e6))
+                die("-t takes seconds, above 0");
+            break;
+        case 'b':
+            plan.batch = atoi(optarg);
+            break;
+        case 'o':
+            plan.times_file = optarg;
+            break;
         case 'w':
             plan.window = atoi(optarg);
             break;
@@ -166,11 +267,12 @@ static struct plan parse(int argc, char **argv)
             plan.check = 1;
             break;
         default:
-            die("usage: mpibench latency|bw|rate [-m MIN:MAX] [-i ITERATIONS] [-w WINDOW] [-c]");
+            die("usage: mpibench latency|bw|rate [-m MIN:MAX] [-i ITERATIONS | -n TURNS | -t SECONDS] [-w WINDOW] [-c] "
+                "[-b BATCH] [-o FILE]");
         }
     }
-    if (plan.iterations < 1 || plan.window < 1 || plan.window > WINDOW_MAX)
-        die("iterations are at least 1, windows 1 to 1024");
+    if (plan.iterations < 1 || plan.batch < 1 || plan.window < 1 || plan.window > WINDOW_MAX)
+        die("iterations and batches are at least 1, windows 1 to 1024");
     return plan;
 }
 
@@ -181,23 +283,23 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &plan.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &plan.count);
     const char *what = optind < argc ? argv[optind] : "";
-    void (*measure)(const struct plan *, size_t) = NULL;
+    void (*of)(const struct plan *, size_t) = NULL;
     const char *columns = "";
     if (strcmp(what, "latency") == 0) {
-        measure = latency, columns = "# Size          Latency (us)";
+        of = latency, columns = "# Size          Latency (us)";
     } else if (strcmp(what, "bw") == 0) {
-        measure = bandwidth, columns = "# Size      Bandwidth (MB/s)";
+        of = bandwidth, columns = "# Size      Bandwidth (MB/s)";
     } else if (strcmp(what, "rate") == 0) {
-        measure = rate, columns = "# Size                  MB/s          Messages/s";
+        of = rate, columns = "# Size                  MB/s          Messages/s";
     } else {
         die("say what to measure: latency, bw or rate");
     }
-    if (plan.count % 2 != 0 || (measure != rate && plan.count != 2))
+    if (plan.count % 2 != 0 || (of != rate && plan.count != 2))
         die("two processes are needed, or an even number for rate; start it with mpirun -n 2");
     if (plan.rank == 0)
         puts(columns);
     for (size_t len = plan.min; len <= plan.max; len = len > 0 ? len * 2 : 1)
-        measure(&plan, len);
+        of(&plan, len);
     MPI_Finalize();
     return 0;
 }

@@ -3,6 +3,7 @@
 
 use crate::conditions::{Auth, Conditions, PPM_PER_PERCENT, PlacementChoice, Schedule};
 use crate::interface::Interface;
+use crate::mpi::Mpi;
 use clap::ValueEnum;
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,10 @@ pub struct BenchArgs {
     /// Interfaces of the papers whose C libraries do the same work, in ping-pong and logp.
     #[arg(long = "interface", value_enum, value_delimiter = ',')]
     pub(crate) interfaces: Vec<Interface>,
+    /// MPIs whose programs do the same work, over Portolan and over what the MPI has itself, in
+    /// ping-pong, stream and rate.
+    #[arg(long = "mpi", value_enum, value_delimiter = ',')]
+    pub(crate) mpis: Vec<Mpi>,
     /// Also do the same work on the bare socket or memory, with no protocol.
     #[arg(long)]
     pub(crate) limits: bool,
@@ -193,6 +198,11 @@ impl BenchArgs {
         if !self.interfaces.is_empty() && !self.metrics.iter().copied().any(Interface::has) {
             return Err(ArgsError::InterfaceWithoutMetric);
         }
+        let has_mpi_rows =
+            self.metrics.iter().copied().any(Mpi::has) && self.paths().into_iter().any(Mpi::takes);
+        if !self.mpis.is_empty() && !has_mpi_rows {
+            return Err(ArgsError::MpiWithoutMetric);
+        }
         if self.broker && !self.paths().into_iter().any(by_broker) {
             return Err(ArgsError::BrokerWithoutPacket);
         }
@@ -221,6 +231,17 @@ impl BenchArgs {
             }
         }
         interfaces
+    }
+
+    /// The MPIs that can do the work, each once.
+    pub(crate) fn mpis_for(&self, metric: Metric, path: Path) -> Vec<Mpi> {
+        let mut mpis = Vec::new();
+        for mpi in &self.mpis {
+            if Mpi::has(metric) && Mpi::takes(path) && !mpis.contains(mpi) {
+                mpis.push(*mpi);
+            }
+        }
+        mpis
     }
 
     /// The paths to measure, `all` resolved, each once.
@@ -255,6 +276,11 @@ pub enum ArgsError {
     /// Other metrics were not measured by the papers' interfaces.
     #[error("--interface has no effect without pingpong or logp: add one, or leave it out")]
     InterfaceWithoutMetric,
+    /// `mpibench` does not measure all.
+    #[error(
+        "--mpi has no effect without pingpong, stream or rate by shm, packet, udp or auto: add one of each, or leave it out"
+    )]
+    MpiWithoutMetric,
     /// Brokers have nothing but raw Ethernet.
     #[error("--broker has no effect without raw Ethernet: add --path packet, or leave it out")]
     BrokerWithoutPacket,

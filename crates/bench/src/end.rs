@@ -69,8 +69,8 @@ impl End {
             Program::TcpLogp => rows::logp::tcp(self),
             Program::UdpLogp => rows::logp::udp(self),
             Program::PacketLogp => rows::logp::packet(self),
-            Program::Portolan(..) | Program::Interface(..) => {
-                bail!("a row of Portolan's is run by the launcher")
+            Program::Portolan(..) | Program::Interface(..) | Program::Mpi(..) => {
+                bail!("this row is run by the launcher")
             }
         }
     }

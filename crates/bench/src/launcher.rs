@@ -2,6 +2,7 @@
 //! What the benchmark takes from the command that it is part of.
 
 use crate::args::Path;
+use crate::mpi::MpiJob;
 use crate::place::{Place, Site};
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -20,6 +21,12 @@ pub trait Launcher {
     /// # Errors
     /// It cannot be started, or a rank fails.
     fn run_job(&self, job: &Job<'_>) -> Result<()>;
+
+    /// Runs `job` to its end.
+    ///
+    /// # Errors
+    /// The MPI or its compiler is not there, or the program fails.
+    fn run_mpi(&self, job: &MpiJob<'_>) -> Result<()>;
 
     /// Whether a person wants to see what there is, and no more measured.
     fn interrupted(&self) -> bool {

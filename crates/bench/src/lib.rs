@@ -32,6 +32,7 @@ mod logp_table;
 mod loss;
 mod machine;
 mod measure;
+mod mpi;
 mod patience;
 mod pattern;
 mod percentiles;
@@ -62,6 +63,7 @@ pub use half_power::{HalfPower, throughput};
 pub use history::history_line;
 pub use launcher::{Job, Launcher};
 pub use logp::{LogP, LongGap};
+pub use mpi::{Carrier, Mpi, MpiJob};
 pub use percentiles::Tail;
 pub use place::{Place, Site, SiteKind, pick_cores, pin};
 pub use resume::ResumeError;
@@ -227,10 +229,11 @@ impl Bench<'_> {
         for (measurement, why) in outcome.failures {
             let program = measurement.program;
             complete &= program.job().is_none();
-            report.notes.push(format!(
-                "{metric}, {size} bytes, {}: {why}",
-                measurement.name()
-            ));
+            let told = format!(", {}: {why}", measurement.name());
+            // What is missing altogether is said once, not for each metric and size.
+            if !report.notes.iter().any(|note| note.ends_with(&told)) {
+                report.notes.push(format!("{metric}, {size} bytes{told}"));
+            }
         }
         complete
     }
@@ -240,6 +243,11 @@ impl Bench<'_> {
         if let Some((_, path)) = measurement.program.job() {
             let places = self.places(measurement, path);
             return portolan_rows::run(&mut spec, path, &places, self.launcher);
+        }
+        if let Program::Mpi(mpi, carrier, metric, path) = measurement.program {
+            let places = self.site.hosts_for(path);
+            let row = (metric, path);
+            return mpi::run((mpi, carrier), row, &spec, &places, self.launcher);
         }
         let _loss = self.lose(measurement)?;
         // Kept open until the ends are done; it has no name that could be left behind.
@@ -256,11 +264,7 @@ impl Bench<'_> {
             Some(crowd) if metric == Metric::Incast => crowd,
             _ => &self.site,
         };
-        let mut places = if path == Path::Shm {
-            site.hosts.iter().map(|_| Place::loopback()).collect()
-        } else {
-            site.hosts.clone()
-        };
+        let mut places = site.hosts_for(path);
         if measurement.conditions.interfere > 0 {
             // Beside the sender.
             places.push(places[0].clone());

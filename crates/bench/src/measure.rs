@@ -185,6 +185,21 @@ pub(crate) fn drive(
     Ok(sample)
 }
 
+/// The figures of turns that took so many nanoseconds each.
+///
+/// # Errors
+/// The times cannot be packed.
+pub(crate) fn sample_of(shape: Turn, turns_ns: &[u64]) -> Result<Sample> {
+    let mut times = histogram()?;
+    for turn_ns in turns_ns {
+        shape.record(&mut times, *turn_ns);
+    }
+    let elapsed = Duration::from_nanos(turns_ns.iter().sum());
+    let mut sample = shape.sample(&times, turns_ns.len() as u64, elapsed);
+    sample.times = packed(&times)?;
+    Ok(sample)
+}
+
 fn histogram() -> Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, TURN_PS_MAX, DIGITS).context("cannot make a histogram")
 }

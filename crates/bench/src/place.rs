@@ -4,6 +4,7 @@
 //! A network path needs two hosts. They are a temporary lab's where that is allowed; otherwise both
 //! ends share this host and its loopback interface, and the report says so.
 
+use crate::args::Path;
 use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,15 @@ impl Site {
             hosts,
             mtu,
             _guard: Some(guard),
+        }
+    }
+
+    /// The places of ends whose messages take `path`.
+    pub(crate) fn hosts_for(&self, path: Path) -> Vec<Place> {
+        if path == Path::Shm {
+            self.hosts.iter().map(|_| Place::loopback()).collect()
+        } else {
+            self.hosts.clone()
         }
     }
 

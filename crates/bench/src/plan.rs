@@ -4,6 +4,7 @@
 use crate::args::{BenchArgs, Metric, Path, Versus};
 use crate::conditions::Conditions;
 use crate::congestion::Congestion;
+use crate::mpi::{Carrier, Mpi};
 use crate::rows::pingpong::UDP_SIZE_MAX;
 use crate::socket::datagram_len;
 use crate::spec::{
@@ -104,6 +105,9 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted>
         for interface in args.interfaces_for(metric, size) {
             let program = Program::Interface(interface, metric, path);
             rows.push(wanted(interface.name(), path, vec![program]));
+        }
+        for mpi in args.mpis_for(metric, path) {
+            rows.extend(mpi_rows(mpi, metric, path));
         }
         if args.limits {
             rows.push(wanted(
@@ -238,6 +242,16 @@ fn single(path: Path) -> Vec<Program> {
     }
 }
 
+/// An MPI over Portolan, and over what it has itself: one measurement for all paths between hosts.
+fn mpi_rows(mpi: Mpi, metric: Metric, path: Path) -> [Wanted; 2] {
+    let row = |carrier, by| {
+        let program = Program::Mpi(mpi, carrier, metric, by);
+        wanted(mpi.system(carrier), path, vec![program])
+    };
+    let own = if path == Path::Shm { path } else { Path::Udp };
+    [row(Carrier::Portolan, path), row(Carrier::Own, own)]
+}
+
 fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
     let row = |conditions: Conditions| {
         let programs = if conditions.loss_ppm > 0 {
@@ -308,6 +322,28 @@ mod tests {
         let tcp = |m: &&Measurement| m.program == Program::TcpPingpong;
         let count = 2 * Congestion::allowed().len();
         assert_eq!(measurements(&rows).iter().filter(tcp).count(), count);
+    }
+
+    #[test]
+    fn an_mpi_has_a_row_over_portolan_and_one_of_its_own_that_network_paths_share() {
+        let rows = plan("pingpong --path packet,udp,shm,xdp --mpi openmpi,mpich", 64);
+        let names: Vec<_> = rows.iter().map(|row| (row.system, row.path)).collect();
+        let of = |path| {
+            let systems = [
+                "portolan",
+                "openmpi-portolan",
+                "openmpi",
+                "mpich-portolan",
+                "mpich",
+            ];
+            systems.map(|system| (system, path))
+        };
+        let [packet, udp, shm] = [Path::Packet, Path::Udp, Path::Shm].map(of);
+        let xdp = [("portolan", Path::Xdp)];
+        assert_eq!(names, [&packet[..], &udp, &shm, &xdp].concat());
+        let own =
+            |m: &&Measurement| matches!(m.program, Program::Mpi(Mpi::OpenMpi, Carrier::Own, ..));
+        assert_eq!(measurements(&rows).iter().filter(own).count(), 2);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Figures that relate a row to another of the same run.
 
 use crate::args::Metric;
+use crate::mpi::OVER_PORTOLAN;
 use crate::schema::Row;
 use crate::verdict::{Versus, compare};
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ pub(crate) fn related(mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// `row` beside the limit and the kernel's protocols.
+/// `row` beside the limit, the kernel's protocols, and what an MPI has itself.
 fn versus(row: &Row, rows: &[Row]) -> BTreeMap<String, Versus> {
     const YARDSTICKS: [&str; 3] = ["limit", "tcp", "udp"];
     let of = |system: &str| {
@@ -29,7 +30,9 @@ fn versus(row: &Row, rows: &[Row]) -> BTreeMap<String, Versus> {
         let other = rows.iter().find(same).filter(|_| row.system != system)?;
         Some((system.to_owned(), compare(row, other)?))
     };
-    YARDSTICKS.into_iter().filter_map(of).collect()
+    // An MPI over Portolan, beside the same MPI by itself.
+    let own = row.system.strip_suffix(OVER_PORTOLAN);
+    YARDSTICKS.into_iter().chain(own).filter_map(of).collect()
 }
 
 fn base(row: &Row, rows: &[Row]) -> Option<f64> {
@@ -61,6 +64,25 @@ mod tests {
     use super::*;
     use crate::conditions::{Conditions, Placement};
     use crate::schema::tests::report;
+
+    #[test]
+    fn an_mpi_over_portolan_is_related_to_the_same_mpi_by_itself() {
+        let row = |system: &str, p50_us| Row {
+            system: system.into(),
+            p50_us,
+            per_round: vec![p50_us; 3],
+            ..report().results[0].clone()
+        };
+        let rows = related(vec![
+            row("openmpi-portolan", 2.0),
+            row("mpich", 3.0),
+            row("openmpi", 4.0),
+        ]);
+        let names = |row: &Row| row.extra.versus.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&rows[0]), ["openmpi"]);
+        assert_eq!(rows[0].extra.versus["openmpi"].ratio, 0.5);
+        assert!(names(&rows[2]).is_empty());
+    }
 
     #[test]
     fn loss_is_related_to_the_same_system_and_placement_without() {

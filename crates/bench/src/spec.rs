@@ -6,6 +6,7 @@ use crate::conditions::Conditions;
 use crate::congestion::Congestion;
 use crate::interface::Interface;
 use crate::measure::Pace;
+use crate::mpi::{Carrier, Mpi};
 use crate::place::Place;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ pub(crate) enum Program {
     Portolan(Metric, Path),
     /// A C library on top of it.
     Interface(Interface, Metric, Path),
+    /// An MPI program. Over what the MPI has itself, the path is `udp` for all between hosts.
+    Mpi(Mpi, Carrier, Metric, Path),
     /// Cache lines bounced between two cores.
     ShmPingpong(Lines),
     /// A copy between two processes of one host.
@@ -76,6 +79,10 @@ impl Program {
             Program::Interface(interface, _, path) => {
                 return format!("{} over {path}", interface.name());
             }
+            Program::Mpi(mpi, Carrier::Portolan, _, path) => {
+                return format!("{} over {path}", mpi.system(Carrier::Portolan));
+            }
+            Program::Mpi(mpi, Carrier::Own, ..) => mpi.system(Carrier::Own),
             Program::ShmPingpong(_) | Program::ShmStream(_) | Program::ShmRate(_) => "bare memory",
             Program::PacketPingpong(_) | Program::PacketFlow(_) | Program::PacketLogp => {
                 "bare Ethernet"
@@ -105,8 +112,11 @@ impl Program {
         match self {
             Program::Portolan(..)
             | Program::Interface(..)
+            | Program::Mpi(_, Carrier::Portolan, ..)
             | Program::UdpLogp
             | Program::PacketLogp => "",
+            Program::Mpi(_, Carrier::Own, _, Path::Shm) => "its shared memory",
+            Program::Mpi(_, Carrier::Own, ..) => "its TCP",
             Program::PacketPingpong(Intake::Ring) => "mapped ring",
             Program::PacketPingpong(Intake::Call) => "recv",
             Program::XdpPingpong(Hook::Generic) | Program::XdpLinkPingpong(Hook::Generic) => {

@@ -4,6 +4,7 @@
 use crate::args::Metric;
 use crate::half_power::HalfPower;
 use crate::logp_table;
+use crate::mpi::OVER_PORTOLAN;
 use crate::place::SiteKind;
 use crate::portolan_account::FULL_BUFFERS;
 use crate::schema::{Machine, Report, Row};
@@ -101,7 +102,7 @@ fn section(metric: Metric, rows: &[Row]) -> String {
     };
     let _ = writeln!(
         text,
-        "{:10} {:12} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}{cpu_title}  how",
+        "{:10} {:16} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}{cpu_title}  how",
         "path", "system", "size", "p50 us", "p99 us", "MB/s", "Mmsg/s", "x limit", "x tcp"
     );
     for row in rows {
@@ -112,7 +113,7 @@ fn section(metric: Metric, rows: &[Row]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:10} {:12} {:>8} {:>10} {:>10} {:>10.1} {:>10.3} {:>8} {:>7}{cpu}  {}",
+            "{:10} {:16} {:>8} {:>10} {:>10} {:>10.1} {:>10.3} {:>8} {:>7}{cpu}  {}",
             row.path,
             row.system,
             size(row.size),
@@ -144,6 +145,9 @@ fn time(us: f64) -> String {
 fn remarks(row: &Row) -> String {
     let extra = &row.extra;
     let mut words = vec![row.variant.clone()];
+    if let Some(own) = row.system.strip_suffix(OVER_PORTOLAN) {
+        words.push(format!("{} x {own}", ratio(row, own)));
+    }
     if row.size == 0 && row.system != "portolan" {
         words.push("1 byte, the least".into());
     }
@@ -189,13 +193,13 @@ fn half_power_section(points: &[HalfPower]) -> String {
     let mut text = String::from("\nhalf-power points (size / half round trip)\n");
     let _ = writeln!(
         text,
-        "{:10} {:12} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "{:10} {:16} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}",
         "path", "system", "bytes", "best MB/s", "at", "D(min) us", "B MB/s", "T = B/2 at"
     );
     for point in points {
         let _ = writeln!(
             text,
-            "{:10} {:12} {:>12.0} {:>10.1} {:>10} {:>10.3} {:>10.1} {:>10}",
+            "{:10} {:16} {:>12.0} {:>10.1} {:>10} {:>10.3} {:>10.1} {:>10}",
             point.path,
             point.system,
             point.half_power_bytes,

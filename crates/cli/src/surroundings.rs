@@ -2,6 +2,7 @@
 //! What `bench` and `tune` measure with: temporary labs, and jobs in them.
 
 mod brokers;
+mod mpis;
 
 use crate::lab::TemporaryLab;
 use crate::run::Failure;
@@ -9,8 +10,9 @@ use crate::run::hosts::{self, Host, MapBy};
 use crate::run::{self, AgentOptions, Options, Workload};
 use anyhow::{Context, Result, bail};
 use portolan::launch::PathChoice;
-use portolan_bench::{GRACE, Job, Launcher, Path, Place, Site};
+use portolan_bench::{GRACE, Job, Launcher, MpiJob, Path, Place, Site};
 use signal_hook::consts::SIGINT;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -31,6 +33,7 @@ const ERROR_GRACE: Duration = Duration::from_millis(500);
 pub(crate) struct Surroundings {
     /// A person has sent SIGINT.
     interrupted: Arc<AtomicBool>,
+    mpi_programs: RefCell<mpis::Programs>,
 }
 
 impl Surroundings {
@@ -80,6 +83,10 @@ impl Launcher for Surroundings {
             }
             None => Ok(()),
         }
+    }
+
+    fn run_mpi(&self, job: &MpiJob<'_>) -> Result<()> {
+        self.mpi_programs.borrow_mut().run(job)
     }
 }
 

@@ -4,7 +4,8 @@
 use crate::answers::float;
 use crate::chart::{Axis, Bars, Chart, Group, Ink, Line, Lines, Unit};
 use crate::data::Data;
-use crate::systems;
+use crate::mpi;
+use crate::systems::{self, System};
 use crate::units;
 use portolan_bench::{Metric, Path, Report, Row, throughput};
 
@@ -38,21 +39,31 @@ pub(crate) fn of_bench(report: &Report) -> Vec<Figure> {
         loaded(report),
         incast(report),
     ];
-    all.into_iter().flatten().collect()
+    let mpi = mpi::figures(report).into_iter();
+    all.into_iter().flatten().chain(mpi).collect()
 }
 
 fn undisturbed(row: &&Row) -> bool {
     row.conditions.loss_ppm == 0 && row.conditions.interfere == 0
 }
 
-/// One line a system, of those with two points or more.
+/// One line a system, of those with two points or more. MPI programs have charts of their own.
 fn lines<'a>(
     rows: impl Iterator<Item = &'a Row>,
     point: impl Fn(&Row) -> Option<(f64, f64)>,
 ) -> Vec<Line> {
+    lines_of(rows.filter(|row| !mpi::is_mpi(row)), systems::of, point)
+}
+
+/// The same, with the system of a row as `system` has it.
+pub(crate) fn lines_of<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    system: impl Fn(&Row) -> Option<System>,
+    point: impl Fn(&Row) -> Option<(f64, f64)>,
+) -> Vec<Line> {
     let mut all: Vec<Line> = Vec::new();
     for row in rows {
-        let (Some(system), Some(point)) = (systems::of(row), point(row)) else {
+        let (Some(system), Some(point)) = (system(row), point(row)) else {
             continue;
         };
         match all.iter_mut().find(|line| line.name == system.name) {
@@ -87,7 +98,7 @@ fn by_size<'a>(
     })
 }
 
-fn figure(
+pub(crate) fn figure(
     name: &'static str,
     (title, caption): (&str, String),
     (across, upwards): (Axis, Axis),
@@ -107,7 +118,7 @@ fn figure(
     })
 }
 
-fn sizes_axis() -> Axis {
+pub(crate) fn sizes_axis() -> Axis {
     Axis::logarithmic("message size", Unit::Bytes)
 }
 
@@ -125,7 +136,7 @@ fn ends(lines: &[Line], name: &str, write: impl Fn(f64) -> String) -> Option<Str
     ))
 }
 
-fn ends_of_all(lines: &[Line], write: impl Fn(f64) -> String) -> String {
+pub(crate) fn ends_of_all(lines: &[Line], write: impl Fn(f64) -> String) -> String {
     let systems = lines.iter().filter(|line| !line.dashed);
     let told: Vec<String> = systems
         .filter_map(|line| ends(lines, &line.name, &write))

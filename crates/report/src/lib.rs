@@ -9,6 +9,7 @@ mod casts;
 mod chart;
 mod data;
 mod figures;
+mod mpi;
 mod page;
 mod papers;
 mod systems;

@@ -2,6 +2,7 @@
 //! Which rows are one system's, what it is called, and its colour: the same in all charts.
 
 use crate::chart::Ink;
+use crate::mpi;
 use portolan_bench::{Path, Row};
 
 /// A system as charts know it.
@@ -27,6 +28,10 @@ pub(crate) fn of(row: &Row) -> Option<System> {
         "tcp" => kernel("TCP", "TCP", Ink::KERNEL),
         "limit" if row.path != Path::Auto => limit(row.path),
         "limit" | "limit-single" | "udp" => return None,
+        other if mpi::is_mpi(row) => {
+            let name = format!("{other}, {}", way(row.path));
+            kernel(&name, other, Ink::System(4))
+        }
         other => System {
             name: other.into(),
             short: other.into(),
@@ -37,7 +42,7 @@ pub(crate) fn of(row: &Row) -> Option<System> {
     Some(under(system, &choices(row)))
 }
 
-fn portolan(path: Path) -> System {
+pub(crate) fn portolan(path: Path) -> System {
     let short = match path {
         Path::Auto => "auto",
         Path::Packet => "Ethernet",
@@ -55,7 +60,7 @@ fn portolan(path: Path) -> System {
     }
 }
 
-fn kernel(name: &str, short: &str, ink: Ink) -> System {
+pub(crate) fn kernel(name: &str, short: &str, ink: Ink) -> System {
     System {
         name: name.into(),
         short: short.into(),

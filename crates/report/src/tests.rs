@@ -193,6 +193,37 @@ fn a_page_needs_nothing_from_elsewhere_and_says_the_answer_first() {
 }
 
 #[test]
+fn each_mpi_has_charts_of_its_own_with_its_own_ways_once() {
+    let mut rows = Vec::new();
+    for size in [8, 1024] {
+        for path in ["packet", "udp", "shm"] {
+            for system in ["portolan", "openmpi-portolan", "openmpi"] {
+                rows.push(row(system, path, "half_rtt", size, &json!({})));
+            }
+        }
+        rows.push(row("mpich", "udp", "stream", size, &json!({})));
+    }
+    let figures = figures(&report(rows)).expect("a report");
+    let lines = |name: &str| {
+        let figure = figures.iter().find(|figure| figure.name == name);
+        match &figure.unwrap_or_else(|| panic!("{name}")).chart {
+            Chart::Lines(chart) => chart
+                .lines
+                .iter()
+                .map(|line| line.name.clone())
+                .collect::<Vec<_>>(),
+            Chart::Bars(_) => panic!("lines are expected"),
+        }
+    };
+    let over = ["Portolan, raw Ethernet", "its TCP", "Portolan, UDP"];
+    let within = ["Portolan, shared memory", "its shared memory"];
+    assert_eq!(lines("openmpi-latency"), [&over[..], &within].concat());
+    assert_eq!(lines("mpich-stream"), ["its TCP"]);
+    let native: Vec<String> = lines("latency");
+    assert_eq!(native, [over[0], over[2], within[0]]);
+}
+
+#[test]
 fn casts_are_a_line_a_system_with_the_median_of_its_runs() {
     let cast = |system: &str, hosts: u32, rate: f64| json!({"system": system, "hosts": hosts, "mbytes_per_s": rate});
     let casts = json!([

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows of MPI programs: `bench/mpi/mpibench.c` under an installed MPI, over Portolan and over what the
+//! MPI takes by itself. The messages, windows and clock readings are those of the other rows.
+
+use crate::args::{Metric, Path};
+use crate::launcher::Launcher;
+use crate::measure::{Pace, SHM_BATCH, Sample, Turn, sample_of};
+use crate::place::Place;
+use crate::spec::{Spec, window};
+use crate::worker;
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::time::Duration;
+
+/// An MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Mpi {
+    /// Open MPI.
+    #[value(name = "openmpi")]
+    OpenMpi,
+    /// MPICH.
+    Mpich,
+}
+
+/// What carries an MPI's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Carrier {
+    /// Portolan's libfabric provider.
+    Portolan,
+    /// What the MPI has itself: TCP between hosts, shared memory within one.
+    Own,
+}
+
+/// A run of `mpibench` by two processes.
+#[derive(Clone, Debug)]
+pub struct MpiJob<'a> {
+    /// By which MPI.
+    pub mpi: Mpi,
+    /// Over what.
+    pub carrier: Carrier,
+    /// The path that Portolan's messages take; otherwise only whether it is between hosts.
+    pub path: Path,
+    /// Where the processes run.
+    pub places: &'a [Place],
+    /// Arguments of `mpibench`.
+    pub args: &'a [String],
+    /// How long it measures; the run may take [`crate::GRACE`] longer.
+    pub lasts: Duration,
+}
+
+/// What the names of systems over Portolan end with.
+pub(crate) const OVER_PORTOLAN: &str = "-portolan";
+
+impl Mpi {
+    /// Name of its rows in the table and the JSON.
+    pub(crate) fn system(self, carrier: Carrier) -> &'static str {
+        match (self, carrier) {
+            (Mpi::OpenMpi, Carrier::Portolan) => "openmpi-portolan",
+            (Mpi::OpenMpi, Carrier::Own) => "openmpi",
+            (Mpi::Mpich, Carrier::Portolan) => "mpich-portolan",
+            (Mpi::Mpich, Carrier::Own) => "mpich",
+        }
+    }
+
+    /// Whether `mpibench` does the work of `metric`.
+    pub(crate) fn has(metric: Metric) -> bool {
+        word(metric).is_some()
+    }
+
+    /// The paths that programs can be sent by.
+    pub(crate) fn takes(path: Path) -> bool {
+        matches!(path, Path::Shm | Path::Packet | Path::Udp | Path::Auto)
+    }
+}
+
+/// What `mpibench` calls it.
+fn word(metric: Metric) -> Option<&'static str> {
+    match metric {
+        Metric::Pingpong => Some("latency"),
+        Metric::Stream => Some("bw"),
+        Metric::Rate => Some("rate"),
+        _ => None,
+    }
+}
+
+/// Runs the row and returns what its first process measured.
+///
+/// # Errors
+/// The MPI is not there or fails, or both processes would be on one host of a network row.
+pub(crate) fn run(
+    (mpi, carrier): (Mpi, Carrier),
+    (metric, path): (Metric, Path),
+    spec: &Spec,
+    places: &[Place],
+    launcher: &dyn Launcher,
+) -> Result<Sample> {
+    let is_lab = places.iter().all(|place| place.netns.is_some());
+    if path != Path::Shm && !is_lab {
+        bail!("an MPI takes shared memory within a host: rows between hosts need a lab");
+    }
+    let times = tempfile::NamedTempFile::new().context("cannot make a file for the times")?;
+    let file = times
+        .path()
+        .to_str()
+        .context("the directory for temporary files has no text as name")?;
+    let (args, turn) = arguments(metric, path, spec, file)?;
+    launcher.run_mpi(&MpiJob {
+        mpi,
+        carrier,
+        path,
+        places,
+        args: &args,
+        lasts: worker::lasts(spec.pace),
+    })?;
+    let text = fs::read_to_string(file).context("cannot read the times")?;
+    let turns = text
+        .lines()
+        .map(|line| line.parse::<u64>().context("a time is no number"));
+    let turns = turns.collect::<Result<Vec<u64>>>()?;
+    ensure!(!turns.is_empty(), "the first process left no times");
+    sample_of(turn, &turns)
+}
+
+/// The arguments of `mpibench`, and what it makes a turn of.
+fn arguments(metric: Metric, path: Path, spec: &Spec, file: &str) -> Result<(Vec<String>, Turn)> {
+    let Some(word) = word(metric) else {
+        bail!("{metric} is not measured by MPI programs");
+    };
+    let batch = if path == Path::Shm { SHM_BATCH } else { 1 };
+    let turn = match metric {
+        Metric::Pingpong => Turn::round_trips(batch),
+        _ => Turn::one_way(window(spec.size)),
+    };
+    let size = spec.size;
+    let mut args = vec![word.to_owned(), "-m".into(), format!("{size}:{size}")];
+    match spec.pace {
+        Pace::Seconds(seconds) => args.extend(["-t".into(), seconds.to_string()]),
+        Pace::Iterations(count) => {
+            let turns = count.div_ceil(turn.messages).max(1);
+            args.extend(["-n".into(), turns.to_string()]);
+        }
+    }
+    match metric {
+        Metric::Pingpong => args.extend(["-b".into(), batch.to_string()]),
+        _ => args.extend(["-w".into(), turn.messages.to_string()]),
+    }
+    args.extend(["-o".into(), file.to_owned()]);
+    Ok((args, turn))
+}

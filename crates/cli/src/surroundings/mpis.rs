@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows of MPI programs: `bench/mpi/mpibench.c`, built once by each MPI's compiler, and run as a person
+//! would, by `portolan mpirun` and `portolan lab mpirun`.
+
+use crate::mpi::find::{self, Kind, Wanted};
+use anyhow::{Context, Result, bail};
+use portolan_bench::{Carrier, GRACE, Mpi, MpiJob, Path as Way};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const SOURCE: &str = include_str!("../../../../bench/mpi/mpibench.c");
+
+/// How often a run is looked at: it takes a second at least.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Programs by MPI; none where there is no such MPI here, with the reason.
+#[derive(Debug, Default)]
+pub(super) struct Programs(BTreeMap<&'static str, Result<Program, String>>);
+
+#[derive(Debug)]
+struct Program {
+    room: TempDir,
+    launcher: PathBuf,
+}
+
+impl Programs {
+    /// Runs `job` to its end.
+    ///
+    /// # Errors
+    /// The MPI or its compiler is missing, or the run fails or does not end.
+    pub(super) fn run(&mut self, job: &MpiJob<'_>) -> Result<()> {
+        let kind = kind(job.mpi);
+        let program = self.0.entry(name(kind)).or_insert_with(|| {
+            // Not tried again for each row.
+            build(kind).map_err(|error| format!("{error:#}"))
+        });
+        let program = match program {
+            Ok(program) => program,
+            Err(why) => bail!("{why}"),
+        };
+        let mut said =
+            tempfile::tempfile().context("cannot make a file for what the program says")?;
+        let mut command = command(job, program)?;
+        command.stdin(Stdio::null());
+        command.stdout(said.try_clone()?).stderr(said.try_clone()?);
+        let child = command.spawn().context("cannot start this program again")?;
+        let status = wait(child, job.lasts + GRACE)?;
+        if !status.success() {
+            bail!(
+                "{}",
+                last_line(&mut said).unwrap_or_else(|| status.to_string())
+            );
+        }
+        Ok(())
+    }
+}
+
+fn kind(mpi: Mpi) -> Kind {
+    match mpi {
+        Mpi::OpenMpi => Kind::OpenMpi,
+        Mpi::Mpich => Kind::Mpich,
+    }
+}
+
+/// As `--mpi` has it.
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::OpenMpi => "openmpi",
+        Kind::Mpich => "mpich",
+        Kind::Intel => "intel",
+    }
+}
+
+fn build(kind: Kind) -> Result<Program> {
+    let mpi = find::choose(Some(&Wanted::Kind(kind)))?;
+    let Some(compiler) = mpi.compiler() else {
+        bail!(
+            "there is no mpicc beside {}: install this MPI's compiler",
+            mpi.launcher.display()
+        );
+    };
+    let room = tempfile::tempdir()?;
+    let source = room.path().join("mpibench.c");
+    fs::write(&source, SOURCE)?;
+    let mut command = Command::new(&compiler);
+    command
+        .args(["-std=gnu11", "-O2", "-o"])
+        .arg(room.path().join("mpibench"))
+        .arg(&source);
+    let built = command.stdin(Stdio::null()).output();
+    let built = built.with_context(|| format!("{} does not start", compiler.display()))?;
+    if !built.status.success() {
+        let said = String::from_utf8_lossy(&built.stderr);
+        let said = said.lines().next().unwrap_or("it says nothing").to_owned();
+        bail!("{} does not build mpibench: {said}", compiler.display());
+    }
+    Ok(Program {
+        room,
+        launcher: mpi.launcher,
+    })
+}
+
+/// `portolan mpirun`, or `portolan lab mpirun`, with the program and its arguments.
+fn command(job: &MpiJob<'_>, program: &Program) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let lab = match job.path {
+        Way::Shm => None,
+        _ => Some(lab_of(job)?),
+    };
+    match &lab {
+        Some(lab) => command.args(["lab", "mpirun", "--name", lab, "-n", "2"]),
+        None => command.arg("mpirun"),
+    };
+    command.arg("--mpi").arg(&program.launcher);
+    match job.carrier {
+        Carrier::Portolan => {
+            command.env("PORTOLAN_PATH", job.path.to_string());
+        }
+        Carrier::Own => {
+            command.arg("--plain");
+            command.envs(own_way(job.path).iter().copied());
+        }
+    }
+    // A benchmark in a lab runs as root.
+    command.envs([
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ]);
+    if lab.is_none() {
+        command.args(["-n", "2"]);
+    }
+    command
+        .arg(program.room.path().join("mpibench"))
+        .args(job.args);
+    Ok(command)
+}
+
+/// What an MPI is told, so that it takes its own best way. Open MPI would find a network of another
+/// provider of libfabric's; UCX, which MPICH may have been built with, would find the memory that the hosts
+/// of a lab share; libfabric may have several providers for a network.
+fn own_way(path: Way) -> &'static [(&'static str, &'static str)] {
+    match path {
+        // Open MPI 5 calls vader sm, and takes the old name.
+        Way::Shm => &[("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_btl", "vader,self")],
+        _ => &[
+            ("OMPI_MCA_pml", "ob1"),
+            ("OMPI_MCA_btl", "tcp,self"),
+            ("UCX_TLS", "tcp,self"),
+            ("FI_PROVIDER", "tcp"),
+        ],
+    }
+}
+
+/// The lab that the places are hosts of: their names are its name, `-h` and a number.
+fn lab_of(job: &MpiJob<'_>) -> Result<String> {
+    let namespace = job.places.first().and_then(|place| place.netns.as_deref());
+    let lab = namespace.and_then(|name| name.rsplit_once("-h"));
+    let (lab, _) = lab.context("rows between hosts need a lab")?;
+    Ok(lab.to_owned())
+}
+
+/// Waits for the end of `child`; kills it after `limit`.
+fn wait(mut child: Child, limit: Duration) -> Result<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if begun.elapsed() > limit {
+            // Its launcher takes the processes with it; it has ended if this fails.
+            let _ = child.kill();
+            child.wait()?;
+            bail!("the program did not end within {limit:?}");
+        }
+        sleep(LOOK);
+    }
+}
+
+fn last_line(said: &mut File) -> Option<String> {
+    let mut text = String::new();
+    said.rewind().ok()?;
+    said.read_to_string(&mut text).ok()?;
+    let telling = |line: &&str| line.contains("portolan:") || line.contains("mpibench:");
+    // The first line says what was run, if it came to that.
+    let line = text.lines().skip(1).filter(telling).last();
+    let wordy = |line: &&str| line.contains(char::is_alphanumeric);
+    let line = line.or_else(|| text.lines().rfind(wordy));
+    line.map(|line| line.trim().to_owned())
+        .filter(|line| !line.is_empty())
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Charts of MPI programs: an MPI over Portolan beside what it has itself, a chart for each MPI.
+
+use crate::answers::float;
+use crate::chart::{Axis, Ink, Line, Unit};
+use crate::figures::{self, Figure};
+use crate::systems::{self, System};
+use crate::units;
+use portolan_bench::{Metric, Path, Report, Row};
+
+/// How the systems of an MPI begin, what it is called, and the names of its charts.
+const MPIS: [(&str, &str, [&str; 2]); 2] = [
+    ("openmpi", "Open MPI", ["openmpi-latency", "openmpi-stream"]),
+    ("mpich", "MPICH", ["mpich-latency", "mpich-stream"]),
+];
+
+/// What a system over Portolan ends with.
+const OVER_PORTOLAN: &str = "-portolan";
+
+/// Whether `row` is an MPI program's.
+pub(crate) fn is_mpi(row: &Row) -> bool {
+    MPIS.iter().any(|(mpi, ..)| is_of(row, mpi))
+}
+
+fn is_of(row: &Row, mpi: &str) -> bool {
+    let rest = row.system.strip_prefix(mpi);
+    rest.is_some_and(|rest| rest.is_empty() || rest == OVER_PORTOLAN)
+}
+
+/// The charts that `report` has figures for.
+pub(crate) fn figures(report: &Report) -> Vec<Figure> {
+    let each = MPIS
+        .iter()
+        .flat_map(|mpi| [latency(report, mpi), stream(report, mpi)]);
+    each.flatten().collect()
+}
+
+fn latency(
+    report: &Report,
+    (mpi, called, names): &(&str, &str, [&'static str; 2]),
+) -> Option<Figure> {
+    let lines = lines(report, mpi, Metric::Pingpong, |row| row.p50_us);
+    let title = format!("{called}: half round trip by message size");
+    let upwards = Axis::logarithmic("half round trip, median", Unit::Micros);
+    let caption = figures::ends_of_all(&lines, units::time);
+    figure(names[0], (&title, caption), upwards, lines)
+}
+
+fn stream(
+    report: &Report,
+    (mpi, called, names): &(&str, &str, [&'static str; 2]),
+) -> Option<Figure> {
+    let lines = lines(report, mpi, Metric::Stream, |row| row.mbytes_per_s);
+    let title = format!("{called}: bandwidth by message size, in windows");
+    let upwards = Axis::linear("bandwidth", Unit::MegabytesPerSecond);
+    let caption = figures::ends_of_all(&lines, units::rate);
+    figure(names[1], (&title, caption), upwards, lines)
+}
+
+fn figure(
+    name: &'static str,
+    (title, caption): (&str, String),
+    upwards: Axis,
+    lines: Vec<Line>,
+) -> Option<Figure> {
+    let axes = (figures::sizes_axis(), upwards);
+    figures::figure(name, (title, format!("{caption}.")), axes, lines)
+}
+
+fn lines(report: &Report, mpi: &str, metric: Metric, value: fn(&Row) -> f64) -> Vec<Line> {
+    let rows = report.results.iter();
+    let rows = rows.filter(|row| row.metric == metric && is_of(row, mpi));
+    figures::lines_of(rows, system, |row| Some((float(row.size), value(row))))
+}
+
+/// Of an MPI's own ways, all paths between hosts repeat one measurement.
+fn system(row: &Row) -> Option<System> {
+    if row.system.ends_with(OVER_PORTOLAN) {
+        return Some(systems::portolan(row.path));
+    }
+    let system = match row.path {
+        Path::Shm => systems::kernel("its shared memory", "own memory", Ink::KERNEL_LOCAL),
+        _ => systems::kernel("its TCP", "own TCP", Ink::KERNEL),
+    };
+    Some(system)
+}
