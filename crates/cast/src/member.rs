@@ -243,11 +243,10 @@ impl Member {
         Ok(())
     }
 
-    /// The source has nothing to do for nobody: why the others are gone is told by each of them, or its
-    /// parent.
     fn is_done(&self) -> bool {
-        let is_finished = self.relay.is_finished() && self.sends.is_empty() && self.report.is_told;
-        is_finished || (self.reading.is_some() && self.relay.is_alone())
+        let is_left = self.reading.is_some() && self.relay.is_alone();
+        let has_told = self.sends.is_empty() && self.report.is_told;
+        is_over(self.relay.is_finished(), has_told, is_left)
     }
 
     fn read_news(&mut self) -> Result<(), Fault> {
@@ -511,6 +510,16 @@ impl Member {
     }
 }
 
+/// Whether a process is done. The source has nothing to do for nobody: why the others are gone is told by
+/// each of them, or its parent. But those who have everything go as well, maybe before the source's own
+/// threads have told of their end.
+fn is_over(is_finished: bool, has_told: bool, is_left: bool) -> bool {
+    match is_finished {
+        true => has_told,
+        false => is_left,
+    }
+}
+
 /// How the data goes: as `spec` says, or, where multicast does not reach all, by a chain.
 fn agree(spec: &mut Spec, desks: Desks<'_>) -> Result<Option<Part>, Fault> {
     if spec.form != Form::Multicast {
@@ -608,3 +617,20 @@ impl Usage {
 
 /// Of times in `/proc` (`USER_HZ`; 100 on all architectures that Linux runs on today).
 const TICKS_PER_SECOND: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::is_over;
+
+    #[test]
+    fn a_source_tells_of_its_end_though_all_others_have_theirs_and_are_gone() {
+        assert!(!is_over(true, false, true));
+        assert!(is_over(true, true, true) && is_over(true, true, false));
+    }
+
+    #[test]
+    fn a_source_whose_others_are_gone_without_having_all_ends() {
+        assert!(is_over(false, false, true));
+        assert!(!is_over(false, false, false) && !is_over(false, true, false));
+    }
+}
