@@ -7,6 +7,7 @@
 mod common;
 
 use common::Ended;
+use common::mpi::{self, Commands};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -25,20 +26,10 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/npb")
 }
 
-fn is_installed(command: &str) -> bool {
-    let mut version = Command::new(command);
-    let version = version.arg("--version").stdin(Stdio::null());
-    version.output().is_ok_and(|told| told.status.success())
-}
-
 impl Mpi {
     /// `None`, said aloud, where Debian's MPI of this name is not.
     fn find(name: &str) -> Option<Mpi> {
-        let [compiler, launcher] = ["mpicc", "mpirun"].map(|tool| format!("{tool}.{name}"));
-        if !is_installed(&compiler) || !is_installed(&launcher) {
-            eprintln!("SKIPPED: no {compiler} and {launcher} here");
-            return None;
-        }
+        let Commands { compiler, launcher } = mpi::find(name)?;
         let programs = tempfile::tempdir().unwrap();
         let mut make = Command::new("make");
         make.arg("-C").arg(sources());
@@ -53,11 +44,7 @@ impl Mpi {
         let mut run = Command::new("timeout");
         run.args([PATIENCE_S, &self.launcher, "-n", &processes.to_string()]);
         run.arg(self.programs.path().join(program)).args(args);
-        // Open MPI refuses root, and more processes than cores, unless it is told otherwise.
-        run.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
-        run.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        run.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-        run.env("OMPI_MCA_mpi_yield_when_idle", "1");
+        mpi::allow(&mut run);
         run.stdin(Stdio::null()).output().unwrap().into()
     }
 }

@@ -6,6 +6,7 @@
 
 mod common;
 
+use common::mpi::{self, Commands};
 use common::{Ended, portolan};
 use serde_json::Value;
 use std::fs;
@@ -24,20 +25,10 @@ struct Mpi {
     room: TempDir,
 }
 
-fn is_installed(command: &str) -> bool {
-    let mut version = Command::new(command);
-    let version = version.arg("--version").stdin(Stdio::null());
-    version.output().is_ok_and(|told| told.status.success())
-}
-
 impl Mpi {
     /// `None`, said aloud, where Debian's MPI of this name is not.
     fn find(name: &str) -> Option<Mpi> {
-        let [compiler, launcher] = ["mpicc", "mpirun"].map(|tool| format!("{tool}.{name}"));
-        if !is_installed(&compiler) || !is_installed(&launcher) {
-            eprintln!("SKIPPED: no {compiler} and {launcher} here");
-            return None;
-        }
+        let Commands { compiler, launcher } = mpi::find(name)?;
         let room = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profile/known.c");
         let mut build = Command::new(compiler);
@@ -59,11 +50,7 @@ impl Mpi {
         run.args([PATIENCE_S, env!("CARGO_BIN_EXE_portolan"), "profile"]);
         run.args(options).arg("--");
         run.env("XDG_CACHE_HOME", self.room.path().join("cache"));
-        // Open MPI refuses root, and more processes than cores, unless it is told otherwise.
-        run.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
-        run.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        run.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-        run.env("OMPI_MCA_mpi_yield_when_idle", "1");
+        mpi::allow(&mut run);
         run.stdin(Stdio::null());
         run
     }

@@ -5,6 +5,7 @@
 
 pub(crate) mod clean;
 pub(crate) mod disguise;
+pub(crate) mod mpi;
 pub(crate) mod payload;
 pub(crate) mod pmi;
 pub(crate) mod ranks;
