@@ -79,8 +79,8 @@ pub fn check_option(name: &str) -> Result<(), UnknownSetting> {
 /// [`UnknownSetting`].
 pub fn check_variable(name: &str) -> Result<(), UnknownSetting> {
     let known = || ALL.iter().map(|setting: &Setting| setting.variable);
-    let is_foreign = !name.starts_with(VARIABLE_PREFIX) || name.starts_with(TEST_PREFIX);
-    if is_foreign || OF_TOOLS.contains(&name) || known().any(|variable| variable == name) {
+    let is_foreign = !name.starts_with(VARIABLE_PREFIX);
+    if is_foreign || is_of_tools(name) || known().any(|variable| variable == name) {
         return Ok(());
     }
     Err(UnknownSetting::Variable {
@@ -105,6 +105,11 @@ pub fn check_variables() -> Result<(), UnknownSetting> {
 /// The same for all options of a job.
 pub(crate) fn check_options(options: &BTreeMap<String, String>) -> Result<(), UnknownSetting> {
     options.keys().try_for_each(|name| check_option(name))
+}
+
+/// Whether a variable is one of the project's tools and tests.
+pub(super) fn is_of_tools(variable: &str) -> bool {
+    variable.starts_with(TEST_PREFIX) || OF_TOOLS.contains(&variable)
 }
 
 /// The one of `known` that is reached by the fewest slips: letters that are wrong, missing, too many
