@@ -61,7 +61,7 @@ enum Command {
     Broker(broker::Args),
     /// Measure Portolan beside the machine's limit and the kernel's protocols.
     Bench(Box<portolan_bench::BenchArgs>),
-    /// Draw the results of `bench` and `tune` as SVG.
+    /// Draw the results of `bench`, `tune` and `profile` as SVG.
     Plot(plot::PlotArgs),
     /// Tell results of `bench` on a page: whether Portolan is faster, and what papers printed then.
     Report(report::ReportArgs),

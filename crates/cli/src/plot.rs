@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan plot`: the JSON of `portolan bench`, `portolan tune` and `scripts/cast-figures.sh` as SVG.
+//! `portolan plot`: the JSON of `portolan bench`, `tune` and `profile` and `scripts/cast-figures.sh` as SVG.
 //!
 //! Each input gives the charts that it has figures for, `STEM-CHART.svg`, so that runs at several
 //! MTUs stand side by side. A file that is unreadable is named, and the others are drawn.
@@ -82,7 +82,7 @@ fn charts(file: &Path) -> Result<Vec<(&'static str, String)>> {
     if figures.is_empty() {
         user_error!(
             "{} holds nothing to draw: a line needs two sizes, bars need a row of rate, stream, \
-             loaded or incast",
+             loaded or incast, a profile needs processes",
             file.display()
         );
     }
@@ -106,8 +106,8 @@ fn figures(file: &Path) -> Result<Vec<Figure>> {
     match portolan_report::figures(&json) {
         Some(figures) => Ok(figures),
         None => user_error!(
-            "{shown} is JSON, but not of `portolan bench` or `portolan tune`: it has neither \
-             results nor rows nor casts"
+            "{shown} is JSON, but not of `portolan bench`, `tune` or `profile`: it has neither \
+             results nor rows nor casts nor worlds"
         ),
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `portolan bench`, `portolan tune` and `scripts/cast-figures.sh` measured, for people: charts, and a page that tells what
+//! What `portolan bench`, `tune` and `profile` and `scripts/cast-figures.sh` measured, for people: charts, and a page that tells what
 //! a user wants to know first and puts today's figures beside those that papers printed.
 //!
 //! Nothing is measured here, and nothing computed but ratios and what the papers define by formula.
@@ -12,19 +12,20 @@ mod figures;
 mod mpi;
 mod page;
 mod papers;
+mod profiles;
 mod systems;
 mod tune;
 mod units;
 
-pub use chart::{Axis, Bars, Chart, Group, Ink, Line, Lines, Place, Unit};
+pub use chart::{Axis, Bars, Chart, Group, Heat, Ink, Line, Lines, Place, Stacks, Unit};
 pub use figures::Figure;
 pub use page::page;
 
 use portolan_bench::Report;
 use serde_json::Value;
 
-/// The charts that `json` has figures for; `None` if neither `bench` nor `tune` wrote it, nor
-/// `scripts/cast-figures.sh`.
+/// The charts that `json` has figures for; `None` if none of `bench`, `tune`, `profile` and
+/// `scripts/cast-figures.sh` wrote it.
 pub fn figures(json: &Value) -> Option<Vec<Figure>> {
     if let Ok(report) = serde_json::from_value::<Report>(json.clone()) {
         let figures = figures::of_bench(&report);
@@ -35,7 +36,9 @@ pub fn figures(json: &Value) -> Option<Vec<Figure>> {
                 .collect(),
         );
     }
-    tune::of_tune(json).or_else(|| casts::of_casts(json))
+    tune::of_tune(json)
+        .or_else(|| casts::of_casts(json))
+        .or_else(|| profiles::of_profile(json))
 }
 
 /// With the MTU in its title, for charts that stand alone.
@@ -43,6 +46,7 @@ fn titled(mut figure: Figure, mtu: usize) -> Figure {
     let title = match &mut figure.chart {
         Chart::Lines(lines) => &mut lines.title,
         Chart::Bars(bars) => &mut bars.title,
+        Chart::Stacks(_) | Chart::Heat(_) => return figure,
     };
     title.push_str(&format!(", MTU {mtu}"));
     figure

@@ -212,7 +212,7 @@ fn each_mpi_has_charts_of_its_own_with_its_own_ways_once() {
                 .iter()
                 .map(|line| line.name.clone())
                 .collect::<Vec<_>>(),
-            Chart::Bars(_) => panic!("lines are expected"),
+            Chart::Bars(_) | Chart::Stacks(_) | Chart::Heat(_) => panic!("lines are expected"),
         }
     };
     let over = ["Portolan, raw Ethernet", "its TCP", "Portolan, UDP"];

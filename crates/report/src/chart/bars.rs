@@ -3,7 +3,8 @@
 //! beginning there.
 
 use super::Place;
-use super::canvas::{Anchor, Canvas, Ink, draw, width_of};
+use super::canvas::{Anchor, Canvas, Ink, draw};
+use super::legend::Legend;
 use super::scale::{Axis, Scale};
 use anyhow::{Result, bail};
 
@@ -54,7 +55,8 @@ impl Bars {
             clippy::cast_sign_loss,
             reason = "a few hundred pixels"
         )]
-        let height = (sheet.top + sheet.legend() + sheet.body() + font * 3.6).ceil() as u32;
+        let height =
+            (sheet.top + sheet.legend().height() + sheet.body() + font * 3.6).ceil() as u32;
         draw(&self.title, place, height, |canvas| sheet.draw(canvas, &x))
     }
 }
@@ -82,31 +84,14 @@ impl Sheet<'_> {
             }
     }
 
-    /// Pixels of the explanation of the kinds; a single one needs none.
-    fn legend(&self) -> f64 {
-        if self.chart.kinds.len() < 2 {
-            0.0
-        } else {
-            self.font() * (1.0 + 1.6 * self.legend_rows().len() as f64)
+    /// The explanation of the kinds; a single one needs none.
+    fn legend(&self) -> Legend<'_> {
+        let kinds = &self.chart.kinds;
+        Legend {
+            kinds: if kinds.len() < 2 { &[] } else { kinds },
+            place: self.place,
+            left: self.left,
         }
-    }
-
-    /// Kinds by rows that are no wider than the chart.
-    fn legend_rows(&self) -> Vec<Vec<usize>> {
-        let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
-        let mut width = 0.0;
-        for (index, (name, _)) in self.chart.kinds.iter().enumerate() {
-            let needed = width_of(name, self.font()) + self.font() * 2.6;
-            if width + needed > f64::from(self.place.width()) - self.left && width > 0.0 {
-                rows.push(Vec::new());
-                width = 0.0;
-            }
-            width += needed;
-            if let Some(row) = rows.last_mut() {
-                row.push(index);
-            }
-        }
-        rows
     }
 
     /// Pixels of a group: its name, its bars and some air.
@@ -125,8 +110,9 @@ impl Sheet<'_> {
             let style = (font * 1.2, Ink::Text, Anchor::Start);
             canvas.text(&self.chart.title, (self.left, font * 1.5), style)?;
         }
-        self.draw_legend(canvas)?;
-        let top = self.top + self.legend();
+        let legend = self.legend();
+        legend.draw(canvas, self.top)?;
+        let top = self.top + legend.height();
         let bottom = top + self.body();
         for (at, label) in x.ticks(font * 4.6) {
             canvas.stroke(&[(at, top), (at, bottom)], Ink::Grid, 1, false)?;
@@ -144,26 +130,6 @@ impl Sheet<'_> {
         for group in &self.chart.groups {
             self.draw_group(canvas, x, group, at)?;
             at += self.group();
-        }
-        Ok(())
-    }
-
-    fn draw_legend(&self, canvas: &Canvas<'_>) -> Result<()> {
-        if self.chart.kinds.len() < 2 {
-            return Ok(());
-        }
-        let font = self.font();
-        let mut y = self.top + font * 0.8;
-        for row in self.legend_rows() {
-            let mut x = self.left;
-            for index in row {
-                let (name, ink) = &self.chart.kinds[index];
-                canvas.dot((x + font * 0.4, y), 5, *ink)?;
-                let style = (font, Ink::Text, Anchor::Start);
-                canvas.text(name, (x + font * 1.2, y), style)?;
-                x += width_of(name, font) + font * 2.6;
-            }
-            y += font * 1.6;
         }
         Ok(())
     }

@@ -168,6 +168,13 @@ impl Canvas<'_> {
         self.area.draw(&block).map_err(refused)
     }
 
+    /// A filled rectangle of which the ground shines through, but for the part `strength` of 1.
+    pub(super) fn shade(&self, from: Point, to: Point, ink: Ink, strength: f64) -> Result<()> {
+        let colour = ink.colour().mix(strength);
+        let block = Rectangle::new([pixel(from), pixel(to)], colour.filled());
+        self.area.draw(&block).map_err(refused)
+    }
+
     /// Words whose middle is at the height of `at`.
     pub(super) fn text(
         &self,

@@ -7,14 +7,19 @@
 
 mod bars;
 mod canvas;
+mod heat;
 mod labels;
+mod legend;
 mod lines;
 mod scale;
+mod stacks;
 
 pub use bars::{Bars, Group};
 pub use canvas::Ink;
+pub use heat::Heat;
 pub use lines::{Line, Lines};
 pub use scale::{Axis, Unit};
+pub use stacks::Stacks;
 
 use anyhow::Result;
 
@@ -66,6 +71,10 @@ pub enum Chart {
     Lines(Lines),
     /// Bars.
     Bars(Bars),
+    /// Bars made of parts.
+    Stacks(Stacks),
+    /// Cells.
+    Heat(Heat),
 }
 
 impl Chart {
@@ -77,6 +86,8 @@ impl Chart {
         match self {
             Chart::Lines(lines) => lines.svg(place),
             Chart::Bars(bars) => bars.svg(place),
+            Chart::Stacks(stacks) => stacks.svg(place),
+            Chart::Heat(heat) => heat.svg(place),
         }
     }
 
@@ -85,6 +96,8 @@ impl Chart {
         match self {
             Chart::Lines(lines) => &lines.title,
             Chart::Bars(bars) => &bars.title,
+            Chart::Stacks(stacks) => &stacks.title,
+            Chart::Heat(heat) => &heat.title,
         }
     }
 }

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The charts of `portolan profile`: where the time of each process went, and who sent how much to whom.
+
+use crate::chart::{Chart, Heat, Ink, Stacks};
+use crate::figures::Figure;
+use portolan_profile::{FORMAT, Process, Profile, World};
+use serde_json::Value;
+use std::path::Path;
+
+/// Rows of stacked bars: neighbouring ranks share one where there are more.
+const ROWS_MAX: usize = 32;
+/// Rows of cells, the same.
+const CELLS_MAX: usize = 64;
+/// Kinds of calls with a colour of their own; with computation and the others these are all there are.
+const KINDS_MAX: usize = 6;
+
+/// The charts of `json`; `None` if `portolan profile` did not write it. Of several programs the one
+/// that ran longest is drawn.
+pub(crate) fn of_profile(json: &Value) -> Option<Vec<Figure>> {
+    if json.get("format")? != FORMAT {
+        return None;
+    }
+    let profile: Profile = serde_json::from_value(json.clone()).ok()?;
+    let longest = |a: &&World, b: &&World| a.seconds.total_cmp(&b.seconds);
+    let Some(world) = profile.worlds.iter().max_by(longest) else {
+        return Some(Vec::new());
+    };
+    Some([times(world), bytes(world)].into_iter().flatten().collect())
+}
+
+/// The program, and on how many processes.
+fn title(what: &str, world: &World) -> String {
+    let name = Path::new(&world.program).file_name();
+    let name = name.map_or(world.program.as_str().into(), |name| name.to_string_lossy());
+    format!("{what}, {name}, {} processes", world.process_count)
+}
+
+/// How ranks that share a row are called.
+fn ranks(first: usize, count: usize, all: usize) -> String {
+    match (first + count).min(all) - 1 {
+        last if last == first => format!("{first}"),
+        last => format!("{first}–{last}"),
+    }
+}
+
+/// Part of its time that `process` spent in calls of `kind`.
+fn share(process: &Process, kind: &str) -> f64 {
+    let found = process.kinds.iter().find(|known| known.kind == kind);
+    let seconds = found.map_or(0.0, |found| found.seconds);
+    if process.seconds > 0.0 {
+        seconds / process.seconds
+    } else {
+        0.0
+    }
+}
+
+/// The mean of `of` over `processes`.
+#[allow(clippy::cast_precision_loss, reason = "a count of processes")]
+fn mean(processes: &[Process], of: impl Fn(&Process) -> f64) -> f64 {
+    processes.iter().map(of).sum::<f64>() / processes.len() as f64
+}
+
+/// The kinds of calls that took longest, longest first.
+fn kinds(world: &World) -> Vec<(String, f64)> {
+    let mut kinds: Vec<(String, f64)> = Vec::new();
+    for time in world.processes.iter().flat_map(|process| &process.kinds) {
+        if !kinds.iter().any(|(known, _)| *known == time.kind) {
+            let part = mean(&world.processes, |process| share(process, &time.kind));
+            kinds.push((time.kind.clone(), part));
+        }
+    }
+    kinds.sort_by(|a, b| b.1.total_cmp(&a.1));
+    kinds
+}
+
+/// Where the time went, by rank.
+fn times(world: &World) -> Option<Figure> {
+    let computing = |process: &Process| {
+        if process.seconds > 0.0 {
+            process.computing_s / process.seconds
+        } else {
+            0.0
+        }
+    };
+    let mut named: Vec<String> = kinds(world).into_iter().map(|(kind, _)| kind).collect();
+    let others = named.split_off(named.len().min(KINDS_MAX));
+    let mut legend = vec![("computation".to_owned(), Ink::System(0))];
+    legend.extend(named.iter().cloned().zip((1..).map(Ink::System)));
+    if !others.is_empty() {
+        legend.push((others.join(", "), Ink::System(7)));
+    }
+    let step = world.processes.len().div_ceil(ROWS_MAX).max(1);
+    let rows = world.processes.chunks(step).map(|processes| {
+        let first = processes[0].rank as usize;
+        let mut parts = vec![mean(processes, computing)];
+        parts.extend(
+            named
+                .iter()
+                .map(|kind| mean(processes, |process| share(process, kind))),
+        );
+        if !others.is_empty() {
+            let rest = others
+                .iter()
+                .map(|kind| mean(processes, |process| share(process, kind)));
+            parts.push(rest.sum());
+        }
+        (
+            ranks(first, processes.len(), world.process_count as usize),
+            parts,
+        )
+    });
+    let rows: Vec<(String, Vec<f64>)> = rows.collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let computed = mean(&world.processes, computing) * 100.0;
+    let mut caption = format!("The processes compute {computed:.0} % of their time on average");
+    if let Some((kind, part)) = kinds(world).first() {
+        caption.push_str(&format!(
+            "; most of the rest, {:.0} %, goes to {kind}",
+            part * 100.0
+        ));
+    }
+    Some(Figure {
+        name: "time",
+        chart: Chart::Stacks(Stacks {
+            title: title("Where the time goes", world),
+            across: "% of the time from MPI_Init to MPI_Finalize, by rank".into(),
+            kinds: legend,
+            rows,
+        }),
+        caption: caption + ".",
+    })
+}
+
+/// Who sent how much to whom, in messages and one-sided operations.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a shade and two digits need no more"
+)]
+fn bytes(world: &World) -> Option<Figure> {
+    let count = world.process_count as usize;
+    let step = count.div_ceil(CELLS_MAX).max(1);
+    let side = count.div_ceil(step);
+    let mut cells = vec![vec![0.0; side]; side];
+    let (mut sum, mut pairs) = (0.0, 0);
+    for process in &world.processes {
+        for peer in &process.peers {
+            let given = (peer.sent.bytes.saturating_add(peer.one_sided.bytes)) as f64;
+            let to = peer.rank.map(|rank| rank as usize / step);
+            let row = cells.get_mut(process.rank as usize / step);
+            let cell = to.and_then(|to| row?.get_mut(to));
+            if let Some(cell) = cell.filter(|_| given > 0.0) {
+                *cell += given;
+                sum += given;
+                pairs += 1;
+            }
+        }
+    }
+    // Programs of collective operations alone have no pairs.
+    if pairs == 0 {
+        return None;
+    }
+    let names = (0..side).map(|at| ranks(at * step, step, count)).collect();
+    Some(Figure {
+        name: "bytes",
+        chart: Chart::Heat(Heat {
+            title: title("Bytes by pair", world),
+            axes: ["from rank".into(), "to rank".into()],
+            names,
+            cells,
+        }),
+        caption: format!(
+            "{pairs} of {} pairs of processes exchange messages or reach each other's memory: {} in all, collective \
+             operations not counted.",
+            count * count,
+            crate::units::bytes(sum)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests;
