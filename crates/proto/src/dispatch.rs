@@ -7,6 +7,7 @@ pub(crate) mod closing;
 mod dormant;
 pub(crate) mod give_up;
 pub(crate) mod lone;
+mod lone_frame;
 mod receive;
 mod remote;
 mod send;

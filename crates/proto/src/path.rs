@@ -7,6 +7,7 @@ pub(crate) mod congestion;
 pub(crate) mod control;
 pub(crate) mod dormant;
 pub(crate) mod failover;
+mod lone;
 mod loss;
 pub(crate) mod outgoing;
 pub(crate) mod paths;
@@ -314,8 +315,9 @@ impl Path {
         if self.checked { CHECK_LEN } else { 0 }
     }
 
-    /// Bytes in front of each frame of a run, where its checksum is put here.
-    pub(super) fn front_len(&self) -> usize {
+    /// Bytes in front of a frame whose checksum is put there by the core.
+    #[inline]
+    pub(crate) fn front_len(&self) -> usize {
         match self.params.sum {
             Some(_) => self.check_len(),
             None => 0,

@@ -3,6 +3,7 @@
 
 pub(crate) mod dormant;
 mod handshake;
+mod lone;
 mod piggyback;
 pub(crate) mod stream;
 mod submit;
@@ -279,6 +280,7 @@ impl Peer {
     }
 
     /// Credit and control records wait for a frame.
+    #[inline]
     fn has_control(&self) -> bool {
         !self.control.is_empty() || self.lanes.owes_credit()
     }

@@ -134,10 +134,16 @@ impl SessionState {
         (self.hello_mask | self.answer_mask) >> link.as_u8() & 1 == 1
     }
 
+    /// A Hello or its answer waits to be sent by some path.
+    #[inline]
+    pub(crate) fn has_handshakes(&self) -> bool {
+        self.hello_mask | self.answer_mask != 0
+    }
+
     /// Up, and no handshake is due.
     pub(crate) fn is_settled(&self) -> bool {
-        let handshakes = self.hello_mask | self.answer_mask;
-        self.up && self.failed.is_none() && handshakes == 0 && self.hello_at == Instant::NEVER
+        let is_due = self.has_handshakes() || self.hello_at != Instant::NEVER;
+        self.up && self.failed.is_none() && !is_due
     }
 
     /// Messages flow.

@@ -8,6 +8,7 @@ mod checksums;
 mod closing;
 mod delivery;
 mod hostile;
+mod lone;
 mod pair;
 mod paths;
 mod placement;

@@ -439,9 +439,10 @@ impl Node {
                 break;
             }
         }
+        let local = self.clock.local(cx.now);
+        self.core.take_ack(local, &mut admitted, head);
         if !admitted.is_done() {
-            self.core
-                .handle_rest(self.clock.local(cx.now), &admitted, head);
+            self.core.handle_rest(local, &admitted, head);
         }
         self.drain(cx, frame);
     }

@@ -507,6 +507,15 @@ pub struct Ack {
 }
 
 impl Ack {
+    /// Reads the first [`ACK_FIXED_LEN`] bytes of an acknowledgement; `None` if the record is of another
+    /// kind, or is cut short.
+    #[inline]
+    #[must_use]
+    pub fn peek(bytes: &[u8]) -> Option<Ack> {
+        let is_ack = bytes.len() >= ACK_FIXED_LEN && bytes[0] == KIND_ACK;
+        is_ack.then(|| Ack::parse(bytes))
+    }
+
     #[inline]
     fn parse(bytes: &[u8]) -> Ack {
         Ack {

@@ -64,6 +64,9 @@ impl Inner {
                     return;
                 }
             }
+            if self.core.take_ack(self.now, &mut admitted, frame.head) && admitted.is_done() {
+                return;
+            }
             self.core.handle_rest(self.now, &admitted, frame.head);
         }
         self.drain(handlers, Some(frame));

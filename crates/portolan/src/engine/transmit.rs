@@ -7,7 +7,8 @@ use crate::links::Links;
 use crate::ops::Ops;
 use crate::seal::Seals;
 use portolan_link::{Segments, TxError, TxFrame};
-use portolan_proto::{Address, Cause, LinkId, MatchBits, PeerId, SendSpec, Transmit};
+use portolan_proto::{Address, Cause, Instant, LinkId, MatchBits, PeerId, SendSpec, Transmit};
+use portolan_sys::effort;
 use std::io::IoSlice;
 
 impl Engine {
@@ -35,7 +36,7 @@ impl Engine {
             return false;
         }
         let Some(direct) = self.inner.core.direct::<N>(peer, spec, bytes.len()) else {
-            return false;
+            return self.send_lone(peer, spec, bytes);
         };
         let payload = [IoSlice::new(bytes)];
         let frame = TxFrame {
@@ -52,6 +53,35 @@ impl Engine {
             return false;
         }
         if self.inner.core.wants_transmit() {
+            self.flush();
+        }
+        true
+    }
+
+    /// The same by a network: in a frame of its own, if nothing waits before it.
+    #[inline]
+    fn send_lone(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
+        let may = self.inner.core.may_send_lone(peer, spec, bytes.len());
+        if !may || self.inner.owner.is_another() {
+            return false;
+        }
+        let now = self.inner.read_clock();
+        effort::copies();
+        let Inner {
+            core,
+            ops,
+            seals,
+            turn,
+            ..
+        } = &mut self.inner;
+        let Some(transmit) = core.send_lone(now, peer, spec, bytes) else {
+            return false;
+        };
+        let (_, link, result) = self.links.hand_over(*turn, ops, seals.as_deref_mut(), &transmit);
+        if let Err(error) = result {
+            self.on_unsent(now, (peer, link), error);
+        }
+        if self.inner.core.wants_transmit() || self.full_mask != 0 {
             self.flush();
         }
         true
@@ -97,43 +127,44 @@ impl Engine {
                 self.reach();
             }
             let Inner {
-                core,
-                ops,
-                seals,
-                link_drops,
-                ..
+                core, ops, seals, ..
             } = &mut self.inner;
             let Some(transmit) = core.poll_transmit(now) else {
                 break;
             };
-            let (peer, link, result) = match seals {
-                None if transmit.way().1 == LinkId::STREAM => {
-                    self.links.transmit_part(ops, &transmit)
-                }
-                None => self.links.transmit(turn, ops, &transmit),
-                Some(seals) => self.links.transmit_sealed(turn, ops, seals, &transmit),
-            };
+            let (peer, link, result) = self.links.hand_over(turn, ops, seals.as_deref_mut(), &transmit);
             match result {
                 Ok(()) => count += 1,
-                Err(TxError::Full) => {
-                    core.transmit_refused();
-                    self.full_mask |= 1 << link.as_u8();
-                }
-                // What it carried goes by a path.
-                Err(_) if link == LinkId::STREAM => core.stream_refused(now, peer),
-                Err(TxError::NotConnected(_)) if !self.links.is_connected(peer, link) => {
-                    core.transmit_refused();
-                    core.link_ready(link);
-                    self.inner.unreached.push(peer);
-                }
-                // Like a lost frame: the core repairs it, or finds out that the path is dead.
-                Err(error) => {
-                    *link_drops.entry("transmit_failed").or_default() += 1;
-                    log::debug!("{link} to {peer}: {error}");
-                }
+                Err(error) => self.on_unsent(now, (peer, link), error),
             }
         }
         count
+    }
+
+    /// The link would not have what the core transmitted last.
+    #[cold]
+    fn on_unsent(&mut self, now: Instant, (peer, link): (PeerId, LinkId), error: TxError) {
+        let Inner {
+            core, link_drops, ..
+        } = &mut self.inner;
+        match error {
+            TxError::Full => {
+                core.transmit_refused();
+                self.full_mask |= 1 << link.as_u8();
+            }
+            // What it carried goes by a path.
+            _ if link == LinkId::STREAM => core.stream_refused(now, peer),
+            TxError::NotConnected(_) if !self.links.is_connected(peer, link) => {
+                core.transmit_refused();
+                core.link_ready(link);
+                self.inner.unreached.push(peer);
+            }
+            // Like a lost frame: the core repairs it, or finds out that the path is dead.
+            error => {
+                *link_drops.entry("transmit_failed").or_default() += 1;
+                log::debug!("{link} to {peer}: {error}");
+            }
+        }
     }
 
     /// Tells the links the addresses of peers that were never sent to.
@@ -177,6 +208,22 @@ impl Engine {
 }
 
 impl Links {
+    /// Sends one transmit of the core by the link it names: sealed, if there are seals.
+    #[inline]
+    fn hand_over(
+        &mut self,
+        turn: u32,
+        ops: &Ops,
+        seals: Option<&mut Seals>,
+        transmit: &Transmit<'_>,
+    ) -> (PeerId, LinkId, Result<(), TxError>) {
+        match seals {
+            None if transmit.way().1 == LinkId::STREAM => self.transmit_part(ops, transmit),
+            None => self.transmit(turn, ops, transmit),
+            Some(seals) => self.transmit_sealed(turn, ops, seals, transmit),
+        }
+    }
+
     /// As [`Links::transmit`], sealed where the link is a network.
     pub(super) fn transmit_sealed(
         &mut self,

@@ -282,7 +282,7 @@ impl Core {
         {
             peer.wake_starved(&mut self.sh);
         }
-        self.touch(from);
+        self.list_if_due(from);
     }
 
     #[inline]

@@ -202,7 +202,7 @@ impl Core {
 
     /// The last transmit left: what lived for it alone is free.
     #[inline]
-    fn release_sent(&mut self) {
+    pub(super) fn release_sent(&mut self) {
         if let Some((_, sent)) = self.sent.take() {
             match sent.kind {
                 OutgoingKind::Lossless { frame, .. } => self.sh.slots.release(frame.slot),
@@ -213,7 +213,7 @@ impl Core {
     }
 
     #[inline]
-    fn view(&self, peer: PeerId, outgoing: &Outgoing) -> Transmit<'_> {
+    pub(super) fn view(&self, peer: PeerId, outgoing: &Outgoing) -> Transmit<'_> {
         let link = outgoing.link;
         let slots = &self.sh.slots;
         match outgoing.bytes {

@@ -23,6 +23,12 @@ impl Lanes {
         &mut self.tx[lane.index()]
     }
 
+    /// Whether a message that costs `charge` may be sent in `lane`.
+    #[inline]
+    pub(crate) fn has_credit(&self, lane: LaneId, charge: u32) -> bool {
+        self.tx[lane.index()].has_credit(charge)
+    }
+
     /// The session is open, with so much credit in each lane.
     pub(crate) fn begin(&mut self, credits: [u32; 2]) {
         for (lane, credit) in self.tx.iter_mut().zip(credits) {

@@ -146,16 +146,22 @@ impl Path {
             let header = self.header(FrameKind::Data, (num, 0), len, session);
             let (front, frame) = slots.bytes_mut(slot)[start..].split_at_mut(run.front_len);
             header.emit(frame);
-            if let (Ok(front), Some(sum)) =
-                (<&mut [u8; CHECK_LEN]>::try_from(front), self.params.sum)
-            {
-                *front = CheckedFrame::front(sum(&frame[..len]));
-            }
+            self.put_sum(front, &frame[..len]);
         }
         // The buffer has one reference per frame under way, and one until all of it was sent.
         slots.retain(run.slot, narrow(count));
         if !self.is_continued(run) {
             slots.release(run.slot);
+        }
+    }
+}
+
+impl Path {
+    /// Writes the checksum of `frame` into the bytes in `front` of it, if there are any. `P13.2`
+    #[inline]
+    pub(super) fn put_sum(&self, front: &mut [u8], frame: &[u8]) {
+        if let (Ok(front), Some(sum)) = (<&mut [u8; CHECK_LEN]>::try_from(front), self.params.sum) {
+            *front = CheckedFrame::front(sum(frame));
         }
     }
 }

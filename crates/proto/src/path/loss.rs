@@ -84,6 +84,14 @@ impl LossState {
         self.last_sent_at = now;
     }
 
+    /// The only frame under way has arrived.
+    #[inline]
+    pub(super) fn on_all_landed(&mut self, now: Instant) {
+        self.timeouts = 0;
+        (self.progress_at, self.acked_at) = (now, now);
+        self.lost_at = Instant::NEVER;
+    }
+
     /// A lost frame has left.
     pub(super) fn on_repaired(&mut self, now: Instant) {
         self.last_sent_at = now;
@@ -168,7 +176,7 @@ impl Path {
         Ok(())
     }
 
-    fn sample(&mut self, now: Instant, ack: &Ack) {
+    pub(super) fn sample(&mut self, now: Instant, ack: &Ack) {
         let Some(entry) = self.entry_mut(ack.echo_num) else {
             return;
         };
@@ -201,7 +209,7 @@ impl Path {
     }
 
     /// Of `before` frames that were in flight, some have arrived. `P3.13`
-    fn judge_window(&mut self, now: Instant, before: usize) {
+    pub(super) fn judge_window(&mut self, now: Instant, before: usize) {
         if let Some(congestion) = &mut self.congestion
             && let Some(base) = self.rtt.min()
         {

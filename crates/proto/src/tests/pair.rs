@@ -97,6 +97,8 @@ pub(super) struct Pair {
     pub(super) calls: Vec<usize>,
     /// Frames that left with their sum in front.
     pub(super) summed: usize,
+    /// Acknowledgements that were taken as that of the only frame under way.
+    pub(super) lone_acks: usize,
     wires: Vec<Wire>,
     order: u64,
     rng: ChaCha8Rng,
@@ -427,6 +429,7 @@ impl Pair {
             spoilt_len: 16,
             calls: Vec::new(),
             summed: 0,
+            lone_acks: 0,
             wires: Vec::new(),
             order: 0,
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -524,7 +527,7 @@ impl Pair {
     }
 
     /// A frame without the sum that the core has put in front of it, which is right.
-    fn take_sum(&mut self, link: LinkId, frame: Vec<u8>) -> Vec<u8> {
+    pub(super) fn take_sum(&mut self, link: LinkId, frame: Vec<u8>) -> Vec<u8> {
         if link == LinkId::STREAM || !CheckedFrame::has_sum(&frame) {
             return frame;
         }
@@ -535,7 +538,7 @@ impl Pair {
         checked.frame.to_vec()
     }
 
-    fn put(&mut self, to: usize, link: LinkId, mut frame: Vec<u8>) {
+    pub(super) fn put(&mut self, to: usize, link: LinkId, mut frame: Vec<u8>) {
         let is_long = |(narrow, len)| narrow == link && frame.len() > len;
         if self.dead == Some(link)
             || self.deaf == Some((to, link))
@@ -605,11 +608,41 @@ impl Pair {
                 let head = &wire.frame[..wire.frame.len().min(4096)];
                 end.core
                     .handle_lossless(self.now, wire.link, from, head, wire.frame.len());
-            } else {
-                end.core.handle_frame(self.now, wire.link, &wire.frame);
+            } else if let Some(mut frame) = end.core.admit(self.now, wire.link, &wire.frame) {
+                // As the library does.
+                let taken = end.core.take_ack(self.now, &mut frame, &wire.frame);
+                self.lone_acks += usize::from(taken);
+                if !frame.is_done() {
+                    end.core.handle_rest(self.now, &frame, &wire.frame);
+                }
             }
             end.drain(&wire.frame);
         }
+    }
+
+    /// Sends by the short way of a message on its own, which must be open, over the faulty wire.
+    pub(super) fn send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) {
+        let frame = self.lone_frame(from, spec, bytes);
+        let (link, frame) = frame.expect("nothing waits");
+        let frame = self.take_sum(link, frame);
+        self.put(1 - from, link, frame);
+    }
+
+    /// The frame that such a message leaves in, if it may; it counts as sent.
+    pub(super) fn lone_frame(
+        &mut self,
+        from: usize,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Option<(LinkId, Vec<u8>)> {
+        let to = [B, A][from];
+        let core = &mut self.ends[from].core;
+        let may = core.may_send_lone(to, spec, bytes.len());
+        let transmit = may.then(|| core.send_lone(self.now, to, spec, bytes).unwrap())?;
+        let Transmit::Frame { link, bytes, .. } = transmit else {
+            panic!("{transmit:?}");
+        };
+        Some((link, bytes.to_vec()))
     }
 
     /// Receives what one end gets by one link as a link with speculative placement would. The place

@@ -457,7 +457,7 @@ impl Node {
             Address::MatchBits(_) => self.direct_header::<24>(peer, spec, bytes.len()),
         };
         let Some(header) = header else {
-            return false;
+            return cx.plan.short_way && self.send_lone(cx, peer, spec, bytes);
         };
         let frame = [&header, bytes].concat();
         let sent = self.send_shared(cx, peer, vec![frame]);

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The short way of a message on its own between hosts: from the caller's memory into a frame that
+//! leaves this instant, past the queues; and of the acknowledgement that comes for it.
+//!
+//! As all short ways, it says no where it does not apply, and changes nothing then.
+
+use crate::{Admitted, Core, Instant, LinkId, PeerId, SendSpec, Transmit};
+use portolan_wire::{ACK_FIXED_LEN, Ack};
+
+impl Core {
+    /// Whether [`Core::send_lone`] takes a message of `len` bytes now: its session is open, by a network,
+    /// and nothing waits there that would leave before it.
+    #[inline]
+    #[must_use]
+    pub fn may_send_lone(&self, peer: PeerId, spec: &SendSpec, len: usize) -> bool {
+        let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
+        peer.is_some_and(|peer| peer.may_send_lone(spec, len))
+    }
+
+    /// Accepts a message that [may](Core::may_send_lone) leave at once, and hands out its frame, as
+    /// [`Core::poll_transmit`] would. What becomes of the frame is said as there.
+    #[inline]
+    pub fn send_lone(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Option<Transmit<'_>> {
+        debug_assert!(
+            self.may_send_lone(peer, spec, bytes.len()),
+            "asked right before"
+        );
+        self.release_sent();
+        let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
+        let outgoing = state.send_lone(now, &mut self.sh, spec, bytes)?;
+        let counters = self.sh.ctx.counters_mut();
+        counters.messages_sent += 1;
+        counters.frames_sent += 1;
+        if state.mark_timed() {
+            self.timed.push(peer);
+        }
+        self.left_counts.update(state.note_in_flight());
+        self.sent = Some((peer, outgoing));
+        Some(self.view(peer, &outgoing))
+    }
+
+    /// Takes the next record of an admitted frame, if that is an acknowledgement of the only frame under
+    /// way on its path, and nothing waits for it. `head` is what [`Core::admit`] was given.
+    #[inline]
+    pub fn take_ack(&mut self, now: Instant, frame: &mut Admitted, head: &[u8]) -> bool {
+        let end = head.len().min(frame.total_len);
+        let Some(ack) = head.get(frame.at..end).and_then(Ack::peek) else {
+            return false;
+        };
+        let peer = self.peers.get_mut(frame.from.index());
+        let (Some(Some(peer)), Some(link)) = (peer, LinkId::from_u8(ack.path)) else {
+            return false;
+        };
+        // Its delay says nothing then.
+        if peer.is_starved() || self.sh.ctx.poll_gap().covers(now) {
+            return false;
+        }
+        let path = peer.paths_mut().get_mut(link);
+        let Some(slot) = path.and_then(|path| path.on_lone_ack(now, &ack)) else {
+            return false;
+        };
+        self.sh.slots.release(slot);
+        frame.at += ACK_FIXED_LEN;
+        if frame.is_done() {
+            self.list_if_due(frame.from);
+        }
+        true
+    }
+
+    /// Puts `peer` into the queue of those with something to transmit, if it has anything.
+    #[inline]
+    pub(super) fn list_if_due(&mut self, peer: PeerId) {
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        if state.has_tx() {
+            return self.touch(peer);
+        }
+        if state.mark_timed() {
+            self.timed.push(peer);
+        }
+        self.left_counts.update(state.note_left());
+    }
+}

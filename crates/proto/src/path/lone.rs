@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A frame for a message that nothing waits before, and the acknowledgement of the only frame that is
+//! under way: what a round trip of short messages consists of. Both do what the general ways do
+//! (`outgoing`, `loss`), without looking for what cannot be there.
+
+use super::outgoing::{Bytes, Outgoing};
+use super::{Contents, Path, TxState};
+use crate::Instant;
+use crate::base::narrow::narrow;
+use crate::mem::slot::{SlotId, SlotPool};
+use portolan_wire::{Ack, FrameKind};
+
+impl Path {
+    /// A network on which nothing waits, and whose window and link have room: what is submitted now
+    /// may leave now.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        !self.params.lossless && !self.blocked && !self.has_waiting() && self.window_left() > 0
+    }
+
+    /// Numbers a frame of `len` bytes, which lies in its buffer behind [`Path::front_len`] bytes for
+    /// its checksum, and writes its header.
+    #[inline]
+    pub(crate) fn seal_lone(
+        &mut self,
+        now: Instant,
+        slots: &mut SlotPool,
+        session: u64,
+        (slot, len): (SlotId, usize),
+    ) -> Outgoing {
+        let front_len = self.front_len();
+        let off = narrow(front_len);
+        let num = self.number(now, Contents::Slot { slot, off }, len);
+        let header = self.header(FrameKind::Data, (num, 0), len, session);
+        let (front, frame) = slots.bytes_mut(slot).split_at_mut(front_len);
+        header.emit(frame);
+        self.put_sum(front, &frame[..len]);
+        self.outgoing((num, 1), Bytes::frame(slot, 0, front_len + len))
+    }
+
+    /// Applies an acknowledgement of the only frame that is under way, sent once, whose buffer it
+    /// returns. `None`, and nothing has changed, if it is another.
+    #[inline]
+    pub(crate) fn on_lone_ack(&mut self, now: Instant, ack: &Ack) -> Option<SlotId> {
+        let only = self.unacked.front().filter(|_| self.unacked.len() == 1)?;
+        let Contents::Slot { slot, .. } = only.contents else {
+            return None;
+        };
+        let is_plain = ack.word_count == 0
+            && (ack.echo_num, ack.echo_attempt) == (self.base_num, 0)
+            && ack.base == self.next_num()
+            && (only.attempt, only.state) == (0, TxState::Sent)
+            && self.in_flight == 1;
+        if !is_plain {
+            return None;
+        }
+        self.sample(now, ack);
+        self.unacked.clear();
+        self.base_num = ack.base;
+        self.in_flight = 0;
+        self.loss.on_all_landed(now);
+        self.judge_window(now, 1);
+        Some(slot)
+    }
+}
