@@ -9,6 +9,7 @@ mod tag_queue;
 mod unexpected;
 
 use crate::base::context::Context;
+use crate::base::narrow::narrow;
 use crate::base::request::Request;
 use crate::mem::held::HeldPool;
 use crate::{Address, Event, OpError, OpId, PeerId, PortId, PortMode};
@@ -149,6 +150,27 @@ impl Matching {
         match found {
             (Match::Nothing, true) if arrival != Arrival::Parts => Match::Discarded,
             (found, _) => found,
+        }
+    }
+
+    /// The receive for a message of `len` bytes, taken if it is the first that is looked at and holds
+    /// the message.
+    #[inline]
+    pub(crate) fn take_fitting(&mut self, peer: PeerId, to: &Address, len: u64) -> Option<Posted> {
+        match to {
+            Address::Port(port) => match self.port(*port)?.find_fitting(peer, len) {
+                Match::Posted(posted) => Some(posted),
+                Match::InPlace | Match::Nothing | Match::Discarded => None,
+            },
+            Address::MatchBits(match_bits) => {
+                let op = self.lists.take_fitting(peer, match_bits, narrow(len))?;
+                Some(Posted {
+                    op,
+                    base: 0,
+                    len,
+                    source: Some(peer),
+                })
+            }
         }
     }
 

@@ -48,7 +48,7 @@ pub use remote::{
     RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
 };
 pub use seal::{SEAL_LEN, SEAL_TAG_LEN, SealNumber, SealedFrame, seal_header};
-pub use train::FragmentFrame;
+pub use train::{FragmentFrame, PartAhead};
 
 use core::fmt;
 

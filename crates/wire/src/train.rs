@@ -4,7 +4,7 @@
 
 use crate::field::{u16_at, u32_at};
 use crate::frame::{FRAME_HEADER_LEN, FrameHeader, FrameKind};
-use crate::record::{FRAGMENT_LEN, Fragment};
+use crate::record::{ACK_FIXED_LEN, Ack, FRAGMENT_LEN, Fragment};
 
 /// Places in such a frame that differ from those of the frame before: its length, its number, the
 /// length of its part and where that belongs.
@@ -55,11 +55,11 @@ impl FragmentFrame {
     }
 
     /// If `datagram` is the frame that comes `ahead` numbers after this one, `first`, and has the
-    /// part that lies `ahead` parts further on in the message: the bytes of its payload. They are as
-    /// many as in this one, or fewer in the message's last part.
+    /// part that lies `ahead` parts further on in the message: that part. It is as long as in this
+    /// one, or shorter in the message's last.
     #[inline]
     #[must_use]
-    pub fn part_ahead(&self, first: &[u8], datagram: &[u8], ahead: u32) -> Option<usize> {
+    pub fn part_ahead(&self, first: &[u8], datagram: &[u8], ahead: u32) -> Option<PartAhead> {
         let head_len = self.head_len();
         if datagram.len() < head_len || first.len() < head_len {
             return None;
@@ -82,8 +82,26 @@ impl FragmentFrame {
         let left = self.fragment.message_len.checked_sub(offset)?;
         let fits = len == full_len && len <= left || 0 < len && len < full_len && len == left;
         let len = usize::try_from(len).ok()?;
-        (fits && is_end(datagram, head_len + len)).then_some(len)
+        let end = head_len + len;
+        if !fits {
+            return None;
+        }
+        if is_end(datagram, end) {
+            return Some(PartAhead { len, ack: None });
+        }
+        let ack = Ack::peek(datagram.get(end..)?).filter(|ack| ack.word_count == 0)?;
+        let ack = Some(ack);
+        is_end(datagram, end + ACK_FIXED_LEN).then_some(PartAhead { len, ack })
     }
+}
+
+/// What stands in a frame that follows the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartAhead {
+    /// Bytes of payload.
+    pub len: usize,
+    /// An acknowledgement without a bitmap is piggybacked.
+    pub ack: Option<Ack>,
 }
 
 /// Whether the records of `datagram` end at `end`, with the last byte or with padding (`P1.5`).
@@ -159,7 +177,10 @@ mod tests {
             let first = frame(u32::MAX, 0, 100, match_bits, 0);
             let parsed = FragmentFrame::parse(&first).unwrap();
             assert_eq!(first.len(), parsed.head_len() + parsed.part_len());
-            let ahead = |bytes: &[u8], ahead| parsed.part_ahead(&first, bytes, ahead);
+            let ahead = |bytes: &[u8], ahead| {
+                let part = parsed.part_ahead(&first, bytes, ahead)?;
+                part.ack.is_none().then_some(part.len)
+            };
             assert_eq!(ahead(&frame(0, 100, 100, match_bits, 0), 1), Some(100));
             assert_eq!(ahead(&frame(1, 200, 50, match_bits, 0), 2), Some(50));
             assert_eq!(ahead(&frame(1, 200, 50, match_bits, 50), 2), Some(50));
@@ -180,7 +201,11 @@ mod tests {
             let first = frame(4, 0, 100, match_bits, 0);
             let parsed = FragmentFrame::parse(&first).unwrap();
             let next = frame(5, 100, 100, match_bits, 0);
-            assert_eq!(parsed.part_ahead(&first, &next, 1), Some(100));
+            let part = PartAhead {
+                len: 100,
+                ack: None,
+            };
+            assert_eq!(parsed.part_ahead(&first, &next, 1), Some(part));
             for at in 0..parsed.head_len() {
                 let mut other = next.clone();
                 other[at] ^= 1;
@@ -190,6 +215,45 @@ mod tests {
                 assert_eq!(parsed.part_ahead(&first, &next[..len], 1), None);
                 assert_eq!(FragmentFrame::parse(&next[..len]), None);
             }
+        }
+    }
+
+    #[test]
+    fn the_last_frame_may_piggyback_an_acknowledgement_without_a_bitmap() {
+        for match_bits in LABELS {
+            let first = frame(4, 0, 100, match_bits, 0);
+            let parsed = FragmentFrame::parse(&first).unwrap();
+            let ack = Ack {
+                path: 1,
+                word_count: 0,
+                echo_attempt: 0,
+                delay_us: 7,
+                base: 9,
+                echo_num: 8,
+            };
+            for pad in [0, 1, 30] {
+                let mut last = frame(6, 200, 50, match_bits, ACK_FIXED_LEN + pad);
+                let at = parsed.head_len() + 50;
+                ack.emit(&mut last[at..]);
+                let part = PartAhead {
+                    len: 50,
+                    ack: Some(ack),
+                };
+                assert_eq!(parsed.part_ahead(&first, &last, 2), Some(part));
+                // With a bitmap, or with something behind it, it is for others.
+                let mut other = last.clone();
+                other[at + 2] = 1;
+                assert_eq!(parsed.part_ahead(&first, &other, 2), None);
+                if pad > 0 {
+                    let mut other = last.clone();
+                    other[at + ACK_FIXED_LEN] = 7;
+                    assert_eq!(parsed.part_ahead(&first, &other, 2), None);
+                }
+            }
+            let short = frame(6, 200, 50, match_bits, ACK_FIXED_LEN - 1);
+            let mut short = short;
+            short[parsed.head_len() + 50] = 8;
+            assert_eq!(parsed.part_ahead(&first, &short, 2), None);
         }
     }
 

@@ -77,7 +77,9 @@ impl Engine {
         let Some(transmit) = core.send_lone(now, peer, spec, bytes) else {
             return false;
         };
-        let (_, link, result) = self.links.hand_over(*turn, ops, seals.as_deref_mut(), &transmit);
+        let (_, link, result) = self
+            .links
+            .hand_over(*turn, ops, seals.as_deref_mut(), &transmit);
         if let Err(error) = result {
             self.on_unsent(now, (peer, link), error);
         }
@@ -132,7 +134,9 @@ impl Engine {
             let Some(transmit) = core.poll_transmit(now) else {
                 break;
             };
-            let (peer, link, result) = self.links.hand_over(turn, ops, seals.as_deref_mut(), &transmit);
+            let (peer, link, result) =
+                self.links
+                    .hand_over(turn, ops, seals.as_deref_mut(), &transmit);
             match result {
                 Ok(()) => count += 1,
                 Err(error) => self.on_unsent(now, (peer, link), error),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The short way of a message on its own between hosts: from the caller's memory into a frame that
-//! leaves this instant, past the queues; and of the acknowledgement that comes for it.
+//! The short way of a message on its own between hosts: from the caller's memory into frames that
+//! leave this instant, past the queues; and of the acknowledgement that comes for it.
 //!
 //! As all short ways, it says no where it does not apply, and changes nothing then.
 
+use super::list;
 use crate::{Admitted, Core, Instant, LinkId, PeerId, SendSpec, Transmit};
 use portolan_wire::{ACK_FIXED_LEN, Ack};
 
@@ -14,11 +15,12 @@ impl Core {
     #[must_use]
     pub fn may_send_lone(&self, peer: PeerId, spec: &SendSpec, len: usize) -> bool {
         let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
-        peer.is_some_and(|peer| peer.may_send_lone(spec, len))
+        peer.is_some_and(|peer| peer.may_send_lone(&self.sh.ctx, spec, len))
     }
 
-    /// Accepts a message that [may](Core::may_send_lone) leave at once, and hands out its frame, as
-    /// [`Core::poll_transmit`] would. What becomes of the frame is said as there.
+    /// Accepts a message that [may](Core::may_send_lone) leave at once, and hands out its frames, as
+    /// [`Core::poll_transmit`] would: as many as the window and a call take. What becomes of them is
+    /// said as there.
     #[inline]
     pub fn send_lone(
         &mut self,
@@ -37,23 +39,49 @@ impl Core {
         let counters = self.sh.ctx.counters_mut();
         counters.messages_sent += 1;
         counters.frames_sent += 1;
-        if state.mark_timed() {
-            self.timed.push(peer);
-        }
         self.left_counts.update(state.note_in_flight());
+        match state.has_waiting(outgoing.link) {
+            true => list(&mut self.ready, &mut self.timed, state),
+            false if state.mark_timed() => self.timed.push(peer),
+            false => {}
+        }
         self.sent = Some((peer, outgoing));
         Some(self.view(peer, &outgoing))
     }
 
-    /// Takes the next record of an admitted frame, if that is an acknowledgement of the only frame under
-    /// way on its path, and nothing waits for it. `head` is what [`Core::admit`] was given.
+    /// Takes the next record of an admitted frame, if that is an acknowledgement of all that is under way
+    /// on its path, and nothing waits for it. `head` is what [`Core::admit`] was given.
     #[inline]
     pub fn take_ack(&mut self, now: Instant, frame: &mut Admitted, head: &[u8]) -> bool {
         let end = head.len().min(frame.total_len);
         let Some(ack) = head.get(frame.at..end).and_then(Ack::peek) else {
             return false;
         };
-        let peer = self.peers.get_mut(frame.from.index());
+        if !self.on_ack_of_all(now, frame.from, &ack) {
+            return false;
+        }
+        frame.at += ACK_FIXED_LEN;
+        if frame.is_done() {
+            self.list_if_due(frame.from);
+        }
+        true
+    }
+
+    /// Applies an acknowledgement without a bitmap.
+    #[inline]
+    pub(super) fn on_plain_ack(&mut self, now: Instant, from: PeerId, ack: &Ack) {
+        if !self.on_ack_of_all(now, from, ack)
+            && let Err(reason) = self.on_ack(now, from, ack, &[])
+        {
+            self.sh.ctx.drop_for(reason);
+        }
+    }
+
+    /// Applies an acknowledgement of all that is under way on its path, if nothing waits for it; whether
+    /// it is one.
+    #[inline]
+    fn on_ack_of_all(&mut self, now: Instant, from: PeerId, ack: &Ack) -> bool {
+        let peer = self.peers.get_mut(from.index());
         let (Some(Some(peer)), Some(link)) = (peer, LinkId::from_u8(ack.path)) else {
             return false;
         };
@@ -62,15 +90,7 @@ impl Core {
             return false;
         }
         let path = peer.paths_mut().get_mut(link);
-        let Some(slot) = path.and_then(|path| path.on_lone_ack(now, &ack)) else {
-            return false;
-        };
-        self.sh.slots.release(slot);
-        frame.at += ACK_FIXED_LEN;
-        if frame.is_done() {
-            self.list_if_due(frame.from);
-        }
-        true
+        path.is_some_and(|path| path.on_ack_of_all(now, ack, &mut self.sh.slots))
     }
 
     /// Puts `peer` into the queue of those with something to transmit, if it has anything.

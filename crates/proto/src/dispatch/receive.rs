@@ -353,7 +353,7 @@ impl Core {
         }
     }
 
-    fn on_ack(
+    pub(super) fn on_ack(
         &mut self,
         now: Instant,
         from: PeerId,

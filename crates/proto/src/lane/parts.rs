@@ -80,6 +80,38 @@ impl Lanes {
         Some(dest)
     }
 
+    /// All fragments of a message, `len` bytes behind one another, if it is the next of its lane and the
+    /// first receive for it holds it: it is delivered as one that came in a frame, and nothing
+    /// gathers. Where they are to be copied, before the events that follow; `None`, and nothing has
+    /// changed, where they must gather.
+    pub(crate) fn take_whole_run(
+        &mut self,
+        env: &mut Env<'_>,
+        first: &Fragment,
+        len: u64,
+    ) -> Option<Dest> {
+        let Fragment {
+            message,
+            message_len,
+            offset,
+        } = first;
+        let is_whole = *offset == 0 && u64::from(*message_len) == len;
+        let (lane, charge) = (message.lane, charge(*message_len as usize));
+        // News of the buffer must be heard first.
+        let may = is_whole
+            && *message_len as usize <= FRAGMENTED_LEN_MAX
+            && !env.sh.ctx.has_event()
+            && self.may_take(lane, message.seq, charge);
+        if !may {
+            return None;
+        }
+        let to = Address::of(message);
+        let posted = env.sh.matching.take_fitting(env.peer, &to, len)?;
+        self.take(lane, charge, env.sh.ctx.credit_len());
+        self.deliver(env, lane, &to, Some(posted.op), len, Data::Placed, None);
+        Some(Dest::Op(posted.op, posted.base))
+    }
+
     /// The entry of the message that `fragment` is a part of, and its place; it is made and matched
     /// if this part is the first. It may be whole.
     fn gathering(

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A frame for a message that nothing waits before, and the acknowledgement of the only frame that is
-//! under way: what a round trip of short messages consists of. Both do what the general ways do
-//! (`outgoing`, `loss`), without looking for what cannot be there.
+//! A frame for a message that nothing waits before, and the acknowledgement of all that is under way:
+//! what a round trip of messages consists of. Both do what the general ways do (`outgoing`, `loss`),
+//! without looking for what cannot be there.
 
 use super::outgoing::{Bytes, Outgoing};
-use super::{Contents, Path, TxState};
+use super::{Contents, InFlight, Path};
 use crate::Instant;
 use crate::base::narrow::narrow;
 use crate::mem::slot::{SlotId, SlotPool};
@@ -38,28 +38,31 @@ impl Path {
         self.outgoing((num, 1), Bytes::frame(slot, 0, front_len + len))
     }
 
-    /// Applies an acknowledgement of the only frame that is under way, sent once, whose buffer it
-    /// returns. `None`, and nothing has changed, if it is another.
+    /// Applies an acknowledgement of all that is under way, frames with their bytes in buffers of which
+    /// none counts as lost. `false`, and nothing has changed, if it is another.
     #[inline]
-    pub(crate) fn on_lone_ack(&mut self, now: Instant, ack: &Ack) -> Option<SlotId> {
-        let only = self.unacked.front().filter(|_| self.unacked.len() == 1)?;
-        let Contents::Slot { slot, .. } = only.contents else {
-            return None;
-        };
+    pub(crate) fn on_ack_of_all(&mut self, now: Instant, ack: &Ack, slots: &mut SlotPool) -> bool {
+        let count = self.unacked.len();
+        let in_slot = |entry: &InFlight| matches!(entry.contents, Contents::Slot { .. });
         let is_plain = ack.word_count == 0
-            && (ack.echo_num, ack.echo_attempt) == (self.base_num, 0)
             && ack.base == self.next_num()
-            && (only.attempt, only.state) == (0, TxState::Sent)
-            && self.in_flight == 1;
+            && self.in_flight == count
+            && count > 0
+            && self.unacked.iter().all(in_slot);
         if !is_plain {
-            return None;
+            return false;
         }
         self.sample(now, ack);
-        self.unacked.clear();
+        for entry in self.unacked.drain(..) {
+            if let Contents::Slot { slot, .. } = entry.contents {
+                slots.release(slot);
+            }
+        }
         self.base_num = ack.base;
         self.in_flight = 0;
+        self.pop_acked();
         self.loss.on_all_landed(now);
-        self.judge_window(now, 1);
-        Some(slot)
+        self.judge_window(now, count);
+        true
     }
 }

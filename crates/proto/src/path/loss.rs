@@ -84,7 +84,7 @@ impl LossState {
         self.last_sent_at = now;
     }
 
-    /// The only frame under way has arrived.
+    /// All that was under way has arrived.
     #[inline]
     pub(super) fn on_all_landed(&mut self, now: Instant) {
         self.timeouts = 0;
@@ -219,7 +219,7 @@ impl Path {
         }
     }
 
-    fn pop_acked(&mut self) {
+    pub(super) fn pop_acked(&mut self) {
         while self
             .unacked
             .front()

@@ -96,13 +96,20 @@ impl Paths {
     }
 
     /// The path for the frames of a message of `len` bytes that fills several. `P6.5`
-    pub(crate) fn run_path(&mut self, ctx: &Context, len: usize) -> Option<&mut Path> {
-        let small = self.small?;
-        let by = match self.bulk {
-            Some(bulk) if len > ctx.choice().small_run_len_max => bulk,
-            _ => small,
-        };
-        self.get_mut(by)
+    pub(crate) fn run_path(&self, ctx: &Context, len: usize) -> Option<&Path> {
+        self.get(self.run_link(ctx, len)?)
+    }
+
+    pub(crate) fn run_path_mut(&mut self, ctx: &Context, len: usize) -> Option<&mut Path> {
+        self.get_mut(self.run_link(ctx, len)?)
+    }
+
+    #[inline]
+    fn run_link(&self, ctx: &Context, len: usize) -> Option<LinkId> {
+        match self.bulk {
+            Some(bulk) if len > ctx.choice().small_run_len_max => Some(bulk),
+            _ => self.small,
+        }
     }
 
     /// Whether `lane` may put another message into frames for small messages.

@@ -563,7 +563,7 @@ impl Paths {
             let bytes = &mut bytes[parts.header_len..];
             return Some(Staging::whole(bytes, FlushHint::Full));
         }
-        let path = self.run_path(ctx, parts.len)?;
+        let path = self.run_path_mut(ctx, parts.len)?;
         let batch_len = path.batch_len(ctx, parts.len);
         Some(path.stage_run_of(slots, parts, batch_len))
     }

@@ -1,35 +1,85 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message that nothing waits before: into a frame of its own, which leaves at once.
+//! A message that nothing waits before: into frames of its own, which leave at once.
 
 use super::Peer;
+use crate::base::context::Context;
 use crate::base::credit::charge;
+use crate::base::narrow::narrow;
 use crate::path::Path;
 use crate::path::ack::ACK_LEN_MAX;
 use crate::path::outgoing::Outgoing;
 use crate::shared::Shared;
-use crate::{Instant, Left, SendSpec};
-use portolan_wire::FRAME_HEADER_LEN;
+use crate::{Instant, Left, LinkId, SendSpec};
+use portolan_wire::{FRAME_HEADER_LEN, Fragment};
 
 impl Peer {
-    /// Whether a message of `len` bytes may leave this instant in a numbered frame: nothing waits that
-    /// would leave before it, and it fits. `P4.10`
+    /// Whether a message of `len` bytes may leave this instant in numbered frames: nothing waits that
+    /// would leave before it, and it goes without asking. `P4.5`, `P4.10`
     #[inline]
-    pub(crate) fn may_send_lone(&self, spec: &SendSpec, len: usize) -> bool {
+    pub(crate) fn may_send_lone(&self, ctx: &Context, spec: &SendSpec, len: usize) -> bool {
         let Some(path) = self.paths.small_path() else {
             return false;
         };
-        self.is_open()
-            && path.is_free()
-            && path.fits_shared(spec.header_len() + len)
+        let is_free = |path: &Path| path.is_free() && !self.session.has_handshake(path.link());
+        let goes = match path.fits_shared(spec.header_len() + len) {
+            true => is_free(path),
+            false => {
+                let run_path = self.paths.run_path(ctx, len);
+                len <= ctx.eager_len_max(false) && run_path.is_some_and(is_free)
+            }
+        };
+        goes && self.is_open()
             && !spec.best_effort
-            && !self.session.has_handshake(path.link())
             && !self.has_control()
+            && !self.is_starved()
             && self.lanes.has_credit(spec.lane, charge(len))
     }
 
-    /// Accepts such a message: the frame that leaves for it. Acknowledgements are piggybacked.
+    /// Accepts such a message: what leaves for it now. Of one that fills several frames some may wait,
+    /// for the window. Acknowledgements are piggybacked.
     #[inline]
     pub(crate) fn send_lone(
+        &mut self,
+        now: Instant,
+        sh: &mut Shared,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Option<Outgoing> {
+        let path = self.paths.small_path()?;
+        match path.fits_shared(spec.header_len() + bytes.len()) {
+            true => self.send_lone_frame(now, sh, spec, bytes),
+            false => self.send_lone_run(now, sh, spec, bytes),
+        }
+    }
+
+    /// A message that fills several frames: they leave with one call, as far as the window goes.
+    fn send_lone_run(
+        &mut self,
+        now: Instant,
+        sh: &mut Shared,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Option<Outgoing> {
+        let len = bytes.len();
+        let path = self.paths.run_path_mut(&sh.ctx, len)?;
+        let link = path.link();
+        let batch_len = path.batch_len(&sh.ctx, len);
+        let seq = self.lanes.tx(spec.lane).reserve(charge(len))?;
+        let fragment = Fragment {
+            // Each of them has its own length.
+            message: spec.message(0, seq),
+            message_len: narrow(len),
+            offset: 0,
+        };
+        path.stage_run(&mut sh.slots, &fragment, len, batch_len)
+            .push(bytes);
+        let batch = self.next_batch(now, sh, link);
+        Some(batch.expect("a run waits, alone, and the window has room"))
+    }
+
+    /// A message that goes into a frame of its own.
+    #[inline]
+    fn send_lone_frame(
         &mut self,
         now: Instant,
         sh: &mut Shared,
@@ -55,6 +105,12 @@ impl Peer {
         let path = self.paths.small_mut()?;
         let frame = (slot, end - front_len);
         Some(path.seal_lone(now, &mut sh.slots, session, frame))
+    }
+
+    /// Something waits to be sent by `link`.
+    #[inline]
+    pub(crate) fn has_waiting(&self, link: LinkId) -> bool {
+        self.paths.get(link).is_some_and(Path::has_waiting)
     }
 
     /// A frame is under way now: so much is left at least. Says what was and what is, if that has

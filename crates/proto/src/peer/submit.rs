@@ -75,7 +75,7 @@ impl Peer {
             message.emit(out);
             return Ok(Staging::whole(&mut out[header_len..], FlushHint::Full));
         }
-        let Some(path) = self.paths.run_path(&sh.ctx, len) else {
+        let Some(path) = self.paths.run_path_mut(&sh.ctx, len) else {
             return Err(Refused::NotUp);
         };
         let batch_len = path.batch_len(&sh.ctx, len);

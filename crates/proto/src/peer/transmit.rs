@@ -198,7 +198,12 @@ impl Peer {
     }
 
     /// As many of the waiting runs of fragments as one GSO batch takes.
-    fn next_batch(&mut self, now: Instant, sh: &mut Shared, link: LinkId) -> Option<Outgoing> {
+    pub(super) fn next_batch(
+        &mut self,
+        now: Instant,
+        sh: &mut Shared,
+        link: LinkId,
+    ) -> Option<Outgoing> {
         let more = self.is_starved();
         let path = self.paths.get_mut(link)?;
         let mut batch = path.take_batch(&mut sh.slots, more)?;

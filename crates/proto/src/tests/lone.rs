@@ -18,6 +18,13 @@ const HIGH: SendSpec = SendSpec {
     ..LOW
 };
 
+/// A port whose receives have buffers.
+const TAKEN: PortId = PortId::user(6);
+const TO_TAKEN: SendSpec = SendSpec {
+    to: Address::Port(TAKEN),
+    ..LOW
+};
+
 /// Longer than acknowledgements wait for company.
 const SOON: Duration = Duration::from_millis(1);
 
@@ -31,7 +38,11 @@ fn up(links: &[LinkId], wants: [bool; 2]) -> Pair {
 }
 
 fn got(pair: &Pair, end: usize) -> Vec<&[u8]> {
-    pair.ends[end].got.iter().map(|got| &got.bytes[..]).collect()
+    pair.ends[end]
+        .got
+        .iter()
+        .map(|got| &got.bytes[..])
+        .collect()
 }
 
 #[track_caller]
@@ -56,7 +67,10 @@ fn lone_messages_arrive_and_their_acknowledgements_ride_on_the_answers() {
         assert_eq!(pair.ends[0].core.counters().frames_sent, frames + 50);
         pair.run(SOON);
         assert_eq!(got(&pair, 1).len(), 50);
-        assert_eq!(got(&pair, 0), (0..50).map(|byte| [byte; 9]).collect::<Vec<_>>());
+        assert_eq!(
+            got(&pair, 0),
+            (0..50).map(|byte| [byte; 9]).collect::<Vec<_>>()
+        );
         // Only the last one of end 1 was acknowledged by a frame without a message.
         assert_eq!(pair.lone_acks, acks + 1, "the harness takes those in front");
         assert_eq!(pair.summed > 0, wants[0], "sums that the core puts there");
@@ -89,17 +103,16 @@ fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
         reorder: 0.1,
         corrupt: 0.0,
     };
+    // One frame, and several.
+    const LENS: [usize; 4] = [1, 100, 1000, 4000];
     let mut lone = 0;
     for round in 0..400_u32 {
         for from in [0, 1] {
             let bytes = round.to_le_bytes();
-            match pair.lone_frame(from, &LOW, &bytes) {
-                Some((link, frame)) => {
-                    lone += 1;
-                    let frame = pair.take_sum(link, frame);
-                    pair.put(1 - from, link, frame);
-                }
-                None => pair.ends[from].send([B, A][from], &LOW, &bytes).unwrap(),
+            let bytes = bytes.repeat(LENS[round as usize % LENS.len()]);
+            match pair.may_send_lone(from, &LOW, &bytes) {
+                true => lone += 1,
+                false => pair.ends[from].send([B, A][from], &LOW, &bytes).unwrap(),
             }
         }
         pair.run(Duration::from_micros(40));
@@ -107,7 +120,11 @@ fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
     pair.faults = Faults::default();
     pair.run(Duration::from_secs(2));
     assert!(lone > 200, "{lone} of 800 found the way open");
-    let sent: Vec<_> = (0..400_u32).map(u32::to_le_bytes).collect();
+    let sent = (0..400_u32).map(|round| {
+        let len = LENS[round as usize % LENS.len()];
+        round.to_le_bytes().repeat(len)
+    });
+    let sent: Vec<_> = sent.collect();
     for end in [0, 1] {
         assert_eq!(got(&pair, end), sent, "end {end}");
     }
@@ -117,9 +134,13 @@ fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
 #[test]
 fn a_lone_frame_that_the_link_refused_leaves_later() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
-    assert!(pair.lone_frame(0, &LOW, b"refused").is_some());
-    pair.ends[0].core.transmit_refused();
-    assert!(!pair.ends[0].core.may_send_lone(B, &LOW, 7), "the link is full");
+    let core = &mut pair.ends[0].core;
+    assert!(core.send_lone(pair.now, B, &LOW, b"refused").is_some());
+    core.transmit_refused();
+    assert!(
+        !pair.ends[0].core.may_send_lone(B, &LOW, 7),
+        "the link is full"
+    );
     pair.ends[0].core.link_ready(LinkId::UDP);
     pair.run(SOON);
     assert_eq!(got(&pair, 1), [b"refused"]);
@@ -129,11 +150,15 @@ fn a_lone_frame_that_the_link_refused_leaves_later() {
 #[test]
 fn the_way_is_closed_where_something_waits_or_does_not_fit() {
     let pair = Pair::new(&[LinkId::UDP], 3);
-    assert!(!pair.ends[0].core.may_send_lone(B, &LOW, 8), "no session yet");
+    assert!(
+        !pair.ends[0].core.may_send_lone(B, &LOW, 8),
+        "no session yet"
+    );
     let mut pair = up(&[LinkId::UDP], [false, false]);
     let core = &pair.ends[0].core;
     assert!(core.may_send_lone(B, &LOW, 1400));
-    assert!(!core.may_send_lone(B, &LOW, 1472), "too long for a frame");
+    assert!(core.may_send_lone(B, &LOW, 64 * 1024), "in several frames");
+    assert!(!core.may_send_lone(B, &LOW, 64 * 1024 + 1), "it must ask");
     let best_effort = SendSpec {
         best_effort: true,
         ..LOW
@@ -175,8 +200,65 @@ fn the_acknowledgement_of_one_of_two_frames_is_left_to_the_general_way() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     let acks = pair.lone_acks;
     pair.send_lone(0, &LOW, b"one");
+    pair.run(Duration::from_micros(50));
+    // The acknowledgement of the first is on its way.
     pair.send_lone(0, &LOW, b"two");
+    pair.run(Duration::from_micros(8));
+    assert_eq!(pair.lone_acks, acks);
     pair.run(SOON);
-    assert_eq!((got(&pair, 1).len(), pair.lone_acks), (2, acks));
+    assert_eq!((got(&pair, 1).len(), pair.lone_acks), (2, acks + 1));
+    check_empty(&pair);
+}
+
+/// A message of several frames that come together goes straight to the receive that waits for it.
+#[test]
+fn a_message_of_several_frames_leaves_with_one_call_and_is_copied_once() {
+    for wants in [[false, false], [true, true]] {
+        let mut pair = up(&[LinkId::UDP], wants);
+        pair.ends[1].core.open_port(TAKEN, PortMode::Posted);
+        for len in [1473, 5000, 20_000, 60_000] {
+            let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            pair.ends[1].post(TAKEN, len, Some(A));
+            let runs = pair.runs_taken;
+            pair.send_lone(0, &TO_TAKEN, &bytes);
+            pair.run(SOON);
+            assert_eq!(got(&pair, 1), [&bytes[..]], "{len}");
+            assert!(pair.runs_taken > runs, "{len}");
+            assert_eq!(pair.ends[1].core.counters().messages_held, 0);
+            pair.ends[1].got.clear();
+        }
+        check_empty(&pair);
+    }
+}
+
+#[test]
+fn what_the_window_keeps_back_of_a_long_message_follows() {
+    let mut pair = up(&[LinkId::UDP], [false, false]);
+    for (end, peer) in [(0, B), (1, A)] {
+        let paths = pair.ends[end].core.peer_mut(peer).paths_mut();
+        paths.get_mut(LinkId::UDP).unwrap().set_windows(8);
+    }
+    let bytes: Vec<u8> = (0..40_000_u32).map(|at| (at % 253) as u8).collect();
+    pair.send_lone(0, &LOW, &bytes);
+    assert_eq!(pair.ends[0].core.left(), Left::Unsent);
+    pair.run(SOON);
+    assert_eq!(got(&pair, 1), [&bytes[..]]);
+    check_empty(&pair);
+}
+
+/// A frame of a run is lost: the others gather, and the message goes to its buffer when it is whole.
+#[test]
+fn a_run_with_a_hole_gathers_until_it_is_whole() {
+    let mut pair = up(&[LinkId::UDP], [true, true]);
+    pair.ends[1].core.open_port(TAKEN, PortMode::Posted);
+    let bytes: Vec<u8> = (0..20_000_u32).map(|at| (at % 249) as u8).collect();
+    pair.ends[1].post(TAKEN, 20_000, None);
+    pair.swallow = Some(bytes[9000..9040].to_vec());
+    pair.send_lone(0, &TO_TAKEN, &bytes);
+    pair.run(Duration::from_micros(100));
+    assert!(pair.ends[1].got.is_empty());
+    pair.swallow = None;
+    pair.run(Duration::from_millis(50));
+    assert_eq!(got(&pair, 1), [&bytes[..]]);
     check_empty(&pair);
 }

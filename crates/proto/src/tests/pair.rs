@@ -97,7 +97,7 @@ pub(super) struct Pair {
     pub(super) calls: Vec<usize>,
     /// Frames that left with their sum in front.
     pub(super) summed: usize,
-    /// Acknowledgements that were taken as that of the only frame under way.
+    /// Acknowledgements that were taken as that of all that was under way.
     pub(super) lone_acks: usize,
     wires: Vec<Wire>,
     order: u64,
@@ -527,7 +527,7 @@ impl Pair {
     }
 
     /// A frame without the sum that the core has put in front of it, which is right.
-    pub(super) fn take_sum(&mut self, link: LinkId, frame: Vec<u8>) -> Vec<u8> {
+    fn take_sum(&mut self, link: LinkId, frame: Vec<u8>) -> Vec<u8> {
         if link == LinkId::STREAM || !CheckedFrame::has_sum(&frame) {
             return frame;
         }
@@ -538,7 +538,7 @@ impl Pair {
         checked.frame.to_vec()
     }
 
-    pub(super) fn put(&mut self, to: usize, link: LinkId, mut frame: Vec<u8>) {
+    fn put(&mut self, to: usize, link: LinkId, mut frame: Vec<u8>) {
         let is_long = |(narrow, len)| narrow == link && frame.len() > len;
         if self.dead == Some(link)
             || self.deaf == Some((to, link))
@@ -622,27 +622,23 @@ impl Pair {
 
     /// Sends by the short way of a message on its own, which must be open, over the faulty wire.
     pub(super) fn send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) {
-        let frame = self.lone_frame(from, spec, bytes);
-        let (link, frame) = frame.expect("nothing waits");
-        let frame = self.take_sum(link, frame);
-        self.put(1 - from, link, frame);
+        assert!(self.may_send_lone(from, spec, bytes), "nothing waits");
     }
 
-    /// The frame that such a message leaves in, if it may; it counts as sent.
-    pub(super) fn lone_frame(
-        &mut self,
-        from: usize,
-        spec: &SendSpec,
-        bytes: &[u8],
-    ) -> Option<(LinkId, Vec<u8>)> {
+    /// The same if the way is open; whether it is.
+    pub(super) fn may_send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) -> bool {
         let to = [B, A][from];
         let core = &mut self.ends[from].core;
-        let may = core.may_send_lone(to, spec, bytes.len());
-        let transmit = may.then(|| core.send_lone(self.now, to, spec, bytes).unwrap())?;
-        let Transmit::Frame { link, bytes, .. } = transmit else {
-            panic!("{transmit:?}");
-        };
-        Some((link, bytes.to_vec()))
+        if !core.may_send_lone(to, spec, bytes.len()) {
+            return false;
+        }
+        let transmit = core.send_lone(self.now, to, spec, bytes).unwrap();
+        let (link, frames) = (transmit.way().1, transmit.frames(&[]));
+        for frame in frames {
+            let frame = self.take_sum(link, frame);
+            self.put(1 - from, link, frame);
+        }
+        true
     }
 
     /// Receives what one end gets by one link as a link with speculative placement would. The place

@@ -74,7 +74,7 @@ impl Node {
         cost_ns
     }
 
-    /// The short way between hosts: in a frame of its own, at once. `false` where it is closed.
+    /// The short way between hosts: in frames of its own, at once. `false` where it is closed.
     pub(super) fn send_lone(
         &mut self,
         cx: &mut Context,

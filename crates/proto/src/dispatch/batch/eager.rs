@@ -3,7 +3,7 @@
 
 use crate::session::token_index;
 use crate::{Core, Instant, LinkId, TakenRun};
-use portolan_wire::FragmentFrame;
+use portolan_wire::{Ack, FragmentFrame};
 
 impl Core {
     /// [`Core::handle_run`] of datagrams with a fragment each, `first` in front.
@@ -37,14 +37,19 @@ impl Core {
         if most == 0 {
             return None;
         }
-        let (count, len) = measure(&frame, first, others.take(most as usize - 1));
+        let (count, len, ack) = measure(&frame, first, others.take(most as usize - 1));
         let (lanes, env) = &mut peer.lanes(&mut self.sh);
-        let dest = lanes.on_fragments(env, &frame.fragment, len as u64)?;
+        let dest = lanes
+            .take_whole_run(env, &frame.fragment, len as u64)
+            .or_else(|| lanes.on_fragments(env, &frame.fragment, len as u64))?;
         peer.on_heard(now);
-        let (num, ack) = (header.packet_num, self.sh.ctx.bulk_ack_times());
+        let (num, ack_times) = (header.packet_num, self.sh.ctx.bulk_ack_times());
         let path = peer.paths_mut().get_mut(link)?;
-        path.on_numbered_run(now, (num, count, header.attempt), ack);
+        path.on_numbered_run(now, (num, count, header.attempt), ack_times);
         self.sh.ctx.counters_mut().frames_received += u64::from(count);
+        if let Some(ack) = ack {
+            self.on_plain_ack(now, from, &ack);
+        }
         self.after_records(from);
         Some(TakenRun {
             dest,
@@ -56,23 +61,25 @@ impl Core {
     }
 }
 
-/// How many frames `first` and those of `others` are that continue it, and the bytes of their parts.
+/// How many frames `first` and those of `others` are that continue it, the bytes of their parts, and
+/// the acknowledgement that the last one carries.
 #[inline]
 fn measure<'a>(
     frame: &FragmentFrame,
     first: &[u8],
     others: impl Iterator<Item = &'a [u8]>,
-) -> (u32, usize) {
-    let (mut count, mut len) = (1, frame.part_len());
+) -> (u32, usize, Option<Ack>) {
+    let (mut count, mut len, mut ack) = (1, frame.part_len(), None);
     for other in others {
         let Some(part) = frame.part_ahead(first, other, count) else {
             break;
         };
         count += 1;
-        len += part;
-        if part < frame.part_len() {
+        len += part.len;
+        ack = part.ack;
+        if part.len < frame.part_len() || ack.is_some() {
             break;
         }
     }
-    (count, len)
+    (count, len, ack)
 }
