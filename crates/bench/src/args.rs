@@ -4,6 +4,7 @@
 use crate::conditions::{Auth, Conditions, PPM_PER_PERCENT, PlacementChoice, Schedule};
 use crate::interface::Interface;
 use crate::mpi::Mpi;
+use crate::remote::RemoteArgs;
 use clap::ValueEnum;
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use std::str::FromStr;
 
 /// Bytes of the largest message that a row may be asked for: two of them must fit in memory with
 /// ease.
-const SIZE_MAX: usize = 1 << 30;
+pub(crate) const SIZE_MAX: usize = 1 << 30;
 
 /// Options of `portolan bench`.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,7 +25,7 @@ pub struct BenchArgs {
     #[command(subcommand)]
     pub action: Option<Action>,
     /// What to measure; several are measured one after another.
-    #[arg(required = true, value_enum)]
+    #[arg(required_unless_present = "server", value_enum)]
     pub(crate) metrics: Vec<Metric>,
     /// Ways for the messages to take.
     #[arg(
@@ -103,6 +104,9 @@ pub struct BenchArgs {
     /// Stay on this host's loopback interface even where a lab would be allowed.
     #[arg(long)]
     pub(crate) loopback: bool,
+    /// Between two hosts.
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
 }
 
 /// What `portolan bench` does besides measuring.
@@ -178,6 +182,9 @@ impl BenchArgs {
     /// # Errors
     /// [`ArgsError`] names the option and the metric that it belongs to.
     pub fn check(&self) -> Result<(), ArgsError> {
+        if self.remote.client.is_some() {
+            self.check_between_hosts()?;
+        }
         let belongs = [
             (!self.loss.is_empty(), "--loss", Metric::Stream),
             (!self.interfere.is_empty(), "--interfere", Metric::Stream),
@@ -221,6 +228,28 @@ impl BenchArgs {
         Ok(())
     }
 
+    /// Refuses what two hosts cannot do together: what needs a lab, or one host.
+    fn check_between_hosts(&self) -> Result<(), ArgsError> {
+        let given = [
+            (self.loopback, "--loopback"),
+            (self.broker, "--broker"),
+            (!self.mpis.is_empty(), "--mpi"),
+            (!self.loss.is_empty(), "--loss"),
+            (!self.interfere.is_empty(), "--interfere"),
+            (self.paths.contains(&PathChoice::Shm), "--path shm"),
+            (self.metrics.contains(&Metric::Incast), "incast"),
+        ];
+        match given.into_iter().find(|(given, _)| *given) {
+            Some((_, option)) => Err(ArgsError::NotBetweenHosts { option }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this is the other host of somebody's measurement.
+    pub fn is_server(&self) -> bool {
+        self.remote.server
+    }
+
     /// The interfaces of the papers that can do the work, each once.
     pub(crate) fn interfaces_for(&self, metric: Metric, size: usize) -> Vec<Interface> {
         let mut interfaces = Vec::new();
@@ -244,11 +273,12 @@ impl BenchArgs {
         mpis
     }
 
-    /// The paths to measure, `all` resolved, each once.
+    /// The paths to measure, `all` resolved, each once; none within a host where there are two.
     pub(crate) fn paths(&self) -> Vec<Path> {
+        let has_memory = self.remote.client.is_none();
         let mut paths = Vec::new();
         for path in self.paths.iter().flat_map(|choice| choice.paths()) {
-            if !paths.contains(path) {
+            if !paths.contains(path) && (has_memory || *path != Path::Shm) {
                 paths.push(*path);
             }
         }
@@ -287,6 +317,12 @@ pub enum ArgsError {
     /// Shared memory is never sealed.
     #[error("--auth has no effect on shared memory: add a path, or leave it out")]
     AuthOnMemory,
+    /// It needs a lab, or one host.
+    #[error("{option} is not measured with --client: it needs one host or a lab; leave either out")]
+    NotBetweenHosts {
+        /// As it is written.
+        option: &'static str,
+    },
     /// The row's check mark does not fit.
     #[error("{metric} needs messages of at least {least} bytes: {size} is too few")]
     TooShort {
@@ -581,177 +617,4 @@ pub fn parse_seconds(text: &str, allowed: RangeInclusive<f64>) -> Result<f64, St
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn size_list_is_sorted_and_without_repetition() {
-        assert_eq!(
-            "1M, 64,8,1k,64".parse(),
-            Ok(SizeList(vec![8, 64, 1024, 1 << 20]))
-        );
-        assert_eq!("2K".parse(), Ok(SizeList(vec![2048])));
-    }
-
-    #[test]
-    fn size_list_refuses_what_is_no_size() {
-        for text in [
-            "",
-            "8,",
-            "k",
-            "-1",
-            "1.5k",
-            "8 64",
-            "1025M",
-            "99999999999999999999",
-            "1G",
-        ] {
-            let error = text.parse::<SizeList>().expect_err(text);
-            assert!(
-                error.contains("use") || error.contains("write"),
-                "no remedy in: {error}"
-            );
-        }
-    }
-
-    #[test]
-    fn seconds_refuse_nonsense() {
-        assert_eq!(seconds("0.5"), Ok(0.5));
-        for text in ["0", "-1", "nan", "inf", "x", "3601"] {
-            assert!(seconds(text).is_err(), "{text}");
-        }
-    }
-
-    #[derive(clap::Parser)]
-    struct Command {
-        #[command(flatten)]
-        args: BenchArgs,
-    }
-
-    fn parse(line: &str) -> Result<BenchArgs, clap::Error> {
-        use clap::Parser;
-        Command::try_parse_from(std::iter::once("bench").chain(line.split_whitespace()))
-            .map(|command| command.args)
-    }
-
-    #[test]
-    fn all_paths_are_measured_once_each() {
-        let args = parse("pingpong --path udp,all --vs tcp,udp --limits").expect("valid");
-        assert_eq!(
-            args.paths(),
-            [Path::Udp, Path::Shm, Path::Packet, Path::Auto]
-        );
-        assert_eq!(args.versus, [Versus::Tcp, Versus::Udp]);
-        assert_eq!(args.sizes_for(Metric::Pingpong), [8, 64, 1024]);
-    }
-
-    #[test]
-    fn every_placement_has_a_row_once() {
-        let args = parse("stream --placement all,bounce").expect("valid");
-        let conditions = args.conditions(Metric::Stream, Path::Udp);
-        assert_eq!(conditions.len(), 3);
-        assert!(conditions.iter().all(|one| one.placement.is_some()));
-        let plain = parse("stream").expect("valid");
-        assert_eq!(
-            plain.conditions(Metric::Stream, Path::Udp),
-            [Conditions::default()]
-        );
-        assert_eq!(
-            args.conditions(Metric::Pingpong, Path::Udp),
-            [Conditions::default()]
-        );
-    }
-
-    #[test]
-    fn every_proof_of_frames_has_a_row_on_networks() {
-        let args = parse("pingpong stream --auth none,token,aead --path all").expect("valid");
-        for metric in [Metric::Pingpong, Metric::Stream] {
-            let on = |path| args.conditions(metric, path);
-            let auths: Vec<_> = on(Path::Udp).iter().map(|one| one.auth).collect();
-            assert_eq!(
-                auths,
-                [Auth::None, Auth::Token, Auth::Aead].map(Some),
-                "{metric}"
-            );
-            assert_eq!(on(Path::Shm), [Conditions::default()]);
-        }
-        assert!(args.check().is_ok());
-    }
-
-    #[test]
-    fn raw_ethernet_by_a_broker_stands_beside_that_by_privilege() {
-        let args = parse("pingpong --path packet,udp --broker").expect("valid");
-        let of = |path| args.conditions(Metric::Pingpong, path);
-        let brokers: Vec<bool> = of(Path::Packet).iter().map(|one| one.broker).collect();
-        assert_eq!(brokers, [false, true]);
-        assert_eq!(of(Path::Udp), [Conditions::default()]);
-    }
-
-    #[test]
-    fn what_is_disturbed_stands_beside_what_is_not() {
-        let args = parse("stream --loss 1,0.5 --interfere 100").expect("valid");
-        let of = |path| args.conditions(Metric::Stream, path).len();
-        assert_eq!((of(Path::Udp), of(Path::Shm)), (6, 1));
-        let losses: Vec<u32> = args
-            .losses(Metric::Stream, Path::Udp)
-            .iter()
-            .map(|one| one.loss_ppm)
-            .collect();
-        assert_eq!(losses, [0, 10_000, 5_000]);
-        for line in [
-            "stream --loss 0",
-            "stream --loss 51",
-            "stream --loss nan",
-            "stream --interfere 9",
-            "incast --senders 1",
-            "incast --schedule first",
-        ] {
-            assert!(parse(line).is_err(), "{line}");
-        }
-    }
-
-    #[test]
-    fn options_that_would_have_no_effect_are_refused() {
-        for line in [
-            "rate --loss 1",
-            "pingpong --interfere 100",
-            "stream --schedule fair",
-            "rate --placement auto",
-            "pingpong --path shm --auth aead",
-            "pingpong --path udp,shm --broker",
-        ] {
-            let error = parse(line)
-                .expect("well-formed")
-                .check()
-                .expect_err(line)
-                .to_string();
-            assert!(
-                error.contains("no effect") && error.contains("leave"),
-                "{error}"
-            );
-        }
-        assert!(
-            parse("stream incast --loss 1 --schedule fair")
-                .expect("valid")
-                .check()
-                .is_ok()
-        );
-    }
-
-    #[test]
-    fn unknown_placements_are_refused_with_the_known_ones() {
-        let error = parse("stream --placement guess").expect_err("refused");
-        assert!(error.to_string().contains("possible values"), "{error}");
-    }
-
-    #[test]
-    fn a_time_and_a_count_exclude_each_other() {
-        assert!(parse("rate --seconds 2 --iterations 5").is_err());
-        assert!(parse("rate --iterations 0").is_err());
-        assert!(parse("--limits").is_err(), "a metric is required");
-        assert_eq!(
-            parse("stream rate").expect("valid").metrics,
-            [Metric::Stream, Metric::Rate]
-        );
-    }
-}
+mod tests;

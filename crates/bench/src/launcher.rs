@@ -6,6 +6,8 @@ use crate::mpi::MpiJob;
 use crate::place::{Place, Site};
 use anyhow::Result;
 use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Makes hosts to measure between, and runs jobs on them.
@@ -41,6 +43,8 @@ pub struct Job<'a> {
     pub command: &'a [String],
     /// Where the ranks run.
     pub places: &'a [Place],
+    /// The connection to the agent of the last rank, if that is a server's.
+    pub server: Option<Arc<TcpStream>>,
     /// The path that their messages take.
     pub path: Path,
     /// Further options of the job.

@@ -42,6 +42,7 @@ mod portolan_account;
 mod portolan_rows;
 mod progress;
 mod relative;
+mod remote;
 mod resume;
 mod rounds;
 mod rows;
@@ -66,6 +67,7 @@ pub use logp::{LogP, LongGap};
 pub use mpi::{Carrier, Mpi, MpiJob};
 pub use percentiles::Tail;
 pub use place::{Place, Site, SiteKind, pick_cores, pin};
+pub use remote::{Hosting, RemoteArgs, RemoteError, ServedRank, ServerHost, TOKEN_VARIABLE, serve};
 pub use resume::ResumeError;
 pub use schema::{Machine, Report, Row};
 pub use table::render;
@@ -80,6 +82,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use percentiles::Logs;
 use plan::Measurement;
 use progress::Progress;
+use remote::Remote;
 use schema::SCHEMA;
 use spec::{Burst, Program, Role, Spec};
 use std::cell::RefCell;
@@ -99,25 +102,45 @@ pub struct Outcome {
     pub complete: bool,
 }
 
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// What was measured before does not belong to it.
+    #[error(transparent)]
+    Resume(#[from] ResumeError),
+    /// There is no server to measure with.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+}
+
 /// Measures what `args` ask for and `earlier` does not hold. What cannot be measured is a note of the
 /// report.
 ///
 /// # Errors
-/// The figures of `earlier` are of another machine, or were measured in another manner.
+/// The figures of `earlier` are of another machine, or were measured in another manner; or the server that
+/// was named is not there.
 pub fn run(
     args: &BenchArgs,
     launcher: &dyn Launcher,
     earlier: Option<&Report>,
-) -> Result<Outcome, ResumeError> {
+) -> Result<Outcome, RunError> {
     let mut notes = Vec::new();
-    let site = choose_site(args, launcher, 2, &mut notes);
+    let remote = Remote::open(&args.remote)?;
+    let site = match &remote {
+        Some(remote) => remote.site()?,
+        None => choose_site(args, launcher, 2, &mut notes),
+    };
     let crowd = args
         .metrics
         .contains(&Metric::Incast)
         .then(|| choose_site(args, launcher, args.senders + 1, &mut notes));
     let mut report = Report {
         schema: SCHEMA,
-        machine: machine::describe(&site, args.repeat),
+        machine: machine::describe(
+            &site,
+            args.repeat,
+            remote.as_ref().map(|remote| &remote.host),
+        ),
         results: vec![],
         slower_variants: vec![],
         half_power: vec![],
@@ -131,6 +154,7 @@ pub fn run(
     let bench = Bench {
         args,
         launcher,
+        remote,
         site,
         crowd,
         logs: RefCell::new(Logs::new(args.hdr.clone())),
@@ -167,6 +191,8 @@ fn choose_site(
 struct Bench<'a> {
     args: &'a BenchArgs,
     launcher: &'a dyn Launcher,
+    /// Who runs the answering ends, if they are elsewhere.
+    remote: Option<Remote>,
     site: Site,
     /// The hosts of an incast.
     crowd: Option<Site>,
@@ -180,7 +206,13 @@ impl Bench<'_> {
         let work: Vec<_> = metrics
             .flat_map(|metric| {
                 let sizes = self.args.sizes_for(*metric).into_iter();
-                sizes.map(|size| (*metric, size, plan::rows(self.args, *metric, size)))
+                sizes.map(|size| {
+                    (
+                        *metric,
+                        size,
+                        plan::rows(self.args, *metric, size, self.site.mtu),
+                    )
+                })
             })
             .collect();
         let known = |(metric, size, rows): &(Metric, usize, Vec<plan::Wanted>)| {
@@ -242,7 +274,8 @@ impl Bench<'_> {
         let mut spec = self.spec(measurement, size);
         if let Some((_, path)) = measurement.program.job() {
             let places = self.places(measurement, path);
-            return portolan_rows::run(&mut spec, path, &places, self.launcher);
+            let by = (self.launcher, self.remote.as_ref());
+            return portolan_rows::run(&mut spec, path, &places, by);
         }
         if let Program::Mpi(mpi, carrier, metric, path) = measurement.program {
             let places = self.site.hosts_for(path);
@@ -252,7 +285,7 @@ impl Bench<'_> {
         let _loss = self.lose(measurement)?;
         // Kept open until the ends are done; it has no name that could be left behind.
         let _shared = share(&mut spec)?;
-        worker::run_bare(&spec)
+        worker::run_bare(&spec, self.remote.as_ref())
     }
 
     /// Where the ranks of a Portolan row run.

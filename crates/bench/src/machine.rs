@@ -4,22 +4,57 @@
 use crate::environment::Environment;
 use crate::measure::CLOCK_NAME;
 use crate::place::{Site, pick_cores};
+use crate::remote::ServerHost;
 use crate::schema::Machine;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Describes this machine, for figures that are taken at `site` in `rounds` rounds.
-pub(crate) fn describe(site: &Site, rounds: u32) -> Machine {
+/// What a host is, in few words.
+pub(crate) struct Facts {
+    /// Kernel release.
+    pub(crate) kernel: String,
+    /// Processor model.
+    pub(crate) cpu: String,
+    /// Cores that this process may use.
+    pub(crate) cores: usize,
+    /// Name of the hypervisor, or `none`.
+    pub(crate) hypervisor: String,
+}
+
+/// This host.
+pub(crate) fn facts() -> Facts {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    #[allow(clippy::disallowed_methods, reason = "the date of the report")]
-    Machine {
+    Facts {
         kernel: read_trimmed("/proc/sys/kernel/osrelease"),
         cpu: cpu_model(&cpuinfo).unwrap_or_else(|| std::env::consts::ARCH.into()),
         cores: available_parallelism().map_or(1, NonZeroUsize::get),
-        pinned: pick_cores(),
         hypervisor: hypervisor(&cpuinfo),
+    }
+}
+
+/// Describes this machine, for figures that are taken at `site` in `rounds` rounds, with the host of a
+/// server if there is one.
+pub(crate) fn describe(site: &Site, rounds: u32, server: Option<&ServerHost>) -> Machine {
+    let Facts {
+        kernel,
+        cpu,
+        cores,
+        hypervisor,
+    } = facts();
+    let own = pick_cores();
+    let pinned = match server {
+        Some(server) => own.zip(server.pinned).map(|([own, _], other)| [own, other]),
+        None => own,
+    };
+    #[allow(clippy::disallowed_methods, reason = "the date of the report")]
+    Machine {
+        kernel,
+        cpu,
+        cores,
+        pinned,
+        hypervisor,
         date: date(
             SystemTime::now()
                 .duration_since(UNIX_EPOCH)
@@ -33,6 +68,7 @@ pub(crate) fn describe(site: &Site, rounds: u32) -> Machine {
         site: site.kind,
         rounds,
         clock: CLOCK_NAME.into(),
+        server: server.cloned(),
         environment: Environment::look(site),
     }
 }

@@ -34,6 +34,13 @@ impl Place {
         }
     }
 
+    /// The option by which a job's rank there takes this interface. The loopback interface is none that
+    /// a job takes by name.
+    pub(crate) fn interface_option(&self) -> Option<(String, String)> {
+        let is_named = !self.addr.is_loopback();
+        is_named.then(|| ("interface".to_owned(), self.interface.clone()))
+    }
+
     /// Moves the calling thread into the place.
     ///
     /// # Errors
@@ -55,6 +62,8 @@ pub enum SiteKind {
     Lab,
     /// One host and its loopback interface.
     Loopback,
+    /// This host and that of a server.
+    Hosts,
 }
 
 /// The two places of network paths, and what keeps them in being.
@@ -77,6 +86,16 @@ impl Site {
             hosts,
             mtu,
             _guard: Some(guard),
+        }
+    }
+
+    /// This host and that of a server.
+    pub(crate) fn hosts(mtu: usize, hosts: [Place; 2]) -> Self {
+        Site {
+            kind: SiteKind::Hosts,
+            hosts: hosts.to_vec(),
+            mtu,
+            _guard: None,
         }
     }
 

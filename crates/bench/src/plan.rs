@@ -95,7 +95,7 @@ impl Wanted {
 }
 
 /// The rows for messages of `size` bytes, those to be compared next to one another.
-pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted> {
+pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize, mtu: usize) -> Vec<Wanted> {
     let mut rows = Vec::new();
     for path in args.paths() {
         for conditions in args.conditions(metric, path) {
@@ -110,11 +110,7 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted>
             rows.extend(mpi_rows(mpi, metric, path));
         }
         if args.limits {
-            rows.push(wanted(
-                "limit",
-                path,
-                limit(metric, path, size, args.mtu as usize),
-            ));
+            rows.push(wanted("limit", path, limit(metric, path, size, mtu)));
             rows.push(wanted("link", path, link(metric, path, size)));
             if metric == Metric::Rate && size == 8 {
                 rows.push(wanted("limit-single", path, single(path)));
@@ -123,11 +119,7 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize) -> Vec<Wanted>
         for versus in &args.versus {
             match versus {
                 Versus::Tcp => rows.extend(tcp_rows(args, metric, path)),
-                Versus::Udp => rows.push(wanted(
-                    "udp",
-                    path,
-                    limit(metric, Path::Udp, size, args.mtu as usize),
-                )),
+                Versus::Udp => rows.push(wanted("udp", path, limit(metric, Path::Udp, size, mtu))),
             }
         }
     }
@@ -305,7 +297,7 @@ mod tests {
     fn plan(line: &str, size: usize) -> Vec<Wanted> {
         let words = std::iter::once("bench").chain(line.split_whitespace());
         let args = Line::try_parse_from(words).expect("valid").args;
-        rows(&args, args.metrics[0], size)
+        rows(&args, args.metrics[0], size, 1500)
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::measure::{SHM_BATCH, Sample, Turn, drive};
 use crate::pattern::{Flags, stamp, verify};
 use crate::place::{Place, pin};
 use crate::portolan_account;
+use crate::remote::Remote;
 use crate::rows::turn_flags;
 use crate::spec::{Program, Role, Spec, window};
 use crate::worker;
@@ -55,7 +56,7 @@ pub(crate) fn run(
     spec: &mut Spec,
     path: Path,
     places: &[Place],
-    launcher: &dyn Launcher,
+    (launcher, remote): (&dyn Launcher, Option<&Remote>),
 ) -> Result<Sample> {
     let result = tempfile::NamedTempFile::new().context("cannot make a file for the result")?;
     if spec.conditions.broker {
@@ -68,11 +69,16 @@ pub(crate) fn run(
         .context("this program's own file has a name that is not text")?;
     let mut command = vec![program.to_owned()];
     command.extend(worker::arguments(spec)?);
+    let mut options = options(spec, path);
+    if remote.is_some() {
+        options.extend(places[0].interface_option());
+    }
     launcher.run_job(&Job {
         command: &command,
         places,
+        server: remote.map(|remote| remote.rank(spec)).transpose()?,
         path,
-        options: options(spec, path),
+        options,
         by_broker: spec.conditions.broker,
         lasts: worker::lasts(spec.pace),
     })?;
@@ -81,7 +87,7 @@ pub(crate) fn run(
 }
 
 /// The options of a job: a row by a path is by that path alone.
-fn options(spec: &Spec, path: Path) -> BTreeMap<String, String> {
+pub(crate) fn options(spec: &Spec, path: Path) -> BTreeMap<String, String> {
     let mut options = spec.conditions.options();
     let stream = match path {
         Path::Stream => Some("on"),

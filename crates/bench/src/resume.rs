@@ -3,6 +3,7 @@
 
 use crate::args::Metric;
 use crate::plan::Wanted;
+use crate::remote::ServerHost;
 use crate::schema::{Machine, Report, Row};
 
 /// Why a run cannot be gone on with.
@@ -22,6 +23,7 @@ pub struct ResumeError {
 /// # Errors
 /// [`ResumeError`] names the first difference.
 pub(crate) fn check(before: &Machine, now: &Machine) -> Result<(), ResumeError> {
+    let other = |server: &ServerHost| format!("{} with Linux {}", server.name, server.kernel);
     let facts = |machine: &Machine| {
         [
             ("processor", machine.cpu.clone()),
@@ -29,6 +31,10 @@ pub(crate) fn check(before: &Machine, now: &Machine) -> Result<(), ResumeError> 
             ("version of Portolan", machine.portolan.clone()),
             ("MTU", machine.mtu.to_string()),
             ("place", format!("{:?}", machine.site).to_lowercase()),
+            (
+                "other host",
+                machine.server.as_ref().map_or_else(|| "none".into(), other),
+            ),
             ("number of rounds", machine.rounds.to_string()),
         ]
     };

@@ -9,6 +9,7 @@ use crate::half_power::HalfPower;
 use crate::logp::LongGap;
 use crate::percentiles::Tail;
 use crate::place::SiteKind;
+use crate::remote::ServerHost;
 use serde::{Deserialize, Serialize};
 
 /// Version of the format.
@@ -66,6 +67,9 @@ pub struct Machine {
     pub rounds: u32,
     /// How time was taken.
     pub clock: String,
+    /// The other host, where a server ran the answering ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerHost>,
     /// What else moves the figures.
     #[serde(default)]
     pub environment: Environment,
@@ -173,6 +177,7 @@ pub(crate) mod tests {
             site: SiteKind::Lab,
             rounds: 3,
             clock: "a clock".into(),
+            server: None,
             socket_buffer_len: 212_992,
             environment: Environment::default(),
         };

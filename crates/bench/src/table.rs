@@ -57,9 +57,14 @@ pub fn render(report: &Report) -> String {
 }
 
 fn heading(machine: &Machine) -> String {
-    let site = match machine.site {
-        SiteKind::Lab => "two hosts of a temporary lab",
-        SiteKind::Loopback => "this host's loopback interface (no lab)",
+    let site = match (machine.site, &machine.server) {
+        (SiteKind::Lab, _) => "two hosts of a temporary lab".into(),
+        (SiteKind::Loopback, _) => "this host's loopback interface (no lab)".into(),
+        (SiteKind::Hosts, Some(server)) => format!(
+            "this host and {} at {} ({}, {} cores, hypervisor: {}, Linux {})",
+            server.name, server.address, server.cpu, server.cores, server.hypervisor, server.kernel
+        ),
+        (SiteKind::Hosts, None) => "two hosts".into(),
     };
     let pinned = match machine.pinned {
         Some([driver, answerer]) => format!("ends pinned to cores {driver} and {answerer}"),

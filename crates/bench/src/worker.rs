@@ -7,6 +7,7 @@ use crate::end::End;
 use crate::interface;
 use crate::measure::{Pace, Sample};
 use crate::portolan_rows;
+use crate::remote::Remote;
 use crate::spec::{Program, Role, Spec};
 use anyhow::{Context, Result};
 use nix::sys::prctl::set_pdeathsig;
@@ -66,16 +67,23 @@ pub(crate) fn arguments(spec: &Spec) -> Result<[String; 3]> {
     ])
 }
 
-/// Runs both ends of a bare row as processes and returns the driver's sample.
+/// Runs both ends of a bare row as processes, the answering one at `remote` if there is one, and returns
+/// the driver's sample.
 ///
 /// # Errors
 /// What the ends report, or they cannot be started.
-pub(crate) fn run_bare(spec: &Spec) -> Result<Sample> {
+pub(crate) fn run_bare(spec: &Spec, remote: Option<&Remote>) -> Result<Sample> {
     let (mut driver, mut driver_wire) = start(spec, Role::Driver)?.into_parts()?;
-    let (mut answerer, mut answerer_wire) = start(spec, Role::Answerer)?.into_parts()?;
-    let outcome = conduct(&mut driver_wire, &mut answerer_wire);
+    let outcome = match remote {
+        Some(remote) => conduct(&mut driver_wire, &mut remote.answerer(spec)?),
+        None => {
+            let (mut answerer, mut wire) = start(spec, Role::Answerer)?.into_parts()?;
+            let outcome = conduct(&mut driver_wire, &mut wire);
+            answerer.finish(outcome.is_err());
+            outcome
+        }
+    };
     driver.finish(outcome.is_err());
-    answerer.finish(outcome.is_err());
     outcome
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan bench`: the measurements of [`portolan_bench`], with this command's labs and jobs.
 
+mod serve;
+
 use crate::error::{UserError, user_error};
 use crate::output::{self, out};
 use crate::surroundings::Surroundings;
@@ -23,6 +25,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
     args.check()
         .map_err(|error| UserError::new(error.to_string()))?;
+    if args.is_server() {
+        serve::run(args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let earlier = args.resume.as_deref().map(earlier).transpose()?;
     let json = args.json.as_deref().or(args.resume.as_deref());
     output::check_file(json)?;

@@ -37,6 +37,14 @@ impl LineSource {
         })
     }
 
+    /// One from which nothing comes.
+    pub(crate) fn ended() -> Self {
+        LineSource {
+            file: None,
+            lines: LineBuffer::default(),
+        }
+    }
+
     /// The descriptor; `None` after the end.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(File::as_fd)

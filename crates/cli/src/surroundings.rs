@@ -97,7 +97,7 @@ fn options_of(job: &Job<'_>) -> Result<Options> {
     let directory = std::env::current_dir().context("the working directory is gone")?;
     Ok(Options {
         rank_count: u32::try_from(job.places.len())?,
-        hosts: hosts_of(job.places),
+        hosts: hosts_of(job),
         map_by: MapBy::Slot,
         tag_output: false,
         // The ranks have nothing to say on their standard output; the benchmark's may be its JSON.
@@ -114,11 +114,22 @@ fn options_of(job: &Job<'_>) -> Result<Options> {
         },
         agent: AgentOptions {
             remote_program: "portolan".into(),
+            connection: job.server.clone(),
         },
     })
 }
 
-fn hosts_of(places: &[Place]) -> Vec<Host> {
+fn hosts_of(job: &Job<'_>) -> Vec<Host> {
+    let places = job.places;
+    if let (Some(_), [_, there]) = (&job.server, places) {
+        let mut hosts = hosts::here(Some(1));
+        hosts.push(Host {
+            name: there.addr.to_string(),
+            slots: 1,
+            place: hosts::Place::Connected,
+        });
+        return hosts;
+    }
     if places.iter().all(|place| place.netns.is_none()) {
         return hosts::here(u32::try_from(places.len()).ok());
     }
@@ -137,7 +148,7 @@ fn host_of(place: &Place) -> Host {
     }
 }
 
-fn choice(path: Path) -> PathChoice {
+pub(crate) fn choice(path: Path) -> PathChoice {
     match path {
         Path::Shm => PathChoice::Shm,
         Path::Packet => PathChoice::Packet,
@@ -150,10 +161,34 @@ fn choice(path: Path) -> PathChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    fn job(places: &[Place], server: Option<Arc<TcpStream>>) -> Job<'_> {
+        Job {
+            command: &[],
+            places,
+            server,
+            path: Path::Udp,
+            options: BTreeMap::new(),
+            by_broker: false,
+            lasts: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn an_end_at_a_server_is_a_host_behind_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let places = [Place::loopback(), Place::loopback()];
+        let hosts = hosts_of(&job(&places, Some(Arc::new(stream))));
+        let places: Vec<_> = hosts.into_iter().map(|host| host.place).collect();
+        assert_eq!(places, [hosts::Place::Here, hosts::Place::Connected]);
+    }
 
     #[test]
     fn two_ends_of_one_place_are_two_slots_of_one_host() {
-        let [host] = &hosts_of(&[Place::loopback(), Place::loopback()])[..] else {
+        let places = [Place::loopback(), Place::loopback()];
+        let [host] = &hosts_of(&job(&places, None))[..] else {
             panic!("one host");
         };
         assert_eq!((host.slots, &host.place), (2, &hosts::Place::Here));
@@ -165,7 +200,7 @@ mod tests {
             netns: Some(name.into()),
             ..Place::loopback()
         };
-        let hosts = hosts_of(&[place("a-h0"), place("a-h1")]);
+        let hosts = hosts_of(&job(&[place("a-h0"), place("a-h1")], None));
         assert_eq!(
             hosts.iter().map(|host| host.slots).collect::<Vec<_>>(),
             [1, 1]

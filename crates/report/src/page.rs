@@ -75,9 +75,16 @@ fn joined(reports: &[Report]) -> Vec<Report> {
 
 fn summary(run: &Report) -> String {
     let machine = &run.machine;
-    let site = match machine.site {
-        SiteKind::Lab => "two network namespaces joined by a veth pair",
-        SiteKind::Loopback => "this host's loopback interface",
+    let site = match (machine.site, &machine.server) {
+        (SiteKind::Lab, _) => "two network namespaces joined by a veth pair".into(),
+        (SiteKind::Loopback, _) => "this host's loopback interface".into(),
+        (SiteKind::Hosts, Some(server)) => {
+            format!(
+                "this host and {} ({}, Linux {})",
+                server.name, server.cpu, server.kernel
+            )
+        }
+        (SiteKind::Hosts, None) => String::from("two hosts"),
     };
     let date = machine.date.split('T').next().unwrap_or_default();
     let virtual_machine = match machine.hypervisor.as_str() {

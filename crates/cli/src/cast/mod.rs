@@ -331,6 +331,7 @@ fn options(args: &Args, places: &[Host], spec: &Spec, words: &[&str]) -> Result<
         },
         agent: run::AgentOptions {
             remote_program: args.remote_program.clone(),
+            connection: None,
         },
     })
 }

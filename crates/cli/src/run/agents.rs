@@ -5,10 +5,12 @@ use super::hosts::{Host, Place};
 use super::wire::{Order, Report};
 use crate::error::UserError;
 use crate::launch_io::{LineSink, LineSource};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::io::ErrorKind;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Exit status of ssh when the connection, not the command, failed (ssh(1)).
@@ -35,6 +37,16 @@ const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) struct AgentOptions {
     /// The command `portolan` on other machines.
     pub(crate) remote_program: String,
+    /// The connection to the agent of the host that is [`Place::Connected`].
+    pub(crate) connection: Option<Arc<TcpStream>>,
+}
+
+/// What an agent is to this process.
+#[derive(Debug)]
+enum Process {
+    Child(Child),
+    /// Another's child.
+    Connection(Arc<TcpStream>),
 }
 
 /// An agent and its host.
@@ -42,7 +54,7 @@ pub(crate) struct AgentOptions {
 pub(super) struct Agent {
     pub(super) host: Host,
     pub(super) ranks: Vec<u32>,
-    child: Child,
+    process: Process,
     pub(super) orders: LineSink,
     pub(super) reports: LineSource,
     pub(super) errors: LineSource,
@@ -58,6 +70,9 @@ pub(super) struct Agent {
 impl Agent {
     /// Starts the agent of `host`.
     pub(super) fn spawn(host: Host, ranks: Vec<u32>, options: &AgentOptions) -> Result<Agent> {
+        if host.place == Place::Connected {
+            return Agent::attach(host, ranks, options);
+        }
         let mut command = command(&host, options)?;
         command
             .stdin(Stdio::piped())
@@ -77,7 +92,24 @@ impl Agent {
             errors: LineSource::new(child.stderr.take().context("errors of an agent")?.into())?,
             host,
             ranks,
-            child,
+            process: Process::Child(child),
+            is_up: false,
+            is_done: false,
+            said: Vec::new(),
+            status: None,
+        })
+    }
+
+    /// Takes the agent that somebody else has started.
+    fn attach(host: Host, ranks: Vec<u32>, options: &AgentOptions) -> Result<Agent> {
+        let connection = options.connection.clone().context("no connection")?;
+        Ok(Agent {
+            orders: LineSink::new(connection.try_clone()?.into())?,
+            reports: LineSource::new(connection.try_clone()?.into())?,
+            errors: LineSource::ended(),
+            host,
+            ranks,
+            process: Process::Connection(connection),
             is_up: false,
             is_done: false,
             said: Vec::new(),
@@ -130,12 +162,20 @@ impl Agent {
         self.is_done = true;
         self.orders.close();
         self.reports.close();
+        let child = match &mut self.process {
+            Process::Child(child) => child,
+            Process::Connection(connection) => {
+                // Broken already is as good.
+                let _ = connection.shutdown(Shutdown::Both);
+                return None;
+            }
+        };
         let deadline = Instant::now() + END_DELAY;
         while self.status.is_none() {
-            self.status = self.child.try_wait().ok()?;
+            self.status = child.try_wait().ok()?;
             if self.status.is_none() && Instant::now() >= deadline {
-                self.child.kill().ok()?;
-                self.status = Some(self.child.wait().ok()?);
+                child.kill().ok()?;
+                self.status = Some(child.wait().ok()?);
             }
             if self.status.is_none() {
                 std::thread::sleep(END_POLL_INTERVAL);
@@ -156,6 +196,7 @@ impl Agent {
             Place::Ssh => "ssh",
             Place::Slurm => "srun",
             Place::Here | Place::Namespace(_) => "its agent",
+            Place::Connected => return format!("the server on host {} is gone", self.host.name),
         };
         format!(
             "the connection to host {} ended ({what}: {how})",
@@ -228,6 +269,7 @@ fn command(host: &Host, options: &AgentOptions) -> Result<Command> {
             command.arg(format!("ConnectTimeout={CONNECT_TIMEOUT_S}"));
             command.args([&host.name, &options.remote_program]);
         }
+        Place::Connected => bail!("the agent of host {} is not to be started", host.name),
         Place::Slurm => {
             command = Command::new("srun");
             command.args(SRUN_OPTIONS).arg("--nodelist");

@@ -164,6 +164,7 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
         },
         agent: AgentOptions {
             remote_program: args.remote_program,
+            connection: None,
         },
     })
 }

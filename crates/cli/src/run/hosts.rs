@@ -19,6 +19,8 @@ pub(crate) enum Place {
     Ssh,
     /// A node of this process's allocation, by Slurm's srun.
     Slurm,
+    /// Behind a connection that was made before: its agent talks over that.
+    Connected,
 }
 
 /// A host of a job.

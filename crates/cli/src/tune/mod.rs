@@ -106,7 +106,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     let mtu = match site.kind {
         SiteKind::Lab => site.mtu,
         // The loopback interface's own.
-        SiteKind::Loopback => 65_536,
+        SiteKind::Loopback | SiteKind::Hosts => 65_536,
     };
     #[allow(clippy::cast_precision_loss, reason = "three at most")]
     let seconds = args.seconds / paths.len() as f64;
@@ -175,6 +175,7 @@ fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
     Surroundings::default().run_job(&Job {
         command: &command,
         places: &places,
+        server: None,
         path,
         options: BTreeMap::new(),
         by_broker: false,

@@ -13,6 +13,7 @@ pub(super) fn render(report: &Report) -> String {
     let site = match report.site {
         SiteKind::Lab => "two hosts of a temporary lab",
         SiteKind::Loopback => "this host alone",
+        SiteKind::Hosts => "two hosts",
     };
     let mut text = format!(
         "{}, {} cores, Linux {}, Portolan {}\n{site}, MTU {}\n",

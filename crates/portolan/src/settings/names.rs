@@ -15,7 +15,8 @@ pub const VARIABLE_PREFIX: &str = "PORTOLAN_";
 const TEST_PREFIX: &str = "PORTOLAN_TEST_";
 
 /// Variables of the project's tools and tests that are no settings of the library.
-const OF_TOOLS: [&str; 3] = [
+const OF_TOOLS: [&str; 4] = [
+    "PORTOLAN_BENCH_TOKEN",
     "PORTOLAN_UPDATE_HEADER",
     "PORTOLAN_MAY_SET_CLOCK",
     "PORTOLAN_PROFILE",

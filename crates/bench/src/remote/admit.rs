@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a server takes from a client: the work of a row, how long and how large, within bounds. Where it
+//! runs, by which program and with which files is never the client's word.
+
+use super::host;
+use crate::args::{Metric, Path, SIZE_MAX};
+use crate::conditions::Conditions;
+use crate::measure::Pace;
+use crate::place::{Place, pick_cores};
+use crate::spec::{Program, Role, Spec};
+use std::net::IpAddr;
+
+/// Seconds of the longest row: that of `--seconds`.
+const SECONDS_MAX: f64 = 3600.0;
+
+/// MTUs that IP knows.
+const MTUS: std::ops::RangeInclusive<usize> = 576..=65_535;
+
+/// Which process a row's end at a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One of its own.
+    Bare,
+    /// A rank of a job.
+    Rank,
+}
+
+/// The answering end of `told`'s row at `here`, for a client at `client`.
+///
+/// # Errors
+/// A sentence: what is not done for a client.
+pub(crate) fn admit(
+    told: &Spec,
+    kind: Kind,
+    client: IpAddr,
+    here: &Place,
+) -> Result<Spec, &'static str> {
+    if kind_of(told.program)? != kind {
+        return Err("such a row has another kind of end");
+    }
+    let Conditions {
+        broker,
+        loss_ppm,
+        interfere,
+        ..
+    } = told.conditions;
+    if broker || loss_ppm > 0 || interfere > 0 {
+        return Err("rows under loss, interference or by a broker need a lab");
+    }
+    let lasts = match told.pace {
+        Pace::Seconds(seconds) => seconds > 0.0 && seconds <= SECONDS_MAX,
+        // Bounded by the end itself.
+        Pace::Iterations(count) => count > 0,
+    };
+    if !lasts || told.size > SIZE_MAX || !MTUS.contains(&told.mtu) {
+        return Err("a row has at most 3600 seconds, and messages of at most 1 GiB");
+    }
+    Ok(Spec {
+        role: Role::Answerer,
+        cores: pick_cores(),
+        hosts: [host::elsewhere(client, ""), here.clone()],
+        senders: 0,
+        shared: None,
+        result: None,
+        ..told.clone()
+    })
+}
+
+fn kind_of(program: Program) -> Result<Kind, &'static str> {
+    match program {
+        Program::Portolan(Metric::Incast, _) => Err("an incast has more than two hosts"),
+        Program::Portolan(_, path) | Program::Interface(_, _, path) if path != Path::Shm => {
+            Ok(Kind::Rank)
+        }
+        Program::Portolan(..)
+        | Program::Interface(..)
+        | Program::ShmPingpong(_)
+        | Program::ShmStream(_)
+        | Program::ShmRate(_) => Err("rows through shared memory are within one host"),
+        Program::Mpi(..) => Err("rows of MPI programs need a lab"),
+        Program::PacketPingpong(_)
+        | Program::XdpPingpong(_)
+        | Program::XdpLinkPingpong(_)
+        | Program::PacketFlow(_)
+        | Program::UdpPingpong(_)
+        | Program::UdpStream(..)
+        | Program::UdpFlow(_)
+        | Program::TcpPingpong
+        | Program::TcpStream(_)
+        | Program::TcpGoodput(_)
+        | Program::TcpRate(_)
+        | Program::TcpLoaded(_)
+        | Program::TcpBidir(_)
+        | Program::TcpLogp
+        | Program::UdpLogp
+        | Program::PacketLogp => Ok(Kind::Bare),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Lines;
+    use crate::tests::spec;
+    use std::path::PathBuf;
+
+    fn admitted(told: &Spec, kind: Kind) -> Result<Spec, &'static str> {
+        let client = IpAddr::from([10, 0, 0, 2]);
+        admit(told, kind, client, &Place::loopback())
+    }
+
+    #[test]
+    fn files_namespaces_and_roles_are_never_the_client_s_word() {
+        let mut told = spec(Program::TcpPingpong, 64);
+        told.shared = Some(PathBuf::from("/etc/passwd"));
+        told.result = Some(PathBuf::from("/etc/passwd"));
+        told.hosts[1].netns = Some("somebody-else-s".into());
+        told.hosts[1].addr = IpAddr::from([1, 2, 3, 4]);
+        let spec = admitted(&told, Kind::Bare).expect("a row");
+        assert_eq!((spec.shared, spec.result), (None, None));
+        assert_eq!((spec.role, spec.size), (Role::Answerer, 64));
+        assert_eq!(spec.hosts[1], Place::loopback());
+        assert_eq!(spec.hosts[0].addr, IpAddr::from([10, 0, 0, 2]));
+    }
+
+    #[test]
+    fn rows_that_are_not_between_two_hosts_are_refused() {
+        for program in [
+            Program::ShmPingpong(Lines::One),
+            Program::Portolan(Metric::Pingpong, Path::Shm),
+            Program::Portolan(Metric::Incast, Path::Udp),
+        ] {
+            for kind in [Kind::Bare, Kind::Rank] {
+                assert!(admitted(&spec(program, 64), kind).is_err(), "{program:?}");
+            }
+        }
+        let portolan = spec(Program::Portolan(Metric::Pingpong, Path::Udp), 64);
+        assert!(admitted(&portolan, Kind::Rank).is_ok());
+        assert!(admitted(&portolan, Kind::Bare).is_err());
+    }
+
+    #[test]
+    fn what_is_beyond_bounds_is_refused() {
+        let good = spec(Program::TcpPingpong, 64);
+        let long = Spec {
+            pace: Pace::Seconds(1e9),
+            ..good.clone()
+        };
+        let never = Spec {
+            pace: Pace::Seconds(f64::NAN),
+            ..good.clone()
+        };
+        let large = Spec {
+            size: SIZE_MAX + 1,
+            ..good.clone()
+        };
+        let mut lossy = good.clone();
+        lossy.conditions.loss_ppm = 1;
+        for bad in [long, never, large, lossy] {
+            assert!(admitted(&bad, Kind::Bare).is_err(), "{bad:?}");
+        }
+        assert!(admitted(&good, Kind::Bare).is_ok());
+    }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The client's side: a session with a server, and connections to the ends of rows.
+
+use super::args::{RemoteArgs, TOKEN_VARIABLE};
+use super::host;
+use super::words::{self, Answer, BUILD, Call, Greeting, PATIENCE, Request, ServerHost, VERSION};
+use crate::control::Wire;
+use crate::place::{Place, Site};
+use crate::spec::Spec;
+use crate::worker::{GRACE, lasts};
+use anyhow::{Context, Result};
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+
+/// Why there is nothing to be measured with a server: the thing, the cause and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// A server wants to be convinced.
+    #[error(
+        "--client needs the server's token: give the one that `portolan bench --server` prints as --token, or \
+         in the variable {TOKEN_VARIABLE}"
+    )]
+    NoToken,
+    /// The name is none.
+    #[error(
+        "--client {host}: no address is known for it ({source}): give a host's name or address"
+    )]
+    NoAddress {
+        /// As it was given.
+        host: String,
+        /// The resolver's word.
+        source: io::Error,
+    },
+    /// No connection.
+    #[error(
+        "--client {host}: nothing answers at TCP port {port} there ({source}): start `portolan bench \
+         --server` there, and let the port through"
+    )]
+    Unreachable {
+        /// As it was given.
+        host: String,
+        /// The port.
+        port: u16,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// Somebody else answers.
+    #[error(
+        "--client {host}: no `portolan bench --server` answers at port {port} there ({source:#}): give its \
+         --port"
+    )]
+    Foreign {
+        /// As it was given.
+        host: String,
+        /// The port.
+        port: u16,
+        /// What was wrong.
+        source: anyhow::Error,
+    },
+    /// The two would not understand each other.
+    #[error(
+        "--client {host}: Portolan is of another version there ({there}, here {here}): install the same on \
+         both hosts"
+    )]
+    OtherVersion {
+        /// As it was given.
+        host: String,
+        /// The server's.
+        there: String,
+        /// This program's.
+        here: String,
+    },
+    /// The server's own word.
+    #[error("--client {host}: the server refuses: {why}")]
+    Refused {
+        /// As it was given.
+        host: String,
+        /// Its sentence.
+        why: String,
+    },
+    /// The hosts do not fit.
+    #[error("--client {host}: {source:#}")]
+    Host {
+        /// As it was given.
+        host: String,
+        /// What is wrong.
+        source: anyhow::Error,
+    },
+}
+
+/// A session with a server; it ends when this is dropped.
+pub(crate) struct Remote {
+    called: String,
+    addr: SocketAddr,
+    token: String,
+    session: u64,
+    /// The server's host.
+    pub(crate) host: ServerHost,
+    held: TcpStream,
+}
+
+impl Remote {
+    /// Begins a session with the server that `args` name; `None` if they name none.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub(crate) fn open(args: &RemoteArgs) -> Result<Option<Remote>, RemoteError> {
+        let Some(called) = args.client.clone() else {
+            return Ok(None);
+        };
+        let token = args.given_token().ok_or(RemoteError::NoToken)?;
+        let addr = reachable(&called, args.port)?;
+        let (held, answer) = call(&called, addr, &token, &Request::Session)?;
+        let Answer::Welcome { session, host } = answer else {
+            return Err(foreign(&called, addr, anyhow::anyhow!("no welcome")));
+        };
+        Ok(Some(Remote {
+            called,
+            addr,
+            token,
+            session,
+            host,
+            held,
+        }))
+    }
+
+    /// This host and the server's.
+    ///
+    /// # Errors
+    /// The interface that leads there is not to be found.
+    pub(crate) fn site(&self) -> Result<Site, RemoteError> {
+        let wrong = |source| RemoteError::Host {
+            host: self.called.clone(),
+            source,
+        };
+        let own = || -> Result<(Place, usize)> {
+            let here = host::place(self.held.local_addr()?.ip().to_canonical())?;
+            let mtu = host::mtu(&here)?;
+            Ok((here, mtu))
+        };
+        let (here, mtu) = own().map_err(wrong)?;
+        let there = host::elsewhere(self.addr.ip().to_canonical(), &self.host.interface);
+        Ok(Site::hosts(mtu.min(self.host.mtu), [here, there]))
+    }
+
+    /// Has the server run the answering end of a bare row; what it says is to be waited for no longer than
+    /// the row may take.
+    ///
+    /// # Errors
+    /// The server is gone, or refuses.
+    pub(crate) fn answerer(&self, spec: &Spec) -> Result<Wire> {
+        let stream = self.go(&Request::Bare {
+            session: self.session,
+            spec: Box::new(spec.clone()),
+        })?;
+        // The server's end gives up sooner, and says why.
+        stream.set_read_timeout(Some(lasts(spec.pace) + GRACE + PATIENCE))?;
+        Ok(Wire::new(stream.try_clone()?, stream))
+    }
+
+    /// Has the server run rank 1 of a job's row; the connection is the agent's.
+    ///
+    /// # Errors
+    /// The server is gone, or refuses.
+    pub(crate) fn rank(&self, spec: &Spec) -> Result<Arc<TcpStream>> {
+        let request = Request::Rank {
+            session: self.session,
+            spec: Box::new(spec.clone()),
+        };
+        self.go(&request).map(Arc::new)
+    }
+
+    fn go(&self, request: &Request) -> Result<TcpStream> {
+        let (stream, answer) = call(&self.called, self.addr, &self.token, request)?;
+        matches!(answer, Answer::Go)
+            .then_some(stream)
+            .context("the server misunderstood")
+    }
+}
+
+/// The first address of `host` where something answers.
+fn reachable(host: &str, port: u16) -> Result<SocketAddr, RemoteError> {
+    let addresses = (host, port).to_socket_addrs();
+    let addresses = addresses.map_err(|source| RemoteError::NoAddress {
+        host: host.to_owned(),
+        source,
+    })?;
+    let mut last = io::ErrorKind::NotFound.into();
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(_) => return Ok(address),
+            Err(error) => last = error,
+        }
+    }
+    Err(unreachable(host, port, last))
+}
+
+fn unreachable(host: &str, port: u16, source: io::Error) -> RemoteError {
+    RemoteError::Unreachable {
+        host: host.to_owned(),
+        port,
+        source,
+    }
+}
+
+fn foreign(host: &str, addr: SocketAddr, source: anyhow::Error) -> RemoteError {
+    RemoteError::Foreign {
+        host: host.to_owned(),
+        port: addr.port(),
+        source,
+    }
+}
+
+/// Opens a connection for `request`, and returns it with the server's answer.
+fn call(
+    host: &str,
+    addr: SocketAddr,
+    token: &str,
+    request: &Request,
+) -> Result<(TcpStream, Answer), RemoteError> {
+    let stream = TcpStream::connect_timeout(&addr, PATIENCE);
+    let stream = stream.map_err(|source| unreachable(host, addr.port(), source))?;
+    let strange = |source| foreign(host, addr, source);
+    host::keep_alive(&stream).map_err(strange)?;
+    let greeting: Greeting = words::hear(&stream).map_err(strange)?;
+    if (greeting.portolan_bench, greeting.build.as_str()) != (VERSION, BUILD) {
+        return Err(RemoteError::OtherVersion {
+            host: host.to_owned(),
+            there: greeting.build,
+            here: BUILD.into(),
+        });
+    }
+    let request = serde_json::to_value(request).map_err(|error| strange(error.into()))?;
+    let call = Call {
+        portolan_bench: VERSION,
+        build: BUILD.into(),
+        proof: words::proof(token, &greeting.number),
+        request,
+    };
+    words::say(&stream, &call).map_err(strange)?;
+    match words::hear(&stream).map_err(strange)? {
+        Answer::Refused(why) => Err(RemoteError::Refused {
+            host: host.to_owned(),
+            why,
+        }),
+        answer => Ok((stream, answer)),
+    }
+}

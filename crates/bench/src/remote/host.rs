@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! This host, as rows between two hosts see it: the interface that has an address.
+
+use super::words::ServerHost;
+use crate::machine;
+use crate::place::{Place, pick_cores};
+use crate::spec::Role;
+use anyhow::{Context, Result};
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::{setsockopt, sockopt};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream};
+
+/// Bytes of the longest IP packet: the loopback interface's MTU is one more.
+const MTU_MAX: usize = 65_535;
+
+/// A connection whose other end is silent is asked after so many seconds, and again and again; then it
+/// has ended. A host that lost its power says nothing.
+const IDLE_S: u32 = 30;
+const INTERVAL_S: u32 = 10;
+const QUESTIONS: u32 = 3;
+
+/// This host where it has `addr`.
+///
+/// # Errors
+/// No interface has it.
+pub(crate) fn place(addr: IpAddr) -> Result<Place> {
+    let mut interfaces = getifaddrs().context("cannot list the interfaces")?;
+    let has = |storage: &nix::sys::socket::SockaddrStorage| {
+        let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+        let v6 = storage.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()));
+        v4.or(v6) == Some(addr)
+    };
+    let found = interfaces.find(|interface| interface.address.as_ref().is_some_and(has));
+    let interface = found.with_context(|| format!("no interface of this host has {addr}"))?;
+    Ok(Place {
+        netns: None,
+        addr,
+        interface: interface.interface_name,
+    })
+}
+
+/// The MTU of its interface.
+///
+/// # Errors
+/// The system does not tell.
+pub(crate) fn mtu(place: &Place) -> Result<usize> {
+    let file = format!("/sys/class/net/{}/mtu", place.interface);
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    let mtu: usize = text.trim().parse().context("an MTU is a number")?;
+    Ok(mtu.min(MTU_MAX))
+}
+
+/// What a client is told of this host.
+///
+/// # Errors
+/// As [`mtu`].
+pub(crate) fn describe(place: &Place) -> Result<ServerHost> {
+    let facts = machine::facts();
+    Ok(ServerHost {
+        name: nix::unistd::gethostname()?.to_string_lossy().into_owned(),
+        address: place.addr.to_string(),
+        interface: place.interface.clone(),
+        mtu: mtu(place)?,
+        kernel: facts.kernel,
+        cpu: facts.cpu,
+        cores: facts.cores,
+        pinned: pick_cores().map(|cores| cores[Role::Answerer.index()]),
+        hypervisor: facts.hypervisor,
+    })
+}
+
+/// Sees to it that the connection ends when the other host does.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn keep_alive(stream: &TcpStream) -> Result<()> {
+    stream.set_nodelay(true)?;
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &IDLE_S)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &INTERVAL_S)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &QUESTIONS)?;
+    Ok(())
+}
+
+/// The place of an end elsewhere: only its address matters here.
+pub(crate) fn elsewhere(addr: IpAddr, interface: &str) -> Place {
+    Place {
+        netns: None,
+        addr,
+        interface: interface.into(),
+    }
+}
+
+/// All addresses of this host, of both families where there are both.
+pub(crate) const ANYWHERE: [IpAddr; 2] = [
+    IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+];

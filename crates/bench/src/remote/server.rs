@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The server's side. One thread a connection; none waits for anything but its connection and its own
+//! child, and a child does not outlive the connection.
+
+use super::admit::{Kind, admit};
+use super::args::RemoteArgs;
+use super::host;
+use super::words::{self, Answer, BUILD, Call, Greeting, Request, VERSION};
+use crate::args::{BenchArgs, Path};
+use crate::portolan_rows;
+use crate::spec::Spec;
+use crate::worker::{self, GRACE, lasts};
+use anyhow::{Context, Result, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Connections at a time. A client has two; the others are callers without a token, who are heard for ten
+/// seconds.
+const CONNECTIONS_MAX: usize = 32;
+
+/// Between two looks whether an end that has nothing to say has ended. The connection's end is seen at
+/// once.
+const LOOK_MS: u16 = 1000;
+
+/// Bytes of a token that is drawn: nobody guesses 64 bits over a network, and a person can type them.
+const TOKEN_LEN: usize = 8;
+
+/// What the server takes from the command that it is part of.
+pub trait Hosting: Sync {
+    /// Says `line` to whoever looks after the server.
+    fn tell(&self, line: &str);
+
+    /// Runs an agent for one rank, and lets it talk over `connection` until either ends.
+    ///
+    /// # Errors
+    /// It does not start, or is told something that no client of a server tells.
+    fn serve_rank(&self, rank: &ServedRank, connection: TcpStream) -> Result<()>;
+}
+
+/// The rank of a row's job that a server runs. All that its process gets is said here, not by the client.
+#[derive(Clone, Debug)]
+pub struct ServedRank {
+    /// The arguments of this program.
+    pub args: Vec<String>,
+    /// The path that its messages take.
+    pub path: Path,
+    /// Options of the job.
+    pub options: BTreeMap<String, String>,
+    /// How long it may take, all in all.
+    pub limit: Duration,
+}
+
+/// Serves clients until the process is ended.
+///
+/// # Errors
+/// The port is taken, or the system does not let it listen.
+pub fn serve(args: &BenchArgs, hosting: &dyn Hosting) -> Result<()> {
+    let args = &args.remote;
+    let listener = listen(args)?;
+    let given = args.given_token();
+    let token = match &given {
+        Some(token) => token.clone(),
+        None => drawn(),
+    };
+    let port = listener.local_addr()?.port();
+    hosting.tell(&announcement(port, given.is_none().then_some(&token)));
+    Server {
+        token,
+        hosting,
+        session: Mutex::default(),
+        connections: AtomicUsize::new(0),
+    }
+    .accept(&listener)
+}
+
+fn listen(args: &RemoteArgs) -> Result<TcpListener> {
+    let places = args.bind.map_or(host::ANYWHERE.to_vec(), |addr| vec![addr]);
+    let addrs: Vec<SocketAddr> = places
+        .into_iter()
+        .map(|addr| SocketAddr::new(addr, args.port))
+        .collect();
+    TcpListener::bind(&addrs[..]).with_context(|| {
+        format!(
+            "--server cannot wait at TCP port {}: give another --port, or the --bind address of this host",
+            args.port
+        )
+    })
+}
+
+/// How a person finds the server.
+fn announcement(port: u16, drawn: Option<&String>) -> String {
+    let token = match drawn {
+        Some(token) => format!(" --token {token}"),
+        None => " and the same token".into(),
+    };
+    let port_option = match port {
+        super::args::PORT => String::new(),
+        port => format!(" --port {port}"),
+    };
+    format!(
+        "waiting at TCP port {port}; on the other host: portolan bench pingpong stream rate --client \
+         THIS-HOST{port_option}{token}"
+    )
+}
+
+fn drawn() -> String {
+    let bytes: [u8; TOKEN_LEN] = rand::random();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Who has the server.
+#[derive(Clone, Debug)]
+struct Session {
+    number: u64,
+    client: SocketAddr,
+}
+
+struct Server<'a> {
+    token: String,
+    hosting: &'a dyn Hosting,
+    session: Mutex<Option<Session>>,
+    connections: AtomicUsize,
+}
+
+impl Server<'_> {
+    fn accept(&self, listener: &TcpListener) -> Result<()> {
+        thread::scope(|scope| {
+            loop {
+                match listener.accept() {
+                    Ok((stream, client)) => {
+                        if self.connections.fetch_add(1, Relaxed) >= CONNECTIONS_MAX {
+                            self.connections.fetch_sub(1, Relaxed);
+                            continue;
+                        }
+                        scope.spawn(move || {
+                            self.attend(stream, client);
+                            self.connections.fetch_sub(1, Relaxed);
+                        });
+                    }
+                    // Whoever called has gone again, or descriptors are short for a moment.
+                    Err(error) => {
+                        self.hosting.tell(&format!("a caller was lost: {error}"));
+                        thread::sleep(Duration::from_millis(u64::from(LOOK_MS)));
+                    }
+                }
+            }
+        })
+    }
+
+    fn attend(&self, stream: TcpStream, client: SocketAddr) {
+        if let Err(error) = self.try_attend(stream, client) {
+            self.tell(client, format!("{error:#}"));
+        }
+    }
+
+    fn tell(&self, client: SocketAddr, what: impl Display) {
+        let ip = client.ip().to_canonical();
+        self.hosting.tell(&format!("client {ip}: {what}"));
+    }
+
+    fn try_attend(&self, stream: TcpStream, client: SocketAddr) -> Result<()> {
+        host::keep_alive(&stream)?;
+        let greeting = Greeting {
+            portolan_bench: VERSION,
+            build: BUILD.into(),
+            number: rand::random::<u128>().to_string(),
+        };
+        words::say(&stream, &greeting)?;
+        let call: Call = match words::hear(&stream) {
+            Ok(call) => call,
+            // Who looks whether the port is open.
+            Err(error) if error.to_string().contains("ended") => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match self.understand(&call, &greeting.number) {
+            Ok(Request::Session) => self.hold(stream, client),
+            Ok(Request::Bare { session, spec }) => {
+                self.run(stream, client, (session, Kind::Bare), &spec)
+            }
+            Ok(Request::Rank { session, spec }) => {
+                self.run(stream, client, (session, Kind::Rank), &spec)
+            }
+            Err(why) => self.refuse(&stream, client, &why),
+        }
+    }
+
+    /// What the call is for, if its sender may call.
+    fn understand(&self, call: &Call, number: &str) -> Result<Request, String> {
+        if (call.portolan_bench, call.build.as_str()) != (VERSION, BUILD) {
+            return Err(format!(
+                "Portolan is of another version here ({BUILD}, there {}): install the same on both hosts",
+                call.build
+            ));
+        }
+        if !words::is_proof(&call.proof, &self.token, number) {
+            return Err(
+                "the token is not this server's: give the one that it printed or was given".into(),
+            );
+        }
+        serde_json::from_value(call.request.clone())
+            .map_err(|error| format!("this request is not understood ({error})"))
+    }
+
+    fn refuse(&self, stream: &TcpStream, client: SocketAddr, why: &str) -> Result<()> {
+        self.tell(client, format_args!("refused: {why}"));
+        words::say(stream, &Answer::Refused(why.into()))
+    }
+
+    /// Gives the server to a client until the connection ends.
+    fn hold(&self, mut stream: TcpStream, client: SocketAddr) -> Result<()> {
+        let here = host::place(stream.local_addr()?.ip().to_canonical())?;
+        let host = host::describe(&here)?;
+        let number = rand::random();
+        if let Some(other) = self.begin(Session { number, client }) {
+            let ip = other.client.ip().to_canonical();
+            let why = format!("{ip} is measuring with this server now: try again later");
+            return self.refuse(&stream, client, &why);
+        }
+        self.tell(client, "has begun");
+        let welcome = Answer::Welcome {
+            session: number,
+            host,
+        };
+        let ended = words::say(&stream, &welcome).map(|()| wait_for_end(&mut stream));
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.tell(client, "has ended");
+        ended
+    }
+
+    /// Begins a session, or says whose is under way.
+    fn begin(&self, session: Session) -> Option<Session> {
+        let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_none() {
+            *held = Some(session);
+            return None;
+        }
+        held.clone()
+    }
+
+    fn is_session(&self, number: u64) -> bool {
+        let held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().is_some_and(|held| held.number == number)
+    }
+
+    /// Runs an end.
+    fn run(
+        &self,
+        stream: TcpStream,
+        client: SocketAddr,
+        (session, kind): (u64, Kind),
+        told: &Spec,
+    ) -> Result<()> {
+        if !self.is_session(session) {
+            return self.refuse(&stream, client, "the session is over");
+        }
+        let here = host::place(stream.local_addr()?.ip().to_canonical())?;
+        let spec = match admit(told, kind, client.ip().to_canonical(), &here) {
+            Ok(spec) => spec,
+            Err(why) => return self.refuse(&stream, client, why),
+        };
+        words::say(&stream, &Answer::Go)?;
+        match kind {
+            Kind::Bare => run_bare(stream, &spec),
+            Kind::Rank => self.hosting.serve_rank(&served(&spec)?, stream),
+        }
+    }
+}
+
+fn served(spec: &Spec) -> Result<ServedRank> {
+    let Some((_, path)) = spec.program.job() else {
+        bail!("a bare row has no rank");
+    };
+    let mut options = portolan_rows::options(spec, path);
+    options.extend(spec.hosts[1].interface_option());
+    Ok(ServedRank {
+        args: worker::arguments(spec)?.to_vec(),
+        path,
+        options,
+        limit: lasts(spec.pace) + GRACE,
+    })
+}
+
+/// Runs the end of a bare row, which talks over `stream`, and ends it with the connection.
+fn run_bare(stream: TcpStream, spec: &Spec) -> Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut child = Command::new(program)
+        .args(worker::arguments(spec)?)
+        .stdin(Stdio::from(OwnedFd::from(stream.try_clone()?)))
+        .stdout(Stdio::from(OwnedFd::from(stream.try_clone()?)))
+        .spawn()
+        .context("cannot start this program as a worker")?;
+    let deadline = Instant::now() + lasts(spec.pace) + GRACE;
+    while child.try_wait()?.is_none() && Instant::now() < deadline && !hangs_up(&stream)? {}
+    // It has ended if this fails.
+    let _ = child.kill();
+    child.wait()?;
+    Ok(())
+}
+
+/// Waits a moment for the other side to hang up.
+fn hangs_up(stream: &TcpStream) -> Result<bool> {
+    // nix does not name it.
+    let hang_up = PollFlags::from_bits_retain(libc::POLLRDHUP);
+    let mut polled = [PollFd::new(stream.as_fd(), hang_up)];
+    match poll(&mut polled, PollTimeout::from(LOOK_MS)) {
+        Ok(count) => Ok(count > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(error) => Err(error).context("waiting for a client"),
+    }
+}
+
+/// Waits until the other side hangs up: it has nothing more to say.
+fn wait_for_end(stream: &mut TcpStream) {
+    let mut nothing = [0];
+    loop {
+        match stream.read(&mut nothing) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // A word too many ends it, too.
+            _ => return,
+        }
+    }
+}

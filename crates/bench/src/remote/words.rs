@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a client and a server say to each other before the work of a connection begins: three lines of
+//! JSON, the server's greeting, the client's call and the server's answer. After `Go` the connection
+//! belongs to the end of a row that the server runs.
+//!
+//! Nobody sends more than the other waits for, and lines are read byte by byte, so that nothing of what
+//! follows is taken. Who knows the token proves it by a keyed hash of the greeting's number; the token
+//! itself does not travel.
+
+use crate::spec::Spec;
+use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Version of this conversation. What a row is told is a matter of the version of Portolan as well.
+pub(crate) const VERSION: u32 = 1;
+
+/// The version of Portolan.
+pub(crate) const BUILD: &str = env!("CARGO_PKG_VERSION");
+
+/// How long either may take for its line: a round trip and the start of a process take less by far.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of the longest line: a specification takes 600.
+const LINE_LEN_MAX: usize = 16 << 10;
+
+/// Separates these hashes from others of the same token (BLAKE3's key derivation).
+const PURPOSE: &str = "portolan bench 2026 token of a server";
+
+/// The server's first line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Greeting {
+    /// [`VERSION`] of the server.
+    pub(crate) portolan_bench: u32,
+    /// [`BUILD`] of the server.
+    pub(crate) build: String,
+    /// Never said before.
+    pub(crate) number: String,
+}
+
+/// The client's line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Call {
+    /// [`VERSION`] of the client.
+    pub(crate) portolan_bench: u32,
+    /// [`BUILD`] of the client.
+    pub(crate) build: String,
+    /// That it knows the token.
+    pub(crate) proof: String,
+    /// What the connection is for, as JSON of a [`Request`]: read only once the rest is in order.
+    pub(crate) request: serde_json::Value,
+}
+
+/// What a connection is for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Request {
+    /// To have the server until the connection closes.
+    Session,
+    /// To talk with the answering end of a bare row.
+    Bare {
+        /// The number of the session.
+        session: u64,
+        /// The row.
+        spec: Box<Spec>,
+    },
+    /// To talk with the agent of rank 1.
+    Rank {
+        /// The number of the session.
+        session: u64,
+        /// The row.
+        spec: Box<Spec>,
+    },
+}
+
+/// The server's last line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Answer {
+    /// The session, and what is to be known of the server's host.
+    Welcome {
+        /// To be said for each row.
+        session: u64,
+        /// The host.
+        host: ServerHost,
+    },
+    /// The end runs.
+    Go,
+    /// A sentence for a person.
+    Refused(String),
+}
+
+/// The host of a server, as far as rows depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerHost {
+    /// Its name.
+    pub name: String,
+    /// The address that the client reached.
+    pub address: String,
+    /// The interface that has it.
+    pub interface: String,
+    /// MTU of that.
+    pub mtu: usize,
+    /// Kernel release.
+    pub kernel: String,
+    /// Processor model.
+    pub cpu: String,
+    /// Cores that the server may use.
+    pub cores: usize,
+    /// Core that its ends are pinned to; absent where they were not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<usize>,
+    /// Name of the hypervisor if there is one, `none` if not.
+    pub hypervisor: String,
+}
+
+/// Proves that `token` is known, to who has said `number`.
+pub(crate) fn proof(token: &str, number: &str) -> String {
+    let key = blake3::derive_key(PURPOSE, token.as_bytes());
+    blake3::keyed_hash(&key, number.as_bytes())
+        .to_hex()
+        .to_string()
+}
+
+/// Whether `proof` proves it; takes as long whatever it says.
+pub(crate) fn is_proof(proof_said: &str, token: &str, number: &str) -> bool {
+    let right = blake3::Hash::from_hex(proof(token, number));
+    let said = blake3::Hash::from_hex(proof_said);
+    // Hashes compare in constant time.
+    matches!((right, said), (Ok(right), Ok(said)) if right == said)
+}
+
+/// Says a line.
+///
+/// # Errors
+/// The other is gone, or takes nothing within [`PATIENCE`].
+pub(crate) fn say(mut stream: &TcpStream, word: &impl Serialize) -> Result<()> {
+    let mut line = serde_json::to_vec(word)?;
+    line.push(b'\n');
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(&line).context("the connection ended")?;
+    Ok(stream.set_write_timeout(None)?)
+}
+
+/// Hears a line.
+///
+/// # Errors
+/// The other is gone, says nothing within [`PATIENCE`], or says something else.
+pub(crate) fn hear<T: DeserializeOwned>(stream: &TcpStream) -> Result<T> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let line = hear_line(stream)?;
+    stream.set_read_timeout(None)?;
+    serde_json::from_slice(&line).context("it says something else than `portolan bench` does")
+}
+
+fn hear_line(mut stream: &TcpStream) -> Result<Vec<u8>> {
+    let mut line = Vec::new();
+    loop {
+        let mut byte = [0];
+        match stream.read(&mut byte) {
+            Ok(0) => bail!("the connection ended"),
+            Ok(_) if byte == *b"\n" => return Ok(line),
+            Ok(_) => line.extend(byte),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                bail!("nothing was said for {} s", PATIENCE.as_secs())
+            }
+            Err(error) => return Err(error).context("the connection ended"),
+        }
+        if line.len() > LINE_LEN_MAX {
+            bail!("it says something else than `portolan bench` does");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_proves_itself_and_only_for_its_number() {
+        let said = proof("secret", "1");
+        assert!(is_proof(&said, "secret", "1"));
+        for (token, number) in [("other", "1"), ("secret", "2")] {
+            assert!(!is_proof(&said, token, number));
+        }
+        assert!(!is_proof("", "secret", "1") && !is_proof("zz", "secret", "1"));
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan bench --server`: the part that needs agents.
+//!
+//! An agent does what it is told, and starts any program. So a client's order to start is not passed on
+//! but written anew from [`ServedRank`]: of the client's words only the job's numbers, its secret and its
+//! size are left.
+
+use crate::error::UserError;
+use crate::launch_io::{self, LineSource};
+use crate::output::outln;
+use crate::run::Workload;
+use crate::run::wire::{OWN_PROGRAM, Order, Start};
+use crate::surroundings;
+use anyhow::{Context, Result, bail};
+use nix::poll::PollFlags;
+use portolan_bench::{BenchArgs, Hosting, ServedRank};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The rank of the server's end, of two.
+const RANK: u32 = 1;
+const SIZE: u32 = 2;
+
+/// Between two looks whether the agent has ended, which its client notices first.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long an agent may take to end its rank once its input is closed.
+const END_DELAY: Duration = Duration::from_secs(2);
+
+/// Between two looks during that time only.
+const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Serves clients until a signal ends this process.
+///
+/// # Errors
+/// It cannot listen.
+pub(super) fn run(args: &BenchArgs) -> Result<()> {
+    portolan_bench::serve(args, &Agents)
+        .map_err(|error| UserError::new(format!("{error:#}")).into())
+}
+
+struct Agents;
+
+impl Hosting for Agents {
+    fn tell(&self, line: &str) {
+        // Whoever does not read it does not need it: the server goes on.
+        let _ = outln!("portolan bench: {line}");
+    }
+
+    fn serve_rank(&self, rank: &ServedRank, connection: TcpStream) -> Result<()> {
+        let mut agent = Agent::start(&connection)?;
+        let served = agent.serve(rank, &connection);
+        agent.end();
+        // The agent's own descriptor of it is closed by now; the client sees the end.
+        let _ = connection.shutdown(Shutdown::Both);
+        served
+    }
+}
+
+struct Agent {
+    child: Child,
+    orders: Option<ChildStdin>,
+}
+
+impl Agent {
+    /// Starts an agent whose reports go over `connection`.
+    fn start(connection: &TcpStream) -> Result<Agent> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .arg("agent")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::from(OwnedFd::from(connection.try_clone()?)))
+            .process_group(0);
+        portolan_sys::inherit::die_with_parent(&mut command, libc::SIGTERM);
+        let mut child = command.spawn().context("cannot start an agent")?;
+        let orders = child.stdin.take();
+        Ok(Agent { child, orders })
+    }
+
+    /// Passes orders on until the connection, the agent or the time is at its end.
+    fn serve(&mut self, rank: &ServedRank, connection: &TcpStream) -> Result<()> {
+        let mut source = LineSource::new(OwnedFd::from(connection.try_clone()?))?;
+        let deadline = Instant::now() + rank.limit;
+        let mut has_started = false;
+        while self.child.try_wait()?.is_none() && Instant::now() < deadline {
+            let Some(fd) = source.fd() else { break };
+            launch_io::wait(&[((), fd, PollFlags::POLLIN)], Some(Instant::now() + LOOK))?;
+            source.fill();
+            while let Some(line) = source.next_line() {
+                let order = serde_json::from_slice(line).context("a client's order")?;
+                let order = admitted(order, rank, has_started)?;
+                has_started = true;
+                self.order(&order)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An order is far shorter than what a pipe holds (pipe(7)).
+    fn order(&mut self, order: &Order) -> Result<()> {
+        let mut line = serde_json::to_vec(order)?;
+        line.push(b'\n');
+        let orders = self
+            .orders
+            .as_mut()
+            .context("the agent's input is closed")?;
+        orders.write_all(&line).context("the agent is gone")
+    }
+
+    /// Closes the agent's input, which ends it and its rank, and waits until it has ended.
+    fn end(&mut self) {
+        self.orders = None;
+        let deadline = Instant::now() + END_DELAY;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                // It has ended if this fails.
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            }
+            std::thread::sleep(END_POLL_INTERVAL);
+        }
+    }
+}
+
+/// The order that the agent gets for the client's `order`.
+fn admitted(order: Order, rank: &ServedRank, has_started: bool) -> Result<Order> {
+    match order {
+        Order::Start(start) if !has_started => {
+            Ok(Order::Start(Box::new(written_anew(&start, rank)?)))
+        }
+        Order::Start(_) => bail!("a client ordered to start twice"),
+        _ if !has_started => bail!("a client ordered something before the start"),
+        order => Ok(order),
+    }
+}
+
+fn written_anew(told: &Start, rank: &ServedRank) -> Result<Start> {
+    if told.size != SIZE || told.ranks != [RANK] {
+        bail!("a client ordered other ranks than the second of two");
+    }
+    Ok(Start {
+        version: told.version,
+        job_id: told.job_id,
+        secret: told.secret,
+        size: SIZE,
+        host_count: SIZE,
+        // For sentences of this host's process only.
+        host: "the server".into(),
+        ranks: vec![RANK],
+        workload: Workload {
+            path: surroundings::choice(rank.path),
+            options: rank.options.clone(),
+            environment: BTreeMap::new(),
+            directory: "/".into(),
+            program: OWN_PROGRAM.into(),
+            args: rank.args.clone(),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portolan::launch::PathChoice;
+    use portolan_bench::Path;
+
+    fn rank() -> ServedRank {
+        ServedRank {
+            args: vec!["bench-worker".into()],
+            path: Path::Udp,
+            options: BTreeMap::new(),
+            limit: Duration::from_secs(1),
+        }
+    }
+
+    fn told(ranks: &[u32]) -> Order {
+        let workload = Workload {
+            path: PathChoice::Auto,
+            options: BTreeMap::from([("pcap".into(), "/etc".into())]),
+            environment: BTreeMap::from([("LD_PRELOAD".into(), "/tmp/evil.so".into())]),
+            directory: "/root".into(),
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), "reboot".into()],
+        };
+        Order::Start(Box::new(Start {
+            version: 7,
+            job_id: [1; 16],
+            secret: [2; 32],
+            size: 2,
+            host_count: 1,
+            host: "x".into(),
+            ranks: ranks.to_vec(),
+            workload,
+        }))
+    }
+
+    #[test]
+    fn nothing_that_a_client_says_is_run() {
+        let Order::Start(start) = admitted(told(&[1]), &rank(), false).unwrap() else {
+            panic!("a start stays one");
+        };
+        assert_eq!((start.secret, start.version), ([2; 32], 7));
+        let work = start.workload;
+        assert_eq!(
+            (work.program.as_str(), &work.args),
+            (OWN_PROGRAM, &rank().args)
+        );
+        assert!(work.environment.is_empty() && work.options.is_empty());
+        assert_eq!(work.directory, "/");
+    }
+
+    #[test]
+    fn orders_that_no_client_gives_end_the_connection() {
+        assert!(admitted(told(&[]), &rank(), false).is_err());
+        assert!(admitted(told(&[0, 1]), &rank(), false).is_err());
+        assert!(admitted(told(&[1]), &rank(), true).is_err());
+        let early = Order::Signal { signal: 9 };
+        assert!(admitted(early, &rank(), false).is_err());
+    }
+}
