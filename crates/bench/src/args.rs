@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a person asks `portolan bench` to measure.
 
+use crate::competitor::Competitor;
 use crate::conditions::{Auth, Conditions, PPM_PER_PERCENT, PlacementChoice, Schedule};
 use crate::interface::Interface;
 use crate::mpi::Mpi;
@@ -182,6 +183,9 @@ impl BenchArgs {
     /// # Errors
     /// [`ArgsError`] names the option and the metric that it belongs to.
     pub fn check(&self) -> Result<(), ArgsError> {
+        if self.remote.bind.is_some() && !self.remote.server {
+            return Err(ArgsError::BindWithoutServer);
+        }
         if self.remote.client.is_some() {
             self.check_between_hosts()?;
         }
@@ -210,6 +214,7 @@ impl BenchArgs {
         if !self.mpis.is_empty() && !has_mpi_rows {
             return Err(ArgsError::MpiWithoutMetric);
         }
+        self.check_competitors()?;
         if self.broker && !self.paths().into_iter().any(by_broker) {
             return Err(ArgsError::BrokerWithoutPacket);
         }
@@ -243,6 +248,19 @@ impl BenchArgs {
             Some((_, option)) => Err(ArgsError::NotBetweenHosts { option }),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a library that has no row in this run.
+    fn check_competitors(&self) -> Result<(), ArgsError> {
+        let has_metric = self.metrics.iter().copied().any(Competitor::has);
+        for competitor in self.versus.iter().filter_map(|versus| versus.competitor()) {
+            let has_path = self.paths().into_iter().any(|path| competitor.takes(path));
+            if !has_metric || !has_path {
+                let system = competitor.system();
+                return Err(ArgsError::CompetitorWithoutRow { system });
+            }
+        }
+        Ok(())
     }
 
     /// Whether this is the other host of somebody's measurement.
@@ -311,12 +329,24 @@ pub enum ArgsError {
         "--mpi has no effect without pingpong, stream or rate by shm, packet, udp or auto: add one of each, or leave it out"
     )]
     MpiWithoutMetric,
+    /// The library's program does not measure all, or not there.
+    #[error(
+        "--vs {system} has no effect here: it is measured by pingpong, stream and rate, libfabric-shm on the \
+         path shm, the others of libfabric between hosts; add one of each, or leave it out"
+    )]
+    CompetitorWithoutRow {
+        /// As it is written.
+        system: &'static str,
+    },
     /// Brokers have nothing but raw Ethernet.
     #[error("--broker has no effect without raw Ethernet: add --path packet, or leave it out")]
     BrokerWithoutPacket,
     /// Shared memory is never sealed.
     #[error("--auth has no effect on shared memory: add a path, or leave it out")]
     AuthOnMemory,
+    /// Nobody else waits.
+    #[error("--bind has no effect without --server: add it, or leave --bind out")]
+    BindWithoutServer,
     /// It needs a lab, or one host.
     #[error("{option} is not measured with --client: it needs one host or a lab; leave either out")]
     NotBetweenHosts {
@@ -516,6 +546,27 @@ pub(crate) enum Versus {
     Tcp,
     /// Hand-written UDP that trusts the network, at its best.
     Udp,
+    /// libfabric's reliable datagrams over TCP (tcp;ofi_rxm), between hosts.
+    LibfabricTcp,
+    /// libfabric's reliable datagrams over UDP (udp;ofi_rxd), between hosts.
+    LibfabricRxd,
+    /// libfabric's shared memory (shm), within a host.
+    LibfabricShm,
+    /// UCX, over TCP between hosts, and by shared memory within one.
+    Ucx,
+}
+
+impl Versus {
+    /// The other library that it is.
+    pub(crate) fn competitor(self) -> Option<Competitor> {
+        match self {
+            Versus::Tcp | Versus::Udp => None,
+            Versus::LibfabricTcp => Some(Competitor::LibfabricTcp),
+            Versus::LibfabricRxd => Some(Competitor::LibfabricRxd),
+            Versus::LibfabricShm => Some(Competitor::LibfabricShm),
+            Versus::Ucx => Some(Competitor::Ucx),
+        }
+    }
 }
 
 /// Message sizes in ascending order, each once.

@@ -23,6 +23,9 @@ pub(crate) struct Offer {
     pub(crate) pid: Option<i32>,
     /// Address of a buffer in that process.
     pub(crate) buffer: Option<usize>,
+    /// How another library's program is found, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
 }
 
 /// What an end says last.

@@ -69,6 +69,9 @@ impl End {
             Program::TcpLogp => rows::logp::tcp(self),
             Program::UdpLogp => rows::logp::udp(self),
             Program::PacketLogp => rows::logp::packet(self),
+            Program::Competitor(competitor, metric, path) => {
+                rows::competitor::run(self, competitor, (metric, path))
+            }
             Program::Portolan(..) | Program::Interface(..) | Program::Mpi(..) => {
                 bail!("this row is run by the launcher")
             }

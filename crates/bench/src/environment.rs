@@ -42,7 +42,7 @@ impl Environment {
         let cpu = "/sys/devices/system/cpu";
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Environment {
-            command: std::env::args().collect(),
+            command: shown(std::env::args()),
             steal_percent: None,
             governor: read(&format!("{cpu}/cpu0/cpufreq/scaling_governor")),
             frequency_mhz: frequency(&cpuinfo),
@@ -60,6 +60,23 @@ impl Environment {
             offloads: offloads(site),
         }
     }
+}
+
+/// A command line as reports show it: the token of a server is nobody else's.
+fn shown(words: impl Iterator<Item = String>) -> Vec<String> {
+    const OPTION: &str = "--token";
+    let mut hides_next = false;
+    let word = |word: String| {
+        if std::mem::take(&mut hides_next) {
+            return "...".to_owned();
+        }
+        hides_next = word == OPTION;
+        match word.split_once('=') {
+            Some((OPTION, _)) => format!("{OPTION}=..."),
+            _ => word,
+        }
+    };
+    words.map(word).collect()
 }
 
 /// Time of all processors so far, and how much of it others had.
@@ -174,6 +191,17 @@ mod tests {
         assert!((percent - 10.0).abs() < 1e-9, "{percent}");
         assert_eq!(at(5, 100).percent_until(at(5, 100)), None);
         assert_eq!(Stolen::parse("cpu  1 2 3\n"), None);
+    }
+
+    #[test]
+    fn a_token_is_in_no_report() {
+        let of = |line: &str| shown(line.split(' ').map(str::to_owned)).join(" ");
+        assert_eq!(
+            of("bench --token abc --client h"),
+            "bench --token ... --client h"
+        );
+        assert_eq!(of("bench --token=abc rate"), "bench --token=... rate");
+        assert_eq!(of("bench rate"), "bench rate");
     }
 
     #[test]

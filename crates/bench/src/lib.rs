@@ -12,6 +12,7 @@
 mod args;
 mod bidir;
 mod compare;
+mod competitor;
 mod conditions;
 mod congestion;
 mod control;
@@ -75,6 +76,7 @@ pub use verdict::{Versus, compare, quartiles};
 pub use worker::{GRACE, WorkerArgs, work};
 
 use anyhow::{Context, Result};
+use competitor::Programs;
 use environment::Stolen;
 use loss::Loss;
 use measure::{Pace, Sample};
@@ -158,6 +160,7 @@ pub fn run(
         site,
         crowd,
         logs: RefCell::new(Logs::new(args.hdr.clone())),
+        competitors: RefCell::default(),
     };
     let complete = bench.measure_all(&mut report, earlier);
     if let Err(error) = bench.logs.borrow().write() {
@@ -197,6 +200,7 @@ struct Bench<'a> {
     /// The hosts of an incast.
     crowd: Option<Site>,
     logs: RefCell<Logs>,
+    competitors: RefCell<Programs>,
 }
 
 impl Bench<'_> {
@@ -282,6 +286,9 @@ impl Bench<'_> {
             let row = (metric, path);
             return mpi::run((mpi, carrier), row, &spec, &places, self.launcher);
         }
+        if let Program::Competitor(competitor, ..) = measurement.program {
+            spec.program_file = Some(self.competitors.borrow_mut().file(competitor)?);
+        }
         let _loss = self.lose(measurement)?;
         // Kept open until the ends are done; it has no name that could be left behind.
         let _shared = share(&mut spec)?;
@@ -342,6 +349,7 @@ impl Bench<'_> {
             cores: place::pick_cores(),
             hosts,
             senders: self.args.senders,
+            program_file: None,
             shared: None,
             result: None,
         }

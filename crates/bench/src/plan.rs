@@ -2,6 +2,7 @@
 //! Which rows a request consists of, and which measurements they need.
 
 use crate::args::{BenchArgs, Metric, Path, Versus};
+use crate::competitor::Competitor;
 use crate::conditions::Conditions;
 use crate::congestion::Congestion;
 use crate::mpi::{Carrier, Mpi};
@@ -120,6 +121,7 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize, mtu: usize) ->
             match versus {
                 Versus::Tcp => rows.extend(tcp_rows(args, metric, path)),
                 Versus::Udp => rows.push(wanted("udp", path, limit(metric, Path::Udp, size, mtu))),
+                other => rows.extend(competitor_row(*other, metric, path)),
             }
         }
     }
@@ -244,6 +246,15 @@ fn mpi_rows(mpi: Mpi, metric: Metric, path: Path) -> [Wanted; 2] {
     [row(Carrier::Portolan, path), row(Carrier::Own, own)]
 }
 
+/// Another library: one measurement for all paths between hosts.
+fn competitor_row(versus: Versus, metric: Metric, path: Path) -> Option<Wanted> {
+    let competitor = versus.competitor()?;
+    let by = if path == Path::Shm { path } else { Path::Udp };
+    let program = Program::Competitor(competitor, metric, by);
+    let has_row = Competitor::has(metric) && competitor.takes(path);
+    has_row.then(|| wanted(competitor.system(), path, vec![program]))
+}
+
 fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
     let row = |conditions: Conditions| {
         let programs = if conditions.loss_ppm > 0 {
@@ -336,6 +347,25 @@ mod tests {
         let own =
             |m: &&Measurement| matches!(m.program, Program::Mpi(Mpi::OpenMpi, Carrier::Own, ..));
         assert_eq!(measurements(&rows).iter().filter(own).count(), 2);
+    }
+
+    #[test]
+    fn other_libraries_have_a_row_where_they_have_a_way_and_network_paths_share_it() {
+        let line =
+            "pingpong --path packet,udp,shm --vs libfabric-tcp,libfabric-rxd,libfabric-shm,ucx";
+        let rows = plan(line, 64);
+        let on = |path| {
+            let systems = rows.iter().filter(move |row| row.path == path);
+            systems.map(|row| row.system).collect::<Vec<_>>()
+        };
+        let network = ["portolan", "libfabric-tcp", "libfabric-rxd", "ucx"];
+        assert_eq!(
+            (on(Path::Packet), on(Path::Udp)),
+            (network.to_vec(), network.to_vec())
+        );
+        assert_eq!(on(Path::Shm), ["portolan", "libfabric-shm", "ucx"]);
+        let ucx = |m: &&Measurement| matches!(m.program, Program::Competitor(Competitor::Ucx, ..));
+        assert_eq!(measurements(&rows).iter().filter(ucx).count(), 2);
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub struct Machine {
 /// the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// `portolan`, `limit`, `limit-single`, `tcp` or `udp`.
+    /// `portolan`, `limit`, `limit-single`, `tcp` or `udp`; or as `--vs`, `--interface` and `--mpi` have it.
     pub system: String,
     /// Path that it took, or that it is the yardstick for. The `tcp` and `udp` rows of the network
     /// paths repeat one measurement.

@@ -2,6 +2,7 @@
 //! What one end of a row is told to do: the argument of the hidden worker command.
 
 use crate::args::{Metric, Path};
+use crate::competitor::Competitor;
 use crate::conditions::Conditions;
 use crate::congestion::Congestion;
 use crate::interface::Interface;
@@ -21,6 +22,8 @@ pub(crate) enum Program {
     Interface(Interface, Metric, Path),
     /// An MPI program. Over what the MPI has itself, the path is `udp` for all between hosts.
     Mpi(Mpi, Carrier, Metric, Path),
+    /// Another library, by its own program. The path is `udp` for all between hosts.
+    Competitor(Competitor, Metric, Path),
     /// Cache lines bounced between two cores.
     ShmPingpong(Lines),
     /// A copy between two processes of one host.
@@ -83,6 +86,7 @@ impl Program {
                 return format!("{} over {path}", mpi.system(Carrier::Portolan));
             }
             Program::Mpi(mpi, Carrier::Own, ..) => mpi.system(Carrier::Own),
+            Program::Competitor(competitor, ..) => competitor.system(),
             Program::ShmPingpong(_) | Program::ShmStream(_) | Program::ShmRate(_) => "bare memory",
             Program::PacketPingpong(_) | Program::PacketFlow(_) | Program::PacketLogp => {
                 "bare Ethernet"
@@ -117,6 +121,7 @@ impl Program {
             | Program::PacketLogp => "",
             Program::Mpi(_, Carrier::Own, _, Path::Shm) => "its shared memory",
             Program::Mpi(_, Carrier::Own, ..) => "its TCP",
+            Program::Competitor(competitor, _, path) => competitor.variant(path),
             Program::PacketPingpong(Intake::Ring) => "mapped ring",
             Program::PacketPingpong(Intake::Call) => "recv",
             Program::XdpPingpong(Hook::Generic) | Program::XdpLinkPingpong(Hook::Generic) => {
@@ -334,6 +339,9 @@ pub(crate) struct Spec {
     /// Senders of an incast.
     #[serde(default)]
     pub(crate) senders: u32,
+    /// The program of another library's row.
+    #[serde(default)]
+    pub(crate) program_file: Option<PathBuf>,
     /// File behind the shared memory.
     pub(crate) shared: Option<PathBuf>,
     /// Where rank 0 of a Portolan row leaves its sample; other ends report on their standard

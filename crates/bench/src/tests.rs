@@ -34,6 +34,7 @@ pub(crate) fn spec(program: Program, size: usize) -> Spec {
         cores: None,
         hosts: [Place::loopback(), Place::loopback()],
         senders: 0,
+        program_file: None,
         shared: None,
         result: None,
     }

@@ -103,7 +103,8 @@ fn assert_rows(report: &Value, metric: &str, path: &str, systems: &[&str]) {
     }
 }
 
-const SHORT: &str = "--repeat 1 --iterations 200 --json -";
+/// Few, for each turn may take slices of the scheduler where other tests spin.
+const SHORT: &str = "--repeat 1 --iterations 20 --json -";
 
 #[test]
 fn two_hosts_measure_together_several_times() {
@@ -147,12 +148,15 @@ fn two_hosts_measure_together_several_times() {
         (&"10.77.0.2".into(), &"eth0".into())
     );
     assert_eq!(first["notes"], Value::Array(vec![]));
-    let second = measure("stream rate bidir logp loaded --path udp,stream --vs tcp --size 100000");
+    let second = measure("stream rate bidir logp loaded --path auto --vs tcp --size 100000");
     for metric in ["stream", "rate", "bidir", "logp", "loaded"] {
-        for path in ["udp", "stream"] {
-            assert_rows(&second, metric, path, &["portolan", "tcp"]);
-        }
+        assert_rows(&second, metric, "auto", &["portolan", "tcp"]);
     }
+    // Libraries that are not installed are notes; `bench_competitors` looks at their rows.
+    let third = measure("pingpong --path udp --vs libfabric-tcp,ucx --size 64");
+    let told =
+        third["results"].as_array().unwrap().len() + third["notes"].as_array().unwrap().len();
+    assert_eq!(told, 3, "{third}");
     drop(server);
     wait_until("no end is left", || {
         processes_with(&format!("{name}-h")).is_empty()
@@ -195,6 +199,40 @@ fn a_server_outlives_a_client_that_dies_in_a_row() {
     let line = format!("bench pingpong --path udp --vs tcp --size 64 {SHORT}");
     let report = report(&ended(&mut server.client(&line)));
     assert_rows(&report, "half_rtt", "udp", &["portolan", "tcp"]);
+}
+
+#[test]
+fn a_client_outlives_its_server_and_says_what_is_missing() {
+    let server = Server::here();
+    let line = "bench pingpong --path udp --vs tcp --size 64 --seconds 60 --repeat 1 --json -";
+    let mut command = server.client(line);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let client = command.spawn().unwrap();
+    let own = server.child.0.id();
+    wait_until("an end works", || !ends_of(own).is_empty());
+    drop(server);
+    let ended = Ended::from(client.wait_with_output().unwrap());
+    assert_eq!(ended.status, 1, "{}", ended.err);
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(report["results"], Value::Array(vec![]));
+    let notes = report["notes"].as_array().unwrap();
+    assert!(notes.len() >= 2, "{notes:?}");
+    assert!(
+        notes[0]
+            .as_str()
+            .unwrap()
+            .contains("the server on host 127.0.0.1 is gone"),
+        "{notes:?}"
+    );
+    for note in &notes[1..] {
+        let note = note.as_str().unwrap();
+        assert_eq!(
+            note.matches("start `portolan bench --server`").count(),
+            1,
+            "{note}"
+        );
+        assert_eq!(note.matches("refused").count(), 1, "{note}");
+    }
 }
 
 /// Workers that descend from process `ancestor`.

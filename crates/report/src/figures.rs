@@ -3,6 +3,7 @@
 
 use crate::answers::float;
 use crate::chart::{Axis, Bars, Chart, Group, Ink, Line, Lines, Unit};
+use crate::competitors;
 use crate::data::Data;
 use crate::mpi;
 use crate::systems::{self, System};
@@ -39,20 +40,28 @@ pub(crate) fn of_bench(report: &Report) -> Vec<Figure> {
         loaded(report),
         incast(report),
     ];
+    let libraries = competitors::figures(report).into_iter();
     let mpi = mpi::figures(report).into_iter();
-    all.into_iter().flatten().chain(mpi).collect()
+    let own = all.into_iter().flatten();
+    own.chain(libraries).chain(mpi).collect()
 }
 
 fn undisturbed(row: &&Row) -> bool {
     row.conditions.loss_ppm == 0 && row.conditions.interfere == 0
 }
 
-/// One line a system, of those with two points or more. MPI programs have charts of their own.
+/// One line a system, of those with two points or more. MPI programs and other libraries have charts of
+/// their own.
 fn lines<'a>(
     rows: impl Iterator<Item = &'a Row>,
     point: impl Fn(&Row) -> Option<(f64, f64)>,
 ) -> Vec<Line> {
-    lines_of(rows.filter(|row| !mpi::is_mpi(row)), systems::of, point)
+    let has_charts_of_its_own = |row: &Row| mpi::is_mpi(row) || competitors::is_competitor(row);
+    lines_of(
+        rows.filter(|row| !has_charts_of_its_own(row)),
+        systems::of,
+        point,
+    )
 }
 
 /// The same, with the system of a row as `system` has it.

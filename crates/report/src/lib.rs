@@ -7,6 +7,7 @@
 mod answers;
 mod casts;
 mod chart;
+mod competitors;
 mod data;
 mod figures;
 mod mpi;

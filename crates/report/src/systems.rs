@@ -2,7 +2,7 @@
 //! Which rows are one system's, what it is called, and its colour: the same in all charts.
 
 use crate::chart::Ink;
-use crate::mpi;
+use crate::{competitors, mpi};
 use portolan_bench::{Path, Row};
 
 /// A system as charts know it.
@@ -22,6 +22,9 @@ pub(crate) struct System {
 /// says: the kernel's protocols are the same beside every network path, and the limit of a choice
 /// between paths is that of one of them.
 pub(crate) fn of(row: &Row) -> Option<System> {
+    if let Some(system) = competitors::system(row) {
+        return Some(system);
+    }
     let system = match row.system.as_str() {
         "portolan" => portolan(row.path),
         "tcp" if row.path == Path::Shm => kernel("TCP, one host", "TCP local", Ink::KERNEL_LOCAL),

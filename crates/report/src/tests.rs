@@ -5,7 +5,7 @@
 use super::*;
 use serde_json::json;
 
-fn row(system: &str, path: &str, metric: &str, size: u64, extra: &Value) -> Value {
+pub(crate) fn row(system: &str, path: &str, metric: &str, size: u64, extra: &Value) -> Value {
     let us = if system == "portolan" { 3.0 } else { 6.0 } + size as f64 / 1000.0;
     let mut row = json!({
         "system": system, "path": path, "metric": metric, "size": size, "iterations": 9,
@@ -18,7 +18,7 @@ fn row(system: &str, path: &str, metric: &str, size: u64, extra: &Value) -> Valu
     row
 }
 
-fn report(results: Vec<Value>) -> Value {
+pub(crate) fn report(results: Vec<Value>) -> Value {
     json!({"schema": 1, "results": results, "machine": {
         "kernel": "6.18", "cpu": "one", "cores": 2, "pinned": [0, 1], "hypervisor": "none",
         "date": "2026-01-02T03:04:05Z", "portolan": "0.1.0", "mtu": 9000, "site": "lab",

@@ -138,6 +138,10 @@ fn options_that_would_have_no_effect_are_refused() {
         "rate --placement auto",
         "pingpong --path shm --auth aead",
         "pingpong --path udp,shm --broker",
+        "logp --vs ucx",
+        "pingpong --path udp --vs libfabric-shm",
+        "pingpong --bind ::1",
+        "rate --path shm --vs libfabric-tcp",
     ] {
         let error = parse(line)
             .expect("well-formed")
@@ -171,5 +175,21 @@ fn a_time_and_a_count_exclude_each_other() {
     assert_eq!(
         parse("stream rate").expect("valid").metrics,
         [Metric::Stream, Metric::Rate]
+    );
+}
+
+#[test]
+fn a_client_has_no_paths_within_its_host() {
+    let args = parse("pingpong --path all --client h").expect("valid");
+    assert_eq!(args.paths(), [Path::Packet, Path::Udp, Path::Auto]);
+    assert!(args.check().is_ok());
+    let shm = parse("pingpong --path shm,udp --client h").expect("well-formed");
+    assert!(shm.check().is_err());
+    assert!(parse("pingpong --client h --mtu 9000").is_err());
+    assert!(parse("--server --size 8").is_err() && parse("--server --client h").is_err());
+    assert!(
+        parse("--server --port 5000 --bind ::1")
+            .expect("valid")
+            .is_server()
     );
 }

@@ -60,6 +60,7 @@ pub(crate) fn admit(
         cores: pick_cores(),
         hosts: [host::elsewhere(client, ""), here.clone()],
         senders: 0,
+        program_file: None,
         shared: None,
         result: None,
         ..told.clone()
@@ -78,7 +79,11 @@ fn kind_of(program: Program) -> Result<Kind, &'static str> {
         | Program::ShmStream(_)
         | Program::ShmRate(_) => Err("rows through shared memory are within one host"),
         Program::Mpi(..) => Err("rows of MPI programs need a lab"),
-        Program::PacketPingpong(_)
+        Program::Competitor(_, _, Path::Shm) => {
+            Err("rows through shared memory are within one host")
+        }
+        Program::Competitor(..)
+        | Program::PacketPingpong(_)
         | Program::XdpPingpong(_)
         | Program::XdpLinkPingpong(_)
         | Program::PacketFlow(_)
@@ -113,11 +118,15 @@ mod tests {
     fn files_namespaces_and_roles_are_never_the_client_s_word() {
         let mut told = spec(Program::TcpPingpong, 64);
         told.shared = Some(PathBuf::from("/etc/passwd"));
+        told.program_file = Some(PathBuf::from("/bin/sh"));
         told.result = Some(PathBuf::from("/etc/passwd"));
         told.hosts[1].netns = Some("somebody-else-s".into());
         told.hosts[1].addr = IpAddr::from([1, 2, 3, 4]);
         let spec = admitted(&told, Kind::Bare).expect("a row");
-        assert_eq!((spec.shared, spec.result), (None, None));
+        assert_eq!(
+            (spec.shared, spec.result, spec.program_file),
+            (None, None, None)
+        );
         assert_eq!((spec.role, spec.size), (Role::Answerer, 64));
         assert_eq!(spec.hosts[1], Place::loopback());
         assert_eq!(spec.hosts[0].addr, IpAddr::from([10, 0, 0, 2]));

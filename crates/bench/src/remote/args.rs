@@ -24,7 +24,7 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     pub(crate) port: u16,
     /// Address that the server waits at; otherwise all of its host.
-    #[arg(long, value_name = "ADDRESS", requires = "server")]
+    #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
     /// The secret that lets a client use the server; the variable PORTOLAN_BENCH_TOKEN holds it more
     /// safely. A server without one draws and prints one.

@@ -24,18 +24,16 @@ pub enum RemoteError {
     )]
     NoToken,
     /// The name is none.
-    #[error(
-        "--client {host}: no address is known for it ({source}): give a host's name or address"
-    )]
+    #[error("--client {host}: no address is known for it ({cause}): give a host's name or address")]
     NoAddress {
         /// As it was given.
         host: String,
         /// The resolver's word.
-        source: io::Error,
+        cause: io::Error,
     },
     /// No connection.
     #[error(
-        "--client {host}: nothing answers at TCP port {port} there ({source}): start `portolan bench \
+        "--client {host}: nothing answers at TCP port {port} there ({cause}): start `portolan bench \
          --server` there, and let the port through"
     )]
     Unreachable {
@@ -44,11 +42,11 @@ pub enum RemoteError {
         /// The port.
         port: u16,
         /// The system's word.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Somebody else answers.
     #[error(
-        "--client {host}: no `portolan bench --server` answers at port {port} there ({source:#}): give its \
+        "--client {host}: no `portolan bench --server` answers at port {port} there ({cause:#}): give its \
          --port"
     )]
     Foreign {
@@ -57,7 +55,7 @@ pub enum RemoteError {
         /// The port.
         port: u16,
         /// What was wrong.
-        source: anyhow::Error,
+        cause: anyhow::Error,
     },
     /// The two would not understand each other.
     #[error(
@@ -81,12 +79,12 @@ pub enum RemoteError {
         why: String,
     },
     /// The hosts do not fit.
-    #[error("--client {host}: {source:#}")]
+    #[error("--client {host}: {cause:#}")]
     Host {
         /// As it was given.
         host: String,
         /// What is wrong.
-        source: anyhow::Error,
+        cause: anyhow::Error,
     },
 }
 
@@ -131,9 +129,9 @@ impl Remote {
     /// # Errors
     /// The interface that leads there is not to be found.
     pub(crate) fn site(&self) -> Result<Site, RemoteError> {
-        let wrong = |source| RemoteError::Host {
+        let wrong = |cause| RemoteError::Host {
             host: self.called.clone(),
-            source,
+            cause,
         };
         let own = || -> Result<(Place, usize)> {
             let here = host::place(self.held.local_addr()?.ip().to_canonical())?;
@@ -183,9 +181,9 @@ impl Remote {
 /// The first address of `host` where something answers.
 fn reachable(host: &str, port: u16) -> Result<SocketAddr, RemoteError> {
     let addresses = (host, port).to_socket_addrs();
-    let addresses = addresses.map_err(|source| RemoteError::NoAddress {
+    let addresses = addresses.map_err(|cause| RemoteError::NoAddress {
         host: host.to_owned(),
-        source,
+        cause,
     })?;
     let mut last = io::ErrorKind::NotFound.into();
     for address in addresses {
@@ -197,19 +195,19 @@ fn reachable(host: &str, port: u16) -> Result<SocketAddr, RemoteError> {
     Err(unreachable(host, port, last))
 }
 
-fn unreachable(host: &str, port: u16, source: io::Error) -> RemoteError {
+fn unreachable(host: &str, port: u16, cause: io::Error) -> RemoteError {
     RemoteError::Unreachable {
         host: host.to_owned(),
         port,
-        source,
+        cause,
     }
 }
 
-fn foreign(host: &str, addr: SocketAddr, source: anyhow::Error) -> RemoteError {
+fn foreign(host: &str, addr: SocketAddr, cause: anyhow::Error) -> RemoteError {
     RemoteError::Foreign {
         host: host.to_owned(),
         port: addr.port(),
-        source,
+        cause,
     }
 }
 
@@ -221,8 +219,8 @@ fn call(
     request: &Request,
 ) -> Result<(TcpStream, Answer), RemoteError> {
     let stream = TcpStream::connect_timeout(&addr, PATIENCE);
-    let stream = stream.map_err(|source| unreachable(host, addr.port(), source))?;
-    let strange = |source| foreign(host, addr, source);
+    let stream = stream.map_err(|cause| unreachable(host, addr.port(), cause))?;
+    let strange = |cause| foreign(host, addr, cause);
     host::keep_alive(&stream).map_err(strange)?;
     let greeting: Greeting = words::hear(&stream).map_err(strange)?;
     if (greeting.portolan_bench, greeting.build.as_str()) != (VERSION, BUILD) {

@@ -12,8 +12,6 @@ mod args;
 mod client;
 mod host;
 mod server;
-#[cfg(test)]
-mod tests;
 mod words;
 
 pub use args::{RemoteArgs, TOKEN_VARIABLE};

@@ -7,8 +7,9 @@ use super::args::RemoteArgs;
 use super::host;
 use super::words::{self, Answer, BUILD, Call, Greeting, Request, VERSION};
 use crate::args::{BenchArgs, Path};
+use crate::competitor::Programs;
 use crate::portolan_rows;
-use crate::spec::Spec;
+use crate::spec::{Program, Spec};
 use crate::worker::{self, GRACE, lasts};
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -77,6 +78,7 @@ pub fn serve(args: &BenchArgs, hosting: &dyn Hosting) -> Result<()> {
         token,
         hosting,
         session: Mutex::default(),
+        programs: Mutex::default(),
         connections: AtomicUsize::new(0),
     }
     .accept(&listener)
@@ -128,6 +130,7 @@ struct Server<'a> {
     token: String,
     hosting: &'a dyn Hosting,
     session: Mutex<Option<Session>>,
+    programs: Mutex<Programs>,
     connections: AtomicUsize,
 }
 
@@ -263,10 +266,17 @@ impl Server<'_> {
             return self.refuse(&stream, client, "the session is over");
         }
         let here = host::place(stream.local_addr()?.ip().to_canonical())?;
-        let spec = match admit(told, kind, client.ip().to_canonical(), &here) {
+        let mut spec = match admit(told, kind, client.ip().to_canonical(), &here) {
             Ok(spec) => spec,
             Err(why) => return self.refuse(&stream, client, why),
         };
+        if let Program::Competitor(competitor, ..) = spec.program {
+            let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+            match programs.file(competitor) {
+                Ok(file) => spec.program_file = Some(file),
+                Err(error) => return self.refuse(&stream, client, &format!("{error:#}")),
+            }
+        }
         words::say(&stream, &Answer::Go)?;
         match kind {
             Kind::Bare => run_bare(stream, &spec),

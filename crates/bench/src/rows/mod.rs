@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bare rows: what this machine does without a protocol, what its TCP does, and what a link of
-//! Portolan's does alone.
+//! The bare rows: what this machine does without a protocol, what its TCP does, what a link of
+//! Portolan's does alone; and other libraries' rows.
 //!
 //! A limit that is slower than it could be is a lie, so where two ways of doing the work are
 //! plausible both are here, both are measured, and the faster is reported. No row retransmits: one
 //! that loses a message fails.
 
 mod cargo;
+pub(crate) mod competitor;
 pub(crate) mod flow;
 pub(crate) mod logp;
 pub(crate) mod pingpong;

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Other libraries for messages, that Portolan is compared with: libfabric by some of its providers, and
+//! UCX. Their programs, `bench/peers/*.c`, do the work of the other rows by the library's own functions;
+//! they are built when they are first needed, by this host's C compiler.
+
+use crate::args::{Metric, Path};
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// What both programs include.
+const WORK: &str = include_str!("../../../bench/peers/work.h");
+
+/// A library, and what carries its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Competitor {
+    /// libfabric's reliable datagrams over TCP.
+    LibfabricTcp,
+    /// libfabric's reliable datagrams over UDP.
+    LibfabricRxd,
+    /// libfabric's shared memory.
+    LibfabricShm,
+    /// UCX, by TCP between hosts and shared memory within one.
+    Ucx,
+}
+
+impl Competitor {
+    /// Name of its rows in the table and the JSON.
+    pub(crate) fn system(self) -> &'static str {
+        match self {
+            Competitor::LibfabricTcp => "libfabric-tcp",
+            Competitor::LibfabricRxd => "libfabric-rxd",
+            Competitor::LibfabricShm => "libfabric-shm",
+            Competitor::Ucx => "ucx",
+        }
+    }
+
+    /// Whether its program does the work of `metric`.
+    pub(crate) fn has(metric: Metric) -> bool {
+        matches!(metric, Metric::Pingpong | Metric::Stream | Metric::Rate)
+    }
+
+    /// Whether it has a row beside Portolan's on `path`.
+    pub(crate) fn takes(self, path: Path) -> bool {
+        match self {
+            Competitor::LibfabricTcp | Competitor::LibfabricRxd => path != Path::Shm,
+            Competitor::LibfabricShm => path == Path::Shm,
+            Competitor::Ucx => true,
+        }
+    }
+
+    /// How the table names its way on `path`.
+    pub(crate) fn variant(self, path: Path) -> &'static str {
+        match (self, path) {
+            (Competitor::LibfabricTcp, _) => "tcp;ofi_rxm, spinning",
+            (Competitor::LibfabricRxd, _) => "udp;ofi_rxd, spinning",
+            (Competitor::LibfabricShm, _) => "shm, spinning",
+            (Competitor::Ucx, Path::Shm) => "its shared memory, spinning",
+            (Competitor::Ucx, _) => "its TCP, spinning",
+        }
+    }
+
+    /// libfabric's name of the provider. Newer versions have `tcp` without a layer above it.
+    pub(crate) fn provider(self) -> &'static str {
+        match self {
+            Competitor::LibfabricTcp => "tcp",
+            Competitor::LibfabricRxd => "udp;ofi_rxd",
+            Competitor::LibfabricShm => "shm",
+            Competitor::Ucx => "",
+        }
+    }
+
+    /// What its program's environment holds: UCX is kept to the path, for it would find the memory that
+    /// the hosts of a lab share.
+    pub(crate) fn environment(self, path: Path, interface: &str) -> Vec<(&'static str, String)> {
+        match (self, path) {
+            (Competitor::Ucx, Path::Shm) => vec![("UCX_TLS", "sm,self".into())],
+            (Competitor::Ucx, _) => vec![
+                ("UCX_TLS", "tcp,self".into()),
+                ("UCX_NET_DEVICES", interface.into()),
+            ],
+            _ => Vec::new(),
+        }
+    }
+
+    fn kit(self) -> &'static Kit {
+        match self {
+            Competitor::Ucx => &UCX,
+            _ => &LIBFABRIC,
+        }
+    }
+}
+
+/// What a program is built from.
+#[derive(Debug)]
+struct Kit {
+    library: &'static str,
+    program: &'static str,
+    source: &'static str,
+    /// What the linker is told.
+    libraries: &'static [&'static str],
+    /// A header that only the package has.
+    header: &'static str,
+    /// Debian's package.
+    package: &'static str,
+}
+
+const LIBFABRIC: Kit = Kit {
+    library: "libfabric",
+    program: "fabricbench",
+    source: include_str!("../../../bench/peers/fabricbench.c"),
+    libraries: &["-lfabric"],
+    header: "rdma/fabric.h",
+    package: "libfabric-dev",
+};
+
+const UCX: Kit = Kit {
+    library: "UCX",
+    program: "ucxbench",
+    source: include_str!("../../../bench/peers/ucxbench.c"),
+    libraries: &["-lucp", "-lucs"],
+    header: "ucp/api/ucp.h",
+    package: "libucx-dev",
+};
+
+/// Programs by name; none where one cannot be built here, with the reason.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    compiler: &'static str,
+    built: BTreeMap<&'static str, Result<TempDir, String>>,
+}
+
+impl Default for Programs {
+    fn default() -> Programs {
+        Programs {
+            compiler: "cc",
+            built: BTreeMap::new(),
+        }
+    }
+}
+
+impl Programs {
+    /// The file of `competitor`'s program; it is there as long as this is.
+    ///
+    /// # Errors
+    /// A sentence that names what is missing, the same each time.
+    pub(crate) fn file(&mut self, competitor: Competitor) -> Result<PathBuf> {
+        let kit = competitor.kit();
+        let compiler = self.compiler;
+        let built = self.built.entry(kit.program).or_insert_with(|| {
+            // Not tried again for each row.
+            build(kit, compiler).map_err(|error| format!("{error:#}"))
+        });
+        match built {
+            Ok(room) => Ok(room.path().join(kit.program)),
+            Err(why) => bail!("{why}"),
+        }
+    }
+}
+
+fn build(kit: &Kit, compiler: &str) -> Result<TempDir> {
+    let room = tempfile::tempdir().context("cannot make a directory for a program")?;
+    let source = room.path().join(kit.program).with_extension("c");
+    fs::write(room.path().join("work.h"), WORK)?;
+    fs::write(&source, kit.source)?;
+    let mut command = Command::new(compiler);
+    command
+        .args(["-std=gnu11", "-O2", "-o"])
+        .arg(room.path().join(kit.program))
+        .arg(&source)
+        .args(kit.libraries)
+        .env("LC_ALL", "C");
+    let built = match command.stdin(Stdio::null()).output() {
+        Ok(built) => built,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("there is no C compiler here, `{compiler}`: apt install gcc")
+        }
+        Err(error) => return Err(error).context(format!("{compiler} does not start")),
+    };
+    if built.status.success() {
+        return Ok(room);
+    }
+    let said = String::from_utf8_lossy(&built.stderr);
+    if is_missing(kit, &said) {
+        bail!(
+            "{} is not installed here for building: apt install {}",
+            kit.library,
+            kit.package
+        );
+    }
+    let first = said.lines().find(|line| line.contains("error"));
+    bail!(
+        "{compiler} does not build {}: {}",
+        kit.program,
+        first.unwrap_or("it says nothing")
+    );
+}
+
+/// Whether the compiler has not found the library.
+fn is_missing(kit: &Kit, said: &str) -> bool {
+    let no_header = said.contains(kit.header) && said.contains("No such file");
+    no_header || said.contains("cannot find -l")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_installed_is_named_with_its_package() {
+        let said = "x.c:9:10: fatal error: ucp/api/ucp.h: No such file or directory";
+        assert!(is_missing(&UCX, said) && !is_missing(&LIBFABRIC, said));
+        assert!(is_missing(&LIBFABRIC, "ld: cannot find -lfabric"));
+        assert!(!is_missing(&UCX, "x.c:3: error: expected ';'"));
+    }
+
+    #[test]
+    fn without_a_compiler_it_is_said_each_time() {
+        let mut programs = Programs {
+            compiler: "no-such-compiler",
+            ..Programs::default()
+        };
+        for _ in 0..2 {
+            let error = programs.file(Competitor::Ucx).expect_err("none");
+            assert!(error.to_string().contains("apt install gcc"), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_has_rows_where_it_has_a_way() {
+        use Competitor::{LibfabricRxd, LibfabricShm, LibfabricTcp, Ucx};
+        let on = |path| {
+            [LibfabricTcp, LibfabricRxd, LibfabricShm, Ucx].map(|one: Competitor| one.takes(path))
+        };
+        assert_eq!(on(Path::Shm), [false, false, true, true]);
+        assert_eq!(on(Path::Auto), [true, true, false, true]);
+        assert!(Competitor::has(Metric::Rate) && !Competitor::has(Metric::Logp));
+    }
+}
